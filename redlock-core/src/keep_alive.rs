@@ -1,0 +1,127 @@
+use core::{error::Error, fmt, time::Duration};
+
+use crate::{Timestamp, Ttl, Validity};
+
+/// When a held lock is extended, and when that ends.
+///
+/// "The maximum number of lock reacquisition attempts should be limited, otherwise one of the
+/// liveness properties is violated" (the Redlock page, "Making the algorithm more reliable"):
+/// a holder that hangs must not keep the others out for ever. The limit here is a time,
+/// `max_hold`: no extension starts later than that after the lock was acquired, so a lock is held
+/// for at most `max_hold` plus the validity of its last extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeepAlive {
+    interval: Duration,
+    max_hold: Duration,
+}
+
+impl KeepAlive {
+    /// Creates a schedule that extends every `interval` until the lock was held for `max_hold`.
+    ///
+    /// # Errors
+    ///
+    /// Refuses an interval of zero, and one that is not shorter than the `validity` it must
+    /// renew.
+    pub fn new(
+        interval: Duration,
+        max_hold: Duration,
+        validity: Validity,
+    ) -> Result<Self, KeepAliveError> {
+        if interval.is_zero() || interval >= validity.span() {
+            return Err(KeepAliveError {
+                interval,
+                span: validity.span(),
+            });
+        }
+        Ok(Self { interval, max_hold })
+    }
+
+    /// Returns the customary interval, a third of the ttl: two renewals may fail before the lock
+    /// is in danger.
+    #[must_use]
+    pub fn default_interval(ttl: Ttl) -> Duration {
+        ttl.as_duration() / 3
+    }
+
+    /// Returns when renewal ends for a lock acquired at `acquired_at`.
+    #[must_use]
+    pub fn ends_at(&self, acquired_at: Timestamp) -> Timestamp {
+        acquired_at.saturating_add(self.max_hold)
+    }
+
+    /// Returns when to extend next after a success whose requests left at `start`.
+    #[must_use]
+    pub fn next_extension(&self, start: Timestamp) -> Timestamp {
+        start.saturating_add(self.interval)
+    }
+
+    /// Returns when to try again after an extension failed at `now`: an eighth of the interval
+    /// later, so that a dozen attempts fit into the validity that is left.
+    #[must_use]
+    pub fn next_try(&self, now: Timestamp) -> Timestamp {
+        // At least 1 ms: a tiny interval must not turn into a busy loop.
+        now.saturating_add((self.interval / 8).max(Duration::from_millis(1)))
+    }
+}
+
+/// An interval that cannot keep a lock alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeepAliveError {
+    interval: Duration,
+    span: Duration,
+}
+
+impl fmt::Display for KeepAliveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "extending every {:?} cannot keep a lock that is valid for {:?}: \
+             choose more than zero and less than that",
+            self.interval, self.span
+        )
+    }
+}
+
+impl Error for KeepAliveError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Drift;
+
+    fn validity() -> Validity {
+        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+        Validity::new(ttl, Drift::new(0, Duration::from_secs(1))).unwrap()
+    }
+
+    #[test]
+    fn schedule() {
+        let keep_alive =
+            KeepAlive::new(Duration::from_secs(3), Duration::from_secs(60), validity()).unwrap();
+        let start = Timestamp::from_nanos(1_000);
+        let after = |at: Timestamp| at.saturating_duration_since(start);
+        assert_eq!(
+            after(keep_alive.next_extension(start)),
+            Duration::from_secs(3)
+        );
+        assert_eq!(
+            after(keep_alive.next_try(start)),
+            Duration::from_millis(375)
+        );
+        assert_eq!(after(keep_alive.ends_at(start)), Duration::from_secs(60));
+    }
+
+    #[test]
+    fn the_default_interval_is_a_third() {
+        let ttl = Ttl::new(Duration::from_secs(9)).unwrap();
+        assert_eq!(KeepAlive::default_interval(ttl), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn refuses_intervals_that_cannot_renew() {
+        let new = |interval| KeepAlive::new(interval, Duration::MAX, validity());
+        assert!(new(Duration::ZERO).is_err());
+        assert!(new(Duration::from_secs(9)).is_err());
+        assert!(new(Duration::from_millis(8999)).is_ok());
+    }
+}

@@ -1,0 +1,382 @@
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::*;
+use crate::{Drift, KeepAlive, Quorum, RetrySchedule, Ttl, Validity};
+
+use Reply::{Denied, Granted, Refused, Unknown};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::ZERO.saturating_add(MS(millis))
+}
+
+/// Ttl 1000 ms less 100 ms drift; extended every 300 ms for up to 2 s; retried after 20 to 200 ms
+/// for up to 1 s.
+fn config() -> LeaseConfig {
+    let ttl = Ttl::new(MS(1000)).unwrap();
+    let validity = Validity::new(ttl, Drift::new(0, MS(100))).unwrap();
+    LeaseConfig {
+        quorum: Quorum::majority(5).unwrap(),
+        validity,
+        retry: RetrySchedule::new(MS(20)..=MS(200), MS(1000)).unwrap(),
+        keep_alive: Some(KeepAlive::new(MS(300), MS(2000), validity).unwrap()),
+    }
+}
+
+/// A lease with the requests it sent and the events it told, in order.
+struct Driven {
+    lease: Lease,
+    sent: Vec<Transmit>,
+    told: Vec<Event>,
+}
+
+impl Driven {
+    fn new(config: LeaseConfig) -> Self {
+        Self {
+            lease: Lease::new(config, Nonce::new(7)),
+            sent: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    /// A lease that was acquired by nodes 0 to 2 at time zero; nodes 3 and 4 have not replied.
+    fn held() -> Self {
+        let mut driven = Self::new(config());
+        driven.run(|lease| lease.acquire(at(0)));
+        driven.reply(at(1), &[Granted; 3]);
+        assert!(matches!(driven.told[..], [Event::Acquired { .. }]));
+        driven.sent.clear();
+        driven.told.clear();
+        driven
+    }
+
+    fn run<T>(&mut self, step: impl FnOnce(&mut Lease) -> T) -> T {
+        let result = step(&mut self.lease);
+        self.sent
+            .extend(core::iter::from_fn(|| self.lease.poll_transmit()));
+        self.told
+            .extend(core::iter::from_fn(|| self.lease.poll_event()));
+        result
+    }
+
+    /// Answers the last request, from node 0 on.
+    fn reply(&mut self, now: Timestamp, replies: &[Reply]) {
+        let round = self.sent.last().expect("a request was sent").round;
+        self.reply_to(round, now, 0, replies);
+    }
+
+    fn reply_to(&mut self, round: RoundId, now: Timestamp, first: usize, replies: &[Reply]) {
+        for (index, reply) in replies.iter().enumerate() {
+            let node = NodeId::new(first + index).unwrap();
+            self.run(|lease| lease.handle_reply(now, round, node, *reply));
+        }
+    }
+
+    fn operations(&self) -> Vec<Operation> {
+        self.sent
+            .iter()
+            .map(|transmit| transmit.operation)
+            .collect()
+    }
+
+    fn is_held(&self, now: Timestamp) -> bool {
+        self.lease.valid_until(now).is_some()
+    }
+}
+
+fn release_of(token: Token) -> Operation {
+    Operation::Release { token }
+}
+
+#[test]
+fn acquires_with_the_third_vote() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0)));
+    assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
+    driven.reply(at(5), &[Granted, Granted]);
+    assert!(!driven.is_held(at(5)) && driven.told.is_empty());
+    driven.reply(at(5), &[Granted, Granted, Granted]);
+    // 1000 ms ttl less 100 ms drift, from the start and not from the verdict.
+    assert_eq!(driven.lease.valid_until(at(5)), Some(at(900)));
+    assert_eq!(
+        driven.told,
+        [Event::Acquired {
+            valid_until: at(900)
+        }]
+    );
+}
+
+#[test]
+fn commands_that_do_not_fit_change_nothing() {
+    let mut driven = Driven::held();
+    let before = driven.lease.clone();
+    driven.run(|lease| lease.acquire(at(2)));
+    driven.run(|lease| lease.handle_timeout(at(2)));
+    assert_eq!(driven.lease, before);
+    driven.run(|lease| lease.release(at(3)));
+    driven.reply(at(3), &[Granted; 5]);
+    let closed = driven.lease.clone();
+    driven.run(|lease| {
+        lease.acquire(at(4));
+        assert!(!lease.extend(at(4)));
+        lease.release(at(4));
+        lease.handle_timeout(at(4));
+    });
+    assert_eq!(driven.lease, closed);
+}
+
+#[test]
+fn a_failed_attempt_is_released_everywhere_and_retried_with_a_fresh_token() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0)));
+    let first = driven.lease.token();
+    driven.reply(at(1), &[Granted, Denied, Denied, Denied]);
+    assert_eq!(driven.operations()[1..], [release_of(first)]);
+    assert_eq!(driven.sent[1].nodes, NodeSet::first(5), "silent node 4 too");
+    let retry = driven.lease.poll_timeout().unwrap();
+    assert!((at(21)..=at(201)).contains(&retry), "{retry:?}");
+    driven.run(|lease| lease.handle_timeout(retry));
+    assert_ne!(driven.lease.token(), first);
+    driven.reply(retry, &[Granted; 3]);
+    assert!(driven.is_held(retry));
+    assert_eq!(driven.lease.attempts(), 2);
+}
+
+#[test]
+fn late_replies_to_an_earlier_attempt_change_nothing() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0)));
+    let first = driven.sent[0].round;
+    driven.reply(at(1), &[Denied; 3]);
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    let before = driven.lease.clone();
+    driven.reply_to(first, at(300), 0, &[Granted; 5]);
+    assert_eq!(driven.lease, before);
+}
+
+#[test]
+fn gives_up_when_the_budget_is_spent() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0)));
+    let mut now = at(0);
+    while driven.told.is_empty() {
+        driven.reply(now, &[Denied; 3]);
+        if let Some(due) = driven.lease.poll_timeout() {
+            assert!(due > now);
+            now = due;
+            driven.run(|lease| lease.handle_timeout(now));
+        }
+    }
+    let attempts = driven.lease.attempts();
+    assert!((6..50).contains(&attempts), "{attempts} in 1 s");
+    assert!(now <= at(1000));
+    let failure = AcquireFailure::Contended;
+    assert_eq!(driven.told, [Event::Exhausted { failure, attempts }]);
+    assert!(driven.lease.is_closed());
+    assert!(matches!(
+        driven.operations().last(),
+        Some(Operation::Release { .. })
+    ));
+}
+
+#[test]
+fn a_later_attempt_is_cut_off_at_the_budget() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0)));
+    driven.reply(at(700), &[Denied; 3]);
+    let retry = driven.lease.poll_timeout().unwrap();
+    driven.run(|lease| lease.handle_timeout(retry));
+    // No node answers this attempt.
+    assert_eq!(driven.lease.poll_timeout(), Some(at(1000)));
+    driven.run(|lease| lease.handle_timeout(at(1000)));
+    assert!(matches!(
+        driven.told[..],
+        [Event::Exhausted { attempts: 2, .. }]
+    ));
+}
+
+#[test]
+fn the_first_attempt_ends_with_its_validity_at_the_latest() {
+    let once = config().retry.with_budget(Duration::ZERO);
+    let mut driven = Driven::new(LeaseConfig {
+        retry: once,
+        ..config()
+    });
+    driven.run(|lease| lease.acquire(at(0)));
+    assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
+    driven.run(|lease| lease.handle_timeout(at(900)));
+    let failure = AcquireFailure::TooSlow;
+    assert_eq!(
+        driven.told,
+        [Event::Exhausted {
+            failure,
+            attempts: 1
+        }]
+    );
+}
+
+#[test]
+fn extends_at_the_interval_and_is_valid_from_the_start_of_the_round() {
+    let mut driven = Driven::held();
+    assert_eq!(driven.lease.poll_timeout(), Some(at(300)));
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    assert!(matches!(
+        driven.operations()[..],
+        [Operation::Extend { .. }]
+    ));
+    assert_eq!(driven.lease.valid_until(at(310)), Some(at(900)), "not yet");
+    driven.reply(at(310), &[Granted; 3]);
+    assert_eq!(
+        driven.told,
+        [Event::Extended {
+            valid_until: at(1200)
+        }]
+    );
+    assert_eq!(driven.lease.poll_timeout(), Some(at(600)));
+}
+
+#[test]
+fn a_failed_extension_keeps_the_validity_releases_nothing_and_is_tried_again() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.reply(at(350), &[Unknown, Refused, Unknown]);
+    assert_eq!(
+        driven.told,
+        [Event::ExtendFailed {
+            valid_until: at(900)
+        }]
+    );
+    assert_eq!(driven.sent.len(), 1, "no release");
+    let retry = driven.lease.poll_timeout().unwrap();
+    assert!(retry > at(350) && retry < at(400), "{retry:?}");
+    driven.run(|lease| lease.handle_timeout(retry));
+    driven.reply(retry, &[Granted; 3]);
+    assert!(driven.lease.valid_until(at(1000)).is_some());
+}
+
+#[test]
+fn lost_when_no_extension_succeeds_in_time() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    assert_eq!(driven.lease.poll_timeout(), Some(at(900)), "it hangs");
+    // The replies come, but at the very end of the old validity.
+    driven.reply(at(900), &[Granted; 5]);
+    assert_eq!(driven.told, [Event::Lost(LossReason::Expired)]);
+    assert!(!driven.is_held(at(900)));
+    let token = driven.lease.token();
+    assert_eq!(driven.operations()[1..], [release_of(token)]);
+}
+
+#[test]
+fn lost_at_once_when_a_majority_has_not_our_key() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.reply(at(301), &[Denied; 3]);
+    assert_eq!(driven.told, [Event::Lost(LossReason::KeysLost)]);
+    assert!(!driven.is_held(at(301)));
+}
+
+#[test]
+fn a_missing_key_is_put_back_once_a_majority_has_confirmed() {
+    let mut driven = Driven::held();
+    let token = driven.lease.token();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    let round = driven.sent[0].round;
+    driven.reply(at(301), &[Denied, Granted, Granted]);
+    assert_eq!(driven.sent.len(), 1, "not before the majority");
+    driven.reply_to(round, at(301), 3, &[Granted]);
+    let repair = driven.sent[1];
+    assert!(matches!(repair.operation, Operation::Acquire { token: it, .. } if it == token));
+    assert_eq!(repair.nodes, NodeSet::first(1));
+    // Node 4 reports its loss after the verdict.
+    driven.reply_to(round, at(302), 4, &[Denied]);
+    assert_eq!(driven.sent[2].nodes.iter().next(), NodeId::new(4));
+    // What the repaired nodes answer is no vote.
+    let before = driven.lease.clone();
+    driven.reply_to(repair.round, at(303), 0, &[Granted]);
+    assert_eq!(driven.lease, before);
+}
+
+#[test]
+fn renewal_ends_at_max_hold() {
+    let mut driven = Driven::held();
+    while driven.told.last() != Some(&Event::Lost(LossReason::MaxHold)) {
+        let due = driven.lease.poll_timeout().expect("lost in the end");
+        driven.run(|lease| lease.handle_timeout(due));
+        if driven.is_held(due) {
+            driven.reply(due, &[Granted; 5]);
+        }
+    }
+    let extensions = driven
+        .operations()
+        .iter()
+        .filter(|operation| matches!(operation, Operation::Extend { .. }))
+        .count();
+    assert_eq!(extensions, 6, "at 300, 600 .. 1800 ms; 2100 is too late");
+    assert!(!driven.is_held(at(2700)), "1800 + 900");
+}
+
+#[test]
+fn a_timer_that_fires_after_max_hold_does_not_extend_and_does_not_spin() {
+    let mut driven = Driven::held();
+    let far = LeaseConfig {
+        keep_alive: Some(KeepAlive::new(MS(300), MS(301), config().validity).unwrap()),
+        ..config()
+    };
+    driven.lease.config = far;
+    driven.run(|lease| lease.handle_timeout(at(400)));
+    assert!(driven.sent.is_empty());
+    assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
+}
+
+#[test]
+fn an_explicit_extension_joins_one_that_is_under_way() {
+    let mut driven = Driven::held();
+    assert!(driven.run(|lease| lease.extend(at(100))));
+    assert!(driven.run(|lease| lease.extend(at(101))));
+    assert_eq!(driven.sent.len(), 1);
+    driven.reply(at(102), &[Granted; 3]);
+    assert_eq!(driven.lease.valid_until(at(102)), Some(at(1000)));
+}
+
+#[test]
+fn released_at_the_quorum() {
+    let mut driven = Driven::held();
+    let token = driven.lease.token();
+    driven.run(|lease| lease.release(at(10)));
+    assert!(!driven.is_held(at(10)), "not ours from the first byte on");
+    assert_eq!(driven.operations(), [release_of(token)]);
+    assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
+    driven.reply(at(11), &[Granted; 3]);
+    assert_eq!(driven.told, [Event::Released(ReleaseVerdict::Released)]);
+    assert!(driven.lease.is_closed());
+}
+
+#[test]
+fn a_release_that_nobody_answers_ends_with_the_ttl() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.release(at(10)));
+    assert_eq!(driven.lease.poll_timeout(), Some(at(1010)));
+    driven.run(|lease| lease.handle_timeout(at(1010)));
+    assert_eq!(driven.told, [Event::Released(ReleaseVerdict::Unconfirmed)]);
+}
+
+#[test]
+fn giving_up_while_acquiring_releases_what_may_have_been_set() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0)));
+    driven.run(|lease| lease.release(at(1)));
+    assert_eq!(driven.operations()[1..], [release_of(driven.lease.token())]);
+    assert!(driven.lease.is_closed() && driven.told.is_empty());
+    driven.reply(at(2), &[Granted; 5]);
+    assert!(driven.told.is_empty());
+}
+
+#[test]
+fn a_release_after_the_end_of_validity_reports_the_loss() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.release(at(900)));
+    assert_eq!(driven.told, [Event::Lost(LossReason::Expired)]);
+}

@@ -1,0 +1,156 @@
+use core::fmt;
+
+/// The position of a master in the caller's list of nodes, counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u8);
+
+impl NodeId {
+    /// Creates the id of the node at `index`, or `None` from 64 on.
+    #[must_use]
+    pub const fn new(index: usize) -> Option<Self> {
+        if index < NodeSet::CAPACITY {
+            // Below 64, so it fits.
+            Some(Self(index as u8))
+        } else {
+            None
+        }
+    }
+
+    /// Returns the position in the list of nodes.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}
+
+/// A set of up to 64 nodes, one bit each.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct NodeSet(u64);
+
+impl NodeSet {
+    /// How many nodes a set can hold.
+    pub const CAPACITY: usize = 64;
+
+    /// The set without nodes.
+    pub const EMPTY: Self = Self(0);
+
+    /// Creates the set of the first `count` nodes (all 64 of them from 64 on).
+    #[must_use]
+    pub const fn first(count: usize) -> Self {
+        if count < Self::CAPACITY {
+            Self((1 << count) - 1)
+        } else {
+            Self(u64::MAX)
+        }
+    }
+
+    /// Adds a node; returns whether it was absent.
+    pub fn insert(&mut self, node: NodeId) -> bool {
+        let before = self.0;
+        self.0 |= 1 << node.0;
+        self.0 != before
+    }
+
+    /// Returns whether the node is in the set.
+    #[must_use]
+    pub const fn contains(self, node: NodeId) -> bool {
+        self.0 & (1 << node.0) != 0
+    }
+
+    /// Returns the number of nodes in the set.
+    #[must_use]
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Returns whether the set has no nodes.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns the nodes that are in either set.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns the nodes of this set that are not in `other`.
+    #[must_use]
+    pub const fn difference(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Returns the nodes in ascending order.
+    pub fn iter(self) -> impl Iterator<Item = NodeId> {
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            let index = rest.trailing_zeros() as u8;
+            rest &= rest.checked_sub(1)?;
+            Some(NodeId(index))
+        })
+    }
+}
+
+impl FromIterator<NodeId> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = NodeId>>(nodes: I) -> Self {
+        let mut set = Self::EMPTY;
+        for node in nodes {
+            set.insert(node);
+        }
+        set
+    }
+}
+
+impl fmt::Debug for NodeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set()
+            .entries(self.iter().map(|node| node.0))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{format, vec::Vec};
+
+    #[test]
+    fn ids_end_where_sets_do() {
+        assert_eq!(NodeId::new(63).map(NodeId::index), Some(63));
+        assert_eq!(NodeId::new(64), None);
+    }
+
+    #[test]
+    fn first_holds_for_every_size() {
+        for count in 0..=64 {
+            let set = NodeSet::first(count);
+            assert_eq!(set.len(), count);
+            assert_eq!(
+                set.iter().map(NodeId::index).collect::<Vec<_>>(),
+                (0..count).collect::<Vec<_>>()
+            );
+        }
+        assert_eq!(NodeSet::first(usize::MAX), NodeSet::first(64));
+    }
+
+    #[test]
+    fn set_operations() {
+        let [a, b] = [NodeId(0), NodeId(63)];
+        let mut set = NodeSet::EMPTY;
+        assert!(set.insert(a));
+        assert!(!set.insert(a), "a second insert changes nothing");
+        assert!(set.contains(a) && !set.contains(b));
+        let both = set.union([b].into_iter().collect());
+        assert_eq!(both.len(), 2);
+        assert_eq!(both.difference(set).iter().collect::<Vec<_>>(), [b]);
+        assert_eq!(format!("{both:?}"), "{0, 63}");
+        assert!(both.difference(both).is_empty());
+    }
+}

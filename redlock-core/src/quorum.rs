@@ -1,0 +1,117 @@
+use core::{error::Error, fmt};
+
+use crate::NodeSet;
+
+/// How many votes out of how many nodes make a decision: `N/2 + 1` of `N`.
+///
+/// Any two quorums share at least one node, and a node grants a key to one token at a time; this
+/// is all that mutual exclusion rests on (Redlock step 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quorum {
+    nodes: u8,
+    votes: u8,
+}
+
+impl Quorum {
+    /// Creates the majority quorum of `nodes` nodes.
+    ///
+    /// # Errors
+    ///
+    /// Refuses no nodes, and more than 64.
+    pub const fn majority(nodes: usize) -> Result<Self, QuorumError> {
+        match nodes {
+            0 => Err(QuorumError::NoNodes),
+            // The range fits into u8.
+            1..=NodeSet::CAPACITY => Ok(Self {
+                nodes: nodes as u8,
+                votes: (nodes / 2 + 1) as u8,
+            }),
+            _ => Err(QuorumError::TooManyNodes { nodes }),
+        }
+    }
+
+    /// Returns the number of nodes that are asked.
+    #[must_use]
+    pub const fn nodes(self) -> usize {
+        self.nodes as usize
+    }
+
+    /// Returns the number of votes that decide.
+    #[must_use]
+    pub const fn votes(self) -> usize {
+        self.votes as usize
+    }
+
+    /// Returns how many nodes may fail without preventing a decision.
+    #[must_use]
+    pub const fn tolerated_failures(self) -> usize {
+        (self.nodes - self.votes) as usize
+    }
+
+    /// Returns all nodes.
+    #[must_use]
+    pub const fn all(self) -> NodeSet {
+        NodeSet::first(self.nodes())
+    }
+}
+
+/// Why a list of nodes has no quorum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum QuorumError {
+    /// The list is empty.
+    NoNodes,
+    /// The list is longer than 64.
+    TooManyNodes {
+        /// The length of the list.
+        nodes: usize,
+    },
+}
+
+impl fmt::Display for QuorumError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoNodes => f.write_str("no nodes given: a lock needs at least one"),
+            Self::TooManyNodes { nodes } => write!(
+                f,
+                "{nodes} nodes given: at most {} are supported",
+                NodeSet::CAPACITY
+            ),
+        }
+    }
+}
+
+impl Error for QuorumError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn majorities_of_one_to_nine_nodes() {
+        let votes: Vec<_> = (1..=9)
+            .map(|nodes| Quorum::majority(nodes).unwrap().votes())
+            .collect();
+        assert_eq!(votes, [1, 2, 2, 3, 3, 4, 4, 5, 5]);
+    }
+
+    #[test]
+    fn two_quorums_always_share_a_node() {
+        for nodes in 1..=64 {
+            let quorum = Quorum::majority(nodes).unwrap();
+            assert!(2 * quorum.votes() > nodes);
+            assert_eq!(quorum.tolerated_failures() + quorum.votes(), nodes);
+            assert_eq!(quorum.all().len(), nodes);
+        }
+    }
+
+    #[test]
+    fn refuses_lists_without_a_quorum() {
+        assert_eq!(Quorum::majority(0), Err(QuorumError::NoNodes));
+        assert_eq!(
+            Quorum::majority(65),
+            Err(QuorumError::TooManyNodes { nodes: 65 })
+        );
+    }
+}

@@ -1,0 +1,193 @@
+use core::{error::Error, fmt, ops::RangeInclusive, time::Duration};
+
+use crate::{Timestamp, timestamp::saturating_nanos};
+
+/// When to try again after a failed attempt, and when to give up.
+///
+/// "When a client is unable to acquire the lock, it should try again after a random delay in order
+/// to try to desynchronize multiple clients trying to acquire the lock for the same resource at the
+/// same time" (the Redlock page, "Retry on failure"). The delay is uniform within a range; the
+/// number of attempts is bounded by a time budget, and by a count if one is set.
+///
+/// The schedule draws no randomness of its own: it is given 64 random bits for each delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RetrySchedule {
+    shortest: Duration,
+    longest: Duration,
+    budget: Duration,
+    max_attempts: Option<u32>,
+}
+
+impl RetrySchedule {
+    /// Creates a schedule with a delay drawn from `delay`, within a total time `budget`.
+    ///
+    /// A zero budget means one attempt.
+    ///
+    /// # Errors
+    ///
+    /// Refuses an empty range, and one that starts at zero: a client without a delay would flood
+    /// the nodes, and two of them could split the votes for ever.
+    pub fn new(
+        delay: RangeInclusive<Duration>,
+        budget: Duration,
+    ) -> Result<Self, RetryScheduleError> {
+        let (shortest, longest) = delay.into_inner();
+        if shortest.is_zero() {
+            Err(RetryScheduleError::ZeroDelay)
+        } else if shortest > longest {
+            Err(RetryScheduleError::EmptyRange { shortest, longest })
+        } else {
+            Ok(Self {
+                shortest,
+                longest,
+                budget,
+                max_attempts: None,
+            })
+        }
+    }
+
+    /// Returns the same schedule with at most `attempts` attempts (zero counts as one).
+    #[must_use]
+    pub fn with_max_attempts(self, attempts: u32) -> Self {
+        Self {
+            max_attempts: Some(attempts),
+            ..self
+        }
+    }
+
+    /// Returns the same schedule with another time budget.
+    #[must_use]
+    pub fn with_budget(self, budget: Duration) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// Returns the end of the time budget of a lease that began to acquire at `start`.
+    #[must_use]
+    pub fn deadline(&self, start: Timestamp) -> Timestamp {
+        start.saturating_add(self.budget)
+    }
+
+    /// Returns when to try again after `attempts` failed attempts, or `None` to give up.
+    ///
+    /// As the deadline draws near, the range of delays is cut *before* one is drawn, so that the
+    /// delay stays uniform, and the attempt that follows has at least the shortest delay left to
+    /// run. Once that cannot be had, waiting on would be in vain and the answer is `None` at once.
+    #[must_use]
+    pub fn next_attempt(
+        &self,
+        deadline: Timestamp,
+        attempts: u32,
+        now: Timestamp,
+        random: u64,
+    ) -> Option<Timestamp> {
+        if self.max_attempts.is_some_and(|most| attempts >= most) {
+            return None;
+        }
+        let left = saturating_nanos(deadline.saturating_duration_since(now));
+        let shortest = saturating_nanos(self.shortest);
+        let longest = saturating_nanos(self.longest).min(left.saturating_sub(shortest));
+        let span = longest.checked_sub(shortest)?;
+        // Maps 64 random bits onto 0..=span without a division's bias towards small values.
+        let extra = (u128::from(random) * (u128::from(span) + 1)) >> 64;
+        Some(now.saturating_add(Duration::from_nanos(shortest + extra as u64)))
+    }
+}
+
+/// Why a range of delays makes no schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RetryScheduleError {
+    /// The shortest delay is zero.
+    ZeroDelay,
+    /// The shortest delay is longer than the longest.
+    EmptyRange {
+        /// The lower end of the range.
+        shortest: Duration,
+        /// The upper end of the range.
+        longest: Duration,
+    },
+}
+
+impl fmt::Display for RetryScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ZeroDelay => f.write_str("the shortest retry delay is zero"),
+            Self::EmptyRange { shortest, longest } => write!(
+                f,
+                "the shortest retry delay ({shortest:?}) is longer than the longest ({longest:?})"
+            ),
+        }
+    }
+}
+
+impl Error for RetryScheduleError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::ZERO.saturating_add(MS(millis))
+    }
+
+    fn schedule() -> RetrySchedule {
+        RetrySchedule::new(MS(20)..=MS(200), MS(1000)).unwrap()
+    }
+
+    #[test]
+    fn delays_span_the_range() {
+        let deadline = schedule().deadline(at(0));
+        let next = |random| schedule().next_attempt(deadline, 1, at(100), random);
+        assert_eq!(next(0), Some(at(120)));
+        assert_eq!(next(u64::MAX), Some(at(300)));
+        assert_eq!(next(u64::MAX / 2), Some(at(210)));
+    }
+
+    #[test]
+    fn the_range_is_cut_to_the_time_left() {
+        let deadline = schedule().deadline(at(0));
+        let next = |now| schedule().next_attempt(deadline, 1, at(now), u64::MAX);
+        assert_eq!(next(900), Some(at(980)));
+        assert_eq!(next(960), Some(at(980)));
+        assert_eq!(next(961), None, "no time for a delay and an attempt");
+        assert_eq!(next(2000), None);
+    }
+
+    #[test]
+    fn attempts_can_be_limited() {
+        let limited = schedule().with_max_attempts(3);
+        let deadline = limited.deadline(at(0));
+        assert!(limited.next_attempt(deadline, 2, at(0), 0).is_some());
+        assert_eq!(limited.next_attempt(deadline, 3, at(0), 0), None);
+    }
+
+    #[test]
+    fn a_zero_budget_is_one_attempt() {
+        let once = schedule().with_budget(Duration::ZERO);
+        let deadline = once.deadline(at(5));
+        assert_eq!(once.next_attempt(deadline, 1, at(5), 0), None);
+    }
+
+    #[test]
+    fn endless_budgets_and_delays_saturate() {
+        let endless = RetrySchedule::new(MS(1)..=Duration::MAX, Duration::MAX).unwrap();
+        let deadline = endless.deadline(at(7));
+        assert_eq!(deadline, Timestamp::MAX);
+        let next = endless.next_attempt(deadline, u32::MAX, at(7), u64::MAX);
+        assert_eq!(next, Some(Timestamp::MAX.saturating_sub(MS(1))));
+    }
+
+    #[test]
+    fn refuses_ranges_without_a_delay() {
+        assert_eq!(
+            RetrySchedule::new(MS(0)..=MS(9), MS(1)),
+            Err(RetryScheduleError::ZeroDelay)
+        );
+        assert!(matches!(
+            RetrySchedule::new(MS(9)..=MS(8), MS(1)),
+            Err(RetryScheduleError::EmptyRange { .. })
+        ));
+    }
+}

@@ -1,0 +1,12 @@
+//! One request to every node, a tally, one verdict.
+//!
+//! A verdict comes as soon as it is certain, which is before the slowest node has answered:
+//! when a quorum is reached, or when the nodes left cannot make one any more.
+
+mod acquire;
+mod extend;
+mod release;
+
+pub use acquire::{Acquire, AcquireFailure, AcquireVerdict};
+pub use extend::{Extend, ExtendVerdict};
+pub use release::{Release, ReleaseVerdict};

@@ -1,0 +1,263 @@
+use core::fmt;
+
+use crate::{NodeId, Quorum, Reply, Tally, Timestamp, Token, Validity};
+
+/// One attempt to set our key on a majority of nodes (Redlock steps 1 to 3).
+///
+/// The caller sends `SET key token NX PX ttl` to every node at once and hands each answer to
+/// [`Acquire::handle_reply`]. A repeated reply, and one from a node that does not belong to the
+/// round, changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Acquire {
+    token: Token,
+    start: Timestamp,
+    valid_until: Timestamp,
+    tally: Tally,
+    verdict: Option<AcquireVerdict>,
+}
+
+impl Acquire {
+    /// Starts an attempt at `now`, which must be read *before* the first request leaves
+    /// (Redlock step 1).
+    #[must_use]
+    pub fn new(quorum: Quorum, validity: Validity, token: Token, now: Timestamp) -> Self {
+        Self {
+            token,
+            start: now,
+            valid_until: validity.until(now),
+            tally: Tally::new(quorum),
+            verdict: None,
+        }
+    }
+
+    /// Counts a node's reply. Returns the verdict once, with the reply that makes it certain.
+    pub fn handle_reply(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        reply: Reply,
+    ) -> Option<AcquireVerdict> {
+        let counted = self.tally.record(node, reply);
+        if !counted || self.verdict.is_some() {
+            return None;
+        }
+        self.verdict = self.judge(now);
+        self.verdict
+    }
+
+    /// Ends the attempt without waiting for the nodes that have not replied. Returns the verdict
+    /// unless it was returned before.
+    pub fn give_up(&mut self, now: Timestamp) -> Option<AcquireVerdict> {
+        if self.verdict.is_some() {
+            return None;
+        }
+        self.verdict = Some(AcquireVerdict::Failed(if now >= self.valid_until {
+            AcquireFailure::TooSlow
+        } else if self.tally.denied().is_empty() {
+            AcquireFailure::NoQuorum
+        } else {
+            AcquireFailure::Contended
+        }));
+        self.verdict
+    }
+
+    /// Returns the token of this attempt.
+    #[must_use]
+    pub const fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Returns when the attempt started.
+    #[must_use]
+    pub const fn start(&self) -> Timestamp {
+        self.start
+    }
+
+    /// Returns the end of validity, if the attempt succeeds: nothing can be won from then on.
+    #[must_use]
+    pub const fn valid_until(&self) -> Timestamp {
+        self.valid_until
+    }
+
+    /// Returns the replies so far.
+    #[must_use]
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn judge(&self, now: Timestamp) -> Option<AcquireVerdict> {
+        let tally = &self.tally;
+        // Redlock step 3: a majority of *all* nodes, and validity time left.
+        if tally.is_quorum(tally.granted()) {
+            return Some(if now < self.valid_until {
+                AcquireVerdict::Acquired {
+                    valid_until: self.valid_until,
+                }
+            } else {
+                AcquireVerdict::Failed(AcquireFailure::TooSlow)
+            });
+        }
+        if tally.is_blocking(tally.failed()) {
+            Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
+        } else if tally.is_blocking(tally.failed().union(tally.denied())) {
+            Some(AcquireVerdict::Failed(AcquireFailure::Contended))
+        } else {
+            None
+        }
+    }
+}
+
+/// How an attempt to acquire ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AcquireVerdict {
+    /// A majority holds our key, and there is validity left.
+    Acquired {
+        /// The end of validity.
+        valid_until: Timestamp,
+    },
+    /// The attempt failed. Its token must be released on *every* node, also on those that have
+    /// not replied, and never be used again (Redlock step 5).
+    Failed(AcquireFailure),
+}
+
+/// Why an attempt to acquire failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AcquireFailure {
+    /// Another token holds the key on nodes that were needed.
+    Contended,
+    /// So many nodes failed that no client could have a majority through this one's eyes.
+    NoQuorum,
+    /// A majority agreed, but only after the validity was spent; or nobody decided before it was.
+    TooSlow,
+}
+
+impl fmt::Display for AcquireFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Contended => "held by another client",
+            Self::NoQuorum => "no quorum of nodes answered",
+            Self::TooSlow => "the nodes answered after the validity was spent",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Drift, Nonce, Ttl};
+    use core::time::Duration;
+
+    use Reply::{Denied, Granted, Refused, Unknown};
+
+    fn round(nodes: usize) -> Acquire {
+        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+        let validity = Validity::new(ttl, Drift::default()).unwrap();
+        let quorum = Quorum::majority(nodes).unwrap();
+        Acquire::new(quorum, validity, Nonce::new(1).token(1), Timestamp::ZERO)
+    }
+
+    /// Feeds the replies of nodes 0, 1, 2 ... at one time; returns the verdict and after how many
+    /// replies it came.
+    fn verdict(round: &mut Acquire, now: Timestamp, replies: &[Reply]) -> (AcquireVerdict, usize) {
+        for (index, reply) in replies.iter().enumerate() {
+            let node = NodeId::new(index).unwrap();
+            if let Some(verdict) = round.handle_reply(now, node, *reply) {
+                return (verdict, index + 1);
+            }
+        }
+        panic!("no verdict after {} replies", replies.len());
+    }
+
+    fn failure(replies: &[Reply]) -> (AcquireFailure, usize) {
+        match verdict(&mut round(5), Timestamp::ZERO, replies) {
+            (AcquireVerdict::Failed(failure), after) => (failure, after),
+            (acquired, _) => panic!("{acquired:?}"),
+        }
+    }
+
+    #[test]
+    fn acquired_at_the_quorum_not_at_the_last_reply() {
+        let (verdict, after) = verdict(&mut round(5), Timestamp::ZERO, &[Granted; 5]);
+        assert_eq!(after, 3);
+        let valid_until = round(5).valid_until();
+        assert_eq!(verdict, AcquireVerdict::Acquired { valid_until });
+    }
+
+    #[test]
+    fn a_foreign_key_on_a_minority_does_not_prevent_it() {
+        let replies = [Denied, Denied, Granted, Granted, Granted];
+        let (verdict, _) = verdict(&mut round(5), Timestamp::ZERO, &replies);
+        assert!(matches!(verdict, AcquireVerdict::Acquired { .. }));
+    }
+
+    #[test]
+    fn fails_as_soon_as_a_quorum_is_impossible() {
+        assert_eq!(failure(&[Denied; 5]), (AcquireFailure::Contended, 3));
+        assert_eq!(failure(&[Refused; 5]), (AcquireFailure::NoQuorum, 3));
+        assert_eq!(failure(&[Unknown; 5]), (AcquireFailure::NoQuorum, 3));
+    }
+
+    #[test]
+    fn names_what_stood_in_the_way() {
+        // The two failed nodes are a minority: it is the foreign key that tips the scales.
+        let contended = [Unknown, Refused, Granted, Granted, Denied];
+        assert_eq!(failure(&contended), (AcquireFailure::Contended, 5));
+        let no_quorum = [Denied, Unknown, Refused, Denied, Granted];
+        assert_eq!(failure(&no_quorum).0, AcquireFailure::Contended);
+        let down = [Granted, Unknown, Refused, Unknown, Granted];
+        assert_eq!(failure(&down), (AcquireFailure::NoQuorum, 4));
+    }
+
+    #[test]
+    fn a_quorum_at_the_end_of_validity_is_too_slow() {
+        let end = round(5).valid_until();
+        let just_before = Timestamp::from_nanos(end.as_nanos() - 1);
+        let (in_time, _) = verdict(&mut round(5), just_before, &[Granted; 3]);
+        assert!(matches!(in_time, AcquireVerdict::Acquired { .. }));
+        let (late, _) = verdict(&mut round(5), end, &[Granted; 3]);
+        assert_eq!(late, AcquireVerdict::Failed(AcquireFailure::TooSlow));
+    }
+
+    #[test]
+    fn the_verdict_is_given_once() {
+        let mut round = round(3);
+        verdict(&mut round, Timestamp::ZERO, &[Granted, Granted]);
+        let last = NodeId::new(2).unwrap();
+        assert_eq!(round.handle_reply(Timestamp::ZERO, last, Granted), None);
+        assert_eq!(round.tally().granted().len(), 3, "a late vote is recorded");
+        assert_eq!(round.handle_reply(Timestamp::ZERO, last, Denied), None);
+        assert_eq!(round.give_up(Timestamp::ZERO), None);
+    }
+
+    #[test]
+    fn giving_up_says_what_is_known() {
+        let first = NodeId::new(0).unwrap();
+        let give_up = |reply: Option<Reply>, now| {
+            let mut round = round(5);
+            if let Some(reply) = reply {
+                round.handle_reply(now, first, reply);
+            }
+            round.give_up(now)
+        };
+        let failed = |failure| Some(AcquireVerdict::Failed(failure));
+        let now = Timestamp::ZERO;
+        assert_eq!(give_up(None, now), failed(AcquireFailure::NoQuorum));
+        assert_eq!(
+            give_up(Some(Denied), now),
+            failed(AcquireFailure::Contended)
+        );
+        assert_eq!(
+            give_up(None, Timestamp::MAX),
+            failed(AcquireFailure::TooSlow)
+        );
+    }
+
+    #[test]
+    fn one_node_is_its_own_quorum() {
+        assert_eq!(verdict(&mut round(1), Timestamp::ZERO, &[Granted]).1, 1);
+        assert_eq!(
+            verdict(&mut round(1), Timestamp::ZERO, &[Denied]).0,
+            AcquireVerdict::Failed(AcquireFailure::Contended)
+        );
+    }
+}

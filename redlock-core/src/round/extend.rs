@@ -1,0 +1,199 @@
+use crate::{NodeId, NodeSet, Quorum, Reply, Tally, Timestamp, Token, Validity};
+
+/// One attempt to lengthen the life of our keys on a majority of nodes.
+///
+/// The caller sends a compare-and-`PEXPIRE` to every node at once. Only nodes that still hold our
+/// token vote, and a majority of *all* nodes is needed, within the validity that is being
+/// extended: "the client should only consider the lock re-acquired if it was able to extend the
+/// lock into the majority of instances, and within the validity time" (the Redlock page).
+///
+/// A failed extension takes nothing away: the validity stays what it was, and nothing is released.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Extend {
+    token: Token,
+    start: Timestamp,
+    old_valid_until: Timestamp,
+    new_valid_until: Timestamp,
+    tally: Tally,
+    verdict: Option<ExtendVerdict>,
+}
+
+impl Extend {
+    /// Starts an extension at `now`, which must be read *before* the first request leaves, of a
+    /// lock that is valid until `valid_until`.
+    #[must_use]
+    pub fn new(
+        quorum: Quorum,
+        validity: Validity,
+        token: Token,
+        valid_until: Timestamp,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            token,
+            start: now,
+            old_valid_until: valid_until,
+            // Raise-only: an extension with little to add never shortens.
+            new_valid_until: validity.until(now).max(valid_until),
+            tally: Tally::new(quorum),
+            verdict: None,
+        }
+    }
+
+    /// Counts a node's reply. Returns the verdict once, with the reply that makes it certain.
+    pub fn handle_reply(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        reply: Reply,
+    ) -> Option<ExtendVerdict> {
+        let counted = self.tally.record(node, reply);
+        if !counted || self.verdict.is_some() {
+            return None;
+        }
+        self.verdict = self.judge(now);
+        self.verdict
+    }
+
+    /// Returns the token that is extended.
+    #[must_use]
+    pub const fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Returns when the extension started.
+    #[must_use]
+    pub const fn start(&self) -> Timestamp {
+        self.start
+    }
+
+    /// Returns the replies so far.
+    #[must_use]
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Returns the nodes that are known to have lost our key.
+    #[must_use]
+    pub const fn lost_on(&self) -> NodeSet {
+        self.tally.denied()
+    }
+
+    fn judge(&self, now: Timestamp) -> Option<ExtendVerdict> {
+        let tally = &self.tally;
+        if tally.is_quorum(tally.granted()) {
+            return Some(if now < self.old_valid_until {
+                ExtendVerdict::Extended {
+                    valid_until: self.new_valid_until,
+                }
+            } else {
+                ExtendVerdict::Failed
+            });
+        }
+        if tally.is_blocking(tally.denied()) {
+            Some(ExtendVerdict::KeysLost)
+        } else if tally.is_blocking(tally.failed().union(tally.denied())) {
+            Some(ExtendVerdict::Failed)
+        } else {
+            None
+        }
+    }
+}
+
+/// How an extension ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExtendVerdict {
+    /// A majority extended our key.
+    Extended {
+        /// The new end of validity, never earlier than the old one.
+        valid_until: Timestamp,
+    },
+    /// No majority extended it this time. The old validity still holds; try again.
+    Failed,
+    /// So many nodes say that the key is not ours any more that no majority can ever be had
+    /// again: it was deleted, overwritten, evicted or flushed. The lock is lost now, whatever the
+    /// clock says, because another client may already hold it.
+    KeysLost,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Drift, Nonce, Ttl};
+    use core::time::Duration;
+
+    use Reply::{Denied, Granted, Refused, Unknown};
+
+    const VALID_UNTIL: Timestamp = Timestamp::from_nanos(5_000_000_000);
+    const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
+
+    fn round(ttl_secs: u64) -> Extend {
+        let ttl = Ttl::new(Duration::from_secs(ttl_secs)).unwrap();
+        let validity = Validity::new(ttl, Drift::new(0, Duration::ZERO)).unwrap();
+        let quorum = Quorum::majority(5).unwrap();
+        Extend::new(quorum, validity, Nonce::new(1).token(1), VALID_UNTIL, NOW)
+    }
+
+    fn verdict(mut round: Extend, now: Timestamp, replies: &[Reply]) -> Option<ExtendVerdict> {
+        replies
+            .iter()
+            .enumerate()
+            .find_map(|(index, reply)| round.handle_reply(now, NodeId::new(index).unwrap(), *reply))
+    }
+
+    #[test]
+    fn extended_by_a_majority_of_all_nodes() {
+        let majority = [Granted, Denied, Granted, Unknown, Granted];
+        let valid_until = Timestamp::from_nanos(11_000_000_000);
+        assert_eq!(
+            verdict(round(10), NOW, &majority),
+            Some(ExtendVerdict::Extended { valid_until })
+        );
+        assert_eq!(verdict(round(10), NOW, &[Granted, Granted]), None);
+    }
+
+    #[test]
+    fn never_shortens() {
+        assert_eq!(
+            verdict(round(1), NOW, &[Granted; 3]),
+            Some(ExtendVerdict::Extended {
+                valid_until: VALID_UNTIL
+            })
+        );
+    }
+
+    #[test]
+    fn fails_once_the_old_validity_is_over() {
+        assert_eq!(
+            verdict(round(10), VALID_UNTIL, &[Granted; 3]),
+            Some(ExtendVerdict::Failed)
+        );
+    }
+
+    #[test]
+    fn failing_nodes_are_a_failure_and_missing_keys_are_a_loss() {
+        let failed = [Unknown, Refused, Unknown];
+        assert_eq!(
+            verdict(round(10), NOW, &failed),
+            Some(ExtendVerdict::Failed)
+        );
+        let mixed = [Denied, Denied, Unknown];
+        assert_eq!(verdict(round(10), NOW, &mixed), Some(ExtendVerdict::Failed));
+        let lost = [Denied, Granted, Denied, Granted, Denied];
+        assert_eq!(
+            verdict(round(10), NOW, &lost),
+            Some(ExtendVerdict::KeysLost)
+        );
+    }
+
+    #[test]
+    fn the_verdict_is_given_once_but_late_losses_are_recorded() {
+        let mut round = round(10);
+        for index in 0..3 {
+            round.handle_reply(NOW, NodeId::new(index).unwrap(), Granted);
+        }
+        let last = NodeId::new(4).unwrap();
+        assert_eq!(round.handle_reply(NOW, last, Denied), None);
+        assert!(round.lost_on().contains(last));
+    }
+}

@@ -1,0 +1,137 @@
+use crate::{NodeId, Quorum, Reply, Tally, Token};
+
+/// One attempt to delete our key on every node, whether or not the node ever had it (Redlock
+/// step 5).
+///
+/// The caller sends a compare-and-delete to every node at once, so that only our own token can be
+/// deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Release {
+    token: Token,
+    tally: Tally,
+    verdict: Option<ReleaseVerdict>,
+}
+
+impl Release {
+    /// Starts the release of a token.
+    #[must_use]
+    pub const fn new(quorum: Quorum, token: Token) -> Self {
+        Self {
+            token,
+            tally: Tally::new(quorum),
+            verdict: None,
+        }
+    }
+
+    /// Counts a node's reply. Returns the verdict once, with the reply that makes it certain.
+    pub fn handle_reply(&mut self, node: NodeId, reply: Reply) -> Option<ReleaseVerdict> {
+        let counted = self.tally.record(node, reply);
+        if !counted || self.verdict.is_some() {
+            return None;
+        }
+        self.verdict = self.judge();
+        self.verdict
+    }
+
+    /// Ends the release without waiting for the nodes that have not replied. Returns the verdict
+    /// unless it was returned before.
+    pub fn give_up(&mut self) -> Option<ReleaseVerdict> {
+        if self.verdict.is_some() {
+            return None;
+        }
+        self.verdict = Some(ReleaseVerdict::Unconfirmed);
+        self.verdict
+    }
+
+    /// Returns the token that is released.
+    #[must_use]
+    pub const fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Returns the replies so far.
+    #[must_use]
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn judge(&self) -> Option<ReleaseVerdict> {
+        let tally = &self.tally;
+        if tally.is_quorum(tally.granted()) {
+            Some(ReleaseVerdict::Released)
+        } else if tally.is_blocking(tally.failed()) {
+            Some(ReleaseVerdict::Unconfirmed)
+        } else if tally.is_blocking(tally.denied()) {
+            Some(ReleaseVerdict::NotHeld)
+        } else {
+            // Once everyone has spoken and neither failures nor losses block, the nodes that
+            // deleted or never had our key are a quorum together.
+            tally
+                .undecided()
+                .is_empty()
+                .then_some(ReleaseVerdict::Released)
+        }
+    }
+}
+
+/// How a release ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReleaseVerdict {
+    /// The key is gone from a majority of nodes: another client can acquire the lock now.
+    Released,
+    /// Our key was missing on so many nodes that the lock had been lost before it was released.
+    NotHeld,
+    /// Too many nodes did not answer. Their keys go when the owed release reaches them, or when
+    /// their ttl ends.
+    Unconfirmed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Nonce;
+
+    use Reply::{Denied, Granted, Refused, Unknown};
+
+    fn verdict(replies: &[Reply]) -> Option<(ReleaseVerdict, usize)> {
+        let mut round = Release::new(Quorum::majority(5).unwrap(), Nonce::new(1).token(1));
+        replies.iter().enumerate().find_map(|(index, reply)| {
+            round
+                .handle_reply(NodeId::new(index).unwrap(), *reply)
+                .map(|verdict| (verdict, index + 1))
+        })
+    }
+
+    #[test]
+    fn released_at_the_quorum() {
+        assert_eq!(verdict(&[Granted; 5]), Some((ReleaseVerdict::Released, 3)));
+        // Two nodes never had the key: the lock was held by the other three.
+        let minority = [Denied, Denied, Granted, Granted, Granted];
+        assert_eq!(verdict(&minority), Some((ReleaseVerdict::Released, 5)));
+    }
+
+    #[test]
+    fn a_majority_without_our_key_means_that_it_was_lost() {
+        assert_eq!(verdict(&[Denied; 5]), Some((ReleaseVerdict::NotHeld, 3)));
+    }
+
+    #[test]
+    fn failing_nodes_leave_it_unconfirmed() {
+        let failing = [Unknown, Refused, Unknown];
+        assert_eq!(verdict(&failing), Some((ReleaseVerdict::Unconfirmed, 3)));
+    }
+
+    #[test]
+    fn a_divided_answer_still_ends() {
+        let divided = [Granted, Granted, Denied, Denied, Unknown];
+        assert_eq!(verdict(&divided), Some((ReleaseVerdict::Released, 5)));
+    }
+
+    #[test]
+    fn giving_up_is_a_verdict_once() {
+        let mut round = Release::new(Quorum::majority(1).unwrap(), Nonce::new(1).token(1));
+        assert_eq!(round.give_up(), Some(ReleaseVerdict::Unconfirmed));
+        assert_eq!(round.give_up(), None);
+        assert_eq!(round.handle_reply(NodeId::new(0).unwrap(), Granted), None);
+    }
+}

@@ -1,0 +1,81 @@
+use core::time::Duration;
+
+/// A point in time on the caller's monotonic clock, in whole nanoseconds.
+///
+/// The core never reads a clock: every input carries the time at which it happened. Where the
+/// zero lies is the caller's choice, but all timestamps given to one machine must come from the
+/// same clock, and that clock must never go backwards and should keep counting while the host
+/// sleeps (`CLOCK_BOOTTIME` on Linux), because a server-side expiry does.
+///
+/// All arithmetic saturates: [`Timestamp::MAX`] (584 years) stands for "never".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The clock's zero.
+    pub const ZERO: Self = Self(0);
+
+    /// A time that is never reached.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// Creates a timestamp from nanoseconds since the clock's zero.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Returns the nanoseconds since the clock's zero.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the time `after` this one, or [`Timestamp::MAX`] if it cannot be represented.
+    #[must_use]
+    pub fn saturating_add(self, after: Duration) -> Self {
+        Self(self.0.saturating_add(saturating_nanos(after)))
+    }
+
+    /// Returns the time `before` this one, or [`Timestamp::ZERO`] if it cannot be represented.
+    #[must_use]
+    pub fn saturating_sub(self, before: Duration) -> Self {
+        Self(self.0.saturating_sub(saturating_nanos(before)))
+    }
+
+    /// Returns how long ago `earlier` was, or zero if it lies in the future.
+    #[must_use]
+    pub fn saturating_duration_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates_at_both_ends() {
+        let now = Timestamp::from_nanos(5);
+        assert_eq!(now.saturating_add(Duration::MAX), Timestamp::MAX);
+        assert_eq!(now.saturating_sub(Duration::MAX), Timestamp::ZERO);
+        assert_eq!(
+            now.saturating_duration_since(Timestamp::MAX),
+            Duration::ZERO
+        );
+    }
+
+    #[test]
+    fn a_difference_undoes_an_addition() {
+        let now = Timestamp::from_nanos(7);
+        let later = now.saturating_add(Duration::from_millis(3));
+        assert_eq!(
+            later.saturating_duration_since(now),
+            Duration::from_millis(3)
+        );
+        assert_eq!(later.saturating_sub(Duration::from_millis(3)), now);
+    }
+}

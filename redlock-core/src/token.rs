@@ -1,0 +1,115 @@
+use core::fmt;
+
+/// Random bits that tell one lease from every other, drawn by the caller.
+///
+/// The source asks for a value that is "unique across all clients and all lock requests". All
+/// tokens of a lease derive from its nonce, so two leases with the same nonce could release each
+/// other's keys: draw it from the operating system's generator, one for each lease.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Nonce(u128);
+
+impl Nonce {
+    /// Creates a nonce from 128 random bits.
+    #[must_use]
+    pub const fn new(random: u128) -> Self {
+        Self(random)
+    }
+
+    /// Returns the token of the attempt with this number.
+    #[must_use]
+    pub const fn token(self, attempt: u32) -> Token {
+        Token {
+            nonce: self,
+            attempt,
+        }
+    }
+
+    /// Returns well-mixed bits for the attempt's retry delay, so that clients which failed
+    /// together do not retry together. (The finaliser of SplitMix64 over nonce and attempt.)
+    pub(crate) const fn jitter(self, attempt: u32) -> u64 {
+        let seed = (self.0 as u64) ^ ((self.0 >> 64) as u64).rotate_left(32);
+        let mut x = seed.wrapping_add((attempt as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        x ^ (x >> 31)
+    }
+}
+
+impl fmt::Debug for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// The value of a key: who holds it, and since which attempt.
+///
+/// A token is never used for a second attempt. If it were, a late release of attempt 1 could
+/// delete the key that attempt 2 has counted.
+///
+/// On the wire a token is 40 lowercase hexadecimal digits: printable, and as long as the 20 random
+/// bytes that the source suggests.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token {
+    nonce: Nonce,
+    attempt: u32,
+}
+
+impl Token {
+    /// The length of a token on the wire, in bytes.
+    pub const LEN: usize = 40;
+
+    /// Returns the token as it goes over the wire.
+    #[must_use]
+    pub const fn to_ascii(self) -> [u8; Self::LEN] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut ascii = [0; Self::LEN];
+        let mut i = 0;
+        while i < 32 {
+            ascii[i] = DIGITS[(self.nonce.0 >> (4 * (31 - i))) as usize & 0xf];
+            i += 1;
+        }
+        while i < Self::LEN {
+            ascii[i] = DIGITS[(self.attempt >> (4 * (39 - i))) as usize & 0xf];
+            i += 1;
+        }
+        ascii
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}{:08x}", self.nonce.0, self.attempt)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use core::str;
+
+    #[test]
+    fn wire_form_is_forty_hex_digits() {
+        let nonce = Nonce::new(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
+        let token = nonce.token(0xdead_beef);
+        let ascii = token.to_ascii();
+        let text = str::from_utf8(&ascii).unwrap();
+        assert_eq!(text, "0123456789abcdef0011223344556677deadbeef");
+        assert_eq!(text, token.to_string());
+    }
+
+    #[test]
+    fn each_attempt_has_its_own_token() {
+        let nonce = Nonce::new(1);
+        assert_ne!(nonce.token(1), nonce.token(2));
+        assert_ne!(nonce.token(1), Nonce::new(2).token(1));
+        assert_ne!(nonce.jitter(1), nonce.jitter(2));
+        assert_ne!(nonce.jitter(1), Nonce::new(1 << 64).jitter(1));
+    }
+}

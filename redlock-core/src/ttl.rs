@@ -1,0 +1,85 @@
+use core::{error::Error, fmt, time::Duration};
+
+/// How long a key lives on a node unless it is extended: whole milliseconds, at least one.
+///
+/// It is what a crashed holder costs the others, and the time within which a live holder must
+/// renew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ttl(u64);
+
+impl Ttl {
+    /// The longest accepted time to live: 100 years of 365 days.
+    ///
+    /// Redis adds the time to live to its Unix time in milliseconds and refuses what overflows
+    /// 63 bits, and [`Timestamp`](crate::Timestamp) counts 584 years. This limit lies safely
+    /// within both.
+    pub const MAX: Self = Self(100 * 365 * 24 * 60 * 60 * 1000);
+
+    /// Creates a time to live, rounding down to the milliseconds that `PX` takes.
+    ///
+    /// # Errors
+    ///
+    /// Refuses less than one millisecond, and more than [`Ttl::MAX`].
+    pub const fn new(duration: Duration) -> Result<Self, TtlError> {
+        match duration.as_millis() {
+            0 => Err(TtlError::Zero),
+            millis if millis <= Self::MAX.0 as u128 => Ok(Self(millis as u64)),
+            _ => Err(TtlError::TooLong),
+        }
+    }
+
+    /// Returns the milliseconds, as `PX` takes them.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the time to live as a duration.
+    #[must_use]
+    pub const fn as_duration(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+/// Why a duration is not a time to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TtlError {
+    /// It is shorter than a millisecond.
+    Zero,
+    /// It is longer than [`Ttl::MAX`].
+    TooLong,
+}
+
+impl fmt::Display for TtlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Zero => "the ttl is shorter than one millisecond",
+            Self::TooLong => "the ttl is longer than 100 years",
+        })
+    }
+}
+
+impl Error for TtlError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_whole_milliseconds() {
+        let ttl = Ttl::new(Duration::from_micros(1999)).unwrap();
+        assert_eq!(ttl.as_millis(), 1);
+        assert_eq!(ttl.as_duration(), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn refuses_both_ends() {
+        assert_eq!(Ttl::new(Duration::ZERO), Err(TtlError::Zero));
+        assert_eq!(Ttl::new(Duration::from_micros(999)), Err(TtlError::Zero));
+        assert_eq!(Ttl::new(Ttl::MAX.as_duration()), Ok(Ttl::MAX));
+        let over = Ttl::MAX.as_duration() + Duration::from_millis(1);
+        assert_eq!(Ttl::new(over), Err(TtlError::TooLong));
+        assert_eq!(Ttl::new(Duration::MAX), Err(TtlError::TooLong));
+    }
+}

@@ -1,0 +1,148 @@
+use core::{error::Error, fmt, time::Duration};
+
+use crate::{Timestamp, Ttl, timestamp::saturating_nanos};
+
+/// How far clocks may differ in rate while a lock is held: a part of the ttl plus a fixed time.
+///
+/// The default is `ttl/100 + 2 ms`, as in the algorithm's reference implementation: one part in
+/// a hundred for the clocks' rates, two milliseconds for the precision of expiry on the servers
+/// and for short ttls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Drift {
+    per_mille: u16,
+    fixed: Duration,
+}
+
+impl Drift {
+    /// Creates an allowance of `per_mille` thousandths of the ttl, plus a `fixed` time.
+    #[must_use]
+    pub const fn new(per_mille: u16, fixed: Duration) -> Self {
+        Self { per_mille, fixed }
+    }
+
+    /// Returns the allowance for a key that lives for `ttl`, rounded up to whole nanoseconds.
+    #[must_use]
+    pub fn allowance(self, ttl: Ttl) -> Duration {
+        let ttl = u128::from(saturating_nanos(ttl.as_duration()));
+        let share = (ttl * u128::from(self.per_mille)).div_ceil(1000);
+        let share = Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX));
+        self.fixed.saturating_add(share)
+    }
+}
+
+impl Default for Drift {
+    fn default() -> Self {
+        Self::new(10, Duration::from_millis(2))
+    }
+}
+
+/// For how long a holder may trust its keys: the ttl less the drift, from the moment *before* the
+/// first request left.
+///
+/// The source says: validity is the initial ttl, minus the time that passed while acquiring, minus
+/// some milliseconds for drift (Redlock steps 3 and 4). Here validity is a point in time,
+/// `start + ttl - drift`; whatever passes between `start` and the verdict is then accounted for by
+/// itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Validity {
+    ttl: Ttl,
+    drift: Duration,
+}
+
+impl Validity {
+    /// Creates the validity of keys that live for `ttl`.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a ttl that the drift allowance uses up: such a lock could never be held.
+    pub fn new(ttl: Ttl, drift: Drift) -> Result<Self, ValidityError> {
+        let drift = drift.allowance(ttl);
+        if drift < ttl.as_duration() {
+            Ok(Self { ttl, drift })
+        } else {
+            Err(ValidityError { ttl, drift })
+        }
+    }
+
+    /// Returns the time to live that the nodes are told.
+    #[must_use]
+    pub const fn ttl(self) -> Ttl {
+        self.ttl
+    }
+
+    /// Returns how long a lock is valid if acquiring it takes no time: `ttl - drift`.
+    #[must_use]
+    pub fn span(self) -> Duration {
+        self.ttl.as_duration().saturating_sub(self.drift)
+    }
+
+    /// Returns the end of validity for requests that started to leave at `start`.
+    #[must_use]
+    pub fn until(self, start: Timestamp) -> Timestamp {
+        start.saturating_add(self.span())
+    }
+}
+
+/// A ttl that is not longer than its own drift allowance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ValidityError {
+    ttl: Ttl,
+    drift: Duration,
+}
+
+impl fmt::Display for ValidityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the ttl of {:?} is used up by the drift allowance of {:?}: choose a longer ttl",
+            self.ttl.as_duration(),
+            self.drift
+        )
+    }
+}
+
+impl Error for ValidityError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ttl(millis: u64) -> Ttl {
+        Ttl::new(Duration::from_millis(millis)).unwrap()
+    }
+
+    #[test]
+    fn default_drift_is_a_hundredth_and_two_milliseconds() {
+        let drift = Drift::default();
+        assert_eq!(drift.allowance(ttl(10_000)), Duration::from_millis(102));
+        assert_eq!(drift.allowance(ttl(1)), Duration::from_micros(2010));
+    }
+
+    #[test]
+    fn drift_rounds_up_and_saturates() {
+        let third = Drift::new(333, Duration::ZERO);
+        assert_eq!(third.allowance(ttl(1)), Duration::from_micros(333));
+        let most = Drift::new(u16::MAX, Duration::MAX);
+        assert_eq!(most.allowance(Ttl::MAX), Duration::MAX);
+    }
+
+    #[test]
+    fn validity_ends_a_drift_before_the_keys() {
+        let validity = Validity::new(ttl(10_000), Drift::default()).unwrap();
+        let start = Timestamp::from_nanos(1);
+        assert_eq!(validity.span(), Duration::from_millis(9898));
+        assert_eq!(
+            validity.until(start).saturating_duration_since(start),
+            Duration::from_millis(9898)
+        );
+    }
+
+    #[test]
+    fn refuses_a_ttl_within_the_drift() {
+        // 2 ms + 1 % reach the ttl at 2.02 ms, so 2 ms is refused and 3 ms is not.
+        assert!(Validity::new(ttl(2), Drift::default()).is_err());
+        assert!(Validity::new(ttl(3), Drift::default()).is_ok());
+        let exactly = Drift::new(0, Duration::from_millis(5));
+        assert!(Validity::new(ttl(5), exactly).is_err());
+    }
+}
