@@ -1,6 +1,6 @@
 use core::{error::Error, fmt, time::Duration};
 
-use crate::{Timestamp, Ttl, Validity};
+use crate::{Timestamp, Validity};
 
 /// When a held lock is extended, and when that ends.
 ///
@@ -37,10 +37,12 @@ impl KeepAlive {
     }
 
     /// Returns the customary interval, a third of the ttl: two renewals may fail before the lock
-    /// is in danger.
+    /// is in danger. For very short ttls, of which drift takes a large part, it is half of the
+    /// validity.
     #[must_use]
-    pub fn default_interval(ttl: Ttl) -> Duration {
-        ttl.as_duration() / 3
+    pub fn default_interval(validity: Validity) -> Duration {
+        let third = validity.ttl().as_duration() / 3;
+        third.min(validity.span() / 2)
     }
 
     /// Returns when renewal ends for a lock acquired at `acquired_at`.
@@ -87,7 +89,7 @@ impl Error for KeepAliveError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Drift;
+    use crate::{Drift, Ttl};
 
     fn validity() -> Validity {
         let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
@@ -113,8 +115,14 @@ mod tests {
 
     #[test]
     fn the_default_interval_is_a_third() {
-        let ttl = Ttl::new(Duration::from_secs(9)).unwrap();
-        assert_eq!(KeepAlive::default_interval(ttl), Duration::from_secs(3));
+        let millis = |ttl| {
+            let ttl = Ttl::new(Duration::from_millis(ttl)).unwrap();
+            let validity = Validity::new(ttl, Drift::default()).unwrap();
+            KeepAlive::default_interval(validity)
+        };
+        assert_eq!(millis(9000), Duration::from_secs(3));
+        // 3 ms less 2.03 ms of drift.
+        assert_eq!(millis(3), Duration::from_micros(485));
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Nonce {
     }
 
     /// Returns well-mixed bits for the attempt's retry delay, so that clients which failed
-    /// together do not retry together. (The finaliser of SplitMix64 over nonce and attempt.)
+    /// together do not retry together. (The finaliser of `SplitMix64` over nonce and attempt.)
     pub(crate) const fn jitter(self, attempt: u32) -> u64 {
         let seed = (self.0 as u64) ^ ((self.0 >> 64) as u64).rotate_left(32);
         let mut x = seed.wrapping_add((attempt as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));

@@ -1,0 +1,268 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use deadpool_redis::Pool;
+use redlock_core::{Quorum, QuorumError};
+use thiserror::Error;
+use tokio::{runtime::Handle, sync::oneshot};
+
+use crate::{
+    Clock, LockOptions, NodeError, OptionsError, Redlock,
+    keeper::Keeper,
+    lane::{Lane, LaneLimits},
+    node::{Node, RedisNode, UrlError},
+    shared::Shared,
+};
+
+/// Builds a [`Redlock`]. Made by [`Redlock::builder`].
+///
+/// Nodes can be given as URLs, as pools, or as anything that implements [`Node`], and mixed. Every
+/// process that locks the same resources must be given the same nodes.
+#[must_use = "a builder does nothing until built"]
+pub struct RedlockBuilder {
+    nodes: Vec<Result<Arc<dyn Node>, BuildError>>,
+    prefix: Box<[u8]>,
+    defaults: LockOptions,
+    node_timeout: Duration,
+    connect_timeout: Duration,
+    clock: Clock,
+}
+
+impl RedlockBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            prefix: Box::default(),
+            defaults: LockOptions::new(),
+            node_timeout: Duration::from_millis(50),
+            connect_timeout: Duration::from_secs(1),
+            clock: Clock::system(),
+        }
+    }
+
+    /// Adds masters by URL; see [`RedisNode::from_url`] for their form.
+    pub fn nodes<I>(mut self, urls: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        for url in urls {
+            let position = self.nodes.len() + 1;
+            let node = RedisNode::from_url(url.as_ref())
+                .map(|node| Arc::new(node) as Arc<dyn Node>)
+                .map_err(|error| BuildError::Url { position, error });
+            self.nodes.push(node);
+        }
+        self
+    }
+
+    /// Adds masters by pools of your own, with the names that errors and logs call them by. A
+    /// lock keeps one connection of each pool for itself.
+    pub fn pools<I, S>(self, pools: I) -> Self
+    where
+        I: IntoIterator<Item = (S, Pool)>,
+        S: Into<String>,
+    {
+        let nodes = pools
+            .into_iter()
+            .map(|(address, pool)| RedisNode::from_pool(address, pool));
+        self.custom_nodes(nodes)
+    }
+
+    /// Adds masters of any kind, such as [`MemoryNode`](crate::MemoryNode)s.
+    pub fn custom_nodes<I>(mut self, nodes: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Node,
+    {
+        let nodes = nodes.into_iter();
+        self.nodes
+            .extend(nodes.map(|node| Ok(Arc::new(node) as Arc<dyn Node>)));
+        self
+    }
+
+    /// Sets a prefix for all keys. None by default: a key goes to Redis as it is, where clients in
+    /// other languages contend for it.
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
+        self.prefix = prefix.as_ref().into();
+        self
+    }
+
+    /// Sets all defaults for locks at once. The methods below set one each.
+    pub fn defaults(mut self, defaults: LockOptions) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    /// Sets the default [time to live](LockOptions::ttl).
+    pub fn ttl(self, ttl: Duration) -> Self {
+        let defaults = self.defaults.ttl(ttl);
+        self.defaults(defaults)
+    }
+
+    /// Sets the default [waiting time](LockOptions::wait).
+    pub fn wait(self, wait: Duration) -> Self {
+        let defaults = self.defaults.wait(wait);
+        self.defaults(defaults)
+    }
+
+    /// Sets the default [longest hold](LockOptions::max_hold).
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        let defaults = self.defaults.max_hold(max_hold);
+        self.defaults(defaults)
+    }
+
+    /// Sets after how long a node that has not answered counts as silent. 50 ms by default: well
+    /// above a round trip, well below what anybody wants to wait for a sick node.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = timeout;
+        self
+    }
+
+    /// Sets after how long an attempt to connect is given up. 1 s by default. Only
+    /// [`build`](Self::build) ever waits for it.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets the clock that decides on validity.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Connects to the nodes.
+    ///
+    /// Waits until each node has been connected to once or has failed to be, which takes at most
+    /// the connect timeout. Nodes that are down do not prevent it, not even all of them: the
+    /// service can start, and gets [`LockError::NoQuorum`](crate::LockError::NoQuorum) until a
+    /// majority is up.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was opened.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a configuration that cannot work, on our side or on that of a node that is up.
+    pub async fn build(self) -> Result<Redlock, BuildError> {
+        let nodes = self.nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let quorum = Quorum::majority(nodes.len())?;
+        refuse_duplicates(&nodes)?;
+        self.defaults.resolve(quorum)?;
+        for (name, timeout) in [
+            ("node_timeout", self.node_timeout),
+            ("connect_timeout", self.connect_timeout),
+        ] {
+            if timeout.is_zero() {
+                return Err(BuildError::ZeroTimeout { name });
+            }
+        }
+        let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+
+        let limits = LaneLimits {
+            answer: self.node_timeout,
+            connect: self.connect_timeout,
+        };
+        let mut lanes = Vec::with_capacity(nodes.len());
+        let mut connecting = Vec::with_capacity(nodes.len());
+        for (id, node) in quorum.all().iter().zip(nodes) {
+            let (handle, lane) = Lane::new(id, node, self.clock.clone(), limits);
+            let (connected, outcome) = oneshot::channel();
+            runtime.spawn(lane.run(connected));
+            connecting.push((Arc::clone(handle.address()), outcome));
+            lanes.push(handle);
+        }
+        let keeper = Keeper::new(self.clock.clone());
+        runtime.spawn(Arc::clone(&keeper).run());
+        let redlock = Redlock::new(Shared {
+            quorum,
+            lanes: lanes.into(),
+            keeper,
+            clock: self.clock,
+            prefix: self.prefix,
+            defaults: self.defaults,
+            shut_down: false.into(),
+            held: 0.into(),
+            undeliverable: 0.into(),
+        });
+        for (address, outcome) in connecting {
+            // A lane that ends without a word belongs to a runtime that is shutting down.
+            if let Ok(Err(error @ NodeError::Misconfigured(_))) = outcome.await {
+                return Err(BuildError::Node { address, error });
+            }
+        }
+        Ok(redlock)
+    }
+}
+
+impl fmt::Debug for RedlockBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedlockBuilder")
+            .field("nodes", &self.nodes.len())
+            .field("defaults", &self.defaults)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One server that is counted twice would be a majority with one more.
+fn refuse_duplicates(nodes: &[Arc<dyn Node>]) -> Result<(), BuildError> {
+    for (second, node) in nodes.iter().enumerate() {
+        let same = |other: &Arc<dyn Node>| other.address() == node.address();
+        if let Some(first) = nodes[..second].iter().position(same) {
+            return Err(BuildError::DuplicateNode {
+                address: node.address().into(),
+                first: first + 1,
+                second: second + 1,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Why a [`Redlock`] could not be built.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// There are no nodes, or more than 64.
+    #[error(transparent)]
+    Quorum(#[from] QuorumError),
+    /// A node's URL cannot be used. It is not repeated here, since it may hold a password.
+    #[error("node {position}: {error}")]
+    Url {
+        /// The position in the list of nodes, from 1.
+        position: usize,
+        /// What is wrong.
+        error: UrlError,
+    },
+    /// Two nodes have the same address: one server would vote twice.
+    #[error("nodes {first} and {second} are both {address}: one server must not vote twice")]
+    DuplicateNode {
+        /// The address that occurs twice.
+        address: Arc<str>,
+        /// The position of the first, from 1.
+        first: usize,
+        /// The position of the second, from 1.
+        second: usize,
+    },
+    /// The default options cannot be used.
+    #[error("invalid defaults: {0}")]
+    Options(#[from] OptionsError),
+    /// A timeout is zero: no node could ever answer in time.
+    #[error("{name} is zero: no node could answer in time")]
+    ZeroTimeout {
+        /// Which timeout.
+        name: &'static str,
+    },
+    /// A node answers, but will not work with this client: see [`NodeError::Misconfigured`].
+    #[error("{address} is {error}")]
+    Node {
+        /// The node's address.
+        address: Arc<str>,
+        /// What it said.
+        error: NodeError,
+    },
+    /// There is no tokio runtime to run the background work on.
+    #[error("no tokio runtime: call this from within one, such as under #[tokio::main]")]
+    NoRuntime,
+}

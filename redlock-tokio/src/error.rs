@@ -1,0 +1,229 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use redlock_core::LossReason;
+use thiserror::Error;
+
+use crate::{KeyError, NodeError, OptionsError};
+
+/// Why a lock could not be acquired.
+///
+/// Whichever it is: the critical section was not entered, and what was set on any node is being
+/// released.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Another client holds the lock, and did so until the waiting time was over.
+    #[error("the lock is held by another client ({0})")]
+    Contended(Attempts),
+    /// So many nodes are down, silent or refusing that no majority could be had.
+    #[error("no quorum: most of the nodes must answer ({0})")]
+    NoQuorum(Attempts),
+    /// A majority agreed, but so late that the lock's validity was already spent. The nodes are
+    /// overloaded or far away; try a longer ttl.
+    #[error("too slow: the nodes answered after the lock's validity was spent ({0})")]
+    TooSlow(Attempts),
+    /// The key cannot be used.
+    #[error("invalid key: {0}")]
+    InvalidKey(KeyError),
+    /// The options given for this lock cannot be used.
+    #[error("invalid options: {0}")]
+    InvalidOptions(OptionsError),
+    /// [`Redlock::shutdown`](crate::Redlock::shutdown) was called.
+    #[error("shut down: no more locks are given out")]
+    ShutDown,
+    /// The operating system gave no random bits for a token.
+    #[error("no random bits for a token: {0}")]
+    Random(getrandom::Error),
+}
+
+impl LockError {
+    /// Returns whether another client holding the lock is the only thing in the way.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        matches!(self, Self::Contended(_))
+    }
+
+    /// Returns what was tried, if anything was sent.
+    #[must_use]
+    pub fn attempts(&self) -> Option<&Attempts> {
+        match self {
+            Self::Contended(attempts) | Self::NoQuorum(attempts) | Self::TooSlow(attempts) => {
+                Some(attempts)
+            }
+            Self::InvalidKey(_) | Self::InvalidOptions(_) | Self::ShutDown | Self::Random(_) => {
+                None
+            }
+        }
+    }
+}
+
+/// What was tried before an acquisition failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attempts {
+    /// How many attempts were made.
+    pub count: u32,
+    /// How long they took together.
+    pub waited: Duration,
+    /// Why nodes did not agree to the last attempt.
+    pub nodes: NodeReports,
+}
+
+impl fmt::Display for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = if self.count == 1 { "" } else { "s" };
+        // Microseconds are enough for people.
+        let waited = Duration::from_micros(self.waited.as_micros() as u64);
+        write!(f, "{} attempt{s} in {waited:?}", self.count)?;
+        if !self.nodes.is_empty() {
+            write!(f, "; {}", self.nodes)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a held lock could not be extended.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ExtendError {
+    /// No majority extended it this time. The lock is still held for `remaining`, and the
+    /// background renewal goes on trying.
+    #[error("no majority extended the lock, it is held for {remaining:?} more ({nodes})")]
+    NoQuorum {
+        /// How long the lock stays valid.
+        remaining: Duration,
+        /// Why nodes did not agree.
+        nodes: NodeReports,
+    },
+    /// The lock has been held for the longest time allowed, and will not be extended any more.
+    /// It is still held for `remaining`.
+    #[error("held for the longest time allowed, and for {remaining:?} more")]
+    MaxHold {
+        /// How long the lock stays valid.
+        remaining: Duration,
+    },
+    /// The lock is lost.
+    #[error("the lock is lost: {0}")]
+    Lost(LossReason),
+    /// The lock was released.
+    #[error("the lock was released")]
+    Released,
+}
+
+/// Why [`Redlock::with_lock`](crate::Redlock::with_lock) did not finish its work.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum WithLockError {
+    /// The lock could not be acquired; the work was not begun.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The lock was lost. The work was dropped where it stood, or ended after the loss; what it
+    /// had done by then is done.
+    #[error("the lock was lost while its holder worked: {0}")]
+    Lost(LossReason),
+}
+
+/// What each of the nodes that did not agree said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeReports(Arc<[NodeReport]>);
+
+impl NodeReports {
+    pub(crate) fn new(reports: Vec<NodeReport>) -> Self {
+        Self(reports.into())
+    }
+
+    /// Returns the reports, in the order in which they came in.
+    pub fn iter(&self) -> impl Iterator<Item = &NodeReport> {
+        self.0.iter()
+    }
+
+    /// Returns the number of reports.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for NodeReports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Nodes that say the same are named together.
+        let mut separator = "";
+        for (index, report) in self.0.iter().enumerate() {
+            let same = |other: &&NodeReport| other.objection == report.objection;
+            if self.0[..index].iter().any(|earlier| same(&earlier)) {
+                continue;
+            }
+            f.write_str(separator)?;
+            for (index, report) in self.0[index..].iter().filter(same).enumerate() {
+                let comma = if index == 0 { "" } else { ", " };
+                write!(f, "{comma}{}", report.address)?;
+            }
+            write!(f, ": {}", report.objection)?;
+            separator = "; ";
+        }
+        Ok(())
+    }
+}
+
+/// What one node said that did not agree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// The node's address, without credentials.
+    pub address: Arc<str>,
+    /// Why it did not agree.
+    pub objection: Objection,
+}
+
+/// Why a node did not agree.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Objection {
+    /// The key is held under another token, or not under ours any more.
+    #[error("the key is not ours")]
+    Denied,
+    /// The node failed or refused.
+    #[error("{0}")]
+    Failed(NodeError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_well_on_call() {
+        let report = |address: &str, objection| NodeReport {
+            address: address.into(),
+            objection,
+        };
+        let error = LockError::NoQuorum(Attempts {
+            count: 3,
+            waited: Duration::from_nanos(5_000_123_456),
+            nodes: NodeReports::new(vec![
+                report("a:6379", Objection::Failed(NodeError::Silent)),
+                report("b:6379", Objection::Denied),
+                report(
+                    "c:6379",
+                    Objection::Failed(NodeError::Refused {
+                        code: "OOM".into(),
+                        message: "command not allowed".into(),
+                    }),
+                ),
+                report("d:6379", Objection::Denied),
+            ]),
+        });
+        assert_eq!(
+            error.to_string(),
+            "no quorum: most of the nodes must answer (3 attempts in 5.000123s; \
+             a:6379: silent since an earlier request; b:6379, d:6379: the key is not ours; \
+             c:6379: OOM command not allowed)"
+        );
+    }
+}

@@ -1,0 +1,121 @@
+use std::{fmt, future::pending, sync::Arc, time::Duration};
+
+use redlock_core::{LossReason, Token};
+
+use crate::{
+    ExtendError, Key,
+    lease_cell::{LeaseCell, Phase},
+};
+
+/// A view of a held lock: whether it is still held, for how long, and when it is lost.
+///
+/// A view does not keep the lock; the [`LockGuard`](crate::LockGuard) does. Clones are cheap and can
+/// be handed to whatever works under the lock.
+#[derive(Clone)]
+pub struct Hold {
+    cell: Arc<LeaseCell>,
+}
+
+impl Hold {
+    pub(crate) fn new(cell: Arc<LeaseCell>) -> Self {
+        Self { cell }
+    }
+
+    /// Returns whether the lock is held now.
+    ///
+    /// Decided by reading the clock, so it is right even after the process was stopped for longer
+    /// than the lock lives. It can become untrue right after the answer: what must not happen
+    /// without the lock needs a fencing token, not this.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.cell.valid_until(self.cell.now()).is_some()
+    }
+
+    /// Returns how long the lock stays valid if no extension succeeds; zero if it is not held.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        let now = self.cell.now();
+        self.cell
+            .valid_until(now)
+            .map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
+
+    /// Waits until the lock is lost, and returns why.
+    ///
+    /// A release is no loss: after one, this waits for ever.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only watches, and can be called again. If the lock is already lost it
+    /// returns at once.
+    pub async fn lost(&self) -> LossReason {
+        match self.cell.not_held().await {
+            Phase::Lost(reason) => reason,
+            _ => pending().await,
+        }
+    }
+
+    /// Extends the lock now, by the full ttl. (Background renewal does so by itself.)
+    ///
+    /// Costs one round trip to the majority. Joins an extension that is under way.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: an extension that was started goes on without its caller, and renewal knows
+    /// of it.
+    ///
+    /// # Errors
+    ///
+    /// Says whether the lock is still held: after [`ExtendError::NoQuorum`] and
+    /// [`ExtendError::MaxHold`] it is.
+    pub async fn extend(&self) -> Result<(), ExtendError> {
+        let Some(ticket) = self.cell.extend() else {
+            return Err(self.cannot_extend());
+        };
+        match self.cell.extension(ticket).await {
+            Some(true) => Ok(()),
+            Some(false) => Err(ExtendError::NoQuorum {
+                remaining: self.remaining(),
+                nodes: self.cell.reports(),
+            }),
+            None => Err(self.cannot_extend()),
+        }
+    }
+
+    /// Returns the key, with its prefix.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        self.cell.key()
+    }
+
+    /// Returns the value that the key has on the nodes while the lock is held.
+    ///
+    /// It tells one hold from another. It is *not* a fencing token: tokens have no order.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.cell.token()
+    }
+
+    pub(crate) fn cell(&self) -> &Arc<LeaseCell> {
+        &self.cell
+    }
+
+    fn cannot_extend(&self) -> ExtendError {
+        match self.cell.phase() {
+            Phase::Lost(reason) => ExtendError::Lost(reason),
+            Phase::Held => ExtendError::MaxHold {
+                remaining: self.remaining(),
+            },
+            _ => ExtendError::Released,
+        }
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("key", self.key())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}

@@ -1,0 +1,116 @@
+//! One task for every deadline: retries, extensions, the longest hold, the end of validity.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use redlock_core::Timestamp;
+use tokio::sync::Notify;
+
+use crate::{Clock, lease_cell::LeaseCell};
+
+/// The deadlines of all leases of one [`Redlock`](crate::Redlock).
+///
+/// Deadlines are set and cleared by whoever changes a lease, without waking the task; it is woken
+/// only for a deadline that comes before the time it sleeps until.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    clock: Clock,
+    agenda: Mutex<Agenda>,
+    earlier: Notify,
+}
+
+#[derive(Debug)]
+struct Agenda {
+    /// By time, then by lease, of which each has one deadline at most.
+    due: BTreeMap<(Timestamp, u64), Arc<LeaseCell>>,
+    sleeping_until: Timestamp,
+    closed: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            agenda: Mutex::new(Agenda {
+                due: BTreeMap::new(),
+                // As if asleep until something is due.
+                sleeping_until: Timestamp::MAX,
+                closed: false,
+            }),
+            earlier: Notify::new(),
+        })
+    }
+
+    /// Moves the deadline of a lease. The caller holds the lease's own lock.
+    pub(crate) fn reschedule(
+        &self,
+        cell: &Arc<LeaseCell>,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+    ) {
+        let mut agenda = self.agenda();
+        if let Some(at) = from {
+            agenda.due.remove(&(at, cell.id()));
+        }
+        if let Some(at) = to {
+            agenda.due.insert((at, cell.id()), Arc::clone(cell));
+            if at < agenda.sleeping_until {
+                // Only once for a run of ever earlier deadlines.
+                agenda.sleeping_until = at;
+                drop(agenda);
+                self.earlier.notify_one();
+            }
+        }
+    }
+
+    /// Ends the task.
+    pub(crate) fn close(&self) {
+        self.agenda().closed = true;
+        self.earlier.notify_one();
+    }
+
+    pub(crate) async fn run(self: Arc<Self>) {
+        let mut due = Vec::new();
+        loop {
+            let now = self.clock.now();
+            let next = {
+                let mut agenda = self.agenda();
+                if agenda.closed {
+                    return;
+                }
+                agenda.take_due(now, &mut due);
+                let first = agenda.due.keys().next();
+                agenda.sleeping_until = first.map_or(Timestamp::MAX, |&(at, _)| at);
+                agenda.sleeping_until
+            };
+            if !due.is_empty() {
+                for cell in due.drain(..) {
+                    cell.handle_timeout(now);
+                }
+                // They have set new deadlines meanwhile.
+                continue;
+            }
+            tokio::select! {
+                () = self.earlier.notified() => {}
+                () = self.clock.sleep_until(next), if next < Timestamp::MAX => {}
+            }
+        }
+    }
+
+    fn agenda(&self) -> MutexGuard<'_, Agenda> {
+        // No code panics while it holds the lock.
+        self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Agenda {
+    fn take_due(&mut self, now: Timestamp, into: &mut Vec<Arc<LeaseCell>>) {
+        while let Some(entry) = self.due.first_entry()
+            && entry.key().0 <= now
+        {
+            into.push(entry.remove());
+        }
+    }
+}

@@ -1,0 +1,41 @@
+use std::time::Duration;
+
+/// Delays between attempts to connect: doubled each time, up to a second, half of it random so that
+/// the clients of a node that comes back do not all come at once.
+pub(super) struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(20);
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    pub(super) fn new() -> Self {
+        Self { next: Self::FIRST }
+    }
+
+    pub(super) fn next(&mut self) -> Duration {
+        let half = self.next / 2;
+        self.next = (self.next * 2).min(Self::LONGEST);
+        // Without randomness the delay is merely not spread.
+        let random = getrandom::u32().unwrap_or(u32::MAX);
+        half + half.mul_f64(f64::from(random) / f64::from(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_the_longest() {
+        let mut backoff = Backoff::new();
+        let mut most = Backoff::FIRST;
+        for _ in 0..20 {
+            let delay = backoff.next();
+            assert!(delay >= most / 2 && delay <= most, "{delay:?} of {most:?}");
+            most = (most * 2).min(Backoff::LONGEST);
+        }
+        assert_eq!(most, Backoff::LONGEST);
+    }
+}

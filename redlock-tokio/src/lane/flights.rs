@@ -1,0 +1,148 @@
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::Pin,
+    task::{Poll, ready},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, MaybeDone, maybe_done},
+};
+use tokio::time::Instant;
+
+use super::{Batch, SILENCE_LIMIT};
+use crate::{
+    NodeError,
+    node::{Answer, Session},
+};
+
+/// The batches that were sent and not answered yet, oldest first. They are answered in order.
+pub(super) struct Flights {
+    queue: VecDeque<Flight>,
+    limit: Duration,
+}
+
+struct Flight {
+    batch: Batch,
+    answers: MaybeDone<BoxFuture<'static, Result<Vec<Answer>, NodeError>>>,
+    /// When its answers are late.
+    deadline: Instant,
+    timed_out: bool,
+}
+
+/// A batch that was answered, or will never be.
+pub(super) struct Landed {
+    pub(super) batch: Batch,
+    pub(super) answers: Result<Vec<Answer>, NodeError>,
+    /// The answers came after those who wait for them were told that there is none.
+    pub(super) was_late: bool,
+}
+
+impl Landed {
+    pub(super) fn broken(batch: Batch, error: NodeError) -> Self {
+        Self {
+            batch,
+            answers: Err(error),
+            was_late: false,
+        }
+    }
+}
+
+impl Flights {
+    /// Creates an empty queue in which a batch is late after `limit`.
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            limit,
+        }
+    }
+
+    /// Sends a batch, unless it is empty.
+    pub(super) fn send(&mut self, session: &mut dyn Session, batch: Batch) {
+        if batch.is_empty() {
+            return;
+        }
+        let mut answers = maybe_done(session.execute(batch.commands()));
+        // The first poll hands the batch over, which must happen before the next is sent. The
+        // lane polls again as soon as it waits, so the waker given here is of no consequence.
+        let _ = (&mut answers).now_or_never();
+        self.queue.push_back(Flight {
+            batch,
+            answers,
+            deadline: Instant::now() + self.limit,
+            timed_out: false,
+        });
+    }
+
+    /// Waits for the answers to the oldest batch. Pending for ever if there is none.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost: the batch stays the oldest until its answers are returned.
+    pub(super) async fn land(&mut self) -> Landed {
+        poll_fn(|cx| {
+            let Some(oldest) = self.queue.front_mut() else {
+                return Poll::Pending;
+            };
+            ready!(oldest.answers.poll_unpin(cx));
+            let answers = Pin::new(&mut oldest.answers).take_output();
+            match (answers, self.queue.pop_front()) {
+                (Some(answers), Some(flight)) => Poll::Ready(Landed {
+                    batch: flight.batch,
+                    answers,
+                    was_late: flight.timed_out,
+                }),
+                // A future that is done has an output until it is taken, and its flight goes
+                // with it.
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Marks the batches whose answers are late, and shows each of them once.
+    pub(super) fn time_out(&mut self, mut late: impl FnMut(&Batch)) {
+        let now = Instant::now();
+        for flight in &mut self.queue {
+            if !flight.timed_out && flight.deadline <= now {
+                flight.timed_out = true;
+                late(&flight.batch);
+            }
+        }
+    }
+
+    pub(super) fn into_batches(self) -> impl Iterator<Item = Batch> {
+        self.queue.into_iter().map(|flight| flight.batch)
+    }
+
+    /// Returns when to look again for late answers, or for a silence that has become too long.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let oldest = self.queue.front()?;
+        let end_of_silence = oldest.deadline + SILENCE_LIMIT;
+        self.queue
+            .iter()
+            .find(|flight| !flight.timed_out)
+            .map(|flight| flight.deadline.min(end_of_silence))
+            .or(Some(end_of_silence))
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        self.queue.front().is_some_and(|oldest| oldest.timed_out)
+    }
+
+    pub(super) fn are_silent_for(&self, limit: Duration) -> bool {
+        self.queue
+            .front()
+            .is_some_and(|oldest| oldest.timed_out && oldest.deadline + limit <= Instant::now())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}

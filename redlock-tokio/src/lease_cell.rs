@@ -1,0 +1,385 @@
+//! A lease that several parties share: its holder, the lanes that bring replies, the keeper.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use redlock_core::{
+    AcquireFailure, Event, Lease, LeaseConfig, LossReason, NodeId, Nonce, Operation,
+    ReleaseVerdict, Reply, RoundId, Timestamp, Token, Ttl,
+};
+use tokio::sync::Notify;
+
+use crate::{
+    Key, NodeError, NodeReports, Objection,
+    lane::Origin,
+    node::{Answer, Command, Vote, reply_of},
+    shared::Shared,
+};
+
+/// A lease behind a short lock that is never held across an await.
+///
+/// Replies go straight into the machine, on whichever task they arrive; the task that waits for
+/// the lock is woken once, when the verdict is in.
+pub(crate) struct LeaseCell {
+    id: u64,
+    shared: Arc<Shared>,
+    key: Key,
+    ttl: Ttl,
+    state: Mutex<CellState>,
+    /// Told of every change of a lock that was acquired.
+    changed: Notify,
+}
+
+struct CellState {
+    lease: Lease,
+    phase: Phase,
+    /// The deadline that the keeper knows of.
+    due: Option<Timestamp>,
+    /// The task that waits for the lock.
+    waiting: Option<Waker>,
+    /// How many extensions have ended, and whether the last one succeeded.
+    extensions: u64,
+    extended: bool,
+    /// The last round that the holder cares about, and what kept nodes from agreeing to it.
+    watched: Option<RoundId>,
+    objections: Vec<(NodeId, Objection)>,
+}
+
+/// How far a lease has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Acquiring,
+    Held,
+    Exhausted {
+        failure: AcquireFailure,
+        attempts: u32,
+    },
+    Lost(LossReason),
+    Releasing,
+    Released(ReleaseVerdict),
+}
+
+impl LeaseCell {
+    /// Creates a lease and sends its first requests.
+    pub(crate) fn acquire(
+        shared: &Arc<Shared>,
+        key: Key,
+        config: LeaseConfig,
+        nonce: Nonce,
+    ) -> Arc<Self> {
+        static CREATED: AtomicU64 = AtomicU64::new(0);
+        let cell = Arc::new(Self {
+            id: CREATED.fetch_add(1, Ordering::Relaxed),
+            shared: Arc::clone(shared),
+            key,
+            ttl: config.validity.ttl(),
+            state: Mutex::new(CellState {
+                lease: Lease::new(config, nonce),
+                phase: Phase::Acquiring,
+                due: None,
+                waiting: None,
+                extensions: 0,
+                extended: false,
+                watched: None,
+                objections: Vec::new(),
+            }),
+            changed: Notify::new(),
+        });
+        // Redlock step 1: the clock is read before the first byte leaves.
+        let now = cell.now();
+        cell.step(now, |state| state.lease.acquire(now));
+        cell
+    }
+
+    // Inputs.
+
+    /// Takes a node's answer, or the reason why there is none.
+    pub(crate) fn handle_answer(
+        self: &Arc<Self>,
+        now: Timestamp,
+        round: RoundId,
+        node: NodeId,
+        answer: Answer,
+    ) {
+        self.step(now, |state| {
+            let reply = reply_of(&answer);
+            if state.watched == Some(round) {
+                state.object(node, answer);
+            }
+            state.lease.handle_reply(now, round, node, reply);
+        });
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout(self: &Arc<Self>, now: Timestamp) {
+        self.step(now, |state| {
+            // The keeper has forgotten this deadline, or is about to be told another.
+            let due = state.due.take();
+            self.shared.keeper.reschedule(self, due, None);
+            state.lease.handle_timeout(now);
+        });
+    }
+
+    /// Releases the lock, or gives up acquiring it.
+    pub(crate) fn release(self: &Arc<Self>) {
+        let now = self.now();
+        self.step(now, |state| {
+            state.lease.release(now);
+            if matches!(state.phase, Phase::Acquiring | Phase::Held) {
+                self.enter(state, Phase::Releasing);
+            }
+        });
+    }
+
+    /// Starts an extension now; returns a ticket for [`Self::poll_extension`], or `None` if the
+    /// lock cannot be extended.
+    pub(crate) fn extend(self: &Arc<Self>) -> Option<u64> {
+        let now = self.now();
+        self.step(now, |state| {
+            let ticket = state.extensions;
+            state.lease.extend(now).then_some(ticket)
+        })
+    }
+
+    // What the holder asks.
+
+    /// Waits until the lock is held, or will not be.
+    pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<Phase> {
+        let mut state = self.state();
+        if state.phase == Phase::Acquiring {
+            state.waiting = Some(cx.waker().clone());
+            Poll::Pending
+        } else {
+            Poll::Ready(state.phase)
+        }
+    }
+
+    /// Waits until the extension with this ticket has ended. Returns whether it succeeded, or
+    /// `None` if the lock is not held any more.
+    pub(crate) async fn extension(&self, ticket: u64) -> Option<bool> {
+        self.wait_for(|state| {
+            if state.phase != Phase::Held {
+                Some(None)
+            } else if state.extensions > ticket {
+                Some(Some(state.extended))
+            } else {
+                None
+            }
+        })
+        .await
+    }
+
+    /// Waits until the lock is neither held nor being acquired or released.
+    pub(crate) async fn ended(&self) -> Phase {
+        self.wait_for(|state| state.phase.has_ended().then_some(state.phase))
+            .await
+    }
+
+    /// Waits until the lock is not held any more, for whatever reason.
+    pub(crate) async fn not_held(&self) -> Phase {
+        self.wait_for(|state| (state.phase != Phase::Held).then_some(state.phase))
+            .await
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.state().phase
+    }
+
+    /// Returns the end of validity, if the lock is held now by the clock.
+    pub(crate) fn valid_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.state().lease.valid_until(now)
+    }
+
+    /// Returns why nodes did not agree to the last attempt, extension or release.
+    pub(crate) fn reports(&self) -> NodeReports {
+        self.shared.reports(&self.state().objections)
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.state().lease.token()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(crate) fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    // Private.
+
+    async fn wait_for<T>(&self, mut ready: impl FnMut(&CellState) -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            // Registered before the look, so that no change falls between the two.
+            changed.as_mut().enable();
+            if let Some(value) = ready(&self.state()) {
+                return value;
+            }
+            changed.await;
+        }
+    }
+
+    /// Changes the lease, then sends what is to be sent and tells what is to be told.
+    ///
+    /// Sending happens under the lock: to each lane, requests of one lease go in the order in
+    /// which the machine wants them. (A lane's inbox never blocks.)
+    fn step<T>(self: &Arc<Self>, now: Timestamp, change: impl FnOnce(&mut CellState) -> T) -> T {
+        let mut state = self.state();
+        let before = (state.phase, state.extensions);
+        let result = change(&mut state);
+        self.transmit(&mut state, now);
+        self.apply_events(&mut state);
+        let changed = before != (state.phase, state.extensions);
+        let due = state.lease.poll_timeout();
+        if due != state.due {
+            self.shared.keeper.reschedule(self, state.due, due);
+            state.due = due;
+        }
+        // Wake outside of the lock: the woken task takes it first thing.
+        let waiting = if state.phase == Phase::Acquiring {
+            None
+        } else {
+            state.waiting.take()
+        };
+        drop(state);
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
+        if changed {
+            self.changed.notify_waiters();
+        }
+        result
+    }
+
+    fn transmit(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
+        while let Some(transmit) = state.lease.poll_transmit() {
+            let is_watched = match transmit.operation {
+                // While the lock is held, this is a repair.
+                Operation::Acquire { .. } => state.phase == Phase::Acquiring,
+                Operation::Extend { .. } => true,
+                // Not what follows a failed attempt or a loss: their reasons are still wanted.
+                Operation::Release { .. } => state.phase == Phase::Releasing,
+            };
+            if is_watched {
+                state.watched = Some(transmit.round);
+                state.objections.clear();
+            }
+            for node in transmit.nodes.iter() {
+                let command = Command {
+                    key: self.key.clone(),
+                    operation: transmit.operation,
+                };
+                let origin = Origin {
+                    cell: Arc::clone(self),
+                    round: transmit.round,
+                };
+                if self.shared.lanes[node.index()]
+                    .send(command, origin)
+                    .is_ok()
+                {
+                    continue;
+                }
+                // The lane's runtime is gone; nothing was or will be sent.
+                if matches!(transmit.operation, Operation::Release { .. }) {
+                    self.shared.undeliverable.fetch_add(1, Ordering::Relaxed);
+                }
+                let gone = NodeError::Unreachable("the runtime has shut down".into());
+                state.objections.push((node, Objection::Failed(gone)));
+                state
+                    .lease
+                    .handle_reply(now, transmit.round, node, Reply::Refused);
+            }
+        }
+    }
+
+    fn apply_events(&self, state: &mut CellState) {
+        while let Some(event) = state.lease.poll_event() {
+            match event {
+                Event::Acquired { .. } => self.enter(state, Phase::Held),
+                Event::Exhausted { failure, attempts } => {
+                    self.enter(state, Phase::Exhausted { failure, attempts });
+                }
+                Event::Extended { .. } => {
+                    state.extensions += 1;
+                    state.extended = true;
+                }
+                Event::ExtendFailed { .. } => {
+                    state.extensions += 1;
+                    state.extended = false;
+                    tracing::debug!(
+                        nodes = %self.shared.reports(&state.objections),
+                        "extension failed, will be tried again"
+                    );
+                }
+                Event::Lost(reason) => {
+                    tracing::warn!(%reason, "lock lost");
+                    self.enter(state, Phase::Lost(reason));
+                }
+                Event::Released(verdict) => self.enter(state, Phase::Released(verdict)),
+                // The enum may grow; what this driver does not know, it cannot tell.
+                _ => {}
+            }
+        }
+    }
+
+    fn enter(&self, state: &mut CellState, phase: Phase) {
+        match (state.phase == Phase::Held, phase == Phase::Held) {
+            (false, true) => self.shared.held.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.shared.held.fetch_sub(1, Ordering::Relaxed),
+            (true, true) | (false, false) => 0,
+        };
+        state.phase = phase;
+    }
+
+    fn state(&self) -> MutexGuard<'_, CellState> {
+        // The machine does not panic, nor does anything else under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CellState {
+    /// Remembers why a node did not agree to the watched round.
+    fn object(&mut self, node: NodeId, answer: Answer) {
+        let objection = match answer {
+            Ok(Vote::Granted) => return,
+            Ok(Vote::Denied) => Objection::Denied,
+            Err(error) => Objection::Failed(error),
+        };
+        self.objections.push((node, objection));
+    }
+}
+
+impl Phase {
+    fn has_ended(self) -> bool {
+        match self {
+            Self::Acquiring | Self::Held | Self::Releasing => false,
+            Self::Exhausted { .. } | Self::Lost(_) | Self::Released(_) => true,
+        }
+    }
+}
+
+impl fmt::Debug for LeaseCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseCell")
+            .field("key", &self.key)
+            .field("phase", &self.phase())
+            .finish_non_exhaustive()
+    }
+}

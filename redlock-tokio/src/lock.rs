@@ -1,0 +1,184 @@
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use redlock_core::{AcquireFailure, LeaseConfig, Nonce, Timestamp};
+
+use crate::{
+    Attempts, Hold, Key, KeyError, LockError, LockGuard, LockOptions, Redlock,
+    lease_cell::{LeaseCell, Phase},
+};
+
+/// A lock that is about to be requested. Made by [`Redlock::lock`]; await it.
+///
+/// ```
+/// # use redlock_tokio::{LockError, Redlock};
+/// # use std::time::Duration;
+/// # async fn example(redlock: Redlock) -> Result<(), LockError> {
+/// let guard = redlock
+///     .lock("order:42")
+///     .ttl(Duration::from_secs(30))
+///     .wait(Duration::from_secs(2))
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a lock is only requested when awaited"]
+pub struct Lock {
+    redlock: Redlock,
+    key: Result<Key, KeyError>,
+    options: LockOptions,
+}
+
+impl Lock {
+    pub(crate) fn new(redlock: Redlock, key: Result<Key, KeyError>) -> Self {
+        Self {
+            redlock,
+            key,
+            options: LockOptions::new(),
+        }
+    }
+
+    /// Sets options for this lock. What they leave open falls back to what was set before.
+    pub fn options(mut self, options: LockOptions) -> Self {
+        self.options = options.or(self.options);
+        self
+    }
+
+    /// Sets the [time to live](LockOptions::ttl) of this lock.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.options(LockOptions::new().ttl(ttl))
+    }
+
+    /// Sets how long to [wait](LockOptions::wait) for this lock.
+    pub fn wait(self, wait: Duration) -> Self {
+        self.options(LockOptions::new().wait(wait))
+    }
+
+    /// Sets for how long this lock may be [held](LockOptions::max_hold).
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        self.options(LockOptions::new().max_hold(max_hold))
+    }
+
+    fn prepare(&self) -> Result<(Key, LeaseConfig), LockError> {
+        let shared = self.redlock.shared();
+        if shared.is_shut_down() {
+            return Err(LockError::ShutDown);
+        }
+        let key = self.key.clone().map_err(LockError::InvalidKey)?;
+        let config = self
+            .options
+            .or(shared.defaults)
+            .resolve(shared.quorum)
+            .map_err(LockError::InvalidOptions)?;
+        Ok((key, config))
+    }
+}
+
+impl IntoFuture for Lock {
+    type Output = Result<LockGuard, LockError>;
+    type IntoFuture = LockFuture;
+
+    fn into_future(self) -> LockFuture {
+        LockFuture(State::New(self))
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock")
+            .field("key", &self.key)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The future of a [`Lock`].
+///
+/// Costs one round trip to the majority if the lock is free.
+///
+/// # Cancel safety
+///
+/// Dropping it gives up: whatever was set on any node is released in the background. A guard owns
+/// the lock from before the first byte leaves, so no key is ever left without somebody who releases
+/// it.
+#[must_use = "futures do nothing unless polled"]
+pub struct LockFuture(State);
+
+enum State {
+    New(Lock),
+    Waiting {
+        /// Not yet the holder, but already the one who releases.
+        guard: LockGuard,
+        since: Timestamp,
+    },
+    Done,
+}
+
+impl Future for LockFuture {
+    type Output = Result<LockGuard, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let State::New(lock) = &self.0 {
+            match start(lock) {
+                Ok(waiting) => self.0 = waiting,
+                Err(error) => {
+                    self.0 = State::Done;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        let State::Waiting { guard, .. } = &self.0 else {
+            // Polled again after its end; pending is what a fused future would say.
+            return Poll::Pending;
+        };
+        let Poll::Ready(phase) = guard.cell().poll_acquired(cx) else {
+            return Poll::Pending;
+        };
+        let State::Waiting { guard, since } = std::mem::replace(&mut self.0, State::Done) else {
+            return Poll::Pending;
+        };
+        Poll::Ready(match phase {
+            Phase::Exhausted { failure, attempts } => {
+                let attempts = Attempts {
+                    count: attempts,
+                    waited: guard.cell().now().saturating_duration_since(since),
+                    nodes: guard.cell().reports(),
+                };
+                Err(match failure {
+                    AcquireFailure::Contended => LockError::Contended(attempts),
+                    AcquireFailure::NoQuorum => LockError::NoQuorum(attempts),
+                    AcquireFailure::TooSlow => LockError::TooSlow(attempts),
+                })
+            }
+            _ => Ok(guard),
+        })
+    }
+}
+
+fn start(lock: &Lock) -> Result<State, LockError> {
+    let (key, config) = lock.prepare()?;
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(LockError::Random)?;
+    let nonce = Nonce::new(u128::from_ne_bytes(random));
+    let shared = lock.redlock.shared();
+    let since = shared.clock.now();
+    let cell = LeaseCell::acquire(shared, key, config, nonce);
+    Ok(State::Waiting {
+        guard: LockGuard::new(Hold::new(cell)),
+        since,
+    })
+}
+
+impl fmt::Debug for LockFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            State::New(_) => "LockFuture(New)",
+            State::Waiting { .. } => "LockFuture(Waiting)",
+            State::Done => "LockFuture(Done)",
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! The seam between the lock and what stores its keys.
+
+mod memory;
+mod redis;
+mod script;
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use redlock_core::{Operation, Reply};
+use thiserror::Error;
+
+pub use self::{
+    memory::MemoryNode,
+    redis::{RedisNode, UrlError},
+};
+
+use crate::Key;
+
+/// One of the independent masters that vote on who holds a lock.
+///
+/// Two ship with this crate: [`RedisNode`] and [`MemoryNode`]. Implement it to test against
+/// masters that misbehave in ways of your own.
+///
+/// A lock keeps one [`Session`] with each node, and asks for another when that one breaks.
+pub trait Node: Send + Sync + 'static {
+    /// Returns what errors and logs call this node. Must not contain secrets.
+    fn address(&self) -> &str;
+
+    /// Opens a session.
+    ///
+    /// May take as long as it likes: nobody waits for it but the node's own lane, which gives up
+    /// after a while by dropping the future.
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>>;
+}
+
+/// An open conversation with a [`Node`]: batches of commands in, answers out, in order.
+pub trait Session: Send {
+    /// Sends a batch, and resolves to one answer for each command, in the same order.
+    ///
+    /// The next batch may be sent before this one is answered. Batches must reach the node in the
+    /// order of the calls, provided that each future is polled once before the next call: a
+    /// release must not overtake its acquisition.
+    ///
+    /// # Errors
+    ///
+    /// An error means that nobody knows what became of any command of the batch, and that the
+    /// session is broken. What the node itself says about a single command, errors included,
+    /// belongs into the answers.
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
+}
+
+/// What a node is asked to do with a key.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The key.
+    pub key: Key,
+    /// What to do with it.
+    pub operation: Operation,
+}
+
+/// What a node says to one command.
+pub type Answer = Result<Vote, NodeError>;
+
+/// A node's answer to a command that it carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vote {
+    /// It did what was asked.
+    Granted,
+    /// It did not, because the key is another's, or not ours any more.
+    Denied,
+}
+
+/// Why a node gave no vote.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// There is no connection, so the command never left.
+    #[error("not connected: {0}")]
+    Unreachable(Arc<str>),
+    /// The node answers, but will not work with this client until somebody changes something: the
+    /// credentials, the database, the address. The command never left.
+    #[error("misconfigured: {0}")]
+    Misconfigured(Arc<str>),
+    /// The node has stopped answering, so the command was not sent.
+    #[error("silent since an earlier request")]
+    Silent,
+    /// The node answered with an error, so it did not carry out the command.
+    #[error("{code} {message}")]
+    Refused {
+        /// The first word of the error, such as `OOM` or `NOPERM`.
+        code: Arc<str>,
+        /// The rest of it.
+        message: Arc<str>,
+    },
+    /// No answer came in time. The command may have been carried out, or still be.
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+    /// The connection broke before the answer came. The command may have been carried out.
+    #[error("connection lost: {0}")]
+    Disconnected(Arc<str>),
+    /// The answer makes no sense. The command may have been carried out.
+    #[error("unexpected answer: {0}")]
+    Unexpected(Arc<str>),
+}
+
+impl NodeError {
+    /// Returns what the error means for a vote.
+    pub(crate) fn reply(&self) -> Reply {
+        match self {
+            Self::Unreachable(_) | Self::Misconfigured(_) | Self::Silent | Self::Refused { .. } => {
+                Reply::Refused
+            }
+            Self::TimedOut(_) | Self::Disconnected(_) | Self::Unexpected(_) => Reply::Unknown,
+        }
+    }
+}
+
+pub(crate) fn reply_of(answer: &Answer) -> Reply {
+    match answer {
+        Ok(Vote::Granted) => Reply::Granted,
+        Ok(Vote::Denied) => Reply::Denied,
+        Err(error) => error.reply(),
+    }
+}

@@ -1,0 +1,316 @@
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use redlock_core::{Operation, Timestamp, Ttl};
+
+use super::{Answer, Command, Node, NodeError, Session, Vote};
+use crate::{Clock, Key};
+
+/// A master within the process: the same semantics as a Redis server, without one.
+///
+/// It is the embedded default of the quickstart, and a double for your own tests. Clones share
+/// their keys, so several [`Redlock`](crate::Redlock)s over clones of the same nodes contend as
+/// processes do over the same servers. It does *not* lock across processes.
+///
+/// ```
+/// # use redlock_tokio::{MemoryNode, Redlock};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let nodes: Vec<MemoryNode> = (0..5).map(|_| MemoryNode::new()).collect();
+/// let redlock = Redlock::builder().custom_nodes(nodes.clone()).build().await?;
+///
+/// let guard = redlock.try_lock("order:42").await?;
+/// assert!(nodes.iter().all(|node| node.contains("order:42")));
+/// guard.release().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct MemoryNode {
+    address: Arc<str>,
+    clock: Clock,
+    keys: Arc<Mutex<Keys>>,
+}
+
+#[derive(Default)]
+struct Keys {
+    entries: HashMap<Key, Entry>,
+    /// When this many keys are there, the expired ones are removed.
+    sweep_at: usize,
+    down: bool,
+}
+
+struct Entry {
+    value: Box<[u8]>,
+    expires_at: Timestamp,
+}
+
+impl MemoryNode {
+    /// Creates an empty node.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(Clock::system())
+    }
+
+    /// Creates an empty node whose keys expire by this clock.
+    #[must_use]
+    pub fn with_clock(clock: Clock) -> Self {
+        static CREATED: AtomicUsize = AtomicUsize::new(0);
+        let number = CREATED.fetch_add(1, Ordering::Relaxed);
+        Self {
+            address: format!("memory:{number}").into(),
+            clock,
+            keys: Arc::default(),
+        }
+    }
+
+    /// Returns whether the key exists and has not expired.
+    #[must_use]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> bool {
+        self.value(key).is_some()
+    }
+
+    /// Returns the value of a key that has not expired.
+    #[must_use]
+    pub fn value(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+        let now = self.clock.now();
+        let keys = self.keys();
+        let entry = keys.entries.get(&Key::new(key).ok()?)?;
+        entry.is_live(now).then(|| entry.value.to_vec())
+    }
+
+    /// Returns the number of keys that have not expired.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let now = self.clock.now();
+        let keys = self.keys();
+        keys.entries.values().filter(|it| it.is_live(now)).count()
+    }
+
+    /// Returns whether there are no keys, or only expired ones.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sets a key as another client would, whatever it was.
+    ///
+    /// # Panics
+    ///
+    /// If the key is empty or too long; see [`Key`].
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Ttl) {
+        let key = Key::new(key).unwrap_or_else(|error| panic!("not a key: {error}"));
+        let expires_at = self.clock.now().saturating_add(ttl.as_duration());
+        let value = value.as_ref().into();
+        self.keys().entries.insert(key, Entry { value, expires_at });
+    }
+
+    /// Deletes a key, whoever holds it; returns whether it existed.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> bool {
+        let now = self.clock.now();
+        let removed = Key::new(key)
+            .ok()
+            .and_then(|key| self.keys().entries.remove(&key));
+        removed.is_some_and(|entry| entry.is_live(now))
+    }
+
+    /// Deletes all keys, as a restart without persistence does.
+    pub fn clear(&self) {
+        self.keys().entries.clear();
+    }
+
+    /// Takes the node down (`true`) or up again: while it is down it refuses connections and
+    /// breaks those it has. It keeps its keys.
+    pub fn set_down(&self, down: bool) {
+        self.keys().down = down;
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Keys> {
+        // No code panics while it holds the lock.
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Keys {
+    fn execute(&mut self, now: Timestamp, command: &Command) -> Vote {
+        let key = &command.key;
+        match command.operation {
+            Operation::Acquire { token, ttl } => {
+                if self.live(now, key).is_some() {
+                    return Vote::Denied;
+                }
+                self.sweep(now);
+                let entry = Entry {
+                    value: token.to_ascii().into(),
+                    expires_at: now.saturating_add(ttl.as_duration()),
+                };
+                self.entries.insert(key.clone(), entry);
+                Vote::Granted
+            }
+            Operation::Extend { token, ttl } => match self.live(now, key) {
+                Some(entry) if *entry.value == token.to_ascii() => {
+                    let expires_at = now.saturating_add(ttl.as_duration());
+                    entry.expires_at = entry.expires_at.max(expires_at);
+                    Vote::Granted
+                }
+                _ => Vote::Denied,
+            },
+            Operation::Release { token } => match self.live(now, key) {
+                Some(entry) if *entry.value == token.to_ascii() => {
+                    self.entries.remove(key);
+                    Vote::Granted
+                }
+                _ => Vote::Denied,
+            },
+        }
+    }
+
+    fn live(&mut self, now: Timestamp, key: &Key) -> Option<&mut Entry> {
+        self.entries.get_mut(key).filter(|entry| entry.is_live(now))
+    }
+
+    /// Removes expired keys whenever their number may have doubled, so that the cost of it stays
+    /// constant for each key and memory stays bounded.
+    fn sweep(&mut self, now: Timestamp) {
+        const FEWEST: usize = 64;
+        if self.entries.len() >= self.sweep_at.max(FEWEST) {
+            self.entries.retain(|_, entry| entry.is_live(now));
+            self.sweep_at = self.entries.len() * 2;
+        }
+    }
+}
+
+impl Entry {
+    fn is_live(&self, now: Timestamp) -> bool {
+        now < self.expires_at
+    }
+}
+
+impl Default for MemoryNode {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemoryNode").field(&self.address).finish()
+    }
+}
+
+impl Node for MemoryNode {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        let session = if self.keys().down {
+            Err(NodeError::Unreachable("the node is down".into()))
+        } else {
+            Ok(Box::new(self.clone()) as Box<dyn Session>)
+        };
+        async { session }.boxed()
+    }
+}
+
+impl Session for MemoryNode {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        let now = self.clock.now();
+        let mut keys = self.keys();
+        let answers = if keys.down {
+            Err(NodeError::Disconnected("the node is down".into()))
+        } else {
+            Ok(batch
+                .iter()
+                .map(|command| Ok(keys.execute(now, command)))
+                .collect())
+        };
+        futures::future::ready(answers).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use redlock_core::Nonce;
+
+    fn ttl(millis: u64) -> Ttl {
+        Ttl::new(Duration::from_millis(millis)).unwrap()
+    }
+
+    fn execute(node: &MemoryNode, key: &str, operation: Operation) -> Vote {
+        let key = Key::new(key).unwrap();
+        let now = node.clock.now();
+        node.keys().execute(now, &Command { key, operation })
+    }
+
+    fn paused() -> MemoryNode {
+        MemoryNode::with_clock(Clock::tokio())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_belongs_to_its_token_until_it_expires() {
+        let node = paused();
+        let [ours, theirs] = [Nonce::new(1).token(1), Nonce::new(2).token(1)];
+        let acquire = |token| Operation::Acquire {
+            token,
+            ttl: ttl(100),
+        };
+        assert_eq!(execute(&node, "k", acquire(ours)), Vote::Granted);
+        assert_eq!(execute(&node, "k", acquire(ours)), Vote::Denied, "NX");
+        assert_eq!(execute(&node, "k", acquire(theirs)), Vote::Denied);
+        let release = Operation::Release { token: theirs };
+        assert_eq!(execute(&node, "k", release), Vote::Denied);
+        assert_eq!(node.value("k").unwrap(), ours.to_ascii());
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert!(!node.contains("k") && node.is_empty());
+        assert_eq!(execute(&node, "k", acquire(theirs)), Vote::Granted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_extension_raises_only_and_needs_the_token() {
+        let node = paused();
+        let [ours, theirs] = [Nonce::new(1).token(1), Nonce::new(2).token(1)];
+        let acquire = Operation::Acquire {
+            token: ours,
+            ttl: ttl(100),
+        };
+        let extend = |token, millis| Operation::Extend {
+            token,
+            ttl: ttl(millis),
+        };
+        assert_eq!(execute(&node, "k", extend(ours, 100)), Vote::Denied);
+        execute(&node, "k", acquire);
+        assert_eq!(execute(&node, "k", extend(theirs, 500)), Vote::Denied);
+        assert_eq!(execute(&node, "k", extend(ours, 200)), Vote::Granted);
+        assert_eq!(execute(&node, "k", extend(ours, 50)), Vote::Granted);
+        tokio::time::advance(Duration::from_millis(199)).await;
+        assert!(node.contains("k"));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!node.contains("k"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn expired_keys_do_not_pile_up() {
+        let node = paused();
+        for number in 0..10_000 {
+            let operation = Operation::Acquire {
+                token: Nonce::new(number).token(1),
+                ttl: ttl(10),
+            };
+            execute(&node, &format!("k{number}"), operation);
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        let stored = node.keys().entries.len();
+        assert!(stored <= 128, "{stored} entries for 10 live keys");
+    }
+}

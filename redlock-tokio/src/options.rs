@@ -1,0 +1,237 @@
+use std::time::Duration;
+
+use redlock_core::{
+    Drift, KeepAlive, KeepAliveError, LeaseConfig, Quorum, RetrySchedule, RetryScheduleError, Ttl,
+    TtlError, Validity, ValidityError,
+};
+use thiserror::Error;
+
+/// How a lock is acquired and kept. What is not set falls back to what the
+/// [builder](crate::RedlockBuilder) was given, and then to the default.
+///
+/// | option | default | meaning |
+/// |---|---|---|
+/// | [`ttl`](Self::ttl) | 10 s | what a crashed holder costs the others |
+/// | [`wait`](Self::wait) | 5 s | how long to wait for the lock |
+/// | [`max_attempts`](Self::max_attempts) | none | how often to try within that |
+/// | [`retry_delay`](Self::retry_delay) | 20 to 200 ms | the random delay between attempts |
+/// | [`renew_every`](Self::renew_every) | ttl / 3 | how often a held lock is extended |
+/// | [`max_hold`](Self::max_hold) | 60 s | for how long it is extended |
+/// | [`drift`](Self::drift) | ttl / 100 + 2 ms | how far clocks may differ |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct LockOptions {
+    ttl: Option<Duration>,
+    wait: Option<Duration>,
+    max_attempts: Option<u32>,
+    retry_delay: Option<(Duration, Duration)>,
+    renewal: Option<Renewal>,
+    max_hold: Option<Duration>,
+    drift: Option<Drift>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renewal {
+    Every(Duration),
+    Never,
+}
+
+impl LockOptions {
+    const TTL: Duration = Duration::from_secs(10);
+    const WAIT: Duration = Duration::from_secs(5);
+    const MAX_HOLD: Duration = Duration::from_secs(60);
+    const RETRY_DELAY: (Duration, Duration) =
+        (Duration::from_millis(20), Duration::from_millis(200));
+
+    /// Creates options of which none is set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the time to live of the keys, in whole milliseconds (a fraction is cut off): how long
+    /// the others wait for a holder that crashed. At least 3 ms with the default drift, at most
+    /// 100 years.
+    ///
+    /// A live holder is renewed, so this need not be as long as the work takes. It should be
+    /// much longer than a round trip and than the pauses of the process.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self {
+            ttl: Some(ttl),
+            ..self
+        }
+    }
+
+    /// Sets how long to wait for the lock. Zero means one attempt; [`Duration::MAX`] means for
+    /// ever.
+    ///
+    /// The first attempt is always carried to its verdict, which silent nodes can delay by their
+    /// answer timeout; no later one lasts longer than this.
+    pub fn wait(self, wait: Duration) -> Self {
+        Self {
+            wait: Some(wait),
+            ..self
+        }
+    }
+
+    /// Sets the most attempts to make within the waiting time. Zero counts as one.
+    pub fn max_attempts(self, attempts: u32) -> Self {
+        Self {
+            max_attempts: Some(attempts),
+            ..self
+        }
+    }
+
+    /// Sets the range from which the delay before each further attempt is drawn. The shortest
+    /// must not be zero.
+    pub fn retry_delay(self, shortest: Duration, longest: Duration) -> Self {
+        Self {
+            retry_delay: Some((shortest, longest)),
+            ..self
+        }
+    }
+
+    /// Sets how often a held lock is extended in the background. Must be less than the ttl minus
+    /// the drift.
+    pub fn renew_every(self, interval: Duration) -> Self {
+        Self {
+            renewal: Some(Renewal::Every(interval)),
+            ..self
+        }
+    }
+
+    /// Turns extension in the background off: the lock is lost after its ttl unless
+    /// [extended](crate::Hold::extend) by hand.
+    pub fn no_renewal(self) -> Self {
+        Self {
+            renewal: Some(Renewal::Never),
+            ..self
+        }
+    }
+
+    /// Sets for how long a held lock is extended: no extension starts later than this after the
+    /// lock was acquired, so a holder that hangs keeps the others out for at most this and a ttl.
+    /// [`Duration::MAX`] means for ever.
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        Self {
+            max_hold: Some(max_hold),
+            ..self
+        }
+    }
+
+    /// Sets the allowance for clocks that run at different rates.
+    pub fn drift(self, drift: Drift) -> Self {
+        Self {
+            drift: Some(drift),
+            ..self
+        }
+    }
+
+    /// Returns these options, completed by others where they are not set.
+    pub fn or(self, fallback: Self) -> Self {
+        Self {
+            ttl: self.ttl.or(fallback.ttl),
+            wait: self.wait.or(fallback.wait),
+            max_attempts: self.max_attempts.or(fallback.max_attempts),
+            retry_delay: self.retry_delay.or(fallback.retry_delay),
+            renewal: self.renewal.or(fallback.renewal),
+            max_hold: self.max_hold.or(fallback.max_hold),
+            drift: self.drift.or(fallback.drift),
+        }
+    }
+
+    /// Makes the machine's configuration out of options and defaults.
+    pub(crate) fn resolve(&self, quorum: Quorum) -> Result<LeaseConfig, OptionsError> {
+        let ttl = Ttl::new(self.ttl.unwrap_or(Self::TTL))?;
+        let validity = Validity::new(ttl, self.drift.unwrap_or_default())?;
+        let (shortest, longest) = self.retry_delay.unwrap_or(Self::RETRY_DELAY);
+        let retry = RetrySchedule::new(shortest..=longest, self.wait.unwrap_or(Self::WAIT))?;
+        let retry = match self.max_attempts {
+            Some(attempts) => retry.with_max_attempts(attempts),
+            None => retry,
+        };
+        let interval = match self.renewal {
+            None => Some(KeepAlive::default_interval(validity)),
+            Some(Renewal::Every(interval)) => Some(interval),
+            Some(Renewal::Never) => None,
+        };
+        let max_hold = self.max_hold.unwrap_or(Self::MAX_HOLD);
+        let keep_alive = interval
+            .map(|interval| KeepAlive::new(interval, max_hold, validity))
+            .transpose()?;
+        Ok(LeaseConfig {
+            quorum,
+            validity,
+            retry,
+            keep_alive,
+        })
+    }
+}
+
+/// Why options do not make a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// The ttl is zero or too long.
+    #[error(transparent)]
+    Ttl(#[from] TtlError),
+    /// The ttl is used up by the drift allowance.
+    #[error(transparent)]
+    Validity(#[from] ValidityError),
+    /// The retry delay is zero, or its range is empty.
+    #[error(transparent)]
+    RetryDelay(#[from] RetryScheduleError),
+    /// The renewal interval cannot keep the lock.
+    #[error(transparent)]
+    Renewal(#[from] KeepAliveError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    fn resolve(options: LockOptions) -> Result<LeaseConfig, OptionsError> {
+        options.resolve(Quorum::majority(5).unwrap())
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let documented = LockOptions::new()
+            .ttl(MS(10_000))
+            .wait(MS(5000))
+            .retry_delay(MS(20), MS(200))
+            .renew_every(MS(10_000) / 3)
+            .max_hold(MS(60_000))
+            .drift(Drift::new(10, MS(2)));
+        assert_eq!(resolve(LockOptions::new()), resolve(documented));
+    }
+
+    #[test]
+    fn what_is_set_wins_over_the_fallback() {
+        let fallback = LockOptions::new().ttl(MS(1)).wait(MS(2));
+        let options = LockOptions::new().ttl(MS(3)).or(fallback);
+        assert_eq!(options, LockOptions::new().ttl(MS(3)).wait(MS(2)));
+    }
+
+    #[test]
+    fn bad_options_are_named() {
+        let error = |options: LockOptions| resolve(options).unwrap_err().to_string();
+        let options = LockOptions::new;
+        assert!(error(options().ttl(MS(0))).contains("shorter than one millisecond"));
+        assert!(error(options().ttl(Duration::MAX)).contains("longer than 100 years"));
+        assert!(error(options().ttl(MS(2))).contains("used up by the drift"));
+        assert!(error(options().retry_delay(MS(0), MS(9))).contains("retry delay is zero"));
+        assert!(error(options().retry_delay(MS(9), MS(8))).contains("longer than the longest"));
+        assert!(error(options().renew_every(MS(0))).contains("cannot keep a lock"));
+        assert!(error(options().renew_every(MS(9_898))).contains("cannot keep a lock"));
+    }
+
+    #[test]
+    fn extremes_are_accepted() {
+        assert!(resolve(LockOptions::new().ttl(MS(3))).is_ok(), "shortest");
+        let longest = LockOptions::new().ttl(Ttl::MAX.as_duration());
+        assert!(resolve(longest.wait(Duration::MAX).max_hold(Duration::MAX)).is_ok());
+        assert!(resolve(LockOptions::new().wait(MS(0)).max_attempts(0)).is_ok());
+    }
+}

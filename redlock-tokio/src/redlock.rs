@@ -1,0 +1,191 @@
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use futures::future::join_all;
+
+use crate::{
+    BuildError, Hold, Key, Lock, LockError, LockGuard, MemoryNode, RedlockBuilder, WithLockError,
+    shared::Shared,
+};
+
+/// A distributed lock service over independent Redis masters.
+///
+/// A handle: clones are cheap and share connections, lanes and the task that renews.
+///
+/// ```no_run
+/// # use redlock_tokio::Redlock;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redlock = Redlock::connect(["redis://a", "redis://b", "redis://c"]).await?;
+///
+/// let guard = redlock.lock("order:42").await?;
+/// // .. nobody else in the fleet is here for order 42 ..
+/// drop(guard);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Redlock {
+    shared: Arc<Shared>,
+}
+
+impl Redlock {
+    /// Connects to the masters at these URLs, with default settings.
+    ///
+    /// # Errors
+    ///
+    /// See [`RedlockBuilder::build`], also for what it waits for.
+    pub async fn connect<I>(urls: I) -> Result<Self, BuildError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        Self::builder().nodes(urls).build().await
+    }
+
+    /// Creates a lock over five nodes within this process: for trying things out, and for services
+    /// that run as a single process.
+    ///
+    /// # Errors
+    ///
+    /// Fails outside of a tokio runtime.
+    pub async fn embedded() -> Result<Self, BuildError> {
+        let nodes = (0..5).map(|_| MemoryNode::new());
+        Self::builder().custom_nodes(nodes).build().await
+    }
+
+    /// Starts to configure a lock.
+    pub fn builder() -> RedlockBuilder {
+        RedlockBuilder::new()
+    }
+
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Acquires the lock with this key, waiting for it if another client holds it. See [`Lock`] for
+    /// options, and [`LockFuture`](crate::LockFuture) for cost and cancel safety.
+    ///
+    /// # Errors
+    ///
+    /// See [`LockError`]. Whichever it is, the lock is not held and nothing is left behind.
+    pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
+        let key = Key::with_prefix(&self.shared.prefix, key.as_ref());
+        Lock::new(self.clone(), key)
+    }
+
+    /// Makes one attempt to acquire the lock with this key.
+    ///
+    /// Costs one round trip to the majority.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up, and releases in the background what was set on any node.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Contended`] if another client holds it; see [`LockError`] for the rest.
+    pub async fn try_lock(&self, key: impl AsRef<[u8]>) -> Result<LockGuard, LockError> {
+        self.lock(key).wait(Duration::ZERO).await
+    }
+
+    /// Acquires the lock, does the work and releases the lock. If the lock is lost meanwhile, the
+    /// work is dropped where it stands.
+    ///
+    /// The work gets a view of the lock, to ask [how long it has](Hold::remaining) or to
+    /// [extend](Hold::extend) it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work and releases the lock in the background.
+    ///
+    /// # Errors
+    ///
+    /// Says whether the work was never begun, or was cut off. A loss that falls between the end of
+    /// the work and the release is reported too, since the end of the work was not protected.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redlock = Redlock::embedded().await?;
+    /// let total = redlock.with_lock("order:42", async |_hold| 6 * 7).await?;
+    /// assert_eq!(total, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn with_lock<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        work: impl AsyncFnOnce(&Hold) -> T,
+    ) -> Result<T, WithLockError> {
+        let guard = self.lock(key).await?;
+        tokio::select! {
+            biased;
+            reason = guard.lost() => Err(WithLockError::Lost(reason)),
+            result = work(&guard) => {
+                if guard.is_valid() {
+                    Ok(result)
+                } else {
+                    // The clock says so, even if no task has come round to saying it yet.
+                    Err(WithLockError::Lost(guard.lost().await))
+                }
+            }
+        }
+    }
+
+    /// Gives out no more locks, and waits until every release that was handed over is delivered, or
+    /// pointless because its key has expired. Call it before the runtime ends.
+    ///
+    /// Locks that are still held are not touched: their guards go on being renewed, and can be
+    /// released. Drop them first.
+    ///
+    /// Takes at most about one ttl, if nodes are down that are owed releases.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: deliveries go on in the background, and it can be called again.
+    pub async fn shutdown(&self) -> ShutdownReport {
+        self.shared.shut_down.store(true, Ordering::Release);
+        join_all(self.shared.lanes.iter().map(|lane| lane.drain())).await;
+        let undelivered: usize = self
+            .shared
+            .lanes
+            .iter()
+            .map(|lane| lane.undelivered())
+            .sum();
+        ShutdownReport {
+            abandoned: undelivered + self.shared.undeliverable.load(Ordering::Relaxed),
+            held: self.shared.held.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addresses: Vec<_> = self.shared.lanes.iter().map(|it| it.address()).collect();
+        f.debug_struct("Redlock")
+            .field("nodes", &addresses)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What [`Redlock::shutdown`] could not bring to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// Releases that were never delivered since the lock service was built, each to one node. Their
+    /// keys expire by themselves.
+    pub abandoned: usize,
+    /// Locks that are still held.
+    pub held: usize,
+}

@@ -1,0 +1,48 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use redlock_core::{NodeId, Quorum};
+
+use crate::{
+    Clock, LockOptions, NodeReport, NodeReports, Objection, keeper::Keeper, lane::LaneHandle,
+};
+
+/// What all handles, guards and leases of one [`Redlock`](crate::Redlock) have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) quorum: Quorum,
+    /// One for each node, by the node's id.
+    pub(crate) lanes: Box<[LaneHandle]>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) clock: Clock,
+    pub(crate) prefix: Box<[u8]>,
+    pub(crate) defaults: LockOptions,
+    pub(crate) shut_down: AtomicBool,
+    /// How many locks are held now.
+    pub(crate) held: AtomicUsize,
+    /// How many releases could not be handed to a lane, because its runtime is gone.
+    pub(crate) undeliverable: AtomicUsize,
+}
+
+impl Shared {
+    /// Gives the objections their nodes' addresses.
+    pub(crate) fn reports(&self, objections: &[(NodeId, Objection)]) -> NodeReports {
+        let report = |(node, objection): &(NodeId, Objection)| NodeReport {
+            address: Arc::clone(self.lanes[node.index()].address()),
+            objection: objection.clone(),
+        };
+        NodeReports::new(objections.iter().map(report).collect())
+    }
+
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shut_down.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.keeper.close();
+    }
+}

@@ -1,0 +1,272 @@
+//! Whatever a caller gives: a typed error or a defined outcome, no panic, no endless loop.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use redlock_tokio::{
+    BuildError, Key, KeyError, LockError, LockOptions, MemoryNode, OptionsError, Redlock,
+};
+use support::MS;
+
+async fn build(urls: &[&str]) -> BuildError {
+    Redlock::connect(urls).await.expect_err("is refused")
+}
+
+#[tokio::test]
+async fn no_nodes_and_too_many() {
+    assert_eq!(
+        build(&[]).await.to_string(),
+        "no nodes given: a lock needs at least one"
+    );
+    let urls: Vec<String> = (0..65)
+        .map(|port| format!("redis://host:{}", 7000 + port))
+        .collect();
+    let error = Redlock::connect(&urls).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "65 nodes given: at most 64 are supported"
+    );
+    let nodes = (0..64).map(|_| MemoryNode::new());
+    let most = Redlock::builder()
+        .custom_nodes(nodes)
+        .build()
+        .await
+        .unwrap();
+    assert!(most.lock("k").await.is_ok());
+    let one = Redlock::builder()
+        .custom_nodes([MemoryNode::new()])
+        .build()
+        .await
+        .unwrap();
+    assert!(one.lock("k").await.is_ok());
+}
+
+#[tokio::test]
+async fn an_unparsable_url_is_named_by_its_position_and_not_repeated() {
+    for url in [
+        "",
+        "not a url",
+        "http://secret@host",
+        "redis://:secret@host:port",
+        "redis://",
+    ] {
+        let error = build(&["redis://host", url]).await;
+        assert!(
+            matches!(error, BuildError::Url { position: 2, .. }),
+            "{error:?}"
+        );
+        let text = format!("{error} {error:?}");
+        assert!(!text.contains("secret"), "{text}");
+        assert!(text.contains("expected redis://"), "{text}");
+    }
+}
+
+#[cfg(not(feature = "tls-rustls"))]
+#[tokio::test]
+async fn a_tls_url_without_tls_is_refused() {
+    let error = build(&["rediss://host"]).await.to_string();
+    assert!(error.contains("TLS"), "{error}");
+}
+
+#[tokio::test]
+async fn the_same_address_twice() {
+    for twice in [
+        ["redis://host:7000", "redis://host:7000"],
+        ["redis://host", "redis://HOST:6379/1"],
+        ["redis://a:b@host", "redis://c:d@host/"],
+        ["unix:///a.sock", "unix:///a.sock?db=1"],
+    ] {
+        let error = build(&["redis://other", twice[0], twice[1]]).await;
+        let BuildError::DuplicateNode { first, second, .. } = error else {
+            panic!("{twice:?}: {error:?}");
+        };
+        assert_eq!((first, second), (2, 3));
+    }
+    let node = MemoryNode::new();
+    let same = Redlock::builder().custom_nodes([node.clone(), node]);
+    assert!(matches!(
+        same.build().await,
+        Err(BuildError::DuplicateNode { .. })
+    ));
+}
+
+#[tokio::test]
+async fn bad_defaults_and_timeouts_are_refused_when_built() {
+    let build = async |options| {
+        let nodes = [MemoryNode::new()];
+        let builder = Redlock::builder().custom_nodes(nodes).defaults(options);
+        builder.build().await.map(drop)
+    };
+    let options = LockOptions::new;
+    for bad in [
+        options().ttl(Duration::ZERO),
+        options().ttl(MS(2)),
+        options().ttl(Duration::MAX),
+        options().retry_delay(Duration::ZERO, MS(1)),
+        options().renew_every(Duration::ZERO),
+    ] {
+        let outcome = build(bad).await;
+        assert!(
+            matches!(outcome, Err(BuildError::Options(_))),
+            "{outcome:?}"
+        );
+    }
+    let zero = Redlock::builder().custom_nodes([MemoryNode::new()]);
+    let error = zero.node_timeout(Duration::ZERO).build().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "node_timeout is zero: no node could answer in time"
+    );
+}
+
+#[tokio::test]
+async fn bad_options_of_one_lock_are_an_error_of_that_lock() {
+    let redlock = Redlock::embedded().await.unwrap();
+    let error = |ttl| {
+        let lock = redlock.lock("k").ttl(ttl);
+        async { lock.await.unwrap_err() }
+    };
+    for ttl in [
+        Duration::ZERO,
+        MS(2),
+        Duration::MAX,
+        Duration::from_secs(u64::MAX / 1000),
+    ] {
+        let error = error(ttl).await;
+        assert!(matches!(error, LockError::InvalidOptions(_)), "{error:?}");
+    }
+    let LockError::InvalidOptions(OptionsError::Validity(within_drift)) = error(MS(2)).await else {
+        panic!("2 ms are used up by 2 ms of drift");
+    };
+    assert!(within_drift.to_string().contains("choose a longer ttl"));
+    assert!(
+        redlock.try_lock("k").await.is_ok(),
+        "nothing was left behind"
+    );
+}
+
+#[tokio::test]
+async fn the_shortest_ttl_that_is_accepted_is_held_and_lost() {
+    let redlock = Redlock::embedded().await.unwrap();
+    let options = LockOptions::new().ttl(MS(3)).no_renewal();
+    let guard = redlock.lock("k").options(options).await.unwrap();
+    guard.lost().await;
+    assert_eq!(guard.remaining(), Duration::ZERO);
+}
+
+#[tokio::test]
+async fn the_longest_times_are_accepted() {
+    let redlock = Redlock::embedded().await.unwrap();
+    let century = Duration::from_secs(100 * 365 * 24 * 3600);
+    let options = LockOptions::new()
+        .ttl(century)
+        .wait(Duration::MAX)
+        .max_hold(Duration::MAX);
+    let guard = redlock.lock("k").options(options).await.unwrap();
+    assert!(guard.remaining() > century / 2);
+    guard.extend().await.unwrap();
+    let forever = redlock.lock("k").wait(Duration::MAX).into_future();
+    assert!(
+        tokio::time::timeout(MS(100), forever).await.is_err(),
+        "it waits"
+    );
+}
+
+#[tokio::test]
+async fn the_longest_ttl_is_one_that_redis_takes() {
+    let servers = redlock_tokio::test_util::RedisServers::spawn(1).unwrap();
+    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    let century = Duration::from_secs(100 * 365 * 24 * 3600);
+    assert!(redlock.lock("k").ttl(century).await.is_ok());
+}
+
+#[tokio::test]
+async fn zero_wait_is_one_attempt() {
+    let redlock = Redlock::embedded().await.unwrap();
+    let _guard = redlock.lock("k").await.unwrap();
+    let started = Instant::now();
+    let error = redlock.lock("k").wait(Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.attempts().map(|it| it.count), Some(1));
+    assert!(started.elapsed() < MS(500));
+}
+
+#[tokio::test]
+async fn keys() {
+    let nodes: Vec<MemoryNode> = (0..3).map(|_| MemoryNode::new()).collect();
+    let builder = Redlock::builder()
+        .custom_nodes(nodes.clone())
+        .prefix("lock:");
+    let redlock = builder.build().await.unwrap();
+    let refused = |key: Vec<u8>| {
+        let lock = redlock.lock(key);
+        async move {
+            match lock.await {
+                Err(LockError::InvalidKey(error)) => error,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    assert_eq!(refused(Vec::new()).await, KeyError::Empty);
+    let len = Key::MAX_LEN + 1;
+    assert_eq!(
+        refused(vec![b'x'; len - 5]).await,
+        KeyError::TooLong { len }
+    );
+
+    let any = [0, 1, b'\r', b'\n', b' ', 0x80, 0xff];
+    let guard = redlock.lock(any).await.unwrap();
+    assert_eq!(guard.key().as_bytes(), [b"lock:", &any[..]].concat());
+    assert!(nodes[0].contains(guard.key()));
+}
+
+#[tokio::test]
+async fn any_bytes_reach_real_servers_unchanged() {
+    let servers = redlock_tokio::test_util::RedisServers::spawn(1).unwrap();
+    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    let any: Vec<u8> = (0..=255).collect();
+    let guard = redlock.lock(&any).await.unwrap();
+    let keys = support::Cli::of(servers.get(0)).run_for_bytes(&["KEYS", "*"]);
+    assert_eq!(keys, any);
+    assert!(redlock.try_lock(&any).await.unwrap_err().is_contended());
+    assert!(redlock.try_lock(&any[1..]).await.is_ok(), "another key");
+    guard.extend().await.unwrap();
+    guard.release().await;
+    assert!(redlock.try_lock(&any).await.is_ok());
+}
+
+#[test]
+fn no_runtime() {
+    let built = futures::executor::block_on(Redlock::embedded());
+    assert_eq!(built.map(drop), Err(BuildError::NoRuntime));
+}
+
+#[test]
+fn a_runtime_that_has_gone() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let redlock = runtime.block_on(Redlock::embedded()).unwrap();
+    let guard = runtime.block_on(async { redlock.lock("k").await.unwrap() });
+    drop(runtime);
+    assert!(guard.is_valid(), "by the clock, for a ttl");
+    drop(guard);
+    let error = futures::executor::block_on(redlock.try_lock("k")).unwrap_err();
+    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+    assert!(
+        error.to_string().contains("runtime has shut down"),
+        "{error}"
+    );
+    let report = futures::executor::block_on(redlock.shutdown());
+    assert_eq!(report.abandoned, 10, "two releases to five nodes");
+}
+
+#[tokio::test]
+async fn after_shutdown_no_locks_are_given_out_and_held_ones_stay() {
+    let redlock = Redlock::embedded().await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    let report = redlock.shutdown().await;
+    assert_eq!((report.abandoned, report.held), (0, 1));
+    assert!(matches!(redlock.lock("k").await, Err(LockError::ShutDown)));
+    guard.extend().await.unwrap();
+    drop(guard);
+    assert_eq!(redlock.shutdown().await.held, 0);
+}

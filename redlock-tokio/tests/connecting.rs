@@ -1,0 +1,175 @@
+//! What URLs and pools can say: credentials, databases, sockets, TLS; and what never shows.
+
+mod support;
+
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    thread,
+};
+
+use deadpool_redis::{Config, Runtime};
+use redlock_tokio::{BuildError, Redlock, test_util::RedisServers};
+use support::Cli;
+
+const PASSWORD: &str = "hunter2";
+
+#[tokio::test]
+async fn a_password() {
+    let servers = RedisServers::spawn_with(1, &["--requirepass", PASSWORD]).unwrap();
+    let port = servers.get(0).port();
+    let redlock = Redlock::connect([format!("redis://:{PASSWORD}@127.0.0.1:{port}")])
+        .await
+        .unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    let shown = format!("{redlock:?} {guard:?} {:?}", redlock.lock("k"));
+    assert!(!shown.contains(PASSWORD), "{shown}");
+}
+
+#[tokio::test]
+async fn a_wrong_or_missing_password_is_refused_by_name_and_not_repeated() {
+    let servers = RedisServers::spawn_with(1, &["--requirepass", PASSWORD]).unwrap();
+    let port = servers.get(0).port();
+    for url in [
+        format!("redis://127.0.0.1:{port}"),
+        format!("redis://:wrong-secret@127.0.0.1:{port}"),
+        format!("redis://nobody:wrong-secret@127.0.0.1:{port}"),
+    ] {
+        let error = Redlock::connect([url]).await.unwrap_err();
+        assert!(matches!(error, BuildError::Node { .. }), "{error:?}");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(&format!("127.0.0.1:{port}")), "{text}");
+        assert!(!text.contains("wrong-secret"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_with_no_more_rights_than_a_lock_needs() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let admin = Cli::of(servers.get(0));
+    let rights = [
+        "ACL",
+        "SETUSER",
+        "locker",
+        "on",
+        ">hunter2",
+        "resetkeys",
+        "~lock:*",
+        "-@all",
+        "+set",
+        "+get",
+        "+del",
+        "+pttl",
+        "+pexpire",
+        "+eval",
+        "+evalsha",
+    ];
+    assert_eq!(admin.run(&rights), "OK");
+    let url = format!("redis://locker:hunter2@127.0.0.1:{}", servers.get(0).port());
+    let redlock = Redlock::connect([url]).await.unwrap();
+    let guard = redlock.lock("lock:k").await.expect("its own keys");
+    guard.extend().await.expect("without SCRIPT LOAD, by EVAL");
+    guard.release().await;
+    let error = redlock.try_lock("other:k").await.unwrap_err();
+    assert!(error.to_string().contains("NOPERM"), "{error}");
+}
+
+#[tokio::test]
+async fn a_database_number() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let server = servers.get(0);
+    let redlock = Redlock::connect([format!("{}/3", server.url())])
+        .await
+        .unwrap();
+    let _guard = redlock.lock("k").await.unwrap();
+    assert!(Cli::of(server).get("k").is_none());
+    assert!(Cli::of(server).with(&["-n", "3"]).get("k").is_some());
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_there_and_a_server_that_is_not_redis_are_refused_by_name() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let url = format!("{}/99", servers.get(0).url());
+    let error = Redlock::connect([url]).await.unwrap_err().to_string();
+    assert!(error.contains("misconfigured"), "{error}");
+    assert!(error.contains("database"), "{error}");
+
+    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", stranger.local_addr().unwrap());
+    let answer = thread::spawn(move || {
+        let (mut stream, _) = stranger.accept().unwrap();
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .unwrap();
+        stream.read_to_end(&mut Vec::new())
+    });
+    let error = Redlock::connect([url]).await.unwrap_err().to_string();
+    assert!(error.contains("misconfigured"), "{error}");
+    answer.join().unwrap().ok();
+}
+
+#[tokio::test]
+async fn a_unix_socket() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = Redlock::connect(servers.iter().map(|it| it.unix_url()))
+        .await
+        .unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    guard.extend().await.unwrap();
+    assert_eq!(
+        guard.release().await.outcome,
+        redlock_tokio::ReleaseOutcome::Released
+    );
+}
+
+#[tokio::test]
+async fn resp3() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let urls = servers
+        .urls()
+        .into_iter()
+        .map(|url| format!("{url}?protocol=resp3"));
+    let redlock = Redlock::connect(urls).await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    guard.extend().await.unwrap();
+    assert!(redlock.try_lock("k").await.unwrap_err().is_contended());
+    assert_eq!(
+        guard.release().await.outcome,
+        redlock_tokio::ReleaseOutcome::Released
+    );
+}
+
+#[tokio::test]
+async fn own_pools_lend_one_connection_each_and_keep_working() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let pools: Vec<_> = servers
+        .urls()
+        .into_iter()
+        .map(|url| {
+            Config::from_url(url)
+                .create_pool(Some(Runtime::Tokio1))
+                .unwrap()
+        })
+        .collect();
+    let named = pools
+        .iter()
+        .enumerate()
+        .map(|(i, pool)| (format!("pool {i}"), pool.clone()));
+    let redlock = Redlock::builder().pools(named).build().await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    guard.extend().await.unwrap();
+    for pool in &pools {
+        let status = pool.status();
+        assert_eq!((status.size, status.available), (1, 0), "one is lent");
+        let mut connection = pool.get().await.expect("others are still to be had");
+        let pong: String = deadpool_redis::redis::cmd("PING")
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        assert_eq!(pong, "PONG");
+    }
+    servers.get(1).kill();
+    servers.get(2).kill();
+    let error = redlock.try_lock("other").await.unwrap_err().to_string();
+    assert!(error.contains("pool 1"), "{error}");
+}
