@@ -1,0 +1,129 @@
+//! A Tower stack without HTTP: transfers are jobs, and jobs of the same account run one at a time,
+//! in this process and in every other that uses the same nodes.
+//!
+//! ```sh
+//! cargo run -p redlock-examples --bin jobs
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, anyhow, ensure};
+use redlock_tokio::{Hold, LockOptions};
+use redlock_tower::LockLayer;
+use tokio::{task::JoinSet, time::sleep};
+use tower::{Service, ServiceBuilder, ServiceExt};
+
+const ACCOUNTS: u64 = 4;
+const JOBS_PER_ACCOUNT: u64 = 6;
+
+/// A request that knows nothing of HTTP.
+#[derive(Debug)]
+struct Deposit {
+    account: u64,
+    amount: u64,
+    /// The lock that the job runs under, filled in by the layer.
+    hold: Option<Hold>,
+}
+
+/// A bank whose deposits are lost if two of them overlap.
+#[derive(Default)]
+struct Bank {
+    balances: Mutex<BTreeMap<u64, u64>>,
+    running: AtomicUsize,
+    most_running: AtomicUsize,
+}
+
+impl Bank {
+    async fn deposit(&self, job: Deposit) -> io::Result<u64> {
+        self.most_running
+            .fetch_max(self.running.fetch_add(1, SeqCst) + 1, SeqCst);
+        let before = self.balance(job.account);
+        sleep(Duration::from_millis(5)).await; // time enough for another to read the same
+        if !job.hold.as_ref().is_some_and(Hold::is_valid) {
+            return Err(io::Error::other("the lock was lost before the write"));
+        }
+        let after = before + job.amount;
+        self.balances().insert(job.account, after);
+        self.running.fetch_sub(1, SeqCst);
+        Ok(after)
+    }
+
+    fn balance(&self, account: u64) -> u64 {
+        self.balances().get(&account).copied().unwrap_or(0)
+    }
+
+    fn balances(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.balances.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    redlock_examples::init_logging();
+    let (redlock, nodes) = redlock_examples::connect().await?;
+    println!("redlock jobs, on {nodes}");
+
+    let bank = Arc::new(Bank::default());
+    let options = LockOptions::new()
+        .wait(Duration::from_secs(30))
+        .retry_delay(Duration::from_millis(2), Duration::from_millis(10));
+    let layer = LockLayer::new(redlock.clone(), |job: &Deposit| {
+        format!("jobs:account:{}", job.account)
+    })
+    .options(options)
+    .share_hold(|job: &mut Deposit, hold| job.hold = Some(hold));
+    let service = ServiceBuilder::new().layer(layer).service_fn({
+        let bank = Arc::clone(&bank);
+        move |job: Deposit| {
+            let bank = Arc::clone(&bank);
+            async move { bank.deposit(job).await }
+        }
+    });
+
+    let start = Instant::now();
+    let mut jobs = JoinSet::new();
+    for number in 0..ACCOUNTS * JOBS_PER_ACCOUNT {
+        let mut service = service.clone();
+        let account = number % ACCOUNTS;
+        jobs.spawn(async move {
+            let job = Deposit {
+                account,
+                amount: 10,
+                hold: None,
+            };
+            let balance = service.ready().await?.call(job).await?;
+            println!(
+                "{:>4} ms  account {account}: +10 makes {balance}",
+                start.elapsed().as_millis()
+            );
+            anyhow::Ok(())
+        });
+    }
+    while let Some(outcome) = jobs.join_next().await {
+        outcome??;
+    }
+
+    for account in 0..ACCOUNTS {
+        let balance = bank.balance(account);
+        ensure!(
+            balance == 10 * JOBS_PER_ACCOUNT,
+            "account {account} lost a deposit: {balance}"
+        );
+    }
+    let together = bank.most_running.load(SeqCst);
+    println!("no deposit was lost; up to {together} accounts were worked on at once");
+    ensure!(
+        together <= usize::try_from(ACCOUNTS)?,
+        anyhow!("two jobs of one account overlapped")
+    );
+    redlock.shutdown().await;
+    Ok(())
+}

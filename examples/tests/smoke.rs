@@ -1,0 +1,93 @@
+//! Runs the example programs as a user would.
+
+use std::process::{Command, Output};
+
+use redlock_tokio::test_util::RedisServers;
+
+fn run(program: &str, nodes: Option<&RedisServers>) -> Output {
+    let mut command = Command::new(program);
+    match nodes {
+        Some(servers) => command.env("REDLOCK_NODES", servers.urls().join(",")),
+        None => command.env_remove("REDLOCK_NODES"),
+    };
+    command.output().expect("the program starts")
+}
+
+/// Returns what the program printed; it must have succeeded and logged nothing.
+fn output(program: &str, nodes: Option<&RedisServers>) -> String {
+    let output = run(program, nodes);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(errors, "");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn quickstart(nodes: Option<&RedisServers>) -> String {
+    let output = output(env!("CARGO_BIN_EXE_quickstart"), nodes);
+    for task in 1..=10 {
+        assert!(
+            output.contains(&format!("task {task:>2} holds it")),
+            "{output}"
+        );
+    }
+    // Between one task's "holds it" and its "is done" there is no line of another.
+    let lines: Vec<_> = output
+        .lines()
+        .filter(|line| line.contains(" ms  task"))
+        .collect();
+    assert_eq!(lines.len(), 20);
+    for pair in lines.chunks(2) {
+        let task = |line: &str| line.split("task").nth(1).unwrap()[..3].to_owned();
+        assert_eq!(task(pair[0]), task(pair[1]), "{output}");
+    }
+    assert!(output.matches("<- extended").count() >= 2, "{output}");
+    assert!(
+        output.contains("the lock is held by another client"),
+        "{output}"
+    );
+    assert!(output.contains("release: Released"), "{output}");
+    assert!(output.contains("0 releases abandoned"), "{output}");
+    output
+}
+
+#[test]
+fn quickstart_on_embedded_nodes() {
+    assert!(quickstart(None).contains("5 embedded nodes"));
+}
+
+#[test]
+fn quickstart_on_real_nodes() {
+    let servers = RedisServers::spawn(5).unwrap();
+    assert!(quickstart(Some(&servers)).contains("5 Redis nodes"));
+}
+
+#[test]
+fn jobs_on_embedded_nodes() {
+    let output = output(env!("CARGO_BIN_EXE_jobs"), None);
+    assert!(output.contains("no deposit was lost"), "{output}");
+}
+
+#[test]
+fn jobs_on_real_nodes() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let output = output(env!("CARGO_BIN_EXE_jobs"), Some(&servers));
+    assert!(output.contains("no deposit was lost"), "{output}");
+}
+
+#[test]
+fn bad_nodes_are_named_and_secrets_are_not() {
+    for (nodes, complaint) in [
+        ("redis://:hunter2@host,nonsense", "node 2"),
+        ("", "no nodes given"),
+        ("redis://:hunter2@a,redis://:hunter2@a", "both a:6379"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_quickstart"))
+            .env("REDLOCK_NODES", nodes)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success());
+        assert!(errors.contains(complaint), "{errors}");
+        assert!(!errors.contains("hunter2"), "{errors}");
+    }
+}

@@ -1,0 +1,142 @@
+use std::{convert::Infallible, ops::Deref};
+
+use axum::{
+    extract::{FromRequestParts, OptionalFromRequestParts, Request},
+    http::{StatusCode, request::Parts},
+    response::{IntoResponse, Response},
+};
+use redlock_tokio::{Hold, LossReason};
+use redlock_tower::ShareHold;
+use thiserror::Error;
+
+use crate::Problem;
+
+/// Extracts the lock that a handler runs under.
+///
+/// It is a view: the layer keeps the lock until the handler has answered.
+///
+/// ```
+/// # use axum::response::IntoResponse;
+/// use redlock_axum::{LockLost, Locked};
+///
+/// async fn pay(locked: Locked) -> Result<String, LockLost> {
+///     // .. long work ..
+///     locked.ensure()?; // just before the step that must not be done twice
+///     Ok(format!("{:?} left", locked.remaining()))
+/// }
+/// # fn is_response<T: IntoResponse>(_: &T) {}
+/// # fn check(result: Result<String, LockLost>) { is_response(&result) }
+/// ```
+///
+/// `Option<Locked>` is `None` for requests that pass without a lock, such as those with safe
+/// methods.
+#[derive(Clone, Debug)]
+pub struct Locked(Hold);
+
+impl Locked {
+    /// Checks that the lock is still held, just before a step that must not be done without it.
+    ///
+    /// Reads the clock and costs no round trip. See [`Hold::is_valid`] for what it cannot know.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the lock is lost, with an error that is a response.
+    pub fn ensure(&self) -> Result<(), LockLost> {
+        if self.0.is_valid() {
+            Ok(())
+        } else {
+            Err(LockLost)
+        }
+    }
+
+    /// Waits until the lock is lost. For the other end of a `select!` over long work.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only watches.
+    pub async fn lost(&self) -> LossReason {
+        self.0.lost().await
+    }
+
+    /// Returns the view of the lock, to be handed on.
+    #[must_use]
+    pub fn into_inner(self) -> Hold {
+        self.0
+    }
+}
+
+impl Deref for Locked {
+    type Target = Hold;
+
+    fn deref(&self) -> &Hold {
+        &self.0
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Locked {
+    type Rejection = NoLock;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, NoLock> {
+        parts.extensions.get().cloned().ok_or(NoLock)
+    }
+}
+
+impl<S: Send + Sync> OptionalFromRequestParts<S> for Locked {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get().cloned())
+    }
+}
+
+/// Puts the lock where [`Locked`] finds it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InsertHold;
+
+impl ShareHold<Request> for InsertHold {
+    fn share(&self, request: &mut Request, hold: Hold) {
+        request.extensions_mut().insert(Locked(hold));
+    }
+}
+
+/// The lock was lost while its handler worked.
+///
+/// As a response it is a 500: what the handler had done by then is done, and whether a retry is
+/// safe is not known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the lock was lost while its handler worked")]
+pub struct LockLost;
+
+impl IntoResponse for LockLost {
+    fn into_response(self) -> Response {
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "urn:redlock:problem:lost",
+            "The lock was lost",
+        )
+        .detail("The request was cut off half-way. Find out what it has done before a retry.")
+        .handler_ran()
+        .into_response()
+    }
+}
+
+/// There is no lock around this handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "this handler runs without a lock: add a redlock_axum::LockLayer to its route, \
+     call all_methods() on it if the request's method is a safe one, or extract Option<Locked>"
+)]
+pub struct NoLock;
+
+impl IntoResponse for NoLock {
+    fn into_response(self) -> Response {
+        tracing::error!("{self}");
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "urn:redlock:problem:misconfigured",
+            "The service is misconfigured",
+        )
+        .detail(self.to_string())
+        .into_response()
+    }
+}

@@ -1,0 +1,117 @@
+use std::{borrow::Cow, time::Duration};
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+/// An error response in the form of RFC 9457, "Problem Details for HTTP APIs".
+///
+/// It never names the key or the holder of a lock: keys may carry what the client must not see.
+///
+/// ```json
+/// {
+///   "type": "urn:redlock:problem:locked",
+///   "title": "The resource is locked",
+///   "status": 423,
+///   "detail": "Another request is working on this resource. Try again.",
+///   "retryable": true,
+///   "handler_ran": false,
+///   "retry_after_ms": 1374
+/// }
+/// ```
+#[derive(Clone, Debug, Serialize)]
+pub struct Problem {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    #[serde(serialize_with = "as_number")]
+    status: StatusCode,
+    detail: Cow<'static, str>,
+    retryable: bool,
+    handler_ran: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, kind: &'static str, title: &'static str) -> Self {
+        Self {
+            kind,
+            title,
+            status,
+            detail: Cow::Borrowed(title),
+            retryable: false,
+            handler_ran: false,
+            retry_after_ms: None,
+        }
+    }
+
+    pub(crate) fn detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
+        let detail = detail.into();
+        Self { detail, ..self }
+    }
+
+    pub(crate) fn retry_after(self, delay: Duration) -> Self {
+        Self {
+            retryable: true,
+            retry_after_ms: Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
+            ..self
+        }
+    }
+
+    pub(crate) fn handler_ran(self) -> Self {
+        Self {
+            handler_ran: true,
+            ..self
+        }
+    }
+
+    /// Returns the URI that tells problems of this crate apart.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Returns the status of the response.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Returns whether the same request may succeed later, and does no harm if it does.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.retryable
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        // Strings and numbers always serialise.
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(millis) = self.retry_after_ms {
+            // Whole seconds (RFC 9110, section 10.2.3), rounded up: not before it is worth it.
+            headers.insert(header::RETRY_AFTER, millis.div_ceil(1000).into());
+        }
+        response
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes fields by reference"
+)]
+fn as_number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(status.as_u16())
+}

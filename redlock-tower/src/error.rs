@@ -1,0 +1,60 @@
+use std::{error::Error, fmt};
+
+use redlock_tokio as redlock;
+
+use crate::KeyRejection;
+
+/// Why a call behind a [`LockService`](crate::LockService) failed.
+///
+/// Whichever it is except for `Inner`: the inner service was not called, and a retry is safe.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum LockError<E> {
+    /// Another call holds the lock, and did so until the waiting time was over.
+    Contended(redlock::LockError),
+    /// No lock is to be had from anyone: too many nodes are down, silent or slow, or the lock
+    /// service was shut down.
+    Unavailable(redlock::LockError),
+    /// The layer's options make no lock.
+    Misconfigured(redlock::OptionsError),
+    /// There is no usable key.
+    Key(KeyRejection),
+    /// The inner service was called, and failed.
+    Inner(E),
+}
+
+impl<E> LockError<E> {
+    pub(crate) fn from_lock(error: redlock::LockError) -> Self {
+        match error {
+            redlock::LockError::Contended(_) => Self::Contended(error),
+            redlock::LockError::InvalidKey(error) => {
+                Self::Key(KeyRejection::request(error.to_string()))
+            }
+            redlock::LockError::InvalidOptions(error) => Self::Misconfigured(error),
+            _ => Self::Unavailable(error),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for LockError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Contended(error) | Self::Unavailable(error) => error.fmt(f),
+            Self::Misconfigured(error) => write!(f, "the lock layer is misconfigured: {error}"),
+            Self::Key(error) => error.fmt(f),
+            Self::Inner(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for LockError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        // Each variant speaks with the words of what it wraps, so its source is the next one.
+        match self {
+            Self::Contended(error) | Self::Unavailable(error) => error.source(),
+            Self::Misconfigured(error) => error.source(),
+            Self::Key(error) => error.source(),
+            Self::Inner(error) => error.source(),
+        }
+    }
+}

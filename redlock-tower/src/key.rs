@@ -1,0 +1,155 @@
+use std::{error::Error, sync::Arc};
+
+use thiserror::Error;
+
+/// Any error that can be passed between tasks.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Finds out which resource a request is about.
+///
+/// Implemented for closures `Fn(&Request) -> K`, where `K` is an [`IntoKey`]: a string, bytes, an
+/// `Option` or a `Result` of them.
+///
+/// ```
+/// use redlock_tower::ExtractKey;
+///
+/// struct Job { account: u64 }
+///
+/// let by_account = |job: &Job| format!("account:{}", job.account);
+/// let key = by_account.extract(&mut Job { account: 7 }).unwrap();
+/// assert_eq!(key.as_deref(), Some(&b"account:7"[..]));
+/// ```
+pub trait ExtractKey<Request> {
+    /// Returns the request's key, or `None` if it needs no lock.
+    ///
+    /// The request is lent mutably for extractors that must take it apart; they put it together
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// Says whether the request is at fault or the layer.
+    fn extract(&self, request: &mut Request) -> Result<Option<Vec<u8>>, KeyRejection>;
+}
+
+impl<F, Request, K> ExtractKey<Request> for F
+where
+    F: Fn(&Request) -> K,
+    K: IntoKey,
+{
+    fn extract(&self, request: &mut Request) -> Result<Option<Vec<u8>>, KeyRejection> {
+        self(request).into_key()
+    }
+}
+
+/// What a key closure may return.
+pub trait IntoKey {
+    /// Returns the key, or `None` if the request needs no lock.
+    ///
+    /// # Errors
+    ///
+    /// Says why there is no key although there should be one.
+    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection>;
+}
+
+impl IntoKey for Vec<u8> {
+    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
+        Ok(Some(self))
+    }
+}
+
+impl IntoKey for String {
+    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
+        Ok(Some(self.into_bytes()))
+    }
+}
+
+impl IntoKey for &str {
+    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
+        Ok(Some(self.into()))
+    }
+}
+
+/// `None` lets the request pass without a lock.
+impl<K: IntoKey> IntoKey for Option<K> {
+    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
+        self.map_or(Ok(None), IntoKey::into_key)
+    }
+}
+
+/// An error is the request's fault, unless it is a [`KeyRejection`] that says otherwise.
+impl<K: IntoKey, E: Into<KeyRejection>> IntoKey for Result<K, E> {
+    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
+        self.map_err(Into::into)?.into_key()
+    }
+}
+
+/// Why a request that needs a lock has no key.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum KeyRejection {
+    /// The request is at fault: a part that makes up the key is missing or malformed.
+    #[error("the request has no usable key: {0}")]
+    Request(Arc<dyn Error + Send + Sync>),
+    /// The layer is at fault: it looks for something that no request can have here.
+    #[error("the lock layer is misconfigured: {0}")]
+    Layer(Arc<dyn Error + Send + Sync>),
+}
+
+impl KeyRejection {
+    /// Creates the rejection of a request that is at fault.
+    pub fn request(error: impl Into<BoxError>) -> Self {
+        Self::Request(error.into().into())
+    }
+
+    /// Creates the rejection for a layer that is at fault.
+    pub fn layer(error: impl Into<BoxError>) -> Self {
+        Self::Layer(error.into().into())
+    }
+}
+
+impl From<BoxError> for KeyRejection {
+    fn from(error: BoxError) -> Self {
+        Self::request(error)
+    }
+}
+
+impl From<&str> for KeyRejection {
+    fn from(message: &str) -> Self {
+        Self::request(message)
+    }
+}
+
+impl From<String> for KeyRejection {
+    fn from(message: String) -> Self {
+        Self::request(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extract<K: IntoKey>(key: impl Fn(&u32) -> K) -> Result<Option<Vec<u8>>, KeyRejection> {
+        key.extract(&mut 7)
+    }
+
+    #[test]
+    fn closures_return_keys_of_many_kinds() {
+        let seven = Some(b"7".to_vec());
+        assert_eq!(extract(|it| it.to_string()).unwrap(), seven);
+        assert_eq!(extract(|_| "7").unwrap(), seven);
+        assert_eq!(extract(|it| it.to_string().into_bytes()).unwrap(), seven);
+        assert_eq!(extract(|it| Some(it.to_string())).unwrap(), seven);
+        assert_eq!(extract(|_| None::<String>).unwrap(), None);
+        assert_eq!(extract(|_| Ok::<_, BoxError>("7")).unwrap(), seven);
+    }
+
+    #[test]
+    fn errors_say_whose_fault_it_is() {
+        let error = extract(|_| Err::<String, _>("no account")).unwrap_err();
+        assert!(matches!(error, KeyRejection::Request(_)), "{error}");
+        assert!(error.to_string().ends_with("no account"));
+        let error = extract(|_| Err::<String, _>(KeyRejection::layer("no such part")));
+        assert!(matches!(error, Err(KeyRejection::Layer(_))));
+    }
+}

@@ -1,0 +1,248 @@
+//! The layer on requests that are not HTTP, over nodes in memory.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use redlock_tokio::{Clock, Hold, MemoryNode, Redlock};
+use redlock_tower::{KeyRejection, LockError, LockLayer};
+use tokio::{task::JoinSet, time::sleep};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+async fn paused() -> (Vec<MemoryNode>, Redlock) {
+    let clock = Clock::tokio();
+    let nodes: Vec<_> = (0..3)
+        .map(|_| MemoryNode::with_clock(clock.clone()))
+        .collect();
+    let builder = Redlock::builder().custom_nodes(nodes.clone()).clock(clock);
+    (nodes, builder.build().await.unwrap())
+}
+
+/// Counts how many calls are inside at once, and the most that ever were.
+#[derive(Clone, Default)]
+struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
+
+impl Gauge {
+    async fn work(self) {
+        let (now, most) = &*self.0;
+        most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+        sleep(MS(10)).await;
+        now.fetch_sub(1, SeqCst);
+    }
+
+    fn most(&self) -> usize {
+        self.0.1.load(SeqCst)
+    }
+}
+
+/// Calls a service for each key, all at once; returns the most calls that were inside together.
+async fn crowd(locked: bool, keys: impl Iterator<Item = String>) -> usize {
+    let (_, redlock) = paused().await;
+    let gauge = Gauge::default();
+    let work = gauge.clone();
+    let layer = LockLayer::new(redlock, move |key: &String| locked.then(|| key.clone()));
+    let service = layer.wait(MS(60_000)).layer(service_fn(move |_: String| {
+        let work = work.clone();
+        async move {
+            work.work().await;
+            Ok::<_, Infallible>(())
+        }
+    }));
+    let mut calls = JoinSet::new();
+    for key in keys {
+        calls.spawn(service.clone().oneshot(key));
+    }
+    while let Some(outcome) = calls.join_next().await {
+        outcome.unwrap().unwrap();
+    }
+    gauge.most()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_at_a_time_for_one_key() {
+    let same = || (0..10).map(|_| "k".to_owned());
+    assert_eq!(crowd(true, same()).await, 1);
+    assert_eq!(
+        crowd(false, same()).await,
+        10,
+        "without a key nothing holds them back"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn different_keys_do_not_wait_for_each_other() {
+    assert_eq!(
+        crowd(true, (0..10).map(|number| number.to_string())).await,
+        10
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_not_to_be_had_is_an_error_and_the_service_is_not_called() {
+    let (nodes, redlock) = paused().await;
+    let called = Arc::new(AtomicUsize::new(0));
+    let inner = service_fn({
+        let called = Arc::clone(&called);
+        move |(): ()| {
+            called.fetch_add(1, SeqCst);
+            async { Ok::<_, Infallible>(()) }
+        }
+    });
+    let service = LockLayer::new(redlock.clone(), |(): &()| "k")
+        .wait(MS(50))
+        .layer(inner);
+    let guard = redlock.lock("k").await.unwrap();
+    let error = service.clone().oneshot(()).await.unwrap_err();
+    assert!(matches!(error, LockError::Contended(_)), "{error}");
+    drop(guard);
+    nodes.iter().for_each(|it| it.set_down(true));
+    let error = service.clone().oneshot(()).await.unwrap_err();
+    assert!(matches!(error, LockError::Unavailable(_)), "{error}");
+    assert_eq!(called.load(SeqCst), 0);
+    nodes.iter().for_each(|it| it.set_down(false));
+    sleep(MS(3000)).await;
+    service.oneshot(()).await.unwrap();
+    assert_eq!(called.load(SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_keys_and_options_are_errors_that_say_so() {
+    let (_, redlock) = paused().await;
+    let inner = service_fn(async |_: &str| Ok::<_, Infallible>(()));
+    let layer = LockLayer::new(redlock, |key: &&'static str| match *key {
+        "missing" => Err(KeyRejection::request("no account given")),
+        "wrong" => Err(KeyRejection::layer("no such part")),
+        key => Ok(key),
+    });
+    let service = layer.clone().layer(inner);
+    let error = service.clone().oneshot("missing").await.unwrap_err();
+    assert!(
+        matches!(error, LockError::Key(KeyRejection::Request(_))),
+        "{error}"
+    );
+    let error = service.clone().oneshot("wrong").await.unwrap_err();
+    assert!(
+        matches!(error, LockError::Key(KeyRejection::Layer(_))),
+        "{error}"
+    );
+    let error = service.oneshot("").await.unwrap_err();
+    assert!(error.to_string().contains("the key is empty"), "{error}");
+    let error = layer
+        .ttl(Duration::ZERO)
+        .layer(inner)
+        .oneshot("k")
+        .await
+        .unwrap_err();
+    assert!(matches!(error, LockError::Misconfigured(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn released_when_the_inner_service_has_answered_or_failed() {
+    let (_, redlock) = paused().await;
+    let layer = LockLayer::new(redlock.clone(), |_: &bool| "k");
+    let service = layer.layer(service_fn(
+        async |fail| if fail { Err("failed") } else { Ok(()) },
+    ));
+    for fail in [false, true, false] {
+        let outcome = service.clone().oneshot(fail).await;
+        assert_eq!(outcome.is_err(), fail);
+        assert!(redlock.try_lock("k").await.is_ok(), "released");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_inner_service_can_see_its_lock() {
+    #[derive(Default)]
+    struct Job {
+        hold: Option<Hold>,
+    }
+    let (_, redlock) = paused().await;
+    let seen = Arc::new(Mutex::new(None));
+    let layer = LockLayer::new(redlock, |_: &Job| "k")
+        .share_hold(|job: &mut Job, hold| job.hold = Some(hold));
+    let service = layer.layer(service_fn({
+        let seen = Arc::clone(&seen);
+        move |job: Job| {
+            let seen = Arc::clone(&seen);
+            async move {
+                let hold = job.hold.expect("it was shared");
+                assert!(hold.is_valid());
+                *seen.lock().unwrap() = Some(hold);
+                Ok::<_, Infallible>(())
+            }
+        }
+    }));
+    service.oneshot(Job::default()).await.unwrap();
+    let hold = seen.lock().unwrap().take().unwrap();
+    assert!(!hold.is_valid(), "a view does not keep the lock");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_call_is_dropped_inside_and_released() {
+    let (_, redlock) = paused().await;
+    let (began, mut beginnings) = tokio::sync::mpsc::unbounded_channel();
+    let layer = LockLayer::new(redlock.clone(), |(): &()| "k");
+    let service = layer.layer(service_fn(move |()| {
+        began.send(()).unwrap();
+        std::future::pending::<Result<(), Infallible>>()
+    }));
+    let call = tokio::spawn(service.oneshot(()));
+    beginnings.recv().await.unwrap();
+    assert!(redlock.try_lock("k").await.unwrap_err().is_contended());
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    assert!(redlock.lock("k").await.is_ok());
+}
+
+/// A permit of the inner service must not be held by a call that waits for its lock: if the holder
+/// needed one, neither could ever go on.
+async fn permits(readied_first: bool) -> bool {
+    let (_, redlock) = paused().await;
+    let inner = ServiceBuilder::new()
+        .concurrency_limit(1)
+        .service_fn(async |_: &'static str| Ok::<_, Infallible>(()));
+    let layer = LockLayer::new(redlock.clone(), |key: &&'static str| *key);
+    let mut service = layer.wait(MS(60_000)).layer(inner);
+    let guard = redlock.lock("taken").await.unwrap();
+    if readied_first {
+        // What a layer would do that reserves the inner service in `poll_ready`.
+        service.get_mut().ready().await.unwrap();
+    }
+    let waiting = tokio::spawn(service.clone().oneshot("taken"));
+    sleep(MS(100)).await;
+    let free = tokio::time::timeout(MS(1000), service.clone().oneshot("free")).await;
+    drop(guard);
+    if !readied_first {
+        waiting.await.unwrap().unwrap();
+    }
+    free.is_ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_permit_of_the_inner_service_is_held_while_waiting() {
+    assert!(permits(false).await);
+    assert!(
+        !permits(true).await,
+        "a reserved permit blocks calls with free locks"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn always_ready() {
+    let (_, redlock) = paused().await;
+    let inner = ServiceBuilder::new()
+        .concurrency_limit(1)
+        .service_fn(async |(): ()| Ok::<_, Infallible>(()));
+    let mut service = LockLayer::new(redlock, |(): &()| "k").layer(inner);
+    let first = service.call(());
+    let second = service.call(());
+    first.await.unwrap();
+    second.await.unwrap();
+}
