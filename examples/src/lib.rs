@@ -1,6 +1,9 @@
 //! What the example programs have in common.
 
-use std::env;
+use std::{
+    env,
+    io::{self, IsTerminal},
+};
 
 use anyhow::{Context, Result};
 use redlock_tokio::{MemoryNode, Redlock, RedlockBuilder};
@@ -43,6 +46,7 @@ pub fn init_logging() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         .init();
 }

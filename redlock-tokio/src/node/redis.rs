@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
 use deadpool_redis::{
     Connection, Manager, Pool, PoolError, Runtime,
@@ -9,7 +9,6 @@ use deadpool_redis::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use redlock_core::Operation;
-use thiserror::Error;
 
 use super::{
     Answer, Command, Node, NodeError, Session, Vote,
@@ -259,7 +258,14 @@ fn shorten(mut text: String) -> String {
 /// What an error while connecting means: that nobody is there, or that somebody is and objects.
 fn connect_error(error: &RedisError) -> NodeError {
     let text = shorten(error.to_string()).into();
-    if error.is_io_error() {
+    // What rustls reports of a certificate that it does not trust. The redis crate keeps the
+    // error in an `Arc` that shows as a source of its own.
+    let is_distrust = error
+        .source()
+        .and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>())
+        .and_then(|error| error.downcast_ref::<io::Error>())
+        .is_some_and(|error| error.kind() == io::ErrorKind::InvalidData);
+    if error.is_io_error() && !is_distrust {
         NodeError::Unreachable(text)
     } else {
         NodeError::Misconfigured(text)
@@ -304,7 +310,7 @@ fn install_crypto_provider(addr: &ConnectionAddr) {
 }
 
 /// What is wrong with a node's URL.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0}; expected redis://[user:password@]host[:port][/database], rediss://.. or unix:///path"
 )]
