@@ -7,11 +7,11 @@ use crate::{Timestamp, Validity};
 /// "The maximum number of lock reacquisition attempts should be limited, otherwise one of the
 /// liveness properties is violated" (the Redlock page, "Making the algorithm more reliable"):
 /// a holder that hangs must not keep the others out for ever. The limit here is a time,
-/// `max_hold`: no extension starts later than that after the lock was acquired, so a lock is held
-/// for at most `max_hold` plus the validity of its last extension.
+/// `max_hold`: no extension, asked for or not, starts later than that after the lock was acquired,
+/// so a lock is held for at most `max_hold` plus the validity of its last extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeepAlive {
-    interval: Duration,
+    interval: Option<Duration>,
     max_hold: Duration,
 }
 
@@ -22,7 +22,7 @@ impl KeepAlive {
     ///
     /// Refuses an interval of zero, and one that is not shorter than the `validity` it must
     /// renew.
-    pub fn new(
+    pub fn every(
         interval: Duration,
         max_hold: Duration,
         validity: Validity,
@@ -33,7 +33,19 @@ impl KeepAlive {
                 span: validity.span(),
             });
         }
-        Ok(Self { interval, max_hold })
+        Ok(Self {
+            interval: Some(interval),
+            max_hold,
+        })
+    }
+
+    /// Creates a schedule that extends only when asked to, until the lock was held for `max_hold`.
+    #[must_use]
+    pub const fn on_demand(max_hold: Duration) -> Self {
+        Self {
+            interval: None,
+            max_hold,
+        }
     }
 
     /// Returns the customary interval, a third of the ttl: two renewals may fail before the lock
@@ -45,24 +57,27 @@ impl KeepAlive {
         third.min(validity.span() / 2)
     }
 
-    /// Returns when renewal ends for a lock acquired at `acquired_at`.
+    /// Returns whether a lock acquired at `acquired_at` may be extended at `now`.
     #[must_use]
-    pub fn ends_at(&self, acquired_at: Timestamp) -> Timestamp {
-        acquired_at.saturating_add(self.max_hold)
+    pub fn allows(&self, acquired_at: Timestamp, now: Timestamp) -> bool {
+        now < acquired_at.saturating_add(self.max_hold)
     }
 
-    /// Returns when to extend next after a success whose requests left at `start`.
+    /// Returns when to extend next after a success whose requests left at `start`, if at all.
     #[must_use]
-    pub fn next_extension(&self, start: Timestamp) -> Timestamp {
-        start.saturating_add(self.interval)
+    pub fn next_extension(&self, acquired_at: Timestamp, start: Timestamp) -> Option<Timestamp> {
+        let due = start.saturating_add(self.interval?);
+        self.allows(acquired_at, due).then_some(due)
     }
 
-    /// Returns when to try again after an extension failed at `now`: an eighth of the interval
-    /// later, so that a dozen attempts fit into the validity that is left.
+    /// Returns when to try again after an extension failed at `now`, if at all: an eighth of the
+    /// interval later, so that a dozen attempts fit into the validity that is left.
     #[must_use]
-    pub fn next_try(&self, now: Timestamp) -> Timestamp {
+    pub fn next_try(&self, acquired_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         // At least 1 ms: a tiny interval must not turn into a busy loop.
-        now.saturating_add((self.interval / 8).max(Duration::from_millis(1)))
+        let delay = (self.interval? / 8).max(Duration::from_millis(1));
+        let due = now.saturating_add(delay);
+        self.allows(acquired_at, due).then_some(due)
     }
 }
 
@@ -98,19 +113,29 @@ mod tests {
 
     #[test]
     fn schedule() {
-        let keep_alive =
-            KeepAlive::new(Duration::from_secs(3), Duration::from_secs(60), validity()).unwrap();
+        let second = Duration::from_secs(1);
+        let keep_alive = KeepAlive::every(3 * second, 60 * second, validity()).unwrap();
         let start = Timestamp::from_nanos(1_000);
-        let after = |at: Timestamp| at.saturating_duration_since(start);
-        assert_eq!(
-            after(keep_alive.next_extension(start)),
-            Duration::from_secs(3)
-        );
-        assert_eq!(
-            after(keep_alive.next_try(start)),
-            Duration::from_millis(375)
-        );
-        assert_eq!(after(keep_alive.ends_at(start)), Duration::from_secs(60));
+        let at = |after| start.saturating_add(after);
+        let next = |now| keep_alive.next_extension(start, now);
+        assert_eq!(next(start), Some(at(3 * second)));
+        assert_eq!(next(at(56 * second)), Some(at(59 * second)));
+        assert_eq!(next(at(57 * second)), None, "due at max_hold");
+        let next = |now| keep_alive.next_try(start, now);
+        assert_eq!(next(start), Some(at(Duration::from_millis(375))));
+        assert_eq!(next(at(60 * second)), None);
+        assert!(keep_alive.allows(start, at(59 * second)));
+        assert!(!keep_alive.allows(start, at(60 * second)));
+    }
+
+    #[test]
+    fn on_demand_is_never_due_but_limited() {
+        let keep_alive = KeepAlive::on_demand(Duration::from_secs(1));
+        let start = Timestamp::ZERO;
+        assert_eq!(keep_alive.next_extension(start, start), None);
+        assert_eq!(keep_alive.next_try(start, start), None);
+        assert!(keep_alive.allows(start, start));
+        assert!(!keep_alive.allows(start, Timestamp::from_nanos(1_000_000_000)));
     }
 
     #[test]
@@ -127,7 +152,7 @@ mod tests {
 
     #[test]
     fn refuses_intervals_that_cannot_renew() {
-        let new = |interval| KeepAlive::new(interval, Duration::MAX, validity());
+        let new = |interval| KeepAlive::every(interval, Duration::MAX, validity());
         assert!(new(Duration::ZERO).is_err());
         assert!(new(Duration::from_secs(9)).is_err());
         assert!(new(Duration::from_millis(8999)).is_ok());

@@ -55,12 +55,11 @@ enum State {
     Acquiring {
         id: RoundId,
         round: Acquire,
-        /// When the time budget of all attempts ends.
-        deadline: Timestamp,
+        budget: Budget,
     },
     Backoff {
         until: Timestamp,
-        deadline: Timestamp,
+        budget: Budget,
     },
     Held(Held),
     Releasing {
@@ -70,6 +69,15 @@ enum State {
         until: Timestamp,
     },
     Closed,
+}
+
+/// What all attempts have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Budget {
+    /// When their time is over.
+    deadline: Timestamp,
+    /// How the last of them failed.
+    failure: Option<AcquireFailure>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -116,7 +124,13 @@ impl Lease {
     pub fn acquire(&mut self, now: Timestamp) {
         if matches!(self.state, State::Idle) {
             let deadline = self.config.retry.deadline(now);
-            self.attempt(now, deadline);
+            self.attempt(
+                now,
+                Budget {
+                    deadline,
+                    failure: None,
+                },
+            );
         }
     }
 
@@ -164,6 +178,26 @@ impl Lease {
         }
     }
 
+    /// Ends the lease because its driver cannot go on: nobody would send, or call back in time.
+    /// Whoever waits is told; releases can still be polled, for a driver that can deliver them.
+    pub fn abandon(&mut self) {
+        match &mut self.state {
+            State::Idle | State::Closed => {}
+            State::Acquiring { round, .. } => {
+                let token = round.token();
+                self.send_release(token);
+                self.exhaust(AcquireFailure::Abandoned);
+            }
+            State::Backoff { .. } => self.exhaust(AcquireFailure::Abandoned),
+            State::Held(_) => self.lose(LossReason::Abandoned),
+            State::Releasing { round, .. } => {
+                if let Some(verdict) = round.give_up() {
+                    self.conclude_release(verdict);
+                }
+            }
+        }
+    }
+
     // Inputs.
 
     /// Takes a node's reply to the transmission with this id.
@@ -173,11 +207,11 @@ impl Lease {
             State::Acquiring {
                 id: current,
                 round,
-                deadline,
+                budget,
             } if *current == id => {
-                let deadline = *deadline;
+                let budget = *budget;
                 if let Some(verdict) = round.handle_reply(now, node, reply) {
-                    self.conclude_acquire(now, deadline, verdict);
+                    self.conclude_acquire(now, budget, verdict);
                 }
             }
             State::Held(held) => match &mut held.extension {
@@ -216,17 +250,21 @@ impl Lease {
     pub fn handle_timeout(&mut self, now: Timestamp) {
         self.expire(now);
         match &mut self.state {
-            State::Acquiring {
-                round, deadline, ..
-            } if now >= round_deadline(round, *deadline, self.attempts) => {
-                let deadline = *deadline;
-                if let Some(verdict) = round.give_up(now) {
-                    self.conclude_acquire(now, deadline, verdict);
+            State::Acquiring { round, budget, .. }
+                if now >= round_deadline(round, *budget, self.attempts) =>
+            {
+                let budget = *budget;
+                if let Some(verdict) = round.give_up(now, budget.failure) {
+                    self.conclude_acquire(now, budget, verdict);
                 }
             }
-            State::Backoff { until, deadline } if now >= *until => {
-                let deadline = *deadline;
-                self.attempt(now, deadline);
+            State::Backoff { until, budget } if now >= *until => {
+                let budget = *budget;
+                match budget.failure {
+                    // The timer came too late for another attempt.
+                    Some(failure) if now >= budget.deadline => self.exhaust(failure),
+                    _ => self.attempt(now, budget),
+                }
             }
             State::Held(Held {
                 extension: Extension::Idle { due: Some(due), .. },
@@ -260,9 +298,9 @@ impl Lease {
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         match &self.state {
             State::Idle | State::Closed => None,
-            State::Acquiring {
-                round, deadline, ..
-            } => Some(round_deadline(round, *deadline, self.attempts)),
+            State::Acquiring { round, budget, .. } => {
+                Some(round_deadline(round, *budget, self.attempts))
+            }
             State::Backoff { until, .. } | State::Releasing { until, .. } => Some(*until),
             State::Held(held) => Some(match &held.extension {
                 Extension::Idle { due: Some(due), .. } => held.valid_until.min(*due),
@@ -309,22 +347,18 @@ impl Lease {
         if let State::Held(held) = &self.state
             && now >= held.valid_until
         {
-            let renewal_ended = self
-                .config
-                .keep_alive
-                .is_some_and(|keep_alive| now >= keep_alive.ends_at(held.acquired_at));
-            self.lose(if renewal_ended {
-                LossReason::MaxHold
-            } else {
+            self.lose(if self.config.keep_alive.allows(held.acquired_at, now) {
                 LossReason::Expired
+            } else {
+                LossReason::MaxHold
             });
         }
     }
 
     /// Redlock step 1: the time is read before the first request leaves. Each attempt has a token
     /// of its own.
-    fn attempt(&mut self, now: Timestamp, deadline: Timestamp) {
-        self.attempts = self.attempts.saturating_add(1);
+    fn attempt(&mut self, now: Timestamp, budget: Budget) {
+        self.attempts += 1;
         let LeaseConfig {
             quorum, validity, ..
         } = self.config;
@@ -336,14 +370,10 @@ impl Lease {
                 ttl: validity.ttl(),
             },
         );
-        self.state = State::Acquiring {
-            id,
-            round,
-            deadline,
-        };
+        self.state = State::Acquiring { id, round, budget };
     }
 
-    fn conclude_acquire(&mut self, now: Timestamp, deadline: Timestamp, verdict: AcquireVerdict) {
+    fn conclude_acquire(&mut self, now: Timestamp, budget: Budget, verdict: AcquireVerdict) {
         let State::Acquiring { round, .. } = &self.state else {
             return;
         };
@@ -355,7 +385,10 @@ impl Lease {
                     acquired_at,
                     valid_until,
                     extension: Extension::Idle {
-                        due: self.next_extension(acquired_at, acquired_at),
+                        due: self
+                            .config
+                            .keep_alive
+                            .next_extension(acquired_at, acquired_at),
                         last: None,
                     },
                 });
@@ -365,7 +398,7 @@ impl Lease {
                 // Redlock step 5: on every node, the silent ones included.
                 let token = round.token();
                 self.send_release(token);
-                self.back_off(now, deadline, failure);
+                self.back_off(now, budget.deadline, failure);
             }
         }
     }
@@ -375,16 +408,27 @@ impl Lease {
         let next = self
             .config
             .retry
-            .next_attempt(deadline, self.attempts, now, random);
-        if let Some(until) = next {
-            self.state = State::Backoff { until, deadline };
-        } else {
-            self.state = State::Closed;
-            self.events.push_back(Event::Exhausted {
-                failure,
-                attempts: self.attempts,
-            });
+            .next_attempt(deadline, self.attempts, now, random)
+            // No token is used twice, not even after four billion attempts.
+            .filter(|_| self.attempts < u32::MAX);
+        match next {
+            Some(until) => {
+                let budget = Budget {
+                    deadline,
+                    failure: Some(failure),
+                };
+                self.state = State::Backoff { until, budget };
+            }
+            None => self.exhaust(failure),
         }
+    }
+
+    fn exhaust(&mut self, failure: AcquireFailure) {
+        self.state = State::Closed;
+        self.events.push_back(Event::Exhausted {
+            failure,
+            attempts: self.attempts,
+        });
     }
 
     fn start_extension(&mut self, now: Timestamp) {
@@ -401,7 +445,7 @@ impl Lease {
             return;
         }
         let (token, valid_until) = (held.token, held.valid_until);
-        if keep_alive.is_some_and(|it| now >= it.ends_at(held.acquired_at)) {
+        if !keep_alive.allows(held.acquired_at, now) {
             if let State::Held(held) = &mut self.state {
                 held.extension = Extension::Idle {
                     due: None,
@@ -424,6 +468,7 @@ impl Lease {
     }
 
     fn conclude_extend(&mut self, now: Timestamp, verdict: ExtendVerdict) {
+        let keep_alive = self.config.keep_alive;
         let State::Held(held) = &mut self.state else {
             return;
         };
@@ -439,13 +484,13 @@ impl Lease {
             ExtendVerdict::KeysLost => return self.lose(LossReason::KeysLost),
             ExtendVerdict::Extended { valid_until } => {
                 held.valid_until = valid_until;
-                let due = self.next_extension(acquired_at, round.start());
+                let due = keep_alive.next_extension(acquired_at, round.start());
                 self.repair(round.lost_on());
                 (due, Event::Extended { valid_until })
             }
             ExtendVerdict::Failed => {
                 let valid_until = held.valid_until;
-                let due = self.next_try(acquired_at, now);
+                let due = keep_alive.next_try(acquired_at, now);
                 (due, Event::ExtendFailed { valid_until })
             }
         };
@@ -483,18 +528,6 @@ impl Lease {
         }
     }
 
-    fn next_extension(&self, acquired_at: Timestamp, start: Timestamp) -> Option<Timestamp> {
-        let keep_alive = self.config.keep_alive?;
-        let due = keep_alive.next_extension(start);
-        (due < keep_alive.ends_at(acquired_at)).then_some(due)
-    }
-
-    fn next_try(&self, acquired_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let keep_alive = self.config.keep_alive?;
-        let due = keep_alive.next_try(now);
-        (due < keep_alive.ends_at(acquired_at)).then_some(due)
-    }
-
     fn send_release(&mut self, token: Token) -> RoundId {
         self.send(self.config.quorum.all(), Operation::Release { token })
     }
@@ -515,11 +548,11 @@ impl Lease {
 /// When an attempt is given up: when nothing can be won any more, or when the time budget is
 /// spent. The first attempt is exempt from the budget, so that even a budget shorter than a round
 /// trip has its one chance; the driver answers for silent nodes in time.
-fn round_deadline(round: &Acquire, deadline: Timestamp, attempts: u32) -> Timestamp {
+fn round_deadline(round: &Acquire, budget: Budget, attempts: u32) -> Timestamp {
     if attempts == 1 {
         round.valid_until()
     } else {
-        round.valid_until().min(deadline)
+        round.valid_until().min(budget.deadline)
     }
 }
 

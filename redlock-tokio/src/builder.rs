@@ -6,12 +6,15 @@ use thiserror::Error;
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
-    Clock, LockOptions, NodeError, OptionsError, Redlock,
+    Clock, Key, LockOptions, NodeError, OptionsError, Redlock,
     keeper::Keeper,
     lane::{Lane, LaneLimits},
     node::{Node, RedisNode, UrlError},
     shared::Shared,
 };
+
+/// Longer than anybody wants to wait for a node.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Builds a [`Redlock`]. Made by [`Redlock::builder`].
 ///
@@ -150,12 +153,16 @@ impl RedlockBuilder {
         let quorum = Quorum::majority(nodes.len())?;
         refuse_duplicates(&nodes)?;
         self.defaults.resolve(quorum)?;
+        if self.prefix.len() >= Key::MAX_LEN {
+            let len = self.prefix.len();
+            return Err(BuildError::Prefix { len });
+        }
         for (name, timeout) in [
             ("node_timeout", self.node_timeout),
             ("connect_timeout", self.connect_timeout),
         ] {
-            if timeout.is_zero() {
-                return Err(BuildError::ZeroTimeout { name });
+            if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
+                return Err(BuildError::Timeout { name, timeout });
             }
         }
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
@@ -248,11 +255,22 @@ pub enum BuildError {
     /// The default options cannot be used.
     #[error("invalid defaults: {0}")]
     Options(#[from] OptionsError),
-    /// A timeout is zero: no node could ever answer in time.
-    #[error("{name} is zero: no node could answer in time")]
-    ZeroTimeout {
+    /// A timeout is zero, so that no node could ever answer in time, or longer than an hour.
+    #[error("{name} is {timeout:?}: choose more than zero and at most an hour")]
+    Timeout {
         /// Which timeout.
         name: &'static str,
+        /// What was given.
+        timeout: Duration,
+    },
+    /// The prefix leaves no room for keys.
+    #[error(
+        "the prefix has {len} bytes, and keys with their prefix at most {}",
+        Key::MAX_LEN
+    )]
+    Prefix {
+        /// The length of the prefix.
+        len: usize,
     },
     /// A node answers, but will not work with this client: see [`NodeError::Misconfigured`].
     #[error("{address} is {error}")]

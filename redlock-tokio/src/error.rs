@@ -12,7 +12,8 @@ use crate::{KeyError, NodeError, OptionsError};
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Another client holds the lock, and did so until the waiting time was over.
+    /// Another client holds the lock, or several that want it kept each other from it, until the
+    /// waiting time was over.
     #[error("the lock is held by another client ({0})")]
     Contended(Attempts),
     /// So many nodes are down, silent or refusing that no majority could be had.
@@ -28,7 +29,8 @@ pub enum LockError {
     /// The options given for this lock cannot be used.
     #[error("invalid options: {0}")]
     InvalidOptions(OptionsError),
-    /// [`Redlock::shutdown`](crate::Redlock::shutdown) was called.
+    /// [`Redlock::shutdown`](crate::Redlock::shutdown) was called, or the runtime that the
+    /// [`Redlock`](crate::Redlock) was built on has ended.
     #[error("shut down: no more locks are given out")]
     ShutDown,
     /// The operating system gave no random bits for a token.

@@ -6,9 +6,12 @@ use std::{
 };
 
 use redlock_core::Timestamp;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::yield_now};
 
 use crate::{Clock, lease_cell::LeaseCell};
+
+/// How many leases are looked after before other tasks get a turn.
+const AT_ONCE: usize = 256;
 
 /// The deadlines of all leases of one [`Redlock`](crate::Redlock).
 ///
@@ -26,8 +29,12 @@ struct Agenda {
     /// By time, then by lease, of which each has one deadline at most.
     due: BTreeMap<(Timestamp, u64), Arc<LeaseCell>>,
     sleeping_until: Timestamp,
+    /// The task has ended, or is about to.
     closed: bool,
 }
+
+/// The task is gone: nobody would call back.
+pub(crate) struct KeeperClosed;
 
 impl Keeper {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
@@ -49,12 +56,15 @@ impl Keeper {
         cell: &Arc<LeaseCell>,
         from: Option<Timestamp>,
         to: Option<Timestamp>,
-    ) {
+    ) -> Result<(), KeeperClosed> {
         let mut agenda = self.agenda();
         if let Some(at) = from {
             agenda.due.remove(&(at, cell.id()));
         }
         if let Some(at) = to {
+            if agenda.closed {
+                return Err(KeeperClosed);
+            }
             agenda.due.insert((at, cell.id()), Arc::clone(cell));
             if at < agenda.sleeping_until {
                 // Only once for a run of ever earlier deadlines.
@@ -63,6 +73,12 @@ impl Keeper {
                 self.earlier.notify_one();
             }
         }
+        Ok(())
+    }
+
+    /// Returns the leases that have a deadline, which is all but those that have ended.
+    pub(crate) fn leases(&self) -> Vec<Arc<LeaseCell>> {
+        self.agenda().due.values().cloned().collect()
     }
 
     /// Ends the task.
@@ -72,6 +88,8 @@ impl Keeper {
     }
 
     pub(crate) async fn run(self: Arc<Self>) {
+        // Dropped with the runtime if not before.
+        let _last_words = LastWords(&self);
         let mut due = Vec::new();
         loop {
             let now = self.clock.now();
@@ -89,7 +107,8 @@ impl Keeper {
                 for cell in due.drain(..) {
                     cell.handle_timeout(now);
                 }
-                // They have set new deadlines meanwhile.
+                // They have set new deadlines meanwhile. Others may have a turn in between.
+                yield_now().await;
                 continue;
             }
             tokio::select! {
@@ -105,9 +124,22 @@ impl Keeper {
     }
 }
 
+/// Ends every lease when the task ends: without it nobody who waits would ever be told.
+struct LastWords<'a>(&'a Keeper);
+
+impl Drop for LastWords<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+        for cell in self.0.leases() {
+            cell.abandon();
+        }
+    }
+}
+
 impl Agenda {
     fn take_due(&mut self, now: Timestamp, into: &mut Vec<Arc<LeaseCell>>) {
-        while let Some(entry) = self.due.first_entry()
+        while into.len() < AT_ONCE
+            && let Some(entry) = self.due.first_entry()
             && entry.key().0 <= now
         {
             into.push(entry.remove());

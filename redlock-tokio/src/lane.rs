@@ -21,8 +21,11 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{NodeId, RoundId};
-use tokio::sync::{mpsc, oneshot};
+use redlock_core::{NodeId, Operation, RoundId};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 use self::{
     backoff::Backoff,
@@ -44,6 +47,10 @@ const MAX_BATCH: usize = 512;
 /// How many batches may be in flight at once. While they are, the next batch grows in the queue:
 /// one alone would cost every other request an extra wait of a round trip, many would be small.
 const MAX_IN_FLIGHT: usize = 2;
+
+/// How many messages may wait in a lane's queue. A node that answers, but more slowly than it is
+/// asked, would otherwise let the queue grow without bound.
+const MAX_QUEUED: usize = 16 * MAX_BATCH;
 
 /// How long a node may be silent before its connection is given up and another is opened. A node
 /// that was only stopped for a moment is better served on the old one.
@@ -101,6 +108,11 @@ impl LaneHandle {
 
     pub(crate) fn address(&self) -> &Arc<str> {
         &self.address
+    }
+
+    /// Returns whether the lane's runtime is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inbox.is_closed()
     }
 
     /// Returns how many releases were not delivered and never will be, or not yet.
@@ -161,19 +173,38 @@ impl Lane {
     /// attempt to connect went.
     pub(crate) async fn run(mut self, connected: oneshot::Sender<Result<(), NodeError>>) {
         let mut connected = Some(connected);
-        while let Some(session) = self.connect(&mut connected).await {
-            self.serve(session).await;
+        let mut backoff = Backoff::new();
+        let mut cause = NodeError::Unreachable("connecting".into());
+        while let Some(session) = self.connect(&mut connected, &mut backoff, &cause).await {
+            let since = Instant::now();
+            match self.serve(session).await {
+                Ok(()) => return,
+                Err(error) => cause = error,
+            }
+            tracing::warn!(node = self.node.address(), error = %cause, "connection given up");
+            if since.elapsed() >= SILENCE_LIMIT {
+                backoff = Backoff::new();
+            } else {
+                // A node that only accepts connections to break them is no better than one that
+                // refuses them.
+                let pause = tokio::time::sleep(backoff.next());
+                let cause = not_connected(&cause);
+                if self.turn_away_during(pause, &cause).await.is_none() {
+                    return;
+                }
+            }
         }
     }
 
-    /// Connects, however often it takes, and meanwhile turns requests away. Returns `None` when
-    /// there is no need for a connection any more.
+    /// Connects, however often it takes, and meanwhile turns requests away, at first because of
+    /// `cause`. Returns `None` when there is no need for a connection any more.
     async fn connect(
         &mut self,
         connected: &mut Option<oneshot::Sender<Result<(), NodeError>>>,
+        backoff: &mut Backoff,
+        cause: &NodeError,
     ) -> Option<Box<dyn Session>> {
-        let mut backoff = Backoff::new();
-        let mut cause = NodeError::Unreachable("connecting".into());
+        let mut cause = not_connected(cause);
         loop {
             let node = Arc::clone(&self.node);
             let attempt = tokio::time::timeout(self.limits.connect, node.connect());
@@ -230,66 +261,79 @@ impl Lane {
         }
     }
 
-    /// Keeps the session busy until it breaks or is not needed any more.
-    async fn serve(&mut self, mut session: Box<dyn Session>) {
+    /// Keeps the session busy until it is not needed any more, or is broken.
+    async fn serve(&mut self, mut session: Box<dyn Session>) -> Result<(), NodeError> {
         let mut flights = Flights::new(self.limits.answer);
         let mut messages = Vec::new();
         let mut timer = Timer::new();
+        let mut closed = session.closed();
         self.debts.become_due();
-        loop {
+        let broken = loop {
             self.debts.forget_expired(self.clock.now());
             let silent = flights.is_silent();
-            let has_room = flights.len() < MAX_IN_FLIGHT;
-            let may_send = has_room && !silent;
-            if may_send {
+            if !silent && flights.len() < MAX_IN_FLIGHT {
                 flights.send(&mut *session, self.debts.take_due(MAX_BATCH));
             }
             if flights.is_empty() && self.has_settled() {
-                return;
+                return Ok(());
             }
+            let has_room = flights.len() < MAX_IN_FLIGHT;
+            // What cannot be sent is turned away, unless it is only a moment that it must wait.
+            let refusal = if silent {
+                Some(NodeError::Silent)
+            } else if !has_room && self.inbox.len() > MAX_QUEUED {
+                Some(NodeError::Overloaded)
+            } else {
+                None
+            };
             timer.arm_for(flights.next_timeout());
-            timer.arm_for(self.debts.next_try().filter(|_| may_send));
+            timer.arm_for(self.debts.next_try().filter(|_| has_room && !silent));
             tokio::select! {
                 biased;
                 landed = flights.land(), if !flights.is_empty() => {
-                    if self.deliver(landed).is_break() {
-                        break;
+                    if let ControlFlow::Break(error) = self.deliver(landed) {
+                        break error;
                     }
                 }
+                error = &mut closed => break error,
                 () = timer.fired() => {
                     self.time_out(&mut flights);
                     if flights.are_silent_for(SILENCE_LIMIT) {
-                        tracing::warn!(node = self.node.address(), "silent, reconnecting");
-                        break;
+                        break NodeError::TimedOut(SILENCE_LIMIT);
                     }
                 }
-                // A silent node's requests are turned away, so they need no room.
                 count = self.inbox.recv_many(&mut messages, MAX_BATCH),
-                    if !self.closed && (has_room || silent) =>
+                    if !self.closed && (has_room || refusal.is_some()) =>
                 {
                     self.closed = count == 0;
-                    let batch = self.gather(&mut messages, silent);
+                    let batch = self.gather(&mut messages, refusal.as_ref());
                     flights.send(&mut *session, batch);
                 }
             }
-        }
+        };
         for batch in flights.into_batches() {
-            let broken = NodeError::Disconnected("the connection was given up".into());
-            let _ = self.deliver(Landed::broken(batch, broken));
+            // The session is given up already; this only tells those who wait for the batch.
+            let _ = self.deliver(Landed::broken(batch, broken.clone()));
         }
+        Err(broken)
     }
 
-    /// Sorts a run of messages into a batch to send. While the node is silent nothing is sent:
-    /// the requests are answered at once, and the releases are owed.
-    fn gather(&mut self, messages: &mut Vec<Message>, silent: bool) -> Batch {
+    /// Sorts a run of messages into a batch to send. With a refusal nothing is sent: the requests
+    /// are answered at once, and the releases are owed.
+    fn gather(&mut self, messages: &mut Vec<Message>, refusal: Option<&NodeError>) -> Batch {
         let mut batch = Batch::with_capacity(messages.len());
         for message in messages.drain(..) {
-            match message {
-                Message::Request(command, origin) if silent => {
-                    self.turn_away(command, origin, NodeError::Silent);
+            match (message, refusal) {
+                (Message::Request(command, origin), Some(refusal)) => {
+                    self.turn_away(command, origin, refusal.clone());
                 }
-                Message::Request(command, origin) => batch.push(command, Purpose::Request(origin)),
-                Message::Drain(done) => self.drains.push(done),
+                (Message::Request(command, origin), None) => {
+                    if matches!(command.operation, Operation::Acquire { .. }) {
+                        origin.cell.note_asked(self.id);
+                    }
+                    batch.push(command, Purpose::Request(origin));
+                }
+                (Message::Drain(done), _) => self.drains.push(done),
             }
         }
         batch
@@ -308,14 +352,15 @@ impl Lane {
     }
 
     /// Hands a batch's answers to their leases. Breaks if the session is broken.
-    fn deliver(&mut self, landed: Landed) -> ControlFlow<()> {
+    fn deliver(&mut self, landed: Landed) -> ControlFlow<NodeError> {
         let now = self.clock.now();
-        let flow = if landed.answers.is_ok() {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
+        let flow = match &landed.answers {
+            Ok(_) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error.clone()),
         };
-        if flow.is_continue() && landed.was_late {
+        if flow.is_break() {
+            self.debts.expect_late(landed.batch.commands());
+        } else if landed.was_late {
             // The node is back: it gets the releases it missed.
             self.debts.become_due();
         }
@@ -327,8 +372,16 @@ impl Lane {
                 }),
                 Err(error) => Err(error.clone()),
             };
-            if answer.is_err() {
-                self.debts.owe(now, command, &purpose);
+            match command.operation {
+                Operation::Acquire { .. } if flow.is_break() => {
+                    if let Purpose::Request(origin) = &purpose {
+                        origin.cell.note_unanswered(self.id);
+                    }
+                }
+                Operation::Release { .. } => {
+                    self.debts.settle(now, command, &purpose, &answer, self.id);
+                }
+                Operation::Acquire { .. } | Operation::Extend { .. } => {}
             }
             if let Purpose::Request(origin) = purpose {
                 origin
@@ -341,13 +394,14 @@ impl Lane {
 
     fn turn_away(&mut self, command: Command, origin: Origin, cause: NodeError) {
         let now = self.clock.now();
-        let purpose = Purpose::Request(origin);
-        self.debts.owe(now, command, &purpose);
-        if let Purpose::Request(origin) = purpose {
-            origin
-                .cell
-                .handle_answer(now, origin.round, self.id, Err(cause));
+        let cell = Arc::clone(&origin.cell);
+        let round = origin.round;
+        if matches!(command.operation, Operation::Release { .. }) && cell.was_asked(self.id) {
+            let answer = Err(cause.clone());
+            let purpose = Purpose::Request(origin);
+            self.debts.settle(now, command, &purpose, &answer, self.id);
         }
+        cell.handle_answer(now, round, self.id, Err(cause));
     }
 
     /// Tells those who wait for it that nothing is owed. Returns whether the lane can end.
@@ -360,5 +414,26 @@ impl Lane {
             let _ = done.send(());
         }
         self.closed
+    }
+}
+
+impl Drop for Lane {
+    /// The runtime may end before the lane does; what it still had to deliver is then counted.
+    fn drop(&mut self) {
+        while let Ok(message) = self.inbox.try_recv() {
+            if let Message::Request(command, _) = message
+                && matches!(command.operation, Operation::Release { .. })
+            {
+                self.debts.abandon();
+            }
+        }
+    }
+}
+
+/// What to tell requests while there is no connection, from why there is none.
+fn not_connected(cause: &NodeError) -> NodeError {
+    match cause {
+        NodeError::Unreachable(_) | NodeError::Misconfigured(_) => cause.clone(),
+        other => NodeError::Unreachable(other.to_string().into()),
     }
 }

@@ -34,6 +34,25 @@ pub(crate) struct LeaseCell {
     state: Mutex<CellState>,
     /// Told of every change of a lock that was acquired.
     changed: Notify,
+    /// The nodes that may hold a key of ours because a request to set it was sent to them.
+    asked: AtomicNodeSet,
+    /// The nodes to which such a request was sent on a connection that broke before the answer
+    /// came: it may arrive there after a release that is sent on the next connection.
+    unanswered: AtomicNodeSet,
+}
+
+/// A set to which nodes are only ever added.
+#[derive(Default)]
+struct AtomicNodeSet(AtomicU64);
+
+impl AtomicNodeSet {
+    fn insert(&self, node: NodeId) {
+        self.0.fetch_or(1 << node.index(), Ordering::Relaxed);
+    }
+
+    fn contains(&self, node: NodeId) -> bool {
+        self.0.load(Ordering::Relaxed) & (1 << node.index()) != 0
+    }
 }
 
 struct CellState {
@@ -46,9 +65,12 @@ struct CellState {
     /// How many extensions have ended, and whether the last one succeeded.
     extensions: u64,
     extended: bool,
-    /// The last round that the holder cares about, and what kept nodes from agreeing to it.
+    /// The last round that the holder cares about.
     watched: Option<RoundId>,
+    /// What kept nodes from agreeing to it; or to the round before it, until the first node
+    /// objects to this one.
     objections: Vec<(NodeId, Objection)>,
+    objections_are_old: bool,
 }
 
 /// How far a lease has come.
@@ -88,8 +110,11 @@ impl LeaseCell {
                 extended: false,
                 watched: None,
                 objections: Vec::new(),
+                objections_are_old: false,
             }),
             changed: Notify::new(),
+            asked: AtomicNodeSet::default(),
+            unanswered: AtomicNodeSet::default(),
         });
         // Redlock step 1: the clock is read before the first byte leaves.
         let now = cell.now();
@@ -119,9 +144,10 @@ impl LeaseCell {
     /// Does what is due.
     pub(crate) fn handle_timeout(self: &Arc<Self>, now: Timestamp) {
         self.step(now, |state| {
-            // The keeper has forgotten this deadline, or is about to be told another.
+            // The keeper has forgotten this deadline, or is about to be told another. (Taking one
+            // away never fails.)
             let due = state.due.take();
-            self.shared.keeper.reschedule(self, due, None);
+            let _ = self.shared.keeper.reschedule(self, due, None);
             state.lease.handle_timeout(now);
         });
     }
@@ -133,6 +159,20 @@ impl LeaseCell {
             state.lease.release(now);
             if matches!(state.phase, Phase::Acquiring | Phase::Held) {
                 self.enter(state, Phase::Releasing);
+            }
+        });
+    }
+
+    /// Ends the lease because nobody can drive it any more.
+    pub(crate) fn abandon(self: &Arc<Self>) {
+        self.step(self.now(), |state| state.lease.abandon());
+    }
+
+    /// Ends the lease if the lock is not held yet.
+    pub(crate) fn stop_acquiring(self: &Arc<Self>) {
+        self.step(self.now(), |state| {
+            if state.phase == Phase::Acquiring {
+                state.lease.abandon();
             }
         });
     }
@@ -196,9 +236,14 @@ impl LeaseCell {
         self.state().lease.valid_until(now)
     }
 
-    /// Returns why nodes did not agree to the last attempt, extension or release.
+    /// Returns why nodes did not agree to the last extension or release, or to the last attempt
+    /// to which any node has objected.
     pub(crate) fn reports(&self) -> NodeReports {
         self.shared.reports(&self.state().objections)
+    }
+
+    pub(crate) fn attempts(&self) -> u32 {
+        self.state().lease.attempts()
     }
 
     pub(crate) fn token(&self) -> Token {
@@ -219,6 +264,28 @@ impl LeaseCell {
 
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    // What lanes note about what they sent.
+
+    /// Notes that the node was asked to set the key.
+    pub(crate) fn note_asked(&self, node: NodeId) {
+        self.asked.insert(node);
+    }
+
+    /// Notes that the node was asked to set the key on a connection that broke before the answer.
+    pub(crate) fn note_unanswered(&self, node: NodeId) {
+        self.unanswered.insert(node);
+    }
+
+    /// Returns whether the node may hold a key of ours.
+    pub(crate) fn was_asked(&self, node: NodeId) -> bool {
+        self.asked.contains(node)
+    }
+
+    /// Returns whether the node may still set the key after it was released.
+    pub(crate) fn is_unanswered(&self, node: NodeId) -> bool {
+        self.unanswered.contains(node)
     }
 
     // Private.
@@ -246,12 +313,18 @@ impl LeaseCell {
         let result = change(&mut state);
         self.transmit(&mut state, now);
         self.apply_events(&mut state);
-        let changed = before != (state.phase, state.extensions);
         let due = state.lease.poll_timeout();
         if due != state.due {
-            self.shared.keeper.reschedule(self, state.due, due);
+            let kept = self.shared.keeper.reschedule(self, state.due, due);
             state.due = due;
+            if kept.is_err() {
+                state.due = None;
+                state.lease.abandon();
+                self.transmit(&mut state, now);
+                self.apply_events(&mut state);
+            }
         }
+        let changed = before != (state.phase, state.extensions);
         // Wake outside of the lock: the woken task takes it first thing.
         let waiting = if state.phase == Phase::Acquiring {
             None
@@ -279,7 +352,12 @@ impl LeaseCell {
             };
             if is_watched {
                 state.watched = Some(transmit.round);
-                state.objections.clear();
+                // An attempt that is cut short before any node has objected fails for the reasons
+                // of the one before.
+                state.objections_are_old = true;
+                if state.phase != Phase::Acquiring {
+                    state.objections.clear();
+                }
             }
             for node in transmit.nodes.iter() {
                 let command = Command {
@@ -300,8 +378,10 @@ impl LeaseCell {
                 if matches!(transmit.operation, Operation::Release { .. }) {
                     self.shared.undeliverable.fetch_add(1, Ordering::Relaxed);
                 }
-                let gone = NodeError::Unreachable("the runtime has shut down".into());
-                state.objections.push((node, Objection::Failed(gone)));
+                if is_watched {
+                    let gone = NodeError::Unreachable("the runtime has shut down".into());
+                    state.object(node, Err(gone));
+                }
                 state
                     .lease
                     .handle_reply(now, transmit.round, node, Reply::Refused);
@@ -329,7 +409,8 @@ impl LeaseCell {
                     );
                 }
                 Event::Lost(reason) => {
-                    tracing::warn!(%reason, "lock lost");
+                    // The token tells which, and unlike the key says nothing about anybody.
+                    tracing::warn!(%reason, token = %state.lease.token(), "lock lost");
                     self.enter(state, Phase::Lost(reason));
                 }
                 Event::Released(verdict) => self.enter(state, Phase::Released(verdict)),
@@ -362,6 +443,12 @@ impl CellState {
             Ok(Vote::Denied) => Objection::Denied,
             Err(error) => Objection::Failed(error),
         };
+        if self.objections_are_old {
+            self.objections_are_old = false;
+            self.objections.clear();
+        }
+        // A node that answers late speaks twice; its first word was only that it was late.
+        self.objections.retain(|(earlier, _)| *earlier != node);
         self.objections.push((node, objection));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use redlock_core::{AcquireFailure, LeaseConfig, Nonce, Timestamp};
 
 use crate::{
-    Attempts, Hold, Key, KeyError, LockError, LockGuard, LockOptions, Redlock,
+    Attempts, Hold, Key, KeyError, LockError, LockGuard, LockOptions, Redlock, WithLockError,
     lease_cell::{LeaseCell, Phase},
 };
 
@@ -61,6 +61,27 @@ impl Lock {
     /// Sets for how long this lock may be [held](LockOptions::max_hold).
     pub fn max_hold(self, max_hold: Duration) -> Self {
         self.options(LockOptions::new().max_hold(max_hold))
+    }
+
+    /// Acquires the lock, does the work and releases the lock; see [`Redlock::with_lock`].
+    ///
+    /// # Errors
+    ///
+    /// Says whether the work was never begun, or was cut off.
+    pub async fn with<T>(self, work: impl AsyncFnOnce(&Hold) -> T) -> Result<T, WithLockError> {
+        let guard = self.await?;
+        tokio::select! {
+            biased;
+            reason = guard.lost() => Err(WithLockError::Lost(reason)),
+            result = work(&guard) => {
+                if guard.is_valid() {
+                    Ok(result)
+                } else {
+                    // The clock says so, even if no task has come round to saying it yet.
+                    Err(WithLockError::Lost(guard.lost().await))
+                }
+            }
+        }
     }
 
     fn prepare(&self) -> Result<(Key, LeaseConfig), LockError> {
@@ -141,21 +162,30 @@ impl Future for LockFuture {
         let State::Waiting { guard, since } = std::mem::replace(&mut self.0, State::Done) else {
             return Poll::Pending;
         };
-        Poll::Ready(match phase {
-            Phase::Exhausted { failure, attempts } => {
-                let attempts = Attempts {
-                    count: attempts,
-                    waited: guard.cell().now().saturating_duration_since(since),
-                    nodes: guard.cell().reports(),
-                };
-                Err(match failure {
-                    AcquireFailure::Contended => LockError::Contended(attempts),
-                    AcquireFailure::NoQuorum => LockError::NoQuorum(attempts),
-                    AcquireFailure::TooSlow => LockError::TooSlow(attempts),
-                })
-            }
-            _ => Ok(guard),
-        })
+        Poll::Ready(conclude(guard, since, phase))
+    }
+}
+
+fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuard, LockError> {
+    let cell = guard.cell();
+    let attempts = |count| Attempts {
+        count,
+        waited: cell.now().saturating_duration_since(since),
+        nodes: cell.reports(),
+    };
+    match phase {
+        // The task may have been kept from running since the lock was acquired.
+        Phase::Held if guard.is_valid() => Ok(guard),
+        Phase::Exhausted {
+            failure,
+            attempts: count,
+        } => Err(match failure {
+            AcquireFailure::Contended => LockError::Contended(attempts(count)),
+            AcquireFailure::NoQuorum => LockError::NoQuorum(attempts(count)),
+            AcquireFailure::TooSlow => LockError::TooSlow(attempts(count)),
+            AcquireFailure::Abandoned => LockError::ShutDown,
+        }),
+        _ => Err(LockError::TooSlow(attempts(cell.attempts()))),
     }
 }
 
@@ -167,6 +197,10 @@ fn start(lock: &Lock) -> Result<State, LockError> {
     let shared = lock.redlock.shared();
     let since = shared.clock.now();
     let cell = LeaseCell::acquire(shared, key, config, nonce);
+    if shared.is_shut_down() {
+        // Since `prepare` looked. From here on `shutdown` sees the lease and stops it.
+        cell.stop_acquiring();
+    }
     Ok(State::Waiting {
         guard: LockGuard::new(Hold::new(cell)),
         since,

@@ -4,9 +4,9 @@ mod memory;
 mod redis;
 mod script;
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use redlock_core::{Operation, Reply};
 use thiserror::Error;
 
@@ -48,6 +48,12 @@ pub trait Session: Send {
     /// session is broken. What the node itself says about a single command, errors included,
     /// belongs into the answers.
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
+
+    /// Resolves when the session is found to be broken while nothing is asked of it, so that the
+    /// next request need not find out. Called once for each session. Pending for ever by default.
+    fn closed(&mut self) -> BoxFuture<'static, NodeError> {
+        pending().boxed()
+    }
 }
 
 /// What a node is asked to do with a key.
@@ -85,6 +91,9 @@ pub enum NodeError {
     /// The node has stopped answering, so the command was not sent.
     #[error("silent since an earlier request")]
     Silent,
+    /// The node answers, but more slowly than it is asked, so the command was not sent.
+    #[error("overloaded: too many requests wait for it")]
+    Overloaded,
     /// The node answered with an error, so it did not carry out the command.
     #[error("{code} {message}")]
     Refused {
@@ -108,9 +117,11 @@ impl NodeError {
     /// Returns what the error means for a vote.
     pub(crate) fn reply(&self) -> Reply {
         match self {
-            Self::Unreachable(_) | Self::Misconfigured(_) | Self::Silent | Self::Refused { .. } => {
-                Reply::Refused
-            }
+            Self::Unreachable(_)
+            | Self::Misconfigured(_)
+            | Self::Silent
+            | Self::Overloaded
+            | Self::Refused { .. } => Reply::Refused,
             Self::TimedOut(_) | Self::Disconnected(_) | Self::Unexpected(_) => Reply::Unknown,
         }
     }

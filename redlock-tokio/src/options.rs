@@ -108,8 +108,9 @@ impl LockOptions {
         }
     }
 
-    /// Sets for how long a held lock is extended: no extension starts later than this after the
-    /// lock was acquired, so a holder that hangs keeps the others out for at most this and a ttl.
+    /// Sets for how long a held lock is extended: no extension, in the background or by hand,
+    /// starts later than this after the lock was acquired, so a holder that hangs keeps the others
+    /// out for at most this and a ttl.
     /// [`Duration::MAX`] means for ever.
     pub fn max_hold(self, max_hold: Duration) -> Self {
         Self {
@@ -149,15 +150,15 @@ impl LockOptions {
             Some(attempts) => retry.with_max_attempts(attempts),
             None => retry,
         };
-        let interval = match self.renewal {
-            None => Some(KeepAlive::default_interval(validity)),
-            Some(Renewal::Every(interval)) => Some(interval),
-            Some(Renewal::Never) => None,
-        };
         let max_hold = self.max_hold.unwrap_or(Self::MAX_HOLD);
-        let keep_alive = interval
-            .map(|interval| KeepAlive::new(interval, max_hold, validity))
-            .transpose()?;
+        let keep_alive = match self.renewal {
+            Some(Renewal::Never) => KeepAlive::on_demand(max_hold),
+            Some(Renewal::Every(interval)) => KeepAlive::every(interval, max_hold, validity)?,
+            None => {
+                let interval = KeepAlive::default_interval(validity);
+                KeepAlive::every(interval, max_hold, validity)?
+            }
+        };
         Ok(LeaseConfig {
             quorum,
             validity,

@@ -73,7 +73,8 @@ impl Redlock {
     ///
     /// # Errors
     ///
-    /// See [`LockError`]. Whichever it is, the lock is not held and nothing is left behind.
+    /// See [`LockError`]. Whichever it is, the lock is not held, and what was set on any node is
+    /// being released.
     pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
         let key = Key::with_prefix(&self.shared.prefix, key.as_ref());
         Lock::new(self.clone(), key)
@@ -98,7 +99,7 @@ impl Redlock {
     /// work is dropped where it stands.
     ///
     /// The work gets a view of the lock, to ask [how long it has](Hold::remaining) or to
-    /// [extend](Hold::extend) it.
+    /// [extend](Hold::extend) it. With options it is `redlock.lock(key).ttl(..).with(work)`.
     ///
     /// # Cancel safety
     ///
@@ -124,23 +125,12 @@ impl Redlock {
         key: impl AsRef<[u8]>,
         work: impl AsyncFnOnce(&Hold) -> T,
     ) -> Result<T, WithLockError> {
-        let guard = self.lock(key).await?;
-        tokio::select! {
-            biased;
-            reason = guard.lost() => Err(WithLockError::Lost(reason)),
-            result = work(&guard) => {
-                if guard.is_valid() {
-                    Ok(result)
-                } else {
-                    // The clock says so, even if no task has come round to saying it yet.
-                    Err(WithLockError::Lost(guard.lost().await))
-                }
-            }
-        }
+        self.lock(key).with(work).await
     }
 
-    /// Gives out no more locks, and waits until every release that was handed over is delivered, or
-    /// pointless because its key has expired. Call it before the runtime ends.
+    /// Gives out no more locks (whoever waits for one gets [`LockError::ShutDown`]), and waits until
+    /// every release that was handed over is delivered, or pointless because its key has expired.
+    /// Call it before the runtime ends.
     ///
     /// Locks that are still held are not touched: their guards go on being renewed, and can be
     /// released. Drop them first.
@@ -151,7 +141,10 @@ impl Redlock {
     ///
     /// Cancel safe: deliveries go on in the background, and it can be called again.
     pub async fn shutdown(&self) -> ShutdownReport {
-        self.shared.shut_down.store(true, Ordering::Release);
+        self.shared.shut_down.store(true, Ordering::SeqCst);
+        for cell in self.shared.keeper.leases() {
+            cell.stop_acquiring();
+        }
         join_all(self.shared.lanes.iter().map(|lane| lane.drain())).await;
         let undelivered: usize = self
             .shared

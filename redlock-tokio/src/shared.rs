@@ -37,7 +37,8 @@ impl Shared {
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {
-        self.shut_down.load(Ordering::Acquire)
+        // All lanes live and end with the same runtime.
+        self.shut_down.load(Ordering::SeqCst) || self.lanes[0].is_closed()
     }
 }
 

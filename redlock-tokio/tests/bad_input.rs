@@ -5,7 +5,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use redlock_tokio::{
-    BuildError, Key, KeyError, LockError, LockOptions, MemoryNode, OptionsError, Redlock,
+    BuildError, ExtendError, Key, KeyError, LockError, LockOptions, LossReason, MemoryNode,
+    OptionsError, Redlock, ReleaseOutcome,
 };
 use support::MS;
 
@@ -112,12 +113,15 @@ async fn bad_defaults_and_timeouts_are_refused_when_built() {
             "{outcome:?}"
         );
     }
-    let zero = Redlock::builder().custom_nodes([MemoryNode::new()]);
-    let error = zero.node_timeout(Duration::ZERO).build().await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "node_timeout is zero: no node could answer in time"
-    );
+    for timeout in [Duration::ZERO, Duration::MAX] {
+        let builder = Redlock::builder().custom_nodes([MemoryNode::new()]);
+        let error = builder.node_timeout(timeout).build().await.unwrap_err();
+        let expected = format!("node_timeout is {timeout:?}: choose more than zero");
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
+    let builder = Redlock::builder().custom_nodes([MemoryNode::new()]);
+    let long = builder.prefix(vec![b'x'; Key::MAX_LEN]).build().await;
+    assert!(matches!(long, Err(BuildError::Prefix { .. })));
 }
 
 #[tokio::test]
@@ -243,20 +247,42 @@ fn no_runtime() {
 
 #[test]
 fn a_runtime_that_has_gone() {
+    use futures::executor::block_on;
+
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let redlock = runtime.block_on(Redlock::embedded()).unwrap();
-    let guard = runtime.block_on(async { redlock.lock("k").await.unwrap() });
+    let [held, dropped] =
+        ["held", "dropped"].map(|key| runtime.block_on(async { redlock.lock(key).await.unwrap() }));
+    let waiting = redlock.lock("held").into_future();
     drop(runtime);
-    assert!(guard.is_valid(), "by the clock, for a ttl");
-    drop(guard);
-    let error = futures::executor::block_on(redlock.try_lock("k")).unwrap_err();
-    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
-    assert!(
-        error.to_string().contains("runtime has shut down"),
-        "{error}"
+
+    assert_eq!(
+        block_on(held.lost()),
+        LossReason::Abandoned,
+        "nobody renews it"
     );
-    let report = futures::executor::block_on(redlock.shutdown());
-    assert_eq!(report.abandoned, 10, "two releases to five nodes");
+    assert!(!held.is_valid());
+    assert!(matches!(block_on(held.extend()), Err(ExtendError::Lost(_))));
+    drop(dropped);
+    assert_eq!(block_on(held.release()).outcome, ReleaseOutcome::NotHeld);
+
+    // Nothing of it waits for what can never come.
+    assert!(matches!(block_on(waiting), Err(LockError::ShutDown)));
+    let patient = redlock.lock("k").wait(Duration::MAX);
+    assert!(matches!(
+        block_on(patient.into_future()),
+        Err(LockError::ShutDown)
+    ));
+    assert!(matches!(
+        block_on(redlock.try_lock("k")),
+        Err(LockError::ShutDown)
+    ));
+    let report = block_on(redlock.shutdown());
+    assert!(
+        report.abandoned >= 10,
+        "two locks on five nodes: {report:?}"
+    );
+    assert_eq!(report.held, 0);
 }
 
 #[tokio::test]
@@ -269,4 +295,15 @@ async fn after_shutdown_no_locks_are_given_out_and_held_ones_stay() {
     guard.extend().await.unwrap();
     drop(guard);
     assert_eq!(redlock.shutdown().await.held, 0);
+}
+
+#[tokio::test]
+async fn shutdown_stops_those_who_wait() {
+    let redlock = Redlock::embedded().await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    let waiting = tokio::spawn(redlock.lock("k").wait(Duration::MAX).into_future());
+    tokio::task::yield_now().await;
+    redlock.shutdown().await;
+    drop(guard);
+    assert!(matches!(waiting.await.unwrap(), Err(LockError::ShutDown)));
 }

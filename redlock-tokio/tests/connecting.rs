@@ -10,7 +10,7 @@ use std::{
 
 use deadpool_redis::{Config, Runtime};
 use redlock_tokio::{BuildError, Redlock, test_util::RedisServers};
-use support::Cli;
+use support::{Cli, eventually};
 
 const PASSWORD: &str = "hunter2";
 
@@ -106,6 +106,39 @@ async fn a_database_that_is_not_there_and_a_server_that_is_not_redis_are_refused
     let error = Redlock::connect([url]).await.unwrap_err().to_string();
     assert!(error.contains("misconfigured"), "{error}");
     answer.join().unwrap().ok();
+}
+
+#[tokio::test]
+async fn a_server_that_is_only_busy_does_not_prevent_the_start() {
+    let servers = RedisServers::spawn_with(3, &["--busy-reply-threshold", "10"]).unwrap();
+    let cli = Cli::of(servers.get(0));
+    let busy = thread::spawn(move || cli.run(&["EVAL", "while true do end", "0"]));
+    let cli = Cli::of(servers.get(0));
+    eventually("it is busy", || cli.run(&["PING"]).contains("BUSY")).await;
+    let urls = servers.urls().into_iter().map(|url| format!("{url}/3"));
+    let redlock = Redlock::connect(urls).await.expect("it starts");
+    let guard = redlock.try_lock("k").await.expect("two of three vote");
+    cli.run(&["SCRIPT", "KILL"]);
+    busy.join().unwrap();
+    assert!(guard.is_valid());
+}
+
+#[tokio::test]
+async fn connections_that_were_closed_while_idle_are_replaced_before_they_are_needed() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    for server in servers.iter() {
+        Cli::of(server).run(&["CLIENT", "KILL", "TYPE", "normal"]);
+    }
+    eventually("connected again", || {
+        // One line is that of the client that asks.
+        let clients = |server| Cli::of(server).run(&["CLIENT", "LIST"]).lines().count();
+        servers.iter().all(|server| clients(server) > 1)
+    })
+    .await;
+    guard.extend().await.expect("the first request after it");
+    assert!(redlock.try_lock("another").await.is_ok());
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_tokio::{
-    Answer, Clock, Command, ExtendError, LockFuture, LockOptions, LossReason, MemoryNode, Node,
-    NodeError, Redlock, ReleaseOutcome, Session, Ttl, WithLockError,
+    Answer, Clock, Command, ExtendError, LockError, LockFuture, LockOptions, LossReason,
+    MemoryNode, Node, NodeError, Redlock, ReleaseOutcome, Session, Ttl, WithLockError,
 };
 use support::MS;
 use tokio::task::yield_now;
@@ -74,6 +74,33 @@ async fn max_hold_holds_for_explicit_extensions_too() {
         guard.extend().await,
         Err(ExtendError::MaxHold { .. })
     ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_hold_holds_without_renewal_too() {
+    let (_nodes, redlock) = paused().await;
+    let options = LockOptions::new().no_renewal().max_hold(MS(15_000));
+    let guard = redlock.lock("k").options(options).await.unwrap();
+    tokio::time::sleep(MS(8000)).await;
+    guard.extend().await.unwrap();
+    tokio::time::sleep(MS(8000)).await;
+    assert!(matches!(
+        guard.extend().await,
+        Err(ExtendError::MaxHold { .. })
+    ));
+    assert_eq!(guard.lost().await, LossReason::MaxHold);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_lost_before_anybody_looked_is_not_given_out() {
+    let (_nodes, redlock) = paused().await;
+    let options = LockOptions::new().ttl(MS(300)).no_renewal();
+    let mut waiting = redlock.lock("k").options(options).into_future();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(pin!(&mut waiting).poll(&mut cx).is_pending());
+    tokio::time::sleep(MS(400)).await;
+    let error = waiting.await.unwrap_err();
+    assert!(matches!(error, LockError::TooSlow(_)), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

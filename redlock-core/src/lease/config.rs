@@ -9,7 +9,6 @@ pub struct LeaseConfig {
     pub validity: Validity,
     /// When to try again.
     pub retry: RetrySchedule,
-    /// When to extend; without it a lease ends with its first validity unless
-    /// [`Lease::extend`](crate::Lease::extend) is called.
-    pub keep_alive: Option<KeepAlive>,
+    /// When to extend, and for how long.
+    pub keep_alive: KeepAlive,
 }

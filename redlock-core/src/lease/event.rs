@@ -44,6 +44,8 @@ pub enum LossReason {
     MaxHold,
     /// A majority of nodes said that the key is not ours any more.
     KeysLost,
+    /// The driver ended, so that nobody could renew the lock.
+    Abandoned,
 }
 
 impl fmt::Display for LossReason {
@@ -52,6 +54,7 @@ impl fmt::Display for LossReason {
             Self::Expired => "its validity ended before it could be extended",
             Self::MaxHold => "it was held for the longest time allowed",
             Self::KeysLost => "its keys were deleted or overwritten on a majority of nodes",
+            Self::Abandoned => "nobody was left to renew it",
         })
     }
 }

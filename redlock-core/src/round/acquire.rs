@@ -47,16 +47,23 @@ impl Acquire {
 
     /// Ends the attempt without waiting for the nodes that have not replied. Returns the verdict
     /// unless it was returned before.
-    pub fn give_up(&mut self, now: Timestamp) -> Option<AcquireVerdict> {
+    ///
+    /// `suspicion` is what stood in the way of the attempt before this one, if there was one: it
+    /// is what probably stands in the way of this one too, as long as no node says otherwise.
+    pub fn give_up(
+        &mut self,
+        now: Timestamp,
+        suspicion: Option<AcquireFailure>,
+    ) -> Option<AcquireVerdict> {
         if self.verdict.is_some() {
             return None;
         }
         self.verdict = Some(AcquireVerdict::Failed(if now >= self.valid_until {
             AcquireFailure::TooSlow
-        } else if self.tally.denied().is_empty() {
-            AcquireFailure::NoQuorum
-        } else {
+        } else if !self.tally.denied().is_empty() {
             AcquireFailure::Contended
+        } else {
+            suspicion.unwrap_or(AcquireFailure::NoQuorum)
         }));
         self.verdict
     }
@@ -129,6 +136,8 @@ pub enum AcquireFailure {
     NoQuorum,
     /// A majority agreed, but only after the validity was spent; or nobody decided before it was.
     TooSlow,
+    /// The driver ended. (No round ends like this, only a [`Lease`](crate::Lease).)
+    Abandoned,
 }
 
 impl fmt::Display for AcquireFailure {
@@ -137,6 +146,7 @@ impl fmt::Display for AcquireFailure {
             Self::Contended => "held by another client",
             Self::NoQuorum => "no quorum of nodes answered",
             Self::TooSlow => "the nodes answered after the validity was spent",
+            Self::Abandoned => "given up half-way",
         })
     }
 }
@@ -226,28 +236,33 @@ mod tests {
         assert_eq!(round.handle_reply(Timestamp::ZERO, last, Granted), None);
         assert_eq!(round.tally().granted().len(), 3, "a late vote is recorded");
         assert_eq!(round.handle_reply(Timestamp::ZERO, last, Denied), None);
-        assert_eq!(round.give_up(Timestamp::ZERO), None);
+        assert_eq!(round.give_up(Timestamp::ZERO, None), None);
     }
 
     #[test]
-    fn giving_up_says_what_is_known() {
+    fn giving_up_says_what_is_known_or_suspected() {
         let first = NodeId::new(0).unwrap();
-        let give_up = |reply: Option<Reply>, now| {
+        let give_up = |reply: Option<Reply>, now, suspicion| {
             let mut round = round(5);
             if let Some(reply) = reply {
                 round.handle_reply(now, first, reply);
             }
-            round.give_up(now)
+            round.give_up(now, suspicion)
         };
         let failed = |failure| Some(AcquireVerdict::Failed(failure));
-        let now = Timestamp::ZERO;
-        assert_eq!(give_up(None, now), failed(AcquireFailure::NoQuorum));
+        let contended = Some(AcquireFailure::Contended);
+        let (now, late) = (Timestamp::ZERO, Timestamp::MAX);
+        assert_eq!(give_up(None, now, None), failed(AcquireFailure::NoQuorum));
         assert_eq!(
-            give_up(Some(Denied), now),
+            give_up(None, now, contended),
             failed(AcquireFailure::Contended)
         );
         assert_eq!(
-            give_up(None, Timestamp::MAX),
+            give_up(Some(Denied), now, None),
+            failed(AcquireFailure::Contended)
+        );
+        assert_eq!(
+            give_up(None, late, contended),
             failed(AcquireFailure::TooSlow)
         );
     }

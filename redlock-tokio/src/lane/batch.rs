@@ -1,6 +1,4 @@
-use redlock_core::Timestamp;
-
-use super::Origin;
+use super::{Origin, debts::DebtTerms};
 use crate::node::Command;
 
 /// Commands that travel together, in order, and what each of them is for.
@@ -15,8 +13,8 @@ pub(super) struct Batch {
 pub(super) enum Purpose {
     /// Somebody waits for the answer.
     Request(Origin),
-    /// A release that was owed. It need not be delivered once the key has expired.
-    Debt { expires_at: Timestamp },
+    /// A release that was owed.
+    Debt(DebtTerms),
 }
 
 impl Batch {
@@ -43,7 +41,7 @@ impl Batch {
     pub(super) fn origins(&self) -> impl Iterator<Item = &Origin> {
         self.purposes.iter().filter_map(|purpose| match purpose {
             Purpose::Request(origin) => Some(origin),
-            Purpose::Debt { .. } => None,
+            Purpose::Debt(_) => None,
         })
     }
 }

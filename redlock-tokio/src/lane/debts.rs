@@ -1,19 +1,19 @@
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use redlock_core::{Operation, Timestamp};
+use redlock_core::{NodeId, Operation, Timestamp, Token};
 use tokio::time::Instant;
 
 use super::{Batch, Counters, Purpose};
-use crate::node::Command;
+use crate::node::{Answer, Command, Vote};
 
 /// How long after a failed delivery the next is tried, if nothing else shows that the node is back.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 
-/// The most releases that are remembered. Beyond it the oldest go: their keys expire first.
+/// The most releases that are remembered. Beyond it the oldest go.
 const MAX_DEBTS: usize = 100_000;
 
 /// Releases that could not be delivered yet, oldest first.
@@ -28,7 +28,17 @@ pub(super) struct Debts {
 
 struct Debt {
     command: Command,
+    terms: DebtTerms,
+}
+
+/// Until when, and how firmly, a release is owed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DebtTerms {
+    /// When the key has expired by itself.
     expires_at: Timestamp,
+    /// The key may appear after a release that found nothing: a request to set it was under way on
+    /// a connection that was given up.
+    may_appear: bool,
 }
 
 impl Debts {
@@ -40,36 +50,75 @@ impl Debts {
         }
     }
 
-    /// Remembers a command that was not delivered, if it is a release; forgets others.
-    pub(super) fn owe(&mut self, now: Timestamp, command: Command, purpose: &Purpose) {
-        if !matches!(command.operation, Operation::Release { .. }) {
-            return;
-        }
-        let expires_at = match purpose {
-            Purpose::Debt { expires_at } => *expires_at,
-            // A request that left earlier may still set or extend the key, to live this long.
-            Purpose::Request(origin) => now.saturating_add(origin.cell.ttl().as_duration()),
+    /// Remembers a release if it must be sent again, after the given answer to it.
+    pub(super) fn settle(
+        &mut self,
+        now: Timestamp,
+        release: Command,
+        purpose: &Purpose,
+        answer: &Answer,
+        node: NodeId,
+    ) {
+        let terms = match purpose {
+            Purpose::Debt(terms) => *terms,
+            Purpose::Request(origin) => DebtTerms {
+                // A request that left earlier may still set or extend the key, to live this long.
+                expires_at: now.saturating_add(origin.cell.ttl().as_duration()),
+                may_appear: origin.cell.is_unanswered(node),
+            },
         };
+        match answer {
+            Ok(Vote::Granted) => return,
+            Ok(Vote::Denied) if !terms.may_appear => return,
+            Ok(Vote::Denied) | Err(_) => {}
+        }
         if self.queue.len() == MAX_DEBTS {
             self.queue.pop_front();
             self.abandon();
         }
         self.queue.push_back(Debt {
-            command,
-            expires_at,
+            command: release,
+            terms,
         });
-        self.next_try
-            .get_or_insert_with(|| Instant::now() + RETRY_AFTER);
+        let later = Instant::now() + RETRY_AFTER;
+        match purpose {
+            // It was just tried in vain, so the rest waits too: a node that refuses releases must
+            // not be asked without a pause.
+            Purpose::Debt(_) => self.next_try = Some(later),
+            Purpose::Request(_) => {
+                self.next_try.get_or_insert(later);
+            }
+        }
         self.count();
     }
 
-    /// Forgets releases whose keys have expired by themselves.
+    /// Notes that these commands may still be carried out, on a connection that was given up: what
+    /// they set must be released even if it is not there yet.
+    pub(super) fn expect_late(&mut self, commands: &[Command]) {
+        let late: HashSet<Token> = commands
+            .iter()
+            .filter_map(|command| match command.operation {
+                Operation::Acquire { token, .. } => Some(token),
+                Operation::Extend { .. } | Operation::Release { .. } => None,
+            })
+            .collect();
+        for debt in &mut self.queue {
+            if let Operation::Release { token } = debt.command.operation {
+                debt.terms.may_appear |= late.contains(&token);
+            }
+        }
+    }
+
+    /// Forgets releases whose keys have expired by themselves. (One with a long ttl can keep
+    /// younger ones with short ttls behind it from being forgotten; they are tried in vain then.)
     pub(super) fn forget_expired(&mut self, now: Timestamp) {
         while let Some(oldest) = self.queue.front()
-            && oldest.expires_at <= now
+            && oldest.terms.expires_at <= now
         {
+            if !oldest.terms.may_appear {
+                self.abandon();
+            }
             self.queue.pop_front();
-            self.abandon();
         }
         self.count();
     }
@@ -83,12 +132,8 @@ impl Debts {
             0
         };
         let mut batch = Batch::with_capacity(count);
-        for Debt {
-            command,
-            expires_at,
-        } in self.queue.drain(..count)
-        {
-            batch.push(command, Purpose::Debt { expires_at });
+        for Debt { command, terms } in self.queue.drain(..count) {
+            batch.push(command, Purpose::Debt(terms));
         }
         self.count();
         batch
@@ -108,7 +153,8 @@ impl Debts {
         self.queue.is_empty()
     }
 
-    fn abandon(&self) {
+    /// Counts a release that was never delivered.
+    pub(super) fn abandon(&self) {
         self.counters.abandoned.fetch_add(1, Ordering::Relaxed);
     }
 

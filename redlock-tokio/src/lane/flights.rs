@@ -10,7 +10,10 @@ use futures::{
     FutureExt,
     future::{BoxFuture, MaybeDone, maybe_done},
 };
-use tokio::time::Instant;
+use tokio::{
+    task::coop::{Unconstrained, unconstrained},
+    time::Instant,
+};
 
 use super::{Batch, SILENCE_LIMIT};
 use crate::{
@@ -24,9 +27,11 @@ pub(super) struct Flights {
     limit: Duration,
 }
 
+type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
+
 struct Flight {
     batch: Batch,
-    answers: MaybeDone<BoxFuture<'static, Result<Vec<Answer>, NodeError>>>,
+    answers: MaybeDone<Unconstrained<Answers>>,
     /// When its answers are late.
     deadline: Instant,
     timed_out: bool,
@@ -64,9 +69,10 @@ impl Flights {
         if batch.is_empty() {
             return;
         }
-        let mut answers = maybe_done(session.execute(batch.commands()));
-        // The first poll hands the batch over, which must happen before the next is sent. The
-        // lane polls again as soon as it waits, so the waker given here is of no consequence.
+        // The first poll hands the batch over, which must happen before the next is sent; so it
+        // must not be put off by the runtime's budget for this task. The lane polls again as soon
+        // as it waits, so the waker given here is of no consequence.
+        let mut answers = maybe_done(unconstrained(session.execute(batch.commands())));
         let _ = (&mut answers).now_or_never();
         self.queue.push_back(Flight {
             batch,

@@ -15,6 +15,10 @@ use super::{
     script::{self, Script},
 };
 
+/// How often a connection is looked at that may be idle. A node that restarts, or a middlebox that
+/// forgets idle connections, is then found out before the next request is.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
 /// A Redis (or Valkey) master, reached through a [`deadpool_redis`] pool.
 ///
 /// The pool creates connections: it knows the address, the credentials, the database, TLS and any
@@ -162,6 +166,23 @@ impl Session for RedisSession {
         }
         .boxed()
     }
+
+    fn closed(&mut self) -> BoxFuture<'static, NodeError> {
+        heartbeat(self.multiplexed.clone()).boxed()
+    }
+}
+
+async fn heartbeat(mut connection: MultiplexedConnection) -> NodeError {
+    let ping = redis::cmd("PING");
+    loop {
+        tokio::time::sleep(HEARTBEAT).await;
+        // Whatever it answers, it is there. If it does not, a request will time out on it.
+        if let Err(error) = connection.send_packed_command(&ping).await
+            && (error.is_io_error() || error.is_unrecoverable_error())
+        {
+            return NodeError::Disconnected(error.to_string().into());
+        }
+    }
 }
 
 impl Drop for RedisSession {
@@ -265,11 +286,26 @@ fn connect_error(error: &RedisError) -> NodeError {
         .and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>())
         .and_then(|error| error.downcast_ref::<io::Error>())
         .is_some_and(|error| error.kind() == io::ErrorKind::InvalidData);
-    if error.is_io_error() && !is_distrust {
+    if (error.is_io_error() && !is_distrust) || is_passing(error) {
         NodeError::Unreachable(text)
     } else {
         NodeError::Misconfigured(text)
     }
+}
+
+/// Whether the server only asks for patience. The redis crate keeps the error's code for some
+/// commands, and only its text for others.
+fn is_passing(error: &RedisError) -> bool {
+    let code = error.code().unwrap_or_default();
+    let detail = error.detail().unwrap_or_default();
+    matches!(code, "BUSY" | "LOADING" | "MASTERDOWN" | "TRYAGAIN")
+        || [
+            "Redis is busy",
+            "Redis is loading",
+            "Link with MASTER is down",
+        ]
+        .iter()
+        .any(|words| detail.contains(words))
 }
 
 fn tcp_settings() -> TcpSettings {
