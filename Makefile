@@ -2,7 +2,7 @@
 
 .PHONY: run test redis lint
 
-# The main job on the embedded default: needs nothing but Rust.
+# The main job on the embedded default: needs nothing but Rust and a C compiler.
 run:
 	cargo run -p redlock-examples --bin quickstart
 
@@ -13,7 +13,7 @@ test: redis
 
 # What the tests need.
 redis:
-	@command -v redis-server >/dev/null || sh .ci/install-redis
+	@command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || sh .ci/install-redis
 
 # What must be clean before a commit.
 lint:

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use redlock_tokio::{MemoryNode, Redlock, RedlockBuilder};
+use redlock_tokio::{Redlock, RedlockBuilder};
 use tracing_subscriber::EnvFilter;
 
 /// Starts to configure a lock over the nodes named by the environment variable `REDLOCK_NODES`, a
@@ -18,14 +18,14 @@ pub fn nodes_from_env() -> (RedlockBuilder, String) {
     match env::var("REDLOCK_NODES") {
         Ok(urls) => {
             let urls: Vec<_> = urls.split(',').filter(|url| !url.is_empty()).collect();
-            let description = format!("{} Redis nodes", urls.len());
+            let s = if urls.len() == 1 { "" } else { "s" };
+            let description = format!("{} Redis node{s}", urls.len());
             (builder.nodes(urls), description)
         }
         Err(_) => {
-            let nodes = (0..5).map(|_| MemoryNode::new());
             let description =
                 "5 embedded nodes; set REDLOCK_NODES=redis://..,redis://.. for real ones";
-            (builder.custom_nodes(nodes), description.to_owned())
+            (builder.embedded(), description.to_owned())
         }
     }
 }

@@ -42,7 +42,7 @@ fn quickstart(nodes: Option<&RedisServers>) -> String {
     }
     assert!(output.matches("<- extended").count() >= 2, "{output}");
     assert!(
-        output.contains("the lock is held by another client"),
+        output.contains("the lock is taken: held by another client"),
         "{output}"
     );
     assert!(output.contains("release: Released"), "{output}");

@@ -59,7 +59,8 @@ impl ExtractKey<Request> for PathKey {
             }
         }
         Err(KeyRejection::layer(format!(
-            "the route `{}` has no path parameter `{}`",
+            "the route `{}` has no path parameter `{}`; \
+             put the layer on the routes that have one, with route_layer",
             route.as_str(),
             self.parameter
         )))

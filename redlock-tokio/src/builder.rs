@@ -6,7 +6,7 @@ use thiserror::Error;
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
-    Clock, Key, LockOptions, NodeError, OptionsError, Redlock,
+    Clock, Key, LockOptions, MemoryNode, NodeError, OptionsError, Redlock,
     keeper::Keeper,
     lane::{Lane, LaneLimits},
     node::{Node, RedisNode, UrlError},
@@ -83,6 +83,12 @@ impl RedlockBuilder {
         self
     }
 
+    /// Adds five masters within this process, and sets tokio's clock, by which their keys expire.
+    pub fn embedded(self) -> Self {
+        let nodes = (0..5).map(|_| MemoryNode::new());
+        self.custom_nodes(nodes).clock(Clock::tokio())
+    }
+
     /// Sets a prefix for all keys. None by default: a key goes to Redis as it is, where clients in
     /// other languages contend for it.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
@@ -128,7 +134,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// Sets the clock that decides on validity.
+    /// Sets the clock that decides on validity: [`Clock::system`] by default.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -242,7 +248,8 @@ pub enum BuildError {
         /// What is wrong.
         error: UrlError,
     },
-    /// Two nodes have the same address: one server would vote twice.
+    /// Two nodes have the same address: one server would vote twice. (Only the text of addresses
+    /// is compared; `localhost` and `127.0.0.1` are not found out.)
     #[error("nodes {first} and {second} are both {address}: one server must not vote twice")]
     DuplicateNode {
         /// The address that occurs twice.

@@ -4,9 +4,9 @@ use redlock_core::Timestamp;
 
 /// Where the time comes from that decides whether a lock is still valid.
 ///
-/// The default, [`Clock::system`], is what production needs. [`Clock::tokio`] follows tokio's own
-/// clock instead, which tests can pause; give the same clock to a [`MemoryNode`](crate::MemoryNode)
-/// and hours of lock life pass in a moment.
+/// The default, [`Clock::system`], is what locks over real servers need. [`Clock::tokio`] follows
+/// tokio's own clock instead, which tests can pause: with
+/// [`MemoryNode`](crate::MemoryNode)s, whose keys expire by it, hours of lock life pass in a moment.
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -19,8 +19,8 @@ enum Source {
 
 impl Clock {
     /// The system's monotonic clock that keeps counting while the machine sleeps, because a key's
-    /// expiry on a server does: `CLOCK_BOOTTIME` on Linux. Elsewhere it is `CLOCK_MONOTONIC`,
-    /// which may stand still during sleep.
+    /// expiry on a server does: `CLOCK_BOOTTIME` on Linux. Elsewhere it is that of
+    /// [`std::time::Instant`], which may stand still during sleep.
     #[must_use]
     pub fn system() -> Self {
         Self(Source::System)
@@ -77,16 +77,19 @@ impl fmt::Debug for Clock {
     }
 }
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
 fn system_now() -> Timestamp {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
-
-    let now = rustix::time::clock_gettime(CLOCK);
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     // Both parts count from the start of the machine, so neither is negative.
     let seconds = Duration::from_secs(now.tv_sec.unsigned_abs());
     Timestamp::ZERO.saturating_add(seconds + Duration::from_nanos(now.tv_nsec.unsigned_abs()))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn system_now() -> Timestamp {
+    static ZERO: std::sync::LazyLock<std::time::Instant> =
+        std::sync::LazyLock::new(std::time::Instant::now);
+    Timestamp::ZERO.saturating_add(ZERO.elapsed())
 }
 
 #[cfg(test)]

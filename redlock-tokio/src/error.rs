@@ -14,10 +14,14 @@ use crate::{KeyError, NodeError, OptionsError};
 pub enum LockError {
     /// Another client holds the lock, or several that want it kept each other from it, until the
     /// waiting time was over.
-    #[error("the lock is held by another client ({0})")]
+    #[error("the lock is taken: held by another client, or wanted by several at once ({0})")]
     Contended(Attempts),
     /// So many nodes are down, silent or refusing that no majority could be had.
-    #[error("no quorum: most of the nodes must answer ({0})")]
+    #[error(
+        "no quorum: {needed} of {possible} nodes must agree ({0})",
+        needed = .0.votes_needed,
+        possible = .0.votes_possible
+    )]
     NoQuorum(Attempts),
     /// A majority agreed, but so late that the lock's validity was already spent. The nodes are
     /// overloaded or far away; try a longer ttl.
@@ -67,6 +71,10 @@ pub struct Attempts {
     pub count: u32,
     /// How long they took together.
     pub waited: Duration,
+    /// How many nodes must agree.
+    pub votes_needed: usize,
+    /// How many nodes there are.
+    pub votes_possible: usize,
     /// Why nodes did not agree to the last attempt.
     pub nodes: NodeReports,
 }
@@ -208,6 +216,8 @@ mod tests {
         let error = LockError::NoQuorum(Attempts {
             count: 3,
             waited: Duration::from_nanos(5_000_123_456),
+            votes_needed: 3,
+            votes_possible: 5,
             nodes: NodeReports::new(vec![
                 report("a:6379", Objection::Failed(NodeError::Silent)),
                 report("b:6379", Objection::Denied),
@@ -223,7 +233,7 @@ mod tests {
         });
         assert_eq!(
             error.to_string(),
-            "no quorum: most of the nodes must answer (3 attempts in 5.000123s; \
+            "no quorum: 3 of 5 nodes must agree (3 attempts in 5.000123s; \
              a:6379: silent since an earlier request; b:6379, d:6379: the key is not ours; \
              c:6379: OOM command not allowed)"
         );

@@ -10,7 +10,7 @@ use std::{
 };
 
 use redlock_core::{
-    AcquireFailure, Event, Lease, LeaseConfig, LossReason, NodeId, Nonce, Operation,
+    AcquireFailure, Event, Lease, LeaseConfig, LossReason, NodeId, Nonce, Operation, Quorum,
     ReleaseVerdict, Reply, RoundId, Timestamp, Token, Ttl,
 };
 use tokio::sync::Notify;
@@ -252,6 +252,10 @@ impl LeaseCell {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.shared.clock.now()
+    }
+
+    pub(crate) fn quorum(&self) -> Quorum {
+        self.shared.quorum
     }
 
     pub(crate) fn key(&self) -> &Key {

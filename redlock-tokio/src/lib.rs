@@ -14,7 +14,7 @@ mod node;
 mod options;
 mod redlock;
 mod shared;
-#[cfg(feature = "test-util")]
+#[cfg(all(unix, feature = "test-util"))]
 pub mod test_util;
 
 pub use builder::{BuildError, RedlockBuilder};

@@ -63,6 +63,26 @@ impl Lock {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
+    /// Sets the [delay between attempts](LockOptions::retry_delay) to acquire this lock.
+    pub fn retry_delay(self, shortest: Duration, longest: Duration) -> Self {
+        self.options(LockOptions::new().retry_delay(shortest, longest))
+    }
+
+    /// Sets the [most attempts](LockOptions::max_attempts) to acquire this lock.
+    pub fn max_attempts(self, attempts: u32) -> Self {
+        self.options(LockOptions::new().max_attempts(attempts))
+    }
+
+    /// Sets how often this lock is [extended](LockOptions::renew_every).
+    pub fn renew_every(self, interval: Duration) -> Self {
+        self.options(LockOptions::new().renew_every(interval))
+    }
+
+    /// Turns the [extension](LockOptions::no_renewal) of this lock off.
+    pub fn no_renewal(self) -> Self {
+        self.options(LockOptions::new().no_renewal())
+    }
+
     /// Acquires the lock, does the work and releases the lock; see [`Redlock::with_lock`].
     ///
     /// # Errors
@@ -168,8 +188,11 @@ impl Future for LockFuture {
 
 fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuard, LockError> {
     let cell = guard.cell();
+    let quorum = cell.quorum();
     let attempts = |count| Attempts {
         count,
+        votes_needed: quorum.votes(),
+        votes_possible: quorum.nodes(),
         waited: cell.now().saturating_duration_since(since),
         nodes: cell.reports(),
     };

@@ -7,7 +7,7 @@ use std::{
 use futures::future::join_all;
 
 use crate::{
-    BuildError, Hold, Key, Lock, LockError, LockGuard, MemoryNode, RedlockBuilder, WithLockError,
+    BuildError, Hold, Key, Lock, LockError, LockGuard, RedlockBuilder, WithLockError,
     shared::Shared,
 };
 
@@ -35,6 +35,9 @@ pub struct Redlock {
 impl Redlock {
     /// Connects to the masters at these URLs, with default settings.
     ///
+    /// Succeeds even if none of them is up: locks fail with [`LockError::NoQuorum`] until a majority
+    /// is.
+    ///
     /// # Errors
     ///
     /// See [`RedlockBuilder::build`], also for what it waits for.
@@ -46,15 +49,30 @@ impl Redlock {
         Self::builder().nodes(urls).build().await
     }
 
-    /// Creates a lock over five nodes within this process: for trying things out, and for services
-    /// that run as a single process.
+    /// Creates a lock over five nodes within this process: for trying things out, for tests, and for
+    /// services that run as a single process.
+    ///
+    /// Goes by tokio's clock, so that on a paused runtime hours pass in a moment:
+    ///
+    /// ```
+    /// # use redlock_tokio::{LossReason, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("order:42").await?;
+    /// tokio::time::sleep(Duration::from_secs(3600)).await;
+    /// assert!(!guard.is_valid()); // longer than max_hold
+    /// assert_eq!(guard.lost().await, LossReason::MaxHold);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
     /// Fails outside of a tokio runtime.
     pub async fn embedded() -> Result<Self, BuildError> {
-        let nodes = (0..5).map(|_| MemoryNode::new());
-        Self::builder().custom_nodes(nodes).build().await
+        Self::builder().embedded().build().await
     }
 
     /// Starts to configure a lock.
@@ -71,6 +89,8 @@ impl Redlock {
     /// Acquires the lock with this key, waiting for it if another client holds it. See [`Lock`] for
     /// options, and [`LockFuture`](crate::LockFuture) for cost and cancel safety.
     ///
+    /// A lock is not reentrant: who holds it and asks for it again waits in vain.
+    ///
     /// # Errors
     ///
     /// See [`LockError`]. Whichever it is, the lock is not held, and what was set on any node is
@@ -82,7 +102,10 @@ impl Redlock {
 
     /// Makes one attempt to acquire the lock with this key.
     ///
-    /// Costs one round trip to the majority.
+    /// Costs one round trip to the majority. If several clients try at the same moment, each may
+    /// get a minority of the nodes, and none the lock. Where one of them must win (a job that all
+    /// hosts start at the same second), use [`lock`](Self::lock) with a short
+    /// [`wait`](Lock::wait), whose retries are spread at random.
     ///
     /// # Cancel safety
     ///
@@ -90,7 +113,8 @@ impl Redlock {
     ///
     /// # Errors
     ///
-    /// [`LockError::Contended`] if another client holds it; see [`LockError`] for the rest.
+    /// [`LockError::Contended`] if another client holds it or several tried at once; see
+    /// [`LockError`] for the rest.
     pub async fn try_lock(&self, key: impl AsRef<[u8]>) -> Result<LockGuard, LockError> {
         self.lock(key).wait(Duration::ZERO).await
     }

@@ -67,7 +67,7 @@ async fn an_unparsable_url_is_named_by_its_position_and_not_repeated() {
 #[tokio::test]
 async fn a_tls_url_without_tls_is_refused() {
     let error = build(&["rediss://host"]).await.to_string();
-    assert!(error.contains("TLS"), "{error}");
+    assert!(error.contains("needs the feature `tls-rustls`"), "{error}");
 }
 
 #[tokio::test]
@@ -249,7 +249,11 @@ fn no_runtime() {
 fn a_runtime_that_has_gone() {
     use futures::executor::block_on;
 
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    // One thread, which nothing runs on any more once it is dropped.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let redlock = runtime.block_on(Redlock::embedded()).unwrap();
     let [held, dropped] =
         ["held", "dropped"].map(|key| runtime.block_on(async { redlock.lock(key).await.unwrap() }));
@@ -278,10 +282,7 @@ fn a_runtime_that_has_gone() {
         Err(LockError::ShutDown)
     ));
     let report = block_on(redlock.shutdown());
-    assert!(
-        report.abandoned >= 10,
-        "two locks on five nodes: {report:?}"
-    );
+    assert_eq!(report.abandoned, 10, "two locks on five nodes");
     assert_eq!(report.held, 0);
 }
 

@@ -47,14 +47,7 @@ impl<E: fmt::Display> fmt::Display for LockError<E> {
     }
 }
 
-impl<E: Error + 'static> Error for LockError<E> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // Each variant speaks with the words of what it wraps, so its source is the next one.
-        match self {
-            Self::Contended(error) | Self::Unavailable(error) => error.source(),
-            Self::Misconfigured(error) => error.source(),
-            Self::Key(error) => error.source(),
-            Self::Inner(error) => error.source(),
-        }
-    }
-}
+// Not `E: Error`, because a boxed error is none, and services behind `timeout` or `buffer` have boxed
+// errors. Each variant speaks with the words of what it wraps; for the sources of an inner error,
+// match on it.
+impl<E: fmt::Debug + fmt::Display> Error for LockError<E> {}

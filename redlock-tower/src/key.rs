@@ -7,8 +7,9 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Finds out which resource a request is about.
 ///
-/// Implemented for closures `Fn(&Request) -> K`, where `K` is an [`IntoKey`]: a string, bytes, an
-/// `Option` or a `Result` of them.
+/// Implemented for closures `Fn(&Request) -> K`, where `K` is an [`IntoKey`]: an owned string or
+/// bytes, a number, an `Option` or a `Result` of them. (Owned, since the request goes on while the
+/// key stays.)
 ///
 /// ```
 /// use redlock_tower::ExtractKey;
@@ -42,6 +43,11 @@ where
 }
 
 /// What a key closure may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a lock key",
+    note = "return a `String`, a `Vec<u8>`, a `u64`, or an `Option` or `Result` of one; \
+            what is borrowed from the request must be made owned"
+)]
 pub trait IntoKey {
     /// Returns the key, or `None` if the request needs no lock.
     ///
@@ -63,9 +69,21 @@ impl IntoKey for String {
     }
 }
 
-impl IntoKey for &str {
+impl IntoKey for &'static str {
     fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
         Ok(Some(self.into()))
+    }
+}
+
+impl IntoKey for &'static [u8] {
+    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
+        Ok(Some(self.into()))
+    }
+}
+
+impl IntoKey for u64 {
+    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
+        self.to_string().into_key()
     }
 }
 

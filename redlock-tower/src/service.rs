@@ -16,6 +16,9 @@ use crate::{ExtractKey, LockError, ResponseFuture, ShareHold};
 /// the inner service is made ready only once the lock is held: nothing of it (a concurrency
 /// permit, say) is reserved while a call waits.
 ///
+/// The inner service must be `Clone`, as Axum's and Tonic's are; put a
+/// [`Buffer`](https://docs.rs/tower/latest/tower/buffer/struct.Buffer.html) around one that is not.
+///
 /// Dropping the response future drops the inner call where it stands and releases the lock.
 #[derive(Clone, Debug)]
 pub struct LockService<S, K, H = ()> {

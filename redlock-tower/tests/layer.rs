@@ -235,6 +235,23 @@ async fn no_permit_of_the_inner_service_is_held_while_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn fits_between_layers_that_box_their_errors() {
+    let (_, redlock) = paused().await;
+    let service = ServiceBuilder::new()
+        .buffer(8)
+        .timeout(MS(1000))
+        .layer(LockLayer::new(redlock, |key: &u64| *key))
+        .timeout(MS(100))
+        .service_fn(async |key: u64| {
+            sleep(MS(key)).await;
+            Ok::<_, Infallible>(key)
+        });
+    assert_eq!(service.clone().oneshot(7).await.unwrap(), 7);
+    let error = service.oneshot(500).await.unwrap_err();
+    assert!(error.to_string().contains("timed out"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn always_ready() {
     let (_, redlock) = paused().await;
     let inner = ServiceBuilder::new()

@@ -47,12 +47,12 @@ impl Bank {
             .fetch_max(self.running.fetch_add(1, SeqCst) + 1, SeqCst);
         let before = self.balance(job.account);
         sleep(Duration::from_millis(5)).await; // time enough for another to read the same
+        self.running.fetch_sub(1, SeqCst);
         if !job.hold.as_ref().is_some_and(Hold::is_valid) {
             return Err(io::Error::other("the lock was lost before the write"));
         }
         let after = before + job.amount;
         self.balances().insert(job.account, after);
-        self.running.fetch_sub(1, SeqCst);
         Ok(after)
     }
 

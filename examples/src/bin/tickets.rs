@@ -33,7 +33,11 @@ use clap::Parser;
 use deadpool_redis::{Pool, Runtime, redis::AsyncCommands};
 use redlock_axum::{LockLayer, LockLost, Locked, path};
 use serde::Serialize;
-use tokio::{net::TcpListener, signal, time::sleep};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    time::sleep,
+};
 
 /// Sells seats, one at a time across all processes.
 #[derive(Debug, Parser)]
@@ -105,15 +109,22 @@ async fn main() -> Result<()> {
     println!("selling {lock}");
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, router)
-        .with_graceful_shutdown(async {
-            // An error means that the signal cannot be waited for; then only a kill ends us.
-            if signal::ctrl_c().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        })
+        .with_graceful_shutdown(asked_to_stop()?)
         .await?;
-    redlock.shutdown().await;
+    redlock.shutdown().await; // delivers the last releases
     Ok(())
+}
+
+/// Waits for Ctrl-C, or for the signal with which a supervisor stops a service.
+fn asked_to_stop() -> Result<impl Future<Output = ()>> {
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+        }
+    })
 }
 
 /// Sells one seat. The lock makes the three steps one.

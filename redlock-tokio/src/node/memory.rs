@@ -53,10 +53,11 @@ struct Entry {
 }
 
 impl MemoryNode {
-    /// Creates an empty node.
+    /// Creates an empty node whose keys expire by tokio's clock, which tests can pause.
+    /// Give the lock [the same clock](crate::RedlockBuilder::clock) then.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_clock(Clock::system())
+        Self::with_clock(Clock::tokio())
     }
 
     /// Creates an empty node whose keys expire by this clock.

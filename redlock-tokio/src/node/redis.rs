@@ -41,10 +41,14 @@ impl RedisNode {
     ///
     /// Says what is wrong with the URL, without repeating it: it may hold a password.
     pub fn from_url(url: &str) -> Result<Self, UrlError> {
-        let info = url
-            .trim()
-            .into_connection_info()
-            .map_err(|error| UrlError(error.to_string().into()))?;
+        let info = url.trim().into_connection_info().map_err(|error| {
+            let text = error.to_string();
+            UrlError(if text.contains("with TLS, the feature is not enabled") {
+                "TLS needs the feature `tls-rustls` of redlock-tokio".into()
+            } else {
+                text.into()
+            })
+        })?;
         install_crypto_provider(info.addr());
         let address = address_of(info.addr());
         // Nagle's algorithm would hold a lock's small requests back for the last one's answer.
