@@ -1,18 +1,24 @@
 //! The whole life of a lock, from the first attempt to its release or loss.
 
+mod acquiring;
 mod config;
 mod event;
+mod holding;
 mod transmit;
 
 use alloc::collections::VecDeque;
 
 pub use config::LeaseConfig;
-pub use event::{Event, LossReason};
+pub use event::{Event, LossReason, Standing};
 pub use transmit::{Operation, RoundId, Transmit};
 
+use self::{
+    acquiring::{Budget, round_deadline},
+    holding::{Extension, Held},
+};
 use crate::{
-    Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, NodeId, NodeSet, Nonce,
-    Release, ReleaseVerdict, Reply, Timestamp, Token,
+    Acquire, AcquireFailure, Fence, FencingToken, NodeId, NodeSet, Nonce, Release, ReleaseVerdict,
+    Reply, Timestamp, Token,
 };
 
 /// One client's attempt to hold one lock: acquiring, retrying, renewing, releasing.
@@ -20,13 +26,13 @@ use crate::{
 /// ```text
 ///            acquire            quorum in time              release
 ///    Idle ----------> Acquiring ---------------> Held ---------------> Releasing
-///                      |    ^                    |  |                      |
-///               failed |    | delay over         |  | validity over,       | quorum, or
-///                      v    |                    |  | keys lost            | nobody left
-///                     Backoff                    |  v                      v
-///                      |                         | Closed (Lost)     Closed (Released)
-///                      | budget spent            |
-///                      v                         +-- extension due: Extend round, still Held
+///                      |  ^  |                   ^ |  |                   |
+///               failed |  |  | counters ahead    | |  | validity over,    | quorum, or
+///                      v  |  v      accepted     | |  | keys lost         | nobody left
+///                 Backoff |  Fencing ------------+ |  v                   v
+///                      |  |  | failed              |  Closed (Lost)     Closed (Released)
+///         budget spent |  +--+                     |
+///                      v  delay over               +-- extension due: Extend round, still Held
 ///                    Closed (Exhausted)
 /// ```
 ///
@@ -44,6 +50,8 @@ pub struct Lease {
     nonce: Nonce,
     attempts: u32,
     rounds: u32,
+    /// What the next attempt proposes, if the lock is fenced.
+    proposal: Option<FencingToken>,
     state: State,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
@@ -55,6 +63,13 @@ enum State {
     Acquiring {
         id: RoundId,
         round: Acquire,
+        budget: Budget,
+    },
+    Fencing {
+        id: RoundId,
+        round: Fence,
+        /// When the attempt started.
+        acquired_at: Timestamp,
         budget: Budget,
     },
     Backoff {
@@ -71,38 +86,6 @@ enum State {
     Closed,
 }
 
-/// What all attempts have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Budget {
-    /// When their time is over.
-    deadline: Timestamp,
-    /// How the last of them failed.
-    failure: Option<AcquireFailure>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Held {
-    token: Token,
-    /// The start of the attempt that won.
-    acquired_at: Timestamp,
-    valid_until: Timestamp,
-    extension: Extension,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Extension {
-    /// Nothing is under way; renewal is due then, if at all. The last round is kept for nodes
-    /// that report late that they lost our key.
-    Idle {
-        due: Option<Timestamp>,
-        last: Option<(RoundId, Extend)>,
-    },
-    Running {
-        id: RoundId,
-        round: Extend,
-    },
-}
-
 impl Lease {
     /// Creates a lease that holds nothing yet. The `nonce` must be fresh and random.
     #[must_use]
@@ -112,6 +95,7 @@ impl Lease {
             nonce,
             attempts: 0,
             rounds: 0,
+            proposal: None,
             state: State::Idle,
             transmits: VecDeque::new(),
             events: VecDeque::new(),
@@ -124,13 +108,19 @@ impl Lease {
     pub fn acquire(&mut self, now: Timestamp) {
         if matches!(self.state, State::Idle) {
             let deadline = self.config.retry.deadline(now);
-            self.attempt(
-                now,
-                Budget {
-                    deadline,
-                    failure: None,
-                },
-            );
+            self.attempt(now, Budget::until(deadline));
+        }
+    }
+
+    /// Starts to acquire the lock with a fencing token. Changes nothing unless the lease is new.
+    ///
+    /// Costs one round if `proposal` is larger than the counters of a majority of nodes; see
+    /// [`FencingToken::new`] for what to propose. The token that was agreed on comes with
+    /// [`Event::Acquired`].
+    pub fn acquire_fenced(&mut self, now: Timestamp, proposal: FencingToken) {
+        if matches!(self.state, State::Idle) {
+            self.proposal = Some(proposal);
+            self.acquire(now);
         }
     }
 
@@ -142,14 +132,7 @@ impl Lease {
     /// if it was held for the longest time that renewal is allowed to last.
     pub fn extend(&mut self, now: Timestamp) -> bool {
         self.expire(now);
-        self.start_extension(now);
-        matches!(
-            &self.state,
-            State::Held(Held {
-                extension: Extension::Running { .. },
-                ..
-            })
-        )
+        self.start_extension(now)
     }
 
     /// Ends the lease: releases a held lock, gives up an attempt that is under way. The answer is
@@ -158,8 +141,8 @@ impl Lease {
         self.expire(now);
         match &self.state {
             State::Idle | State::Backoff { .. } => self.state = State::Closed,
-            State::Acquiring { round, .. } => {
-                let token = round.token();
+            State::Acquiring { .. } | State::Fencing { .. } => {
+                let token = self.token();
                 self.state = State::Closed;
                 self.send_release(token);
             }
@@ -183,9 +166,8 @@ impl Lease {
     pub fn abandon(&mut self) {
         match &mut self.state {
             State::Idle | State::Closed => {}
-            State::Acquiring { round, .. } => {
-                let token = round.token();
-                self.send_release(token);
+            State::Acquiring { .. } | State::Fencing { .. } => {
+                self.send_release(self.token());
                 self.exhaust(AcquireFailure::Abandoned);
             }
             State::Backoff { .. } => self.exhaust(AcquireFailure::Abandoned),
@@ -214,6 +196,17 @@ impl Lease {
                     self.conclude_acquire(now, budget, verdict);
                 }
             }
+            State::Fencing {
+                id: current,
+                round,
+                budget,
+                ..
+            } if *current == id => {
+                let budget = *budget;
+                if let Some(verdict) = round.handle_reply(now, node, reply) {
+                    self.conclude_fence(now, budget, verdict);
+                }
+            }
             State::Held(held) => match &mut held.extension {
                 Extension::Running { id: current, round } if *current == id => {
                     if let Some(verdict) = round.handle_reply(now, node, reply) {
@@ -240,6 +233,7 @@ impl Lease {
             }
             State::Idle
             | State::Acquiring { .. }
+            | State::Fencing { .. }
             | State::Backoff { .. }
             | State::Releasing { .. }
             | State::Closed => {}
@@ -249,16 +243,26 @@ impl Lease {
     /// Does what is due at `now`. Call it at [`poll_timeout`](Self::poll_timeout), or any time.
     pub fn handle_timeout(&mut self, now: Timestamp) {
         self.expire(now);
+        if self.poll_timeout().is_none_or(|due| now < due) {
+            return;
+        }
         match &mut self.state {
-            State::Acquiring { round, budget, .. }
-                if now >= round_deadline(round, *budget, self.attempts) =>
-            {
+            State::Acquiring { round, budget, .. } => {
                 let budget = *budget;
                 if let Some(verdict) = round.give_up(now, budget.failure) {
                     self.conclude_acquire(now, budget, verdict);
                 }
             }
-            State::Backoff { until, budget } if now >= *until => {
+            State::Fencing { round, budget, .. } => {
+                let budget = *budget;
+                let failure = if now >= round.valid_until() {
+                    AcquireFailure::TooSlow
+                } else {
+                    AcquireFailure::NoQuorum
+                };
+                self.fail_attempt(now, budget, failure);
+            }
+            State::Backoff { budget, .. } => {
                 let budget = *budget;
                 match budget.failure {
                     // The timer came too late for another attempt.
@@ -266,16 +270,15 @@ impl Lease {
                     _ => self.attempt(now, budget),
                 }
             }
-            State::Held(Held {
-                extension: Extension::Idle { due: Some(due), .. },
-                ..
-            }) if now >= *due => self.start_extension(now),
-            State::Releasing { round, until, .. } if now >= *until => {
+            State::Held(_) => {
+                self.start_extension(now);
+            }
+            State::Releasing { round, .. } => {
                 if let Some(verdict) = round.give_up() {
                     self.conclude_release(verdict);
                 }
             }
-            _ => {}
+            State::Idle | State::Closed => {}
         }
     }
 
@@ -299,13 +302,13 @@ impl Lease {
         match &self.state {
             State::Idle | State::Closed => None,
             State::Acquiring { round, budget, .. } => {
-                Some(round_deadline(round, *budget, self.attempts))
+                Some(round_deadline(round.valid_until(), *budget, self.attempts))
+            }
+            State::Fencing { round, budget, .. } => {
+                Some(round_deadline(round.valid_until(), *budget, self.attempts))
             }
             State::Backoff { until, .. } | State::Releasing { until, .. } => Some(*until),
-            State::Held(held) => Some(match &held.extension {
-                Extension::Idle { due: Some(due), .. } => held.valid_until.min(*due),
-                Extension::Idle { due: None, .. } | Extension::Running { .. } => held.valid_until,
-            }),
+            State::Held(held) => Some(held.timeout()),
         }
     }
 
@@ -317,6 +320,22 @@ impl Lease {
         match &self.state {
             State::Held(held) if now < held.valid_until => Some(held.valid_until),
             _ => None,
+        }
+    }
+
+    /// Returns how the holder stands at `now`: held, held but failing to renew, or not held.
+    #[must_use]
+    pub fn standing(&self, now: Timestamp) -> Standing {
+        match &self.state {
+            State::Held(held) if now < held.valid_until => {
+                let valid_until = held.valid_until;
+                if held.renewal_fails {
+                    Standing::Uncertain { valid_until }
+                } else {
+                    Standing::Held { valid_until }
+                }
+            }
+            _ => Standing::NotHeld,
         }
     }
 
@@ -341,191 +360,9 @@ impl Lease {
 
     // Private.
 
-    /// Declares a held lock lost when its validity is over. Every input starts with this, so that
-    /// nothing can be decided on a validity that has ended.
-    fn expire(&mut self, now: Timestamp) {
-        if let State::Held(held) = &self.state
-            && now >= held.valid_until
-        {
-            self.lose(if self.config.keep_alive.allows(held.acquired_at, now) {
-                LossReason::Expired
-            } else {
-                LossReason::MaxHold
-            });
-        }
-    }
-
-    /// Redlock step 1: the time is read before the first request leaves. Each attempt has a token
-    /// of its own.
-    fn attempt(&mut self, now: Timestamp, budget: Budget) {
-        self.attempts += 1;
-        let LeaseConfig {
-            quorum, validity, ..
-        } = self.config;
-        let round = Acquire::new(quorum, validity, self.token(), now);
-        let id = self.send(
-            quorum.all(),
-            Operation::Acquire {
-                token: round.token(),
-                ttl: validity.ttl(),
-            },
-        );
-        self.state = State::Acquiring { id, round, budget };
-    }
-
-    fn conclude_acquire(&mut self, now: Timestamp, budget: Budget, verdict: AcquireVerdict) {
-        let State::Acquiring { round, .. } = &self.state else {
-            return;
-        };
-        match verdict {
-            AcquireVerdict::Acquired { valid_until } => {
-                let (token, acquired_at) = (round.token(), round.start());
-                self.state = State::Held(Held {
-                    token,
-                    acquired_at,
-                    valid_until,
-                    extension: Extension::Idle {
-                        due: self
-                            .config
-                            .keep_alive
-                            .next_extension(acquired_at, acquired_at),
-                        last: None,
-                    },
-                });
-                self.events.push_back(Event::Acquired { valid_until });
-            }
-            AcquireVerdict::Failed(failure) => {
-                // Redlock step 5: on every node, the silent ones included.
-                let token = round.token();
-                self.send_release(token);
-                self.back_off(now, budget.deadline, failure);
-            }
-        }
-    }
-
-    fn back_off(&mut self, now: Timestamp, deadline: Timestamp, failure: AcquireFailure) {
-        let random = self.nonce.jitter(self.attempts);
-        let next = self
-            .config
-            .retry
-            .next_attempt(deadline, self.attempts, now, random)
-            // No token is used twice, not even after four billion attempts.
-            .filter(|_| self.attempts < u32::MAX);
-        match next {
-            Some(until) => {
-                let budget = Budget {
-                    deadline,
-                    failure: Some(failure),
-                };
-                self.state = State::Backoff { until, budget };
-            }
-            None => self.exhaust(failure),
-        }
-    }
-
-    fn exhaust(&mut self, failure: AcquireFailure) {
-        self.state = State::Closed;
-        self.events.push_back(Event::Exhausted {
-            failure,
-            attempts: self.attempts,
-        });
-    }
-
-    fn start_extension(&mut self, now: Timestamp) {
-        let LeaseConfig {
-            quorum,
-            validity,
-            keep_alive,
-            ..
-        } = self.config;
-        let State::Held(held) = &self.state else {
-            return;
-        };
-        if matches!(held.extension, Extension::Running { .. }) {
-            return;
-        }
-        let (token, valid_until) = (held.token, held.valid_until);
-        if !keep_alive.allows(held.acquired_at, now) {
-            if let State::Held(held) = &mut self.state {
-                held.extension = Extension::Idle {
-                    due: None,
-                    last: None,
-                };
-            }
-            return;
-        }
-        let id = self.send(
-            quorum.all(),
-            Operation::Extend {
-                token,
-                ttl: validity.ttl(),
-            },
-        );
-        if let State::Held(held) = &mut self.state {
-            let round = Extend::new(quorum, validity, token, valid_until, now);
-            held.extension = Extension::Running { id, round };
-        }
-    }
-
-    fn conclude_extend(&mut self, now: Timestamp, verdict: ExtendVerdict) {
-        let keep_alive = self.config.keep_alive;
-        let State::Held(held) = &mut self.state else {
-            return;
-        };
-        let idle = Extension::Idle {
-            due: None,
-            last: None,
-        };
-        let Extension::Running { id, round } = core::mem::replace(&mut held.extension, idle) else {
-            return;
-        };
-        let acquired_at = held.acquired_at;
-        let (due, event) = match verdict {
-            ExtendVerdict::KeysLost => return self.lose(LossReason::KeysLost),
-            ExtendVerdict::Extended { valid_until } => {
-                held.valid_until = valid_until;
-                let due = keep_alive.next_extension(acquired_at, round.start());
-                self.repair(round.lost_on());
-                (due, Event::Extended { valid_until })
-            }
-            ExtendVerdict::Failed => {
-                let valid_until = held.valid_until;
-                let due = keep_alive.next_try(acquired_at, now);
-                (due, Event::ExtendFailed { valid_until })
-            }
-        };
-        let last = matches!(verdict, ExtendVerdict::Extended { .. }).then_some((id, round));
-        if let State::Held(held) = &mut self.state {
-            held.extension = Extension::Idle { due, last };
-        }
-        self.events.push_back(event);
-    }
-
-    /// Puts our key back on nodes that lost it, after a majority has confirmed the lock without
-    /// them. It wins nothing by itself (the reply is not counted), but keeps the lock alive when
-    /// nodes restart one after the other.
-    fn repair(&mut self, nodes: NodeSet) {
-        if let State::Held(held) = &self.state
-            && !nodes.is_empty()
-        {
-            let (token, ttl) = (held.token, self.config.validity.ttl());
-            self.send(nodes, Operation::Acquire { token, ttl });
-        }
-    }
-
     fn conclude_release(&mut self, verdict: ReleaseVerdict) {
         self.state = State::Closed;
         self.events.push_back(Event::Released(verdict));
-    }
-
-    fn lose(&mut self, reason: LossReason) {
-        if let State::Held(held) = &self.state {
-            let token = held.token;
-            self.state = State::Closed;
-            // The lock is over for us; what is left of its keys only keeps the others waiting.
-            self.send_release(token);
-            self.events.push_back(Event::Lost(reason));
-        }
     }
 
     fn send_release(&mut self, token: Token) -> RoundId {
@@ -542,17 +379,6 @@ impl Lease {
             operation,
         });
         round
-    }
-}
-
-/// When an attempt is given up: when nothing can be won any more, or when the time budget is
-/// spent. The first attempt is exempt from the budget, so that even a budget shorter than a round
-/// trip has its one chance; the driver answers for silent nodes in time.
-fn round_deadline(round: &Acquire, budget: Budget, attempts: u32) -> Timestamp {
-    if attempts == 1 {
-        round.valid_until()
-    } else {
-        round.valid_until().min(budget.deadline)
     }
 }
 

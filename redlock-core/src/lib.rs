@@ -3,9 +3,11 @@
 
 extern crate alloc;
 
+mod fencing;
 mod keep_alive;
 mod lease;
 mod node;
+mod quarantine;
 mod quorum;
 mod reply;
 mod retry;
@@ -16,14 +18,17 @@ mod token;
 mod ttl;
 mod validity;
 
+pub use fencing::FencingToken;
 pub use keep_alive::{KeepAlive, KeepAliveError};
-pub use lease::{Event, Lease, LeaseConfig, LossReason, Operation, RoundId, Transmit};
+pub use lease::{Event, Lease, LeaseConfig, LossReason, Operation, RoundId, Standing, Transmit};
 pub use node::{NodeId, NodeSet};
+pub use quarantine::Quarantine;
 pub use quorum::{Quorum, QuorumError};
 pub use reply::Reply;
 pub use retry::{RetrySchedule, RetryScheduleError};
 pub use round::{
-    Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Release, ReleaseVerdict,
+    Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Fence, FenceVerdict, Release,
+    ReleaseVerdict,
 };
 pub use tally::Tally;
 pub use timestamp::Timestamp;

@@ -5,8 +5,10 @@
 
 mod acquire;
 mod extend;
+mod fence;
 mod release;
 
 pub use acquire::{Acquire, AcquireFailure, AcquireVerdict};
 pub use extend::{Extend, ExtendVerdict};
+pub use fence::{Fence, FenceVerdict};
 pub use release::{Release, ReleaseVerdict};

@@ -1,23 +1,35 @@
-use crate::{NodeId, NodeSet, Quorum, Reply};
+use crate::{FencingToken, NodeId, NodeSet, Quorum, Reply, Timestamp};
 
 /// The replies to one round, at most one from each node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tally {
     quorum: Quorum,
+    /// Nodes in quarantine until later than this have no vote.
+    start: Timestamp,
     granted: NodeSet,
+    quarantined: NodeSet,
+    outbid: NodeSet,
     denied: NodeSet,
     refused: NodeSet,
     unknown: NodeSet,
+    quarantined_until: Timestamp,
+    highest_counter: Option<FencingToken>,
 }
 
 impl Tally {
-    pub(crate) const fn new(quorum: Quorum) -> Self {
+    /// Creates the tally of a round that starts at `start`.
+    pub(crate) const fn new(quorum: Quorum, start: Timestamp) -> Self {
         Self {
             quorum,
+            start,
             granted: NodeSet::EMPTY,
+            quarantined: NodeSet::EMPTY,
+            outbid: NodeSet::EMPTY,
             denied: NodeSet::EMPTY,
             refused: NodeSet::EMPTY,
             unknown: NodeSet::EMPTY,
+            quarantined_until: Timestamp::ZERO,
+            highest_counter: None,
         }
     }
 
@@ -29,6 +41,17 @@ impl Tally {
         }
         match reply {
             Reply::Granted => self.granted.insert(node),
+            // The quarantine must be over when the round starts, not when the reply comes: the
+            // node may have acted at any time in between.
+            Reply::Quarantined { until } if until <= self.start => self.granted.insert(node),
+            Reply::Quarantined { until } => {
+                self.quarantined_until = self.quarantined_until.max(until);
+                self.quarantined.insert(node)
+            }
+            Reply::Outbid { counter } => {
+                self.highest_counter = self.highest_counter.max(Some(counter));
+                self.outbid.insert(node)
+            }
             Reply::Denied => self.denied.insert(node),
             Reply::Refused => self.refused.insert(node),
             Reply::Unknown => self.unknown.insert(node),
@@ -41,10 +64,34 @@ impl Tally {
         self.quorum
     }
 
-    /// Returns the nodes that did what was asked.
+    /// Returns the nodes that did what was asked, and may vote.
     #[must_use]
     pub const fn granted(&self) -> NodeSet {
         self.granted
+    }
+
+    /// Returns the nodes that did what was asked, but have no vote yet.
+    #[must_use]
+    pub const fn quarantined(&self) -> NodeSet {
+        self.quarantined
+    }
+
+    /// Returns when the last of the quarantined nodes may vote.
+    #[must_use]
+    pub const fn quarantined_until(&self) -> Timestamp {
+        self.quarantined_until
+    }
+
+    /// Returns the nodes that hold our key, but whose fencing counter is ahead.
+    #[must_use]
+    pub const fn outbid(&self) -> NodeSet {
+        self.outbid
+    }
+
+    /// Returns the largest fencing counter that a node has told.
+    #[must_use]
+    pub const fn highest_counter(&self) -> Option<FencingToken> {
+        self.highest_counter
     }
 
     /// Returns the nodes where the key stood in the way.
@@ -71,6 +118,8 @@ impl Tally {
         self.quorum
             .all()
             .difference(self.granted)
+            .difference(self.quarantined)
+            .difference(self.outbid)
             .difference(self.denied)
             .difference(self.refused)
             .difference(self.unknown)
@@ -100,9 +149,14 @@ mod tests {
         NodeId::new(index).unwrap()
     }
 
+    fn tally(nodes: usize) -> Tally {
+        let start = Timestamp::from_nanos(100);
+        Tally::new(Quorum::majority(nodes).unwrap(), start)
+    }
+
     #[test]
     fn each_node_counts_once_and_first() {
-        let mut tally = Tally::new(Quorum::majority(3).unwrap());
+        let mut tally = tally(3);
         assert!(tally.record(node(0), Reply::Unknown));
         assert!(!tally.record(node(0), Reply::Granted));
         assert!(!tally.record(node(3), Reply::Granted), "not a member");
@@ -113,28 +167,52 @@ mod tests {
 
     #[test]
     fn replies_are_kept_apart() {
-        let mut tally = Tally::new(Quorum::majority(4).unwrap());
+        let mut tally = tally(6);
+        let counter = FencingToken::new(9);
+        let until = Timestamp::from_nanos(101);
         let replies = [
             Reply::Granted,
             Reply::Denied,
             Reply::Refused,
             Reply::Unknown,
+            Reply::Outbid { counter },
+            Reply::Quarantined { until },
         ];
         for (index, reply) in replies.into_iter().enumerate() {
             assert!(tally.record(node(index), reply));
         }
-        assert!(tally.granted().contains(node(0)));
-        assert!(tally.denied().contains(node(1)));
-        assert!(tally.refused().contains(node(2)));
-        assert!(tally.unknown().contains(node(3)));
+        let sets = [
+            tally.granted(),
+            tally.denied(),
+            tally.refused(),
+            tally.unknown(),
+            tally.outbid(),
+            tally.quarantined(),
+        ];
+        for (index, set) in sets.into_iter().enumerate() {
+            assert!(set.contains(node(index)) && set.len() == 1, "{index}");
+        }
         assert_eq!(tally.failed().len(), 2);
+        assert_eq!(tally.highest_counter(), Some(counter));
+        assert_eq!(tally.quarantined_until(), until);
         assert!(tally.undecided().is_empty());
+    }
+
+    #[test]
+    fn a_quarantine_that_ended_before_the_start_does_not_matter() {
+        let mut tally = tally(3);
+        for (index, until) in [99, 100, 101].into_iter().enumerate() {
+            let until = Timestamp::from_nanos(until);
+            tally.record(node(index), Reply::Quarantined { until });
+        }
+        assert_eq!(tally.granted(), NodeSet::first(2));
+        assert_eq!(tally.quarantined().len(), 1);
     }
 
     #[test]
     fn quorum_and_blocking_minority() {
         // Of 4 nodes 3 decide, so 2 block.
-        let tally = Tally::new(Quorum::majority(4).unwrap());
+        let tally = tally(4);
         assert!(tally.is_quorum(NodeSet::first(3)) && !tally.is_quorum(NodeSet::first(2)));
         assert!(tally.is_blocking(NodeSet::first(2)) && !tally.is_blocking(NodeSet::first(1)));
     }

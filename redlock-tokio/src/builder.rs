@@ -196,6 +196,7 @@ impl RedlockBuilder {
             prefix: self.prefix,
             defaults: self.defaults,
             shut_down: false.into(),
+            last_fence: 0.into(),
             held: 0.into(),
             undeliverable: 0.into(),
         });

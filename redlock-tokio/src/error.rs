@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use redlock_core::LossReason;
+use redlock_core::{FencingToken, LossReason};
 use thiserror::Error;
 
 use crate::{KeyError, NodeError, OptionsError};
@@ -27,6 +27,22 @@ pub enum LockError {
     /// overloaded or far away; try a longer ttl.
     #[error("too slow: the nodes answered after the lock's validity was spent ({0})")]
     TooSlow(Attempts),
+    /// Nodes that were needed came up so recently that they may have forgotten a lock that is
+    /// still held; they have no vote until that lock must have expired.
+    #[error("quarantined: nodes came up too recently to vote, for {remaining:?} more ({attempts})")]
+    Quarantined {
+        /// How long until the last of them has a vote.
+        remaining: Duration,
+        /// What was tried.
+        attempts: Attempts,
+    },
+    /// The lock's fencing counters have reached the largest token. Delete them (`<key>:fence`, on
+    /// all nodes) once the resource has been told to start anew.
+    #[error(
+        "there is no larger fencing token: the counters are at {}",
+        FencingToken::MAX
+    )]
+    FenceExhausted,
     /// The key cannot be used.
     #[error("invalid key: {0}")]
     InvalidKey(KeyError),
@@ -56,9 +72,12 @@ impl LockError {
             Self::Contended(attempts) | Self::NoQuorum(attempts) | Self::TooSlow(attempts) => {
                 Some(attempts)
             }
-            Self::InvalidKey(_) | Self::InvalidOptions(_) | Self::ShutDown | Self::Random(_) => {
-                None
-            }
+            Self::Quarantined { attempts, .. } => Some(attempts),
+            Self::FenceExhausted
+            | Self::InvalidKey(_)
+            | Self::InvalidOptions(_)
+            | Self::ShutDown
+            | Self::Random(_) => None,
         }
     }
 }

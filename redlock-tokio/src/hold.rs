@@ -1,6 +1,6 @@
 use std::{fmt, future::pending, sync::Arc, time::Duration};
 
-use redlock_core::{LossReason, Token};
+use redlock_core::{FencingToken, LossReason, Token};
 
 use crate::{
     ExtendError, Key,
@@ -86,6 +86,16 @@ impl Hold {
     #[must_use]
     pub fn key(&self) -> &Key {
         self.cell.key()
+    }
+
+    /// Returns the fencing token, if the lock was acquired with [one](crate::Lock::fenced).
+    ///
+    /// Send it with every write to a resource that refuses smaller tokens than it has seen, such as
+    /// `UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence < $2`: then even a
+    /// holder that was paused and does not know that its lock is lost can do no harm.
+    #[must_use]
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.cell.fence()
     }
 
     /// Returns the value that the key has on the nodes while the lock is held.

@@ -381,7 +381,7 @@ impl Lane {
                 Operation::Release { .. } => {
                     self.debts.settle(now, command, &purpose, &answer, self.id);
                 }
-                Operation::Acquire { .. } | Operation::Extend { .. } => {}
+                Operation::Acquire { .. } | Operation::Extend { .. } | Operation::Fence { .. } => {}
             }
             if let Purpose::Request(origin) = purpose {
                 origin

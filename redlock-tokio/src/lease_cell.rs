@@ -10,8 +10,8 @@ use std::{
 };
 
 use redlock_core::{
-    AcquireFailure, Event, Lease, LeaseConfig, LossReason, NodeId, Nonce, Operation, Quorum,
-    ReleaseVerdict, Reply, RoundId, Timestamp, Token, Ttl,
+    AcquireFailure, Event, FencingToken, Lease, LeaseConfig, LossReason, NodeId, Nonce, Operation,
+    Quorum, ReleaseVerdict, Reply, RoundId, Timestamp, Token, Ttl,
 };
 use tokio::sync::Notify;
 
@@ -62,6 +62,8 @@ struct CellState {
     due: Option<Timestamp>,
     /// The task that waits for the lock.
     waiting: Option<Waker>,
+    /// The fencing token, once the lock was acquired with one.
+    fence: Option<FencingToken>,
     /// How many extensions have ended, and whether the last one succeeded.
     extensions: u64,
     extended: bool,
@@ -94,6 +96,7 @@ impl LeaseCell {
         key: Key,
         config: LeaseConfig,
         nonce: Nonce,
+        fence: Option<FencingToken>,
     ) -> Arc<Self> {
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let cell = Arc::new(Self {
@@ -106,6 +109,7 @@ impl LeaseCell {
                 phase: Phase::Acquiring,
                 due: None,
                 waiting: None,
+                fence: None,
                 extensions: 0,
                 extended: false,
                 watched: None,
@@ -118,7 +122,10 @@ impl LeaseCell {
         });
         // Redlock step 1: the clock is read before the first byte leaves.
         let now = cell.now();
-        cell.step(now, |state| state.lease.acquire(now));
+        cell.step(now, |state| match fence {
+            Some(proposal) => state.lease.acquire_fenced(now, proposal),
+            None => state.lease.acquire(now),
+        });
         cell
     }
 
@@ -242,6 +249,10 @@ impl LeaseCell {
         self.shared.reports(&self.state().objections)
     }
 
+    pub(crate) fn fence(&self) -> Option<FencingToken> {
+        self.state().fence
+    }
+
     pub(crate) fn attempts(&self) -> u32 {
         self.state().lease.attempts()
     }
@@ -349,7 +360,9 @@ impl LeaseCell {
         while let Some(transmit) = state.lease.poll_transmit() {
             let is_watched = match transmit.operation {
                 // While the lock is held, this is a repair.
-                Operation::Acquire { .. } => state.phase == Phase::Acquiring,
+                Operation::Acquire { .. } | Operation::Fence { .. } => {
+                    state.phase == Phase::Acquiring
+                }
                 Operation::Extend { .. } => true,
                 // Not what follows a failed attempt or a loss: their reasons are still wanted.
                 Operation::Release { .. } => state.phase == Phase::Releasing,
@@ -396,7 +409,10 @@ impl LeaseCell {
     fn apply_events(&self, state: &mut CellState) {
         while let Some(event) = state.lease.poll_event() {
             match event {
-                Event::Acquired { .. } => self.enter(state, Phase::Held),
+                Event::Acquired { fence, .. } => {
+                    state.fence = fence;
+                    self.enter(state, Phase::Held);
+                }
                 Event::Exhausted { failure, attempts } => {
                     self.enter(state, Phase::Exhausted { failure, attempts });
                 }
@@ -443,7 +459,7 @@ impl CellState {
     /// Remembers why a node did not agree to the watched round.
     fn object(&mut self, node: NodeId, answer: Answer) {
         let objection = match answer {
-            Ok(Vote::Granted) => return,
+            Ok(Vote::Granted | Vote::Outbid { .. }) => return,
             Ok(Vote::Denied) => Objection::Denied,
             Err(error) => Objection::Failed(error),
         };

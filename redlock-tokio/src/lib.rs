@@ -29,4 +29,4 @@ pub use lock::{Lock, LockFuture};
 pub use node::{Answer, Command, MemoryNode, Node, NodeError, RedisNode, Session, UrlError, Vote};
 pub use options::{LockOptions, OptionsError};
 pub use redlock::{Redlock, ShutdownReport};
-pub use redlock_core::{Drift, LossReason, Operation, Timestamp, Token, Ttl};
+pub use redlock_core::{Drift, FencingToken, LossReason, Operation, Timestamp, Token, Ttl};

@@ -7,7 +7,7 @@ mod script;
 use std::{future::pending, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use redlock_core::{Operation, Reply};
+use redlock_core::{FencingToken, Operation, Reply};
 use thiserror::Error;
 
 pub use self::{
@@ -75,6 +75,11 @@ pub enum Vote {
     Granted,
     /// It did not, because the key is another's, or not ours any more.
     Denied,
+    /// The key is ours, but its fencing counter is no smaller than the fence, and was left alone.
+    Outbid {
+        /// The counter.
+        counter: FencingToken,
+    },
 }
 
 /// Why a node gave no vote.
@@ -131,6 +136,7 @@ pub(crate) fn reply_of(answer: &Answer) -> Reply {
     match answer {
         Ok(Vote::Granted) => Reply::Granted,
         Ok(Vote::Denied) => Reply::Denied,
+        Ok(Vote::Outbid { counter }) => Reply::Outbid { counter: *counter },
         Err(error) => error.reply(),
     }
 }

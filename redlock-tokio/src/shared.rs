@@ -1,9 +1,12 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use redlock_core::{NodeId, Quorum};
+use redlock_core::{FencingToken, NodeId, Quorum};
 
 use crate::{
     Clock, LockOptions, NodeReport, NodeReports, Objection, keeper::Keeper, lane::LaneHandle,
@@ -20,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) prefix: Box<[u8]>,
     pub(crate) defaults: LockOptions,
     pub(crate) shut_down: AtomicBool,
+    /// The largest fencing token that was proposed.
+    pub(crate) last_fence: AtomicU64,
     /// How many locks are held now.
     pub(crate) held: AtomicUsize,
     /// How many releases could not be handed to a lane, because its runtime is gone.
@@ -34,6 +39,23 @@ impl Shared {
             objection: objection.clone(),
         };
         NodeReports::new(objections.iter().map(report).collect())
+    }
+
+    /// Proposes a fencing token: "the larger of the last seen plus one and the wall clock in
+    /// microseconds". One counter serves all keys, since tokens need only grow.
+    pub(crate) fn propose_fence(&self) -> FencingToken {
+        // A clock before 1970 leaves it to the counters on the nodes.
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let wall = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
+        let last = self.last_fence.fetch_max(wall, Ordering::Relaxed);
+        let proposal = if wall > last {
+            wall
+        } else {
+            self.last_fence.fetch_add(1, Ordering::Relaxed) + 1
+        };
+        FencingToken::new(proposal)
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {

@@ -1,6 +1,6 @@
 use core::fmt;
 
-use crate::{AcquireFailure, ReleaseVerdict, Timestamp};
+use crate::{AcquireFailure, FencingToken, ReleaseVerdict, Timestamp};
 
 /// Something the holder of a [`Lease`](crate::Lease) wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,6 +10,8 @@ pub enum Event {
     Acquired {
         /// The end of validity, unless extended.
         valid_until: Timestamp,
+        /// The fencing token, if one was asked for.
+        fence: Option<FencingToken>,
     },
     /// The lock could not be acquired, and will not be tried again.
     Exhausted {
@@ -32,6 +34,23 @@ pub enum Event {
     Lost(LossReason),
     /// The release that was asked for has ended.
     Released(ReleaseVerdict),
+}
+
+/// How a holder stands with its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// The lock is held, and nothing is wrong.
+    Held {
+        /// The end of validity, unless extended.
+        valid_until: Timestamp,
+    },
+    /// The lock is held, but the last extension failed: if none succeeds, it ends then.
+    Uncertain {
+        /// The end of validity, unless extended.
+        valid_until: Timestamp,
+    },
+    /// The lock is not held: not yet, or not any more.
+    NotHeld,
 }
 
 /// Why a lock was lost.

@@ -103,7 +103,8 @@ fn acquires_with_the_third_vote() {
     assert_eq!(
         driven.told,
         [Event::Acquired {
-            valid_until: at(900)
+            valid_until: at(900),
+            fence: None,
         }]
     );
 }
@@ -445,4 +446,169 @@ fn a_release_after_the_end_of_validity_reports_the_loss() {
     let mut driven = Driven::held();
     driven.run(|lease| lease.release(at(900)));
     assert_eq!(driven.told, [Event::Lost(LossReason::Expired)]);
+}
+
+#[test]
+fn a_cold_fleet_is_refused_at_once_with_the_time_left() {
+    let until = at(5000);
+    let quarantined = Reply::Quarantined { until };
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0)));
+    driven.reply(at(1), &[quarantined; 3]);
+    let failure = AcquireFailure::Quarantined { until };
+    assert_eq!(
+        driven.told,
+        [Event::Exhausted {
+            failure,
+            attempts: 1
+        }]
+    );
+    let token = driven.lease.token();
+    assert_eq!(driven.operations()[1..], [release_of(token)], "it was set");
+}
+
+#[test]
+fn a_quarantine_within_the_budget_is_waited_for() {
+    let until = at(500);
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0)));
+    while !driven.is_held(at(0)) && driven.told.is_empty() {
+        let now = driven.lease.poll_timeout().unwrap().min(at(999));
+        driven.reply(now, &[Reply::Quarantined { until }; 3]);
+        let Some(due) = driven.lease.poll_timeout() else {
+            break;
+        };
+        driven.run(|lease| lease.handle_timeout(due));
+    }
+    assert!(
+        matches!(driven.told[..], [Event::Acquired { .. }]),
+        "{:?}",
+        driven.told
+    );
+    assert!(driven.lease.attempts() > 1);
+}
+
+#[test]
+fn standing_tells_of_failing_renewal() {
+    let mut driven = Driven::held();
+    let valid_until = at(900);
+    assert_eq!(
+        driven.lease.standing(at(10)),
+        Standing::Held { valid_until }
+    );
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.reply(at(301), &[Unknown; 3]);
+    assert_eq!(
+        driven.lease.standing(at(302)),
+        Standing::Uncertain { valid_until }
+    );
+    assert_eq!(driven.lease.standing(at(900)), Standing::NotHeld);
+    driven.run(|lease| lease.extend(at(400)));
+    driven.reply(at(401), &[Granted; 3]);
+    let valid_until = at(1300);
+    assert_eq!(
+        driven.lease.standing(at(402)),
+        Standing::Held { valid_until }
+    );
+    driven.run(|lease| lease.release(at(403)));
+    assert_eq!(driven.lease.standing(at(403)), Standing::NotHeld);
+}
+
+fn outbid(counter: u64) -> Reply {
+    Reply::Outbid {
+        counter: FencingToken::new(counter),
+    }
+}
+
+fn fenced(proposal: u64) -> Driven {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire_fenced(at(0), FencingToken::new(proposal)));
+    driven
+}
+
+#[test]
+fn a_fence_that_a_majority_accepts_costs_one_round() {
+    let mut driven = fenced(7);
+    let fence = Some(FencingToken::new(7));
+    assert!(
+        matches!(driven.sent[0].operation, Operation::Acquire { fence: it, .. } if it == fence)
+    );
+    driven.reply(at(1), &[Granted, Denied, Granted, Denied, Granted]);
+    let valid_until = at(900);
+    assert_eq!(driven.told, [Event::Acquired { valid_until, fence }]);
+    assert_eq!(driven.sent.len(), 1);
+}
+
+#[test]
+fn a_fence_that_is_outbid_is_raised_while_the_keys_are_held() {
+    let mut driven = fenced(7);
+    driven.reply(at(1), &[outbid(9), Granted, outbid(5)]);
+    assert!(!driven.is_held(at(1)) && driven.told.is_empty());
+    let token = driven.lease.token();
+    let fence = FencingToken::new(10);
+    assert_eq!(driven.operations()[1], Operation::Fence { token, fence });
+    assert_eq!(driven.sent[1].nodes, NodeSet::first(5));
+    // A node that had not replied yet is further ahead.
+    driven.reply(at(2), &[Granted, outbid(40), Granted, outbid(20), Denied]);
+    let fence = FencingToken::new(41);
+    assert_eq!(driven.operations()[2], Operation::Fence { token, fence });
+    driven.reply(at(3), &[Granted; 3]);
+    // The validity counts from the first request, whatever the fence took.
+    let valid_until = at(900);
+    let fence = Some(fence);
+    assert_eq!(driven.told, [Event::Acquired { valid_until, fence }]);
+    assert_eq!(driven.lease.attempts(), 1);
+}
+
+#[test]
+fn a_fence_that_cannot_be_agreed_on_in_time_fails_the_attempt() {
+    let mut driven = fenced(7);
+    driven.reply(at(1), &[outbid(9); 3]);
+    assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
+    let token = driven.lease.token();
+    driven.reply(at(2), &[Denied; 3]);
+    assert_eq!(driven.operations()[2], release_of(token));
+    let retry = driven.lease.poll_timeout().unwrap();
+    driven.run(|lease| lease.handle_timeout(retry));
+    let fence = Some(FencingToken::new(10));
+    let again = driven.sent.last().unwrap().operation;
+    assert!(
+        matches!(again, Operation::Acquire { fence: it, .. } if it == fence),
+        "it has learned"
+    );
+}
+
+#[test]
+fn fences_end_at_the_last_one() {
+    let mut driven = fenced(7);
+    driven.reply(at(1), &[outbid(FencingToken::MAX.get()); 3]);
+    let failure = AcquireFailure::FenceExhausted;
+    assert_eq!(
+        driven.told,
+        [Event::Exhausted {
+            failure,
+            attempts: 1
+        }]
+    );
+}
+
+#[test]
+fn given_up_or_silent_while_fencing_it_is_released() {
+    let mut driven = fenced(7);
+    driven.reply(at(1), &[outbid(9); 3]);
+    let mut silent = Driven {
+        lease: driven.lease.clone(),
+        sent: driven.sent.clone(),
+        told: Vec::new(),
+    };
+    let token = driven.lease.token();
+    driven.run(|lease| lease.release(at(2)));
+    assert_eq!(driven.operations()[2], release_of(token));
+    assert!(driven.lease.is_closed());
+    silent.run(|lease| lease.handle_timeout(at(900)));
+    assert_eq!(silent.operations()[2], release_of(token));
+    assert!(
+        silent.lease.poll_timeout() > Some(at(900)),
+        "and tried again"
+    );
 }

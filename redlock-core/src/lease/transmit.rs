@@ -1,4 +1,4 @@
-use crate::{NodeSet, Token, Ttl};
+use crate::{FencingToken, NodeSet, Token, Ttl};
 
 /// Tells the replies to one transmission from those to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,11 +22,24 @@ pub struct Transmit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Set the key to the token if it does not exist: `SET key token NX PX ttl`.
+    ///
+    /// With a fence, do so in one step with raising the key's fencing counter to it. If the counter
+    /// is no smaller than the fence, leave it and answer [`Reply::Outbid`](crate::Reply::Outbid);
+    /// the key is set all the same.
     Acquire {
         /// The value to set.
         token: Token,
         /// The key's time to live.
         ttl: Ttl,
+        /// What to raise the counter to.
+        fence: Option<FencingToken>,
+    },
+    /// If the key's value is the token, raise its fencing counter as for an acquisition.
+    Fence {
+        /// The value to compare with.
+        token: Token,
+        /// What to raise the counter to.
+        fence: FencingToken,
     },
     /// Let the key live for `ttl` from now, if its value is the token and it would not live
     /// longer anyway.

@@ -1,6 +1,6 @@
 use core::fmt;
 
-use crate::{NodeId, Quorum, Reply, Tally, Timestamp, Token, Validity};
+use crate::{FencingToken, NodeId, Quorum, Reply, Tally, Timestamp, Token, Validity};
 
 /// One attempt to set our key on a majority of nodes (Redlock steps 1 to 3).
 ///
@@ -10,6 +10,7 @@ use crate::{NodeId, Quorum, Reply, Tally, Timestamp, Token, Validity};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquire {
     token: Token,
+    fence: Option<FencingToken>,
     start: Timestamp,
     valid_until: Timestamp,
     tally: Tally,
@@ -18,14 +19,21 @@ pub struct Acquire {
 
 impl Acquire {
     /// Starts an attempt at `now`, which must be read *before* the first request leaves
-    /// (Redlock step 1).
+    /// (Redlock step 1). With `fence`, the nodes are asked to raise their counters to it too.
     #[must_use]
-    pub fn new(quorum: Quorum, validity: Validity, token: Token, now: Timestamp) -> Self {
+    pub fn new(
+        quorum: Quorum,
+        validity: Validity,
+        token: Token,
+        fence: Option<FencingToken>,
+        now: Timestamp,
+    ) -> Self {
         Self {
             token,
+            fence,
             start: now,
             valid_until: validity.until(now),
-            tally: Tally::new(quorum),
+            tally: Tally::new(quorum, now),
             verdict: None,
         }
     }
@@ -94,19 +102,33 @@ impl Acquire {
 
     fn judge(&self, now: Timestamp) -> Option<AcquireVerdict> {
         let tally = &self.tally;
+        let ours = tally.granted().union(tally.outbid());
         // Redlock step 3: a majority of *all* nodes, and validity time left.
-        if tally.is_quorum(tally.granted()) {
-            return Some(if now < self.valid_until {
+        if tally.is_quorum(ours) {
+            return Some(if now >= self.valid_until {
+                AcquireVerdict::Failed(AcquireFailure::TooSlow)
+            } else if self.fence.is_none() || tally.is_quorum(tally.granted()) {
                 AcquireVerdict::Acquired {
                     valid_until: self.valid_until,
+                    fence: self.fence,
                 }
             } else {
-                AcquireVerdict::Failed(AcquireFailure::TooSlow)
+                // Nodes that have not replied might still accept the fence, but a second round
+                // costs less than to wait for the slowest.
+                AcquireVerdict::Outbid {
+                    counter: tally.highest_counter().unwrap_or(FencingToken::MAX),
+                }
             });
         }
+        let held_up = tally.failed().union(tally.quarantined());
         if tally.is_blocking(tally.failed()) {
             Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
-        } else if tally.is_blocking(tally.failed().union(tally.denied())) {
+        } else if tally.is_blocking(held_up) {
+            let until = tally.quarantined_until();
+            Some(AcquireVerdict::Failed(AcquireFailure::Quarantined {
+                until,
+            }))
+        } else if tally.is_blocking(held_up.union(tally.denied())) {
             Some(AcquireVerdict::Failed(AcquireFailure::Contended))
         } else {
             None
@@ -121,6 +143,14 @@ pub enum AcquireVerdict {
     Acquired {
         /// The end of validity.
         valid_until: Timestamp,
+        /// The fence that a majority accepted, if one was proposed.
+        fence: Option<FencingToken>,
+    },
+    /// A majority holds our key, but not a majority has accepted the fence. While the keys are
+    /// ours, a [`Fence`](crate::Fence) round can propose a larger one.
+    Outbid {
+        /// The largest counter that is known.
+        counter: FencingToken,
     },
     /// The attempt failed. Its token must be released on *every* node, also on those that have
     /// not replied, and never be used again (Redlock step 5).
@@ -129,13 +159,21 @@ pub enum AcquireVerdict {
 
 /// Why an attempt to acquire failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AcquireFailure {
     /// Another token holds the key on nodes that were needed.
     Contended,
     /// So many nodes failed that no client could have a majority through this one's eyes.
     NoQuorum,
+    /// Nodes that were needed came up so recently that they have no vote.
+    Quarantined {
+        /// When the last of them has one.
+        until: Timestamp,
+    },
     /// A majority agreed, but only after the validity was spent; or nobody decided before it was.
     TooSlow,
+    /// The fencing counters have reached [`FencingToken::MAX`].
+    FenceExhausted,
     /// The driver ended. (No round ends like this, only a [`Lease`](crate::Lease).)
     Abandoned,
 }
@@ -145,7 +183,9 @@ impl fmt::Display for AcquireFailure {
         f.write_str(match self {
             Self::Contended => "held by another client",
             Self::NoQuorum => "no quorum of nodes answered",
+            Self::Quarantined { .. } => "nodes that came up too recently have no vote yet",
             Self::TooSlow => "the nodes answered after the validity was spent",
+            Self::FenceExhausted => "there is no larger fencing token",
             Self::Abandoned => "given up half-way",
         })
     }
@@ -163,7 +203,13 @@ mod tests {
         let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
         let validity = Validity::new(ttl, Drift::default()).unwrap();
         let quorum = Quorum::majority(nodes).unwrap();
-        Acquire::new(quorum, validity, Nonce::new(1).token(1), Timestamp::ZERO)
+        Acquire::new(
+            quorum,
+            validity,
+            Nonce::new(1).token(1),
+            None,
+            Timestamp::ZERO,
+        )
     }
 
     /// Feeds the replies of nodes 0, 1, 2 ... at one time; returns the verdict and after how many
@@ -181,7 +227,7 @@ mod tests {
     fn failure(replies: &[Reply]) -> (AcquireFailure, usize) {
         match verdict(&mut round(5), Timestamp::ZERO, replies) {
             (AcquireVerdict::Failed(failure), after) => (failure, after),
-            (acquired, _) => panic!("{acquired:?}"),
+            (other, _) => panic!("{other:?}"),
         }
     }
 
@@ -190,7 +236,8 @@ mod tests {
         let (verdict, after) = verdict(&mut round(5), Timestamp::ZERO, &[Granted; 5]);
         assert_eq!(after, 3);
         let valid_until = round(5).valid_until();
-        assert_eq!(verdict, AcquireVerdict::Acquired { valid_until });
+        let fence = None;
+        assert_eq!(verdict, AcquireVerdict::Acquired { valid_until, fence });
     }
 
     #[test]
@@ -265,6 +312,61 @@ mod tests {
             give_up(None, late, contended),
             failed(AcquireFailure::TooSlow)
         );
+    }
+
+    #[test]
+    fn nodes_in_quarantine_have_no_vote() {
+        let until = Timestamp::from_nanos(9);
+        let quarantined = Reply::Quarantined { until };
+        let replies = [quarantined, Granted, quarantined, Granted, quarantined];
+        let expected = AcquireFailure::Quarantined { until };
+        assert_eq!(failure(&replies), (expected, 5));
+        let (verdict, _) = verdict(
+            &mut round(5),
+            Timestamp::ZERO,
+            &[quarantined, Granted, quarantined, Granted, Granted],
+        );
+        assert!(matches!(verdict, AcquireVerdict::Acquired { .. }));
+        // One failed, one in quarantine, one foreign: it is the foreign key that tips the scales.
+        let contended = [Refused, quarantined, Denied];
+        assert_eq!(failure(&contended), (AcquireFailure::Contended, 3));
+    }
+
+    fn fenced(replies: &[Reply]) -> (AcquireVerdict, usize) {
+        let mut round = round(5);
+        round.fence = Some(FencingToken::new(7));
+        verdict(&mut round, Timestamp::ZERO, replies)
+    }
+
+    #[test]
+    fn a_fence_needs_a_majority_of_its_own() {
+        let counter = FencingToken::new(40);
+        let outbid = Reply::Outbid { counter };
+        let fence = Some(FencingToken::new(7));
+        let valid_until = round(5).valid_until();
+        let acquired = AcquireVerdict::Acquired { valid_until, fence };
+        assert_eq!(fenced(&[Granted; 3]), (acquired, 3));
+        assert_eq!(
+            fenced(&[Denied, Granted, Granted, Denied, Granted]),
+            (acquired, 5)
+        );
+        let second_round = AcquireVerdict::Outbid { counter };
+        assert_eq!(fenced(&[Granted, outbid, Granted]), (second_round, 3));
+        assert_eq!(fenced(&[outbid, Denied, outbid, outbid]), (second_round, 4));
+    }
+
+    #[test]
+    fn without_a_fence_a_counter_does_not_matter() {
+        let counter = FencingToken::new(40);
+        let (verdict, _) = verdict(
+            &mut round(3),
+            Timestamp::ZERO,
+            &[Reply::Outbid { counter }; 2],
+        );
+        assert!(matches!(
+            verdict,
+            AcquireVerdict::Acquired { fence: None, .. }
+        ));
     }
 
     #[test]

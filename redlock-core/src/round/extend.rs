@@ -35,7 +35,7 @@ impl Extend {
             old_valid_until: valid_until,
             // Raise-only: an extension with little to add never shortens.
             new_valid_until: validity.until(now).max(valid_until),
-            tally: Tally::new(quorum),
+            tally: Tally::new(quorum, now),
             verdict: None,
         }
     }
@@ -92,7 +92,12 @@ impl Extend {
         }
         if tally.is_blocking(tally.denied()) {
             Some(ExtendVerdict::KeysLost)
-        } else if tally.is_blocking(tally.failed().union(tally.denied())) {
+        } else if tally.is_blocking(
+            tally
+                .failed()
+                .union(tally.quarantined())
+                .union(tally.denied()),
+        ) {
             Some(ExtendVerdict::Failed)
         } else {
             None
@@ -184,6 +189,23 @@ mod tests {
             verdict(round(10), NOW, &lost),
             Some(ExtendVerdict::KeysLost)
         );
+    }
+
+    #[test]
+    fn nodes_in_quarantine_have_no_vote() {
+        // Gating SET alone is not enough: a late SET may have put our key on a node that has
+        // forgotten another's.
+        let until = Timestamp::from_nanos(NOW.as_nanos() + 1);
+        let quarantined = Reply::Quarantined { until };
+        let replies = [Granted, Granted, quarantined, quarantined, quarantined];
+        assert_eq!(
+            verdict(round(10), NOW, &replies),
+            Some(ExtendVerdict::Failed)
+        );
+        let over = Reply::Quarantined { until: NOW };
+        let replies = [Granted, over, over];
+        let verdict = verdict(round(10), NOW, &replies);
+        assert!(matches!(verdict, Some(ExtendVerdict::Extended { .. })));
     }
 
     #[test]

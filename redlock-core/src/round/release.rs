@@ -1,4 +1,4 @@
-use crate::{NodeId, Quorum, Reply, Tally, Token};
+use crate::{NodeId, Quorum, Reply, Tally, Timestamp, Token};
 
 /// One attempt to delete our key on every node, whether or not the node ever had it (Redlock
 /// step 5).
@@ -18,7 +18,8 @@ impl Release {
     pub const fn new(quorum: Quorum, token: Token) -> Self {
         Self {
             token,
-            tally: Tally::new(quorum),
+            // No quarantine matters: nothing is won by a release.
+            tally: Tally::new(quorum, Timestamp::MAX),
             verdict: None,
         }
     }

@@ -70,7 +70,7 @@ impl Debts {
         match answer {
             Ok(Vote::Granted) => return,
             Ok(Vote::Denied) if !terms.may_appear => return,
-            Ok(Vote::Denied) | Err(_) => {}
+            Ok(Vote::Denied | Vote::Outbid { .. }) | Err(_) => {}
         }
         if self.queue.len() == MAX_DEBTS {
             self.queue.pop_front();
@@ -99,7 +99,9 @@ impl Debts {
             .iter()
             .filter_map(|command| match command.operation {
                 Operation::Acquire { token, .. } => Some(token),
-                Operation::Extend { .. } | Operation::Release { .. } => None,
+                Operation::Extend { .. } | Operation::Fence { .. } | Operation::Release { .. } => {
+                    None
+                }
             })
             .collect();
         for debt in &mut self.queue {

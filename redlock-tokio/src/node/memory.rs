@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use redlock_core::{Operation, Timestamp, Ttl};
+use redlock_core::{FencingToken, Operation, Timestamp, Ttl};
 
 use super::{Answer, Command, Node, NodeError, Session, Vote};
 use crate::{Clock, Key};
@@ -42,6 +42,8 @@ pub struct MemoryNode {
 #[derive(Default)]
 struct Keys {
     entries: HashMap<Key, Entry>,
+    /// The fencing counters of keys that were fenced. They never expire.
+    counters: HashMap<Key, FencingToken>,
     /// When this many keys are there, the expired ones are removed.
     sweep_at: usize,
     down: bool,
@@ -122,9 +124,11 @@ impl MemoryNode {
         removed.is_some_and(|entry| entry.is_live(now))
     }
 
-    /// Deletes all keys, as a restart without persistence does.
+    /// Deletes all keys and fencing counters, as a restart without persistence does.
     pub fn clear(&self) {
-        self.keys().entries.clear();
+        let mut keys = self.keys();
+        keys.entries.clear();
+        keys.counters.clear();
     }
 
     /// Takes the node down (`true`) or up again: while it is down it refuses connections and
@@ -143,7 +147,7 @@ impl Keys {
     fn execute(&mut self, now: Timestamp, command: &Command) -> Vote {
         let key = &command.key;
         match command.operation {
-            Operation::Acquire { token, ttl } => {
+            Operation::Acquire { token, ttl, fence } => {
                 if self.live(now, key).is_some() {
                     return Vote::Denied;
                 }
@@ -153,8 +157,12 @@ impl Keys {
                     expires_at: now.saturating_add(ttl.as_duration()),
                 };
                 self.entries.insert(key.clone(), entry);
-                Vote::Granted
+                fence.map_or(Vote::Granted, |fence| self.raise_counter(key, fence))
             }
+            Operation::Fence { token, fence } => match self.live(now, key) {
+                Some(entry) if *entry.value == token.to_ascii() => self.raise_counter(key, fence),
+                _ => Vote::Denied,
+            },
             Operation::Extend { token, ttl } => match self.live(now, key) {
                 Some(entry) if *entry.value == token.to_ascii() => {
                     let expires_at = now.saturating_add(ttl.as_duration());
@@ -170,6 +178,16 @@ impl Keys {
                 }
                 _ => Vote::Denied,
             },
+        }
+    }
+
+    fn raise_counter(&mut self, key: &Key, fence: FencingToken) -> Vote {
+        match self.counters.get(key) {
+            Some(&counter) if counter >= fence => Vote::Outbid { counter },
+            _ => {
+                self.counters.insert(key.clone(), fence);
+                Vote::Granted
+            }
         }
     }
 
@@ -265,6 +283,7 @@ mod tests {
         let acquire = |token| Operation::Acquire {
             token,
             ttl: ttl(100),
+            fence: None,
         };
         assert_eq!(execute(&node, "k", acquire(ours)), Vote::Granted);
         assert_eq!(execute(&node, "k", acquire(ours)), Vote::Denied, "NX");
@@ -284,6 +303,7 @@ mod tests {
         let acquire = Operation::Acquire {
             token: ours,
             ttl: ttl(100),
+            fence: None,
         };
         let extend = |token, millis| Operation::Extend {
             token,
@@ -307,6 +327,7 @@ mod tests {
             let operation = Operation::Acquire {
                 token: Nonce::new(number).token(1),
                 ttl: ttl(10),
+                fence: None,
             };
             execute(&node, &format!("k{number}"), operation);
             tokio::time::advance(Duration::from_millis(1)).await;

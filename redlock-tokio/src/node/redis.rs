@@ -8,7 +8,7 @@ use deadpool_redis::{
     },
 };
 use futures::{FutureExt, future::BoxFuture};
-use redlock_core::Operation;
+use redlock_core::{FencingToken, Operation};
 
 use super::{
     Answer, Command, Node, NodeError, Session, Vote,
@@ -118,13 +118,13 @@ impl RedisSession {
     /// Loads the scripts, so that `EVALSHA` finds them. A server that does not allow it is no
     /// worse off: `execute` falls back to `EVAL`.
     async fn load_scripts(&mut self) -> Result<(), NodeError> {
-        let mut pipeline = Pipeline::with_capacity(2);
-        for script in [&script::RELEASE, &script::EXTEND] {
+        let mut pipeline = Pipeline::new();
+        for script in script::all() {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
         let replies = self
             .multiplexed
-            .send_packed_commands(&pipeline, 0, 2)
+            .send_packed_commands(&pipeline, 0, pipeline.len())
             .await
             .map_err(|error| connect_error(&error))?;
         for reply in replies {
@@ -144,14 +144,19 @@ impl Session for RedisSession {
         let mut pipeline = Pipeline::with_capacity(batch.len());
         let mut scripted = false;
         for command in batch {
-            scripted |= !matches!(command.operation, Operation::Acquire { .. });
+            scripted |= !matches!(command.operation, Operation::Acquire { fence: None, .. });
             pipeline.add_command(encode(command, Scripts::ByHash));
         }
-        // Only scripts can be missing, so only their commands may be needed again.
+        // Only scripts can be missing, so only with them commands may be needed again.
         let again: Vec<Command> = if scripted { batch.to_vec() } else { Vec::new() };
+        let fenced: Vec<bool> = batch.iter().map(is_fenced).collect();
         async move {
             let values = round_trip(&mut connection, &pipeline).await?;
-            let mut answers: Vec<Answer> = values.into_iter().map(answer).collect();
+            let mut answers: Vec<Answer> = values
+                .into_iter()
+                .zip(&fenced)
+                .map(|(value, fenced)| answer(value, *fenced))
+                .collect();
             let missing: Vec<usize> = (0..again.len())
                 .filter(|&index| is_no_script(&answers[index]))
                 .collect();
@@ -163,7 +168,7 @@ impl Session for RedisSession {
                 }
                 let values = round_trip(&mut connection, &pipeline).await?;
                 for (index, value) in missing.into_iter().zip(values) {
-                    answers[index] = answer(value);
+                    answers[index] = answer(value, fenced[index]);
                 }
             }
             Ok(answers)
@@ -207,10 +212,31 @@ enum Scripts {
 fn encode(command: &Command, scripts: Scripts) -> Cmd {
     let key = command.key.as_bytes();
     match command.operation {
-        Operation::Acquire { token, ttl } => {
+        Operation::Acquire {
+            token,
+            ttl,
+            fence: None,
+        } => {
             let mut cmd = redis::cmd("SET");
             cmd.arg(key).arg(&token.to_ascii()[..]);
             cmd.arg("NX").arg("PX").arg(ttl.as_millis());
+            cmd
+        }
+        Operation::Acquire {
+            token,
+            ttl,
+            fence: Some(fence),
+        } => {
+            let mut cmd = eval(&script::ACQUIRE_FENCED, scripts);
+            cmd.arg(2).arg(key).arg(counter_of(key));
+            cmd.arg(&token.to_ascii()[..]).arg(ttl.as_millis());
+            cmd.arg(fence.get());
+            cmd
+        }
+        Operation::Fence { token, fence } => {
+            let mut cmd = eval(&script::FENCE, scripts);
+            cmd.arg(2).arg(key).arg(counter_of(key));
+            cmd.arg(&token.to_ascii()[..]).arg(fence.get());
             cmd
         }
         Operation::Extend { token, ttl } => {
@@ -254,8 +280,27 @@ async fn round_trip(
     }
 }
 
-fn answer(value: Value) -> Answer {
+/// The key of a lock's fencing counter.
+fn counter_of(key: &[u8]) -> Vec<u8> {
+    [key, b":fence"].concat()
+}
+
+fn is_fenced(command: &Command) -> bool {
+    match command.operation {
+        Operation::Acquire { fence, .. } => fence.is_some(),
+        Operation::Fence { .. } => true,
+        Operation::Extend { .. } | Operation::Release { .. } => false,
+    }
+}
+
+fn answer(value: Value, fenced: bool) -> Answer {
     match value {
+        Value::BulkString(text) if fenced => match str::from_utf8(&text).map(str::parse) {
+            Ok(Ok(counter)) => Ok(Vote::Outbid {
+                counter: FencingToken::new(counter),
+            }),
+            _ => Err(NodeError::Unexpected("a counter that is no number".into())),
+        },
         Value::Okay | Value::Int(1) => Ok(Vote::Granted),
         Value::Nil | Value::Int(0) => Ok(Vote::Denied),
         Value::ServerError(error) => Err(NodeError::Refused {
@@ -395,12 +440,16 @@ mod tests {
 
     #[test]
     fn answers_to_what_servers_say() {
-        assert_eq!(answer(Value::Okay), Ok(Vote::Granted));
-        assert_eq!(answer(Value::Int(1)), Ok(Vote::Granted));
-        assert_eq!(answer(Value::Nil), Ok(Vote::Denied));
-        assert_eq!(answer(Value::Int(0)), Ok(Vote::Denied));
-        let Err(NodeError::Unexpected(text)) = answer(Value::BulkString(vec![b'x'; 100_000]))
-        else {
+        let plain = |value| answer(value, false);
+        assert_eq!(plain(Value::Okay), Ok(Vote::Granted));
+        assert_eq!(plain(Value::Int(1)), Ok(Vote::Granted));
+        assert_eq!(plain(Value::Nil), Ok(Vote::Denied));
+        assert_eq!(plain(Value::Int(0)), Ok(Vote::Denied));
+        let number = Value::BulkString(b"41".to_vec());
+        assert!(plain(number.clone()).is_err(), "not what a SET answers");
+        let counter = FencingToken::new(41);
+        assert_eq!(answer(number, true), Ok(Vote::Outbid { counter }));
+        let Err(NodeError::Unexpected(text)) = plain(Value::BulkString(vec![b'x'; 100_000])) else {
             panic!("an odd answer is no vote");
         };
         assert!(text.len() < 300);

@@ -35,6 +35,43 @@ pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
+/// Sets the key if it does not exist, and raises the fencing counter if it is smaller than the
+/// fence. Returns nothing if the key is another's, 1 if the counter was raised, else the counter
+/// as it is stored.
+pub(super) static ACQUIRE_FENCED: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
+           return false \
+         end \
+         local counter = redis.call('GET', KEYS[2]) \
+         if counter and tonumber(counter) >= tonumber(ARGV[3]) then \
+           return counter \
+         end \
+         redis.call('SET', KEYS[2], ARGV[3]) \
+         return 1",
+    )
+});
+
+/// Raises the fencing counter in the same way, if the key's value is the token.
+pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('GET', KEYS[1]) ~= ARGV[1] then \
+           return false \
+         end \
+         local counter = redis.call('GET', KEYS[2]) \
+         if counter and tonumber(counter) >= tonumber(ARGV[2]) then \
+           return counter \
+         end \
+         redis.call('SET', KEYS[2], ARGV[2]) \
+         return 1",
+    )
+});
+
+/// Returns all scripts, to be loaded on a new connection.
+pub(super) fn all() -> [&'static Script; 4] {
+    [&*RELEASE, &*EXTEND, &*ACQUIRE_FENCED, &*FENCE]
+}
+
 impl Script {
     fn new(source: &'static str) -> Self {
         let hash = redis::Script::new(source).get_hash().to_owned();

@@ -1,0 +1,175 @@
+//! From the first attempt to the verdict: attempts, fences, delays.
+
+use super::{Event, Held, Lease, LeaseConfig, Operation, State};
+use crate::{
+    Acquire, AcquireFailure, AcquireVerdict, Fence, FenceVerdict, FencingToken, Timestamp,
+};
+
+/// What all attempts of a lease have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
+    /// When their time is over.
+    pub(super) deadline: Timestamp,
+    /// How the last of them failed.
+    pub(super) failure: Option<AcquireFailure>,
+}
+
+impl Budget {
+    pub(super) const fn until(deadline: Timestamp) -> Self {
+        Self {
+            deadline,
+            failure: None,
+        }
+    }
+}
+
+/// When an attempt is given up: when nothing can be won any more, or when the time budget is
+/// spent. The first attempt is exempt from the budget, so that even a budget shorter than a round
+/// trip has its one chance; the driver answers for silent nodes in time.
+pub(super) fn round_deadline(valid_until: Timestamp, budget: Budget, attempts: u32) -> Timestamp {
+    if attempts == 1 {
+        valid_until
+    } else {
+        valid_until.min(budget.deadline)
+    }
+}
+
+impl Lease {
+    /// Redlock step 1: the time is read before the first request leaves. Each attempt has a token
+    /// of its own.
+    pub(super) fn attempt(&mut self, now: Timestamp, budget: Budget) {
+        self.attempts += 1;
+        let LeaseConfig {
+            quorum, validity, ..
+        } = self.config;
+        let (token, fence) = (self.token(), self.proposal);
+        let operation = Operation::Acquire {
+            token,
+            ttl: validity.ttl(),
+            fence,
+        };
+        let id = self.send(quorum.all(), operation);
+        let round = Acquire::new(quorum, validity, token, fence, now);
+        self.state = State::Acquiring { id, round, budget };
+    }
+
+    pub(super) fn conclude_acquire(
+        &mut self,
+        now: Timestamp,
+        budget: Budget,
+        verdict: AcquireVerdict,
+    ) {
+        let State::Acquiring { round, .. } = &self.state else {
+            return;
+        };
+        let (acquired_at, valid_until) = (round.start(), round.valid_until());
+        match verdict {
+            AcquireVerdict::Acquired { fence, .. } => self.hold(acquired_at, valid_until, fence),
+            AcquireVerdict::Outbid { counter } => {
+                self.propose(now, budget, acquired_at, valid_until, counter);
+            }
+            AcquireVerdict::Failed(failure) => self.fail_attempt(now, budget, failure),
+        }
+    }
+
+    /// Proposes the fence after `counter`, while our keys are on a majority.
+    fn propose(
+        &mut self,
+        now: Timestamp,
+        budget: Budget,
+        acquired_at: Timestamp,
+        valid_until: Timestamp,
+        counter: FencingToken,
+    ) {
+        let Some(fence) = counter.next() else {
+            return self.fail_attempt(now, budget, AcquireFailure::FenceExhausted);
+        };
+        self.proposal = Some(fence);
+        let (quorum, token) = (self.config.quorum, self.token());
+        let id = self.send(quorum.all(), Operation::Fence { token, fence });
+        self.state = State::Fencing {
+            id,
+            round: Fence::new(quorum, token, fence, valid_until, now),
+            acquired_at,
+            budget,
+        };
+    }
+
+    pub(super) fn conclude_fence(&mut self, now: Timestamp, budget: Budget, verdict: FenceVerdict) {
+        let State::Fencing {
+            round, acquired_at, ..
+        } = &self.state
+        else {
+            return;
+        };
+        let (acquired_at, valid_until) = (*acquired_at, round.valid_until());
+        match verdict {
+            FenceVerdict::Accepted => {
+                let fence = Some(round.fence());
+                self.hold(acquired_at, valid_until, fence);
+            }
+            // No other client can raise the counters of nodes that hold our key, so each round
+            // learns of more of them, and there are few.
+            FenceVerdict::Outbid { counter } => {
+                self.propose(now, budget, acquired_at, valid_until, counter);
+            }
+            FenceVerdict::Failed(failure) => self.fail_attempt(now, budget, failure),
+        }
+    }
+
+    fn hold(
+        &mut self,
+        acquired_at: Timestamp,
+        valid_until: Timestamp,
+        fence: Option<FencingToken>,
+    ) {
+        let due = self
+            .config
+            .keep_alive
+            .next_extension(acquired_at, acquired_at);
+        let token = self.token();
+        self.state = State::Held(Held::new(token, acquired_at, valid_until, due));
+        self.events
+            .push_back(Event::Acquired { valid_until, fence });
+    }
+
+    /// Redlock step 5: a failed attempt is released on every node, the silent ones included.
+    pub(super) fn fail_attempt(&mut self, now: Timestamp, budget: Budget, failure: AcquireFailure) {
+        self.send_release(self.token());
+        let random = self.nonce.jitter(self.attempts);
+        let next = self
+            .config
+            .retry
+            .next_attempt(budget.deadline, self.attempts, now, random)
+            // No token is used twice, not even after four billion attempts.
+            .filter(|_| self.attempts < u32::MAX && can_change(failure, budget));
+        match next {
+            Some(until) => {
+                let budget = Budget {
+                    failure: Some(failure),
+                    ..budget
+                };
+                self.state = State::Backoff { until, budget };
+            }
+            None => self.exhaust(failure),
+        }
+    }
+
+    pub(super) fn exhaust(&mut self, failure: AcquireFailure) {
+        self.state = State::Closed;
+        self.events.push_back(Event::Exhausted {
+            failure,
+            attempts: self.attempts,
+        });
+    }
+}
+
+/// Whether another attempt within the budget may end otherwise.
+fn can_change(failure: AcquireFailure, budget: Budget) -> bool {
+    match failure {
+        // A quarantine that outlasts the budget is not waited for in vain.
+        AcquireFailure::Quarantined { until } => until < budget.deadline,
+        AcquireFailure::FenceExhausted | AcquireFailure::Abandoned => false,
+        AcquireFailure::Contended | AcquireFailure::NoQuorum | AcquireFailure::TooSlow => true,
+    }
+}

@@ -1,0 +1,165 @@
+//! While the lock is held: extensions, repair, loss.
+
+use super::{Event, Lease, LeaseConfig, LossReason, Operation, RoundId, State};
+use crate::{Extend, ExtendVerdict, NodeSet, Timestamp, Token};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Held {
+    pub(super) token: Token,
+    /// The start of the attempt that won.
+    pub(super) acquired_at: Timestamp,
+    pub(super) valid_until: Timestamp,
+    /// The last extension failed.
+    pub(super) renewal_fails: bool,
+    pub(super) extension: Extension,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Extension {
+    /// Nothing is under way; renewal is due then, if at all. The last round is kept for nodes
+    /// that report late that they lost our key.
+    Idle {
+        due: Option<Timestamp>,
+        last: Option<(RoundId, Extend)>,
+    },
+    Running {
+        id: RoundId,
+        round: Extend,
+    },
+}
+
+impl Held {
+    pub(super) fn new(
+        token: Token,
+        acquired_at: Timestamp,
+        valid_until: Timestamp,
+        due: Option<Timestamp>,
+    ) -> Self {
+        Self {
+            token,
+            acquired_at,
+            valid_until,
+            renewal_fails: false,
+            extension: Extension::Idle { due, last: None },
+        }
+    }
+
+    /// Returns when something is to be done if no reply comes before.
+    pub(super) fn timeout(&self) -> Timestamp {
+        match &self.extension {
+            Extension::Idle { due: Some(due), .. } => self.valid_until.min(*due),
+            Extension::Idle { due: None, .. } | Extension::Running { .. } => self.valid_until,
+        }
+    }
+}
+
+impl Lease {
+    /// Declares a held lock lost when its validity is over. Every input starts with this, so that
+    /// nothing can be decided on a validity that has ended.
+    pub(super) fn expire(&mut self, now: Timestamp) {
+        if let State::Held(held) = &self.state
+            && now >= held.valid_until
+        {
+            self.lose(if self.config.keep_alive.allows(held.acquired_at, now) {
+                LossReason::Expired
+            } else {
+                LossReason::MaxHold
+            });
+        }
+    }
+
+    /// Starts an extension of a held lock, unless one is under way. Returns whether one is now.
+    pub(super) fn start_extension(&mut self, now: Timestamp) -> bool {
+        let LeaseConfig {
+            quorum,
+            validity,
+            keep_alive,
+            ..
+        } = self.config;
+        let State::Held(held) = &mut self.state else {
+            return false;
+        };
+        if matches!(held.extension, Extension::Running { .. }) {
+            return true;
+        }
+        if !keep_alive.allows(held.acquired_at, now) {
+            // Renewal has ended, and with it its timer.
+            held.extension = Extension::Idle {
+                due: None,
+                last: None,
+            };
+            return false;
+        }
+        let (token, valid_until) = (held.token, held.valid_until);
+        let ttl = validity.ttl();
+        let id = self.send(quorum.all(), Operation::Extend { token, ttl });
+        if let State::Held(held) = &mut self.state {
+            let round = Extend::new(quorum, validity, token, valid_until, now);
+            held.extension = Extension::Running { id, round };
+        }
+        true
+    }
+
+    pub(super) fn conclude_extend(&mut self, now: Timestamp, verdict: ExtendVerdict) {
+        let keep_alive = self.config.keep_alive;
+        let State::Held(held) = &mut self.state else {
+            return;
+        };
+        let idle = Extension::Idle {
+            due: None,
+            last: None,
+        };
+        let Extension::Running { id, round } = core::mem::replace(&mut held.extension, idle) else {
+            return;
+        };
+        match verdict {
+            ExtendVerdict::KeysLost => self.lose(LossReason::KeysLost),
+            ExtendVerdict::Extended { valid_until } => {
+                held.valid_until = valid_until;
+                held.renewal_fails = false;
+                let lost_on = round.lost_on();
+                held.extension = Extension::Idle {
+                    due: keep_alive.next_extension(held.acquired_at, round.start()),
+                    last: Some((id, round)),
+                };
+                self.repair(lost_on);
+                self.events.push_back(Event::Extended { valid_until });
+            }
+            ExtendVerdict::Failed => {
+                let valid_until = held.valid_until;
+                held.renewal_fails = true;
+                held.extension = Extension::Idle {
+                    due: keep_alive.next_try(held.acquired_at, now),
+                    last: None,
+                };
+                self.events.push_back(Event::ExtendFailed { valid_until });
+            }
+        }
+    }
+
+    /// Puts our key back on nodes that lost it, after a majority has confirmed the lock without
+    /// them. It wins nothing by itself (the reply is not counted), but keeps the lock alive when
+    /// nodes restart one after the other.
+    pub(super) fn repair(&mut self, nodes: NodeSet) {
+        if let State::Held(held) = &self.state
+            && !nodes.is_empty()
+        {
+            let operation = Operation::Acquire {
+                token: held.token,
+                ttl: self.config.validity.ttl(),
+                fence: None,
+            };
+            self.send(nodes, operation);
+        }
+    }
+
+    pub(super) fn lose(&mut self, reason: LossReason) {
+        if let State::Held(held) = &self.state {
+            let token = held.token;
+            self.state = State::Closed;
+            // The lock is over for us; what is left of its keys only keeps the others waiting.
+            self.send_release(token);
+            self.events.push_back(Event::Lost(reason));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+use crate::{AcquireFailure, FencingToken, NodeId, Quorum, Reply, Tally, Timestamp, Token};
+
+/// A further proposal for a fencing token, by a client whose keys are already on a majority.
+///
+/// The caller asks every node to raise its counter to the fence if its key has our token, and if the
+/// counter is smaller. A majority of accepts makes the fence ours: two such majorities share a node,
+/// on which the two clients' keys existed at different times, so the later accept there is strictly
+/// larger.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Fence {
+    token: Token,
+    fence: FencingToken,
+    valid_until: Timestamp,
+    tally: Tally,
+    verdict: Option<FenceVerdict>,
+}
+
+impl Fence {
+    /// Starts a proposal at `now`, by the holder of keys that are valid until `valid_until`.
+    #[must_use]
+    pub fn new(
+        quorum: Quorum,
+        token: Token,
+        fence: FencingToken,
+        valid_until: Timestamp,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            token,
+            fence,
+            valid_until,
+            tally: Tally::new(quorum, now),
+            verdict: None,
+        }
+    }
+
+    /// Counts a node's reply. Returns the verdict once, with the reply that makes it certain.
+    pub fn handle_reply(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        reply: Reply,
+    ) -> Option<FenceVerdict> {
+        let counted = self.tally.record(node, reply);
+        if !counted || self.verdict.is_some() {
+            return None;
+        }
+        self.verdict = self.judge(now);
+        self.verdict
+    }
+
+    /// Returns the token whose keys the nodes must hold.
+    #[must_use]
+    pub const fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Returns what is proposed.
+    #[must_use]
+    pub const fn fence(&self) -> FencingToken {
+        self.fence
+    }
+
+    /// Returns the end of validity of the keys.
+    #[must_use]
+    pub const fn valid_until(&self) -> Timestamp {
+        self.valid_until
+    }
+
+    /// Returns the replies so far.
+    #[must_use]
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn judge(&self, now: Timestamp) -> Option<FenceVerdict> {
+        let tally = &self.tally;
+        if tally.is_quorum(tally.granted()) {
+            return Some(if now < self.valid_until {
+                FenceVerdict::Accepted
+            } else {
+                FenceVerdict::Failed(AcquireFailure::TooSlow)
+            });
+        }
+        let held_up = tally.failed().union(tally.quarantined());
+        let lost = held_up.union(tally.denied());
+        if tally.is_blocking(held_up) {
+            Some(FenceVerdict::Failed(AcquireFailure::NoQuorum))
+        } else if tally.is_blocking(lost) {
+            Some(FenceVerdict::Failed(AcquireFailure::Contended))
+        } else if tally.is_blocking(lost.union(tally.outbid())) {
+            let counter = tally.highest_counter().unwrap_or(FencingToken::MAX);
+            Some(FenceVerdict::Outbid { counter })
+        } else {
+            None
+        }
+    }
+}
+
+/// How a proposal ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FenceVerdict {
+    /// A majority accepted, while the keys were valid.
+    Accepted,
+    /// Counters are ahead: a larger proposal may win.
+    Outbid {
+        /// The largest counter that is known.
+        counter: FencingToken,
+    },
+    /// No majority can accept: the keys or the nodes are gone.
+    Failed(AcquireFailure),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Nonce;
+
+    use Reply::{Denied, Granted, Refused, Unknown};
+
+    const VALID_UNTIL: Timestamp = Timestamp::from_nanos(100);
+    const NOW: Timestamp = Timestamp::from_nanos(1);
+    const OUTBID: Reply = Reply::Outbid {
+        counter: FencingToken::new(40),
+    };
+
+    fn verdict(now: Timestamp, replies: &[Reply]) -> Option<(FenceVerdict, usize)> {
+        let quorum = Quorum::majority(5).unwrap();
+        let token = Nonce::new(1).token(1);
+        let mut round = Fence::new(quorum, token, FencingToken::new(7), VALID_UNTIL, NOW);
+        replies.iter().enumerate().find_map(|(index, reply)| {
+            let node = NodeId::new(index).unwrap();
+            let verdict = round.handle_reply(now, node, *reply)?;
+            Some((verdict, index + 1))
+        })
+    }
+
+    #[test]
+    fn accepted_by_a_majority_in_time() {
+        let accepted = Some((FenceVerdict::Accepted, 3));
+        assert_eq!(verdict(NOW, &[Granted; 5]), accepted);
+        let too_slow = FenceVerdict::Failed(AcquireFailure::TooSlow);
+        assert_eq!(verdict(VALID_UNTIL, &[Granted; 5]), Some((too_slow, 3)));
+    }
+
+    #[test]
+    fn a_larger_proposal_may_win_while_the_keys_are_there() {
+        let outbid = FenceVerdict::Outbid {
+            counter: FencingToken::new(40),
+        };
+        assert_eq!(
+            verdict(NOW, &[OUTBID, Granted, OUTBID, Denied]),
+            Some((outbid, 4))
+        );
+        assert_eq!(verdict(NOW, &[OUTBID, Granted, OUTBID]), None);
+    }
+
+    #[test]
+    fn fails_with_its_keys_or_its_nodes() {
+        let failed = |failure, after| Some((FenceVerdict::Failed(failure), after));
+        let lost = [Denied, Granted, Denied, Denied];
+        assert_eq!(verdict(NOW, &lost), failed(AcquireFailure::Contended, 4));
+        let until = VALID_UNTIL;
+        let down = [Unknown, Refused, Reply::Quarantined { until }];
+        assert_eq!(verdict(NOW, &down), failed(AcquireFailure::NoQuorum, 3));
+    }
+}

@@ -1,0 +1,98 @@
+//! Fencing tokens, against real servers and over nodes in memory.
+
+mod support;
+
+use redlock_tokio::{Clock, FencingToken, MemoryNode, Redlock, test_util::RedisServers};
+use support::{Cli, MS};
+
+fn number(token: Option<FencingToken>) -> u64 {
+    token.expect("a fenced lock").get()
+}
+
+/// Takes and drops fenced locks by turns of two services; returns their tokens.
+async fn tokens(services: [&Redlock; 2]) -> Vec<u64> {
+    let mut tokens = Vec::new();
+    for turn in 0..10 {
+        let guard = services[turn % 2].lock("k").fenced().await.unwrap();
+        tokens.push(number(guard.fencing_token()));
+        guard.release().await;
+    }
+    tokens
+}
+
+fn is_growing(tokens: &[u64]) -> bool {
+    tokens.windows(2).all(|pair| pair[0] < pair[1])
+}
+
+#[tokio::test]
+async fn tokens_grow_on_real_servers() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let services = [
+        Redlock::connect(servers.urls()).await.unwrap(),
+        Redlock::connect(servers.urls()).await.unwrap(),
+    ];
+    let tokens = tokens([&services[0], &services[1]]).await;
+    assert!(is_growing(&tokens), "{tokens:?}");
+    let plain = services[0].lock("k").await.unwrap();
+    assert_eq!(plain.fencing_token(), None);
+}
+
+#[tokio::test]
+async fn tokens_grow_beyond_counters_that_are_ahead_of_the_wall_clock() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    let ahead = 8_000_000_000_000_000_u64; // the year 2223, in microseconds
+    for (index, server) in servers.iter().enumerate() {
+        let counter = ahead + 10 * index as u64;
+        Cli::of(server).set("k:fence", &counter.to_string());
+    }
+    let tokens = tokens([&redlock, &redlock]).await;
+    assert!(is_growing(&tokens), "{tokens:?}");
+    // Larger than the counters of a majority.
+    assert!(tokens[0] > ahead + 20, "{tokens:?}");
+    // Scripts that were flushed away are not missed.
+    for server in servers.iter() {
+        Cli::of(server).run(&["SCRIPT", "FLUSH"]);
+    }
+    let guard = redlock.lock("k").fenced().await.unwrap();
+    assert!(number(guard.fencing_token()) > tokens[9]);
+}
+
+#[tokio::test]
+async fn a_counter_that_is_no_number_is_no_vote() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    Cli::of(servers.get(0)).set("k:fence", "rubbish");
+    assert!(
+        redlock.try_lock("k").await.is_ok(),
+        "not looked at without a fence"
+    );
+    let guard = redlock.lock("k").fenced().await.expect("two of three vote");
+    assert!(guard.fencing_token().is_some());
+    Cli::of(servers.get(1)).set("other:fence", "rubbish");
+    Cli::of(servers.get(2)).set("other:fence", "rubbish");
+    let error = redlock
+        .lock("other")
+        .fenced()
+        .wait(MS(100))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("no quorum"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_grow_in_memory_even_when_a_minority_forgets() {
+    let nodes: Vec<_> = (0..5).map(|_| MemoryNode::new()).collect();
+    let build = || {
+        let builder = Redlock::builder().custom_nodes(nodes.clone());
+        builder.clock(Clock::tokio()).build()
+    };
+    let services = [build().await.unwrap(), build().await.unwrap()];
+    let mut all = Vec::new();
+    for round in 0..5 {
+        all.extend(tokens([&services[0], &services[1]]).await);
+        nodes[round].clear();
+        nodes[(round + 1) % 5].clear();
+    }
+    assert!(is_growing(&all), "{all:?}");
+}
