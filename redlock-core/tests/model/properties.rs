@@ -1,0 +1,132 @@
+//! What must always hold, and what must be reached so that it does not hold in vain.
+
+use redlock_core::AcquireFailure;
+use stateright::{Model, Property};
+
+use crate::{
+    setup::Setup,
+    steps::Step,
+    world::{Client, MASTERS, Phase, World},
+};
+
+impl Model for Setup {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![self.world()]
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        steps.extend(self.steps(world));
+    }
+
+    fn within_boundary(&self, world: &World) -> bool {
+        // Only a world in which a lease never ends could leave it.
+        world.now <= self.end() + 1
+    }
+
+    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+        let mut next = world.clone();
+        self.apply(&mut next, step);
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties = vec![
+            Property::always("one holder", |_, world: &World| world.holders() <= 1),
+            Property::always("fences grow", |_, world: &World| !world.fence_went_back),
+            Property::always("ends in time", ends_in_time),
+            Property::always("always a timer", always_a_timer),
+            Property::always("nothing left behind", nothing_left_behind),
+        ];
+        let sometimes: [(&'static str, fn(&Self, &World) -> bool); 9] = [
+            ("acquired", |_, world| world.holders() == 1),
+            ("contended", |_, world| {
+                let failed = Phase::Exhausted(AcquireFailure::Contended);
+                world.clients.iter().any(|it| it.phase == failed)
+            }),
+            ("acquired at the second attempt", |_, world| {
+                let held = |it: &Client| it.phase == Phase::Held;
+                world
+                    .clients
+                    .iter()
+                    .any(|it| held(it) && it.lease.attempts() == 2)
+            }),
+            ("extended", |_, world| {
+                world.clients.iter().any(|it| it.extended)
+            }),
+            ("lost", |_, world| {
+                let is_lost = |phase| matches!(phase, Phase::Lost(_));
+                world.clients.iter().any(|it| is_lost(it.phase))
+            }),
+            ("late SET", |_, world| {
+                let ended = |owner: usize| world.clients[owner].phase.has_ended();
+                let key = |it| world.live_key(it);
+                (0..MASTERS).any(|it| {
+                    key(it)
+                        .and_then(|it| world.owner(it.token))
+                        .is_some_and(ended)
+                })
+            }),
+            ("restarted while held", |_, world| {
+                world.holders() == 1
+                    && world
+                        .masters
+                        .iter()
+                        .any(|it| it.restarted && it.key.is_none())
+            }),
+            ("repaired", |_, world| {
+                let is_back = |it: usize| {
+                    let owner = world.live_key(it).and_then(|key| world.owner(key.token));
+                    world.masters[it].restarted
+                        && owner.is_some_and(|owner| {
+                            world.is_valid(owner) && world.clients[owner].extended
+                        })
+                };
+                (0..MASTERS).any(is_back)
+            }),
+            ("fenced twice", |_, world| {
+                world.last_fence > Some(Setup::proposal())
+            }),
+        ];
+        for (name, condition) in sometimes {
+            if self.reaches.contains(&name) {
+                properties.push(Property::sometimes(name, condition));
+            }
+        }
+        properties
+    }
+}
+
+/// Nobody waits, or holds, for ever; unless a client stands still.
+fn ends_in_time(setup: &Setup, world: &World) -> bool {
+    let is_stuck = |client: &Client| client.phase.is_active() && client.paused.is_none();
+    world.now <= setup.end() || !world.clients.iter().any(is_stuck)
+}
+
+/// A lease that is under way has a timer: it ends even if no message ever arrives again.
+fn always_a_timer(_: &Setup, world: &World) -> bool {
+    let mut active = world.clients.iter().filter(|it| it.phase.is_active());
+    active.all(|client| client.lease.poll_timeout().is_some())
+}
+
+/// Once nothing is under way, no key is left of a client that ended properly: a failed attempt and a
+/// lost lock are released everywhere. (Messages that are lost or overtake leave keys to their ttl.)
+fn nothing_left_behind(setup: &Setup, world: &World) -> bool {
+    let order_is_kept = setup.fifo
+        && world.faults.losses == setup.faults.losses
+        && world.faults.repeats == setup.faults.repeats;
+    if !order_is_kept || !world.is_silent() {
+        return true;
+    }
+    (0..MASTERS)
+        .filter_map(|master| world.live_key(master))
+        .all(|key| {
+            let owner = world.owner(key.token);
+            owner.is_some_and(|owner| {
+                let phase = world.clients[owner].phase;
+                !phase.has_ended() || phase == Phase::Crashed
+            })
+        })
+}

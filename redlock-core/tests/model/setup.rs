@@ -1,0 +1,148 @@
+//! What is checked: the configurations, and the mutations that must be caught.
+
+use std::time::Duration;
+
+use redlock_core::{
+    Drift, FencingToken, KeepAlive, Lease, LeaseConfig, Nonce, Quorum, RetrySchedule, Ttl, Validity,
+};
+
+use crate::{
+    steps::Step,
+    world::{Client, Faults, MASTERS, Phase, World},
+};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// The ttl of every lock, in ticks.
+pub(crate) const TTL: u8 = 3;
+
+/// One configuration of the world.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) name: &'static str,
+    pub(crate) clients: usize,
+    /// How often a client may try.
+    pub(crate) attempts: u32,
+    /// For how many ticks a lock is renewed; 0 for not at all.
+    pub(crate) max_hold: u8,
+    /// The last tick at which a client may begin.
+    pub(crate) begin_by: u8,
+    /// Whether messages from one client to one master keep their order.
+    pub(crate) fifo: bool,
+    pub(crate) fenced: bool,
+    pub(crate) faults: Faults,
+    /// The allowance for drift, in ticks.
+    pub(crate) drift: u8,
+    /// How long a master that restarted has no vote, in ticks.
+    pub(crate) quarantine: u8,
+    pub(crate) mutation: Option<Mutation>,
+    /// Where faults may strike, and what clients may do; everything, unless the world would be too
+    /// large.
+    pub(crate) allows: fn(&World, &Step) -> bool,
+    /// The `sometimes` properties that must be reached.
+    pub(crate) reaches: &'static [&'static str],
+    /// The property that must be violated, in a negative control.
+    pub(crate) violates: Option<&'static str>,
+}
+
+/// A driver that breaks one of the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutation {
+    /// All attempts of a client use the same token.
+    TokenReused,
+    /// Votes for EXTEND count in quarantine.
+    ExtendNotGated,
+    /// One vote of each round is made up: a quorum that is one short.
+    QuorumOneShort,
+    /// A failed extension releases the keys.
+    FailedExtendReleases,
+    /// A failed attempt is released only where it was granted so far.
+    ReleaseOnlyGranted,
+    /// Fencing counters that are ahead are taken for accepts.
+    CountersIgnored,
+    /// Timers never fire.
+    TimersIgnored,
+}
+
+impl Setup {
+    /// Two clients, one lock, nothing goes wrong.
+    pub(crate) const CALM: Self = Self {
+        name: "calm",
+        clients: 2,
+        attempts: 2,
+        max_hold: 0,
+        begin_by: 3,
+        fifo: true,
+        fenced: false,
+        faults: Faults {
+            stragglers: 0,
+            losses: 0,
+            repeats: 0,
+            restarts: 0,
+            stalls: 0,
+            pauses: 0,
+            crashes: 0,
+        },
+        drift: 1,
+        quarantine: TTL,
+        mutation: None,
+        allows: |_, _| true,
+        reaches: &["acquired", "contended"],
+        violates: None,
+    };
+
+    pub(crate) fn world(&self) -> World {
+        World {
+            now: 0,
+            masters: Default::default(),
+            clients: (0..self.clients).map(|it| self.client(it)).collect(),
+            faults: self.faults,
+            last_fence: None,
+            fence_went_back: false,
+        }
+    }
+
+    /// The tick by which every lease has ended, whatever happens: the last begin, all attempts with
+    /// a delay after each, the hold with its last validity, and the ticks that clocks have missed.
+    pub(crate) fn end(&self) -> u8 {
+        let attempts = self.attempts as u8 * (TTL + 1);
+        self.begin_by + attempts + self.max_hold + TTL + self.faults.stalls
+    }
+
+    /// What every client proposes first: the same, as if their wall clocks agreed.
+    pub(crate) fn proposal() -> FencingToken {
+        FencingToken::new(1)
+    }
+
+    fn client(&self, index: usize) -> Client {
+        Client {
+            lease: Lease::new(self.lease_config(), Nonce::new(index as u128 + 1)),
+            phase: Phase::Idle,
+            lag: 0,
+            paused: None,
+            quarantine: [0; MASTERS],
+            links: Default::default(),
+            extended: false,
+        }
+    }
+
+    fn lease_config(&self) -> LeaseConfig {
+        let ttl = Ttl::new(MS(TTL.into())).expect("a ttl");
+        let drift = Drift::new(0, MS(self.drift.into()));
+        let validity = Validity::new(ttl, drift).expect("longer than the drift");
+        let keep_alive = if self.max_hold == 0 {
+            KeepAlive::on_demand(Duration::ZERO)
+        } else {
+            let max_hold = MS(self.max_hold.into());
+            KeepAlive::every(MS(1), max_hold, validity).expect("within the validity")
+        };
+        LeaseConfig {
+            quorum: Quorum::majority(MASTERS).expect("a quorum"),
+            validity,
+            retry: RetrySchedule::new(MS(1)..=MS(1), MS(100))
+                .expect("a delay")
+                .with_max_attempts(self.attempts),
+            keep_alive,
+        }
+    }
+}

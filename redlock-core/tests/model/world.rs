@@ -1,0 +1,154 @@
+//! The state of a small world: masters, clients with real leases, messages between them.
+
+use redlock_core::{
+    AcquireFailure, FencingToken, Lease, LossReason, NodeId, Operation, Reply, RoundId, Timestamp,
+    Token,
+};
+
+/// How many masters there are.
+pub(crate) const MASTERS: usize = 3;
+
+/// One tick is a millisecond, the smallest unit of a ttl.
+const TICK: u64 = 1_000_000;
+
+/// Everything that can change.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    /// True time, in ticks.
+    pub(crate) now: u8,
+    pub(crate) masters: [Master; MASTERS],
+    pub(crate) clients: Vec<Client>,
+    /// What may still go wrong.
+    pub(crate) faults: Faults,
+    /// The largest fencing token that was given out, and whether a later one was no larger.
+    pub(crate) last_fence: Option<FencingToken>,
+    pub(crate) fence_went_back: bool,
+}
+
+/// How often each fault may still happen in the whole world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Faults {
+    /// A message that stays under way for as long as it likes.
+    pub(crate) stragglers: u8,
+    /// A message that is lost, or whose answer is.
+    pub(crate) losses: u8,
+    /// A message that is carried out twice.
+    pub(crate) repeats: u8,
+    /// A master that forgets its keys.
+    pub(crate) restarts: u8,
+    /// A tick that a client's clock misses.
+    pub(crate) stalls: u8,
+    /// A client that stands still for a while.
+    pub(crate) pauses: u8,
+    /// A client that ends without a word.
+    pub(crate) crashes: u8,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Master {
+    pub(crate) key: Option<Key>,
+    /// The fencing counter, which survives restarts.
+    pub(crate) counter: Option<FencingToken>,
+    pub(crate) restarted: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) token: Token,
+    pub(crate) expires_at: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Client {
+    pub(crate) lease: Lease,
+    pub(crate) phase: Phase,
+    /// How far its clock is behind.
+    pub(crate) lag: u8,
+    /// It stands still; what comes in waits here.
+    pub(crate) paused: Option<Vec<(RoundId, NodeId, Reply)>>,
+    /// Until when each master has no vote, on this client's clock.
+    pub(crate) quarantine: [u8; MASTERS],
+    /// The messages under way to each master, oldest first.
+    pub(crate) links: [Vec<Message>; MASTERS],
+    pub(crate) extended: bool,
+}
+
+/// What has become of a client's one lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Idle,
+    Acquiring,
+    Held,
+    Exhausted(AcquireFailure),
+    Lost(LossReason),
+    Released,
+    Crashed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Message {
+    /// `None` for what no lease asked for.
+    pub(crate) round: Option<RoundId>,
+    pub(crate) operation: Operation,
+    /// It takes its time.
+    pub(crate) late: bool,
+    /// The client was told that there is no answer.
+    pub(crate) given_up: bool,
+}
+
+pub(crate) fn ticks(ticks: u8) -> Timestamp {
+    Timestamp::from_nanos(u64::from(ticks) * TICK)
+}
+
+pub(crate) fn node(index: usize) -> NodeId {
+    NodeId::new(index).expect("there are three masters")
+}
+
+impl World {
+    pub(crate) fn live_key(&self, master: usize) -> Option<&Key> {
+        let key = self.masters[master].key.as_ref()?;
+        (self.now < key.expires_at).then_some(key)
+    }
+
+    /// What a client's clock shows.
+    pub(crate) fn local(&self, client: usize) -> u8 {
+        self.now - self.clients[client].lag
+    }
+
+    /// Whether a client would say that it holds the lock.
+    pub(crate) fn is_valid(&self, client: usize) -> bool {
+        let local = ticks(self.local(client));
+        let it = &self.clients[client];
+        it.phase != Phase::Crashed && it.lease.valid_until(local).is_some()
+    }
+
+    pub(crate) fn holders(&self) -> usize {
+        (0..self.clients.len())
+            .filter(|&client| self.is_valid(client))
+            .count()
+    }
+
+    /// Which client's token this is.
+    pub(crate) fn owner(&self, token: Token) -> Option<usize> {
+        let nonce = |token: Token| token.to_ascii()[..32].to_vec();
+        let is_owner = |client: &Client| nonce(client.lease.token()) == nonce(token);
+        self.clients.iter().position(is_owner)
+    }
+
+    /// Whether nothing is under way any more.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.clients
+            .iter()
+            .all(|client| client.links.iter().all(Vec::is_empty) && client.paused.is_none())
+    }
+}
+
+impl Phase {
+    pub(crate) fn is_active(self) -> bool {
+        matches!(self, Self::Acquiring | Self::Held)
+    }
+
+    pub(crate) fn has_ended(self) -> bool {
+        self != Self::Idle && !self.is_active()
+    }
+}
