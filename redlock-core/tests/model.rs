@@ -7,6 +7,8 @@
 
 #[path = "model/configurations.rs"]
 mod configurations;
+#[path = "model/masters.rs"]
+mod masters;
 #[path = "model/properties.rs"]
 mod properties;
 #[path = "model/setup.rs"]

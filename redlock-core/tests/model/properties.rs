@@ -9,6 +9,8 @@ use crate::{
     world::{Client, MASTERS, Phase, World},
 };
 
+type Condition = fn(&Setup, &World) -> bool;
+
 impl Model for Setup {
     type State = World;
     type Action = Step;
@@ -40,7 +42,7 @@ impl Model for Setup {
             Property::always("always a timer", always_a_timer),
             Property::always("nothing left behind", nothing_left_behind),
         ];
-        let sometimes: [(&'static str, fn(&Self, &World) -> bool); 9] = [
+        let sometimes: [(&'static str, Condition); 9] = [
             ("acquired", |_, world| world.holders() == 1),
             ("contended", |_, world| {
                 let failed = Phase::Exhausted(AcquireFailure::Contended);
@@ -87,7 +89,7 @@ impl Model for Setup {
                 (0..MASTERS).any(is_back)
             }),
             ("fenced twice", |_, world| {
-                world.last_fence > Some(Setup::proposal())
+                world.last_fence > Some(Self::proposal())
             }),
         ];
         for (name, condition) in sometimes {

@@ -1,10 +1,11 @@
 //! What can happen next, and what it does: the driver of the leases, the masters, the faults.
 
-use redlock_core::{Event, Lease, Operation, Reply, RoundId, Timestamp, Token};
+use redlock_core::{Event, Lease, Operation, Reply, RoundId, Timestamp};
 
 use crate::{
-    setup::{Mutation, Setup, TTL},
-    world::{Key, MASTERS, Message, Phase, World, node, ticks},
+    masters::execute,
+    setup::{Mutation, Setup},
+    world::{MASTERS, Message, Phase, World, node, ticks},
 };
 
 /// One step of the world.
@@ -374,12 +375,12 @@ impl Setup {
                 Event::Lost(reason) => it.phase = Phase::Lost(reason),
                 Event::Released(_) => it.phase = Phase::Released,
                 Event::Extended { .. } => it.extended = true,
-                Event::ExtendFailed { .. } => {
-                    if self.mutation == Some(Mutation::FailedExtendReleases) {
-                        let token = it.lease.token();
-                        for link in &mut it.links {
-                            link.push(prompt(None, Operation::Release { token }));
-                        }
+                Event::ExtendFailed { .. }
+                    if self.mutation == Some(Mutation::FailedExtendReleases) =>
+                {
+                    let token = it.lease.token();
+                    for link in &mut it.links {
+                        link.push(prompt(None, Operation::Release { token }));
                     }
                 }
                 _ => {}
@@ -394,69 +395,6 @@ fn prompt(round: Option<RoundId>, operation: Operation) -> Message {
         operation,
         late: false,
         given_up: false,
-    }
-}
-
-/// What a master does with a message, whoever hears of it.
-fn execute(setup: &Setup, world: &mut World, master: usize, operation: &Operation) -> Reply {
-    let now = world.now;
-    let it = &mut world.masters[master];
-    it.key.take_if(|key| key.expires_at <= now);
-    let value = |token: Token| -> Token { setup.value(token) };
-    let holds = |key: &Option<Key>, token: Token| {
-        key.as_ref()
-            .is_some_and(|key| value(key.token) == value(token))
-    };
-    match *operation {
-        Operation::Acquire { token, fence, .. } => {
-            if it.key.is_some() {
-                return Reply::Denied;
-            }
-            let expires_at = now + TTL;
-            it.key = Some(Key { token, expires_at });
-            fence.map_or(Reply::Granted, |fence| raise(&mut it.counter, fence))
-        }
-        Operation::Fence { token, fence } if holds(&it.key, token) => raise(&mut it.counter, fence),
-        Operation::Extend { token, .. } if holds(&it.key, token) => {
-            if let Some(key) = &mut it.key {
-                key.expires_at = key.expires_at.max(now + TTL);
-            }
-            Reply::Granted
-        }
-        Operation::Release { token } if holds(&it.key, token) => {
-            it.key = None;
-            Reply::Granted
-        }
-        Operation::Fence { .. } | Operation::Extend { .. } | Operation::Release { .. } => {
-            Reply::Denied
-        }
-    }
-}
-
-fn raise(
-    counter: &mut Option<redlock_core::FencingToken>,
-    fence: redlock_core::FencingToken,
-) -> Reply {
-    match *counter {
-        Some(counter) if counter >= fence => Reply::Outbid { counter },
-        _ => {
-            *counter = Some(fence);
-            Reply::Granted
-        }
-    }
-}
-
-impl Setup {
-    /// What a token is on the wire. A driver that reuses tokens sends the same for all attempts.
-    fn value(&self, token: Token) -> Token {
-        if self.mutation == Some(Mutation::TokenReused) {
-            // The last eight digits are the attempt.
-            let nonce = token.to_string()[..32].to_owned();
-            let nonce = u128::from_str_radix(&nonce, 16).expect("hexadecimal digits");
-            redlock_core::Nonce::new(nonce).token(0)
-        } else {
-            token
-        }
     }
 }
 

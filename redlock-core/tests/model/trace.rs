@@ -1,6 +1,6 @@
 //! Counterexamples that people can read.
 
-use redlock_core::Operation;
+use redlock_core::{Operation, Token};
 
 use crate::{
     steps::Step,
@@ -77,7 +77,7 @@ fn describe(world: &World, step: Step) -> String {
 }
 
 fn message(message: &Message) -> String {
-    let attempt = |token: redlock_core::Token| token.to_string()[39..].to_owned();
+    let attempt = |token: Token| token.to_string()[39..].to_owned();
     match message.operation {
         Operation::Acquire {
             token,

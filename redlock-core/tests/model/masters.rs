@@ -1,0 +1,73 @@
+//! What masters do: set, extend and delete keys, raise counters.
+
+use redlock_core::{FencingToken, Nonce, Operation, Reply, Token};
+
+use crate::{
+    setup::{Mutation, Setup, TTL},
+    world::{Key, World},
+};
+
+/// What a master does with a message, whoever hears of it.
+pub(crate) fn execute(
+    setup: &Setup,
+    world: &mut World,
+    master: usize,
+    operation: &Operation,
+) -> Reply {
+    let now = world.now;
+    let it = &mut world.masters[master];
+    it.key.take_if(|key| key.expires_at <= now);
+    let value = |token: Token| -> Token { setup.value(token) };
+    let holds = |key: &Option<Key>, token: Token| {
+        key.as_ref()
+            .is_some_and(|key| value(key.token) == value(token))
+    };
+    match *operation {
+        Operation::Acquire { token, fence, .. } => {
+            if it.key.is_some() {
+                return Reply::Denied;
+            }
+            let expires_at = now + TTL;
+            it.key = Some(Key { token, expires_at });
+            fence.map_or(Reply::Granted, |fence| raise(&mut it.counter, fence))
+        }
+        Operation::Fence { token, fence } if holds(&it.key, token) => raise(&mut it.counter, fence),
+        Operation::Extend { token, .. } if holds(&it.key, token) => {
+            if let Some(key) = &mut it.key {
+                key.expires_at = key.expires_at.max(now + TTL);
+            }
+            Reply::Granted
+        }
+        Operation::Release { token } if holds(&it.key, token) => {
+            it.key = None;
+            Reply::Granted
+        }
+        Operation::Fence { .. } | Operation::Extend { .. } | Operation::Release { .. } => {
+            Reply::Denied
+        }
+    }
+}
+
+fn raise(counter: &mut Option<FencingToken>, fence: FencingToken) -> Reply {
+    match *counter {
+        Some(counter) if counter >= fence => Reply::Outbid { counter },
+        _ => {
+            *counter = Some(fence);
+            Reply::Granted
+        }
+    }
+}
+
+impl Setup {
+    /// What a token is on the wire. A driver that reuses tokens sends the same for all attempts.
+    fn value(&self, token: Token) -> Token {
+        if self.mutation == Some(Mutation::TokenReused) {
+            // The last eight digits are the attempt.
+            let nonce = token.to_string()[..32].to_owned();
+            let nonce = u128::from_str_radix(&nonce, 16).expect("hexadecimal digits");
+            Nonce::new(nonce).token(0)
+        } else {
+            token
+        }
+    }
+}
