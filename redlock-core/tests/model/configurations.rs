@@ -4,7 +4,7 @@
 use redlock_core::Operation;
 
 use crate::{
-    setup::{Mutation, Setup, TTL},
+    setup::{Beyond, Mutation, Setup, TTL},
     steps::Step,
     world::{Faults, World},
 };
@@ -214,6 +214,38 @@ fn worlds() -> Vec<Setup> {
             faults: Faults {
                 stalls: 1,
                 pauses: 1,
+                ..NONE
+            },
+            ..FENCED
+        },
+        Setup {
+            name: "fenced, a restart and a loss",
+            faults: Faults {
+                losses: 1,
+                restarts: 1,
+                ..NONE
+            },
+            ..FENCED
+        },
+        Setup {
+            name: "fenced, beyond the drift allowance",
+            drift: 0,
+            beyond: Some(Beyond::Clocks),
+            faults: Faults {
+                losses: 1,
+                stalls: 2,
+                ..NONE
+            },
+            ..FENCED
+        },
+        Setup {
+            name: "fenced, a restart without quarantine",
+            quarantine: 0,
+            beyond: Some(Beyond::Restarts),
+            faults: Faults {
+                losses: 1,
+                restarts: 1,
+                stalls: 1,
                 ..NONE
             },
             ..FENCED

@@ -4,7 +4,7 @@ use redlock_core::AcquireFailure;
 use stateright::{Model, Property};
 
 use crate::{
-    setup::Setup,
+    setup::{Beyond, Setup},
     steps::Step,
     world::{Client, MASTERS, Phase, World},
 };
@@ -36,8 +36,10 @@ impl Model for Setup {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always("one holder", |_, world: &World| world.holders() <= 1),
-            Property::always("fences grow", |_, world: &World| !world.fence_went_back),
+            Property::always("fences differ", |_, world: &World| {
+                let fences = &world.fences;
+                (1..fences.len()).all(|it| !fences[..it].contains(&fences[it]))
+            }),
             Property::always("ends in time", ends_in_time),
             Property::always("always a timer", always_a_timer),
             Property::always("nothing left behind", nothing_left_behind),
@@ -89,9 +91,20 @@ impl Model for Setup {
                 (0..MASTERS).any(is_back)
             }),
             ("fenced twice", |_, world| {
-                world.last_fence > Some(Self::proposal())
+                world.fences.iter().any(|it| *it > Self::proposal())
             }),
         ];
+        // Restarts that nobody waits out change the order in which a master saw two keys.
+        if self.beyond != Some(Beyond::Restarts) {
+            properties.push(Property::always("fences grow", |_, world: &World| {
+                world.fences.is_sorted_by(|earlier, later| earlier < later)
+            }));
+        }
+        properties.push(if self.beyond.is_some() {
+            Property::sometimes("two holders", |_, world: &World| world.holders() == 2)
+        } else {
+            Property::always("one holder", |_, world: &World| world.holders() <= 1)
+        });
         for (name, condition) in sometimes {
             if self.reaches.contains(&name) {
                 properties.push(Property::sometimes(name, condition));

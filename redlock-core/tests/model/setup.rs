@@ -36,6 +36,8 @@ pub(crate) struct Setup {
     /// How long a master that restarted has no vote, in ticks.
     pub(crate) quarantine: u8,
     pub(crate) mutation: Option<Mutation>,
+    /// The assumption that the world breaks, if any, so that two clients may hold the lock.
+    pub(crate) beyond: Option<Beyond>,
     /// Where faults may strike, and what clients may do; everything, unless the world would be too
     /// large.
     pub(crate) allows: fn(&World, &Step) -> bool,
@@ -43,6 +45,15 @@ pub(crate) struct Setup {
     pub(crate) reaches: &'static [&'static str],
     /// The property that must be violated, in a negative control.
     pub(crate) violates: Option<&'static str>,
+}
+
+/// An assumption that does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beyond {
+    /// Clocks differ by more than the allowance.
+    Clocks,
+    /// Masters that forgot their keys vote at once.
+    Restarts,
 }
 
 /// A driver that breaks one of the rules.
@@ -86,6 +97,7 @@ impl Setup {
         drift: 1,
         quarantine: TTL,
         mutation: None,
+        beyond: None,
         allows: |_, _| true,
         reaches: &["acquired", "contended"],
         violates: None,
@@ -97,8 +109,7 @@ impl Setup {
             masters: Default::default(),
             clients: (0..self.clients).map(|it| self.client(it)).collect(),
             faults: self.faults,
-            last_fence: None,
-            fence_went_back: false,
+            fences: Vec::new(),
         }
     }
 

@@ -366,10 +366,7 @@ impl Setup {
             match event {
                 Event::Acquired { fence, .. } => {
                     it.phase = Phase::Held;
-                    if self.fenced {
-                        world.fence_went_back |= fence <= world.last_fence;
-                        world.last_fence = world.last_fence.max(fence);
-                    }
+                    world.fences.extend(fence);
                 }
                 Event::Exhausted { failure, .. } => it.phase = Phase::Exhausted(failure),
                 Event::Lost(reason) => it.phase = Phase::Lost(reason),

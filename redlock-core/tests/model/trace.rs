@@ -103,8 +103,8 @@ fn standing(world: &World) -> String {
         })
         .collect();
     format!(
-        "valid holders {valid:?}, keys {keys:?}, last fence {:?}",
-        world.last_fence
+        "valid holders {valid:?}, keys {keys:?}, fences {:?}",
+        world.fences.iter().map(|it| it.get()).collect::<Vec<_>>()
     )
 }
 

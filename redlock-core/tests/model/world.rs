@@ -20,9 +20,8 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     /// What may still go wrong.
     pub(crate) faults: Faults,
-    /// The largest fencing token that was given out, and whether a later one was no larger.
-    pub(crate) last_fence: Option<FencingToken>,
-    pub(crate) fence_went_back: bool,
+    /// The fencing tokens in the order in which they were given out.
+    pub(crate) fences: Vec<FencingToken>,
 }
 
 /// How often each fault may still happen in the whole world.
