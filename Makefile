@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis lint
+.PHONY: run test redis model sim mutants coverage lint
 
 # The main job on the embedded default: needs nothing but Rust and a C compiler.
 run:
@@ -14,6 +14,31 @@ test: redis
 # What the tests need.
 redis:
 	@command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || sh .ci/install-redis
+
+# The core in every order of events, in small worlds.
+model:
+	cargo test -p redlock-core --release --test model
+
+# The core against hours of faults: `make sim SEEDS=1000`.
+SEEDS ?= 100
+sim:
+	SIM_SEEDS=$(SEEDS) cargo test -p redlock-core --release --test sim -- --nocapture
+
+# Changes the core one expression at a time, and expects its tests to notice. The tests are the
+# quick ones: those beside the code, and the properties with fewer cases. What `Display` writes is
+# for people to read, and not tested. Needs cargo-mutants: cargo install cargo-mutants --locked
+mutants:
+	@mkdir -p target
+	PROPTEST_CASES=$${PROPTEST_CASES:-100} cargo mutants --package redlock-core \
+		--file 'redlock-core/src/**/*.rs' --exclude-re 'impl fmt::Display' \
+		--jobs $${JOBS:-1} --timeout 30 --output target $(MUTANTS) \
+		-- --lib --test properties
+
+# Which lines of the core its public API reaches, by the properties, the simulator and the README's
+# drive loop. Needs cargo-tarpaulin: cargo install cargo-tarpaulin --locked
+coverage:
+	cargo tarpaulin -p redlock-core --test properties --test sim --engine llvm \
+		--include-files 'redlock-core/src/*' --out Stdout
 
 # What must be clean before a commit.
 lint:

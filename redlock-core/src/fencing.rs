@@ -54,6 +54,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_last_is_what_lua_and_json_carry_exactly() {
+        // JavaScript's Number.MAX_SAFE_INTEGER.
+        assert_eq!(FencingToken::MAX.get(), 9_007_199_254_740_991);
+    }
+
+    #[test]
     fn counts_up_to_the_end() {
         let one = FencingToken::new(1);
         assert_eq!(one.next().map(FencingToken::get), Some(2));

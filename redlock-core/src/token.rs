@@ -91,7 +91,7 @@ impl fmt::Debug for Token {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
+    use alloc::{format, string::ToString};
     use core::str;
 
     #[test]
@@ -102,6 +102,25 @@ mod tests {
         let text = str::from_utf8(&ascii).unwrap();
         assert_eq!(text, "0123456789abcdef0011223344556677deadbeef");
         assert_eq!(text, token.to_string());
+    }
+
+    #[test]
+    fn jitter_is_splitmix64() {
+        // The first three outputs of the reference implementation for the seed 0.
+        let [zero, shifted] = [Nonce::new(0), Nonce::new(1 << 64)];
+        assert_eq!(zero.jitter(1), 0xE220_A839_7B1D_CDAF);
+        assert_eq!(zero.jitter(2), 0x6E78_9E6A_A1B9_65F4);
+        assert_eq!(zero.jitter(3), 0x06C4_5D18_8009_454F);
+        assert_eq!(shifted.jitter(1), Nonce::new(1 << 32).jitter(1));
+        assert_eq!(Nonce::new((1 << 64) | (1 << 32)).jitter(1), zero.jitter(1));
+    }
+
+    #[test]
+    fn debugging_shows_the_digits() {
+        let nonce = Nonce::new(0xabc);
+        assert_eq!(format!("{nonce:?}"), "00000000000000000000000000000abc");
+        let token = nonce.token(1);
+        assert_eq!(format!("{token:?}"), token.to_string());
     }
 
     #[test]

@@ -74,6 +74,13 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_is_a_hundred_years() {
+        let days = Ttl::MAX.as_duration().as_secs() / (24 * 60 * 60);
+        assert_eq!(days, 36_500);
+        assert_eq!(Ttl::MAX.as_millis(), 3_153_600_000_000);
+    }
+
+    #[test]
     fn refuses_both_ends() {
         assert_eq!(Ttl::new(Duration::ZERO), Err(TtlError::Zero));
         assert_eq!(Ttl::new(Duration::from_micros(999)), Err(TtlError::Zero));

@@ -468,6 +468,26 @@ fn a_cold_fleet_is_refused_at_once_with_the_time_left() {
 }
 
 #[test]
+fn a_quarantine_to_the_very_end_of_the_budget_is_not_waited_for() {
+    for (until, exhausted) in [(at(999), false), (at(1000), true)] {
+        let mut driven = Driven::new(config());
+        driven.run(|lease| lease.acquire(at(0)));
+        driven.reply(at(1), &[Reply::Quarantined { until }; 3]);
+        assert_eq!(driven.lease.is_closed(), exhausted, "{until:?}");
+    }
+}
+
+#[test]
+fn no_token_is_used_twice_not_even_after_four_billion_attempts() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0)));
+    driven.lease.attempts = u32::MAX;
+    driven.reply(at(1), &[Denied; 3]);
+    assert!(matches!(driven.told[..], [Event::Exhausted { .. }]));
+    assert!(driven.lease.is_closed());
+}
+
+#[test]
 fn a_quarantine_within_the_budget_is_waited_for() {
     let until = at(500);
     let mut driven = Driven::new(config());

@@ -1,0 +1,60 @@
+//! Properties that hold for every input, tried on random ones.
+//!
+//! Each test draws a fresh seed; a failure prints the command that replays it. `PROPTEST_CASES`
+//! sets the number of cases of every test (as `make mutants` does, to be quick).
+
+use std::{
+    env,
+    fmt::Debug,
+    hash::{BuildHasher, RandomState},
+};
+
+use proptest::{
+    strategy::Strategy,
+    test_runner::{Config, RngAlgorithm, TestCaseResult, TestRng, TestRunner},
+};
+
+#[path = "properties/arithmetic.rs"]
+mod arithmetic;
+#[path = "properties/drive.rs"]
+mod drive;
+#[path = "properties/lease.rs"]
+mod lease;
+#[path = "properties/reference.rs"]
+mod reference;
+#[path = "properties/retry.rs"]
+mod retry;
+#[path = "properties/rounds.rs"]
+mod rounds;
+
+/// Checks a property on `cases` random inputs.
+fn check<S>(cases: u32, inputs: &S, property: impl Fn(S::Value) -> TestCaseResult)
+where
+    S: Strategy,
+    S::Value: Debug,
+{
+    let seed = env::var("REDLOCK_SEED").map_or_else(
+        |_| RandomState::new().hash_one("seed"),
+        |seed| seed.parse().expect("REDLOCK_SEED is a number"),
+    );
+    let cases = env::var("PROPTEST_CASES").map_or(cases, |cases| {
+        cases.parse().expect("PROPTEST_CASES is a number")
+    });
+    let config = Config {
+        cases,
+        // The seed is printed instead.
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&u64::to_le_bytes(seed));
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    if let Err(error) = TestRunner::new_with_rng(config, rng).run(inputs, property) {
+        let test = std::thread::current();
+        let test = test.name().expect("libtest names its threads");
+        panic!(
+            "{error}\nreplay: REDLOCK_SEED={seed} PROPTEST_CASES={cases} \
+             cargo test -p redlock-core --test properties -- --exact {test}"
+        );
+    }
+}

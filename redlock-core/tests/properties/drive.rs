@@ -1,0 +1,383 @@
+//! Drives a lease with random operation sequences and logs all that goes in and comes out.
+
+use std::{iter, sync::LazyLock, time::Duration};
+
+use proptest::{collection::vec, option, prelude::*};
+use redlock_core::{
+    Drift, Event, FencingToken, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Quorum, Reply,
+    RetrySchedule, RoundId, Standing, Timestamp, Transmit, Ttl, Validity,
+};
+
+/// One call of a lease, and what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    Acquire,
+    AcquireFenced(FencingToken),
+    Extend,
+    Release,
+    Abandon,
+    Timeout,
+    /// A reply to the transmission with this number, counted from zero; `None` is one that was
+    /// never sent.
+    Reply {
+        to: Option<usize>,
+        node: NodeId,
+        reply: Reply,
+    },
+}
+
+/// A call, when it was, and what the lease did and said then.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) now: Timestamp,
+    pub(crate) input: Input,
+    pub(crate) before: Lease,
+    pub(crate) after: Lease,
+    pub(crate) sent: Vec<Transmit>,
+    pub(crate) told: Vec<Event>,
+    /// What `extend` answered.
+    pub(crate) extending: Option<bool>,
+}
+
+impl Entry {
+    pub(crate) fn standing(&self) -> Standing {
+        self.after.standing(self.now)
+    }
+}
+
+/// A lease and the log of its life.
+#[derive(Clone, Debug)]
+pub(crate) struct Driven {
+    pub(crate) config: LeaseConfig,
+    pub(crate) lease: Lease,
+    pub(crate) now: Timestamp,
+    pub(crate) log: Vec<Entry>,
+    pub(crate) sent: Vec<Transmit>,
+    stranger: RoundId,
+}
+
+impl Driven {
+    /// Lives through the steps.
+    pub(crate) fn through(life: &Life) -> Self {
+        let mut driven = Self {
+            config: life.config.clone(),
+            lease: Lease::new(life.config.clone(), Nonce::new(life.nonce)),
+            now: life.start,
+            log: Vec::new(),
+            sent: Vec::new(),
+            stranger: *STRANGER,
+        };
+        for step in &life.steps {
+            driven.step(step);
+        }
+        driven
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.config.quorum.nodes()
+    }
+
+    pub(crate) fn input(&mut self, input: Input) {
+        let before = self.lease.clone();
+        let extending = self.apply(input);
+        let sent: Vec<_> = iter::from_fn(|| self.lease.poll_transmit()).collect();
+        let told = iter::from_fn(|| self.lease.poll_event()).collect();
+        self.sent.extend(&sent);
+        self.log.push(Entry {
+            now: self.now,
+            input,
+            before,
+            after: self.lease.clone(),
+            sent,
+            told,
+            extending,
+        });
+    }
+
+    fn apply(&mut self, input: Input) -> Option<bool> {
+        let Self { lease, now, .. } = self;
+        match input {
+            Input::Acquire => lease.acquire(*now),
+            Input::AcquireFenced(proposal) => lease.acquire_fenced(*now, proposal),
+            Input::Extend => return Some(lease.extend(*now)),
+            Input::Release => lease.release(*now),
+            Input::Abandon => lease.abandon(),
+            Input::Timeout => lease.handle_timeout(*now),
+            Input::Reply { to, node, reply } => {
+                let round = to.map_or(self.stranger, |to| self.sent[to].round);
+                lease.handle_reply(*now, round, node, reply);
+            }
+        }
+        None
+    }
+
+    fn step(&mut self, step: &Step) {
+        self.now = self.now.max(match step.pause {
+            Pause::None => self.now,
+            Pause::For(pause) => self.now.saturating_add(pause),
+            Pause::ToTimeout(offset) => {
+                let due = self.lease.poll_timeout().unwrap_or(self.now);
+                Timestamp::from_nanos(due.as_nanos().saturating_add_signed(offset))
+            }
+        });
+        match &step.action {
+            Action::Call(input) => self.input(*input),
+            Action::Reply { back, replies } => {
+                let to = self.sent.len().checked_sub(back + 1);
+                for (index, reply) in replies {
+                    let node = NodeId::new(*index).expect("below 64");
+                    let reply = reply.at(self.now);
+                    self.input(Input::Reply { to, node, reply });
+                }
+            }
+            Action::Volley {
+                first,
+                minority,
+                replies,
+            } => {
+                let to = self.sent.len().checked_sub(1);
+                let nodes = self.nodes();
+                let [few, most] = replies.map(|reply| reply.at(self.now));
+                for count in 0..nodes {
+                    let node = NodeId::new((first + count) % nodes).expect("below 64");
+                    let reply = if count < *minority { few } else { most };
+                    self.input(Input::Reply { to, node, reply });
+                }
+            }
+        }
+    }
+
+    /// Leaves the lease alone until it has ended: no reply comes any more. What still waits for
+    /// the lock after many timeouts, on an endless budget, is released.
+    pub(crate) fn finish(&mut self) {
+        for _ in 0..30 {
+            let Some(due) = self.lease.poll_timeout() else {
+                break;
+            };
+            self.now = self.now.max(due);
+            self.input(Input::Timeout);
+        }
+        self.input(Input::Release);
+        // That of a release which nobody answers.
+        if let Some(due) = self.lease.poll_timeout() {
+            self.now = self.now.max(due);
+            self.input(Input::Timeout);
+        }
+    }
+}
+
+/// A round that no lease here gets as far as.
+static STRANGER: LazyLock<RoundId> = LazyLock::new(|| {
+    let ttl = Ttl::new(Duration::from_secs(1)).expect("a second");
+    let validity = Validity::new(ttl, Drift::default()).expect("longer than its drift");
+    let delay = Duration::from_nanos(1)..=Duration::from_nanos(1);
+    let config = LeaseConfig {
+        quorum: Quorum::majority(1).expect("one node"),
+        validity,
+        retry: RetrySchedule::new(delay, Duration::MAX).expect("not empty"),
+        keep_alive: KeepAlive::on_demand(Duration::MAX),
+    };
+    let mut lease = Lease::new(config, Nonce::new(0));
+    lease.acquire(Timestamp::ZERO);
+    let mut last = None;
+    for _ in 0..2000 {
+        while let Some(transmit) = lease.poll_transmit() {
+            last = Some(transmit.round);
+        }
+        let due = lease.poll_timeout().expect("endless");
+        lease.handle_timeout(due);
+    }
+    last.expect("it sent something")
+});
+
+/// A whole input of a test.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    pub(crate) config: LeaseConfig,
+    pub(crate) nonce: u128,
+    pub(crate) start: Timestamp,
+    pub(crate) steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pause: Pause,
+    action: Action,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pause {
+    None,
+    For(Duration),
+    /// To the next timeout, and a little before or after it.
+    ToTimeout(i64),
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Call(Input),
+    /// Some nodes reply to a request, counted back from the last.
+    Reply {
+        back: usize,
+        replies: Vec<(usize, RelativeReply)>,
+    },
+    /// All nodes reply to the last request, a few of them like this and the others like that.
+    Volley {
+        first: usize,
+        minority: usize,
+        replies: [RelativeReply; 2],
+    },
+}
+
+/// A reply whose quarantine ends some time from now.
+#[derive(Clone, Copy, Debug)]
+enum RelativeReply {
+    Plain(Reply),
+    Quarantined(i64),
+}
+
+impl RelativeReply {
+    fn at(self, now: Timestamp) -> Reply {
+        match self {
+            Self::Plain(reply) => reply,
+            Self::Quarantined(offset) => Reply::Quarantined {
+                until: Timestamp::from_nanos(now.as_nanos().saturating_add_signed(offset)),
+            },
+        }
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+fn up_to(most: u64) -> impl Strategy<Value = Duration> {
+    (0..=most).prop_map(Duration::from_nanos)
+}
+
+fn configs() -> impl Strategy<Value = LeaseConfig> {
+    let nodes = prop_oneof![60 => 1..=7usize, 1 => Just(64)];
+    let budget =
+        prop_oneof![4 => up_to(5 * SECOND), 1 => Just(Duration::ZERO), 1 => Just(Duration::MAX)];
+    let limit = option::weighted(0.3, 0..5u32);
+    let delays = [up_to(SECOND / 20), up_to(SECOND / 2)];
+    let hold = prop_oneof![4 => up_to(5 * SECOND), 1 => Just(Duration::MAX)];
+    // In thousandths of the validity.
+    let interval = option::weighted(0.8, 1..1000u32);
+    (nodes, 3..3000u64, budget, limit, delays, hold, interval).prop_map(
+        |(nodes, ttl, budget, limit, [shortest, more], hold, interval)| {
+            let ttl = Ttl::new(Duration::from_millis(ttl)).expect("not zero");
+            let validity = Validity::new(ttl, Drift::default()).expect("at least 3 ms");
+            let shortest = shortest.max(Duration::from_nanos(1));
+            let retry = RetrySchedule::new(shortest..=shortest + more, budget).expect("not empty");
+            LeaseConfig {
+                quorum: Quorum::majority(nodes).expect("1 to 64"),
+                validity,
+                retry: limit.map_or(retry, |limit| retry.with_max_attempts(limit)),
+                keep_alive: interval.map_or(KeepAlive::on_demand(hold), |share| {
+                    let interval = validity.span() * share / 1000;
+                    KeepAlive::every(interval, hold, validity).expect("a part of the validity")
+                }),
+            }
+        },
+    )
+}
+
+fn replies() -> impl Strategy<Value = RelativeReply> {
+    let around = -2_000_000_000..2_000_000_000i64;
+    let outbid = (0..40u64).prop_map(|counter| Reply::Outbid {
+        counter: FencingToken::new(counter),
+    });
+    let last = Reply::Outbid {
+        counter: FencingToken::MAX,
+    };
+    prop_oneof![
+        16 => Just(RelativeReply::Plain(Reply::Granted)),
+        4 => Just(RelativeReply::Plain(Reply::Denied)),
+        1 => Just(RelativeReply::Plain(Reply::Refused)),
+        2 => Just(RelativeReply::Plain(Reply::Unknown)),
+        2 => around.prop_map(RelativeReply::Quarantined),
+        2 => outbid.prop_map(RelativeReply::Plain),
+        1 => Just(RelativeReply::Plain(last)),
+    ]
+}
+
+fn volleys() -> impl Strategy<Value = Action> {
+    let minority = prop_oneof![2 => Just(0), 3 => 0..4usize];
+    (0..64usize, minority, [replies(), replies()]).prop_map(|(first, minority, replies)| {
+        Action::Volley {
+            first,
+            minority,
+            replies,
+        }
+    })
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let pause = prop_oneof![
+        24 => Just(Pause::None),
+        16 => up_to(SECOND / 1000).prop_map(Pause::For),
+        8 => up_to(SECOND / 20).prop_map(Pause::For),
+        2 => up_to(SECOND).prop_map(Pause::For),
+        1 => up_to(100 * SECOND).prop_map(Pause::For),
+        12 => (-1..=1i64).prop_map(Pause::ToTimeout),
+    ];
+    let fence = (0..40u64).prop_map(|fence| Input::AcquireFenced(FencingToken::new(fence)));
+    let call = prop_oneof![
+        16 => Just(Input::Timeout),
+        8 => Just(Input::Extend),
+        1 => Just(Input::Release),
+        1 => Just(Input::Abandon),
+        1 => Just(Input::Acquire),
+        1 => fence,
+    ];
+    // Mostly nodes that exist, mostly of the last request.
+    let nodes = prop_oneof![9 => 0..7usize, 1 => 0..64usize];
+    let back = prop_oneof![8 => Just(0), 2 => 0..5usize, 1 => 0..1000usize];
+    let some = (back, vec((nodes, replies()), 1..8));
+    let action = prop_oneof![
+        6 => call.prop_map(Action::Call),
+        3 => some.prop_map(|(back, replies)| Action::Reply { back, replies }),
+        5 => volleys(),
+    ];
+    (pause, action).prop_map(|(pause, action)| Step { pause, action })
+}
+
+/// Lives that begin to acquire, most of them at an ordinary time, and go on at random.
+pub(crate) fn lives() -> impl Strategy<Value = Life> {
+    let start = prop_oneof![
+        8 => 0..1_000_000 * SECOND,
+        1 => u64::MAX - 20 * SECOND..=u64::MAX,
+    ];
+    let first = prop_oneof![
+        6 => Just(Input::Acquire),
+        4 => (0..40u64).prop_map(|fence| Input::AcquireFenced(FencingToken::new(fence))),
+        1 => Just(Input::Timeout),
+    ];
+    let first = first.prop_map(|input| Step {
+        pause: Pause::None,
+        action: Action::Call(input),
+    });
+    // Most attempts are answered at once, or few would succeed.
+    let then = option::weighted(0.8, volleys()).prop_map(|volley| {
+        volley.map(|action| Step {
+            pause: Pause::For(Duration::from_micros(300)),
+            action,
+        })
+    });
+    let inputs = (
+        configs(),
+        any::<u128>(),
+        start,
+        first,
+        then,
+        vec(steps(), 0..30),
+    );
+    inputs.prop_map(|(config, nonce, start, first, then, steps)| {
+        let steps = iter::once(first).chain(then).chain(steps).collect();
+        Life {
+            config,
+            nonce,
+            start: Timestamp::from_nanos(start),
+            steps,
+        }
+    })
+}

@@ -1,0 +1,414 @@
+//! Quorums, and the rounds that count to them.
+//!
+//! What holds of a verdict, whatever the order of the replies. Let every node have replied once,
+//! all at one time within the validity:
+//!
+//! - each round has given exactly one verdict (an extension may have none if nodes answer it with
+//!   `Outbid`, which no node does);
+//! - it is a success (`Acquired`, `Extended`, `Accepted`, `Released` by votes) iff a majority
+//!   granted: a majority that grants and a minority that makes one impossible cannot both be, so an
+//!   early failure never forestalls a success;
+//! - *which* failure it is may depend on the order, because a verdict does not wait for the replies
+//!   that would name another; so may `Outbid`, which does not wait for slower nodes to accept.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use proptest::{collection::vec, prelude::*, sample::subsequence, test_runner::TestCaseResult};
+use redlock_core::{
+    Acquire, AcquireFailure, AcquireVerdict, Drift, Extend, ExtendVerdict, Fence, FenceVerdict,
+    FencingToken, NodeId, NodeSet, Nonce, Quorum, Release, ReleaseVerdict, Reply, Tally, Timestamp,
+    Ttl, Validity,
+};
+
+use crate::check;
+
+const START: Timestamp = Timestamp::from_nanos(1_000_000);
+const FENCE: FencingToken = FencingToken::new(50);
+
+fn node(index: usize) -> NodeId {
+    NodeId::new(index).expect("below 64")
+}
+
+fn validity() -> Validity {
+    let ttl = Ttl::new(Duration::from_secs(1)).expect("a second");
+    Validity::new(ttl, Drift::default()).expect("longer than its drift")
+}
+
+fn until_around_start() -> impl Strategy<Value = Timestamp> {
+    (0..=2 * START.as_nanos()).prop_map(Timestamp::from_nanos)
+}
+
+fn replies() -> impl Strategy<Value = Reply> {
+    let outbid = (50..60u64).prop_map(|counter| Reply::Outbid {
+        counter: FencingToken::new(counter),
+    });
+    prop_oneof![
+        6 => Just(Reply::Granted),
+        3 => Just(Reply::Denied),
+        1 => Just(Reply::Refused),
+        1 => Just(Reply::Unknown),
+        1 => until_around_start().prop_map(|until| Reply::Quarantined { until }),
+        1 => outbid,
+    ]
+}
+
+/// Replies of all of some nodes, each once, in a random order.
+fn ballots() -> impl Strategy<Value = Vec<(usize, Reply)>> {
+    prop_oneof![9 => 1..=9usize, 1 => 60..=64usize]
+        .prop_flat_map(|nodes| vec(replies(), nodes))
+        .prop_map(|replies| replies.into_iter().enumerate().collect::<Vec<_>>())
+        .prop_shuffle()
+}
+
+/// The four rounds behind one face.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Round {
+    Acquire(Acquire),
+    Extend(Extend),
+    Fence(Fence),
+    Release(Release),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Acquire(AcquireVerdict),
+    Extend(ExtendVerdict),
+    Fence(FenceVerdict),
+    Release(ReleaseVerdict),
+}
+
+impl Round {
+    fn all(nodes: usize) -> [Self; 5] {
+        let quorum = Quorum::majority(nodes).expect("1 to 64");
+        let token = Nonce::new(1).token(1);
+        let until = validity().until(START);
+        let acquire = |fence| Acquire::new(quorum, validity(), token, fence, START);
+        [
+            Self::Acquire(acquire(None)),
+            Self::Acquire(acquire(Some(FENCE))),
+            Self::Extend(Extend::new(quorum, validity(), token, until, START)),
+            Self::Fence(Fence::new(quorum, token, FENCE, until, START)),
+            Self::Release(Release::new(quorum, token)),
+        ]
+    }
+
+    fn reply(&mut self, now: Timestamp, node: NodeId, reply: Reply) -> Option<Verdict> {
+        match self {
+            Self::Acquire(round) => round.handle_reply(now, node, reply).map(Verdict::Acquire),
+            Self::Extend(round) => round.handle_reply(now, node, reply).map(Verdict::Extend),
+            Self::Fence(round) => round.handle_reply(now, node, reply).map(Verdict::Fence),
+            Self::Release(round) => round.handle_reply(node, reply).map(Verdict::Release),
+        }
+    }
+
+    fn tally(&self) -> &Tally {
+        match self {
+            Self::Acquire(round) => round.tally(),
+            Self::Extend(round) => round.tally(),
+            Self::Fence(round) => round.tally(),
+            Self::Release(round) => round.tally(),
+        }
+    }
+
+    /// Replies to everything; returns the verdict and after how many replies it came.
+    fn vote(&mut self, now: Timestamp, ballots: &[(usize, Reply)]) -> Option<(Verdict, usize)> {
+        let mut verdict = None;
+        for (count, (index, reply)) in ballots.iter().enumerate() {
+            if let Some(given) = self.reply(now, node(*index), *reply) {
+                assert!(verdict.is_none(), "a second verdict");
+                verdict = Some((given, count + 1));
+            }
+        }
+        verdict
+    }
+
+    /// Whether this reply is a vote for the round.
+    fn is_vote(&self, reply: Reply) -> bool {
+        match reply {
+            Reply::Granted => true,
+            Reply::Quarantined { until } => matches!(self, Self::Release(_)) || until <= START,
+            Reply::Outbid { .. } => matches!(self, Self::Acquire(_)),
+            Reply::Denied | Reply::Refused | Reply::Unknown => false,
+        }
+    }
+}
+
+/// Whether `yes` nodes of `all` are a majority.
+fn majority(yes: usize, all: usize) -> bool {
+    2 * yes > all
+}
+
+fn count(ballots: &[(usize, Reply)], test: impl Fn(Reply) -> bool) -> usize {
+    ballots.iter().filter(|(_, reply)| test(*reply)).count()
+}
+
+fn is_success(verdict: Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::Acquire(AcquireVerdict::Acquired { .. } | AcquireVerdict::Outbid { .. })
+            | Verdict::Extend(ExtendVerdict::Extended { .. })
+            | Verdict::Fence(FenceVerdict::Accepted)
+            | Verdict::Release(ReleaseVerdict::Released)
+    )
+}
+
+#[test]
+fn any_two_quorums_share_a_node() {
+    let inputs = (1..=64usize).prop_flat_map(|nodes| {
+        let quorum = Quorum::majority(nodes).expect("1 to 64");
+        let all: Vec<_> = quorum.all().iter().collect();
+        let some = || subsequence(all.clone(), quorum.votes());
+        (Just(quorum), some(), some())
+    });
+    check(1000, &inputs, |(quorum, one, other)| {
+        let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
+        let (one, other) = (set(&one), set(&other));
+        let shared = one.difference(one.difference(other));
+        prop_assert!(!shared.is_empty());
+        prop_assert!(
+            shared
+                .iter()
+                .all(|node| one.contains(node) && other.contains(node))
+        );
+        // One vote less, and two clients could win.
+        prop_assert!(2 * (quorum.votes() - 1) <= quorum.nodes());
+        Ok(())
+    });
+}
+
+#[test]
+fn node_sets_are_sets() {
+    let nodes = || vec(0..64usize, 0..70);
+    check(1000, &(nodes(), nodes()), |(left, right)| {
+        use std::collections::BTreeSet;
+        let set = |nodes: &[usize]| nodes.iter().map(|index| node(*index)).collect::<NodeSet>();
+        let model = |nodes: &[usize]| nodes.iter().copied().collect::<BTreeSet<_>>();
+        let same = |set: NodeSet, model: BTreeSet<usize>| -> TestCaseResult {
+            prop_assert_eq!(set.len(), model.len());
+            prop_assert_eq!(set.is_empty(), model.is_empty());
+            prop_assert!(set.iter().map(NodeId::index).eq(model.iter().copied()));
+            prop_assert!((0..64).all(|index| set.contains(node(index)) == model.contains(&index)));
+            Ok(())
+        };
+        same(set(&left), model(&left))?;
+        same(
+            set(&left).union(set(&right)),
+            &model(&left) | &model(&right),
+        )?;
+        same(
+            set(&left).difference(set(&right)),
+            &model(&left) - &model(&right),
+        )
+    });
+}
+
+#[test]
+fn a_success_is_a_majority_of_votes_in_any_order() {
+    let inputs = ballots().prop_flat_map(|ballots| {
+        let shuffled = Just(ballots.clone()).prop_shuffle();
+        (Just(ballots), shuffled)
+    });
+    check(1500, &inputs, |(ballots, shuffled)| {
+        let nodes = ballots.len();
+        for mut round in Round::all(nodes) {
+            let votes = count(&ballots, |reply| round.is_vote(reply));
+            let one = round
+                .clone()
+                .vote(START, &ballots)
+                .map(|(verdict, _)| verdict);
+            let other = round.vote(START, &shuffled).map(|(verdict, _)| verdict);
+            for verdict in [one, other] {
+                // A release also ends well when everyone spoke and nobody stood in the way.
+                match verdict {
+                    Some(Verdict::Release(_)) if !majority(votes, nodes) => {}
+                    Some(verdict) => prop_assert_eq!(is_success(verdict), majority(votes, nodes)),
+                    None => {
+                        prop_assert!(matches!(round, Round::Extend(_)));
+                        let outbid = |reply| matches!(reply, Reply::Outbid { .. });
+                        prop_assert!(count(&ballots, outbid) > 0);
+                        prop_assert!(!majority(votes, nodes));
+                    }
+                }
+            }
+            if let (Round::Acquire(round), Some(Verdict::Acquire(verdict))) = (&round, other) {
+                // With a fence, acceptance needs a majority of its own.
+                let granted = count(&ballots, |reply| {
+                    !matches!(reply, Reply::Outbid { .. }) && is_granted(reply)
+                });
+                if let AcquireVerdict::Acquired { valid_until, fence } = verdict {
+                    prop_assert_eq!(valid_until, validity().until(START));
+                    prop_assert_eq!(valid_until, round.valid_until());
+                    prop_assert!(fence.is_none() || majority(granted, nodes));
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+fn is_granted(reply: Reply) -> bool {
+    match reply {
+        Reply::Granted => true,
+        Reply::Quarantined { until } => until <= START,
+        _ => false,
+    }
+}
+
+#[test]
+fn a_verdict_comes_as_soon_as_it_is_certain_and_no_sooner() {
+    check(1000, &ballots(), |ballots| {
+        let nodes = ballots.len();
+        for mut round in Round::all(nodes) {
+            let is_vote = |reply| round.is_vote(reply);
+            let certain = (1..=nodes).find(|so_far| {
+                let votes = count(&ballots[..*so_far], is_vote);
+                // What the undecided nodes could still bring.
+                majority(votes, nodes) || !majority(votes + nodes - so_far, nodes)
+            });
+            let early = matches!(round, Round::Acquire(_) | Round::Fence(_));
+            let given = round.clone().vote(START, &ballots).map(|(_, after)| after);
+            if early {
+                prop_assert_eq!(given, certain, "{:?}", round);
+            } else {
+                // Extend tells lost keys from failed nodes, and a release waits for the last word
+                // when deletions and denials are divided: they never speak *before* it is certain.
+                prop_assert!(given.is_none_or(|given| certain.is_some_and(|at| at <= given)));
+            }
+            round.vote(START, &ballots);
+            prop_assert!(
+                round.tally().undecided().is_empty(),
+                "late votes are recorded"
+            );
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn without_a_fence_a_full_vote_names_the_same_culprits() {
+    let inputs = ballots().prop_flat_map(|ballots| {
+        let shuffled = Just(ballots.clone()).prop_shuffle();
+        (Just(ballots), shuffled)
+    });
+    check(1000, &inputs, |(ballots, shuffled)| {
+        for mut round in Round::all(ballots.len()) {
+            let mut other = round.clone();
+            round.vote(START, &ballots);
+            other.vote(START, &shuffled);
+            let (one, other) = (round.tally(), other.tally());
+            prop_assert_eq!(one, other, "the tally does not remember an order");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn failures_name_what_stood_in_the_way() {
+    check(1500, &ballots(), |ballots| {
+        let nodes = ballots.len();
+        for mut round in Round::all(nodes) {
+            let Some((verdict, after)) = round.vote(START, &ballots) else {
+                continue;
+            };
+            let so_far = &ballots[..after];
+            let blocks =
+                |test: &dyn Fn(Reply) -> bool| !majority(nodes - count(so_far, test), nodes);
+            let down = |reply| matches!(reply, Reply::Refused | Reply::Unknown);
+            let denied = |reply| reply == Reply::Denied;
+            match verdict {
+                Verdict::Acquire(AcquireVerdict::Failed(failure)) => match failure {
+                    AcquireFailure::NoQuorum => prop_assert!(blocks(&down)),
+                    AcquireFailure::Contended => prop_assert!(count(so_far, denied) > 0),
+                    AcquireFailure::Quarantined { until } => {
+                        prop_assert!(until > START);
+                        let named = |reply| reply == Reply::Quarantined { until };
+                        prop_assert!(count(so_far, named) > 0);
+                        let later =
+                            |reply| matches!(reply, Reply::Quarantined { until: it } if it > until);
+                        prop_assert_eq!(count(so_far, later), 0);
+                        prop_assert!(!blocks(&down));
+                    }
+                    other => prop_assert!(false, "{:?} within the validity", other),
+                },
+                Verdict::Extend(ExtendVerdict::KeysLost)
+                | Verdict::Release(ReleaseVerdict::NotHeld) => prop_assert!(blocks(&denied)),
+                Verdict::Release(ReleaseVerdict::Unconfirmed) => prop_assert!(blocks(&down)),
+                Verdict::Acquire(AcquireVerdict::Outbid { counter })
+                | Verdict::Fence(FenceVerdict::Outbid { counter }) => {
+                    let named = |reply| reply == Reply::Outbid { counter };
+                    prop_assert!(count(so_far, named) > 0);
+                    let larger =
+                        |reply| matches!(reply, Reply::Outbid { counter: it } if it > counter);
+                    prop_assert_eq!(count(so_far, larger), 0);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn nothing_is_won_once_the_validity_is_over() {
+    let late = (0..u64::MAX / 2).prop_map(|after| {
+        validity()
+            .until(START)
+            .saturating_add(Duration::from_nanos(after))
+    });
+    check(1000, &(ballots(), late), |(ballots, late)| {
+        for mut round in Round::all(ballots.len()) {
+            match round.vote(late, &ballots) {
+                // Releasing is always in time.
+                None | Some((Verdict::Release(_), _)) => {}
+                Some((verdict, _)) => prop_assert!(!is_success(verdict), "{:?}", verdict),
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn repeated_replies_and_strangers_change_nothing() {
+    let inputs = (ballots(), vec((0..64usize, replies()), 1..20));
+    check(1000, &inputs, |(ballots, noise)| {
+        for mut round in Round::all(ballots.len()) {
+            let mut first = BTreeMap::new();
+            for (index, reply) in &ballots {
+                round.reply(START, node(*index), *reply);
+                first.insert(*index, *reply);
+                let before = round.clone();
+                for (index, reply) in &noise {
+                    if first.contains_key(index) || *index >= ballots.len() {
+                        prop_assert_eq!(round.reply(START, node(*index), *reply), None);
+                    }
+                }
+                prop_assert_eq!(&round, &before);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn giving_up_is_a_verdict_unless_there_was_one() {
+    check(1000, &(ballots(), 0..64usize), |(ballots, so_far)| {
+        let nodes = ballots.len();
+        let so_far = &ballots[..so_far.min(nodes)];
+        for mut round in Round::all(nodes) {
+            let had = round.vote(START, so_far).is_some();
+            let gave = match &mut round {
+                Round::Acquire(round) => round.give_up(START, None).map(|verdict| {
+                    assert!(matches!(verdict, AcquireVerdict::Failed(_)));
+                }),
+                Round::Release(round) => round.give_up().map(|verdict| {
+                    assert_eq!(verdict, ReleaseVerdict::Unconfirmed);
+                }),
+                Round::Extend(_) | Round::Fence(_) => continue,
+            };
+            prop_assert_eq!(gave.is_none(), had);
+            let rest = round.vote(START, &ballots);
+            prop_assert_eq!(rest, None, "one verdict, and no other after it");
+        }
+        Ok(())
+    });
+}

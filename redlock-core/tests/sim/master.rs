@@ -1,0 +1,150 @@
+//! A master as the algorithm sees it: keys that expire, compare-and-delete, fencing counters.
+
+use redlock_core::{FencingToken, Operation, Token};
+
+use crate::clock::{Clock, MILLI, SECOND};
+
+/// What a client asks a master for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) key: usize,
+    /// The number of the lease it is for; only the checker looks at it.
+    pub(crate) lease: usize,
+    pub(crate) operation: Operation,
+}
+
+/// What a master answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vote {
+    Granted,
+    Denied,
+    Outbid(FencingToken),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) token: Token,
+    pub(crate) lease: usize,
+    /// In milliseconds of the master's clock, as Redis counts.
+    expires_at: u64,
+}
+
+pub(crate) struct Master {
+    pub(crate) clock: Clock,
+    pub(crate) up: bool,
+    /// Which process it is: connections do not outlive it.
+    pub(crate) incarnation: u32,
+    /// When the process came up, on the master's clock.
+    started_at: u64,
+    entries: Vec<Option<Entry>>,
+    counters: Vec<Option<FencingToken>>,
+    /// When it last forgot keys early and could vote all the same, which the algorithm's
+    /// assumptions exclude. In true time.
+    pub(crate) forgot_keys_at: Option<u64>,
+    /// It has lost its fencing counters.
+    pub(crate) forgot_counters: bool,
+}
+
+impl Master {
+    pub(crate) fn new(clock: Clock, keys: usize) -> Self {
+        Self {
+            clock,
+            up: true,
+            incarnation: 0,
+            // Long enough ago to be trusted: a cold fleet is a fault of its own.
+            started_at: 0,
+            entries: vec![None; keys],
+            counters: vec![None; keys],
+            forgot_keys_at: None,
+            forgot_counters: false,
+        }
+    }
+
+    pub(crate) fn execute(&mut self, at: u64, request: &Request) -> Vote {
+        // Both ends floored to milliseconds and dead *at* the deadline: the shortest life that
+        // `PX ttl` can mean.
+        let now = self.clock.local(at) / MILLI;
+        let key = request.key;
+        let live = self.entries[key].as_mut().filter(|it| now < it.expires_at);
+        match request.operation {
+            Operation::Acquire { token, ttl, fence } => {
+                if live.is_some() {
+                    return Vote::Denied;
+                }
+                self.entries[key] = Some(Entry {
+                    token,
+                    lease: request.lease,
+                    expires_at: now + ttl.as_millis(),
+                });
+                fence.map_or(Vote::Granted, |fence| self.raise_counter(key, fence))
+            }
+            Operation::Fence { token, fence } => match live {
+                Some(entry) if entry.token == token => self.raise_counter(key, fence),
+                _ => Vote::Denied,
+            },
+            Operation::Extend { token, ttl } => match live {
+                Some(entry) if entry.token == token => {
+                    entry.expires_at = entry.expires_at.max(now + ttl.as_millis());
+                    Vote::Granted
+                }
+                _ => Vote::Denied,
+            },
+            Operation::Release { token } => match live {
+                Some(entry) if entry.token == token => {
+                    self.entries[key] = None;
+                    Vote::Granted
+                }
+                _ => Vote::Denied,
+            },
+        }
+    }
+
+    pub(crate) fn crash(&mut self) {
+        self.up = false;
+        self.entries.fill(None);
+    }
+
+    /// Comes up again, empty. The counters are durable unless the operator made them not so.
+    pub(crate) fn restart(&mut self, at: u64, keep_counters: bool) {
+        self.up = true;
+        self.incarnation += 1;
+        self.started_at = self.clock.local(at);
+        if !keep_counters {
+            self.forget_counters();
+        }
+    }
+
+    /// `FLUSHALL`: everything is gone, and no client can see that it is.
+    pub(crate) fn flush(&mut self, at: u64) {
+        self.entries.fill(None);
+        self.forgot_keys_at = Some(at);
+        self.forget_counters();
+    }
+
+    /// Returns `uptime_in_seconds`: the difference of two whole seconds, as `INFO` computes it.
+    pub(crate) fn uptime(&self, at: u64) -> u64 {
+        self.clock.local(at) / SECOND - self.started_at / SECOND
+    }
+
+    /// Returns the keys that have not expired.
+    pub(crate) fn live(&self, at: u64) -> impl Iterator<Item = (usize, Entry)> {
+        let now = self.clock.local(at) / MILLI;
+        let entries = self.entries.iter().enumerate();
+        entries.filter_map(move |(key, it)| Some((key, it.filter(|it| now < it.expires_at)?)))
+    }
+
+    fn forget_counters(&mut self) {
+        self.counters.fill(None);
+        self.forgot_counters = true;
+    }
+
+    fn raise_counter(&mut self, key: usize, fence: FencingToken) -> Vote {
+        match self.counters[key] {
+            Some(counter) if counter >= fence => Vote::Outbid(counter),
+            _ => {
+                self.counters[key] = Some(fence);
+                Vote::Granted
+            }
+        }
+    }
+}

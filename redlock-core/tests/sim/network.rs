@@ -1,0 +1,398 @@
+//! Between clients and masters: delay, loss, repetition, overtaking, broken connections.
+
+use std::time::Duration;
+
+use redlock_core::{NodeId, Operation, Reply, RoundId, Timestamp};
+
+use crate::{
+    client::{Answer, ClientEvent},
+    clock::{MILLI, SECOND},
+    history::MAX_LATE,
+    lane::{Flight, NODE_TIMEOUT, Purpose, RETRY_DEBTS_AFTER, SILENCE_LIMIT},
+    master::{Request, Vote},
+    seen::Seen,
+    world::{Arrival, Event, World},
+};
+
+// How often, of a million messages, at severity 1.
+const LOSS: u32 = 400;
+const BREAK: u32 = 200;
+const REPEAT: u32 = 1_000;
+const SLOW: u32 = 2_000;
+
+impl World {
+    /// Sends a request, or turns it away at once if the master is out of reach.
+    pub(crate) fn send(
+        &mut self,
+        client: usize,
+        master: usize,
+        request: Request,
+        purpose: Purpose,
+    ) {
+        if !self.lane(client, master).is_open() {
+            let expires_at = self.key_expiry(client);
+            self.lane(client, master)
+                .settle(request, purpose, None, expires_at);
+            if let Purpose::Round(round) = purpose {
+                self.hand_over(client, master, request.lease, round, Reply::Refused);
+            }
+            self.retry_debts(client, master);
+            return;
+        }
+        let sent = self.at;
+        let delay = self.delay();
+        let (at, fifo) = (self.at, self.configuration.fifo);
+        let lane = self.lane(client, master);
+        let flight = lane.launch(sent, request, purpose);
+        let mut arrives = at + delay;
+        let mute_until = lane.mute_until;
+        if fifo {
+            arrives = arrives.max(lane.last_arrival + 1);
+            lane.last_arrival = arrives;
+        }
+        let arrival = Arrival {
+            client,
+            master,
+            epoch: lane.epoch,
+            flight,
+            sent,
+            request,
+            purpose,
+        };
+        if mute_until > at {
+            // Some of what is held up is sent again by the kernel once the way is free.
+            if self.rng.chance(300_000) {
+                let arrives = (mute_until + delay).min(sent + MAX_LATE);
+                self.hold_back(client, master, arrives);
+                self.schedule(arrives, Event::Arrive(arrival));
+            }
+            self.expect_late(client, master, sent);
+        } else if self.strikes(LOSS) {
+            self.note(Seen::Loss);
+            self.expect_late(client, master, sent);
+        } else if self.strikes(BREAK) {
+            self.note(Seen::Break);
+            let epoch = arrival.epoch;
+            self.schedule_client(arrives, client, ClientEvent::Broken { master, epoch });
+            // Nobody knows: it may be carried out now, much later, or never.
+            if self.rng.chance(500_000) {
+                let late = self.rng.around(MAX_LATE / 8);
+                let late = (arrives + late).min(sent + MAX_LATE).max(arrives);
+                self.schedule(late, Event::Arrive(arrival));
+            }
+        } else {
+            self.schedule(arrives, Event::Arrive(arrival));
+            if self.strikes(REPEAT) {
+                self.note(Seen::Repeat);
+                let later = self.rng.pick(&[5 * MILLI, SECOND, MAX_LATE / 4]);
+                let later = self.rng.around(later);
+                let later = (arrives + later).min(sent + MAX_LATE).max(arrives);
+                self.schedule(later, Event::Arrive(arrival));
+            }
+        }
+    }
+
+    /// Lets a master carry out what has arrived, and answer.
+    pub(crate) fn arrive(&mut self, arrival: Arrival) {
+        let Arrival {
+            client,
+            master,
+            epoch,
+            sent,
+            request,
+            ..
+        } = arrival;
+        let at = self.at;
+        let (up, incarnation) = (self.masters[master].up, self.masters[master].incarnation);
+        let lane = self.lane(client, master);
+        let same_connection = lane.epoch == epoch;
+        let current = same_connection && lane.incarnation == incarnation;
+        if !up {
+            self.trace.event([at, 1, client as u64, master as u64]);
+            if same_connection {
+                self.expect_late(client, master, sent);
+            }
+            return;
+        }
+        if same_connection && !current {
+            // The process that accepted the connection is gone, and its successor says so.
+            let delay = self.delay();
+            self.schedule_client(at + delay, client, ClientEvent::Broken { master, epoch });
+        }
+        // What belongs to a connection that is gone may have been held by a proxy.
+        if !current && self.rng.chance(500_000) {
+            self.trace.event([at, 2, client as u64, master as u64]);
+            return;
+        }
+        let vote = self.masters[master].execute(at, &request);
+        let word = match vote {
+            Vote::Granted => 0,
+            Vote::Denied => 1,
+            Vote::Outbid(counter) => counter.get(),
+        };
+        let place = (client as u64) << 32 | master as u64;
+        self.trace.event([at, 3, place, word]);
+        if vote == Vote::Granted && self.history.has_ended(request.lease) {
+            match request.operation {
+                Operation::Acquire { .. } => self.note(Seen::LateSet),
+                Operation::Extend { .. } => self.note(Seen::LateExtend),
+                Operation::Fence { .. } | Operation::Release { .. } => {}
+            }
+        }
+        if current {
+            self.answer(arrival, vote);
+        }
+    }
+
+    fn answer(&mut self, arrival: Arrival, vote: Vote) {
+        let Arrival {
+            client,
+            master,
+            sent,
+            ..
+        } = arrival;
+        let at = self.at;
+        let lost = self.strikes(LOSS);
+        if lost || self.lane(client, master).deaf_until > at {
+            if lost {
+                self.note(Seen::Loss);
+            }
+            return self.expect_late(client, master, sent);
+        }
+        let mut lands = at + self.delay();
+        if self.configuration.fifo {
+            let lane = self.lane(client, master);
+            lands = lands.max(lane.last_answer + 1);
+            lane.last_answer = lands;
+        }
+        if lands > sent + NODE_TIMEOUT {
+            self.expect_late(client, master, sent);
+        }
+        let answer = ClientEvent::Answer(Answer { arrival, vote });
+        self.schedule_client(lands, client, answer);
+        if self.strikes(REPEAT) {
+            self.note(Seen::Repeat);
+            let again = lands + self.rng.around(SECOND);
+            self.schedule_client(again, client, answer);
+        }
+    }
+
+    /// Takes an answer from the connection it belongs to.
+    pub(crate) fn land(&mut self, client: usize, Answer { arrival, vote }: Answer) {
+        let Arrival {
+            master,
+            epoch,
+            flight,
+            request,
+            purpose,
+            ..
+        } = arrival;
+        let expires_at = self.key_expiry(client);
+        let lane = self.lane(client, master);
+        if lane.epoch != epoch {
+            return;
+        }
+        if let Some(flight) = lane.land(flight) {
+            lane.settle(request, purpose, Some(vote), expires_at);
+            if flight.late {
+                // The master is back: it gets the releases it missed.
+                self.deliver_debts(client, master);
+            }
+            if let (Purpose::Owed(_), Vote::Granted) = (purpose, vote) {
+                self.note(Seen::OwedRelease);
+            }
+            self.retry_debts(client, master);
+        }
+        let Purpose::Round(round) = purpose else {
+            return;
+        };
+        let reply = match vote {
+            Vote::Granted => self.vetted(client, master),
+            Vote::Denied => Reply::Denied,
+            Vote::Outbid(counter) => Reply::Outbid { counter },
+        };
+        self.hand_over(client, master, request.lease, round, reply);
+    }
+
+    /// A grant, without a vote if the master may have forgotten a lock when the round started.
+    fn vetted(&mut self, client: usize, master: usize) -> Reply {
+        if !self.configuration.quarantine {
+            return Reply::Granted;
+        }
+        let until = self.lane(client, master).eligible_at;
+        if until > self.clients[client].now(self.at) {
+            self.note(Seen::QuarantinedVote);
+        }
+        Reply::Quarantined { until }
+    }
+
+    /// Answers for what has been under way for too long.
+    pub(crate) fn time_out(&mut self, client: usize, master: usize, epoch: u32) {
+        let at = self.at;
+        let lane = self.lane(client, master);
+        if lane.epoch != epoch {
+            return;
+        }
+        let mut late = Vec::new();
+        for flight in &mut lane.flights {
+            if !flight.late && flight.sent + NODE_TIMEOUT <= at {
+                flight.late = true;
+                late.push(*flight);
+            }
+        }
+        if lane.is_hopeless(at) {
+            self.break_up(client, master, epoch);
+        } else if let Some(first) = late.first() {
+            let end = first.sent + NODE_TIMEOUT + SILENCE_LIMIT;
+            self.schedule_client(end, client, ClientEvent::Late { master, epoch });
+        }
+        for flight in late {
+            self.tell_unknown(client, master, &flight);
+        }
+    }
+
+    /// Gives a connection up, and opens another.
+    pub(crate) fn break_up(&mut self, client: usize, master: usize, epoch: u32) {
+        let expires_at = self.key_expiry(client);
+        let lane = self.lane(client, master);
+        if lane.epoch != epoch || !lane.connected {
+            return;
+        }
+        let flights = lane.give_up();
+        for flight in &flights {
+            lane.settle(flight.request, flight.purpose, None, expires_at);
+        }
+        for flight in flights.iter().filter(|flight| !flight.late) {
+            self.tell_unknown(client, master, flight);
+        }
+        self.reconnect(client, master);
+    }
+
+    fn tell_unknown(&mut self, client: usize, master: usize, flight: &Flight) {
+        if let Purpose::Round(round) = flight.purpose {
+            self.hand_over(client, master, flight.request.lease, round, Reply::Unknown);
+        }
+    }
+
+    /// Tries to connect, some time from now.
+    pub(crate) fn reconnect(&mut self, client: usize, master: usize) {
+        let backoff = self.rng.between(10 * MILLI, SECOND);
+        let event = ClientEvent::Connect { master };
+        self.schedule_client(self.at + backoff, client, event);
+    }
+
+    pub(crate) fn connect(&mut self, client: usize, master: usize) {
+        let at = self.at;
+        let lane = self.lane(client, master);
+        let out_of_reach = lane.mute_until.max(lane.deaf_until) > at;
+        if lane.connected {
+            return;
+        }
+        if out_of_reach || !self.masters[master].up {
+            return self.reconnect(client, master);
+        }
+        // `INFO` is answered now; the answer is read a delay later.
+        let (uptime, incarnation) = {
+            let master = &self.masters[master];
+            (master.uptime(at), master.incarnation)
+        };
+        let delay = self.delay();
+        let event = ClientEvent::Connected {
+            master,
+            incarnation,
+            uptime,
+        };
+        self.schedule_client(at + delay, client, event);
+    }
+
+    pub(crate) fn connected(
+        &mut self,
+        client: usize,
+        master: usize,
+        incarnation: u32,
+        uptime: u64,
+    ) {
+        let now = self.clients[client].now(self.at);
+        if self.lane(client, master).connected {
+            return;
+        }
+        let quarantine = self.scale.quarantine;
+        let lane = self.lane(client, master);
+        lane.connected = true;
+        lane.incarnation = incarnation;
+        lane.eligible_at = quarantine.eligible_at(now, Duration::from_secs(uptime));
+        self.deliver_debts(client, master);
+    }
+
+    /// Sends the releases that are owed.
+    pub(crate) fn deliver_debts(&mut self, client: usize, master: usize) {
+        let now = self.clients[client].now(self.at);
+        let lane = self.lane(client, master);
+        lane.retrying = false;
+        if !lane.is_open() {
+            return;
+        }
+        for debt in lane.take_debts(now) {
+            self.send(client, master, debt.request, Purpose::Owed(debt.terms));
+        }
+    }
+
+    /// Sees to it that what is owed is tried again.
+    fn retry_debts(&mut self, client: usize, master: usize) {
+        let lane = self.lane(client, master);
+        // A lane that is not open tries as soon as it is.
+        if lane.is_open() && !lane.debts.is_empty() && !lane.retrying {
+            lane.retrying = true;
+            let event = ClientEvent::DeliverDebts { master };
+            self.schedule_client(self.at + RETRY_DEBTS_AFTER, client, event);
+        }
+    }
+
+    fn hand_over(
+        &mut self,
+        client: usize,
+        master: usize,
+        lease: usize,
+        round: RoundId,
+        reply: Reply,
+    ) {
+        // Fewer than ten masters, so each has an id.
+        let node = NodeId::new(master).expect("fewer than 64 masters");
+        self.clients[client].hand_over(lease, round, node, reply);
+    }
+
+    /// Will look whether a request that is under way is answered in time.
+    fn expect_late(&mut self, client: usize, master: usize, sent: u64) {
+        let epoch = self.lane(client, master).epoch;
+        let at = self.at.max(sent + NODE_TIMEOUT);
+        self.schedule_client(at, client, ClientEvent::Late { master, epoch });
+    }
+
+    fn hold_back(&mut self, client: usize, master: usize, until: u64) {
+        if self.configuration.fifo {
+            let lane = self.lane(client, master);
+            lane.last_arrival = lane.last_arrival.max(until);
+        }
+    }
+
+    fn delay(&mut self) -> u64 {
+        let usual = self.scale.latency + self.rng.below(self.scale.latency);
+        if self.strikes(SLOW) {
+            self.note(Seen::Slow);
+            usual + self.rng.around(100 * MILLI)
+        } else {
+            usual
+        }
+    }
+
+    /// Returns whether a fault of this frequency happens now.
+    fn strikes(&mut self, per_million: u32) -> bool {
+        !self.calm && self.rng.chance(per_million * self.configuration.severity)
+    }
+
+    /// Returns when a key that is set or extended now has expired, on the client's clock.
+    fn key_expiry(&self, client: usize) -> Timestamp {
+        let ttl = self.scale.max_ttl.as_duration();
+        self.clients[client].now(self.at).saturating_add(ttl)
+    }
+}

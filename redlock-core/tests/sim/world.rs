@@ -1,0 +1,349 @@
+//! The simulated world: one queue of events in true time, and everything that they act on.
+
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
+
+use redlock_core::{Drift, FencingToken, Quarantine, Quorum, Ttl};
+
+use crate::{
+    client::{Client, ClientEvent},
+    clock::{Clock, HOUR, MICRO, MILLI, SECOND},
+    configuration::{Configuration, Expectation},
+    faults::Fault,
+    history::{Breach, History, MAX_LATE, Violation},
+    lane::{Lane, Purpose},
+    master::{Master, Request},
+    rng::Rng,
+    seen::{Seen, Tally},
+    trace::Trace,
+};
+
+/// How long a run goes on under faults, in true time.
+const DURATION: u64 = HOUR / 2;
+
+/// The longest pause of a client.
+pub(crate) const MAX_PAUSE: u64 = 60 * SECOND;
+
+pub(crate) struct World {
+    pub(crate) at: u64,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    scheduled: u64,
+    pub(crate) rng: Rng,
+    pub(crate) configuration: Configuration,
+    pub(crate) scale: Scale,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) masters: Vec<Master>,
+    /// One for each client and master; see [`World::lane`].
+    pub(crate) lanes: Vec<Lane>,
+    /// The protected resource: for each key, the largest fencing token it was shown.
+    pub(crate) resources: Vec<Option<FencingToken>>,
+    pub(crate) history: History,
+    pub(crate) seen: Tally,
+    pub(crate) trace: Trace,
+    /// The faults are over.
+    pub(crate) calm: bool,
+    probed: Vec<bool>,
+}
+
+/// The measures of one run, drawn from its seed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    pub(crate) quorum: Quorum,
+    pub(crate) keys: usize,
+    pub(crate) max_ttl: Ttl,
+    /// The shortest time that a message takes.
+    pub(crate) latency: u64,
+    pub(crate) quarantine: Quarantine,
+}
+
+/// What is left of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) hash: u64,
+    pub(crate) events: u64,
+    pub(crate) virtual_time: u64,
+    pub(crate) leases: u64,
+    pub(crate) seen: Tally,
+    /// How many violations have their cause at hand.
+    pub(crate) explained: u64,
+    /// The first violation without one.
+    pub(crate) failure: Option<String>,
+    /// The first with one, as an example.
+    pub(crate) example: Option<String>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Event {
+    /// A request reaches a master.
+    Arrive(Arrival),
+    /// Something reaches a client, unless it has crashed since.
+    Client {
+        client: usize,
+        life: u32,
+        event: ClientEvent,
+    },
+    Resume {
+        client: usize,
+        life: u32,
+    },
+    Reboot {
+        client: usize,
+    },
+    Restart {
+        master: usize,
+    },
+    Fault(Fault),
+    Sweep,
+    Calm,
+    Probe,
+    End,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) client: usize,
+    pub(crate) master: usize,
+    pub(crate) epoch: u32,
+    pub(crate) flight: u64,
+    pub(crate) sent: u64,
+    pub(crate) request: Request,
+    pub(crate) purpose: Purpose,
+}
+
+struct Scheduled {
+    at: u64,
+    /// Keeps events of the same time in the order in which they were scheduled.
+    number: u64,
+    event: Event,
+}
+
+impl World {
+    pub(crate) fn new(configuration: Configuration, seed: u64, print: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let nodes = rng.between(5, 9) as usize;
+        let clients = rng.between(10, 40) as usize;
+        let keys = rng.between(3, 9) as usize;
+        let max_ttl = rng.pick(&[2, 4, 10, 30]) * SECOND;
+        // Both are whole milliseconds, at least one, and 5 to 9 nodes are no error.
+        let ttl = |nanos| Ttl::new(Duration::from_nanos(nanos)).expect("seconds");
+        let quarantined = ttl(max_ttl / configuration.quarantine_share);
+        let max_ttl = ttl(max_ttl);
+        let scale = Scale {
+            quorum: Quorum::majority(nodes).expect("5 to 9 nodes"),
+            keys,
+            max_ttl,
+            latency: rng.between(50 * MICRO, 3 * MILLI),
+            quarantine: Quarantine::new(quarantined, Drift::default()),
+        };
+        let masters = (0..nodes).map(|_| {
+            let clock = within(&mut rng);
+            Master::new(clock, keys)
+        });
+        let masters = masters.collect();
+        let clients: Vec<_> = (0..clients)
+            .map(|_| Client::draw(&mut rng, &configuration, keys))
+            .collect();
+        let mut world = Self {
+            at: 0,
+            queue: BinaryHeap::new(),
+            scheduled: 0,
+            rng,
+            configuration,
+            scale,
+            lanes: (0..nodes * clients.len()).map(|_| Lane::new()).collect(),
+            clients,
+            masters,
+            resources: vec![None; keys],
+            history: History::new(keys),
+            seen: Tally::new(),
+            trace: Trace::new(print),
+            calm: false,
+            probed: vec![false; keys],
+        };
+        for client in 0..world.clients.len() {
+            world.think(client);
+        }
+        world.schedule_faults();
+        world.schedule(SECOND, Event::Sweep);
+        world.schedule(DURATION, Event::Calm);
+        world
+    }
+
+    /// Runs to the end, or to the first violation that nothing explains.
+    pub(crate) fn run(mut self) -> Outcome {
+        while let Some(Reverse(Scheduled { at, event, .. })) = self.queue.pop() {
+            self.at = at;
+            match event {
+                Event::Arrive(arrival) => self.arrive(arrival),
+                Event::Client {
+                    client,
+                    life,
+                    event,
+                } => self.client_event(client, life, event),
+                Event::Resume { client, life } => self.resume(client, life),
+                Event::Reboot { client } => self.reboot(client),
+                Event::Restart { master } => self.restart(master),
+                Event::Fault(fault) => self.strike(fault),
+                Event::Sweep => self.sweep(),
+                Event::Calm => self.calm_down(),
+                Event::Probe => self.probe(),
+                Event::End => {
+                    self.finish();
+                    break;
+                }
+            }
+            if self.history.violations().iter().any(|it| !it.explained) {
+                break;
+            }
+        }
+        let violations = self.history.violations();
+        let text = |explained| {
+            let first = violations.iter().find(|it| it.explained == explained);
+            first.map(ToString::to_string)
+        };
+        Outcome {
+            hash: self.trace.hash(),
+            events: self.trace.events(),
+            virtual_time: self.at,
+            leases: self.history.leases(),
+            explained: violations.iter().filter(|it| it.explained).count() as u64,
+            failure: text(false),
+            example: text(true),
+            seen: self.seen,
+        }
+    }
+
+    pub(crate) fn schedule(&mut self, at: u64, event: Event) {
+        self.scheduled += 1;
+        self.queue.push(Reverse(Scheduled {
+            at,
+            number: self.scheduled,
+            event,
+        }));
+    }
+
+    /// Schedules what will reach this client in its present life.
+    pub(crate) fn schedule_client(&mut self, at: u64, client: usize, event: ClientEvent) {
+        let life = self.clients[client].life;
+        self.schedule(
+            at,
+            Event::Client {
+                client,
+                life,
+                event,
+            },
+        );
+    }
+
+    pub(crate) fn lane(&mut self, client: usize, master: usize) -> &mut Lane {
+        &mut self.lanes[client * self.masters.len() + master]
+    }
+
+    pub(crate) fn note(&mut self, what: Seen) {
+        self.seen.note(what);
+    }
+
+    /// Reports what no broken assumption can explain.
+    pub(crate) fn fail(&mut self, kind: Breach) {
+        self.report(kind, false);
+    }
+
+    pub(crate) fn report(&mut self, kind: Breach, explained: bool) {
+        let violation = Violation {
+            at: self.at,
+            kind,
+            explained: explained && self.configuration.expectation == Expectation::Violated,
+        };
+        self.trace
+            .tell(self.at, || format!("VIOLATION {}", violation.kind));
+        self.history.violation(violation);
+    }
+
+    pub(crate) fn note_probed(&mut self, key: usize) {
+        self.probed[key] = true;
+        self.note(Seen::Probed);
+    }
+
+    /// Looks for keys that live longer than they may.
+    fn sweep(&mut self) {
+        let at = self.at;
+        let outlived = self.masters.iter().enumerate().find_map(|(master, it)| {
+            let mut live = it.live(at);
+            live.find(|(_, entry)| !self.history.may_live(at, entry.lease))
+                .map(|(key, _)| Breach::KeyOutlived { key, master })
+        });
+        if let Some(breach) = outlived {
+            self.fail(breach);
+        }
+        self.schedule(at + 5 * SECOND, Event::Sweep);
+    }
+
+    /// Ends all faults: whatever still runs is released, and nothing new begins.
+    fn calm_down(&mut self) {
+        self.calm = true;
+        for lane in &mut self.lanes {
+            lane.mute_until = 0;
+            lane.deaf_until = 0;
+        }
+        for client in 0..self.clients.len() {
+            self.schedule_client(self.at, client, ClientEvent::Retire);
+        }
+        // Until the last pause, the last straggler, the last key and the last quarantine are over.
+        let rest = 2 * MAX_PAUSE + 2 * MAX_LATE + 4 * self.max_ttl();
+        self.schedule(self.at + rest, Event::Probe);
+    }
+
+    /// Acquires every key once more.
+    fn probe(&mut self) {
+        for key in 0..self.scale.keys {
+            self.schedule_client(self.at, key, ClientEvent::Begin { key: Some(key) });
+        }
+        self.schedule(self.at + 60 * SECOND, Event::End);
+    }
+
+    fn finish(&mut self) {
+        if let Some(key) = self.probed.iter().position(|probed| !probed) {
+            self.fail(Breach::Stuck { key });
+        }
+        let at = self.at;
+        let left = self.masters.iter().enumerate();
+        let left = left
+            .filter_map(|(master, it)| it.live(at).next().map(|(key, _)| (key, master)))
+            .next();
+        if let Some((key, master)) = left {
+            self.fail(Breach::KeyOutlived { key, master });
+        }
+    }
+
+    pub(crate) fn max_ttl(&self) -> u64 {
+        self.scale.max_ttl.as_millis() * MILLI
+    }
+}
+
+/// Draws a clock within the drift allowance, at its edge as often as not.
+pub(crate) fn within(rng: &mut Rng) -> Clock {
+    let most = Clock::RATE_WITHIN;
+    let any = rng.below(2 * most as u64 + 1) as i64 - most;
+    let rate = rng.pick(&[-most, most, any, any]);
+    let zero = rng.between(1_000, 10_000) * SECOND + rng.below(SECOND);
+    Clock::new(zero, rate)
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
