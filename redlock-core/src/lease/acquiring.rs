@@ -64,7 +64,9 @@ impl Lease {
         };
         let (acquired_at, valid_until) = (round.start(), round.valid_until());
         match verdict {
-            AcquireVerdict::Acquired { fence, .. } => self.hold(acquired_at, valid_until, fence),
+            AcquireVerdict::Acquired { valid_until, fence } => {
+                self.hold(acquired_at, valid_until, fence);
+            }
             AcquireVerdict::Outbid { counter } => {
                 self.propose(now, budget, acquired_at, valid_until, counter);
             }
