@@ -220,7 +220,11 @@ impl Lease {
                     let known = round.lost_on();
                     round.handle_reply(now, node, reply);
                     let lost_on = round.lost_on().difference(known);
-                    self.repair(lost_on);
+                    if round.is_lost() {
+                        self.lose(LossReason::KeysLost);
+                    } else if round.has_succeeded() {
+                        self.repair(lost_on);
+                    }
                 }
                 Extension::Running { .. } | Extension::Idle { .. } => {}
             },

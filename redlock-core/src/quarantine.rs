@@ -32,8 +32,9 @@ impl Quarantine {
         self.length
     }
 
-    /// Returns when a node may vote that says at `now` that it has been up for `uptime`, given in
-    /// whole seconds as Redis does.
+    /// Returns when a node may vote that has said that it is up for `uptime`, in whole seconds as
+    /// Redis does. `now` must be read *after* its answer came: read before it was asked, each
+    /// millisecond that the answer took would shorten the quarantine.
     ///
     /// Both ends of that uptime are rounded down to a second, so the node may have come up a second
     /// later than it says.

@@ -74,7 +74,8 @@ impl Lease {
         }
     }
 
-    /// Proposes the fence after `counter`, while our keys are on a majority.
+    /// Proposes the fence after `counter` (or after our last, should a node's answer make no
+    /// sense), while our keys are on a majority.
     fn propose(
         &mut self,
         now: Timestamp,
@@ -83,7 +84,11 @@ impl Lease {
         valid_until: Timestamp,
         counter: FencingToken,
     ) {
-        let Some(fence) = counter.next() else {
+        let Some(fence) = self
+            .proposal
+            .max(Some(counter))
+            .and_then(FencingToken::next)
+        else {
             return self.fail_attempt(now, budget, AcquireFailure::FenceExhausted);
         };
         self.proposal = Some(fence);

@@ -17,7 +17,7 @@ pub(super) struct Held {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Extension {
     /// Nothing is under way; renewal is due then, if at all. The last round is kept for nodes
-    /// that report late that they lost our key.
+    /// that report late that they lost our key: it is put back on them, or they tip the scales.
     Idle {
         due: Option<Timestamp>,
         last: Option<(RoundId, Extend)>,
@@ -60,7 +60,9 @@ impl Lease {
         if let State::Held(held) = &self.state
             && now >= held.valid_until
         {
-            self.lose(if self.config.keep_alive.allows(held.acquired_at, now) {
+            // Asked of the end of validity, since this may be noticed much later.
+            let keep_alive = self.config.keep_alive;
+            self.lose(if keep_alive.allows(held.acquired_at, held.valid_until) {
                 LossReason::Expired
             } else {
                 LossReason::MaxHold
@@ -84,10 +86,9 @@ impl Lease {
         }
         if !keep_alive.allows(held.acquired_at, now) {
             // Renewal has ended, and with it its timer.
-            held.extension = Extension::Idle {
-                due: None,
-                last: None,
-            };
+            if let Extension::Idle { due, .. } = &mut held.extension {
+                *due = None;
+            }
             return false;
         }
         let (token, valid_until) = (held.token, held.valid_until);
@@ -130,7 +131,7 @@ impl Lease {
                 held.renewal_fails = true;
                 held.extension = Extension::Idle {
                     due: keep_alive.next_try(held.acquired_at, now),
-                    last: None,
+                    last: Some((id, round)),
                 };
                 self.events.push_back(Event::ExtendFailed { valid_until });
             }

@@ -632,3 +632,58 @@ fn given_up_or_silent_while_fencing_it_is_released() {
         "and tried again"
     );
 }
+
+#[test]
+fn a_loss_that_is_noticed_late_is_told_as_what_it_was() {
+    let mut slept = Driven::held();
+    // The validity ended at 900, while renewal was still allowed; the host slept until 5000.
+    slept.run(|lease| lease.handle_timeout(at(5000)));
+    assert_eq!(slept.told, [Event::Lost(LossReason::Expired)]);
+}
+
+#[test]
+fn denials_that_come_after_a_failed_extension_can_still_show_the_loss() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    let round = driven.sent[0].round;
+    driven.reply(at(301), &[Denied, Unknown, Denied]);
+    assert!(matches!(driven.told[..], [Event::ExtendFailed { .. }]));
+    assert!(driven.is_held(at(302)));
+    driven.reply_to(round, at(302), 3, &[Denied]);
+    assert_eq!(driven.told.last(), Some(&Event::Lost(LossReason::KeysLost)));
+    assert!(!driven.is_held(at(302)));
+}
+
+#[test]
+fn a_denial_that_comes_after_a_failed_extension_is_not_repaired() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    let round = driven.sent[0].round;
+    driven.reply(at(301), &[Unknown; 3]);
+    driven.reply_to(round, at(302), 3, &[Denied]);
+    assert_eq!(driven.sent.len(), 1, "no majority has confirmed the lock");
+}
+
+#[test]
+fn an_extension_beyond_max_hold_leaves_late_losses_to_be_repaired() {
+    let mut driven = Driven::held();
+    driven.lease.config.keep_alive = KeepAlive::every(MS(300), MS(500), config().validity).unwrap();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    let round = driven.sent[0].round;
+    driven.reply(at(301), &[Granted; 3]);
+    assert!(!driven.run(|lease| lease.extend(at(600))));
+    driven.reply_to(round, at(601), 4, &[Denied]);
+    assert!(matches!(
+        driven.operations().last(),
+        Some(Operation::Acquire { .. })
+    ));
+}
+
+#[test]
+fn a_counter_that_makes_no_sense_does_not_lower_the_proposal() {
+    let mut driven = fenced(7);
+    driven.reply(at(1), &[outbid(2); 3]);
+    let token = driven.lease.token();
+    let fence = FencingToken::new(8);
+    assert_eq!(driven.operations()[1], Operation::Fence { token, fence });
+}

@@ -79,6 +79,19 @@ impl Extend {
         self.tally.denied()
     }
 
+    /// Returns whether a majority extended our key in time.
+    #[must_use]
+    pub const fn has_succeeded(&self) -> bool {
+        matches!(self.verdict, Some(ExtendVerdict::Extended { .. }))
+    }
+
+    /// Returns whether so many nodes have lost our key that no majority can ever be had again, also
+    /// if they said so only after the round had failed.
+    #[must_use]
+    pub const fn is_lost(&self) -> bool {
+        self.tally.is_blocking(self.tally.denied())
+    }
+
     fn judge(&self, now: Timestamp) -> Option<ExtendVerdict> {
         let tally = &self.tally;
         if tally.is_quorum(tally.granted()) {
@@ -90,12 +103,13 @@ impl Extend {
                 ExtendVerdict::Failed
             });
         }
-        if tally.is_blocking(tally.denied()) {
+        if self.is_lost() {
             Some(ExtendVerdict::KeysLost)
         } else if tally.is_blocking(
             tally
                 .failed()
                 .union(tally.quarantined())
+                .union(tally.outbid())
                 .union(tally.denied()),
         ) {
             Some(ExtendVerdict::Failed)

@@ -249,7 +249,7 @@ impl<'a> Story<'a> {
                         false
                     };
                     let failure = if outbid {
-                        let next = votes.counter.and_then(FencingToken::next);
+                        let next = votes.counter.max(*proposal).and_then(FencingToken::next);
                         if let Some(fence) = next {
                             *proposal = next;
                             request = self.send(Operation::Fence { token, fence });
@@ -292,9 +292,10 @@ impl<'a> Story<'a> {
         self.tell(Event::Acquired { valid_until, fence });
         let mut uncertain = false;
         let mut due = keep_alive.next_extension(start, start);
-        // The request and the start of the extension under way, and of the last that succeeded.
+        // The request and the start of the extension under way, and of the last that ended, with
+        // whether it succeeded.
         let mut extension: Option<(usize, Timestamp)> = None;
-        let mut confirmed: Option<(usize, Timestamp)> = None;
+        let mut last: Option<(usize, Timestamp, bool)> = None;
         let mut repaired = NodeSet::EMPTY;
         loop {
             let wake = due.filter(|_| extension.is_none()).unwrap_or(valid_until);
@@ -307,16 +308,16 @@ impl<'a> Story<'a> {
                 Input::Abandon => return self.lose(token, LossReason::Abandoned),
                 // Everything else learns first that the time is over.
                 _ if now >= valid_until => {
-                    let reason = self.why_it_ended(start, valid_until, now);
-                    return self.lose(token, reason);
+                    return self.lose(token, self.why_it_ended(start, valid_until));
                 }
                 Input::Release => return self.releasing(token, now),
                 Input::Timeout if now < wake => {}
                 Input::Timeout | Input::Extend => {
                     if extension.is_none() {
-                        // Either a new one takes the place of the last, or renewal is over.
-                        (due, confirmed) = (None, None);
+                        due = None;
                         if keep_alive.allows(start, now) {
+                            // A new one takes the place of the last.
+                            last = None;
                             let request = self.send(Operation::Extend { token, ttl });
                             extension = Some((request, now));
                         }
@@ -334,21 +335,32 @@ impl<'a> Story<'a> {
                             valid_until = valid_until.max(validity.until(asked));
                             uncertain = false;
                             due = keep_alive.next_extension(start, asked);
-                            (extension, confirmed) = (None, extension);
+                            last = Some((request, asked, true));
+                            extension = None;
                             repaired = NodeSet::EMPTY;
                             self.tell(Event::Extended { valid_until });
                         } else if votes.hopeless(votes.denied) {
                             return self.lose(token, LossReason::KeysLost);
-                        } else if votes.hopeless(votes.denied + votes.failed + votes.quarantined) {
+                        } else if votes.hopeless(
+                            votes.denied + votes.failed + votes.quarantined + votes.outbid,
+                        ) {
                             uncertain = true;
                             due = keep_alive.next_try(start, now);
+                            last = Some((request, asked, false));
                             extension = None;
                             self.tell(Event::ExtendFailed { valid_until });
                         }
                     }
-                    if let Some((request, _)) = confirmed
+                    if let Some((request, asked, succeeded)) = last
                         && to == Some(request)
                     {
+                        let votes = self.votes(request, asked);
+                        if votes.hopeless(votes.denied) {
+                            return self.lose(token, LossReason::KeysLost);
+                        }
+                        if !succeeded {
+                            continue;
+                        }
                         let lost = self.denied_by(request).difference(repaired);
                         repaired = repaired.union(lost);
                         if !lost.is_empty() {
@@ -361,17 +373,12 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// A loss that is noticed so late that renewal would be over by then, but was not when the
-    /// validity ended, may be called either; nothing depends on it.
-    fn why_it_ended(&self, start: Timestamp, valid_until: Timestamp, now: Timestamp) -> LossReason {
-        let allows = |at| self.config.keep_alive.allows(start, at);
-        let entry = &self.log[self.expected.len() - 1];
-        match (allows(valid_until), allows(now)) {
-            (true, true) => LossReason::Expired,
-            (true, false) if entry.told == [Event::Lost(LossReason::Expired)] => {
-                LossReason::Expired
-            }
-            _ => LossReason::MaxHold,
+    /// Whether renewal was over when the validity ended, however late that was noticed.
+    fn why_it_ended(&self, start: Timestamp, valid_until: Timestamp) -> LossReason {
+        if self.config.keep_alive.allows(start, valid_until) {
+            LossReason::Expired
+        } else {
+            LossReason::MaxHold
         }
     }
 
