@@ -107,3 +107,22 @@ fn a_counter_that_makes_no_sense_does_not_lower_the_proposal() {
     let fence = FencingToken::new(8);
     assert_eq!(driven.operations()[1], Operation::Fence { token, fence });
 }
+
+#[test]
+fn a_fence_that_nobody_answers_is_too_slow_at_the_end_of_validity() {
+    let mut driven = Driven::new(LeaseConfig {
+        retry: config().retry.with_max_attempts(1),
+        ..config()
+    });
+    driven.run(|lease| lease.acquire_fenced(at(0), FencingToken::new(7)));
+    driven.reply(at(1), &[outbid(9); 3]);
+    driven.run(|lease| lease.handle_timeout(at(900)));
+    let failure = AcquireFailure::TooSlow;
+    assert_eq!(
+        driven.told,
+        [Event::Exhausted {
+            failure,
+            attempts: 1
+        }]
+    );
+}
