@@ -10,6 +10,7 @@ mod batch;
 mod debts;
 mod flights;
 mod timer;
+mod turn;
 
 use std::{
     ops::ControlFlow,
@@ -306,6 +307,9 @@ impl Lane {
                     if !self.closed && (has_room || refusal.is_some()) =>
                 {
                     self.closed = count == 0;
+                    if refusal.is_none() {
+                        self.top_up(&mut messages).await;
+                    }
                     let batch = self.gather(&mut messages, refusal.as_ref());
                     flights.send(&mut *session, batch);
                 }
@@ -318,6 +322,17 @@ impl Lane {
         Err(broken)
     }
 
+    /// Lets the tasks that are ready to run add what they have: the first of them has woken the
+    /// lane, which would otherwise leave with its request alone.
+    async fn top_up(&mut self, messages: &mut Vec<Message>) {
+        turn::pass().await;
+        while messages.len() < MAX_BATCH
+            && let Ok(message) = self.inbox.try_recv()
+        {
+            messages.push(message);
+        }
+    }
+
     /// Sorts a run of messages into a batch to send. With a refusal nothing is sent: the requests
     /// are answered at once, and the releases are owed.
     fn gather(&mut self, messages: &mut Vec<Message>, refusal: Option<&NodeError>) -> Batch {
@@ -328,7 +343,7 @@ impl Lane {
                     self.turn_away(command, origin, refusal.clone());
                 }
                 (Message::Request(command, origin), None) => {
-                    if matches!(command.operation, Operation::Acquire { .. }) {
+                    if matches!(command.operation(), Operation::Acquire { .. }) {
                         origin.cell.note_asked(self.id);
                     }
                     batch.push(command, Purpose::Request(origin));
@@ -372,7 +387,7 @@ impl Lane {
                 }),
                 Err(error) => Err(error.clone()),
             };
-            match command.operation {
+            match command.operation() {
                 Operation::Acquire { .. } if flow.is_break() => {
                     if let Purpose::Request(origin) = &purpose {
                         origin.cell.note_unanswered(self.id);
@@ -396,7 +411,7 @@ impl Lane {
         let now = self.clock.now();
         let cell = Arc::clone(&origin.cell);
         let round = origin.round;
-        if matches!(command.operation, Operation::Release { .. }) && cell.was_asked(self.id) {
+        if matches!(command.operation(), Operation::Release { .. }) && cell.was_asked(self.id) {
             let answer = Err(cause.clone());
             let purpose = Purpose::Request(origin);
             self.debts.settle(now, command, &purpose, &answer, self.id);
@@ -422,7 +437,7 @@ impl Drop for Lane {
     fn drop(&mut self) {
         while let Ok(message) = self.inbox.try_recv() {
             if let Message::Request(command, _) = message
-                && matches!(command.operation, Operation::Release { .. })
+                && matches!(command.operation(), Operation::Release { .. })
             {
                 self.debts.abandon();
             }

@@ -328,17 +328,7 @@ impl LeaseCell {
         let result = change(&mut state);
         self.transmit(&mut state, now);
         self.apply_events(&mut state);
-        let due = state.lease.poll_timeout();
-        if due != state.due {
-            let kept = self.shared.keeper.reschedule(self, state.due, due);
-            state.due = due;
-            if kept.is_err() {
-                state.due = None;
-                state.lease.abandon();
-                self.transmit(&mut state, now);
-                self.apply_events(&mut state);
-            }
-        }
+        self.reschedule(&mut state, now);
         let changed = before != (state.phase, state.extensions);
         // Wake outside of the lock: the woken task takes it first thing.
         let waiting = if state.phase == Phase::Acquiring {
@@ -354,6 +344,27 @@ impl LeaseCell {
             self.changed.notify_waiters();
         }
         result
+    }
+
+    /// Tells the keeper when to call back.
+    fn reschedule(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
+        let due = state.lease.poll_timeout();
+        let calls_early_enough = match (state.due, due) {
+            // A call that comes too early does nothing but ask for the next one.
+            (Some(known), Some(due)) => known <= due,
+            (known, due) => known == due,
+        };
+        if calls_early_enough {
+            return;
+        }
+        let kept = self.shared.keeper.reschedule(self, state.due, due);
+        state.due = due;
+        if kept.is_err() {
+            state.due = None;
+            state.lease.abandon();
+            self.transmit(state, now);
+            self.apply_events(state);
+        }
     }
 
     fn transmit(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
@@ -376,17 +387,14 @@ impl LeaseCell {
                     state.objections.clear();
                 }
             }
+            let command = Command::new(self.key.clone(), transmit.operation);
             for node in transmit.nodes.iter() {
-                let command = Command {
-                    key: self.key.clone(),
-                    operation: transmit.operation,
-                };
                 let origin = Origin {
                     cell: Arc::clone(self),
                     round: transmit.round,
                 };
                 if self.shared.lanes[node.index()]
-                    .send(command, origin)
+                    .send(command.clone(), origin)
                     .is_ok()
                 {
                     continue;

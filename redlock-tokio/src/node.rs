@@ -2,12 +2,11 @@
 
 mod memory;
 mod redis;
-mod script;
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{fmt, future::pending, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use redlock_core::{FencingToken, Operation, Reply};
+use redlock_core::{FencingToken, Operation, Reply, Token};
 use thiserror::Error;
 
 pub use self::{
@@ -39,8 +38,9 @@ pub trait Session: Send {
     /// Sends a batch, and resolves to one answer for each command, in the same order.
     ///
     /// The next batch may be sent before this one is answered. Batches must reach the node in the
-    /// order of the calls, provided that each future is polled once before the next call: a
-    /// release must not overtake its acquisition.
+    /// order of the calls, provided that each future is polled once before the next call. Within a
+    /// batch, commands with the same [token](Command::token) must be carried out in order: a release
+    /// must not overtake its acquisition.
     ///
     /// # Errors
     ///
@@ -57,12 +57,54 @@ pub trait Session: Send {
 }
 
 /// What a node is asked to do with a key.
-#[derive(Clone, Debug)]
-pub struct Command {
-    /// The key.
-    pub key: Key,
-    /// What to do with it.
-    pub operation: Operation,
+///
+/// Cheap to clone: all nodes that are asked share it.
+#[derive(Clone)]
+pub struct Command(Arc<Content>);
+
+struct Content {
+    key: Key,
+    operation: Operation,
+    token: [u8; Token::LEN],
+}
+
+impl Command {
+    /// Creates a command.
+    #[must_use]
+    pub fn new(key: Key, operation: Operation) -> Self {
+        Self(Arc::new(Content {
+            key,
+            operation,
+            token: operation.token().to_ascii(),
+        }))
+    }
+
+    /// Returns the key.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.0.key
+    }
+
+    /// Returns what to do with it.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        self.0.operation
+    }
+
+    /// Returns the operation's token as it goes over the wire.
+    #[must_use]
+    pub fn token(&self) -> &[u8] {
+        &self.0.token
+    }
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command")
+            .field("key", self.key())
+            .field("operation", &self.operation())
+            .finish()
+    }
 }
 
 /// What a node says to one command.

@@ -57,7 +57,7 @@ async fn a_user_with_no_more_rights_than_a_lock_needs() {
         "~lock:*",
         "-@all",
         "+set",
-        "+get",
+        "+mget",
         "+del",
         "+pttl",
         "+pexpire",

@@ -80,7 +80,7 @@ impl Node for Odd {
 impl Session for Odd {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
         let is_release =
-            |command: &&Command| matches!(command.operation, Operation::Release { .. });
+            |command: &&Command| matches!(command.operation(), Operation::Release { .. });
         let releases = batch.iter().filter(is_release).count();
         self.releases.fetch_add(releases, SeqCst);
         let manner = *self.manner.lock().unwrap();

@@ -55,3 +55,16 @@ pub enum Operation {
         token: Token,
     },
 }
+
+impl Operation {
+    /// Returns the token that it sets or compares with.
+    #[must_use]
+    pub const fn token(&self) -> Token {
+        match *self {
+            Self::Acquire { token, .. }
+            | Self::Fence { token, .. }
+            | Self::Extend { token, .. }
+            | Self::Release { token } => token,
+        }
+    }
+}

@@ -97,7 +97,7 @@ impl Debts {
     pub(super) fn expect_late(&mut self, commands: &[Command]) {
         let late: HashSet<Token> = commands
             .iter()
-            .filter_map(|command| match command.operation {
+            .filter_map(|command| match command.operation() {
                 Operation::Acquire { token, .. } => Some(token),
                 Operation::Extend { .. } | Operation::Fence { .. } | Operation::Release { .. } => {
                     None
@@ -105,7 +105,7 @@ impl Debts {
             })
             .collect();
         for debt in &mut self.queue {
-            if let Operation::Release { token } = debt.command.operation {
+            if let Operation::Release { token } = debt.command.operation() {
                 debt.terms.may_appear |= late.contains(&token);
             }
         }

@@ -145,8 +145,8 @@ impl MemoryNode {
 
 impl Keys {
     fn execute(&mut self, now: Timestamp, command: &Command) -> Vote {
-        let key = &command.key;
-        match command.operation {
+        let key = command.key();
+        match command.operation() {
             Operation::Acquire { token, ttl, fence } => {
                 if self.live(now, key).is_some() {
                     return Vote::Denied;
@@ -269,7 +269,7 @@ mod tests {
     fn execute(node: &MemoryNode, key: &str, operation: Operation) -> Vote {
         let key = Key::new(key).unwrap();
         let now = node.clock.now();
-        node.keys().execute(now, &Command { key, operation })
+        node.keys().execute(now, &Command::new(key, operation))
     }
 
     fn paused() -> MemoryNode {

@@ -8,30 +8,48 @@ pub(super) struct Script {
     hash: String,
 }
 
-/// Deletes the key if its value is the token. This is the script of the Redlock page ("Correct
-/// implementation with a single instance"), so a foreign client's release means the same.
+/// Deletes each key whose value is its token, and says for each whether it was. For one key it is
+/// the script of the Redlock page ("Correct implementation with a single instance"), so a foreign
+/// client's release means the same. `MGET` finds nothing in a key of another type, where `GET`
+/// would end the script.
 pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
-        "if redis.call('GET', KEYS[1]) == ARGV[1] then \
-           return redis.call('DEL', KEYS[1]) \
-         else \
-           return 0 \
-         end",
+        "local found = redis.call('MGET', unpack(KEYS)) \
+         local ours, answers = {}, {} \
+         for i = 1, #KEYS do \
+           if found[i] == ARGV[i] then \
+             ours[#ours + 1] = KEYS[i] \
+             answers[i] = 1 \
+           else \
+             answers[i] = 0 \
+           end \
+         end \
+         if #ours > 0 then \
+           redis.call('DEL', unpack(ours)) \
+         end \
+         return answers",
     )
 });
 
-/// Lets the key live for the ttl from now if its value is the token. It never shortens a life, so
-/// that an extension which arrives late, after a longer one, does no harm.
+/// Lets each key live for its ttl from now if its value is its token, and says for each whether it
+/// does. It never shortens a life, so that an extension which arrives late, after a longer one, does
+/// no harm.
 pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
-        "if redis.call('GET', KEYS[1]) == ARGV[1] then \
-           if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then \
-             redis.call('PEXPIRE', KEYS[1], ARGV[2]) \
+        "local found = redis.call('MGET', unpack(KEYS)) \
+         local answers = {} \
+         for i = 1, #KEYS do \
+           if found[i] == ARGV[i] then \
+             local ttl = ARGV[#KEYS + i] \
+             if redis.call('PTTL', KEYS[i]) < tonumber(ttl) then \
+               redis.call('PEXPIRE', KEYS[i], ttl) \
+             end \
+             answers[i] = 1 \
+           else \
+             answers[i] = 0 \
            end \
-           return 1 \
-         else \
-           return 0 \
-         end",
+         end \
+         return answers",
     )
 });
 

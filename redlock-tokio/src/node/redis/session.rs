@@ -1,0 +1,135 @@
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use deadpool_redis::{
+    Connection,
+    redis::{self, Pipeline, Value, aio::MultiplexedConnection},
+};
+use futures::{FutureExt, future::BoxFuture};
+
+use super::{
+    connect_error,
+    request::{Compare, Request},
+    script,
+};
+use crate::node::{Answer, Command, NodeError, Session};
+
+/// How often a connection is looked at that may be idle. A node that restarts, or a middlebox that
+/// forgets idle connections, is then found out before the next request is.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// A conversation over one multiplexed connection.
+pub(super) struct RedisSession {
+    multiplexed: MultiplexedConnection,
+    /// Keeps the pool's slot while the session lives.
+    pooled: Option<Connection>,
+    /// What the server compares values with, and whether it has refused to.
+    compare: Compare,
+    refused: Arc<AtomicBool>,
+}
+
+impl RedisSession {
+    /// Loads the scripts, so that `EVALSHA` finds them, and finds out whether they are needed. A
+    /// server that does not allow it is no worse off: there is always `EVAL`.
+    pub(super) async fn open(connection: Connection) -> Result<Self, NodeError> {
+        let mut multiplexed = MultiplexedConnection::clone(&connection);
+        let mut pipeline = Pipeline::new();
+        for script in script::all() {
+            pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
+        }
+        pipeline.cmd("COMMAND").arg("INFO").arg(&Compare::COMMANDS);
+        let mut replies = multiplexed
+            .send_packed_commands(&pipeline, 0, pipeline.len())
+            .await
+            .map_err(|error| connect_error(&error))?;
+        for reply in &replies {
+            if let Value::ServerError(error) = reply
+                && error.code() == "NOAUTH"
+            {
+                return Err(NodeError::Misconfigured("it asks for a password".into()));
+            }
+        }
+        Ok(Self {
+            multiplexed,
+            pooled: Some(connection),
+            compare: Compare::from_command_info(&replies.pop().unwrap_or(Value::Nil)),
+            refused: Arc::default(),
+        })
+    }
+}
+
+impl Session for RedisSession {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        if self.refused.load(Ordering::Relaxed) {
+            self.compare = Compare::ByScript;
+        }
+        let mut connection = self.multiplexed.clone();
+        let refused = Arc::clone(&self.refused);
+        let request = Request::new(batch, self.compare);
+        let mut answers = vec![None; batch.len()];
+        async move {
+            let values = round_trip(&mut connection, &request).await?;
+            if let Some(again) = request.read(values, &mut answers) {
+                refused.fetch_or(again.replaces_commands(), Ordering::Relaxed);
+                let values = round_trip(&mut connection, &again).await?;
+                // Scripts that are sent in full cannot be missing.
+                again.read(values, &mut answers);
+            }
+            let unanswered = || Err(NodeError::Unexpected("no answer".into()));
+            Ok(answers
+                .into_iter()
+                .map(|answer| answer.unwrap_or_else(unanswered))
+                .collect())
+        }
+        .boxed()
+    }
+
+    fn closed(&mut self) -> BoxFuture<'static, NodeError> {
+        heartbeat(self.multiplexed.clone()).boxed()
+    }
+}
+
+impl Drop for RedisSession {
+    fn drop(&mut self) {
+        if let Some(connection) = self.pooled.take() {
+            // A session ends when its connection is of no more use, so it must not go back.
+            drop(Connection::take(connection));
+        }
+    }
+}
+
+async fn round_trip(
+    connection: &mut MultiplexedConnection,
+    request: &Request,
+) -> Result<Vec<Value>, NodeError> {
+    let pipeline = request.pipeline();
+    let expected = pipeline.len();
+    let values = connection
+        .send_packed_commands(pipeline, 0, expected)
+        .await
+        .map_err(|error| NodeError::Disconnected(error.to_string().into()))?;
+    if values.len() == expected {
+        Ok(values)
+    } else {
+        let text = format!("{} replies to {expected} commands", values.len());
+        Err(NodeError::Unexpected(text.into()))
+    }
+}
+
+async fn heartbeat(mut connection: MultiplexedConnection) -> NodeError {
+    let ping = redis::cmd("PING");
+    loop {
+        tokio::time::sleep(HEARTBEAT).await;
+        // Whatever it answers, it is there. If it does not, a request will time out on it.
+        if let Err(error) = connection.send_packed_command(&ping).await
+            && (error.is_io_error() || error.is_unrecoverable_error())
+        {
+            return NodeError::Disconnected(error.to_string().into());
+        }
+    }
+}
