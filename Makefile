@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis model sim mutants coverage lint
+.PHONY: run test redis valkey model sim mutants coverage lint
 
 # The main job on the embedded default: needs nothing but Rust and a C compiler.
 run:
@@ -10,10 +10,15 @@ run:
 test: redis
 	cargo test --workspace --all-features
 	cargo test -p redlock-tokio --test bad_input # without TLS, which the above has on
+	@.ci/test-valkey
 
 # What the tests need.
 redis:
 	@command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || sh .ci/install-redis
+
+# The driver's tests against Valkey, where one can be had. A part of `make test`.
+valkey: redis
+	@.ci/test-valkey
 
 # The core in every order of events, in small worlds.
 model:

@@ -1,6 +1,8 @@
+mod compare;
 mod request;
 mod script;
 mod session;
+mod stretch;
 
 use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 

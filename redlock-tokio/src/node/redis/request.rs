@@ -1,41 +1,15 @@
 //! How a batch travels: which commands share a request, and which answer is whose.
 
-use std::collections::HashSet;
-
 use deadpool_redis::redis::{self, Arg, Cmd, Pipeline, Value};
 use redlock_core::{FencingToken, Operation, Token};
 
 use super::{
+    compare::Compare,
     script::{self, Script},
     shorten,
+    stretch::Stretch,
 };
 use crate::node::{Answer, Command, NodeError, Vote};
-
-/// How a server is asked to change a key only if it has our token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compare {
-    /// By Lua scripts, of which one call serves many keys. Every server has them.
-    ByScript,
-    /// By `DELEX key IFEQ token` and `SET key token IFEQ token`: Redis 8.4.
-    Delex,
-    /// By `DELIFEQ key token` and `SET key token IFEQ token`: Valkey 9.
-    DelIfEq,
-}
-
-impl Compare {
-    /// The commands that tell the servers apart, for `COMMAND INFO`.
-    pub(super) const COMMANDS: [&str; 2] = ["DELEX", "DELIFEQ"];
-
-    /// Reads the reply to `COMMAND INFO`: one item for each command, nil for an unknown one.
-    pub(super) fn from_command_info(reply: &Value) -> Self {
-        let knows = |item: &Value| !matches!(item, Value::Nil | Value::ServerError(_));
-        match reply {
-            Value::Array(items) if items.first().is_some_and(knows) => Self::Delex,
-            Value::Array(items) if items.get(1).is_some_and(knows) => Self::DelIfEq,
-            _ => Self::ByScript,
-        }
-    }
-}
 
 /// A pipeline that asks what a batch asks.
 pub(super) struct Request {
@@ -225,39 +199,6 @@ impl Request {
     }
 }
 
-/// Commands of which the extensions and releases may travel first, so that each kind shares one
-/// script: none of them would overtake a command with its own token.
-#[derive(Default)]
-struct Stretch {
-    extensions: Vec<usize>,
-    releases: Vec<usize>,
-    rest: Vec<usize>,
-    /// The tokens of the rest.
-    tokens: HashSet<Token>,
-}
-
-impl Stretch {
-    fn admits(&self, command: &Command) -> bool {
-        match command.operation() {
-            Operation::Acquire { .. } | Operation::Fence { .. } => true,
-            Operation::Extend { token, .. } | Operation::Release { token } => {
-                !self.tokens.contains(&token)
-            }
-        }
-    }
-
-    fn push(&mut self, position: usize, command: &Command) {
-        match command.operation() {
-            Operation::Acquire { token, .. } | Operation::Fence { token, .. } => {
-                self.tokens.insert(token);
-                self.rest.push(position);
-            }
-            Operation::Extend { .. } => self.extensions.push(position),
-            Operation::Release { .. } => self.releases.push(position),
-        }
-    }
-}
-
 impl Form {
     /// Returns the script in full, if the reply says that the server does not know its hash, or
     /// will not do what it does by command.
@@ -265,11 +206,7 @@ impl Form {
         let Value::ServerError(error) = reply else {
             return None;
         };
-        let mut arguments = cmd.args_iter().filter_map(|argument| match argument {
-            Arg::Simple(bytes) => Some(bytes),
-            // Only `SCAN` has any.
-            _ => None,
-        });
+        let mut arguments = arguments(cmd);
         let mut full = redis::cmd("EVAL");
         let form = match (self, error.code()) {
             (Self::Many(script) | Self::Fence(script), "NOSCRIPT") => {
@@ -302,9 +239,13 @@ impl Form {
     /// Reads the reply to one part.
     fn read(self, reply: Value, positions: &[usize], answers: &mut [Option<Answer>]) {
         match (self, reply) {
-            (Self::Many(_), Value::Array(votes)) if votes.len() == positions.len() => {
-                for (&position, vote) in positions.iter().zip(votes) {
-                    answers[position] = Some(read_vote(vote));
+            (Self::Many(_), Value::BulkString(digits)) if digits.len() == positions.len() => {
+                for (&position, digit) in positions.iter().zip(digits) {
+                    answers[position] = Some(match digit {
+                        b'1' => Ok(Vote::Granted),
+                        b'0' => Ok(Vote::Denied),
+                        _ => Err(NodeError::Unexpected("a vote that is no digit".into())),
+                    });
                 }
             }
             (Self::Fence(_), Value::BulkString(text)) => {
@@ -321,6 +262,14 @@ impl Form {
             }
         }
     }
+}
+
+fn arguments(cmd: &Cmd) -> impl Iterator<Item = &[u8]> {
+    cmd.args_iter().filter_map(|argument| match argument {
+        Arg::Simple(bytes) => Some(bytes),
+        // A cursor, which only `SCAN` has.
+        _ => None,
+    })
 }
 
 fn read_vote(reply: Value) -> Answer {
@@ -347,4 +296,208 @@ fn read_counter(text: &[u8]) -> Answer {
 /// The key of a lock's fencing counter.
 fn counter_of(key: &[u8]) -> Vec<u8> {
     [key, b":fence"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use redlock_core::{Nonce, Ttl};
+
+    use super::*;
+    use crate::Key;
+
+    fn set(lease: u128) -> Command {
+        let token = Nonce::new(lease).token(1);
+        let ttl = Ttl::new(Duration::from_secs(1)).unwrap();
+        let fence = None;
+        Command::new(key(lease), Operation::Acquire { token, ttl, fence })
+    }
+
+    fn extend(lease: u128) -> Command {
+        let token = Nonce::new(lease).token(1);
+        let ttl = Ttl::new(Duration::from_secs(1)).unwrap();
+        Command::new(key(lease), Operation::Extend { token, ttl })
+    }
+
+    fn release(lease: u128) -> Command {
+        let token = Nonce::new(lease).token(1);
+        Command::new(key(lease), Operation::Release { token })
+    }
+
+    fn key(lease: u128) -> Key {
+        Key::new(format!("k{lease}")).unwrap()
+    }
+
+    /// Shows what is sent, with `#` for hashes and tokens.
+    fn shown(request: &Request) -> Vec<String> {
+        let shown = |bytes: &[u8]| match bytes.len() {
+            Token::LEN => "#".to_owned(),
+            _ => String::from_utf8(bytes.to_vec()).unwrap(),
+        };
+        let show = |cmd: &Cmd| {
+            let arguments: Vec<String> = arguments(cmd).map(shown).collect();
+            arguments.join(" ")
+        };
+        request.pipeline.cmd_iter().map(show).collect()
+    }
+
+    fn read(request: Request, replies: Vec<Value>) -> (Vec<Option<Answer>>, Option<Request>) {
+        let mut answers = vec![None; request.positions.len()];
+        let again = request.read(replies, &mut answers);
+        (answers, again)
+    }
+
+    fn error(code: &str) -> Value {
+        let line = format!("-{code} because\r\n");
+        redis::parse_redis_value(line.as_bytes()).unwrap()
+    }
+
+    const GRANTED: Option<Answer> = Some(Ok(Vote::Granted));
+    const DENIED: Option<Answer> = Some(Ok(Vote::Denied));
+
+    #[test]
+    fn releases_and_extensions_share_scripts() {
+        let batch = [set(1), release(2), extend(3), set(4), release(5)];
+        let request = Request::new(&batch, Compare::ByScript);
+        let expected = [
+            "EVALSHA # 1 k3 # 1000",
+            "EVALSHA # 2 k2 k5 # #",
+            "SET k1 # NX PX 1000",
+            "SET k4 # NX PX 1000",
+        ];
+        assert_eq!(shown(&request), expected);
+        let text = |digits: &[u8]| Value::BulkString(digits.to_vec());
+        let (answers, again) = read(
+            request,
+            vec![text(b"1"), text(b"01"), Value::Okay, Value::Nil],
+        );
+        assert_eq!(answers, [GRANTED, DENIED, GRANTED, DENIED, GRANTED]);
+        assert!(again.is_none());
+    }
+
+    #[test]
+    fn servers_that_compare_need_no_script() {
+        let batch = [set(1), extend(2), release(3)];
+        let valkey = Request::new(&batch, Compare::DelIfEq);
+        let expected = [
+            "SET k1 # NX PX 1000",
+            "SET k2 # IFEQ # PX 1000",
+            "DELIFEQ k3 #",
+        ];
+        assert_eq!(shown(&valkey), expected);
+        let redis = Request::new(&batch, Compare::Delex);
+        assert_eq!(shown(&redis)[2], "DELEX k3 IFEQ #");
+        let (answers, _) = read(valkey, vec![Value::Okay, Value::Nil, Value::Int(1)]);
+        assert_eq!(answers, [GRANTED, DENIED, GRANTED]);
+    }
+
+    /// Whatever a batch of up to five commands of two leases holds.
+    #[test]
+    fn no_command_overtakes_another_with_its_token() {
+        type Make = fn(u128) -> Command;
+        let makes: [(Make, u128); 6] = [
+            (set, 1),
+            (extend, 1),
+            (release, 1),
+            (set, 2),
+            (extend, 2),
+            (release, 2),
+        ];
+        let mut overtaken = 0;
+        for code in 0..6_usize.pow(5) {
+            let batch: Vec<Command> = (0..5)
+                .map(|digit| makes[code / 6_usize.pow(digit) % 6])
+                .map(|(make, lease)| make(lease))
+                .collect();
+            let request = Request::new(&batch, Compare::ByScript);
+            let mut asked = request.positions.clone();
+            overtaken += usize::from(!asked.is_sorted());
+            for (place, &first) in asked.iter().enumerate() {
+                for &then in &asked[place + 1..] {
+                    let overtakes = then < first && batch[then].token() == batch[first].token();
+                    // A lease neither sets nor extends a key that it has released.
+                    let after_its_end =
+                        matches!(batch[then].operation(), Operation::Release { .. });
+                    assert!(
+                        !overtakes || after_its_end,
+                        "{batch:?} is sent as {asked:?}"
+                    );
+                }
+            }
+            asked.sort_unstable();
+            assert_eq!(asked, [0, 1, 2, 3, 4], "each is asked once");
+        }
+        assert!(
+            overtaken > 1000,
+            "{overtaken} batches were not sent as they came"
+        );
+    }
+
+    #[test]
+    fn what_a_server_does_not_know_is_sent_in_full() {
+        let batch = [release(1), set(2), release(3)];
+        let request = Request::new(&batch, Compare::ByScript);
+        let (answers, again) = read(request, vec![error("NOSCRIPT"), Value::Okay]);
+        assert_eq!(answers, [None, GRANTED, None]);
+        let again = again.expect("the script in full");
+        assert!(!again.replaces_commands());
+        let expected = format!("EVAL {} 2 k1 k3 # #", script::RELEASE.source());
+        assert_eq!(shown(&again), [expected]);
+        let mut answers = answers;
+        assert!(
+            again
+                .read(vec![Value::BulkString(b"10".to_vec())], &mut answers)
+                .is_none()
+        );
+        assert_eq!(answers, [GRANTED, GRANTED, DENIED]);
+    }
+
+    #[test]
+    fn what_a_server_does_not_allow_is_done_by_script() {
+        let batch = [extend(1), release(2)];
+        for compare in [Compare::Delex, Compare::DelIfEq] {
+            let request = Request::new(&batch, compare);
+            let (_, again) = read(request, vec![error("ERR"), error("NOPERM")]);
+            let again = again.expect("scripts");
+            assert!(again.replaces_commands());
+            let expected = [
+                format!("EVAL {} 1 k1 # 1000", script::EXTEND.source()),
+                format!("EVAL {} 1 k2 #", script::RELEASE.source()),
+            ];
+            assert_eq!(shown(&again), expected);
+        }
+    }
+
+    #[test]
+    fn errors_are_everybodys_who_shares_them() {
+        let batch = [release(1), release(2)];
+        for (reply, expected) in [
+            (error("BUSY"), "BUSY because"),
+            (Value::BulkString(b"1".to_vec()), "unexpected answer: "),
+            (Value::Int(7), "unexpected answer: int(7)"),
+            (
+                Value::BulkString(b"x1".to_vec()),
+                "unexpected answer: a vote that is no digit",
+            ),
+        ] {
+            let (answers, again) = read(Request::new(&batch, Compare::ByScript), vec![reply]);
+            assert!(again.is_none());
+            let Some(Err(error)) = &answers[0] else {
+                panic!("{answers:?}");
+            };
+            assert!(error.to_string().starts_with(expected), "{error}");
+            assert!(answers[1].is_some());
+        }
+        let native = Request::new(&batch, Compare::DelIfEq);
+        let (answers, _) = read(
+            native,
+            vec![error("WRONGTYPE"), Value::BulkString(vec![b'x'; 100_000])],
+        );
+        assert_eq!(answers[0], DENIED, "it is not ours");
+        let Some(Err(error)) = &answers[1] else {
+            panic!("an odd answer is no vote");
+        };
+        assert!(error.to_string().len() < 300);
+    }
 }

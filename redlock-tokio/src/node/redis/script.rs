@@ -8,7 +8,8 @@ pub(super) struct Script {
     hash: String,
 }
 
-/// Deletes each key whose value is its token, and says for each whether it was. For one key it is
+/// Deletes each key whose value is its token, and says for each whether it was, by a digit (a text
+/// is cheaper to make and to read than an array). For one key it is
 /// the script of the Redlock page ("Correct implementation with a single instance"), so a foreign
 /// client's release means the same. `MGET` finds nothing in a key of another type, where `GET`
 /// would end the script.
@@ -19,20 +20,19 @@ pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
          for i = 1, #KEYS do \
            if found[i] == ARGV[i] then \
              ours[#ours + 1] = KEYS[i] \
-             answers[i] = 1 \
+             answers[i] = '1' \
            else \
-             answers[i] = 0 \
+             answers[i] = '0' \
            end \
          end \
          if #ours > 0 then \
            redis.call('DEL', unpack(ours)) \
          end \
-         return answers",
+         return table.concat(answers)",
     )
 });
 
-/// Lets each key live for its ttl from now if its value is its token, and says for each whether it
-/// does. It never shortens a life, so that an extension which arrives late, after a longer one, does
+/// Lets each key live for its ttl from now if its value is its token, and says so in the same way. It never shortens a life, so that an extension which arrives late, after a longer one, does
 /// no harm.
 pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
@@ -44,12 +44,12 @@ pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
              if redis.call('PTTL', KEYS[i]) < tonumber(ttl) then \
                redis.call('PEXPIRE', KEYS[i], ttl) \
              end \
-             answers[i] = 1 \
+             answers[i] = '1' \
            else \
-             answers[i] = 0 \
+             answers[i] = '0' \
            end \
          end \
-         return answers",
+         return table.concat(answers)",
     )
 });
 

@@ -12,11 +12,7 @@ use deadpool_redis::{
 };
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{
-    connect_error,
-    request::{Compare, Request},
-    script,
-};
+use super::{compare::Compare, connect_error, request::Request, script};
 use crate::node::{Answer, Command, NodeError, Session};
 
 /// How often a connection is looked at that may be idle. A node that restarts, or a middlebox that

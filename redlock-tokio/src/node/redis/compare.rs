@@ -1,0 +1,42 @@
+use deadpool_redis::redis::Value;
+
+/// How a server is asked to change a key only if it has our token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compare {
+    /// By Lua scripts, of which one call serves many keys. Every server has them.
+    ByScript,
+    /// By `DELEX key IFEQ token` and `SET key token IFEQ token`: Redis 8.4.
+    Delex,
+    /// By `DELIFEQ key token` and `SET key token IFEQ token`: Valkey 9.
+    DelIfEq,
+}
+
+impl Compare {
+    /// The commands that tell the servers apart, for `COMMAND INFO`.
+    pub(super) const COMMANDS: [&str; 2] = ["DELEX", "DELIFEQ"];
+
+    /// Reads the reply to `COMMAND INFO`: one item for each command, nil for an unknown one.
+    pub(super) fn from_command_info(reply: &Value) -> Self {
+        let knows = |item: &Value| !matches!(item, Value::Nil | Value::ServerError(_));
+        match reply {
+            Value::Array(items) if items.first().is_some_and(knows) => Self::Delex,
+            Value::Array(items) if items.get(1).is_some_and(knows) => Self::DelIfEq,
+            _ => Self::ByScript,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_says_how_it_compares() {
+        let known = || Value::Array(vec![Value::SimpleString("name".into())]);
+        let said = |items| Compare::from_command_info(&Value::Array(items));
+        assert_eq!(said(vec![known(), Value::Nil]), Compare::Delex);
+        assert_eq!(said(vec![Value::Nil, known()]), Compare::DelIfEq);
+        assert_eq!(said(vec![Value::Nil, Value::Nil]), Compare::ByScript);
+        assert_eq!(Compare::from_command_info(&Value::Nil), Compare::ByScript);
+    }
+}

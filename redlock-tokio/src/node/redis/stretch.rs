@@ -1,0 +1,38 @@
+use std::collections::HashSet;
+
+use redlock_core::{Operation, Token};
+
+use crate::node::Command;
+
+/// Commands of which the extensions and releases may travel first, so that each kind shares one
+/// script: none of them would overtake a command with its own token.
+#[derive(Default)]
+pub(super) struct Stretch {
+    pub(super) extensions: Vec<usize>,
+    pub(super) releases: Vec<usize>,
+    pub(super) rest: Vec<usize>,
+    /// The tokens of the rest.
+    pub(super) tokens: HashSet<Token>,
+}
+
+impl Stretch {
+    pub(super) fn admits(&self, command: &Command) -> bool {
+        match command.operation() {
+            Operation::Acquire { .. } | Operation::Fence { .. } => true,
+            Operation::Extend { token, .. } | Operation::Release { token } => {
+                !self.tokens.contains(&token)
+            }
+        }
+    }
+
+    pub(super) fn push(&mut self, position: usize, command: &Command) {
+        match command.operation() {
+            Operation::Acquire { token, .. } | Operation::Fence { token, .. } => {
+                self.tokens.insert(token);
+                self.rest.push(position);
+            }
+            Operation::Extend { .. } => self.extensions.push(position),
+            Operation::Release { .. } => self.releases.push(position),
+        }
+    }
+}
