@@ -9,35 +9,29 @@ mod backoff;
 mod batch;
 mod debts;
 mod flights;
+mod handle;
 mod timer;
 mod turn;
 
-use std::{
-    ops::ControlFlow,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{ops::ControlFlow, pin::pin, sync::Arc, time::Duration};
 
-use redlock_core::{NodeId, Operation, RoundId};
+use redlock_core::{NodeId, Operation};
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
 };
 
+pub(crate) use self::handle::{LaneHandle, Origin};
 use self::{
     backoff::Backoff,
     batch::{Batch, Purpose},
     debts::Debts,
     flights::{Flights, Landed},
+    handle::{Counters, Message},
     timer::Timer,
 };
 use crate::{
     Clock, NodeError,
-    lease_cell::LeaseCell,
     node::{Command, Node, Session},
 };
 
@@ -56,72 +50,6 @@ const MAX_QUEUED: usize = 16 * MAX_BATCH;
 /// How long a node may be silent before its connection is given up and another is opened. A node
 /// that was only stopped for a moment is better served on the old one.
 const SILENCE_LIMIT: Duration = Duration::from_secs(1);
-
-/// Where the answer to a command goes.
-#[derive(Debug)]
-pub(crate) struct Origin {
-    pub(crate) cell: Arc<LeaseCell>,
-    pub(crate) round: RoundId,
-}
-
-/// The caller's end of a lane.
-#[derive(Debug)]
-pub(crate) struct LaneHandle {
-    address: Arc<str>,
-    inbox: mpsc::UnboundedSender<Message>,
-    counters: Arc<Counters>,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    /// Releases that wait for the node to come back.
-    owed: AtomicUsize,
-    /// Releases that were never delivered: their keys have expired by themselves.
-    abandoned: AtomicUsize,
-}
-
-#[derive(Debug)]
-enum Message {
-    Request(Command, Origin),
-    /// Answered when nothing is in flight or owed any more.
-    Drain(oneshot::Sender<()>),
-}
-
-/// The lane's runtime is gone, and the command with it.
-pub(crate) struct LaneClosed;
-
-impl LaneHandle {
-    pub(crate) fn send(&self, command: Command, origin: Origin) -> Result<(), LaneClosed> {
-        self.inbox
-            .send(Message::Request(command, origin))
-            .map_err(|_| LaneClosed)
-    }
-
-    /// Waits until everything sent so far was answered and every owed release was delivered or
-    /// has become pointless.
-    pub(crate) async fn drain(&self) {
-        let (done, drained) = oneshot::channel();
-        if self.inbox.send(Message::Drain(done)).is_ok() {
-            // An error means that the lane has ended, and then nothing is left to wait for.
-            let _ = drained.await;
-        }
-    }
-
-    pub(crate) fn address(&self) -> &Arc<str> {
-        &self.address
-    }
-
-    /// Returns whether the lane's runtime is gone.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.inbox.is_closed()
-    }
-
-    /// Returns how many releases were not delivered and never will be, or not yet.
-    pub(crate) fn undelivered(&self) -> usize {
-        let Counters { owed, abandoned } = &*self.counters;
-        owed.load(Ordering::Relaxed) + abandoned.load(Ordering::Relaxed)
-    }
-}
 
 /// The actor.
 pub(crate) struct Lane {
@@ -152,11 +80,7 @@ impl Lane {
     ) -> (LaneHandle, Self) {
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
-        let handle = LaneHandle {
-            address: node.address().into(),
-            inbox: sender,
-            counters: Arc::clone(&counters),
-        };
+        let handle = LaneHandle::new(node.address(), sender, Arc::clone(&counters));
         let lane = Self {
             id,
             node,

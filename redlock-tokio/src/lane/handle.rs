@@ -1,0 +1,87 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use redlock_core::RoundId;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{lease_cell::LeaseCell, node::Command};
+
+/// The caller's end of a lane.
+#[derive(Debug)]
+pub(crate) struct LaneHandle {
+    address: Arc<str>,
+    inbox: mpsc::UnboundedSender<Message>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    /// Releases that wait for the node to come back.
+    pub(super) owed: AtomicUsize,
+    /// Releases that were never delivered: their keys have expired by themselves.
+    pub(super) abandoned: AtomicUsize,
+}
+
+#[derive(Debug)]
+pub(super) enum Message {
+    Request(Command, Origin),
+    /// Answered when nothing is in flight or owed any more.
+    Drain(oneshot::Sender<()>),
+}
+
+/// Where the answer to a command goes.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) cell: Arc<LeaseCell>,
+    pub(crate) round: RoundId,
+}
+
+/// The lane's runtime is gone, and the command with it.
+pub(crate) struct LaneClosed;
+
+impl LaneHandle {
+    pub(super) fn new(
+        address: &str,
+        inbox: mpsc::UnboundedSender<Message>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            address: address.into(),
+            inbox,
+            counters,
+        }
+    }
+
+    pub(crate) fn send(&self, command: Command, origin: Origin) -> Result<(), LaneClosed> {
+        self.inbox
+            .send(Message::Request(command, origin))
+            .map_err(|_| LaneClosed)
+    }
+
+    /// Waits until everything sent so far was answered and every owed release was delivered or
+    /// has become pointless.
+    pub(crate) async fn drain(&self) {
+        let (done, drained) = oneshot::channel();
+        if self.inbox.send(Message::Drain(done)).is_ok() {
+            // An error means that the lane has ended, and then nothing is left to wait for.
+            let _ = drained.await;
+        }
+    }
+
+    pub(crate) fn address(&self) -> &Arc<str> {
+        &self.address
+    }
+
+    /// Returns whether the lane's runtime is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inbox.is_closed()
+    }
+
+    /// Returns how many releases were not delivered and never will be, or not yet.
+    pub(crate) fn undelivered(&self) -> usize {
+        let Counters { owed, abandoned } = &*self.counters;
+        owed.load(Ordering::Relaxed) + abandoned.load(Ordering::Relaxed)
+    }
+}
