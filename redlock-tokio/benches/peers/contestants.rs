@@ -1,0 +1,34 @@
+//! The contestants: floors, rivals, and this crate's lock.
+
+mod multiplexed;
+mod ours;
+mod pool_get;
+mod rslock;
+mod sockets;
+mod wire;
+
+pub(crate) use self::{
+    multiplexed::Multiplexed,
+    ours::{Dropped, Ours},
+    pool_get::PoolGet,
+    rslock::Rslock,
+    sockets::Sockets,
+};
+
+use crate::{
+    Result,
+    contestant::{Contestant, Racer},
+};
+
+/// Connects all of them.
+pub(crate) async fn all(urls: &[String]) -> Result<Vec<Box<dyn Racer>>> {
+    let ours = Ours::connect(urls).await?;
+    Ok(vec![
+        Box::new(Sockets::connect(urls).await?),
+        Box::new(Multiplexed::connect(urls).await?),
+        Box::new(Rslock::connect(urls).await?),
+        Box::new(PoolGet::connect(urls).await?),
+        Box::new(Dropped::from(ours.clone())),
+        Box::new(ours),
+    ])
+}

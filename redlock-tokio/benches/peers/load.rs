@@ -1,0 +1,73 @@
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use crate::{Result, contestant::Contestant, sample::Sample};
+
+/// What is done in a measurement: some tasks, each with a key of its own, acquire and release.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) tasks: usize,
+    /// No cycle starts later than this.
+    pub(crate) time: Duration,
+    /// How long the last cycles may take beyond that until they are cut off.
+    pub(crate) grace: Duration,
+}
+
+impl Load {
+    /// Returns a load whose cycles are cut off after a while that no healthy one takes.
+    pub(crate) fn new(tasks: usize, time: Duration) -> Self {
+        Self {
+            tasks,
+            time,
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Lets the contestant carry the load once.
+pub(crate) async fn run<C: Contestant>(contestant: &C, load: &Load) -> Result<Sample> {
+    let start = Instant::now();
+    let end = start + load.time;
+    let mut tasks: JoinSet<Result<Sample>> = JoinSet::new();
+    for task in 0..load.tasks {
+        let contestant = contestant.clone();
+        let cut_off = tokio::time::Instant::from_std(end + load.grace);
+        tasks.spawn(async move {
+            let mut sample = Sample::new()?;
+            let key = format!("own:{}:{task}", C::NAME);
+            let cycles = cycle(&contestant, &key, end, &mut sample);
+            if tokio::time::timeout_at(cut_off, cycles).await.is_err() {
+                sample.fail("cut off, since it took too long");
+            }
+            Ok(sample)
+        });
+    }
+    let mut total = Sample::new()?;
+    while let Some(sample) = tasks.join_next().await {
+        total.add_concurrent(&sample??)?;
+    }
+    total.time = start.elapsed();
+    Ok(total)
+}
+
+async fn cycle<C: Contestant>(contestant: &C, key: &str, end: Instant, sample: &mut Sample) {
+    loop {
+        let asked = Instant::now();
+        if asked >= end {
+            return;
+        }
+        let held = match contestant.acquire(key).await {
+            Ok(held) => held,
+            Err(error) => {
+                sample.fail(format_args!("acquire after {:?}: {error}", asked.elapsed()));
+                continue;
+            }
+        };
+        let acquired = Instant::now();
+        if let Err(error) = contestant.release(key, held).await {
+            sample.fail(format_args!("release: {error}"));
+        }
+        sample.record(acquired - asked, acquired.elapsed());
+    }
+}

@@ -1,0 +1,47 @@
+use std::{env, process::Command, thread};
+
+use serde::Serialize;
+
+/// Where figures come from, without which they mean nothing.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) cores: usize,
+    pub(crate) redis: String,
+    pub(crate) commit: String,
+    pub(crate) profile: &'static str,
+    pub(crate) os: &'static str,
+    pub(crate) arch: &'static str,
+}
+
+impl Machine {
+    pub(crate) fn look() -> Self {
+        let server = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        let dirty = output("git", &["status", "--porcelain", "--untracked-files=no"])
+            .is_some_and(|changes| !changes.is_empty());
+        let commit = output("git", &["rev-parse", "--short=10", "HEAD"]);
+        Self {
+            cores: thread::available_parallelism().map_or(0, usize::from),
+            redis: output(&server, &["--version"])
+                .and_then(|text| text.split_whitespace().nth(2).map(str::to_owned))
+                .unwrap_or_else(unknown),
+            commit: commit.map_or_else(unknown, |it| it + if dirty { "+changes" } else { "" }),
+            profile: if cfg!(debug_assertions) {
+                "debug"
+            } else {
+                "release"
+            },
+            os: env::consts::OS,
+            arch: env::consts::ARCH,
+        }
+    }
+}
+
+fn unknown() -> String {
+    "unknown".into()
+}
+
+fn output(program: &str, args: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(args).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}

@@ -1,0 +1,60 @@
+//! How this crate's lock compares with rivals, and with the floors that no lock can beat, over real
+//! `redis-server` processes: all in one run, since only figures of one run can be compared.
+//!
+//! ```sh
+//! cargo bench -p redlock-tokio --bench peers                       # everything, in minutes
+//! cargo bench -p redlock-tokio --bench peers -- --only own-keys    # one section
+//! ```
+//!
+//! Prints a Markdown table for each section, and writes all figures to a JSON file. Contestants take
+//! turns in rounds, so that a machine that is slower for a while is slower for all of them.
+
+mod args;
+mod contestant;
+mod contestants;
+mod load;
+mod machine;
+mod sample;
+mod sections;
+mod table;
+
+use std::{error::Error, process::ExitCode};
+
+use args::Args;
+use tokio::runtime::{Builder, Runtime};
+
+/// What went wrong, in words: a benchmark has nobody to handle errors by kind.
+type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// Two, whatever the machine has: servers and clients share it, and figures of machines with
+/// more cores stay comparable.
+const WORKERS: usize = 2;
+
+fn main() -> ExitCode {
+    // `cargo test --all-targets` runs this program too, but without the argument that `cargo bench`
+    // adds.
+    if !std::env::args().any(|it| it == "--bench") {
+        return ExitCode::SUCCESS;
+    }
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let args = Args::parse(std::env::args().skip(1))?;
+    let runtime = runtime()?;
+    sections::run(&args, &runtime)
+}
+
+/// Makes the runtime that contestants run on.
+fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()?)
+}

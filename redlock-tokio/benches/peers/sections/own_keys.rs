@@ -1,0 +1,130 @@
+use std::{fmt, time::Duration};
+
+use redlock_tokio::test_util::RedisServers;
+use serde::Serialize;
+
+use crate::{
+    Result,
+    contestant::{Contestant, Racer},
+    contestants::{self, Ours, Rslock, Sockets},
+    load::Load,
+    sample::{Sample, Summary},
+    table,
+};
+
+const TASKS: [usize; 4] = [1, 8, 64, 256];
+const ROUNDS: usize = 3;
+const ROUND: Duration = Duration::from_millis(700);
+
+/// How many cycles there are where nobody competes: each task has a key of its own.
+#[derive(Serialize)]
+pub(crate) struct OwnKeys {
+    entries: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    tasks: usize,
+    contestant: &'static str,
+    /// The median of the rounds.
+    cycles_per_s: f64,
+    rounds: Vec<f64>,
+    acquire: Summary,
+    release: Summary,
+}
+
+pub(crate) async fn measure(quick: bool) -> Result<OwnKeys> {
+    let servers = RedisServers::spawn(5)?;
+    let racers = contestants::all(&servers.urls()).await?;
+    let round = if quick { ROUND / 10 } else { ROUND };
+    for racer in &racers {
+        // Connections are opened, scripts loaded, memory is mapped.
+        racer.run(&Load::new(8, ROUND / 7)).await?;
+    }
+    let mut entries = Vec::new();
+    for tasks in TASKS {
+        entries.extend(race(&racers, &Load::new(tasks, round)).await?);
+    }
+    Ok(OwnKeys { entries })
+}
+
+async fn race(racers: &[Box<dyn Racer>], load: &Load) -> Result<Vec<Entry>> {
+    let mut samples: Vec<(Vec<f64>, Sample)> = Vec::new();
+    for _ in racers {
+        samples.push((Vec::new(), Sample::new()?));
+    }
+    for round in 0..ROUNDS {
+        for turn in 0..racers.len() {
+            // Nobody always comes after the same one.
+            let index = (turn + round) % racers.len();
+            let sample = racers[index].run(load).await?;
+            let sample = sample.flawless(racers[index].name())?;
+            samples[index].0.push(sample.cycles_per_second());
+            samples[index].1.add_later(&sample)?;
+        }
+    }
+    let entries = racers.iter().zip(samples);
+    Ok(entries
+        .map(|(racer, (rounds, sample))| Entry {
+            tasks: load.tasks,
+            contestant: racer.name(),
+            cycles_per_s: median(rounds.clone()),
+            rounds,
+            acquire: sample.acquire.summary(),
+            release: sample.release.summary(),
+        })
+        .collect())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+impl OwnKeys {
+    fn cycles(&self, contestant: &str, tasks: usize) -> f64 {
+        let entry = self
+            .entries
+            .iter()
+            .find(|it| it.contestant == contestant && it.tasks == tasks);
+        entry.map_or(f64::NAN, |it| it.cycles_per_s)
+    }
+}
+
+impl fmt::Display for OwnKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "## Own keys: five nodes, a key per task\n")?;
+        let mut table = table::new([
+            "contestant",
+            "tasks",
+            "cycles/s",
+            "acquire p50",
+            "p99",
+            "release p50",
+            "p99",
+        ]);
+        for entry in &self.entries {
+            table.add_row([
+                entry.contestant.to_owned(),
+                entry.tasks.to_string(),
+                table::rate(entry.cycles_per_s),
+                table::time(entry.acquire.p50_us),
+                table::time(entry.acquire.p99_us),
+                table::time(entry.release.p50_us),
+                table::time(entry.release.p99_us),
+            ]);
+        }
+        writeln!(f, "{table}\n")?;
+        let mut table = table::new(["ratio of cycles/s", "1 task", "8", "64", "256"]);
+        for (label, other) in [
+            ("redlock-tokio / rslock", Rslock::NAME),
+            ("redlock-tokio / bare sockets", Sockets::NAME),
+        ] {
+            let ratios = TASKS.map(|tasks| {
+                table::ratio(self.cycles(Ours::NAME, tasks), self.cycles(other, tasks))
+            });
+            table.add_row([label.to_owned()].into_iter().chain(ratios));
+        }
+        writeln!(f, "{table}")
+    }
+}
