@@ -32,3 +32,13 @@ pub(crate) async fn all(urls: &[String]) -> Result<Vec<Box<dyn Racer>>> {
         Box::new(ours),
     ])
 }
+
+/// Connects those of them that are whole locks.
+pub(crate) async fn locks(urls: &[String]) -> Result<Vec<Box<dyn Racer>>> {
+    let ours = Ours::connect(urls).await?;
+    Ok(vec![
+        Box::new(Rslock::connect(urls).await?),
+        Box::new(Dropped::from(ours.clone())),
+        Box::new(ours),
+    ])
+}

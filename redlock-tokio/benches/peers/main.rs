@@ -14,6 +14,7 @@ mod contestant;
 mod contestants;
 mod load;
 mod machine;
+mod proxy;
 mod sample;
 mod sections;
 mod table;

@@ -1,13 +1,15 @@
 //! What is measured, one module a question.
 
+mod distance;
 mod own_keys;
+mod sickness;
 
 use std::{env, fs, path::PathBuf, str::FromStr};
 
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use self::own_keys::OwnKeys;
+use self::{distance::Distance, own_keys::OwnKeys, sickness::Sickness};
 use crate::{Result, args::Args, machine::Machine};
 
 /// Everything that was measured.
@@ -15,16 +17,27 @@ use crate::{Result, args::Args, machine::Machine};
 struct Figures {
     machine: Machine,
     own_keys: Option<OwnKeys>,
+    even_distance: Option<Distance>,
+    uneven_distance: Option<Distance>,
+    sickness: Option<Sickness>,
 }
 
 /// A section's name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     OwnKeys,
+    EvenDistance,
+    UnevenDistance,
+    Sickness,
 }
 
 impl Name {
-    const ALL: [(&'static str, Self); 1] = [("own-keys", Self::OwnKeys)];
+    const ALL: [(&'static str, Self); 4] = [
+        ("own-keys", Self::OwnKeys),
+        ("even-distance", Self::EvenDistance),
+        ("uneven-distance", Self::UnevenDistance),
+        ("sickness", Self::Sickness),
+    ];
 }
 
 impl FromStr for Name {
@@ -45,6 +58,9 @@ pub(crate) fn run(args: &Args, runtime: &Runtime) -> Result<()> {
     let mut figures = Figures {
         machine: Machine::look(),
         own_keys: None,
+        even_distance: None,
+        uneven_distance: None,
+        sickness: None,
     };
     let Machine {
         cores,
@@ -58,6 +74,21 @@ pub(crate) fn run(args: &Args, runtime: &Runtime) -> Result<()> {
         let section = runtime.block_on(own_keys::measure(args.quick))?;
         println!("{section}");
         figures.own_keys = Some(section);
+    }
+    if wanted(Name::EvenDistance) {
+        let section = runtime.block_on(distance::measure(&[5; 5], args.quick))?;
+        println!("{section}");
+        figures.even_distance = Some(section);
+    }
+    if wanted(Name::UnevenDistance) {
+        let section = runtime.block_on(distance::measure(&[1, 1, 1, 20, 20], args.quick))?;
+        println!("{section}");
+        figures.uneven_distance = Some(section);
+    }
+    if wanted(Name::Sickness) {
+        let section = runtime.block_on(sickness::measure(args.quick))?;
+        println!("{section}");
+        figures.sickness = Some(section);
     }
     let path = args.json.clone().map_or_else(default_path, Ok)?;
     fs::write(&path, serde_json::to_string_pretty(&figures)?)

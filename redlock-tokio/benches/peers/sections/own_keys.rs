@@ -31,6 +31,8 @@ struct Entry {
     rounds: Vec<f64>,
     acquire: Summary,
     release: Summary,
+    failures: u64,
+    first_failure: Option<String>,
 }
 
 pub(crate) async fn measure(quick: bool) -> Result<OwnKeys> {
@@ -58,7 +60,6 @@ async fn race(racers: &[Box<dyn Racer>], load: &Load) -> Result<Vec<Entry>> {
             // Nobody always comes after the same one.
             let index = (turn + round) % racers.len();
             let sample = racers[index].run(load).await?;
-            let sample = sample.flawless(racers[index].name())?;
             samples[index].0.push(sample.cycles_per_second());
             samples[index].1.add_later(&sample)?;
         }
@@ -72,6 +73,8 @@ async fn race(racers: &[Box<dyn Racer>], load: &Load) -> Result<Vec<Entry>> {
             rounds,
             acquire: sample.acquire.summary(),
             release: sample.release.summary(),
+            failures: sample.failures,
+            first_failure: sample.first_failure,
         })
         .collect())
 }
@@ -115,6 +118,10 @@ impl fmt::Display for OwnKeys {
             ]);
         }
         writeln!(f, "{table}\n")?;
+        for entry in &self.entries {
+            let who = format!("{} with {} tasks", entry.contestant, entry.tasks);
+            table::failures(f, &who, entry.failures, entry.first_failure.as_deref())?;
+        }
         let mut table = table::new(["ratio of cycles/s", "1 task", "8", "64", "256"]);
         for (label, other) in [
             ("redlock-tokio / rslock", Rslock::NAME),

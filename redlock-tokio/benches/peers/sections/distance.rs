@@ -1,0 +1,166 @@
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use redlock_tokio::test_util::RedisServers;
+use serde::Serialize;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::{
+    Result, contestants,
+    load::Load,
+    proxy::Proxy,
+    sample::{Sample, Summary, Times},
+    table,
+};
+
+const TASKS: [usize; 2] = [1, 64];
+const ROUNDS: usize = 2;
+const ROUND: Duration = Duration::from_millis(700);
+
+/// What a lock costs when the nodes are far away, so that round trips are all that counts.
+#[derive(Serialize)]
+pub(crate) struct Distance {
+    /// Each node's bare round trip, measured beside the locks.
+    round_trips: Vec<Summary>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    tasks: usize,
+    contestant: &'static str,
+    cycles_per_s: f64,
+    acquire: Summary,
+    release: Summary,
+    failures: u64,
+    first_failure: Option<String>,
+}
+
+/// Measures over nodes that are this far away, in milliseconds there and back.
+pub(crate) async fn measure(distances: &[u64], quick: bool) -> Result<Distance> {
+    let servers = RedisServers::spawn(distances.len())?;
+    let proxies = servers
+        .iter()
+        .zip(distances)
+        .map(|(server, &distance)| Proxy::open(server, Duration::from_millis(distance)))
+        .collect::<Result<Vec<_>>>()?;
+    let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
+    let racers = contestants::locks(&urls).await?;
+    let round = if quick { ROUND / 4 } else { ROUND };
+    let mut entries = Vec::new();
+    for tasks in TASKS {
+        let load = Load::new(tasks, round);
+        let mut samples = Vec::new();
+        for racer in &racers {
+            // Connections are opened.
+            racer.run(&Load::new(tasks, round / 4)).await?;
+            samples.push(Sample::new()?);
+        }
+        for _ in 0..ROUNDS {
+            for (racer, total) in racers.iter().zip(&mut samples) {
+                total.add_later(&racer.run(&load).await?)?;
+            }
+        }
+        for (racer, sample) in racers.iter().zip(samples) {
+            entries.push(Entry {
+                tasks,
+                contestant: racer.name(),
+                cycles_per_s: sample.cycles_per_second(),
+                acquire: sample.acquire.summary(),
+                release: sample.release.summary(),
+                failures: sample.failures,
+                first_failure: sample.first_failure,
+            });
+        }
+    }
+    let mut round_trips = Vec::new();
+    for proxy in &proxies {
+        round_trips.push(round_trip(proxy).await?);
+    }
+    Ok(Distance {
+        round_trips,
+        entries,
+    })
+}
+
+/// Sends some `PING`s over a bare socket.
+async fn round_trip(proxy: &Proxy) -> Result<Summary> {
+    const TIMES: usize = 40;
+    let mut stream = TcpStream::connect(proxy.url().trim_start_matches("redis://")).await?;
+    stream.set_nodelay(true)?;
+    let mut times = Times::new()?;
+    for _ in 0..TIMES {
+        let start = Instant::now();
+        stream.write_all(b"PING\r\n").await?;
+        stream.read_exact(&mut [0; "+PONG\r\n".len()]).await?;
+        times.record(start.elapsed());
+    }
+    Ok(times.summary())
+}
+
+impl Distance {
+    /// The unit of the table: the bare round trip to the nearest node.
+    fn unit(&self) -> f64 {
+        let medians = self.round_trips.iter().map(|it| it.p50_us);
+        medians.fold(f64::INFINITY, f64::min)
+    }
+}
+
+impl fmt::Display for Distance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bare: Vec<_> = self
+            .round_trips
+            .iter()
+            .map(|it| table::time(it.p50_us))
+            .collect();
+        writeln!(
+            f,
+            "## Far nodes, a key per task: bare round trips {}\n",
+            bare.join(", ")
+        )?;
+        let mut table = table::new([
+            "contestant",
+            "tasks",
+            "cycles/s",
+            "acquire p50",
+            "p99",
+            "in round trips",
+            "p99",
+            "release p50",
+            "p99",
+            "in round trips",
+            "p99",
+        ]);
+        for entry in &self.entries {
+            let times = [entry.acquire, entry.release].into_iter().flat_map(|it| {
+                [
+                    table::time(it.p50_us),
+                    table::time(it.p99_us),
+                    table::ratio(it.p50_us, self.unit()),
+                    table::ratio(it.p99_us, self.unit()),
+                ]
+            });
+            let start = [
+                entry.contestant.to_owned(),
+                entry.tasks.to_string(),
+                format!("{:.0}", entry.cycles_per_s),
+            ];
+            table.add_row(start.into_iter().chain(times));
+        }
+        writeln!(f, "{table}")?;
+        for entry in &self.entries {
+            table::failures(
+                f,
+                entry.contestant,
+                entry.failures,
+                entry.first_failure.as_deref(),
+            )?;
+        }
+        Ok(())
+    }
+}
