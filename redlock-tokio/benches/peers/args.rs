@@ -11,6 +11,11 @@ pub(crate) struct Args {
     pub(crate) json: Option<PathBuf>,
     /// The only section to run.
     pub(crate) only: Option<Name>,
+    /// How many guards to hold at once, and for how many seconds.
+    pub(crate) guards: Option<usize>,
+    pub(crate) hold_for: Option<u64>,
+    /// Makes this process the holder of another one's guards.
+    pub(crate) hold: Option<String>,
 }
 
 impl Args {
@@ -20,6 +25,9 @@ impl Args {
             quick: false,
             json: None,
             only: None,
+            guards: None,
+            hold_for: None,
+            hold: None,
         };
         while let Some(flag) = args.next() {
             let mut value = || args.next().ok_or(format!("{flag} wants a value"));
@@ -28,6 +36,9 @@ impl Args {
                 "--quick" => parsed.quick = true,
                 "--json" => parsed.json = Some(value()?.into()),
                 "--only" => parsed.only = Some(value()?.parse()?),
+                "--held" => parsed.guards = Some(value()?.parse()?),
+                "--held-for" => parsed.hold_for = Some(value()?.parse()?),
+                "--hold" => parsed.hold = Some(value()?),
                 _ => return Err(format!("{flag} is not known; {USAGE}").into()),
             }
         }
@@ -35,4 +46,4 @@ impl Args {
     }
 }
 
-const USAGE: &str = "use --quick, --json PATH, --only SECTION";
+const USAGE: &str = "use --quick, --json PATH, --only SECTION, --held GUARDS, --held-for SECONDS";

@@ -14,6 +14,7 @@ mod contestant;
 mod contestants;
 mod load;
 mod machine;
+mod nodes;
 mod proxy;
 mod sample;
 mod sections;
@@ -49,6 +50,10 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     let args = Args::parse(std::env::args().skip(1))?;
     let runtime = runtime()?;
+    if let Some(order) = &args.hold {
+        println!("{}", runtime.block_on(sections::hold(order))?);
+        return Ok(());
+    }
     sections::run(&args, &runtime)
 }
 

@@ -1,6 +1,7 @@
 //! What is measured, one module a question.
 
 mod distance;
+mod held;
 mod own_keys;
 mod sickness;
 
@@ -9,7 +10,8 @@ use std::{env, fs, path::PathBuf, str::FromStr};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use self::{distance::Distance, own_keys::OwnKeys, sickness::Sickness};
+pub(crate) use self::held::hold;
+use self::{distance::Distance, held::Held, own_keys::OwnKeys, sickness::Sickness};
 use crate::{Result, args::Args, machine::Machine};
 
 /// Everything that was measured.
@@ -20,6 +22,7 @@ struct Figures {
     even_distance: Option<Distance>,
     uneven_distance: Option<Distance>,
     sickness: Option<Sickness>,
+    held: Option<Held>,
 }
 
 /// A section's name on the command line.
@@ -29,14 +32,16 @@ pub(crate) enum Name {
     EvenDistance,
     UnevenDistance,
     Sickness,
+    Held,
 }
 
 impl Name {
-    const ALL: [(&'static str, Self); 4] = [
+    const ALL: [(&'static str, Self); 5] = [
         ("own-keys", Self::OwnKeys),
         ("even-distance", Self::EvenDistance),
         ("uneven-distance", Self::UnevenDistance),
         ("sickness", Self::Sickness),
+        ("held", Self::Held),
     ];
 }
 
@@ -61,6 +66,7 @@ pub(crate) fn run(args: &Args, runtime: &Runtime) -> Result<()> {
         even_distance: None,
         uneven_distance: None,
         sickness: None,
+        held: None,
     };
     let Machine {
         cores,
@@ -89,6 +95,19 @@ pub(crate) fn run(args: &Args, runtime: &Runtime) -> Result<()> {
         let section = runtime.block_on(sickness::measure(args.quick))?;
         println!("{section}");
         figures.sickness = Some(section);
+    }
+    if wanted(Name::Held) {
+        let (guards, seconds) = if args.quick {
+            (2_000, 3)
+        } else {
+            (100_000, 30)
+        };
+        let section = held::measure(
+            args.guards.unwrap_or(guards),
+            args.hold_for.unwrap_or(seconds),
+        )?;
+        println!("{section}");
+        figures.held = Some(section);
     }
     let path = args.json.clone().map_or_else(default_path, Ok)?;
     fs::write(&path, serde_json::to_string_pretty(&figures)?)

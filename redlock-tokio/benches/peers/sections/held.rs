@@ -1,0 +1,127 @@
+//! Many guards held at once. The holder is a process of its own, so that what it costs is told by the
+//! system; this one keeps the servers.
+
+mod holder;
+mod process;
+
+use std::{
+    env, fmt,
+    process::{Command, Stdio},
+};
+
+use redlock_tokio::test_util::RedisServers;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::holder::hold;
+use crate::{Result, table};
+
+/// What it costs to hold many locks.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Held {
+    guards: usize,
+    ttl_s: u64,
+    /// How long all of them were held.
+    held_s: f64,
+    acquire_s: f64,
+    /// Guards that say that they are not valid any more at the end of that.
+    invalid: usize,
+    /// Guards that say that they were lost, and why the first was.
+    lost: usize,
+    first_loss: Option<String>,
+    /// The processor time meanwhile, as a share of one core.
+    core_share: f64,
+    /// How much the resident memory grew, for each guard.
+    bytes_per_guard: f64,
+    /// Script calls for each node and second: extensions, that is.
+    script_calls_per_s: f64,
+    /// All commands for each node and second, those that scripts make included.
+    commands_per_s: f64,
+    /// Of half of the guards, each release waited for.
+    release_half_s: f64,
+    /// Of the other half, dropped at once: until all drops have returned, and until every release
+    /// was delivered.
+    drop_half_s: f64,
+    deliver_half_s: f64,
+    abandoned: usize,
+    /// Keys that are left on the nodes after that.
+    left_behind: u64,
+}
+
+/// What the holder is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    urls: Vec<String>,
+    guards: usize,
+    seconds: u64,
+}
+
+pub(crate) fn measure(guards: usize, seconds: u64) -> Result<Held> {
+    let servers = RedisServers::spawn(5)?;
+    let order = Order {
+        urls: servers.urls(),
+        guards,
+        seconds,
+    };
+    let output = Command::new(env::current_exe()?)
+        .args(["--bench", "--hold", &serde_json::to_string(&order)?])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("the holder ended with {}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "## {} guards held for {:.0} s, ttl {} s, five nodes\n",
+            self.guards, self.held_s, self.ttl_s
+        )?;
+        let half = self.guards as f64 / 2.0;
+        let mut table = table::new(["what", "redlock-tokio"]);
+        table.add_row(["lost", &self.lost.to_string()]);
+        table.add_row(["not valid at the end", &self.invalid.to_string()]);
+        table.add_row([
+            "processor time, share of one core",
+            &format!("{:.1} %", self.core_share * 100.0),
+        ]);
+        table.add_row([
+            "resident memory per guard",
+            &format!("{:.0} B", self.bytes_per_guard),
+        ]);
+        let extensions = self.script_calls_per_s * self.held_s / self.guards as f64;
+        table.add_row(["extensions of each", &format!("{extensions:.1}")]);
+        table.add_row([
+            "script calls per second and node",
+            &format!("{:.0}", self.script_calls_per_s),
+        ]);
+        table.add_row([
+            "commands per second and node, in scripts too",
+            &format!("{:.0}", self.commands_per_s),
+        ]);
+        table.add_row(["acquire all", &format!("{:.2} s", self.acquire_s)]);
+        table.add_row([
+            "acquire, per second",
+            &table::rate(self.guards as f64 / self.acquire_s),
+        ]);
+        table.add_row([
+            "release and wait, per second",
+            &table::rate(half / self.release_half_s),
+        ]);
+        table.add_row(["drop half of them", &format!("{:.2} s", self.drop_half_s)]);
+        table.add_row([
+            "until those are delivered",
+            &format!("{:.2} s", self.deliver_half_s),
+        ]);
+        table.add_row(["releases abandoned", &self.abandoned.to_string()]);
+        table.add_row(["keys left behind", &self.left_behind.to_string()]);
+        writeln!(f, "{table}")?;
+        if let Some(reason) = &self.first_loss {
+            writeln!(f, "- the first loss: {reason}")?;
+        }
+        Ok(())
+    }
+}
