@@ -9,6 +9,8 @@ pub(crate) struct Args {
     pub(crate) quick: bool,
     /// Where the figures go; `peers.json` in the target directory if not given.
     pub(crate) json: Option<PathBuf>,
+    /// Where a plot goes, if anywhere.
+    pub(crate) svg: Option<PathBuf>,
     /// The only section to run.
     pub(crate) only: Option<Name>,
     /// How many guards to hold at once, and for how many seconds.
@@ -24,6 +26,7 @@ impl Args {
         let mut parsed = Self {
             quick: false,
             json: None,
+            svg: None,
             only: None,
             guards: None,
             hold_for: None,
@@ -35,6 +38,7 @@ impl Args {
                 "--bench" => {}
                 "--quick" => parsed.quick = true,
                 "--json" => parsed.json = Some(value()?.into()),
+                "--svg" => parsed.svg = Some(value()?.into()),
                 "--only" => parsed.only = Some(value()?.parse()?),
                 "--held" => parsed.guards = Some(value()?.parse()?),
                 "--held-for" => parsed.hold_for = Some(value()?.parse()?),
@@ -46,4 +50,5 @@ impl Args {
     }
 }
 
-const USAGE: &str = "use --quick, --json PATH, --only SECTION, --held GUARDS, --held-for SECONDS";
+const USAGE: &str =
+    "use --quick, --json PATH, --svg PATH, --only SECTION, --held GUARDS, --held-for SECONDS";

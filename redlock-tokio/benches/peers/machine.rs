@@ -1,4 +1,4 @@
-use std::{env, process::Command, thread};
+use std::{env, fmt, process::Command, thread};
 
 use serde::Serialize;
 
@@ -22,7 +22,12 @@ impl Machine {
         Self {
             cores: thread::available_parallelism().map_or(0, usize::from),
             redis: output(&server, &["--version"])
-                .and_then(|text| text.split_whitespace().nth(2).map(str::to_owned))
+                .and_then(|text| {
+                    text.split_whitespace()
+                        .nth(2)?
+                        .strip_prefix("v=")
+                        .map(str::to_owned)
+                })
                 .unwrap_or_else(unknown),
             commit: commit.map_or_else(unknown, |it| it + if dirty { "+changes" } else { "" }),
             profile: if cfg!(debug_assertions) {
@@ -33,6 +38,23 @@ impl Machine {
             os: env::consts::OS,
             arch: env::consts::ARCH,
         }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            cores,
+            redis,
+            commit,
+            profile,
+            os,
+            arch,
+        } = self;
+        write!(
+            f,
+            "{cores} cores, {os} {arch}, Redis {redis}, commit {commit}, {profile}"
+        )
     }
 }
 

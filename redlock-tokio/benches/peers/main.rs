@@ -6,7 +6,8 @@
 //! cargo bench -p redlock-tokio --bench peers -- --only own-keys    # one section
 //! ```
 //!
-//! Prints a Markdown table for each section, and writes all figures to a JSON file. Contestants take
+//! Prints a Markdown table for each section, writes all figures to a JSON file, and with `--svg PATH`
+//! draws the main ones. Paths are relative to the package. Contestants take
 //! turns in rounds, so that a machine that is slower for a while is slower for all of them.
 
 mod args;
@@ -15,12 +16,13 @@ mod contestants;
 mod load;
 mod machine;
 mod nodes;
+mod plot;
 mod proxy;
 mod sample;
 mod sections;
 mod table;
 
-use std::{error::Error, process::ExitCode};
+use std::{env, error::Error, fs, path::PathBuf, process::ExitCode};
 
 use args::Args;
 use tokio::runtime::{Builder, Runtime};
@@ -35,7 +37,7 @@ const WORKERS: usize = 2;
 fn main() -> ExitCode {
     // `cargo test --all-targets` runs this program too, but without the argument that `cargo bench`
     // adds.
-    if !std::env::args().any(|it| it == "--bench") {
+    if !env::args().any(|it| it == "--bench") {
         return ExitCode::SUCCESS;
     }
     match run() {
@@ -48,13 +50,35 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<()> {
-    let args = Args::parse(std::env::args().skip(1))?;
+    let args = Args::parse(env::args().skip(1))?;
     let runtime = runtime()?;
     if let Some(order) = &args.hold {
         println!("{}", runtime.block_on(sections::hold(order))?);
         return Ok(());
     }
-    sections::run(&args, &runtime)
+    let figures = sections::run(&args, &runtime);
+    println!("{}", figures.machine);
+
+    let path = args.json.clone().map_or_else(default_path, Ok)?;
+    fs::write(&path, serde_json::to_string_pretty(&figures)?)
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    println!("All figures: {}", path.display());
+    if let Some(path) = &args.svg {
+        plot::draw(&figures, path)?;
+        println!("A plot: {}", path.display());
+    }
+    if figures.failures.is_empty() {
+        Ok(())
+    } else {
+        Err(figures.failures.join("\n").into())
+    }
+}
+
+/// `peers.json` in the target directory, in which this program is `release/deps/peers-..`.
+fn default_path() -> Result<PathBuf> {
+    let program = env::current_exe()?;
+    let target = program.ancestors().nth(3);
+    Ok(target.ok_or("no target directory")?.join("peers.json"))
 }
 
 /// Makes the runtime that contestants run on.

@@ -2,123 +2,140 @@
 
 mod distance;
 mod held;
+mod nodes;
 mod own_keys;
 mod sickness;
+mod thrift;
 
-use std::{env, fs, path::PathBuf, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-pub(crate) use self::held::hold;
-use self::{distance::Distance, held::Held, own_keys::OwnKeys, sickness::Sickness};
+use self::{distance::Distance, held::Held, nodes::Nodes, thrift::Thrift};
+pub(crate) use self::{
+    held::hold,
+    own_keys::{OwnKeys, TASKS},
+    sickness::{Fault, Sickness},
+};
 use crate::{Result, args::Args, machine::Machine};
 
 /// Everything that was measured.
 #[derive(Serialize)]
-struct Figures {
-    machine: Machine,
-    own_keys: Option<OwnKeys>,
+pub(crate) struct Figures {
+    pub(crate) machine: Machine,
+    pub(crate) own_keys: Option<OwnKeys>,
+    nodes: Option<Nodes>,
     even_distance: Option<Distance>,
     uneven_distance: Option<Distance>,
-    sickness: Option<Sickness>,
+    pub(crate) sickness: Option<Sickness>,
     held: Option<Held>,
+    thrift: Option<Thrift>,
+    /// The sections that failed, and why.
+    pub(crate) failures: Vec<String>,
 }
 
 /// A section's name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     OwnKeys,
+    Nodes,
     EvenDistance,
     UnevenDistance,
     Sickness,
     Held,
+    Thrift,
 }
 
 impl Name {
-    const ALL: [(&'static str, Self); 5] = [
-        ("own-keys", Self::OwnKeys),
-        ("even-distance", Self::EvenDistance),
-        ("uneven-distance", Self::UnevenDistance),
-        ("sickness", Self::Sickness),
-        ("held", Self::Held),
+    const ALL: [Self; 7] = [
+        Self::OwnKeys,
+        Self::Nodes,
+        Self::EvenDistance,
+        Self::UnevenDistance,
+        Self::Sickness,
+        Self::Held,
+        Self::Thrift,
     ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::OwnKeys => "own-keys",
+            Self::Nodes => "nodes",
+            Self::EvenDistance => "even-distance",
+            Self::UnevenDistance => "uneven-distance",
+            Self::Sickness => "sickness",
+            Self::Held => "held",
+            Self::Thrift => "thrift",
+        }
+    }
 }
 
 impl FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let names = Self::ALL.map(|(name, _)| name).join(", ");
-        Self::ALL
-            .into_iter()
-            .find_map(|(name, section)| (name == text).then_some(section))
-            .ok_or(format!("there is no section {text}; there are {names}"))
+        let section = Self::ALL.into_iter().find(|it| it.as_str() == text);
+        section.ok_or_else(|| {
+            let names = Self::ALL.map(Self::as_str).join(", ");
+            format!("there is no section {text}; there are {names}")
+        })
     }
 }
 
-/// Runs the sections that were asked for, prints their tables and writes the figures.
-pub(crate) fn run(args: &Args, runtime: &Runtime) -> Result<()> {
-    let wanted = |name| args.only.is_none_or(|only| only == name);
-    let mut figures = Figures {
-        machine: Machine::look(),
-        own_keys: None,
-        even_distance: None,
-        uneven_distance: None,
-        sickness: None,
-        held: None,
+/// Runs the sections that were asked for, and prints their tables. One that fails does not keep the
+/// others from being measured.
+pub(crate) fn run(args: &Args, runtime: &Runtime) -> Figures {
+    let quick = args.quick;
+    let (guards, seconds) = if quick { (2_000, 3) } else { (100_000, 30) };
+    let guards = args.guards.unwrap_or(guards);
+    let seconds = args.hold_for.unwrap_or(seconds);
+    let mut sections = Sections {
+        only: args.only,
+        failures: Vec::new(),
     };
-    let Machine {
-        cores,
-        redis,
-        commit,
-        profile,
-        ..
-    } = &figures.machine;
-    println!("{cores} cores, Redis {redis}, commit {commit}, {profile}\n");
-    if wanted(Name::OwnKeys) {
-        let section = runtime.block_on(own_keys::measure(args.quick))?;
-        println!("{section}");
-        figures.own_keys = Some(section);
+    Figures {
+        machine: Machine::look(),
+        own_keys: sections.run(Name::OwnKeys, || runtime.block_on(own_keys::measure(quick))),
+        nodes: sections.run(Name::Nodes, || runtime.block_on(nodes::measure(quick))),
+        even_distance: sections.run(Name::EvenDistance, || {
+            runtime.block_on(distance::measure(&[5; 5], quick))
+        }),
+        uneven_distance: sections.run(Name::UnevenDistance, || {
+            runtime.block_on(distance::measure(&[1, 1, 1, 20, 20], quick))
+        }),
+        sickness: sections.run(Name::Sickness, || {
+            runtime.block_on(sickness::measure(quick))
+        }),
+        held: sections.run(Name::Held, || held::measure(guards, seconds)),
+        thrift: sections.run(Name::Thrift, || thrift::measure(quick)),
+        failures: sections.failures,
     }
-    if wanted(Name::EvenDistance) {
-        let section = runtime.block_on(distance::measure(&[5; 5], args.quick))?;
-        println!("{section}");
-        figures.even_distance = Some(section);
-    }
-    if wanted(Name::UnevenDistance) {
-        let section = runtime.block_on(distance::measure(&[1, 1, 1, 20, 20], args.quick))?;
-        println!("{section}");
-        figures.uneven_distance = Some(section);
-    }
-    if wanted(Name::Sickness) {
-        let section = runtime.block_on(sickness::measure(args.quick))?;
-        println!("{section}");
-        figures.sickness = Some(section);
-    }
-    if wanted(Name::Held) {
-        let (guards, seconds) = if args.quick {
-            (2_000, 3)
-        } else {
-            (100_000, 30)
-        };
-        let section = held::measure(
-            args.guards.unwrap_or(guards),
-            args.hold_for.unwrap_or(seconds),
-        )?;
-        println!("{section}");
-        figures.held = Some(section);
-    }
-    let path = args.json.clone().map_or_else(default_path, Ok)?;
-    fs::write(&path, serde_json::to_string_pretty(&figures)?)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    println!("all figures: {}", path.display());
-    Ok(())
 }
 
-/// `peers.json` in the target directory, in which this program is `release/deps/peers-..`.
-fn default_path() -> Result<PathBuf> {
-    let program = env::current_exe()?;
-    let target = program.ancestors().nth(3);
-    Ok(target.ok_or("no target directory")?.join("peers.json"))
+struct Sections {
+    only: Option<Name>,
+    failures: Vec<String>,
+}
+
+impl Sections {
+    fn run<T: fmt::Display>(
+        &mut self,
+        name: Name,
+        measure: impl FnOnce() -> Result<T>,
+    ) -> Option<T> {
+        if self.only.is_some_and(|only| only != name) {
+            return None;
+        }
+        match measure() {
+            Ok(section) => {
+                println!("{section}");
+                Some(section)
+            }
+            Err(error) => {
+                self.failures.push(format!("{}: {error}", name.as_str()));
+                None
+            }
+        }
+    }
 }

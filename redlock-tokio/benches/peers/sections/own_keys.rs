@@ -12,7 +12,7 @@ use crate::{
     table,
 };
 
-const TASKS: [usize; 4] = [1, 8, 64, 256];
+pub(crate) const TASKS: [usize; 4] = [1, 8, 64, 256];
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_millis(700);
 
@@ -85,7 +85,14 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 impl OwnKeys {
-    fn cycles(&self, contestant: &str, tasks: usize) -> f64 {
+    /// Returns the contestants' names, in the order in which they were measured.
+    pub(crate) fn contestants(&self) -> Vec<&'static str> {
+        let of_one = self.entries.iter().filter(|it| it.tasks == TASKS[0]);
+        of_one.map(|it| it.contestant).collect()
+    }
+
+    /// Returns a contestant's cycles per second.
+    pub(crate) fn cycles(&self, contestant: &str, tasks: usize) -> f64 {
         let entry = self
             .entries
             .iter()

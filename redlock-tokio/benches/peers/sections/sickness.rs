@@ -43,9 +43,10 @@ struct Entry {
     first_failure: Option<String>,
 }
 
-#[derive(Clone, Copy, Serialize)]
+/// What is wrong with the nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Fault {
+pub(crate) enum Fault {
     Healthy,
     OneRefuses,
     OneSilent,
@@ -53,7 +54,7 @@ enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 4] = [
         Self::Healthy,
         Self::OneRefuses,
         Self::OneSilent,
@@ -81,6 +82,15 @@ impl fmt::Display for Fault {
             Self::OneSilent => "one silent",
             Self::TwoSilent => "two silent",
         })
+    }
+}
+
+impl Sickness {
+    /// Returns how long a contestant took to acquire a lock.
+    pub(crate) fn acquire(&self, contestant: &str, fault: Fault) -> Option<Summary> {
+        let mut entries = self.entries.iter();
+        let entry = entries.find(|it| it.contestant == contestant && it.nodes == fault)?;
+        Some(entry.acquire)
     }
 }
 

@@ -1,0 +1,101 @@
+use std::{fmt, time::Duration};
+
+use redlock_tokio::test_util::RedisServers;
+use serde::Serialize;
+
+use crate::{
+    Result,
+    contestant::Contestant,
+    contestants::Ours,
+    load::{self, Load},
+    sample::{Sample, Summary},
+    table,
+};
+
+const NODES: [usize; 4] = [1, 3, 5, 7];
+const TASKS: usize = 64;
+const ROUNDS: usize = 3;
+const ROUND: Duration = Duration::from_millis(400);
+
+/// How the cost of a lock grows with the number of nodes.
+#[derive(Serialize)]
+pub(crate) struct Nodes {
+    entries: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    nodes: usize,
+    cycles_per_s: f64,
+    acquire: Summary,
+    release: Summary,
+    failures: u64,
+    first_failure: Option<String>,
+}
+
+pub(crate) async fn measure(quick: bool) -> Result<Nodes> {
+    let servers = RedisServers::spawn(NODES.into_iter().max().unwrap_or(1))?;
+    let urls = servers.urls();
+    let load = Load::new(TASKS, if quick { ROUND / 8 } else { ROUND });
+    let mut locks = Vec::new();
+    for nodes in NODES {
+        let lock = Ours::connect(&urls[..nodes]).await?;
+        load::run(&lock, &Load::new(TASKS, ROUND / 8)).await?;
+        locks.push((lock, Sample::new()?));
+    }
+    for _ in 0..ROUNDS {
+        for (lock, total) in &mut locks {
+            total.add_later(&load::run(lock, &load).await?)?;
+        }
+    }
+    let entries = NODES.into_iter().zip(locks);
+    Ok(Nodes {
+        entries: entries
+            .map(|(nodes, (_, sample))| Entry {
+                nodes,
+                cycles_per_s: sample.cycles_per_second(),
+                acquire: sample.acquire.summary(),
+                release: sample.release.summary(),
+                failures: sample.failures,
+                first_failure: sample.first_failure,
+            })
+            .collect(),
+    })
+}
+
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "## More nodes: {}, {TASKS} tasks, a key per task\n",
+            Ours::NAME
+        )?;
+        let mut table = table::new([
+            "nodes",
+            "cycles/s",
+            "commands/s",
+            "acquire p50",
+            "p99",
+            "release p50",
+            "p99",
+        ]);
+        for entry in &self.entries {
+            table.add_row([
+                entry.nodes.to_string(),
+                table::rate(entry.cycles_per_s),
+                // One to set and one to release, on every node.
+                table::rate(entry.cycles_per_s * 2.0 * entry.nodes as f64),
+                table::time(entry.acquire.p50_us),
+                table::time(entry.acquire.p99_us),
+                table::time(entry.release.p50_us),
+                table::time(entry.release.p99_us),
+            ]);
+        }
+        writeln!(f, "{table}")?;
+        for entry in &self.entries {
+            let who = format!("{} nodes", entry.nodes);
+            table::failures(f, &who, entry.failures, entry.first_failure.as_deref())?;
+        }
+        Ok(())
+    }
+}
