@@ -1,4 +1,4 @@
-use std::{env, fmt, process::Command, thread};
+use std::{env, fmt, fs, process::Command, thread};
 
 use serde::Serialize;
 
@@ -6,6 +6,8 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) cores: usize,
+    /// How many threads wanted to run in the minute before: what else the machine does.
+    pub(crate) load: Option<f64>,
     pub(crate) redis: String,
     pub(crate) commit: String,
     pub(crate) profile: &'static str,
@@ -21,6 +23,9 @@ impl Machine {
         let commit = output("git", &["rev-parse", "--short=10", "HEAD"]);
         Self {
             cores: thread::available_parallelism().map_or(0, usize::from),
+            load: fs::read_to_string("/proc/loadavg")
+                .ok()
+                .and_then(|text| text.split_whitespace().next()?.parse().ok()),
             redis: output(&server, &["--version"])
                 .and_then(|text| {
                     text.split_whitespace()
@@ -45,15 +50,17 @@ impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             cores,
+            load,
             redis,
             commit,
             profile,
             os,
             arch,
         } = self;
+        let load = load.map_or_else(unknown, |it| it.to_string());
         write!(
             f,
-            "{cores} cores, {os} {arch}, Redis {redis}, commit {commit}, {profile}"
+            "{cores} cores, {os} {arch}, load {load} before, Redis {redis}, commit {commit}, {profile}"
         )
     }
 }

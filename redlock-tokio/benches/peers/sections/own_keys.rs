@@ -13,8 +13,9 @@ use crate::{
 };
 
 pub(crate) const TASKS: [usize; 4] = [1, 8, 64, 256];
-const ROUNDS: usize = 3;
-const ROUND: Duration = Duration::from_millis(700);
+/// As many as there are contestants, for each to have been in every place.
+const ROUNDS: usize = 6;
+const ROUND: Duration = Duration::from_millis(350);
 
 /// How many cycles there are where nobody competes: each task has a key of its own.
 #[derive(Serialize)]
@@ -38,10 +39,10 @@ struct Entry {
 pub(crate) async fn measure(quick: bool) -> Result<OwnKeys> {
     let servers = RedisServers::spawn(5)?;
     let racers = contestants::all(&servers.urls()).await?;
-    let round = if quick { ROUND / 10 } else { ROUND };
+    let round = if quick { ROUND / 7 } else { ROUND };
     for racer in &racers {
         // Connections are opened, scripts loaded, memory is mapped.
-        racer.run(&Load::new(8, ROUND / 7)).await?;
+        racer.run(&Load::new(8, ROUND / 4)).await?;
     }
     let mut entries = Vec::new();
     for tasks in TASKS {
@@ -81,7 +82,9 @@ async fn race(racers: &[Box<dyn Racer>], load: &Load) -> Result<Vec<Entry>> {
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    let at = |index| values.get(index).copied().unwrap_or(f64::NAN);
+    let upper = values.len() / 2;
+    f64::midpoint(at(upper), at(values.len().saturating_sub(1) - upper))
 }
 
 impl OwnKeys {
@@ -93,11 +96,21 @@ impl OwnKeys {
 
     /// Returns a contestant's cycles per second.
     pub(crate) fn cycles(&self, contestant: &str, tasks: usize) -> f64 {
-        let entry = self
-            .entries
-            .iter()
-            .find(|it| it.contestant == contestant && it.tasks == tasks);
+        let entry = self.entry(contestant, tasks);
         entry.map_or(f64::NAN, |it| it.cycles_per_s)
+    }
+
+    /// Returns the median of the rounds' ratios: whatever else the machine did in a round, it did to
+    /// both.
+    fn ratio(&self, one: &str, other: &str, tasks: usize) -> f64 {
+        let rounds = |name| self.entry(name, tasks).map_or(&[][..], |it| &it.rounds);
+        let pairs = rounds(one).iter().zip(rounds(other));
+        median(pairs.map(|(one, other)| one / other).collect())
+    }
+
+    fn entry(&self, contestant: &str, tasks: usize) -> Option<&Entry> {
+        let mut entries = self.entries.iter();
+        entries.find(|it| it.contestant == contestant && it.tasks == tasks)
     }
 }
 
@@ -134,9 +147,7 @@ impl fmt::Display for OwnKeys {
             ("redlock-tokio / rslock", Rslock::NAME),
             ("redlock-tokio / bare sockets", Sockets::NAME),
         ] {
-            let ratios = TASKS.map(|tasks| {
-                table::ratio(self.cycles(Ours::NAME, tasks), self.cycles(other, tasks))
-            });
+            let ratios = TASKS.map(|tasks| format!("{:.2}", self.ratio(Ours::NAME, other, tasks)));
             table.add_row([label.to_owned()].into_iter().chain(ratios));
         }
         writeln!(f, "{table}")
