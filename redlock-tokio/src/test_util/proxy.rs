@@ -1,0 +1,292 @@
+//! A faulty network between a client and a server.
+//!
+//! ```text
+//!             +----------------------- Proxy ------------------------+
+//!   client ---+--> Door ---> Relay, one for each connection          |
+//!             |    accepts,  +--------------------------------------+|
+//!             |    refuses,  | read -> parcels, in order -> write --++--> server
+//!             |    ignores   |                 Link: delay, fate    ||
+//!          <--+--------------+-- write <- parcels, in order <- read ||
+//!             |              +--------------------------------------+|
+//!             +------------------------------------------------------+
+//! ```
+
+mod door;
+mod link;
+mod relay;
+
+use std::{
+    fmt, io,
+    net::{SocketAddr, ToSocketAddrs},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc as blocking,
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use tokio::{runtime, sync::mpsc, task::JoinSet};
+
+use self::{
+    door::{Admission, Door},
+    relay::Relay,
+};
+use super::port::Port;
+
+pub use self::link::Link;
+
+/// A TCP proxy on the loopback interface that does to its connections what networks do.
+///
+/// | fault | how |
+/// |---|---|
+/// | a slow network | [`requests`](Self::requests) or [`replies`](Self::replies), [`delay`](Link::delay) |
+/// | a server that hangs, then goes on | [`hold`](Link::hold), then [`pass`](Link::pass) |
+/// | one-way loss: the request arrives, the reply does not | `replies().lose()` |
+/// | a host that is gone: nothing arrives any more | [`lose`](Link::lose) both ways, and [`ignore`](Self::ignore) |
+/// | a connection that breaks | [`reset`](Self::reset) |
+/// | a server that is not running | [`refuse`](Self::refuse) and [`reset`](Self::reset) |
+/// | a firewall that swallows connection requests | [`ignore`](Self::ignore) |
+///
+/// Faults can be changed at any time. They act at once, on existing connections as on new ones, and
+/// on what is under way; [`heal`](Self::heal) ends them.
+///
+/// It runs on a thread of its own, so that it goes on relaying whatever the test does to its own
+/// runtime: pause its clock, block it, end it. Dropping it resets all connections, frees the port
+/// and ends the thread.
+///
+/// ```
+/// # use redlock_tokio::test_util::Proxy;
+/// # use std::{io::{ErrorKind, Read, Write}, net::{TcpListener, TcpStream}, thread, time::Duration};
+/// # fn main() -> std::io::Result<()> {
+/// # let listener = TcpListener::bind("127.0.0.1:0")?;
+/// # let echo = listener.local_addr()?;
+/// # thread::spawn(move || {
+/// #     let (stream, _) = listener.accept().unwrap();
+/// #     std::io::copy(&mut &stream, &mut &stream)
+/// # });
+/// let proxy = Proxy::spawn(echo)?;
+/// let mut client = TcpStream::connect(proxy.address())?;
+///
+/// proxy.replies().hold();
+/// client.write_all(b"hello")?;
+/// client.set_read_timeout(Some(Duration::from_millis(50)))?;
+/// let mut answer = [0; 5];
+/// assert_eq!(client.read(&mut answer).unwrap_err().kind(), ErrorKind::WouldBlock);
+///
+/// proxy.replies().pass();
+/// client.set_read_timeout(None)?;
+/// client.read_exact(&mut answer)?;
+/// assert_eq!(&answer, b"hello");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Proxy {
+    port: Port,
+    target: SocketAddr,
+    links: Arc<Links>,
+    /// Gone only while it is dropped, to end the thread.
+    orders: Option<mpsc::UnboundedSender<Order>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a proxy's thread and its owner share.
+#[derive(Debug, Default)]
+struct Links {
+    requests: Link,
+    replies: Link,
+    accepted: AtomicU64,
+}
+
+/// What a proxy's thread is told, and where it says that it is done.
+enum Order {
+    Admit(Admission, blocking::Sender<io::Result<()>>),
+    Reset(blocking::Sender<io::Result<()>>),
+}
+
+impl Proxy {
+    /// Starts a proxy in front of a server, on a free port of the loopback interface. The server
+    /// need not be up.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the target is not an address, or there is no port or no thread to be had.
+    pub fn spawn(target: impl ToSocketAddrs) -> io::Result<Self> {
+        let target = target
+            .to_socket_addrs()?
+            .next()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no address to relay to"))?;
+        let port = Port::reserve()?;
+        let address = port.address();
+        let links = Arc::new(Links::default());
+        let shared = Arc::clone(&links);
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let (started, outcome) = blocking::channel();
+        let thread = thread::Builder::new()
+            .name("redlock-proxy".into())
+            .spawn(move || {
+                // Who asked waits for it, so saying how it went cannot fail.
+                let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => runtime,
+                    Err(error) => return drop(started.send(Err(error))),
+                };
+                runtime.block_on(async {
+                    match Door::open(address) {
+                        Ok(door) => {
+                            let _ = started.send(Ok(()));
+                            run(door, target, &shared, inbox).await;
+                        }
+                        Err(error) => drop(started.send(Err(error))),
+                    }
+                });
+            })?;
+        outcome.recv().expect("the thread says how it went")?;
+        Ok(Self {
+            port,
+            target,
+            links,
+            orders: Some(orders),
+            thread: Some(thread),
+        })
+    }
+
+    /// Resets all connections, on both sides: whoever reads or writes gets an error at once. What
+    /// was under way is lost. New connections are not affected.
+    ///
+    /// Connections are reset when this returns.
+    pub fn reset(&self) {
+        self.order(Order::Reset);
+    }
+
+    /// Refuses new connections, as a host does on which no server listens. Those that exist go on.
+    pub fn refuse(&self) {
+        self.order(|done| Order::Admit(Admission::Refuse, done));
+    }
+
+    /// Ignores new connections: whoever connects hears nothing until it gives up, or until some
+    /// time (a second, or a few) after connections are accepted again. Those that exist go on.
+    ///
+    /// (On Linux. Elsewhere connections may seem to be accepted, and then hear nothing.)
+    pub fn ignore(&self) {
+        self.order(|done| Order::Admit(Admission::Ignore, done));
+    }
+
+    /// Accepts new connections again. If the server is down they are reset.
+    ///
+    /// # Panics
+    ///
+    /// If somebody else has taken the port meanwhile, which cannot happen on Linux.
+    pub fn accept(&self) {
+        self.order(|done| Order::Admit(Admission::Accept, done));
+    }
+
+    /// Ends all faults: accepts new connections, and lets everything pass at once. What was held
+    /// is delivered; what was lost stays lost, see [`Link::lose`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`accept`](Self::accept).
+    pub fn heal(&self) {
+        for link in [self.requests(), self.replies()] {
+            link.delay(Duration::ZERO);
+            link.pass();
+        }
+        self.accept();
+    }
+
+    /// Returns the direction from the clients to the server.
+    #[must_use]
+    pub fn requests(&self) -> &Link {
+        &self.links.requests
+    }
+
+    /// Returns the direction from the server to the clients.
+    #[must_use]
+    pub fn replies(&self) -> &Link {
+        &self.links.replies
+    }
+
+    /// Returns how many connections were accepted so far.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.links.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Returns the address to connect to instead of the server's.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Returns the URL to use instead of the server's, without credentials.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    /// Tells the thread to do something, and waits until it is done.
+    fn order(&self, order: impl FnOnce(blocking::Sender<io::Result<()>>) -> Order) {
+        let (done, outcome) = blocking::channel();
+        let sent = self.orders.as_ref().map(|it| it.send(order(done)));
+        assert!(matches!(sent, Some(Ok(()))), "the proxy's thread panicked");
+        // It takes no longer than a few system calls: the thread never blocks.
+        match outcome.recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => panic!("the proxy cannot listen on its port: {error}"),
+            Err(_) => panic!("the proxy's thread panicked"),
+        }
+    }
+}
+
+async fn run(
+    mut door: Door,
+    target: SocketAddr,
+    links: &Arc<Links>,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+) {
+    let mut relays = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            order = orders.recv() => match order {
+                // Dropping the relays resets their connections.
+                None => return,
+                // Who asked waits for it, so sending back cannot fail.
+                Some(Order::Reset(done)) => {
+                    relays.shutdown().await;
+                    let _ = done.send(Ok(()));
+                }
+                Some(Order::Admit(admission, done)) => {
+                    let _ = done.send(door.admit(admission).await);
+                }
+            },
+            client = door.accept() => {
+                links.accepted.fetch_add(1, Ordering::Relaxed);
+                relays.spawn(Relay::new(client, Arc::clone(links)).run(target));
+            }
+            Some(_) = relays.join_next() => {}
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if let Some(thread) = self.thread.take() {
+            // It can only have panicked, and has said so on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy")
+            .field("address", &self.address())
+            .field("target", &self.target)
+            .field("requests", self.requests())
+            .field("replies", self.replies())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,181 @@
+use std::{future::pending, io, net::SocketAddr, os::fd::AsFd, sync::Arc, time::Duration};
+
+use rustix::net::sockopt::set_socket_linger;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+    sync::mpsc,
+    time::Instant,
+};
+
+use super::{Link, Links};
+
+/// The most bytes that travel as one parcel.
+const PARCEL: usize = 64 * 1024;
+
+/// One client's connection through the proxy.
+pub(super) struct Relay {
+    client: TcpStream,
+    links: Arc<Links>,
+}
+
+impl Relay {
+    pub(super) fn new(client: TcpStream, links: Arc<Links>) -> Self {
+        reset_when_dropped(&client);
+        Self { client, links }
+    }
+
+    /// Relays until both directions have come to their end, or one of them breaks. If this is
+    /// dropped before, both sides get a reset.
+    pub(super) async fn run(mut self, target: SocketAddr) {
+        let Ok(mut server) = connect(target).await else {
+            // As near to "connection refused" as one can come who has accepted already.
+            return refuse_late(&self.links.replies).await;
+        };
+        for stream in [&self.client, &server] {
+            // Without it chunks would wait for the acknowledgement of the ones before. It fails
+            // only on a connection that is gone already, which reading will show.
+            let _ = stream.set_nodelay(true);
+        }
+        let (from_client, to_client) = self.client.split();
+        let (from_server, to_server) = server.split();
+        let requests = pipe(&self.links.requests, from_client, to_server);
+        let replies = pipe(&self.links.replies, from_server, to_client);
+        if tokio::try_join!(requests, replies).is_ok() {
+            close_when_dropped(&self.client);
+            close_when_dropped(&server);
+        }
+    }
+}
+
+async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if target.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    // Before it connects: from then on it may be dropped at any time.
+    reset_when_dropped(&socket);
+    socket.connect(target).await
+}
+
+/// Waits until the client may be told, subject to the faults of that direction.
+async fn refuse_late(replies: &Link) {
+    if !replies.passes(Instant::now()).await {
+        pending::<()>().await;
+    }
+}
+
+/// The connection is broken, and the other side is to know.
+struct Broken;
+
+/// What is on its way through a link.
+struct Parcel<'a> {
+    arrived: Instant,
+    content: Content,
+    link: &'a Link,
+}
+
+enum Content {
+    Bytes(Vec<u8>),
+    /// The sender has nothing more to say.
+    End,
+    /// The sender is gone, or the connection to it.
+    Break,
+}
+
+impl<'a> Parcel<'a> {
+    fn new(link: &'a Link, content: Content) -> Self {
+        let parcel = Self {
+            arrived: Instant::now(),
+            content,
+            link,
+        };
+        link.count_arrived(parcel.len());
+        parcel
+    }
+
+    fn len(&self) -> usize {
+        match &self.content {
+            Content::Bytes(bytes) => bytes.len(),
+            Content::End | Content::Break => 0,
+        }
+    }
+}
+
+impl Drop for Parcel<'_> {
+    fn drop(&mut self) {
+        self.link.count_left(self.len());
+    }
+}
+
+/// Carries one direction of a connection to its end.
+async fn pipe(
+    link: &Link,
+    from: impl AsyncRead + Unpin,
+    to: impl AsyncWrite + Unpin,
+) -> Result<(), Broken> {
+    // Nothing that is under way keeps more from coming in, so that a delay stays the same delay
+    // for everything. Tests send little.
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let ((), outcome) = tokio::join!(take_in(link, from, sender), give_out(link, receiver, to));
+    outcome
+}
+
+async fn take_in<'a>(
+    link: &'a Link,
+    mut from: impl AsyncRead + Unpin,
+    parcels: mpsc::UnboundedSender<Parcel<'a>>,
+) {
+    let mut buffer = vec![0; PARCEL];
+    loop {
+        let content = match from.read(&mut buffer).await {
+            Ok(0) => Content::End,
+            Ok(count) => Content::Bytes(buffer[..count].to_vec()),
+            Err(_) => Content::Break,
+        };
+        let is_last = !matches!(content, Content::Bytes(_));
+        let sent = parcels.send(Parcel::new(link, content));
+        if sent.is_err() || is_last {
+            return;
+        }
+    }
+}
+
+async fn give_out(
+    link: &Link,
+    mut parcels: mpsc::UnboundedReceiver<Parcel<'_>>,
+    mut to: impl AsyncWrite + Unpin,
+) -> Result<(), Broken> {
+    // A stream has no gaps: after a loss, nothing that follows can arrive.
+    let mut has_gap = false;
+    while let Some(parcel) = parcels.recv().await {
+        if has_gap || !link.passes(parcel.arrived).await {
+            has_gap = true;
+            link.count_lost(parcel.len());
+            continue;
+        }
+        match &parcel.content {
+            // If the receiver is gone this shows where it is read from, and travels back that
+            // way, subject to that way's faults.
+            Content::Bytes(bytes) => match to.write_all(bytes).await {
+                Ok(()) => link.count_passed(bytes.len()),
+                Err(_) => link.count_lost(bytes.len()),
+            },
+            Content::End => {
+                let _ = to.shutdown().await;
+            }
+            Content::Break => return Err(Broken),
+        }
+    }
+    Ok(())
+}
+
+fn reset_when_dropped(stream: &impl AsFd) {
+    // Fails only on a connection that is gone already.
+    let _ = set_socket_linger(stream, Some(Duration::ZERO));
+}
+
+fn close_when_dropped(stream: &impl AsFd) {
+    let _ = set_socket_linger(stream, None);
+}

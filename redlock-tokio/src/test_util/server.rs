@@ -1,0 +1,273 @@
+use std::{
+    env, fs, io,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use thiserror::Error;
+
+use super::port::Port;
+
+/// How long a server may take to start.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// How often a port that someone else was faster to take is replaced by another.
+const PORT_TRIES: usize = 5;
+
+/// Starts the server given as `"$@"` and says its pid; kills it when standard input ends, which
+/// happens when its owner drops it, and also when its owner dies. The shell has not waited for the
+/// server by then, so the pid is still the server's.
+const WATCHDOG: &str = r#""$@" >/dev/null 2>&1 & echo $!; read -r _; kill -9 $!; wait $!"#;
+
+/// One `redis-server` process, and the next ones on the same port if it is restarted.
+#[derive(Debug)]
+pub struct RedisServer {
+    port: Port,
+    arguments: Vec<String>,
+    directory: TempDir,
+    /// Behind a mutex, so that a server that several tasks look at can be restarted by any of
+    /// them, as it can be killed by any of them.
+    process: Mutex<Process>,
+}
+
+/// A server that runs, or ran until it was killed.
+#[derive(Debug)]
+struct Process {
+    pid: Pid,
+    watchdog: Child,
+    /// The watchdog waits for its end.
+    leash: Option<ChildStdin>,
+}
+
+impl RedisServer {
+    pub(super) fn spawn(arguments: &[&str]) -> Result<Self, SpawnError> {
+        let mut tries = 1;
+        loop {
+            match Self::spawn_once(arguments) {
+                Err(SpawnError::PortTaken) if tries < PORT_TRIES => tries += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn spawn_once(arguments: &[&str]) -> Result<Self, SpawnError> {
+        let port = Port::reserve()?;
+        let number = port.address().port().to_string();
+        let arguments: Vec<String> = arguments
+            .iter()
+            .map(|it| it.replace("{port}", &number))
+            .collect();
+        let directory = tempfile::tempdir()?;
+        let process = Process::start(port.address(), &arguments, directory.path())?;
+        Ok(Self {
+            port,
+            arguments,
+            directory,
+            process: Mutex::new(process),
+        })
+    }
+
+    /// Kills the process at once (`SIGKILL`), as a crash does.
+    pub fn kill(&self) {
+        self.process().signal(Signal::KILL);
+    }
+
+    /// Starts the server again, on the same port, with the same arguments and in the same
+    /// directory, and blocks until it answers. Kills it first if it still runs.
+    ///
+    /// It has forgotten all keys, unless its arguments make it keep them, such as
+    /// `["--appendonly", "yes", "--appendfsync", "always"]`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`RedisServers::spawn`](super::RedisServers::spawn); the server is down then.
+    pub fn restart(&self) -> Result<(), SpawnError> {
+        let mut process = self.process();
+        process.end();
+        *process = Process::start(self.address(), &self.arguments, self.directory.path())?;
+        Ok(())
+    }
+
+    /// Freezes the process (`SIGSTOP`): it answers nothing, and its connections stay open.
+    pub fn freeze(&self) {
+        self.process().signal(Signal::STOP);
+    }
+
+    /// Lets a frozen process go on (`SIGCONT`).
+    pub fn thaw(&self) {
+        self.process().signal(Signal::CONT);
+    }
+
+    /// Returns the port on the loopback interface.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.address().port()
+    }
+
+    /// Returns the address on the loopback interface.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Returns the process id. Each restart changes it.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process().pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Returns the URL, without credentials.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    /// Returns the URL of the server's Unix socket, without credentials.
+    #[must_use]
+    pub fn unix_url(&self) -> String {
+        format!("unix://{}/redis.sock", self.directory.path().display())
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        // A restart that panicked has left a process that was killed, which is in order.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Process {
+    fn start(
+        address: SocketAddr,
+        arguments: &[String],
+        directory: &Path,
+    ) -> Result<Self, SpawnError> {
+        let program = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        // The watchdog's shell could not say that the program is missing.
+        match Command::new(&program).arg("--version").output() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(SpawnError::NotInstalled { program });
+            }
+            Err(error) => return Err(error.into()),
+            Ok(_) => {}
+        }
+        let log = Log::begin(directory)?;
+        let mut watchdog = Command::new("sh")
+            .args(["-c", WATCHDOG, "watchdog", &program])
+            .args(["--port", &address.port().to_string()])
+            .args(["--bind", &address.ip().to_string()])
+            .args(["--save", "", "--appendonly", "no"])
+            .args(["--unixsocket", "redis.sock"])
+            .arg("--dir")
+            .arg(directory)
+            .arg("--logfile")
+            .arg(&log.path)
+            .args(arguments)
+            .current_dir(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let leash = watchdog.stdin.take();
+        let mut line = String::new();
+        if let Some(output) = watchdog.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        let pid = line.trim().parse().ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| SpawnError::NotReady {
+            log: format!("no pid but {line:?}"),
+        })?;
+        let process = Self {
+            pid,
+            watchdog,
+            leash,
+        };
+        log.wait_until_ready()?;
+        Ok(process)
+    }
+
+    fn signal(&self, signal: Signal) {
+        // Once the watchdog has waited for it, the pid may be anybody's.
+        if self.leash.is_some() {
+            // The process is the watchdog's child and not waited for, so the pid is its own even
+            // after its end, and signalling it cannot fail.
+            let _ = kill_process(self.pid, signal);
+        }
+    }
+
+    /// Kills the process, and waits until it has gone and its port is free.
+    fn end(&mut self) {
+        drop(self.leash.take());
+        let _ = self.watchdog.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What a server writes about its start.
+struct Log {
+    path: PathBuf,
+}
+
+impl Log {
+    /// Begins an empty one: what an earlier process wrote says nothing about this.
+    fn begin(directory: &Path) -> io::Result<Self> {
+        let path = directory.join("redis.log");
+        fs::write(&path, "")?;
+        Ok(Self { path })
+    }
+
+    fn wait_until_ready(&self) -> Result<(), SpawnError> {
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            let log = fs::read_to_string(&self.path).unwrap_or_default();
+            // The port is open before the server says so.
+            if log.contains("Ready to accept connections") {
+                return Ok(());
+            }
+            if log.contains("Address already in use") {
+                return Err(SpawnError::PortTaken);
+            }
+            if Instant::now() > deadline {
+                return Err(SpawnError::NotReady { log });
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Why a server could not be started.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The program is not there.
+    #[error(
+        "{program} was not found; install it with `apt-get install redis-server`, \
+         `dnf install redis` or `brew install redis`"
+    )]
+    NotInstalled {
+        /// The program.
+        program: String,
+    },
+    /// It did not answer in time.
+    #[error("the server did not come up; its log says:\n{log}")]
+    NotReady {
+        /// Its log.
+        log: String,
+    },
+    /// Somebody else took the port before the server could, several times.
+    #[error("no free port: each was taken before the server could open it")]
+    PortTaken,
+    /// A process or a directory could not be made.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
