@@ -230,6 +230,23 @@ async fn what_is_delayed_can_be_held_and_what_is_held_can_be_lost() {
 }
 
 #[tokio::test]
+async fn what_is_stranded_arrives_after_what_was_said_on_the_next_connection() {
+    let line = Line::new().await;
+    let (mut client, mut server) = line.connect().await;
+    let requests = line.proxy.requests();
+    requests.strand();
+    say_into(requests, &mut client, "stranded").await;
+    drop(client);
+    hear_nothing(&mut server).await;
+    let (mut second, mut its_server) = line.connect().await;
+    say(&mut second, "overtaken").await;
+    hear(&mut its_server, "overtaken").await;
+    requests.pass();
+    hear(&mut server, "stranded").await;
+    hear_the_end(&mut server).await;
+}
+
+#[tokio::test]
 async fn what_is_lost_is_lost_and_so_is_what_follows_on_that_connection() {
     let line = Line::new().await;
     let (mut client, mut server) = line.connect().await;

@@ -18,11 +18,7 @@ mod relay;
 use std::{
     fmt, io,
     net::{SocketAddr, ToSocketAddrs},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-        mpsc as blocking,
-    },
+    sync::{Arc, mpsc as blocking},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -43,6 +39,7 @@ pub use self::link::Link;
 /// |---|---|
 /// | a slow network | [`requests`](Self::requests) or [`replies`](Self::replies), [`delay`](Link::delay) |
 /// | a server that hangs, then goes on | [`hold`](Link::hold), then [`pass`](Link::pass) |
+/// | what was sent on one connection arrives after what is sent on the next | `requests().`[`strand`](Link::strand)`()`, then [`pass`](Link::pass) |
 /// | one-way loss: the request arrives, the reply does not | `replies().lose()` |
 /// | a host that is gone: nothing arrives any more | [`lose`](Link::lose) both ways, and [`ignore`](Self::ignore) |
 /// | a connection that breaks | [`reset`](Self::reset) |
@@ -96,7 +93,6 @@ pub struct Proxy {
 struct Links {
     requests: Link,
     replies: Link,
-    accepted: AtomicU64,
 }
 
 /// What a proxy's thread is told, and where it says that it is done.
@@ -210,7 +206,7 @@ impl Proxy {
     /// Returns how many connections were accepted so far.
     #[must_use]
     pub fn accepted(&self) -> u64 {
-        self.links.accepted.load(Ordering::Relaxed)
+        self.requests().connections()
     }
 
     /// Returns the address to connect to instead of the server's.
@@ -262,7 +258,6 @@ async fn run(
                 }
             },
             client = door.accept() => {
-                links.accepted.fetch_add(1, Ordering::Relaxed);
                 relays.spawn(Relay::new(client, Arc::clone(links)).run(target));
             }
             Some(_) = relays.join_next() => {}

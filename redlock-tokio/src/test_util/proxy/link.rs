@@ -18,6 +18,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(24 * 3600);
 /// can still be held, what is held can still be lost.
 pub struct Link {
     terms: watch::Sender<Terms>,
+    connections: AtomicU64,
     passed: AtomicU64,
     lost: AtomicU64,
     waiting: AtomicU64,
@@ -27,6 +28,8 @@ pub struct Link {
 struct Terms {
     delay: Duration,
     fate: Fate,
+    /// Connections with a number below this are held, whatever the fate of the others.
+    stranded: u64,
 }
 
 /// What becomes of bytes that are due.
@@ -49,6 +52,16 @@ impl Link {
     /// Holds everything back, the end of a connection too, until [`pass`](Self::pass).
     pub fn hold(&self) {
         self.decide(Fate::Hold);
+    }
+
+    /// Holds back what the connections carry that exist now, until [`pass`](Self::pass); new ones
+    /// are not affected. What was sent on a connection that was given up then arrives late, after
+    /// what is sent on the next one.
+    pub fn strand(&self) {
+        self.terms.send_modify(|terms| {
+            terms.fate = Fate::Pass;
+            terms.stranded = self.connections();
+        });
     }
 
     /// Loses everything, what is held or delayed too, and the end of a connection.
@@ -85,15 +98,27 @@ impl Link {
     }
 
     fn decide(&self, fate: Fate) {
-        self.terms.send_modify(|terms| terms.fate = fate);
+        self.terms.send_modify(|terms| {
+            terms.fate = fate;
+            terms.stranded = 0;
+        });
     }
 
-    /// Waits until it is decided what becomes of what came in at this time. Returns whether it
-    /// passes.
-    pub(super) async fn passes(&self, arrived: Instant) -> bool {
+    /// Waits until it is decided what becomes of what came in on the connection with this number
+    /// at this time. Returns whether it passes.
+    pub(super) async fn passes(&self, connection: u64, arrived: Instant) -> bool {
         let mut terms = self.terms.subscribe();
         loop {
-            let Terms { delay, fate } = *terms.borrow_and_update();
+            let Terms {
+                delay,
+                fate,
+                stranded,
+            } = *terms.borrow_and_update();
+            let fate = if connection < stranded {
+                Fate::Hold
+            } else {
+                fate
+            };
             let due = arrived + delay;
             // A timer would wait for the end of the millisecond even if it is due.
             let is_due = due <= Instant::now();
@@ -108,6 +133,15 @@ impl Link {
                 _ = terms.changed() => {}
             }
         }
+    }
+
+    /// Counts a new connection, and returns its number.
+    pub(super) fn count_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::SeqCst)
+    }
+
+    pub(super) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::SeqCst)
     }
 
     pub(super) fn count_passed(&self, bytes: usize) {
@@ -132,9 +166,11 @@ impl Default for Link {
         let terms = Terms {
             delay: Duration::ZERO,
             fate: Fate::Pass,
+            stranded: 0,
         };
         Self {
             terms: watch::Sender::new(terms),
+            connections: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
@@ -144,10 +180,8 @@ impl Default for Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Terms { delay, fate } = *self.terms.borrow();
         f.debug_struct("Link")
-            .field("delay", &delay)
-            .field("fate", &fate)
+            .field("terms", &*self.terms.borrow())
             .field("passed", &self.passed())
             .field("lost", &self.lost())
             .field("waiting", &self.waiting())

@@ -15,6 +15,7 @@ const PARCEL: usize = 64 * 1024;
 
 /// One client's connection through the proxy.
 pub(super) struct Relay {
+    number: u64,
     client: TcpStream,
     links: Arc<Links>,
 }
@@ -22,15 +23,21 @@ pub(super) struct Relay {
 impl Relay {
     pub(super) fn new(client: TcpStream, links: Arc<Links>) -> Self {
         reset_when_dropped(&client);
-        Self { client, links }
+        links.replies.count_connection();
+        Self {
+            number: links.requests.count_connection(),
+            client,
+            links,
+        }
     }
 
     /// Relays until both directions have come to their end, or one of them breaks. If this is
     /// dropped before, both sides get a reset.
     pub(super) async fn run(mut self, target: SocketAddr) {
+        let number = self.number;
         let Ok(mut server) = connect(target).await else {
             // As near to "connection refused" as one can come who has accepted already.
-            return refuse_late(&self.links.replies).await;
+            return refuse_late(&self.links.replies, number).await;
         };
         for stream in [&self.client, &server] {
             // Without it chunks would wait for the acknowledgement of the ones before. It fails
@@ -39,8 +46,8 @@ impl Relay {
         }
         let (from_client, to_client) = self.client.split();
         let (from_server, to_server) = server.split();
-        let requests = pipe(&self.links.requests, from_client, to_server);
-        let replies = pipe(&self.links.replies, from_server, to_client);
+        let requests = pipe(&self.links.requests, number, from_client, to_server);
+        let replies = pipe(&self.links.replies, number, from_server, to_client);
         if tokio::try_join!(requests, replies).is_ok() {
             close_when_dropped(&self.client);
             close_when_dropped(&server);
@@ -60,8 +67,8 @@ async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Waits until the client may be told, subject to the faults of that direction.
-async fn refuse_late(replies: &Link) {
-    if !replies.passes(Instant::now()).await {
+async fn refuse_late(replies: &Link, number: u64) {
+    if !replies.passes(number, Instant::now()).await {
         pending::<()>().await;
     }
 }
@@ -112,13 +119,17 @@ impl Drop for Parcel<'_> {
 /// Carries one direction of a connection to its end.
 async fn pipe(
     link: &Link,
+    number: u64,
     from: impl AsyncRead + Unpin,
     to: impl AsyncWrite + Unpin,
 ) -> Result<(), Broken> {
     // Nothing that is under way keeps more from coming in, so that a delay stays the same delay
     // for everything. Tests send little.
     let (sender, receiver) = mpsc::unbounded_channel();
-    let ((), outcome) = tokio::join!(take_in(link, from, sender), give_out(link, receiver, to));
+    let ((), outcome) = tokio::join!(
+        take_in(link, from, sender),
+        give_out(link, number, receiver, to)
+    );
     outcome
 }
 
@@ -144,13 +155,14 @@ async fn take_in<'a>(
 
 async fn give_out(
     link: &Link,
+    number: u64,
     mut parcels: mpsc::UnboundedReceiver<Parcel<'_>>,
     mut to: impl AsyncWrite + Unpin,
 ) -> Result<(), Broken> {
     // A stream has no gaps: after a loss, nothing that follows can arrive.
     let mut has_gap = false;
     while let Some(parcel) = parcels.recv().await {
-        if has_gap || !link.passes(parcel.arrived).await {
+        if has_gap || !link.passes(number, parcel.arrived).await {
             has_gap = true;
             link.count_lost(parcel.len());
             continue;
