@@ -2,7 +2,12 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod bed;
+pub(crate) mod cut;
+pub(crate) mod history;
+
 use std::{
+    collections::BTreeMap,
     env,
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
@@ -46,8 +51,42 @@ impl Cli {
         assert_eq!(self.run(&["SET", key, value]), "OK");
     }
 
+    pub(crate) fn set_all(&self, pairs: impl IntoIterator<Item = (String, String)>) {
+        let pairs: Vec<_> = pairs.into_iter().collect();
+        if !pairs.is_empty() {
+            let flat = pairs.iter().flat_map(|(key, value)| [&**key, &**value]);
+            let command: Vec<_> = ["MSET"].into_iter().chain(flat).collect();
+            assert_eq!(self.run(&command), "OK");
+        }
+    }
+
+    /// Returns all keys that are there, but fencing counters, with their values.
+    pub(crate) fn locks(&self) -> BTreeMap<String, String> {
+        let all = "local locks = {} \
+             for _, key in ipairs(redis.call('KEYS', '*')) do \
+               if string.sub(key, -6) ~= ':fence' then \
+                 table.insert(locks, key) \
+                 table.insert(locks, redis.call('GET', key)) \
+               end \
+             end \
+             return locks";
+        let said = self.run(&["EVAL", all, "0"]);
+        let lines: Vec<_> = said.lines().filter(|it| !it.is_empty()).collect();
+        let pairs = lines.chunks(2);
+        pairs.map(|it| (it[0].into(), it[1].into())).collect()
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<String> {
         Some(self.run(&["GET", key])).filter(|value| !value.is_empty())
+    }
+
+    /// Returns how often the server has carried out a command, by whomever it was sent.
+    pub(crate) fn calls(&self, command: &str) -> u64 {
+        let statistics = self.run(&["INFO", "commandstats"]);
+        statistics
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")))
+            .map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
     }
 
     pub(crate) fn pttl(&self, key: &str) -> i64 {
