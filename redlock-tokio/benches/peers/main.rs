@@ -22,7 +22,7 @@ mod sample;
 mod sections;
 mod table;
 
-use std::{env, error::Error, fs, path::PathBuf, process::ExitCode};
+use std::{env, error::Error, fs, path::PathBuf, process::ExitCode, time::Instant};
 
 use args::Args;
 use tokio::runtime::{Builder, Runtime};
@@ -56,8 +56,9 @@ fn run() -> Result<()> {
         println!("{}", runtime.block_on(sections::hold(order))?);
         return Ok(());
     }
+    let start = Instant::now();
     let figures = sections::run(&args, &runtime);
-    println!("{}", figures.machine);
+    println!("{}, took {:.0?}", figures.machine, start.elapsed());
 
     let path = args.json.clone().map_or_else(default_path, Ok)?;
     fs::write(&path, serde_json::to_string_pretty(&figures)?)

@@ -15,7 +15,7 @@ use crate::{
 pub(crate) const TASKS: [usize; 4] = [1, 8, 64, 256];
 /// As many as there are contestants, for each to have been in every place.
 const ROUNDS: usize = 6;
-const ROUND: Duration = Duration::from_millis(350);
+const ROUND: Duration = Duration::from_millis(300);
 
 /// How many cycles there are where nobody competes: each task has a key of its own.
 #[derive(Serialize)]
@@ -39,10 +39,10 @@ struct Entry {
 pub(crate) async fn measure(quick: bool) -> Result<OwnKeys> {
     let servers = RedisServers::spawn(5)?;
     let racers = contestants::all(&servers.urls()).await?;
-    let round = if quick { ROUND / 7 } else { ROUND };
+    let round = if quick { ROUND / 6 } else { ROUND };
     for racer in &racers {
         // Connections are opened, scripts loaded, memory is mapped.
-        racer.run(&Load::new(8, ROUND / 4)).await?;
+        racer.run(&Load::new(8, ROUND / 3)).await?;
     }
     let mut entries = Vec::new();
     for tasks in TASKS {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 const TASKS: usize = 8;
-const TIME: Duration = Duration::from_millis(2000);
+const TIME: Duration = Duration::from_millis(1500);
 
 /// Nobody waits for longer for a lock that is free.
 const LIMIT: Duration = Duration::from_secs(8);
