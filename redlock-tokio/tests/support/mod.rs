@@ -89,6 +89,15 @@ impl Cli {
             .map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
     }
 
+    /// Returns how many connections the server has, this one included.
+    pub(crate) fn connections(&self) -> u64 {
+        let clients = self.run(&["INFO", "clients"]);
+        let count = clients
+            .lines()
+            .find_map(|line| line.strip_prefix("connected_clients:"));
+        count.expect("it knows").trim().parse().unwrap()
+    }
+
     pub(crate) fn pttl(&self, key: &str) -> i64 {
         self.run(&["PTTL", key]).parse().unwrap()
     }
