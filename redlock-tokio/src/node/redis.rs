@@ -41,12 +41,15 @@ impl RedisNode {
     pub fn from_url(url: &str) -> Result<Self, UrlError> {
         let info = url.trim().into_connection_info().map_err(|error| {
             let text = error.to_string();
-            UrlError(if text.contains("with TLS, the feature is not enabled") {
-                "TLS needs the feature `tls-rustls` of redlock-tokio".into()
-            } else {
-                text.into()
-            })
+            if text.contains("with TLS, the feature is not enabled") {
+                return tls_is_off();
+            }
+            UrlError(text.into())
         })?;
+        // Another crate may have turned TLS on in the redis crate, but nobody chose its cryptography.
+        if !cfg!(feature = "tls-rustls") && matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            return Err(tls_is_off());
+        }
         install_crypto_provider(info.addr());
         let address = address_of(info.addr());
         // Nagle's algorithm would hold a lock's small requests back for the last one's answer.
@@ -165,6 +168,10 @@ fn address_of(addr: &ConnectionAddr) -> Box<str> {
         }
         other => other.to_string().to_lowercase().into(),
     }
+}
+
+fn tls_is_off() -> UrlError {
+    UrlError("TLS needs the feature `tls-rustls` of redlock-tokio".into())
 }
 
 /// Rustls takes its cryptography from the process. Where the application has chosen none, or

@@ -12,12 +12,13 @@ use crate::{
     contestant::Contestant,
     contestants::{Ours, Rslock},
     load::{self, Load},
-    sample::Summary,
+    sample::{Sample, Summary},
     table,
 };
 
 const TASKS: usize = 8;
-const TIME: Duration = Duration::from_millis(1500);
+const TIME: Duration = Duration::from_millis(2000);
+const ROUNDS: u32 = 5;
 
 /// Nobody waits for longer for a lock that is free.
 const LIMIT: Duration = Duration::from_secs(8);
@@ -92,48 +93,86 @@ impl Sickness {
         let entry = entries.find(|it| it.contestant == contestant && it.nodes == fault)?;
         Some(entry.acquire)
     }
+
+    /// Returns the median acquisition relative to that over healthy nodes.
+    fn relative(&self, entry: &Entry) -> String {
+        let healthy = self.acquire(entry.contestant, Fault::Healthy);
+        healthy.map_or_else(String::new, |healthy| {
+            format!("{:.2}", entry.acquire.p50_us / healthy.p50_us)
+        })
+    }
 }
 
 pub(crate) async fn measure(quick: bool) -> Result<Sickness> {
     let time = if quick { TIME / 5 } else { TIME };
-    let mut entries = Vec::new();
-    for fault in Fault::ALL {
-        entries.push(suffer::<Ours>(fault, time).await?);
-        entries.push(suffer::<Rslock>(fault, time).await?);
-    }
+    let mut entries = suffer::<Ours>(time).await?;
+    entries.extend(suffer::<Rslock>(time).await?);
     Ok(Sickness { entries })
 }
 
-/// Connects to healthy servers, which then fall sick. Each contestant has servers of its own, for
-/// none to find what another left behind.
-async fn suffer<C: Contestant>(fault: Fault, time: Duration) -> Result<Entry> {
-    let servers = RedisServers::spawn(5)?;
-    let contestant = C::connect(&servers.urls()).await?;
-    let healthy = load::run(&contestant, &Load::new(TASKS, time / 5)).await?;
-    healthy.flawless(C::NAME)?;
-
-    fault.strike(&servers);
-    let (first, first_error) = match first(&contestant).await {
-        Ok(first) => (Some(first), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
+/// Measures a contestant over nodes with each fault. They take turns with the healthy ones.
+async fn suffer<C: Contestant>(time: Duration) -> Result<Vec<Entry>> {
     let load = Load {
         grace: LIMIT,
-        ..Load::new(TASKS, time)
+        ..Load::new(TASKS, time / ROUNDS)
     };
-    let sample = load::run(&contestant, &load).await?;
-    // A frozen server is killed like any other, so none needs to be thawed.
-    Ok(Entry {
-        nodes: fault,
-        contestant: C::NAME,
-        first_us: first.map(|it| it.as_secs_f64() * 1e6),
-        first_error,
-        cycles_per_s: sample.cycles_per_second(),
-        acquire: sample.acquire.summary(),
-        release: sample.release.summary(),
-        failures: sample.failures,
-        first_failure: sample.first_failure,
-    })
+    let mut patients = Vec::new();
+    for fault in Fault::ALL {
+        patients.push(Patient::<C>::infect(fault).await?);
+    }
+    for _ in 0..ROUNDS {
+        for patient in &mut patients {
+            let sample = load::run(&patient.contestant, &load).await?;
+            patient.sample.add_later(&sample)?;
+        }
+    }
+    Ok(patients.into_iter().map(Patient::entry).collect())
+}
+
+/// A contestant and five nodes of its own with a fault, for none to find what another left behind.
+struct Patient<C> {
+    fault: Fault,
+    contestant: C,
+    first: Result<Duration>,
+    sample: Sample,
+    /// A frozen server is killed like any other, so none needs to be thawed.
+    _servers: RedisServers,
+}
+
+impl<C: Contestant> Patient<C> {
+    /// Connects to healthy servers, which then fall sick.
+    async fn infect(fault: Fault) -> Result<Self> {
+        let servers = RedisServers::spawn(5)?;
+        let contestant = C::connect(&servers.urls()).await?;
+        let healthy = load::run(&contestant, &Load::new(TASKS, TIME / 5)).await?;
+        healthy.flawless(C::NAME)?;
+        fault.strike(&servers);
+        Ok(Self {
+            fault,
+            first: first(&contestant).await,
+            contestant,
+            sample: Sample::new()?,
+            _servers: servers,
+        })
+    }
+
+    fn entry(self) -> Entry {
+        let (first, first_error) = match self.first {
+            Ok(first) => (Some(first), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Entry {
+            nodes: self.fault,
+            contestant: C::NAME,
+            first_us: first.map(|it| it.as_secs_f64() * 1e6),
+            first_error,
+            cycles_per_s: self.sample.cycles_per_second(),
+            acquire: self.sample.acquire.summary(),
+            release: self.sample.release.summary(),
+            failures: self.sample.failures,
+            first_failure: self.sample.first_failure,
+        }
+    }
 }
 
 async fn first<C: Contestant>(contestant: &C) -> Result<Duration> {
@@ -157,6 +196,7 @@ impl fmt::Display for Sickness {
             "contestant",
             "first acquire",
             "acquire p50",
+            "/ healthy",
             "p99",
             "max",
             "release p50",
@@ -170,6 +210,7 @@ impl fmt::Display for Sickness {
                 entry.contestant.to_owned(),
                 entry.first_us.map_or("failed".into(), table::time),
                 table::time(entry.acquire.p50_us),
+                self.relative(entry),
                 table::time(entry.acquire.p99_us),
                 table::time(entry.acquire.max_us),
                 table::time(entry.release.p50_us),
