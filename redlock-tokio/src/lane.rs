@@ -39,9 +39,10 @@ use crate::{
 /// is far beyond what forms by itself between two round trips.
 const MAX_BATCH: usize = 512;
 
-/// How many batches may be in flight at once. While they are, the next batch grows in the queue:
-/// one alone would cost every other request an extra wait of a round trip, many would be small.
-const MAX_IN_FLIGHT: usize = 2;
+/// How many batches may be in flight at once. Over a long way a single one would let requests wait
+/// for up to a round trip until they leave; beyond a few nothing is won. (With 64 tasks and 5 ms to
+/// the nodes, an acquisition takes 1.17 round trips with 2 of them, 1.11 with 8, 1.10 with 64.)
+const MAX_IN_FLIGHT: usize = 8;
 
 /// How many messages may wait in a lane's queue. A node that answers, but more slowly than it is
 /// asked, would otherwise let the queue grow without bound.
