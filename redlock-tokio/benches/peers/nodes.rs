@@ -10,6 +10,8 @@ use crate::Result;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Commands {
     pub(crate) scripts: f64,
+    /// Which is what a script does for each key that it extends.
+    pub(crate) pexpires: f64,
     /// Those that scripts make included.
     pub(crate) all: f64,
 }
@@ -20,6 +22,7 @@ impl Sub for Commands {
     fn sub(self, other: Self) -> Self {
         Self {
             scripts: self.scripts - other.scripts,
+            pexpires: self.pexpires - other.pexpires,
             all: self.all - other.all,
         }
     }
@@ -35,6 +38,7 @@ pub(crate) async fn commands(urls: &[String]) -> Result<Commands> {
         };
         // There is no line for a command that was never called.
         commands.scripts += field("cmdstat_evalsha:calls=", ',').unwrap_or_default();
+        commands.pexpires += field("cmdstat_pexpire:calls=", ',').unwrap_or_default();
         commands.all += field("total_commands_processed:", '\r')
             .ok_or("INFO does not tell total_commands_processed")?;
     }

@@ -32,7 +32,9 @@ pub(crate) struct Held {
     core_share: f64,
     /// How much the resident memory grew, for each guard.
     bytes_per_guard: f64,
-    /// Script calls for each node and second: extensions, that is.
+    /// How often each guard was extended.
+    extensions: f64,
+    /// Script calls for each node and second: each extends what travels together.
     script_calls_per_s: f64,
     /// All commands for each node and second, those that scripts make included.
     commands_per_s: f64,
@@ -92,8 +94,7 @@ impl fmt::Display for Held {
             "resident memory per guard",
             &format!("{:.0} B", self.bytes_per_guard),
         ]);
-        let extensions = self.script_calls_per_s * self.held_s / self.guards as f64;
-        table.add_row(["extensions of each", &format!("{extensions:.1}")]);
+        table.add_row(["extensions of each", &format!("{:.1}", self.extensions)]);
         table.add_row([
             "script calls per second and node",
             &format!("{:.0}", self.script_calls_per_s),

@@ -86,6 +86,7 @@ async fn carry_out(order: &Order) -> Result<Held> {
         first_loss: losses.into_iter().next(),
         core_share: cpu.as_secs_f64() / held.as_secs_f64(),
         bytes_per_guard: full.saturating_sub(empty) as f64 / order.guards as f64,
+        extensions: calls.pexpires / (order.urls.len() * order.guards) as f64,
         script_calls_per_s: calls.scripts / per_node_and_second,
         commands_per_s: calls.all / per_node_and_second,
         release_half_s: release_half.as_secs_f64(),
