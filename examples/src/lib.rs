@@ -10,7 +10,8 @@ use redlock_tokio::{Redlock, RedlockBuilder};
 use tracing_subscriber::EnvFilter;
 
 /// Starts to configure a lock over the nodes named by the environment variable `REDLOCK_NODES`, a
-/// list of URLs with commas between them; over five nodes within this process if it is not set.
+/// list of URLs with commas between them; over five nodes within this process if it is not set. With
+/// `REDLOCK_TRUST_FRESH_NODES` set, nodes that have just been started vote at once.
 ///
 /// Returns a description of the nodes beside it, without secrets.
 pub fn nodes_from_env() -> (RedlockBuilder, String) {
@@ -20,6 +21,11 @@ pub fn nodes_from_env() -> (RedlockBuilder, String) {
             let urls: Vec<_> = urls.split(',').filter(|url| !url.is_empty()).collect();
             let s = if urls.len() == 1 { "" } else { "s" };
             let description = format!("{} Redis node{s}", urls.len());
+            let builder = if env::var_os("REDLOCK_TRUST_FRESH_NODES").is_some() {
+                builder.trust_fresh_nodes()
+            } else {
+                builder
+            };
             (builder.nodes(urls), description)
         }
         Err(_) => {

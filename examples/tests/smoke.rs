@@ -7,7 +7,9 @@ use redlock_tokio::test_util::RedisServers;
 fn run(program: &str, nodes: Option<&RedisServers>) -> Output {
     let mut command = Command::new(program);
     match nodes {
-        Some(servers) => command.env("REDLOCK_NODES", servers.urls().join(",")),
+        Some(servers) => command
+            .env("REDLOCK_TRUST_FRESH_NODES", "1")
+            .env("REDLOCK_NODES", servers.urls().join(",")),
         None => command.env_remove("REDLOCK_NODES"),
     };
     command.output().expect("the program starts")
@@ -82,6 +84,7 @@ fn bad_nodes_are_named_and_secrets_are_not() {
         ("redis://:hunter2@a,redis://:hunter2@a", "both a:6379"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_quickstart"))
+            .env("REDLOCK_TRUST_FRESH_NODES", "1")
             .env("REDLOCK_NODES", nodes)
             .output()
             .unwrap();

@@ -30,7 +30,9 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tickets"));
         command.args(["--port", "0"]).args(arguments);
         match nodes {
-            Some(nodes) => command.env("REDLOCK_NODES", nodes.urls().join(",")),
+            Some(nodes) => command
+                .env("REDLOCK_TRUST_FRESH_NODES", "1")
+                .env("REDLOCK_NODES", nodes.urls().join(",")),
             None => command.env_remove("REDLOCK_NODES"),
         };
         let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");

@@ -15,6 +15,7 @@ fn quickstart(servers: &RedisServers, trusted: &Path) -> Output {
         .map(|server| format!("rediss://localhost:{}", server.port()))
         .collect();
     Command::new(env!("CARGO_BIN_EXE_quickstart"))
+        .env("REDLOCK_TRUST_FRESH_NODES", "1")
         .env("REDLOCK_NODES", urls.join(","))
         .env("SSL_CERT_FILE", trusted)
         .env_remove("SSL_CERT_DIR")

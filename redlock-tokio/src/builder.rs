@@ -28,6 +28,20 @@ pub struct RedlockBuilder {
     node_timeout: Duration,
     connect_timeout: Duration,
     clock: Clock,
+    max_ttl: Option<Duration>,
+    restarts: Restarts,
+    allow_unvetted: bool,
+}
+
+/// What a restarted node may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Restarts {
+    /// Wait until every lock that it may have forgotten is over.
+    Quarantined,
+    /// Vote, because it forgets nothing.
+    Durable,
+    /// Vote all the same.
+    Trusted,
 }
 
 impl RedlockBuilder {
@@ -39,6 +53,9 @@ impl RedlockBuilder {
             node_timeout: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(1),
             clock: Clock::system(),
+            max_ttl: None,
+            restarts: Restarts::Quarantined,
+            allow_unvetted: false,
         }
     }
 
@@ -131,6 +148,38 @@ impl RedlockBuilder {
     /// [`build`](Self::build) ever waits for it.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets the longest ttl that any lock over these nodes may have, in *any* process. The default
+    /// [time to live](Self::ttl) by default.
+    ///
+    /// A node that came up less than this ago may have forgotten a lock that is still held, so it has
+    /// no vote until then. All processes must agree on it.
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.max_ttl = Some(max_ttl);
+        self
+    }
+
+    /// Lets nodes vote that have just come up, because none of them forgets anything: each writes to
+    /// disk before it answers (`appendonly yes` and `appendfsync always`).
+    pub fn nodes_are_durable(mut self) -> Self {
+        self.restarts = Restarts::Durable;
+        self
+    }
+
+    /// Lets nodes vote that have just come up, though they may have forgotten locks that are still
+    /// held: *for tests*, whose servers have just come up for the first time.
+    pub fn trust_fresh_nodes(mut self) -> Self {
+        self.restarts = Restarts::Trusted;
+        self
+    }
+
+    /// Lets nodes vote that do not answer `INFO`, for want of rights: whether they are masters, how
+    /// long they are up, and whether they are one and the same server is then not known. Without this
+    /// they are refused.
+    pub fn allow_unvetted_nodes(mut self) -> Self {
+        self.allow_unvetted = true;
         self
     }
 

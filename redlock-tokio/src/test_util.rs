@@ -6,7 +6,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let servers = RedisServers::spawn(5)?;
-//! let redlock = Redlock::connect(servers.urls()).await?;
+//! let redlock = servers.builder().build().await?;
 //!
 //! servers.get(0).kill(); // one of five: nobody notices
 //! let guard = redlock.lock("order:42").await?;
@@ -31,7 +31,11 @@
 //!     .iter()
 //!     .map(|server| Proxy::spawn(server.address()))
 //!     .collect::<Result<_, _>>()?;
-//! let redlock = Redlock::connect(proxies.iter().map(Proxy::url)).await?;
+//! let redlock = Redlock::builder()
+//!     .nodes(proxies.iter().map(Proxy::url))
+//!     .trust_fresh_nodes() // they have just come up
+//!     .build()
+//!     .await?;
 //!
 //! // One server hangs: its connections stay open, and nothing comes out of them.
 //! proxies[0].replies().hold();

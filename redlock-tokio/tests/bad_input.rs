@@ -180,7 +180,7 @@ async fn the_longest_times_are_accepted() {
 #[tokio::test]
 async fn the_longest_ttl_is_one_that_redis_takes() {
     let servers = redlock_tokio::test_util::RedisServers::spawn(1).unwrap();
-    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    let redlock = servers.builder().build().await.unwrap();
     let century = Duration::from_secs(100 * 365 * 24 * 3600);
     assert!(redlock.lock("k").ttl(century).await.is_ok());
 }
@@ -227,7 +227,7 @@ async fn keys() {
 #[tokio::test]
 async fn any_bytes_reach_real_servers_unchanged() {
     let servers = redlock_tokio::test_util::RedisServers::spawn(1).unwrap();
-    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    let redlock = servers.builder().build().await.unwrap();
     let any: Vec<u8> = (0..=255).collect();
     let guard = redlock.lock(&any).await.unwrap();
     let keys = support::Cli::of(servers.get(0)).run_for_bytes(&["KEYS", "*"]);

@@ -10,7 +10,7 @@ use std::{
 
 use deadpool_redis::{Config, Runtime};
 use redlock_tokio::{BuildError, Redlock, test_util::RedisServers};
-use support::{Cli, eventually};
+use support::{Cli, eventually, trusting};
 
 const PASSWORD: &str = "hunter2";
 
@@ -18,7 +18,8 @@ const PASSWORD: &str = "hunter2";
 async fn a_password() {
     let servers = RedisServers::spawn_with(1, &["--requirepass", PASSWORD]).unwrap();
     let port = servers.get(0).port();
-    let redlock = Redlock::connect([format!("redis://:{PASSWORD}@127.0.0.1:{port}")])
+    let redlock = trusting([format!("redis://:{PASSWORD}@127.0.0.1:{port}")])
+        .build()
         .await
         .unwrap();
     let guard = redlock.lock("k").await.unwrap();
@@ -35,7 +36,7 @@ async fn a_wrong_or_missing_password_is_refused_by_name_and_not_repeated() {
         format!("redis://:wrong-secret@127.0.0.1:{port}"),
         format!("redis://nobody:wrong-secret@127.0.0.1:{port}"),
     ] {
-        let error = Redlock::connect([url]).await.unwrap_err();
+        let error = trusting([url]).build().await.unwrap_err();
         assert!(matches!(error, BuildError::Node { .. }), "{error:?}");
         let text = format!("{error} {error:?}");
         assert!(text.contains(&format!("127.0.0.1:{port}")), "{text}");
@@ -66,7 +67,7 @@ async fn a_user_with_no_more_rights_than_a_lock_needs() {
     ];
     assert_eq!(admin.run(&rights), "OK");
     let url = format!("redis://locker:hunter2@127.0.0.1:{}", servers.get(0).port());
-    let redlock = Redlock::connect([url]).await.unwrap();
+    let redlock = trusting([url]).build().await.unwrap();
     let guard = redlock.lock("lock:k").await.expect("its own keys");
     guard.extend().await.expect("without SCRIPT LOAD, by EVAL");
     guard.release().await;
@@ -78,7 +79,8 @@ async fn a_user_with_no_more_rights_than_a_lock_needs() {
 async fn a_database_number() {
     let servers = RedisServers::spawn(1).unwrap();
     let server = servers.get(0);
-    let redlock = Redlock::connect([format!("{}/3", server.url())])
+    let redlock = trusting([format!("{}/3", server.url())])
+        .build()
         .await
         .unwrap();
     let _guard = redlock.lock("k").await.unwrap();
@@ -90,7 +92,7 @@ async fn a_database_number() {
 async fn a_database_that_is_not_there_and_a_server_that_is_not_redis_are_refused_by_name() {
     let servers = RedisServers::spawn(1).unwrap();
     let url = format!("{}/99", servers.get(0).url());
-    let error = Redlock::connect([url]).await.unwrap_err().to_string();
+    let error = trusting([url]).build().await.unwrap_err().to_string();
     assert!(error.contains("misconfigured"), "{error}");
     assert!(error.contains("database"), "{error}");
 
@@ -103,7 +105,7 @@ async fn a_database_that_is_not_there_and_a_server_that_is_not_redis_are_refused
             .unwrap();
         stream.read_to_end(&mut Vec::new())
     });
-    let error = Redlock::connect([url]).await.unwrap_err().to_string();
+    let error = trusting([url]).build().await.unwrap_err().to_string();
     assert!(error.contains("misconfigured"), "{error}");
     answer.join().unwrap().ok();
 }
@@ -116,7 +118,7 @@ async fn a_server_that_is_only_busy_does_not_prevent_the_start() {
     let cli = Cli::of(servers.get(0));
     eventually("it is busy", || cli.run(&["PING"]).contains("BUSY")).await;
     let urls = servers.urls().into_iter().map(|url| format!("{url}/3"));
-    let redlock = Redlock::connect(urls).await.expect("it starts");
+    let redlock = trusting(urls).build().await.expect("it starts");
     let guard = redlock.try_lock("k").await.expect("two of three vote");
     cli.run(&["SCRIPT", "KILL"]);
     busy.join().unwrap();
@@ -126,7 +128,7 @@ async fn a_server_that_is_only_busy_does_not_prevent_the_start() {
 #[tokio::test]
 async fn connections_that_were_closed_while_idle_are_replaced_before_they_are_needed() {
     let servers = RedisServers::spawn(3).unwrap();
-    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    let redlock = servers.builder().build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
     for server in servers.iter() {
         Cli::of(server).run(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -144,7 +146,8 @@ async fn connections_that_were_closed_while_idle_are_replaced_before_they_are_ne
 #[tokio::test]
 async fn a_unix_socket() {
     let servers = RedisServers::spawn(3).unwrap();
-    let redlock = Redlock::connect(servers.iter().map(|it| it.unix_url()))
+    let redlock = trusting(servers.iter().map(|it| it.unix_url()))
+        .build()
         .await
         .unwrap();
     let guard = redlock.lock("k").await.unwrap();
@@ -162,7 +165,7 @@ async fn resp3() {
         .urls()
         .into_iter()
         .map(|url| format!("{url}?protocol=resp3"));
-    let redlock = Redlock::connect(urls).await.unwrap();
+    let redlock = trusting(urls).build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
     guard.extend().await.unwrap();
     assert!(redlock.try_lock("k").await.unwrap_err().is_contended());

@@ -28,8 +28,8 @@ fn is_growing(tokens: &[u64]) -> bool {
 async fn tokens_grow_on_real_servers() {
     let servers = RedisServers::spawn(5).unwrap();
     let services = [
-        Redlock::connect(servers.urls()).await.unwrap(),
-        Redlock::connect(servers.urls()).await.unwrap(),
+        servers.builder().build().await.unwrap(),
+        servers.builder().build().await.unwrap(),
     ];
     let tokens = tokens([&services[0], &services[1]]).await;
     assert!(is_growing(&tokens), "{tokens:?}");
@@ -40,7 +40,7 @@ async fn tokens_grow_on_real_servers() {
 #[tokio::test]
 async fn tokens_grow_beyond_counters_that_are_ahead_of_the_wall_clock() {
     let servers = RedisServers::spawn(5).unwrap();
-    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    let redlock = servers.builder().build().await.unwrap();
     let ahead = 8_000_000_000_000_000_u64; // the year 2223, in microseconds
     for (index, server) in servers.iter().enumerate() {
         let counter = ahead + 10 * index as u64;
@@ -61,7 +61,7 @@ async fn tokens_grow_beyond_counters_that_are_ahead_of_the_wall_clock() {
 #[tokio::test]
 async fn a_counter_that_is_no_number_is_no_vote() {
     let servers = RedisServers::spawn(3).unwrap();
-    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    let redlock = servers.builder().build().await.unwrap();
     Cli::of(servers.get(0)).set("k:fence", "rubbish");
     assert!(
         redlock.try_lock("k").await.is_ok(),

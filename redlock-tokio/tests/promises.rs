@@ -11,12 +11,12 @@ use std::{
 };
 
 use redlock_tokio::{LockError, LockOptions, Redlock, ReleaseOutcome, test_util::RedisServers};
-use support::{Cli, MS, eventually};
+use support::{Cli, MS, eventually, trusting};
 use tokio::task::JoinSet;
 
 async fn five() -> (RedisServers, Redlock) {
     let servers = RedisServers::spawn(5).expect("five servers");
-    let redlock = Redlock::connect(servers.urls()).await.expect("connects");
+    let redlock = servers.builder().build().await.expect("connects");
     (servers, redlock)
 }
 
@@ -41,7 +41,7 @@ async fn holds_and_releases_on_all_five() {
 #[tokio::test]
 async fn excludes_while_held_and_admits_after() {
     let (servers, redlock) = five().await;
-    let other = Redlock::connect(servers.urls()).await.unwrap();
+    let other = servers.builder().build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
     let error = other.try_lock("k").await.unwrap_err();
     assert!(error.is_contended(), "{error}");
@@ -70,7 +70,7 @@ async fn starts_with_two_of_five_down() {
     let servers = RedisServers::spawn(5).unwrap();
     servers.get(0).kill();
     servers.get(4).kill();
-    let redlock = Redlock::connect(servers.urls()).await.expect("it starts");
+    let redlock = servers.builder().build().await.expect("it starts");
     assert!(redlock.lock("k").await.is_ok());
 }
 
@@ -125,7 +125,7 @@ async fn a_frozen_minority_costs_nothing_and_gets_its_releases_when_it_is_back()
 #[tokio::test]
 async fn renewal_keeps_a_lock_beyond_its_ttl() {
     let (servers, redlock) = five().await;
-    let other = Redlock::connect(servers.urls()).await.unwrap();
+    let other = servers.builder().build().await.unwrap();
     let ttl = MS(300);
     let guard = redlock.lock("k").ttl(ttl).await.unwrap();
     let since = Instant::now();
@@ -146,7 +146,7 @@ async fn without_renewal_it_is_lost_in_time() {
         .await
         .expect("lost within the ttl");
     assert!(!guard.is_valid());
-    let other = Redlock::connect(servers.urls()).await.unwrap();
+    let other = servers.builder().build().await.unwrap();
     assert!(other.lock("k").wait(MS(400)).await.is_ok());
 }
 
@@ -155,7 +155,7 @@ async fn a_crashed_holder_frees_the_lock_by_its_ttl() {
     let ttl = MS(1500);
     if let Some(urls) = support::role() {
         // This is the other process: it holds the lock until it is killed.
-        let redlock = Redlock::connect(urls.split(',')).await.unwrap();
+        let redlock = trusting(urls.split(',')).build().await.unwrap();
         let guard = redlock.lock("k").ttl(ttl).await.unwrap();
         println!("{}", support::READY);
         panic!("lost: {}", guard.lost().await);
@@ -259,7 +259,7 @@ async fn scripts_that_are_flushed_away_are_not_missed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_two_tasks_are_ever_inside_at_once() {
     let (servers, redlock) = five().await;
-    let other = Redlock::connect(servers.urls()).await.unwrap();
+    let other = servers.builder().build().await.unwrap();
     let options = LockOptions::new()
         .wait(Duration::from_secs(60))
         .retry_delay(MS(1), MS(10));

@@ -4,8 +4,8 @@
 mod support;
 
 use futures::future::join_all;
-use redlock_tokio::{Redlock, ReleaseOutcome, test_util::RedisServers};
-use support::{Cli, eventually};
+use redlock_tokio::{ReleaseOutcome, test_util::RedisServers};
+use support::{Cli, eventually, trusting};
 
 /// How often each command was carried out, or refused, since the server started.
 struct Counts(String);
@@ -44,7 +44,7 @@ fn native_release(server: &Cli) -> Option<&'static str> {
 #[tokio::test]
 async fn keys_are_compared_by_the_server_where_it_can_and_by_script_elsewhere() {
     let servers = RedisServers::spawn(3).unwrap();
-    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    let redlock = servers.builder().build().await.unwrap();
     for _ in 0..10 {
         let guard = redlock.lock("k").await.unwrap();
         guard.extend().await.unwrap();
@@ -87,7 +87,7 @@ async fn who_may_not_compare_natively_does_it_by_script() {
     let user = ["ACL", "SETUSER", "locker", "on", ">hunter2", "~*", "-@all"];
     assert_eq!(admin.run(&[&user[..], &rights].concat()), "OK");
     let url = format!("redis://locker:hunter2@127.0.0.1:{}", servers.get(0).port());
-    let redlock = Redlock::connect([url]).await.unwrap();
+    let redlock = trusting([url]).build().await.unwrap();
     for _ in 0..3 {
         let guard = redlock.lock("k").await.unwrap();
         let report = guard.release().await;
@@ -105,7 +105,7 @@ async fn who_may_not_compare_natively_does_it_by_script() {
 async fn releases_that_are_due_together_share_a_script() {
     const LOCKS: u64 = 100;
     let servers = RedisServers::spawn(1).unwrap();
-    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    let redlock = servers.builder().build().await.unwrap();
     let guards = join_all((0..LOCKS).map(|number| redlock.try_lock(format!("k{number}")))).await;
     let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
     join_all(guards.iter().map(|guard| guard.extend())).await;
@@ -122,7 +122,7 @@ async fn releases_that_are_due_together_share_a_script() {
 #[tokio::test]
 async fn keys_of_another_type_are_not_ours_and_harm_nobody() {
     let servers = RedisServers::spawn(1).unwrap();
-    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    let redlock = servers.builder().build().await.unwrap();
     let guards = join_all(["a", "b", "c"].map(|key| redlock.try_lock(key))).await;
     let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
     let server = Cli::of(servers.get(0));

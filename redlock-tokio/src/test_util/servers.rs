@@ -1,4 +1,5 @@
 use super::{RedisServer, SpawnError};
+use crate::{Redlock, RedlockBuilder};
 
 /// Several independent `redis-server` processes on free ports of the loopback interface.
 ///
@@ -43,6 +44,11 @@ impl RedisServers {
     pub fn restart(&self) -> Result<(), SpawnError> {
         self.servers.iter().for_each(RedisServer::kill);
         self.servers.iter().try_for_each(RedisServer::restart)
+    }
+
+    /// Starts to configure a lock over these servers, which may vote although they have just come up.
+    pub fn builder(&self) -> RedlockBuilder {
+        Redlock::builder().nodes(self.urls()).trust_fresh_nodes()
     }
 
     /// Returns the servers' URLs.

@@ -29,6 +29,7 @@ impl Bed {
         let defaults = LockOptions::new().ttl(LONG_TTL).retry_delay(MS(5), MS(20));
         Redlock::builder()
             .nodes(self.proxies.iter().map(Proxy::url))
+            .trust_fresh_nodes()
             .defaults(defaults)
     }
 
@@ -38,7 +39,7 @@ impl Bed {
 
     /// A client that the faults do not touch.
     pub(crate) async fn bystander(&self) -> Redlock {
-        let builder = Redlock::builder().nodes(self.servers.urls()).ttl(LONG_TTL);
+        let builder = self.servers.builder().ttl(LONG_TTL);
         builder.build().await.unwrap()
     }
 

@@ -14,9 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::test_util::RedisServer;
+use redlock_tokio::{Redlock, RedlockBuilder, test_util::RedisServer};
 
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// A lock over servers that have just come up for the first time.
+pub(crate) fn trusting<S: AsRef<str>>(urls: impl IntoIterator<Item = S>) -> RedlockBuilder {
+    Redlock::builder().nodes(urls).trust_fresh_nodes()
+}
 
 /// A client that knows nothing of locks: `redis-cli`.
 pub(crate) struct Cli(Vec<String>);
