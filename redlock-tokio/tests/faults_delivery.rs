@@ -45,10 +45,10 @@ async fn row_08_set_delayed_past_the_timeout() {
     let redlock = bed.redlock().await;
     let slow = [0, 1];
     for index in slow {
-        bed.proxies[index].requests().delay(MS(200));
+        bed.proxies[index].requests().delay(MS(900));
     }
     let error = redlock.try_lock("k").await.unwrap_err().to_string();
-    assert!(error.contains("no answer within 50ms"), "{error}");
+    assert!(error.contains("no answer within 250ms"), "{error}");
     for index in slow {
         assert_eq!(bed.cli(index).calls("set"), 0, "it is not there yet");
     }
@@ -128,8 +128,8 @@ async fn row_09_late_release_across_attempts() {
     let bed = Bed::new(3);
     let (redlock, bystander) = (bed.redlock().await, bed.bystander().await);
     let (cli, proxy) = (bed.cli(0), &bed.proxies[0]);
-    let guard = redlock.lock("k").ttl(MS(300)).no_renewal().await.unwrap();
-    eventually("the key is there", || cli.get("k").is_some()).await;
+    let guard = redlock.lock("k").ttl(MS(1000)).no_renewal().await.unwrap();
+    eventually("the key was set", || cli.calls("set") == 1).await;
     proxy.requests().hold();
     drop(guard);
     let is_held = || proxy.requests().waiting() > 0;
@@ -207,7 +207,7 @@ async fn row_10_late_set_on_resume() {
             let connections = proxy.accepted();
             let guard = redlock.lock("k").await.expect("two of three");
             moment.come(&bed, redlock, connections).await;
-            assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+            guard.release().await;
         }
         bed.servers.get(0).thaw();
         eventually("the key is set late", || cli.calls("set") >= sets + 2).await;
@@ -240,7 +240,9 @@ async fn fifo_whatever_is_sent_when_no_two_hold_and_nothing_is_left() {
         "to replay its choices: REDLOCK_SEED={seed} cargo test -p redlock-tokio --all-features --test faults_delivery fifo"
     );
     let bed = Arc::new(Bed::new(3));
-    let clients = [bed.redlock().await, bed.redlock().await];
+    // Shorter than what the weather brings now and then.
+    let client = async || bed.builder().node_timeout(MS(50)).build().await.unwrap();
+    let clients = [client().await, client().await];
     let seen = Arc::new(Seen::default());
 
     let weather = tokio::spawn(change_the_weather(Arc::clone(&bed), Rng::with_seed(seed)));
@@ -321,7 +323,6 @@ async fn change_the_weather(bed: Arc<Bed>, mut rng: Rng) {
             proxy.replies()
         };
         match rng.u8(..10) {
-            // Now and then longer than a node's timeout.
             0..6 => link.delay(MS(rng.u64(..60))),
             6 => link.strand(),
             7 => proxy.reset(),

@@ -10,6 +10,9 @@ use super::{Cli, MS, eventually};
 /// So long that in no test a key goes by itself.
 pub(crate) const LONG_TTL: Duration = Duration::from_secs(60);
 
+/// What a slow machine does not need for an answer, and a test can wait for.
+const NODE_TIMEOUT: Duration = Duration::from_millis(250);
+
 /// Servers, and a proxy in front of each.
 pub(crate) struct Bed {
     pub(crate) servers: RedisServers,
@@ -31,6 +34,7 @@ impl Bed {
             .nodes(self.proxies.iter().map(Proxy::url))
             .trust_fresh_nodes()
             .defaults(defaults)
+            .node_timeout(NODE_TIMEOUT)
     }
 
     pub(crate) async fn redlock(&self) -> Redlock {
@@ -40,7 +44,7 @@ impl Bed {
     /// A client that the faults do not touch.
     pub(crate) async fn bystander(&self) -> Redlock {
         let builder = self.servers.builder().ttl(LONG_TTL);
-        builder.build().await.unwrap()
+        builder.node_timeout(NODE_TIMEOUT).build().await.unwrap()
     }
 
     pub(crate) fn cli(&self, index: usize) -> Cli {

@@ -110,9 +110,9 @@ impl Cli {
 
 /// Waits until something is so; releases reach the nodes in the background.
 pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(10);
     while !is_so() {
-        assert!(Instant::now() < deadline, "not within 5 s: {what}");
+        assert!(Instant::now() < deadline, "not within 10 s: {what}");
         tokio::time::sleep(MS(5)).await;
     }
 }
