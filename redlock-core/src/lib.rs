@@ -10,6 +10,7 @@ mod node;
 mod quarantine;
 mod quorum;
 mod reply;
+mod restarts;
 mod retry;
 mod round;
 mod tally;
@@ -25,6 +26,7 @@ pub use node::{NodeId, NodeSet};
 pub use quarantine::Quarantine;
 pub use quorum::{Quorum, QuorumError};
 pub use reply::Reply;
+pub use restarts::{Restarts, RunId};
 pub use retry::{RetrySchedule, RetryScheduleError};
 pub use round::{
     Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Fence, FenceVerdict, Release,

@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use deadpool_redis::Pool;
-use redlock_core::{Quorum, QuorumError};
+use redlock_core::{Quarantine, Quorum, QuorumError, Ttl, TtlError};
 use thiserror::Error;
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -11,6 +11,7 @@ use crate::{
     lane::{Lane, LaneLimits},
     node::{Node, RedisNode, UrlError},
     shared::Shared,
+    vetting::{RestartRule, Rules, Vetting},
 };
 
 /// Longer than anybody wants to wait for a node.
@@ -29,19 +30,9 @@ pub struct RedlockBuilder {
     connect_timeout: Duration,
     clock: Clock,
     max_ttl: Option<Duration>,
-    restarts: Restarts,
+    /// Why a restarted node need not wait, if it need not.
+    no_quarantine: Option<RestartRule>,
     allow_unvetted: bool,
-}
-
-/// What a restarted node may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Restarts {
-    /// Wait until every lock that it may have forgotten is over.
-    Quarantined,
-    /// Vote, because it forgets nothing.
-    Durable,
-    /// Vote all the same.
-    Trusted,
 }
 
 impl RedlockBuilder {
@@ -54,7 +45,7 @@ impl RedlockBuilder {
             connect_timeout: Duration::from_secs(1),
             clock: Clock::system(),
             max_ttl: None,
-            restarts: Restarts::Quarantined,
+            no_quarantine: None,
             allow_unvetted: false,
         }
     }
@@ -103,7 +94,9 @@ impl RedlockBuilder {
     /// Adds five masters within this process, and sets tokio's clock, by which their keys expire.
     pub fn embedded(self) -> Self {
         let nodes = (0..5).map(|_| MemoryNode::new());
-        self.custom_nodes(nodes).clock(Clock::tokio())
+        self.custom_nodes(nodes)
+            .clock(Clock::tokio())
+            .trust_fresh_nodes()
     }
 
     /// Sets a prefix for all keys. None by default: a key goes to Redis as it is, where clients in
@@ -164,14 +157,14 @@ impl RedlockBuilder {
     /// Lets nodes vote that have just come up, because none of them forgets anything: each writes to
     /// disk before it answers (`appendonly yes` and `appendfsync always`).
     pub fn nodes_are_durable(mut self) -> Self {
-        self.restarts = Restarts::Durable;
+        self.no_quarantine = Some(RestartRule::Durable);
         self
     }
 
     /// Lets nodes vote that have just come up, though they may have forgotten locks that are still
     /// held: *for tests*, whose servers have just come up for the first time.
     pub fn trust_fresh_nodes(mut self) -> Self {
-        self.restarts = Restarts::Trusted;
+        self.no_quarantine = Some(RestartRule::Trusted);
         self
     }
 
@@ -207,7 +200,9 @@ impl RedlockBuilder {
         let nodes = self.nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = Quorum::majority(nodes.len())?;
         refuse_duplicates(&nodes)?;
-        self.defaults.resolve(quorum)?;
+        let defaults = self.defaults.resolve(quorum)?;
+        let max_ttl = self.max_ttl.unwrap_or(self.defaults.ttl_or_default());
+        let max_ttl = Ttl::new(max_ttl).map_err(BuildError::MaxTtl)?;
         if self.prefix.len() >= Key::MAX_LEN {
             let len = self.prefix.len();
             return Err(BuildError::Prefix { len });
@@ -226,10 +221,19 @@ impl RedlockBuilder {
             answer: self.node_timeout,
             connect: self.connect_timeout,
         };
+        let quarantine = Quarantine::new(max_ttl, self.defaults.drift_or_default());
+        let quarantine = RestartRule::Quarantined(quarantine);
+        let rules = Rules {
+            restarts: self.no_quarantine.unwrap_or(quarantine),
+            allow_unvetted: self.allow_unvetted,
+        };
+        let addresses = nodes.iter().map(|node| node.address().into());
+        let vetting = Arc::new(Vetting::new(rules, addresses));
         let mut lanes = Vec::with_capacity(nodes.len());
         let mut connecting = Vec::with_capacity(nodes.len());
         for (id, node) in quorum.all().iter().zip(nodes) {
-            let (handle, lane) = Lane::new(id, node, self.clock.clone(), limits);
+            let (handle, lane) =
+                Lane::new(id, node, self.clock.clone(), limits, Arc::clone(&vetting));
             let (connected, outcome) = oneshot::channel();
             runtime.spawn(lane.run(connected));
             connecting.push((Arc::clone(handle.address()), outcome));
@@ -244,11 +248,13 @@ impl RedlockBuilder {
             clock: self.clock,
             prefix: self.prefix,
             defaults: self.defaults,
+            max_ttl: self.no_quarantine.is_none().then_some(max_ttl),
             shut_down: false.into(),
             last_fence: 0.into(),
             held: 0.into(),
             undeliverable: 0.into(),
         });
+        redlock.shared().check_ttl(&defaults)?;
         for (address, outcome) in connecting {
             // A lane that ends without a word belongs to a runtime that is shutting down.
             if let Ok(Err(error @ NodeError::Misconfigured(_))) = outcome.await {
@@ -312,6 +318,9 @@ pub enum BuildError {
     /// The default options cannot be used.
     #[error("invalid defaults: {0}")]
     Options(#[from] OptionsError),
+    /// The longest ttl is zero or too long.
+    #[error("max_ttl: {0}")]
+    MaxTtl(TtlError),
     /// A timeout is zero, so that no node could ever answer in time, or longer than an hour.
     #[error("{name} is {timeout:?}: choose more than zero and at most an hour")]
     Timeout {

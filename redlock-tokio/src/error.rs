@@ -217,6 +217,13 @@ pub enum Objection {
     /// The key is held under another token, or not under ours any more.
     #[error("the key is not ours")]
     Denied,
+    /// It agreed, but came up so recently that it may have forgotten a lock that is still held, so
+    /// it has no vote yet.
+    #[error("came up too recently to vote, for {remaining:?} more")]
+    Quarantined {
+        /// For how much longer.
+        remaining: Duration,
+    },
     /// The node failed or refused.
     #[error("{0}")]
     Failed(NodeError),

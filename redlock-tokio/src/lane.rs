@@ -15,7 +15,7 @@ mod turn;
 
 use std::{ops::ControlFlow, pin::pin, sync::Arc, time::Duration};
 
-use redlock_core::{NodeId, Operation};
+use redlock_core::{NodeId, Operation, Timestamp};
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
@@ -32,7 +32,9 @@ use self::{
 };
 use crate::{
     Clock, NodeError,
-    node::{Command, Node, Session},
+    node::{Command, Node, Server, Session},
+    node_status::StatusBoard,
+    vetting::Vetting,
 };
 
 /// The most commands that travel in one batch. It bounds how long others wait behind a batch, and
@@ -58,6 +60,10 @@ pub(crate) struct Lane {
     node: Arc<dyn Node>,
     clock: Clock,
     limits: LaneLimits,
+    vetting: Arc<Vetting>,
+    status: Arc<StatusBoard>,
+    /// From when on the node may vote, if it came up only recently.
+    eligible_at: Option<Timestamp>,
     inbox: mpsc::UnboundedReceiver<Message>,
     /// Nobody can send any more.
     closed: bool,
@@ -78,15 +84,25 @@ impl Lane {
         node: Arc<dyn Node>,
         clock: Clock,
         limits: LaneLimits,
+        vetting: Arc<Vetting>,
     ) -> (LaneHandle, Self) {
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
-        let handle = LaneHandle::new(node.address(), sender, Arc::clone(&counters));
+        let status = Arc::new(StatusBoard::new(connecting()));
+        let handle = LaneHandle::new(
+            node.address(),
+            sender,
+            Arc::clone(&counters),
+            Arc::clone(&status),
+        );
         let lane = Self {
             id,
             node,
             clock,
             limits,
+            vetting,
+            status,
+            eligible_at: None,
             inbox,
             closed: false,
             debts: Debts::new(counters),
@@ -100,13 +116,15 @@ impl Lane {
     pub(crate) async fn run(mut self, connected: oneshot::Sender<Result<(), NodeError>>) {
         let mut connected = Some(connected);
         let mut backoff = Backoff::new();
-        let mut cause = NodeError::Unreachable("connecting".into());
+        let mut cause = connecting();
         while let Some(session) = self.connect(&mut connected, &mut backoff, &cause).await {
             let since = Instant::now();
             match self.serve(session).await {
                 Ok(()) => return,
                 Err(error) => cause = error,
             }
+            self.vetting.part(self.id, self.clock.now());
+            self.status.disconnected(not_connected(&cause));
             tracing::warn!(node = self.node.address(), error = %cause, "connection given up");
             if since.elapsed() >= SILENCE_LIMIT {
                 backoff = Backoff::new();
@@ -135,7 +153,7 @@ impl Lane {
             let node = Arc::clone(&self.node);
             let attempt = tokio::time::timeout(self.limits.connect, node.connect());
             let outcome = match self.turn_away_during(attempt, &cause).await? {
-                Ok(outcome) => outcome,
+                Ok(outcome) => outcome.and_then(|session| self.vet(session)),
                 Err(_) => Err(NodeError::Unreachable(
                     format!("no connection within {:?}", self.limits.connect).into(),
                 )),
@@ -153,12 +171,34 @@ impl Lane {
                     if cause != error {
                         tracing::warn!(node = self.node.address(), %error, "cannot connect");
                     }
+                    self.status.disconnected(error.clone());
                     cause = error;
                 }
             }
             self.turn_away_during(tokio::time::sleep(backoff.next()), &cause)
                 .await?;
         }
+    }
+
+    /// Lets the node in, if it may vote, now or later.
+    fn vet(&mut self, session: Box<dyn Session>) -> Result<Box<dyn Session>, NodeError> {
+        let now = self.clock.now();
+        let server = session.server();
+        self.eligible_at = self.vetting.admit(self.id, now, &server)?;
+        if let Some(at) = self.eligible_at {
+            let remaining = at.saturating_duration_since(now);
+            tracing::warn!(
+                node = self.node.address(),
+                ?remaining,
+                "came up too recently to vote: it may have forgotten a lock"
+            );
+        }
+        let info = match server {
+            Server::Known(info) => Some(info),
+            Server::None | Server::Withheld(_) => None,
+        };
+        self.status.connected(info, self.eligible_at);
+        Ok(session)
     }
 
     /// Waits for something, answering every request at once: the node cannot be reached.
@@ -217,6 +257,10 @@ impl Lane {
             tokio::select! {
                 biased;
                 landed = flights.land(), if !flights.is_empty() => {
+                    self.status.answered_in(landed.round_trip);
+                    if silent && !flights.is_silent() {
+                        self.status.answering(self.eligible_at);
+                    }
                     if let ControlFlow::Break(error) = self.deliver(landed) {
                         break error;
                     }
@@ -224,6 +268,9 @@ impl Lane {
                 error = &mut closed => break error,
                 () = timer.fired() => {
                     self.time_out(&mut flights);
+                    if !silent && flights.is_silent() {
+                        self.status.silent();
+                    }
                     if flights.are_silent_for(SILENCE_LIMIT) {
                         break NodeError::TimedOut(SILENCE_LIMIT);
                     }
@@ -286,7 +333,9 @@ impl Lane {
         flights.time_out(|batch| {
             for origin in batch.origins() {
                 let late = Err(NodeError::TimedOut(self.limits.answer));
-                origin.cell.handle_answer(now, origin.round, self.id, late);
+                origin
+                    .cell
+                    .handle_answer(now, origin.round, self.id, late, None);
             }
         });
     }
@@ -305,6 +354,7 @@ impl Lane {
             self.debts.become_due();
         }
         let mut answers = landed.answers.map(Vec::into_iter);
+        let mut changed = None;
         for (command, purpose) in landed.batch {
             let answer = match &mut answers {
                 Ok(answers) => answers.next().unwrap_or_else(|| {
@@ -312,6 +362,12 @@ impl Lane {
                 }),
                 Err(error) => Err(error.clone()),
             };
+            if let Err(error) = &answer
+                && error.is_change_of_role()
+            {
+                changed = Some(error.clone());
+            }
+            let mut eligible_at = self.eligible_at;
             match command.operation() {
                 Operation::Acquire { .. } if flow.is_break() => {
                     if let Purpose::Request(origin) = &purpose {
@@ -319,17 +375,22 @@ impl Lane {
                     }
                 }
                 Operation::Release { .. } => {
+                    // It needs no vote.
+                    eligible_at = None;
                     self.debts.settle(now, command, &purpose, &answer, self.id);
                 }
                 Operation::Acquire { .. } | Operation::Extend { .. } | Operation::Fence { .. } => {}
             }
             if let Purpose::Request(origin) = purpose {
-                origin
-                    .cell
-                    .handle_answer(now, origin.round, self.id, answer);
+                let Origin { cell, round } = origin;
+                cell.handle_answer(now, round, self.id, answer, eligible_at);
             }
         }
-        flow
+        match changed {
+            // Look again what it is.
+            Some(error) if flow.is_continue() => ControlFlow::Break(error),
+            _ => flow,
+        }
     }
 
     fn turn_away(&mut self, command: Command, origin: Origin, cause: NodeError) {
@@ -341,7 +402,7 @@ impl Lane {
             let purpose = Purpose::Request(origin);
             self.debts.settle(now, command, &purpose, &answer, self.id);
         }
-        cell.handle_answer(now, round, self.id, Err(cause));
+        cell.handle_answer(now, round, self.id, Err(cause), None);
     }
 
     /// Tells those who wait for it that nothing is owed. Returns whether the lane can end.
@@ -368,6 +429,10 @@ impl Drop for Lane {
             }
         }
     }
+}
+
+fn connecting() -> NodeError {
+    NodeError::Unreachable("connecting".into())
 }
 
 /// What to tell requests while there is no connection, from why there is none.

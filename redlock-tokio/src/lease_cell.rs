@@ -131,18 +131,25 @@ impl LeaseCell {
 
     // Inputs.
 
-    /// Takes a node's answer, or the reason why there is none.
+    /// Takes a node's answer, or the reason why there is none. A node that came up only recently
+    /// votes from `eligible_at` on.
     pub(crate) fn handle_answer(
         self: &Arc<Self>,
         now: Timestamp,
         round: RoundId,
         node: NodeId,
         answer: Answer,
+        eligible_at: Option<Timestamp>,
     ) {
         self.step(now, |state| {
-            let reply = reply_of(&answer);
+            let reply = match (reply_of(&answer), eligible_at) {
+                (Reply::Granted | Reply::Outbid { .. }, Some(until)) => {
+                    Reply::Quarantined { until }
+                }
+                (reply, _) => reply,
+            };
             if state.watched == Some(round) {
-                state.object(node, answer);
+                state.object(node, now, answer, eligible_at);
             }
             state.lease.handle_reply(now, round, node, reply);
         });
@@ -405,7 +412,7 @@ impl LeaseCell {
                 }
                 if is_watched {
                     let gone = NodeError::Unreachable("the runtime has shut down".into());
-                    state.object(node, Err(gone));
+                    state.object(node, now, Err(gone), None);
                 }
                 state
                     .lease
@@ -465,9 +472,20 @@ impl LeaseCell {
 
 impl CellState {
     /// Remembers why a node did not agree to the watched round.
-    fn object(&mut self, node: NodeId, answer: Answer) {
+    fn object(
+        &mut self,
+        node: NodeId,
+        now: Timestamp,
+        answer: Answer,
+        eligible_at: Option<Timestamp>,
+    ) {
         let objection = match answer {
-            Ok(Vote::Granted | Vote::Outbid { .. }) => return,
+            Ok(Vote::Granted | Vote::Outbid { .. }) => match eligible_at {
+                Some(at) if at > now => Objection::Quarantined {
+                    remaining: at.saturating_duration_since(now),
+                },
+                _ => return,
+            },
             Ok(Vote::Denied) => Objection::Denied,
             Err(error) => Objection::Failed(error),
         };

@@ -11,11 +11,13 @@ mod lane;
 mod lease_cell;
 mod lock;
 mod node;
+mod node_status;
 mod options;
 mod redlock;
 mod shared;
 #[cfg(all(unix, feature = "test-util"))]
 pub mod test_util;
+mod vetting;
 
 pub use builder::{BuildError, RedlockBuilder};
 pub use clock::Clock;
@@ -26,7 +28,13 @@ pub use guard::{LockGuard, ReleaseOutcome, ReleaseReport};
 pub use hold::Hold;
 pub use key::{Key, KeyError};
 pub use lock::{Lock, LockFuture};
-pub use node::{Answer, Command, MemoryNode, Node, NodeError, RedisNode, Session, UrlError, Vote};
+pub use node::{
+    Answer, Command, MemoryNode, Node, NodeError, RedisNode, Server, ServerInfo, Session, UrlError,
+    Vote,
+};
+pub use node_status::{NodeState, NodeStatus};
 pub use options::{LockOptions, OptionsError};
 pub use redlock::{Redlock, ShutdownReport};
-pub use redlock_core::{Drift, FencingToken, LossReason, Operation, Timestamp, Token, Ttl};
+pub use redlock_core::{
+    Drift, FencingToken, LossReason, Operation, RunId, Timestamp, Token, Ttl, TtlError,
+};

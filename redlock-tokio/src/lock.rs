@@ -131,6 +131,7 @@ impl Lock {
             .options
             .or(shared.defaults)
             .resolve(shared.quorum)
+            .and_then(|config| shared.check_ttl(&config).map(|()| config))
             .map_err(LockError::InvalidOptions)?;
         Ok((key, config))
     }

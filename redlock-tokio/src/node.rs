@@ -2,6 +2,7 @@
 
 mod memory;
 mod redis;
+mod server_info;
 
 use std::{fmt, future::pending, sync::Arc, time::Duration};
 
@@ -12,6 +13,7 @@ use thiserror::Error;
 pub use self::{
     memory::MemoryNode,
     redis::{RedisNode, UrlError},
+    server_info::{Server, ServerInfo},
 };
 
 use crate::Key;
@@ -48,6 +50,12 @@ pub trait Session: Send {
     /// session is broken. What the node itself says about a single command, errors included,
     /// belongs into the answers.
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
+
+    /// Returns what is known of the server, as of when the session was opened. Nothing by default,
+    /// and then it may vote.
+    fn server(&self) -> Server {
+        Server::None
+    }
 
     /// Resolves when the session is found to be broken while nothing is asked of it, so that the
     /// next request need not find out. Called once for each session. Pending for ever by default.
@@ -161,6 +169,14 @@ pub enum NodeError {
 }
 
 impl NodeError {
+    /// Returns whether the node is not any more what it was when it was connected to.
+    pub(crate) fn is_change_of_role(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => matches!(&**code, "READONLY" | "MOVED" | "NOAUTH"),
+            _ => false,
+        }
+    }
+
     /// Returns what the error means for a vote.
     pub(crate) fn reply(&self) -> Reply {
         match self {

@@ -141,9 +141,18 @@ impl LockOptions {
     }
 
     /// Makes the machine's configuration out of options and defaults.
+    /// The ttl, or the default.
+    pub(crate) fn ttl_or_default(&self) -> Duration {
+        self.ttl.unwrap_or(Self::TTL)
+    }
+
+    pub(crate) fn drift_or_default(&self) -> Drift {
+        self.drift.unwrap_or_default()
+    }
+
     pub(crate) fn resolve(&self, quorum: Quorum) -> Result<LeaseConfig, OptionsError> {
-        let ttl = Ttl::new(self.ttl.unwrap_or(Self::TTL))?;
-        let validity = Validity::new(ttl, self.drift.unwrap_or_default())?;
+        let ttl = Ttl::new(self.ttl_or_default())?;
+        let validity = Validity::new(ttl, self.drift_or_default())?;
         let (shortest, longest) = self.retry_delay.unwrap_or(Self::RETRY_DELAY);
         let retry = RetrySchedule::new(shortest..=longest, self.wait.unwrap_or(Self::WAIT))?;
         let retry = match self.max_attempts {
@@ -181,6 +190,17 @@ pub enum OptionsError {
     /// The retry delay is zero, or its range is empty.
     #[error(transparent)]
     RetryDelay(#[from] RetryScheduleError),
+    /// The ttl is longer than what a restarted node waits for before it votes again.
+    #[error(
+        "the ttl of {ttl:?} is longer than max_ttl, which is {max_ttl:?}: raise \
+         RedlockBuilder::max_ttl, in all processes that use these nodes"
+    )]
+    LongerThanMaxTtl {
+        /// The ttl that was asked for.
+        ttl: Duration,
+        /// The longest that any lock may have.
+        max_ttl: Duration,
+    },
     /// The renewal interval cannot keep the lock.
     #[error(transparent)]
     Renewal(#[from] KeepAliveError),

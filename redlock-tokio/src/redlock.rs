@@ -7,7 +7,7 @@ use std::{
 use futures::future::join_all;
 
 use crate::{
-    BuildError, Hold, Key, Lock, LockError, LockGuard, RedlockBuilder, WithLockError,
+    BuildError, Hold, Key, Lock, LockError, LockGuard, NodeStatus, RedlockBuilder, WithLockError,
     shared::Shared,
 };
 
@@ -150,6 +150,15 @@ impl Redlock {
         work: impl AsyncFnOnce(&Hold) -> T,
     ) -> Result<T, WithLockError> {
         self.lock(key).with(work).await
+    }
+
+    /// Returns how each node is, in the order in which they were given. Asks nobody, so it costs
+    /// nothing.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeStatus> {
+        let now = self.shared.clock.now();
+        let lanes = self.shared.lanes.iter();
+        lanes.map(|lane| lane.status(now)).collect()
     }
 
     /// Gives out no more locks (whoever waits for one gets [`LockError::ShutDown`]), and waits until

@@ -6,10 +6,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use redlock_core::{FencingToken, NodeId, Quorum};
+use redlock_core::{FencingToken, LeaseConfig, NodeId, Quorum, Ttl};
 
 use crate::{
-    Clock, LockOptions, NodeReport, NodeReports, Objection, keeper::Keeper, lane::LaneHandle,
+    Clock, LockOptions, NodeReport, NodeReports, Objection, OptionsError, keeper::Keeper,
+    lane::LaneHandle,
 };
 
 /// What all handles, guards and leases of one [`Redlock`](crate::Redlock) have in common.
@@ -22,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) prefix: Box<[u8]>,
     pub(crate) defaults: LockOptions,
+    /// The longest ttl that a lock may have, where restarted nodes must wait for it.
+    pub(crate) max_ttl: Option<Ttl>,
     pub(crate) shut_down: AtomicBool,
     /// The largest fencing token that was proposed.
     pub(crate) last_fence: AtomicU64,
@@ -32,6 +35,18 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Refuses a lock that could outlive what a restarted node waits for.
+    pub(crate) fn check_ttl(&self, config: &LeaseConfig) -> Result<(), OptionsError> {
+        let ttl = config.validity.ttl();
+        match self.max_ttl {
+            Some(max_ttl) if ttl > max_ttl => Err(OptionsError::LongerThanMaxTtl {
+                ttl: ttl.as_duration(),
+                max_ttl: max_ttl.as_duration(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Gives the objections their nodes' addresses.
     pub(crate) fn reports(&self, objections: &[(NodeId, Objection)]) -> NodeReports {
         let report = |(node, objection): &(NodeId, Objection)| NodeReport {

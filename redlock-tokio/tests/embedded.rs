@@ -365,6 +365,7 @@ async fn options_of_the_builder_are_defaults_and_those_of_a_lock_win() {
     let builder = Redlock::builder()
         .custom_nodes(nodes)
         .clock(clock.clone())
+        .max_ttl(MS(8000))
         .defaults(LockOptions::new().ttl(MS(2000)).wait(MS(300)));
     let redlock = builder.build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
@@ -376,4 +377,11 @@ async fn options_of_the_builder_are_defaults_and_those_of_a_lock_win() {
     assert!(before.elapsed() >= MS(900), "{:?}", before.elapsed());
     let long = redlock.lock("other").ttl(MS(8000)).await.unwrap();
     assert!(long.remaining() > MS(7000));
+    let error = redlock.lock("other").ttl(MS(8001)).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("longer than max_ttl, which is 8s"),
+        "{error}"
+    );
 }

@@ -109,13 +109,13 @@ async fn row_08_set_overtaken_by_its_release() {
     let redlock = bed.redlock().await;
     let (cli, proxy) = (bed.cli(0), &bed.proxies[0]);
     for moment in Moment::ALL {
-        let (sets, releases) = (cli.calls("set"), cli.calls("evalsha"));
+        let (sets, releases) = (cli.calls("set"), cli.comparisons());
         let connections = proxy.accepted();
         proxy.requests().strand();
         let guard = redlock.lock("k").await.expect("two of three");
         moment.come(&bed, &redlock, connections).await;
         drop(guard);
-        eventually("the release is there", || cli.calls("evalsha") > releases).await;
+        eventually("the release is there", || cli.comparisons() > releases).await;
         assert_eq!(cli.calls("set"), sets, "before the request to set the key");
         proxy.requests().pass();
         eventually("the key is set late", || cli.calls("set") > sets).await;
@@ -139,9 +139,9 @@ async fn row_09_late_release_across_attempts() {
     let next = bystander.lock("k").await.expect("it is free");
     let token = next.token().to_string();
     eventually("the next key is there", || cli.get("k").is_some()).await;
-    let releases = cli.calls("evalsha");
+    let releases = cli.comparisons();
     proxy.requests().pass();
-    eventually("the release arrives", || cli.calls("evalsha") > releases).await;
+    eventually("the release arrives", || cli.comparisons() > releases).await;
     assert_eq!(cli.get("k"), Some(token), "and is not for this key");
     next.extend().await.expect("it is held on all three");
     assert_eq!(next.release().await.outcome, ReleaseOutcome::Released);

@@ -74,6 +74,7 @@ async fn who_may_not_compare_natively_does_it_by_script() {
     let servers = RedisServers::spawn(1).unwrap();
     let admin = Cli::of(servers.get(0));
     let rights = [
+        "+info",
         "+set",
         "+mget",
         "+del",

@@ -32,6 +32,7 @@ type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
 struct Flight {
     batch: Batch,
     answers: MaybeDone<Unconstrained<Answers>>,
+    sent: Instant,
     /// When its answers are late.
     deadline: Instant,
     timed_out: bool,
@@ -43,6 +44,8 @@ pub(super) struct Landed {
     pub(super) answers: Result<Vec<Answer>, NodeError>,
     /// The answers came after those who wait for them were told that there is none.
     pub(super) was_late: bool,
+    /// How long they took.
+    pub(super) round_trip: Duration,
 }
 
 impl Landed {
@@ -51,6 +54,7 @@ impl Landed {
             batch,
             answers: Err(error),
             was_late: false,
+            round_trip: Duration::ZERO,
         }
     }
 }
@@ -74,10 +78,12 @@ impl Flights {
         // as it waits, so the waker given here is of no consequence.
         let mut answers = maybe_done(unconstrained(session.execute(batch.commands())));
         let _ = (&mut answers).now_or_never();
+        let sent = Instant::now();
         self.queue.push_back(Flight {
             batch,
             answers,
-            deadline: Instant::now() + self.limit,
+            sent,
+            deadline: sent + self.limit,
             timed_out: false,
         });
     }
@@ -99,6 +105,7 @@ impl Flights {
                     batch: flight.batch,
                     answers,
                     was_late: flight.timed_out,
+                    round_trip: flight.sent.elapsed(),
                 }),
                 // A future that is done has an output until it is taken, and its flight goes
                 // with it.

@@ -3,10 +3,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use redlock_core::RoundId;
+use redlock_core::{RoundId, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{lease_cell::LeaseCell, node::Command};
+use crate::{NodeStatus, lease_cell::LeaseCell, node::Command, node_status::StatusBoard};
 
 /// The caller's end of a lane.
 #[derive(Debug)]
@@ -14,6 +14,7 @@ pub(crate) struct LaneHandle {
     address: Arc<str>,
     inbox: mpsc::UnboundedSender<Message>,
     counters: Arc<Counters>,
+    status: Arc<StatusBoard>,
 }
 
 #[derive(Debug, Default)]
@@ -46,11 +47,13 @@ impl LaneHandle {
         address: &str,
         inbox: mpsc::UnboundedSender<Message>,
         counters: Arc<Counters>,
+        status: Arc<StatusBoard>,
     ) -> Self {
         Self {
             address: address.into(),
             inbox,
             counters,
+            status,
         }
     }
 
@@ -72,6 +75,10 @@ impl LaneHandle {
 
     pub(crate) fn address(&self) -> &Arc<str> {
         &self.address
+    }
+
+    pub(crate) fn status(&self, now: Timestamp) -> NodeStatus {
+        self.status.status(&self.address, now)
     }
 
     /// Returns whether the lane's runtime is gone.

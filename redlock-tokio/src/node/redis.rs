@@ -106,7 +106,7 @@ impl fmt::Debug for RedisNode {
 }
 
 /// A server can answer with anything of any length; an error message cannot.
-fn shorten(mut text: String) -> String {
+pub(super) fn shorten(mut text: String) -> String {
     const LONGEST: usize = 200;
     if let Some((end, _)) = text.char_indices().nth(LONGEST) {
         text.truncate(end);

@@ -94,6 +94,12 @@ impl Cli {
             .map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
     }
 
+    /// Returns how often the server was asked to release or extend, by whatever it has for that.
+    pub(crate) fn comparisons(&self) -> u64 {
+        let commands = ["evalsha", "eval", "delifeq", "delex"];
+        commands.iter().map(|command| self.calls(command)).sum()
+    }
+
     /// Returns how many connections the server has, this one included.
     pub(crate) fn connections(&self) -> u64 {
         let clients = self.run(&["INFO", "clients"]);

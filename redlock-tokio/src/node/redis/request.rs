@@ -1,6 +1,6 @@
 //! How a batch travels: which commands share a request, and which answer is whose.
 
-use deadpool_redis::redis::{self, Arg, Cmd, Pipeline, Value};
+use deadpool_redis::redis::{self, Arg, Cmd, Pipeline, ServerError, Value};
 use redlock_core::{FencingToken, Operation, Token};
 
 use super::{
@@ -276,11 +276,15 @@ fn read_vote(reply: Value) -> Answer {
     match reply {
         Value::Okay | Value::Int(1) => Ok(Vote::Granted),
         Value::Nil | Value::Int(0) => Ok(Vote::Denied),
-        Value::ServerError(error) => Err(NodeError::Refused {
-            code: error.code().into(),
-            message: shorten(error.details().unwrap_or_default().to_owned()).into(),
-        }),
+        Value::ServerError(error) => Err(refusal(&error)),
         other => Err(NodeError::Unexpected(shorten(format!("{other:?}")).into())),
+    }
+}
+
+pub(super) fn refusal(error: &ServerError) -> NodeError {
+    NodeError::Refused {
+        code: shorten(error.code().to_owned()).into(),
+        message: shorten(error.details().unwrap_or_default().to_owned()).into(),
     }
 }
 

@@ -12,8 +12,13 @@ use deadpool_redis::{
 };
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{compare::Compare, connect_error, request::Request, script};
-use crate::node::{Answer, Command, NodeError, Session};
+use super::{
+    compare::Compare,
+    connect_error,
+    request::{Request, refusal},
+    script,
+};
+use crate::node::{Answer, Command, NodeError, Server, ServerInfo, Session};
 
 /// How often a connection is looked at that may be idle. A node that restarts, or a middlebox that
 /// forgets idle connections, is then found out before the next request is.
@@ -27,6 +32,7 @@ pub(super) struct RedisSession {
     /// What the server compares values with, and whether it has refused to.
     compare: Compare,
     refused: Arc<AtomicBool>,
+    server: Server,
 }
 
 impl RedisSession {
@@ -39,6 +45,8 @@ impl RedisSession {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
         pipeline.cmd("COMMAND").arg("INFO").arg(&Compare::COMMANDS);
+        // Last, so that as little time as possible passes until the clock is read.
+        pipeline.cmd("INFO");
         let mut replies = multiplexed
             .send_packed_commands(&pipeline, 0, pipeline.len())
             .await
@@ -50,11 +58,14 @@ impl RedisSession {
                 return Err(NodeError::Misconfigured("it asks for a password".into()));
             }
         }
+        let mut last = || replies.pop().unwrap_or(Value::Nil);
+        let (info, commands) = (last(), last());
         Ok(Self {
             multiplexed,
             pooled: Some(connection),
-            compare: Compare::from_command_info(&replies.pop().unwrap_or(Value::Nil)),
+            compare: Compare::from_command_info(&commands),
             refused: Arc::default(),
+            server: read_info(info)?,
         })
     }
 }
@@ -85,6 +96,10 @@ impl Session for RedisSession {
         .boxed()
     }
 
+    fn server(&self) -> Server {
+        self.server.clone()
+    }
+
     fn closed(&mut self) -> BoxFuture<'static, NodeError> {
         heartbeat(self.multiplexed.clone()).boxed()
     }
@@ -96,6 +111,26 @@ impl Drop for RedisSession {
             // A session ends when its connection is of no more use, so it must not go back.
             drop(Connection::take(connection));
         }
+    }
+}
+
+/// Reads the reply to `INFO`.
+fn read_info(reply: Value) -> Result<Server, NodeError> {
+    match reply {
+        Value::BulkString(text) => {
+            ServerInfo::parse(&String::from_utf8_lossy(&text)).map(Server::Known)
+        }
+        Value::VerbatimString { text, .. } => ServerInfo::parse(&text).map(Server::Known),
+        Value::ServerError(error) if matches!(error.code(), "NOPERM" | "ERR") => {
+            Ok(Server::Withheld(refusal(&error)))
+        }
+        // It may be able to later: `LOADING`, `BUSY` and the like.
+        Value::ServerError(error) => {
+            Err(NodeError::Unreachable(refusal(&error).to_string().into()))
+        }
+        _ => Err(NodeError::Unreachable(
+            "its answer to INFO is no text".into(),
+        )),
     }
 }
 

@@ -1,0 +1,208 @@
+use core::{fmt, time::Duration};
+
+use crate::{Quarantine, Timestamp};
+
+/// What a server calls itself from its start to its end: Redis' `run_id`, 40 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RunId([u8; Self::LEN]);
+
+impl RunId {
+    /// The number of digits.
+    pub const LEN: usize = 40;
+
+    /// Creates a run id from the digits as the server says them.
+    #[must_use]
+    pub const fn new(digits: [u8; Self::LEN]) -> Self {
+        Self(digits)
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.escape_ascii().fmt(f)
+    }
+}
+
+impl fmt::Debug for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The restarts of one node, as far as its client has seen them: from when on it may vote.
+///
+/// A server says for how long it is up, but by its wall clock, and not whether it is the one that
+/// answered before. What does not fit what was seen earlier starts the quarantine anew, by the
+/// client's own clock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Restarts {
+    quarantine: Quarantine,
+    last: Option<Sighting>,
+    /// It was seen in a state from which it may come back without our keys.
+    distrusted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Sighting {
+    run_id: RunId,
+    at: Timestamp,
+    uptime: Duration,
+    eligible_at: Timestamp,
+    /// When it was last known to be there.
+    alive_at: Timestamp,
+}
+
+impl Restarts {
+    /// Creates the history of a node that was not seen yet.
+    #[must_use]
+    pub const fn new(quarantine: Quarantine) -> Self {
+        Self {
+            quarantine,
+            last: None,
+            distrusted: false,
+        }
+    }
+
+    /// Notes what the node says of itself, and returns from when on it may vote. `now` must be read
+    /// *after* the answer came, as for [`Quarantine::eligible_at`]; `uptime` is in whole seconds.
+    pub fn handle_sighting(
+        &mut self,
+        now: Timestamp,
+        run_id: RunId,
+        uptime: Duration,
+    ) -> Timestamp {
+        let from_now = now.saturating_add(self.quarantine.length());
+        let by_uptime = self.quarantine.eligible_at(now, uptime);
+        let eligible_at = match self.last {
+            _ if self.distrusted => from_now,
+            None => by_uptime,
+            Some(last) if last.run_id == run_id => {
+                // Rounding to seconds may add one. More is a step of the server's clock, by which
+                // it also counts the life of keys.
+                let grown = uptime.saturating_sub(last.uptime);
+                let passed = now.saturating_duration_since(last.at);
+                if grown > passed.saturating_add(Duration::from_secs(1)) {
+                    from_now
+                } else {
+                    last.eligible_at
+                }
+            }
+            Some(last) => {
+                // Up before the last one was gone: not that one restarted, but another, such as a
+                // replica that was promoted, which may lack our keys however long it is up.
+                let up_for_certain = uptime.saturating_sub(Duration::from_secs(1));
+                if up_for_certain > now.saturating_duration_since(last.alive_at) {
+                    from_now
+                } else {
+                    by_uptime
+                }
+            }
+        };
+        self.distrusted = false;
+        self.last = Some(Sighting {
+            run_id,
+            at: now,
+            uptime,
+            eligible_at,
+            alive_at: now,
+        });
+        eligible_at
+    }
+
+    /// Notes that the node was there until now.
+    pub fn handle_parting(&mut self, now: Timestamp) {
+        if let Some(last) = &mut self.last {
+            last.alive_at = last.alive_at.max(now);
+        }
+    }
+
+    /// Notes that the node was seen as what may drop our keys without a restart, such as a replica:
+    /// when it is a master again, its quarantine starts then.
+    pub fn handle_demotion(&mut self) {
+        self.distrusted = true;
+    }
+
+    /// Returns what the node called itself when it was last seen.
+    #[must_use]
+    pub fn run_id(&self) -> Option<RunId> {
+        self.last.map(|last| last.run_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Drift, Ttl};
+
+    const A: RunId = RunId::new([b'a'; 40]);
+    const B: RunId = RunId::new([b'b'; 40]);
+    const LENGTH: u64 = 10;
+
+    fn restarts() -> Restarts {
+        let max_ttl = Ttl::new(secs(LENGTH)).unwrap();
+        Restarts::new(Quarantine::new(max_ttl, Drift::new(0, Duration::ZERO)))
+    }
+
+    const fn secs(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::ZERO.saturating_add(secs(1000 + seconds))
+    }
+
+    #[test]
+    fn a_node_waits_by_its_uptime() {
+        assert_eq!(restarts().handle_sighting(at(0), A, secs(3)), at(8));
+        let old = restarts().handle_sighting(at(0), A, secs(500));
+        assert!(old <= at(0));
+    }
+
+    #[test]
+    fn a_reconnection_changes_nothing() {
+        let mut restarts = restarts();
+        let eligible_at = restarts.handle_sighting(at(0), A, secs(3));
+        restarts.handle_parting(at(1));
+        assert_eq!(restarts.handle_sighting(at(2), A, secs(5)), eligible_at);
+        assert_eq!(
+            restarts.handle_sighting(at(2), A, secs(6)),
+            eligible_at,
+            "rounding"
+        );
+        assert_eq!(restarts.run_id(), Some(A));
+    }
+
+    #[test]
+    fn a_restart_counts_from_the_restart() {
+        let mut restarts = restarts();
+        restarts.handle_sighting(at(0), A, secs(500));
+        restarts.handle_parting(at(60));
+        assert_eq!(restarts.handle_sighting(at(64), B, secs(3)), at(72));
+    }
+
+    #[test]
+    fn a_server_that_was_up_already_is_another() {
+        let mut restarts = restarts();
+        restarts.handle_sighting(at(0), A, secs(500));
+        restarts.handle_parting(at(3600));
+        // Up for an hour, but a second ago its predecessor was still there.
+        assert_eq!(restarts.handle_sighting(at(3601), B, secs(3500)), at(3611));
+    }
+
+    #[test]
+    fn a_clock_that_steps_starts_it_anew() {
+        let mut restarts = restarts();
+        restarts.handle_sighting(at(0), A, secs(500));
+        assert_eq!(restarts.handle_sighting(at(5), A, secs(4000)), at(15));
+        // And that is remembered.
+        assert_eq!(restarts.handle_sighting(at(6), A, secs(4001)), at(15));
+    }
+
+    #[test]
+    fn a_replica_that_is_promoted_waits_from_then_on() {
+        let mut restarts = restarts();
+        restarts.handle_demotion();
+        assert_eq!(restarts.handle_sighting(at(0), A, secs(500)), at(10));
+        assert_eq!(restarts.handle_sighting(at(1), A, secs(501)), at(10));
+    }
+}

@@ -1,0 +1,145 @@
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use redlock_core::Timestamp;
+
+use crate::{NodeError, ServerInfo};
+
+/// How a node is, for people and dashboards. See [`Redlock::nodes`](crate::Redlock::nodes).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeStatus {
+    /// The address, without credentials.
+    pub address: Arc<str>,
+    /// What it can do for a lock.
+    pub state: NodeState,
+    /// What the server said of itself when it was last connected to.
+    pub server: Option<ServerInfo>,
+    /// How long it took to answer last, its share of waiting behind other requests included.
+    pub round_trip: Option<Duration>,
+}
+
+/// What a node can do for a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeState {
+    /// It votes.
+    Voting,
+    /// It came up too recently to vote: it may have forgotten a lock that is still held.
+    Quarantined {
+        /// For how much longer.
+        remaining: Duration,
+    },
+    /// It has stopped answering. It is asked again when it answers what it was sent, or on another
+    /// connection.
+    Silent,
+    /// There is no connection, and another attempt is made again and again.
+    Reconnecting(NodeError),
+    /// It answers, but must not vote until somebody changes something.
+    Refused(NodeError),
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Voting => f.write_str("voting"),
+            Self::Quarantined { remaining } => {
+                write!(f, "came up too recently to vote, for {remaining:?} more")
+            }
+            Self::Silent => f.write_str("silent"),
+            Self::Reconnecting(error) | Self::Refused(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Where a lane notes how its node is.
+#[derive(Debug)]
+pub(crate) struct StatusBoard {
+    entry: Mutex<Entry>,
+    /// In nanoseconds; zero for none.
+    round_trip: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    condition: Condition,
+    server: Option<ServerInfo>,
+}
+
+#[derive(Clone, Debug)]
+enum Condition {
+    Connected { eligible_at: Option<Timestamp> },
+    Silent,
+    Disconnected(NodeError),
+}
+
+impl StatusBoard {
+    pub(crate) fn new(cause: NodeError) -> Self {
+        Self {
+            entry: Mutex::new(Entry {
+                condition: Condition::Disconnected(cause),
+                server: None,
+            }),
+            round_trip: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn connected(&self, server: Option<ServerInfo>, eligible_at: Option<Timestamp>) {
+        *self.lock() = Entry {
+            condition: Condition::Connected { eligible_at },
+            server,
+        };
+    }
+
+    pub(crate) fn disconnected(&self, cause: NodeError) {
+        self.lock().condition = Condition::Disconnected(cause);
+    }
+
+    pub(crate) fn silent(&self) {
+        self.lock().condition = Condition::Silent;
+    }
+
+    pub(crate) fn answering(&self, eligible_at: Option<Timestamp>) {
+        self.lock().condition = Condition::Connected { eligible_at };
+    }
+
+    pub(crate) fn answered_in(&self, round_trip: Duration) {
+        let nanos = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
+        self.round_trip.store(nanos.max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn status(&self, address: &Arc<str>, now: Timestamp) -> NodeStatus {
+        let entry = self.lock();
+        let state = match &entry.condition {
+            Condition::Connected {
+                eligible_at: Some(at),
+            } if *at > now => NodeState::Quarantined {
+                remaining: at.saturating_duration_since(now),
+            },
+            Condition::Connected { .. } => NodeState::Voting,
+            Condition::Silent => NodeState::Silent,
+            Condition::Disconnected(error @ NodeError::Misconfigured(_)) => {
+                NodeState::Refused(error.clone())
+            }
+            Condition::Disconnected(error) => NodeState::Reconnecting(error.clone()),
+        };
+        let nanos = self.round_trip.load(Ordering::Relaxed);
+        NodeStatus {
+            address: Arc::clone(address),
+            state,
+            server: entry.server.clone(),
+            round_trip: (nanos > 0).then(|| Duration::from_nanos(nanos)),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Entry> {
+        // No code panics while it holds the lock.
+        self.entry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,160 @@
+//! Whether a node may vote, and from when on.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redlock_core::{NodeId, Quarantine, Restarts, RunId, Timestamp};
+
+use crate::{
+    NodeError,
+    node::{Server, ServerInfo},
+};
+
+/// What nodes are held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// For how long a node has no vote after it came up.
+    pub(crate) restarts: RestartRule,
+    /// Whether a node that does not say what it is may vote.
+    pub(crate) allow_unvetted: bool,
+}
+
+/// What a restarted node may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RestartRule {
+    /// Wait until every lock that it may have forgotten is over.
+    Quarantined(Quarantine),
+    /// Vote, because it forgets nothing.
+    Durable,
+    /// Vote all the same.
+    Trusted,
+}
+
+/// The nodes of one lock service, as they were last seen.
+#[derive(Debug)]
+pub(crate) struct Vetting {
+    rules: Rules,
+    seats: Mutex<Vec<Seat>>,
+}
+
+#[derive(Debug)]
+struct Seat {
+    address: Arc<str>,
+    /// Which server sits here, as long as it may vote.
+    run_id: Option<RunId>,
+    restarts: Option<Restarts>,
+}
+
+impl Vetting {
+    /// Prepares to vet the nodes with these addresses.
+    pub(crate) fn new(rules: Rules, addresses: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let seat = |address| Seat {
+            address,
+            run_id: None,
+            restarts: match rules.restarts {
+                RestartRule::Quarantined(quarantine) => Some(Restarts::new(quarantine)),
+                RestartRule::Durable | RestartRule::Trusted => None,
+            },
+        };
+        Self {
+            rules,
+            seats: Mutex::new(addresses.into_iter().map(seat).collect()),
+        }
+    }
+
+    /// Decides on a node that was just connected to. Returns from when on it may vote, if that is
+    /// not at once.
+    ///
+    /// # Errors
+    ///
+    /// Says why it may not vote at all.
+    pub(crate) fn admit(
+        &self,
+        node: NodeId,
+        now: Timestamp,
+        server: &Server,
+    ) -> Result<Option<Timestamp>, NodeError> {
+        let info = match server {
+            Server::None => return Ok(None),
+            Server::Known(info) => info,
+            Server::Withheld(error) if self.rules.allow_unvetted => {
+                let address = &self.lock()[node.index()].address;
+                tracing::warn!(node = %address, %error, "not vetted: it does not answer INFO");
+                return Ok(None);
+            }
+            Server::Withheld(error) => {
+                return Err(misconfigured(format!(
+                    "it does not say what it is ({error}): grant +info, or build with \
+                     allow_unvetted_nodes"
+                )));
+            }
+        };
+        let mut seats = self.lock();
+        let seat = &mut seats[node.index()];
+        // Whoever sat here before does not any more.
+        seat.run_id = None;
+        if let Some(master) = &info.replica_of {
+            if let Some(restarts) = &mut seat.restarts {
+                restarts.handle_demotion();
+            }
+            return Err(misconfigured(format!(
+                "a replica of {master}, which may lag behind it: only masters vote"
+            )));
+        }
+        if info.in_cluster {
+            return Err(misconfigured(
+                "a node of a cluster, which replicates and moves keys: use masters of their own"
+                    .into(),
+            ));
+        }
+        if let Some(other) = seats.iter().find(|it| it.run_id == Some(info.run_id)) {
+            return Err(misconfigured(format!(
+                "the same server as {}: one server must not vote twice",
+                other.address
+            )));
+        }
+        let seat = &mut seats[node.index()];
+        seat.run_id = Some(info.run_id);
+        self.warn(&seat.address, info);
+        let eligible_at = seat
+            .restarts
+            .as_mut()
+            .map(|restarts| restarts.handle_sighting(now, info.run_id, info.uptime));
+        Ok(eligible_at.filter(|&at| at > now))
+    }
+
+    /// Notes that a node was there until now.
+    pub(crate) fn part(&self, node: NodeId, now: Timestamp) {
+        if let Some(restarts) = &mut self.lock()[node.index()].restarts {
+            restarts.handle_parting(now);
+        }
+    }
+
+    /// Tells of what does not keep a node from voting, but may make it forget.
+    fn warn(&self, address: &str, info: &ServerInfo) {
+        if let Some(policy) = &info.eviction
+            && policy != "noeviction"
+        {
+            tracing::warn!(
+                node = address,
+                policy,
+                "evicts keys when memory is short, locks first if they have the least time left: \
+                 set maxmemory-policy noeviction"
+            );
+        }
+        if self.rules.restarts == RestartRule::Durable && !info.appends_to_file {
+            tracing::warn!(
+                node = address,
+                "is said to be durable, but appendonly is off: a restart forgets locks"
+            );
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Seat>> {
+        // No code panics while it holds the lock.
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn misconfigured(text: String) -> NodeError {
+    NodeError::Misconfigured(text.into())
+}
