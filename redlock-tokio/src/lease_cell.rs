@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use redlock_core::{
@@ -21,6 +22,9 @@ use crate::{
     node::{Answer, Command, Vote, reply_of},
     shared::Shared,
 };
+
+/// More than clocks that only drift can differ by within a lease.
+const CLOCK_STEP: Duration = Duration::from_secs(1);
 
 /// A lease behind a short lock that is never held across an await.
 ///
@@ -67,6 +71,8 @@ struct CellState {
     /// How many extensions have ended, and whether the last one succeeded.
     extensions: u64,
     extended: bool,
+    /// Until when the lock was valid when the last extension was sent.
+    relied_on: Option<Timestamp>,
     /// The last round that the holder cares about.
     watched: Option<RoundId>,
     /// What kept nodes from agreeing to it; or to the round before it, until the first node
@@ -112,6 +118,7 @@ impl LeaseCell {
                 fence: None,
                 extensions: 0,
                 extended: false,
+                relied_on: None,
                 watched: None,
                 objections: Vec::new(),
                 objections_are_old: false,
@@ -148,6 +155,9 @@ impl LeaseCell {
                 }
                 (reply, _) => reply,
             };
+            if let Ok(Vote::Extended { remaining }) = answer {
+                self.look_at_remaining(state, now, round, node, remaining);
+            }
             if state.watched == Some(round) {
                 state.object(node, now, answer, eligible_at);
             }
@@ -353,6 +363,38 @@ impl LeaseCell {
         result
     }
 
+    /// Warns if a node would have dropped the key before the time that the lock relies on, or long
+    /// after it. (A node that missed the extension before is told of too: its key is as short.)
+    fn look_at_remaining(
+        &self,
+        state: &CellState,
+        now: Timestamp,
+        round: RoundId,
+        node: NodeId,
+        remaining: Duration,
+    ) {
+        let Some(relied_on) = state.relied_on.filter(|_| state.watched == Some(round)) else {
+            return;
+        };
+        // The node has looked earlier, when there was more left; and validity ends before the keys
+        // do, by the drift allowance.
+        let needed = relied_on.saturating_duration_since(now);
+        let node = self.shared.lanes[node.index()].address();
+        if remaining < needed {
+            tracing::warn!(
+                %node, ?remaining, ?needed,
+                "the key had less time left than the lock relies on: the node's clock has stepped, \
+                 somebody has shortened it, or the node has missed an extension"
+            );
+        } else if remaining > self.ttl.as_duration() + CLOCK_STEP {
+            tracing::warn!(
+                %node, ?remaining, ttl = ?self.ttl,
+                "the key had more time left than it was given: the node's clock has stepped back, or \
+                 somebody has extended it"
+            );
+        }
+    }
+
     /// Tells the keeper when to call back.
     fn reschedule(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
         let due = state.lease.poll_timeout();
@@ -385,6 +427,9 @@ impl LeaseCell {
                 // Not what follows a failed attempt or a loss: their reasons are still wanted.
                 Operation::Release { .. } => state.phase == Phase::Releasing,
             };
+            if matches!(transmit.operation, Operation::Extend { .. }) {
+                state.relied_on = state.lease.valid_until(now);
+            }
             if is_watched {
                 state.watched = Some(transmit.round);
                 // An attempt that is cut short before any node has objected fails for the reasons
@@ -480,7 +525,7 @@ impl CellState {
         eligible_at: Option<Timestamp>,
     ) {
         let objection = match answer {
-            Ok(Vote::Granted | Vote::Outbid { .. }) => match eligible_at {
+            Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => match eligible_at {
                 Some(at) if at > now => Objection::Quarantined {
                     remaining: at.saturating_duration_since(now),
                 },

@@ -123,6 +123,12 @@ pub type Answer = Result<Vote, NodeError>;
 pub enum Vote {
     /// It did what was asked.
     Granted,
+    /// It extended the key, and tells what it had left, which shows whether its clock has jumped or
+    /// somebody has changed the key's expiry. [`Granted`](Self::Granted) is as good.
+    Extended {
+        /// How long the key would have lived without it.
+        remaining: Duration,
+    },
     /// It did not, because the key is another's, or not ours any more.
     Denied,
     /// The key is ours, but its fencing counter is no smaller than the fence, and was left alone.
@@ -192,7 +198,7 @@ impl NodeError {
 
 pub(crate) fn reply_of(answer: &Answer) -> Reply {
     match answer {
-        Ok(Vote::Granted) => Reply::Granted,
+        Ok(Vote::Granted | Vote::Extended { .. }) => Reply::Granted,
         Ok(Vote::Denied) => Reply::Denied,
         Ok(Vote::Outbid { counter }) => Reply::Outbid { counter: *counter },
         Err(error) => error.reply(),

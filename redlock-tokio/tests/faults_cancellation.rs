@@ -147,7 +147,6 @@ async fn row_36_acquire_cancelled_at_every_await() {
 /// A server that knows the release but not the fenced acquisition, as one does whose scripts were
 /// flushed and that was sent a release in full since.
 #[tokio::test]
-#[ignore = "it fails: the acquisition that is sent again in full arrives after its release"]
 async fn fenced_acquire_cancelled_when_its_script_is_missing() {
     let bed = Bed::new(3);
     let redlock = bed.redlock().await;

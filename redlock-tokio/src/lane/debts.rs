@@ -70,7 +70,7 @@ impl Debts {
         match answer {
             Ok(Vote::Granted) => return,
             Ok(Vote::Denied) if !terms.may_appear => return,
-            Ok(Vote::Denied | Vote::Outbid { .. }) | Err(_) => {}
+            Ok(Vote::Denied | Vote::Extended { .. } | Vote::Outbid { .. }) | Err(_) => {}
         }
         if self.queue.len() == MAX_DEBTS {
             self.queue.pop_front();

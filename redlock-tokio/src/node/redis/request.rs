@@ -1,5 +1,7 @@
 //! How a batch travels: which commands share a request, and which answer is whose.
 
+use std::time::Duration;
+
 use deadpool_redis::redis::{self, Arg, Cmd, Pipeline, ServerError, Value};
 use redlock_core::{FencingToken, Operation, Token};
 
@@ -10,6 +12,9 @@ use super::{
     stretch::Stretch,
 };
 use crate::node::{Answer, Command, NodeError, Vote};
+
+/// What `PTTL` says of a key that does not exist.
+const PTTL_NO_KEY: i64 = -2;
 
 /// A pipeline that asks what a batch asks.
 pub(super) struct Request {
@@ -32,12 +37,20 @@ struct Part {
 enum Form {
     /// `SET .. NX`.
     Set,
-    /// A script that raises a fencing counter.
-    Fence(&'static Script),
-    /// A script for many keys.
-    Many(&'static Script),
-    /// A command for one key, and the script that does the same.
-    Native(&'static Script),
+    /// `SET .. NX` and the raising of a fencing counter, by a script that is sent in full.
+    AcquireFenced,
+    /// The raising alone, by a script.
+    Fence,
+    /// Extensions of many keys, by one script.
+    Extensions,
+    /// Releases of many keys, by one script.
+    Releases,
+    /// `PTTL`, before `SET .. IFEQ`.
+    Peek,
+    /// `SET .. IFEQ`.
+    Extend,
+    /// `DELEX` or `DELIFEQ`.
+    Release,
 }
 
 impl Request {
@@ -95,7 +108,7 @@ impl Request {
             again.pipeline.add_command(cmd);
             again.parts.push(Part { form, ..part });
             again.positions.extend_from_slice(own);
-            again.replaces_commands |= matches!(part.form, Form::Native(_));
+            again.replaces_commands |= matches!(part.form, Form::Extend | Form::Release);
         }
         (!again.parts.is_empty()).then_some(again)
     }
@@ -106,8 +119,18 @@ impl Request {
     }
 
     fn push_stretch(&mut self, stretch: &mut Stretch, batch: &[Command]) {
-        self.push_many(&script::EXTEND, &mut stretch.extensions, batch);
-        self.push_many(&script::RELEASE, &mut stretch.releases, batch);
+        self.push_many(
+            Form::Extensions,
+            &script::EXTEND,
+            &mut stretch.extensions,
+            batch,
+        );
+        self.push_many(
+            Form::Releases,
+            &script::RELEASE,
+            &mut stretch.releases,
+            batch,
+        );
         for position in stretch.rest.drain(..) {
             self.push(position, &batch[position], Compare::ByScript);
         }
@@ -117,7 +140,8 @@ impl Request {
     /// `EVALSHA hash n key.. token.. ttl..`
     fn push_many(
         &mut self,
-        script: &'static Script,
+        form: Form,
+        script: &Script,
         positions: &mut Vec<usize>,
         batch: &[Command],
     ) {
@@ -141,10 +165,7 @@ impl Request {
             }
         }
         self.pipeline.add_command(cmd);
-        self.parts.push(Part {
-            form: Form::Many(script),
-            count,
-        });
+        self.parts.push(Part { form, count });
         self.positions.append(positions);
     }
 
@@ -165,24 +186,28 @@ impl Request {
                 fence: Some(fence),
                 ..
             } => {
-                cmd.arg("EVALSHA").arg(script::ACQUIRE_FENCED.hash());
+                // By hash it might have to be sent again, and then arrive after its own release.
+                cmd.arg("EVAL").arg(script::ACQUIRE_FENCED.source());
                 cmd.arg(2).arg(key).arg(counter_of(key));
                 cmd.arg(command.token()).arg(ttl.as_millis());
                 cmd.arg(fence.get());
-                Form::Fence(&script::ACQUIRE_FENCED)
+                Form::AcquireFenced
             }
             Operation::Fence { fence, .. } => {
                 cmd.arg("EVALSHA").arg(script::FENCE.hash());
                 cmd.arg(2).arg(key).arg(counter_of(key));
                 cmd.arg(command.token()).arg(fence.get());
-                Form::Fence(&script::FENCE)
+                Form::Fence
             }
             Operation::Extend { ttl, .. } => {
+                let mut peek = redis::cmd("PTTL");
+                peek.arg(key);
+                self.push_part(position, peek, Form::Peek);
                 // The ttl of a lease never changes, so the latest extension is the longest.
                 cmd.arg("SET").arg(key).arg(command.token());
                 cmd.arg("IFEQ").arg(command.token());
                 cmd.arg("PX").arg(ttl.as_millis());
-                Form::Native(&script::EXTEND)
+                Form::Extend
             }
             Operation::Release { .. } => {
                 match compare {
@@ -190,9 +215,13 @@ impl Request {
                     Compare::DelIfEq | Compare::ByScript => cmd.arg("DELIFEQ").arg(key),
                 };
                 cmd.arg(command.token());
-                Form::Native(&script::RELEASE)
+                Form::Release
             }
         };
+        self.push_part(position, cmd, form);
+    }
+
+    fn push_part(&mut self, position: usize, cmd: Cmd, form: Form) {
         self.pipeline.add_command(cmd);
         self.parts.push(Part { form, count: 1 });
         self.positions.push(position);
@@ -209,27 +238,30 @@ impl Form {
         let mut arguments = arguments(cmd);
         let mut full = redis::cmd("EVAL");
         let form = match (self, error.code()) {
-            (Self::Many(script) | Self::Fence(script), "NOSCRIPT") => {
+            (Self::Fence | Self::Extensions | Self::Releases, "NOSCRIPT") => {
+                let script = match self {
+                    Self::Fence => &script::FENCE,
+                    Self::Extensions => &script::EXTEND,
+                    _ => &script::RELEASE,
+                };
                 full.arg(script.source());
                 for argument in arguments.skip(2) {
                     full.arg(argument);
                 }
                 self
             }
-            (Self::Native(script), "NOPERM" | "ERR") => {
-                // `DELEX key IFEQ token`, `DELIFEQ key token`, `SET key token IFEQ token PX ttl`
-                let key = arguments.nth(1)?;
-                let is_extension = cmd.args_iter().len() > 4;
-                let (token, ttl) = match is_extension {
-                    true => (arguments.next()?, arguments.last()),
-                    false => (arguments.last()?, None),
-                };
-                full.arg(script.source())
-                    .arg(1)
-                    .arg(key)
-                    .arg(token)
-                    .arg(ttl);
-                Self::Many(script)
+            (Self::Extend, "NOPERM" | "ERR") => {
+                // `SET key token IFEQ token PX ttl`
+                full.arg(script::EXTEND.source()).arg(1);
+                full.arg(arguments.nth(1)?).arg(arguments.next()?);
+                full.arg(arguments.last()?);
+                Self::Extensions
+            }
+            (Self::Release, "NOPERM" | "ERR") => {
+                // `DELEX key IFEQ token`, `DELIFEQ key token`
+                full.arg(script::RELEASE.source()).arg(1);
+                full.arg(arguments.nth(1)?).arg(arguments.last()?);
+                Self::Releases
             }
             _ => return None,
         };
@@ -239,7 +271,7 @@ impl Form {
     /// Reads the reply to one part.
     fn read(self, reply: Value, positions: &[usize], answers: &mut [Option<Answer>]) {
         match (self, reply) {
-            (Self::Many(_), Value::BulkString(digits)) if digits.len() == positions.len() => {
+            (Self::Releases, Value::BulkString(digits)) if digits.len() == positions.len() => {
                 for (&position, digit) in positions.iter().zip(digits) {
                     answers[position] = Some(match digit {
                         b'1' => Ok(Vote::Granted),
@@ -248,10 +280,24 @@ impl Form {
                     });
                 }
             }
-            (Self::Fence(_), Value::BulkString(text)) => {
+            (Self::Extensions, Value::BulkString(text)) => {
+                let mut numbers = text.split(|&byte| byte == b',');
+                for &position in positions {
+                    answers[position] = numbers.next().map(read_remaining);
+                }
+            }
+            (Self::Fence | Self::AcquireFenced, Value::BulkString(text)) => {
                 answers[positions[0]] = Some(read_counter(&text));
             }
-            (Self::Native(_), Value::ServerError(error)) if error.code() == "WRONGTYPE" => {
+            (Self::Peek, Value::Int(left)) if left != PTTL_NO_KEY => {
+                answers[positions[0]] = Some(Ok(extended(left)));
+            }
+            // Then the extension is told without it.
+            (Self::Peek, _) => {}
+            (Self::Extend, Value::Okay) if answers[positions[0]].is_some() => {}
+            (Self::Extend | Self::Release, Value::ServerError(error))
+                if error.code() == "WRONGTYPE" =>
+            {
                 answers[positions[0]] = Some(Ok(Vote::Denied));
             }
             (_, reply) => {
@@ -288,6 +334,25 @@ pub(super) fn refusal(error: &ServerError) -> NodeError {
     }
 }
 
+/// Reads how long a key had left, or that it is not ours.
+fn read_remaining(text: &[u8]) -> Answer {
+    if text == b"-" {
+        return Ok(Vote::Denied);
+    }
+    match str::from_utf8(text).map(str::parse) {
+        Ok(Ok(left)) => Ok(extended(left)),
+        _ => Err(NodeError::Unexpected(
+            "a time to live that is no number".into(),
+        )),
+    }
+}
+
+/// `left` is in milliseconds, or negative for a key without an end.
+fn extended(left: i64) -> Vote {
+    let remaining = u64::try_from(left).map_or(Duration::MAX, Duration::from_millis);
+    Vote::Extended { remaining }
+}
+
 fn read_counter(text: &[u8]) -> Answer {
     match str::from_utf8(text).map(str::parse) {
         Ok(Ok(counter)) => Ok(Vote::Outbid {
@@ -304,8 +369,6 @@ fn counter_of(key: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use redlock_core::{Nonce, Ttl};
 
     use super::*;
@@ -347,7 +410,7 @@ mod tests {
     }
 
     fn read(request: Request, replies: Vec<Value>) -> (Vec<Option<Answer>>, Option<Request>) {
-        let mut answers = vec![None; request.positions.len()];
+        let mut answers = vec![None; 1 + request.positions.iter().max().copied().unwrap_or(0)];
         let again = request.read(replies, &mut answers);
         (answers, again)
     }
@@ -359,6 +422,9 @@ mod tests {
 
     const GRANTED: Option<Answer> = Some(Ok(Vote::Granted));
     const DENIED: Option<Answer> = Some(Ok(Vote::Denied));
+    const EXTENDED: Option<Answer> = Some(Ok(Vote::Extended {
+        remaining: Duration::from_millis(700),
+    }));
 
     #[test]
     fn releases_and_extensions_share_scripts() {
@@ -374,9 +440,9 @@ mod tests {
         let text = |digits: &[u8]| Value::BulkString(digits.to_vec());
         let (answers, again) = read(
             request,
-            vec![text(b"1"), text(b"01"), Value::Okay, Value::Nil],
+            vec![text(b"700"), text(b"01"), Value::Okay, Value::Nil],
         );
-        assert_eq!(answers, [GRANTED, DENIED, GRANTED, DENIED, GRANTED]);
+        assert_eq!(answers, [GRANTED, DENIED, EXTENDED, DENIED, GRANTED]);
         assert!(again.is_none());
     }
 
@@ -386,14 +452,23 @@ mod tests {
         let valkey = Request::new(&batch, Compare::DelIfEq);
         let expected = [
             "SET k1 # NX PX 1000",
+            "PTTL k2",
             "SET k2 # IFEQ # PX 1000",
             "DELIFEQ k3 #",
         ];
         assert_eq!(shown(&valkey), expected);
         let redis = Request::new(&batch, Compare::Delex);
-        assert_eq!(shown(&redis)[2], "DELEX k3 IFEQ #");
-        let (answers, _) = read(valkey, vec![Value::Okay, Value::Nil, Value::Int(1)]);
-        assert_eq!(answers, [GRANTED, DENIED, GRANTED]);
+        assert_eq!(shown(&redis)[3], "DELEX k3 IFEQ #");
+        for (left, set, extension) in [
+            (Value::Int(700), Value::Okay, EXTENDED),
+            (error("NOPERM"), Value::Okay, GRANTED),
+            (Value::Int(700), Value::Nil, DENIED),
+            (Value::Int(-2), Value::Nil, DENIED),
+        ] {
+            let replies = vec![Value::Okay, left, set, Value::Int(1)];
+            let (answers, _) = read(Request::new(&batch, Compare::DelIfEq), replies);
+            assert_eq!(answers[..3], [GRANTED, extension, GRANTED]);
+        }
     }
 
     /// Whatever a batch of up to five commands of two leases holds.
@@ -462,7 +537,8 @@ mod tests {
         let batch = [extend(1), release(2)];
         for compare in [Compare::Delex, Compare::DelIfEq] {
             let request = Request::new(&batch, compare);
-            let (_, again) = read(request, vec![error("ERR"), error("NOPERM")]);
+            let replies = vec![Value::Int(700), error("ERR"), error("NOPERM")];
+            let (_, again) = read(request, replies);
             let again = again.expect("scripts");
             assert!(again.replaces_commands());
             let expected = [

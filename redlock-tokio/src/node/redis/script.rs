@@ -32,8 +32,10 @@ pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Lets each key live for its ttl from now if its value is its token, and says so in the same way. It never shortens a life, so that an extension which arrives late, after a longer one, does
-/// no harm.
+/// Lets each key live for its ttl from now if its value is its token, and tells how many milliseconds
+/// it had left (-1 for a key without an end, as `PTTL` does), or `-` if it is not ours, with commas
+/// between. It never shortens a life, so that an
+/// extension which arrives late, after a longer one, does no harm.
 pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('MGET', unpack(KEYS)) \
@@ -41,15 +43,16 @@ pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
          for i = 1, #KEYS do \
            if found[i] == ARGV[i] then \
              local ttl = ARGV[#KEYS + i] \
-             if redis.call('PTTL', KEYS[i]) < tonumber(ttl) then \
+             local left = redis.call('PTTL', KEYS[i]) \
+             if left < tonumber(ttl) then \
                redis.call('PEXPIRE', KEYS[i], ttl) \
              end \
-             answers[i] = '1' \
+             answers[i] = left \
            else \
-             answers[i] = '0' \
+             answers[i] = '-' \
            end \
          end \
-         return table.concat(answers)",
+         return table.concat(answers, ',')",
     )
 });
 
@@ -85,9 +88,9 @@ pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Returns all scripts, to be loaded on a new connection.
-pub(super) fn all() -> [&'static Script; 4] {
-    [&*RELEASE, &*EXTEND, &*ACQUIRE_FENCED, &*FENCE]
+/// Returns the scripts that are sent by hash, to be loaded on a new connection.
+pub(super) fn all() -> [&'static Script; 3] {
+    [&*RELEASE, &*EXTEND, &*FENCE]
 }
 
 impl Script {
