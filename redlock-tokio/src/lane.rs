@@ -44,7 +44,12 @@ const MAX_BATCH: usize = 512;
 /// How many batches may be in flight at once. Over a long way a single one would let requests wait
 /// for up to a round trip until they leave; beyond a few nothing is won. (With 64 tasks and 5 ms to
 /// the nodes, an acquisition takes 1.17 round trips with 2 of them, 1.11 with 8, 1.10 with 64.)
-const MAX_IN_FLIGHT: usize = 8;
+const MAX_BATCHES_IN_FLIGHT: usize = 8;
+
+/// No further batch is sent while this many commands are in flight. The time that a node has to
+/// answer runs for all of them, so they must not be more than it can do in that time; what waits in
+/// the queue has all the time it needs.
+const MAX_COMMANDS_IN_FLIGHT: usize = MAX_BATCH;
 
 /// How many messages may wait in a lane's queue. A node that answers, but more slowly than it is
 /// asked, would otherwise let the queue grow without bound.
@@ -65,6 +70,8 @@ pub(crate) struct Lane {
     /// From when on the node may vote, if it came up only recently.
     eligible_at: Option<Timestamp>,
     inbox: mpsc::UnboundedReceiver<Message>,
+    /// What was taken from the inbox and is not on its way yet.
+    gathered: Vec<Message>,
     /// Nobody can send any more.
     closed: bool,
     debts: Debts,
@@ -104,8 +111,9 @@ impl Lane {
             status,
             eligible_at: None,
             inbox,
+            gathered: Vec::new(),
             closed: false,
-            debts: Debts::new(counters),
+            debts: Debts::new(id, counters),
             drains: Vec::new(),
         };
         (handle, lane)
@@ -230,20 +238,19 @@ impl Lane {
     /// Keeps the session busy until it is not needed any more, or is broken.
     async fn serve(&mut self, mut session: Box<dyn Session>) -> Result<(), NodeError> {
         let mut flights = Flights::new(self.limits.answer);
-        let mut messages = Vec::new();
         let mut timer = Timer::new();
         let mut closed = session.closed();
         self.debts.become_due();
         let broken = loop {
             self.debts.forget_expired(self.clock.now());
             let silent = flights.is_silent();
-            if !silent && flights.len() < MAX_IN_FLIGHT {
+            if !silent && flights.have_room() {
                 flights.send(&mut *session, self.debts.take_due(MAX_BATCH));
             }
             if flights.is_empty() && self.has_settled() {
                 return Ok(());
             }
-            let has_room = flights.len() < MAX_IN_FLIGHT;
+            let has_room = flights.have_room();
             // What cannot be sent is turned away, unless it is only a moment that it must wait.
             let refusal = if silent {
                 Some(NodeError::Silent)
@@ -275,14 +282,14 @@ impl Lane {
                         break NodeError::TimedOut(SILENCE_LIMIT);
                     }
                 }
-                count = self.inbox.recv_many(&mut messages, MAX_BATCH),
+                count = self.inbox.recv_many(&mut self.gathered, MAX_BATCH),
                     if !self.closed && (has_room || refusal.is_some()) =>
                 {
                     self.closed = count == 0;
                     if refusal.is_none() {
-                        self.top_up(&mut messages).await;
+                        self.top_up().await;
                     }
-                    let batch = self.gather(&mut messages, refusal.as_ref());
+                    let batch = self.batch_up(refusal.as_ref());
                     flights.send(&mut *session, batch);
                 }
             }
@@ -296,20 +303,21 @@ impl Lane {
 
     /// Lets the tasks that are ready to run add what they have: the first of them has woken the
     /// lane, which would otherwise leave with its request alone.
-    async fn top_up(&mut self, messages: &mut Vec<Message>) {
+    async fn top_up(&mut self) {
         turn::pass().await;
-        while messages.len() < MAX_BATCH
+        while self.gathered.len() < MAX_BATCH
             && let Ok(message) = self.inbox.try_recv()
         {
-            messages.push(message);
+            self.gathered.push(message);
         }
     }
 
-    /// Sorts a run of messages into a batch to send. With a refusal nothing is sent: the requests
+    /// Sorts what was gathered into a batch to send. With a refusal nothing is sent: the requests
     /// are answered at once, and the releases are owed.
-    fn gather(&mut self, messages: &mut Vec<Message>, refusal: Option<&NodeError>) -> Batch {
-        let mut batch = Batch::with_capacity(messages.len());
-        for message in messages.drain(..) {
+    fn batch_up(&mut self, refusal: Option<&NodeError>) -> Batch {
+        let mut gathered = std::mem::take(&mut self.gathered);
+        let mut batch = Batch::with_capacity(gathered.len());
+        for message in gathered.drain(..) {
             match (message, refusal) {
                 (Message::Request(command, origin), Some(refusal)) => {
                     self.turn_away(command, origin, refusal.clone());
@@ -323,6 +331,7 @@ impl Lane {
                 (Message::Drain(done), _) => self.drains.push(done),
             }
         }
+        self.gathered = gathered;
         batch
     }
 
@@ -347,9 +356,7 @@ impl Lane {
             Ok(_) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error.clone()),
         };
-        if flow.is_break() {
-            self.debts.expect_late(landed.batch.commands());
-        } else if landed.was_late {
+        if flow.is_continue() && landed.was_late {
             // The node is back: it gets the releases it missed.
             self.debts.become_due();
         }
@@ -377,7 +384,7 @@ impl Lane {
                 Operation::Release { .. } => {
                     // It needs no vote.
                     eligible_at = None;
-                    self.debts.settle(now, command, &purpose, &answer, self.id);
+                    self.debts.settle(now, command, &purpose, &answer);
                 }
                 Operation::Acquire { .. } | Operation::Extend { .. } | Operation::Fence { .. } => {}
             }
@@ -400,7 +407,7 @@ impl Lane {
         if matches!(command.operation(), Operation::Release { .. }) && cell.was_asked(self.id) {
             let answer = Err(cause.clone());
             let purpose = Purpose::Request(origin);
-            self.debts.settle(now, command, &purpose, &answer, self.id);
+            self.debts.settle(now, command, &purpose, &answer);
         }
         cell.handle_answer(now, round, self.id, Err(cause), None);
     }
@@ -419,9 +426,11 @@ impl Lane {
 }
 
 impl Drop for Lane {
-    /// The runtime may end before the lane does; what it still had to deliver is then counted.
+    /// The runtime may end before the lane does; the releases that did not leave are then counted.
     fn drop(&mut self) {
-        while let Ok(message) = self.inbox.try_recv() {
+        let gathered = std::mem::take(&mut self.gathered).into_iter();
+        let queued = std::iter::from_fn(|| self.inbox.try_recv().ok());
+        for message in gathered.chain(queued) {
             if let Message::Request(command, _) = message
                 && matches!(command.operation(), Operation::Release { .. })
             {

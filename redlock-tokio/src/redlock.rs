@@ -168,17 +168,29 @@ impl Redlock {
     /// Locks that are still held are not touched: their guards go on being renewed, and can be
     /// released. Drop them first.
     ///
-    /// Takes at most about one ttl, if nodes are down that are owed releases.
+    /// Takes at most about one ttl, if nodes are down that are owed releases; see
+    /// [`shutdown_within`](Self::shutdown_within) for a limit.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: deliveries go on in the background, and it can be called again.
     pub async fn shutdown(&self) -> ShutdownReport {
+        self.shutdown_within(Duration::MAX).await
+    }
+
+    /// Does the same, but waits no longer than `limit`. What is not delivered then counts as
+    /// abandoned; it is still tried for as long as the runtime lives.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`shutdown`](Self::shutdown) is.
+    pub async fn shutdown_within(&self, limit: Duration) -> ShutdownReport {
         self.shared.shut_down.store(true, Ordering::SeqCst);
         for cell in self.shared.keeper.leases() {
             cell.stop_acquiring();
         }
-        join_all(self.shared.lanes.iter().map(|lane| lane.drain())).await;
+        let drained = join_all(self.shared.lanes.iter().map(|lane| lane.drain()));
+        let timed_out = tokio::time::timeout(limit, drained).await.is_err();
         let undelivered: usize = self
             .shared
             .lanes
@@ -188,6 +200,7 @@ impl Redlock {
         ShutdownReport {
             abandoned: undelivered + self.shared.undeliverable.load(Ordering::Relaxed),
             held: self.shared.held.load(Ordering::Relaxed),
+            timed_out,
         }
     }
 
@@ -214,4 +227,6 @@ pub struct ShutdownReport {
     pub abandoned: usize,
     /// Locks that are still held.
     pub held: usize,
+    /// Whether it stopped waiting because of its limit.
+    pub timed_out: bool,
 }

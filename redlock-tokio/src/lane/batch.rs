@@ -30,6 +30,10 @@ impl Batch {
         self.purposes.push(purpose);
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }

@@ -1,14 +1,17 @@
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::VecDeque,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use redlock_core::{NodeId, Operation, Timestamp, Token};
+use redlock_core::{NodeId, Timestamp};
 use tokio::time::Instant;
 
 use super::{Batch, Counters, Purpose};
-use crate::node::{Answer, Command, Vote};
+use crate::{
+    lease_cell::LeaseCell,
+    node::{Answer, Command, Vote},
+};
 
 /// How long after a failed delivery the next is tried, if nothing else shows that the node is back.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
@@ -21,6 +24,7 @@ const MAX_DEBTS: usize = 100_000;
 /// A node that was out of reach may hold keys of ours, set by requests whose answers were lost.
 /// Each of them would keep the others waiting until it expires; only then is its release forgotten.
 pub(super) struct Debts {
+    node: NodeId,
     queue: VecDeque<Debt>,
     next_try: Option<Instant>,
     counters: Arc<Counters>,
@@ -31,19 +35,20 @@ struct Debt {
     terms: DebtTerms,
 }
 
-/// Until when, and how firmly, a release is owed.
-#[derive(Clone, Copy, Debug)]
+/// Until when, and for whom, a release is owed.
+#[derive(Clone, Debug)]
 pub(super) struct DebtTerms {
     /// When the key has expired by itself.
     expires_at: Timestamp,
-    /// The key may appear after a release that found nothing: a request to set it was under way on
-    /// a connection that was given up.
-    may_appear: bool,
+    /// It knows whether the key may appear after a release that found nothing: because a request to
+    /// set it was under way on a connection that was given up.
+    cell: Arc<LeaseCell>,
 }
 
 impl Debts {
-    pub(super) fn new(counters: Arc<Counters>) -> Self {
+    pub(super) fn new(node: NodeId, counters: Arc<Counters>) -> Self {
         Self {
+            node,
             queue: VecDeque::new(),
             next_try: None,
             counters,
@@ -57,19 +62,18 @@ impl Debts {
         release: Command,
         purpose: &Purpose,
         answer: &Answer,
-        node: NodeId,
     ) {
         let terms = match purpose {
-            Purpose::Debt(terms) => *terms,
+            Purpose::Debt(terms) => terms.clone(),
             Purpose::Request(origin) => DebtTerms {
                 // A request that left earlier may still set or extend the key, to live this long.
                 expires_at: now.saturating_add(origin.cell.ttl().as_duration()),
-                may_appear: origin.cell.is_unanswered(node),
+                cell: Arc::clone(&origin.cell),
             },
         };
         match answer {
             Ok(Vote::Granted) => return,
-            Ok(Vote::Denied) if !terms.may_appear => return,
+            Ok(Vote::Denied) if !terms.cell.is_unanswered(self.node) => return,
             Ok(Vote::Denied | Vote::Extended { .. } | Vote::Outbid { .. }) | Err(_) => {}
         }
         if self.queue.len() == MAX_DEBTS {
@@ -92,32 +96,13 @@ impl Debts {
         self.count();
     }
 
-    /// Notes that these commands may still be carried out, on a connection that was given up: what
-    /// they set must be released even if it is not there yet.
-    pub(super) fn expect_late(&mut self, commands: &[Command]) {
-        let late: HashSet<Token> = commands
-            .iter()
-            .filter_map(|command| match command.operation() {
-                Operation::Acquire { token, .. } => Some(token),
-                Operation::Extend { .. } | Operation::Fence { .. } | Operation::Release { .. } => {
-                    None
-                }
-            })
-            .collect();
-        for debt in &mut self.queue {
-            if let Operation::Release { token } = debt.command.operation() {
-                debt.terms.may_appear |= late.contains(&token);
-            }
-        }
-    }
-
     /// Forgets releases whose keys have expired by themselves. (One with a long ttl can keep
     /// younger ones with short ttls behind it from being forgotten; they are tried in vain then.)
     pub(super) fn forget_expired(&mut self, now: Timestamp) {
         while let Some(oldest) = self.queue.front()
             && oldest.terms.expires_at <= now
         {
-            if !oldest.terms.may_appear {
+            if !oldest.terms.cell.is_unanswered(self.node) {
                 self.abandon();
             }
             self.queue.pop_front();

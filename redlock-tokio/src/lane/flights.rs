@@ -15,7 +15,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Batch, SILENCE_LIMIT};
+use super::{Batch, MAX_BATCHES_IN_FLIGHT, MAX_COMMANDS_IN_FLIGHT, SILENCE_LIMIT};
 use crate::{
     NodeError,
     node::{Answer, Session},
@@ -151,8 +151,10 @@ impl Flights {
             .is_some_and(|oldest| oldest.timed_out && oldest.deadline + limit <= Instant::now())
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.queue.len()
+    /// Returns whether another batch may be sent.
+    pub(super) fn have_room(&self) -> bool {
+        let commands: usize = self.queue.iter().map(|flight| flight.batch.len()).sum();
+        self.queue.len() < MAX_BATCHES_IN_FLIGHT && commands < MAX_COMMANDS_IN_FLIGHT
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -1,4 +1,5 @@
 mod compare;
+mod part;
 mod request;
 mod script;
 mod session;
@@ -27,7 +28,7 @@ pub struct RedisNode {
 }
 
 impl RedisNode {
-    /// Creates a node from a URL, as the [`redis`] crate reads it:
+    /// Creates a node from a URL, as the `redis` crate reads it:
     ///
     /// - `redis://[user[:password]@]host[:port][/database]`
     /// - `rediss://..` for TLS (feature `tls-rustls`)

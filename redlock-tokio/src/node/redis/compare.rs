@@ -5,9 +5,16 @@ use deadpool_redis::redis::Value;
 pub(super) enum Compare {
     /// By Lua scripts, of which one call serves many keys. Every server has them.
     ByScript,
-    /// By `DELEX key IFEQ token` and `SET key token IFEQ token`: Redis 8.4.
+    /// By `SET key token IFEQ token`, and a command to delete.
+    Natively(Native),
+}
+
+/// How a key is deleted that has our token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Native {
+    /// By `DELEX key IFEQ token`: Redis 8.4.
     Delex,
-    /// By `DELIFEQ key token` and `SET key token IFEQ token`: Valkey 9.
+    /// By `DELIFEQ key token`: Valkey 9.
     DelIfEq,
 }
 
@@ -19,8 +26,12 @@ impl Compare {
     pub(super) fn from_command_info(reply: &Value) -> Self {
         let knows = |item: &Value| !matches!(item, Value::Nil | Value::ServerError(_));
         match reply {
-            Value::Array(items) if items.first().is_some_and(knows) => Self::Delex,
-            Value::Array(items) if items.get(1).is_some_and(knows) => Self::DelIfEq,
+            Value::Array(items) if items.first().is_some_and(knows) => {
+                Self::Natively(Native::Delex)
+            }
+            Value::Array(items) if items.get(1).is_some_and(knows) => {
+                Self::Natively(Native::DelIfEq)
+            }
             _ => Self::ByScript,
         }
     }
@@ -34,8 +45,14 @@ mod tests {
     fn the_server_says_how_it_compares() {
         let known = || Value::Array(vec![Value::SimpleString("name".into())]);
         let said = |items| Compare::from_command_info(&Value::Array(items));
-        assert_eq!(said(vec![known(), Value::Nil]), Compare::Delex);
-        assert_eq!(said(vec![Value::Nil, known()]), Compare::DelIfEq);
+        assert_eq!(
+            said(vec![known(), Value::Nil]),
+            Compare::Natively(Native::Delex)
+        );
+        assert_eq!(
+            said(vec![Value::Nil, known()]),
+            Compare::Natively(Native::DelIfEq)
+        );
         assert_eq!(said(vec![Value::Nil, Value::Nil]), Compare::ByScript);
         assert_eq!(Compare::from_command_info(&Value::Nil), Compare::ByScript);
     }

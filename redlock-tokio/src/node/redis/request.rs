@@ -1,20 +1,19 @@
 //! How a batch travels: which commands share a request, and which answer is whose.
 
-use std::time::Duration;
-
-use deadpool_redis::redis::{self, Arg, Cmd, Pipeline, ServerError, Value};
-use redlock_core::{FencingToken, Operation, Token};
+use deadpool_redis::redis::{self, Cmd, Pipeline, Value};
+use redlock_core::{Operation, Token};
 
 use super::{
-    compare::Compare,
+    compare::{Compare, Native},
+    part::{Form, Part},
     script::{self, Script},
-    shorten,
     stretch::Stretch,
 };
-use crate::node::{Answer, Command, NodeError, Vote};
+use crate::node::{Answer, Command};
 
-/// What `PTTL` says of a key that does not exist.
-const PTTL_NO_KEY: i64 = -2;
+/// The most bytes of keys that share a script, which the server runs without a pause: some
+/// milliseconds of it. Keys are rarely long; 512 of a usual length are a tenth of it.
+const MAX_SHARED: usize = 128 * 1024;
 
 /// A pipeline that asks what a batch asks.
 pub(super) struct Request {
@@ -23,52 +22,29 @@ pub(super) struct Request {
     parts: Vec<Part>,
     /// The positions in the batch of what the parts ask, one part after the other.
     positions: Vec<usize>,
-    replaces_commands: bool,
-}
-
-#[derive(Clone, Copy)]
-struct Part {
-    form: Form,
-    /// How many commands of the batch it carries.
-    count: usize,
-}
-
-#[derive(Clone, Copy)]
-enum Form {
-    /// `SET .. NX`.
-    Set,
-    /// `SET .. NX` and the raising of a fencing counter, by a script that is sent in full.
-    AcquireFenced,
-    /// The raising alone, by a script.
-    Fence,
-    /// Extensions of many keys, by one script.
-    Extensions,
-    /// Releases of many keys, by one script.
-    Releases,
-    /// `PTTL`, before `SET .. IFEQ`.
-    Peek,
-    /// `SET .. IFEQ`.
-    Extend,
-    /// `DELEX` or `DELIFEQ`.
-    Release,
+    /// The positions of what is asked by script because the server would not do it by command.
+    replaced: Vec<usize>,
 }
 
 impl Request {
     /// Encodes a batch.
     pub(super) fn new(batch: &[Command], compare: Compare) -> Self {
         let mut request = Self::with_capacity(batch.len());
-        if compare == Compare::ByScript {
-            let mut stretch = Stretch::default();
-            for (position, command) in batch.iter().enumerate() {
-                if !stretch.admits(command) {
-                    request.push_stretch(&mut stretch, batch);
+        match compare {
+            Compare::ByScript => {
+                let mut stretch = Stretch::default();
+                for (position, command) in batch.iter().enumerate() {
+                    if !stretch.admits(command) {
+                        request.push_stretch(&mut stretch, batch);
+                    }
+                    stretch.push(position, command);
                 }
-                stretch.push(position, command);
+                request.push_stretch(&mut stretch, batch);
             }
-            request.push_stretch(&mut stretch, batch);
-        } else {
-            for (position, command) in batch.iter().enumerate() {
-                request.push(position, command, compare);
+            Compare::Natively(native) => {
+                for (position, command) in batch.iter().enumerate() {
+                    request.push(position, command, native);
+                }
             }
         }
         request
@@ -79,7 +55,7 @@ impl Request {
             pipeline: Pipeline::with_capacity(capacity),
             parts: Vec::with_capacity(capacity),
             positions: Vec::with_capacity(capacity),
-            replaces_commands: false,
+            replaced: Vec::new(),
         }
     }
 
@@ -89,65 +65,70 @@ impl Request {
 
     /// Hands out the answers that a server's replies hold, by position in the batch. Returns what
     /// must be asked again in another way: scripts that the server has forgotten, commands that it
-    /// does not allow.
+    /// does not do, keys that were refused for one among them.
     pub(super) fn read(self, replies: Vec<Value>, answers: &mut [Option<Answer>]) -> Option<Self> {
         let mut again = Self::with_capacity(0);
         let mut positions = self.positions.as_slice();
-        for ((part, cmd), reply) in self
-            .parts
-            .into_iter()
-            .zip(self.pipeline.cmd_iter())
-            .zip(replies)
-        {
+        let cmds = self.pipeline.cmd_iter();
+        for ((part, cmd), reply) in self.parts.into_iter().zip(cmds).zip(replies) {
             let (own, rest) = positions.split_at(part.count);
             positions = rest;
-            let Some((cmd, form)) = part.form.in_full(cmd, &reply) else {
-                part.form.read(reply, own, answers);
+            let instead = part.instead(cmd, &reply);
+            if instead.is_empty() {
+                part.read(reply, own, answers);
                 continue;
-            };
-            again.pipeline.add_command(cmd);
-            again.parts.push(Part { form, ..part });
+            }
+            if part.is_unknown_command(&reply) {
+                again.replaced.extend_from_slice(own);
+            }
             again.positions.extend_from_slice(own);
-            again.replaces_commands |= matches!(part.form, Form::Extend | Form::Release);
+            for (cmd, part) in instead {
+                again.pipeline.add_command(cmd);
+                again.parts.push(part);
+            }
         }
         (!again.parts.is_empty()).then_some(again)
     }
 
-    /// Returns whether it asks by script what the server would not do by command.
-    pub(super) fn replaces_commands(&self) -> bool {
-        self.replaces_commands
+    /// Returns the positions of what is asked by script because the server would not do it by
+    /// command. If it does by script, it was the command that it does not do.
+    pub(super) fn take_replaced(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.replaced)
     }
 
     fn push_stretch(&mut self, stretch: &mut Stretch, batch: &[Command]) {
-        self.push_many(
-            Form::Extensions,
-            &script::EXTEND,
-            &mut stretch.extensions,
-            batch,
-        );
-        self.push_many(
-            Form::Releases,
-            &script::RELEASE,
-            &mut stretch.releases,
-            batch,
-        );
-        for position in stretch.rest.drain(..) {
-            self.push(position, &batch[position], Compare::ByScript);
+        let Stretch {
+            extensions,
+            releases,
+            rest,
+            ..
+        } = std::mem::take(stretch);
+        self.push_shared(Form::Extensions, &script::EXTEND, &extensions, batch);
+        self.push_shared(Form::Releases, &script::RELEASE, &releases, batch);
+        for position in rest {
+            self.push_of_rest(position, &batch[position]);
         }
-        stretch.tokens.clear();
+    }
+
+    /// Shares scripts among many keys.
+    fn push_shared(&mut self, form: Form, script: &Script, positions: &[usize], batch: &[Command]) {
+        let mut from = 0;
+        let mut len = 0;
+        for (to, &position) in positions.iter().enumerate() {
+            len += batch[position].key().as_bytes().len();
+            if len > MAX_SHARED && to > from {
+                self.push_script(form, script, &positions[from..to], batch);
+                from = to;
+                len = batch[position].key().as_bytes().len();
+            }
+        }
+        if from < positions.len() {
+            self.push_script(form, script, &positions[from..], batch);
+        }
     }
 
     /// `EVALSHA hash n key.. token.. ttl..`
-    fn push_many(
-        &mut self,
-        form: Form,
-        script: &Script,
-        positions: &mut Vec<usize>,
-        batch: &[Command],
-    ) {
-        if positions.is_empty() {
-            return;
-        }
+    fn push_script(&mut self, form: Form, script: &Script, positions: &[usize], batch: &[Command]) {
         let commands = || positions.iter().map(|&position| &batch[position]);
         let keys_len: usize = commands().map(|it| it.key().as_bytes().len()).sum();
         let count = positions.len();
@@ -165,12 +146,41 @@ impl Request {
             }
         }
         self.pipeline.add_command(cmd);
-        self.parts.push(Part { form, count });
-        self.positions.append(positions);
+        self.parts.push(Part::shared(form, count));
+        self.positions.extend_from_slice(positions);
     }
 
-    /// Encodes a command on its own.
-    fn push(&mut self, position: usize, command: &Command, compare: Compare) {
+    /// Encodes a command for a server that compares natively.
+    fn push(&mut self, position: usize, command: &Command, native: Native) {
+        let key = command.key().as_bytes();
+        let mut cmd = Cmd::with_capacity(8, 80 + key.len());
+        match command.operation() {
+            Operation::Acquire { .. } | Operation::Fence { .. } => {
+                self.push_of_rest(position, command);
+            }
+            Operation::Extend { ttl, .. } => {
+                let mut peek = redis::cmd("PTTL");
+                peek.arg(key);
+                self.push_part(position, peek, Form::Peek);
+                // The ttl of a lease never changes, so the latest extension is the longest.
+                cmd.arg("SET").arg(key).arg(command.token());
+                cmd.arg("IFEQ").arg(command.token());
+                cmd.arg("PX").arg(ttl.as_millis());
+                self.push_part(position, cmd, Form::Extend);
+            }
+            Operation::Release { .. } => {
+                match native {
+                    Native::Delex => cmd.arg("DELEX").arg(key).arg("IFEQ"),
+                    Native::DelIfEq => cmd.arg("DELIFEQ").arg(key),
+                };
+                cmd.arg(command.token());
+                self.push_part(position, cmd, Form::Release);
+            }
+        }
+    }
+
+    /// Encodes what is the same for every server.
+    fn push_of_rest(&mut self, position: usize, command: &Command) {
         let key = command.key().as_bytes();
         let mut cmd = Cmd::with_capacity(8, 80 + key.len());
         let form = match command.operation() {
@@ -199,166 +209,16 @@ impl Request {
                 cmd.arg(command.token()).arg(fence.get());
                 Form::Fence
             }
-            Operation::Extend { ttl, .. } => {
-                let mut peek = redis::cmd("PTTL");
-                peek.arg(key);
-                self.push_part(position, peek, Form::Peek);
-                // The ttl of a lease never changes, so the latest extension is the longest.
-                cmd.arg("SET").arg(key).arg(command.token());
-                cmd.arg("IFEQ").arg(command.token());
-                cmd.arg("PX").arg(ttl.as_millis());
-                Form::Extend
-            }
-            Operation::Release { .. } => {
-                match compare {
-                    Compare::Delex => cmd.arg("DELEX").arg(key).arg("IFEQ"),
-                    Compare::DelIfEq | Compare::ByScript => cmd.arg("DELIFEQ").arg(key),
-                };
-                cmd.arg(command.token());
-                Form::Release
-            }
+            // They are not of the rest.
+            Operation::Extend { .. } | Operation::Release { .. } => return,
         };
         self.push_part(position, cmd, form);
     }
 
     fn push_part(&mut self, position: usize, cmd: Cmd, form: Form) {
         self.pipeline.add_command(cmd);
-        self.parts.push(Part { form, count: 1 });
+        self.parts.push(Part::shared(form, 1));
         self.positions.push(position);
-    }
-}
-
-impl Form {
-    /// Returns the script in full, if the reply says that the server does not know its hash, or
-    /// will not do what it does by command.
-    fn in_full(self, cmd: &Cmd, reply: &Value) -> Option<(Cmd, Self)> {
-        let Value::ServerError(error) = reply else {
-            return None;
-        };
-        let mut arguments = arguments(cmd);
-        let mut full = redis::cmd("EVAL");
-        let form = match (self, error.code()) {
-            (Self::Fence | Self::Extensions | Self::Releases, "NOSCRIPT") => {
-                let script = match self {
-                    Self::Fence => &script::FENCE,
-                    Self::Extensions => &script::EXTEND,
-                    _ => &script::RELEASE,
-                };
-                full.arg(script.source());
-                for argument in arguments.skip(2) {
-                    full.arg(argument);
-                }
-                self
-            }
-            (Self::Extend, "NOPERM" | "ERR") => {
-                // `SET key token IFEQ token PX ttl`
-                full.arg(script::EXTEND.source()).arg(1);
-                full.arg(arguments.nth(1)?).arg(arguments.next()?);
-                full.arg(arguments.last()?);
-                Self::Extensions
-            }
-            (Self::Release, "NOPERM" | "ERR") => {
-                // `DELEX key IFEQ token`, `DELIFEQ key token`
-                full.arg(script::RELEASE.source()).arg(1);
-                full.arg(arguments.nth(1)?).arg(arguments.last()?);
-                Self::Releases
-            }
-            _ => return None,
-        };
-        Some((full, form))
-    }
-
-    /// Reads the reply to one part.
-    fn read(self, reply: Value, positions: &[usize], answers: &mut [Option<Answer>]) {
-        match (self, reply) {
-            (Self::Releases, Value::BulkString(digits)) if digits.len() == positions.len() => {
-                for (&position, digit) in positions.iter().zip(digits) {
-                    answers[position] = Some(match digit {
-                        b'1' => Ok(Vote::Granted),
-                        b'0' => Ok(Vote::Denied),
-                        _ => Err(NodeError::Unexpected("a vote that is no digit".into())),
-                    });
-                }
-            }
-            (Self::Extensions, Value::BulkString(text)) => {
-                let mut numbers = text.split(|&byte| byte == b',');
-                for &position in positions {
-                    answers[position] = numbers.next().map(read_remaining);
-                }
-            }
-            (Self::Fence | Self::AcquireFenced, Value::BulkString(text)) => {
-                answers[positions[0]] = Some(read_counter(&text));
-            }
-            (Self::Peek, Value::Int(left)) if left != PTTL_NO_KEY => {
-                answers[positions[0]] = Some(Ok(extended(left)));
-            }
-            // Then the extension is told without it.
-            (Self::Peek, _) => {}
-            (Self::Extend, Value::Okay) if answers[positions[0]].is_some() => {}
-            (Self::Extend | Self::Release, Value::ServerError(error))
-                if error.code() == "WRONGTYPE" =>
-            {
-                answers[positions[0]] = Some(Ok(Vote::Denied));
-            }
-            (_, reply) => {
-                let answer = read_vote(reply);
-                for &position in positions {
-                    answers[position] = Some(answer.clone());
-                }
-            }
-        }
-    }
-}
-
-fn arguments(cmd: &Cmd) -> impl Iterator<Item = &[u8]> {
-    cmd.args_iter().filter_map(|argument| match argument {
-        Arg::Simple(bytes) => Some(bytes),
-        // A cursor, which only `SCAN` has.
-        _ => None,
-    })
-}
-
-fn read_vote(reply: Value) -> Answer {
-    match reply {
-        Value::Okay | Value::Int(1) => Ok(Vote::Granted),
-        Value::Nil | Value::Int(0) => Ok(Vote::Denied),
-        Value::ServerError(error) => Err(refusal(&error)),
-        other => Err(NodeError::Unexpected(shorten(format!("{other:?}")).into())),
-    }
-}
-
-pub(super) fn refusal(error: &ServerError) -> NodeError {
-    NodeError::Refused {
-        code: shorten(error.code().to_owned()).into(),
-        message: shorten(error.details().unwrap_or_default().to_owned()).into(),
-    }
-}
-
-/// Reads how long a key had left, or that it is not ours.
-fn read_remaining(text: &[u8]) -> Answer {
-    if text == b"-" {
-        return Ok(Vote::Denied);
-    }
-    match str::from_utf8(text).map(str::parse) {
-        Ok(Ok(left)) => Ok(extended(left)),
-        _ => Err(NodeError::Unexpected(
-            "a time to live that is no number".into(),
-        )),
-    }
-}
-
-/// `left` is in milliseconds, or negative for a key without an end.
-fn extended(left: i64) -> Vote {
-    let remaining = u64::try_from(left).map_or(Duration::MAX, Duration::from_millis);
-    Vote::Extended { remaining }
-}
-
-fn read_counter(text: &[u8]) -> Answer {
-    match str::from_utf8(text).map(str::parse) {
-        Ok(Ok(counter)) => Ok(Vote::Outbid {
-            counter: FencingToken::new(counter),
-        }),
-        _ => Err(NodeError::Unexpected("a counter that is no number".into())),
     }
 }
 
@@ -369,10 +229,12 @@ fn counter_of(key: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use redlock_core::{Nonce, Ttl};
 
-    use super::*;
-    use crate::Key;
+    use super::{super::part::arguments, *};
+    use crate::{Key, Vote};
 
     fn set(lease: u128) -> Command {
         let token = Nonce::new(lease).token(1);
@@ -420,6 +282,8 @@ mod tests {
         redis::parse_redis_value(line.as_bytes()).unwrap()
     }
 
+    const VALKEY: Compare = Compare::Natively(Native::DelIfEq);
+    const REDIS: Compare = Compare::Natively(Native::Delex);
     const GRANTED: Option<Answer> = Some(Ok(Vote::Granted));
     const DENIED: Option<Answer> = Some(Ok(Vote::Denied));
     const EXTENDED: Option<Answer> = Some(Ok(Vote::Extended {
@@ -449,7 +313,7 @@ mod tests {
     #[test]
     fn servers_that_compare_need_no_script() {
         let batch = [set(1), extend(2), release(3)];
-        let valkey = Request::new(&batch, Compare::DelIfEq);
+        let valkey = Request::new(&batch, VALKEY);
         let expected = [
             "SET k1 # NX PX 1000",
             "PTTL k2",
@@ -457,7 +321,7 @@ mod tests {
             "DELIFEQ k3 #",
         ];
         assert_eq!(shown(&valkey), expected);
-        let redis = Request::new(&batch, Compare::Delex);
+        let redis = Request::new(&batch, REDIS);
         assert_eq!(shown(&redis)[3], "DELEX k3 IFEQ #");
         for (left, set, extension) in [
             (Value::Int(700), Value::Okay, EXTENDED),
@@ -466,7 +330,7 @@ mod tests {
             (Value::Int(-2), Value::Nil, DENIED),
         ] {
             let replies = vec![Value::Okay, left, set, Value::Int(1)];
-            let (answers, _) = read(Request::new(&batch, Compare::DelIfEq), replies);
+            let (answers, _) = read(Request::new(&batch, VALKEY), replies);
             assert_eq!(answers[..3], [GRANTED, extension, GRANTED]);
         }
     }
@@ -520,7 +384,7 @@ mod tests {
         let (answers, again) = read(request, vec![error("NOSCRIPT"), Value::Okay]);
         assert_eq!(answers, [None, GRANTED, None]);
         let again = again.expect("the script in full");
-        assert!(!again.replaces_commands());
+        assert!(again.replaced.is_empty());
         let expected = format!("EVAL {} 2 k1 k3 # #", script::RELEASE.source());
         assert_eq!(shown(&again), [expected]);
         let mut answers = answers;
@@ -535,12 +399,12 @@ mod tests {
     #[test]
     fn what_a_server_does_not_allow_is_done_by_script() {
         let batch = [extend(1), release(2)];
-        for compare in [Compare::Delex, Compare::DelIfEq] {
+        for compare in [REDIS, VALKEY] {
             let request = Request::new(&batch, compare);
             let replies = vec![Value::Int(700), error("ERR"), error("NOPERM")];
             let (_, again) = read(request, replies);
             let again = again.expect("scripts");
-            assert!(again.replaces_commands());
+            assert_eq!(again.replaced, [0, 1]);
             let expected = [
                 format!("EVAL {} 1 k1 # 1000", script::EXTEND.source()),
                 format!("EVAL {} 1 k2 #", script::RELEASE.source()),
@@ -554,6 +418,7 @@ mod tests {
         let batch = [release(1), release(2)];
         for (reply, expected) in [
             (error("BUSY"), "BUSY because"),
+            (error("OOM"), "OOM because"),
             (Value::BulkString(b"1".to_vec()), "unexpected answer: "),
             (Value::Int(7), "unexpected answer: int(7)"),
             (
@@ -569,7 +434,7 @@ mod tests {
             assert!(error.to_string().starts_with(expected), "{error}");
             assert!(answers[1].is_some());
         }
-        let native = Request::new(&batch, Compare::DelIfEq);
+        let native = Request::new(&batch, VALKEY);
         let (answers, _) = read(
             native,
             vec![error("WRONGTYPE"), Value::BulkString(vec![b'x'; 100_000])],
@@ -579,5 +444,50 @@ mod tests {
             panic!("an odd answer is no vote");
         };
         assert!(error.to_string().len() < 300);
+    }
+
+    #[test]
+    fn what_one_key_may_have_spoilt_is_asked_again_key_by_key() {
+        let batch = [extend(1), release(2), extend(3), release(4)];
+        let request = Request::new(&batch, Compare::ByScript);
+        let (answers, again) = read(request, vec![error("NOPERM"), error("CROSSSLOT")]);
+        assert!(answers.iter().all(Option::is_none));
+        let again = again.expect("each key on its own");
+        let [extend, release] = [script::EXTEND.source(), script::RELEASE.source()];
+        let expected = [
+            format!("EVAL {extend} 1 k1 # 1000"),
+            format!("EVAL {extend} 1 k3 # 1000"),
+            format!("EVAL {release} 1 k2 #"),
+            format!("EVAL {release} 1 k4 #"),
+        ];
+        assert_eq!(shown(&again), expected);
+        let text = |text: &str| Value::BulkString(text.into());
+        let replies = vec![text("700"), error("NOPERM"), error("NOPERM"), text("1")];
+        let mut answers = answers;
+        assert!(again.read(replies, &mut answers).is_none(), "it is said");
+        assert_eq!([&answers[0], &answers[3]], [&EXTENDED, &GRANTED]);
+        assert!(matches!(&answers[1], Some(Err(_))) && matches!(&answers[2], Some(Err(_))));
+    }
+
+    #[test]
+    fn an_extension_needs_no_memory() {
+        let (_, again) = read(
+            Request::new(&[extend(1)], VALKEY),
+            vec![Value::Int(700), error("OOM")],
+        );
+        let again = again.expect("by script");
+        assert!(again.replaced.is_empty(), "the command as such is known");
+    }
+
+    #[test]
+    fn no_script_holds_up_the_server_for_long() {
+        let long = |lease| {
+            let key = Key::new(vec![b'k'; Key::MAX_LEN]).unwrap();
+            Command::new(key, release(lease).operation())
+        };
+        let batch: Vec<_> = (0..5).map(long).collect();
+        let request = Request::new(&batch, Compare::ByScript);
+        assert_eq!(request.pipeline.len(), 3, "two keys of 64 KiB each");
+        assert_eq!(request.positions, [0, 1, 2, 3, 4]);
     }
 }

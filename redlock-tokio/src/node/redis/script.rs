@@ -8,11 +8,10 @@ pub(super) struct Script {
     hash: String,
 }
 
-/// Deletes each key whose value is its token, and says for each whether it was, by a digit (a text
-/// is cheaper to make and to read than an array). For one key it is
-/// the script of the Redlock page ("Correct implementation with a single instance"), so a foreign
-/// client's release means the same. `MGET` finds nothing in a key of another type, where `GET`
-/// would end the script.
+/// Deletes each key whose value is its token, and says for each whether it was, by a digit: a text is
+/// cheaper to make and to read than an array. It does to each key what the script of the Redlock page
+/// does ("Correct implementation with a single instance"). `MGET` finds nothing in a key of another
+/// type, where `GET` would end the script.
 pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('MGET', unpack(KEYS)) \

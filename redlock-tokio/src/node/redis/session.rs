@@ -12,12 +12,7 @@ use deadpool_redis::{
 };
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{
-    compare::Compare,
-    connect_error,
-    request::{Request, refusal},
-    script,
-};
+use super::{compare::Compare, connect_error, part::refusal, request::Request, script};
 use crate::node::{Answer, Command, NodeError, Server, ServerInfo, Session};
 
 /// How often a connection is looked at that may be idle. A node that restarts, or a middlebox that
@@ -77,15 +72,24 @@ impl Session for RedisSession {
         }
         let mut connection = self.multiplexed.clone();
         let refused = Arc::clone(&self.refused);
-        let request = Request::new(batch, self.compare);
+        let mut request = Request::new(batch, self.compare);
         let mut answers = vec![None; batch.len()];
         async move {
-            let values = round_trip(&mut connection, &request).await?;
-            if let Some(again) = request.read(values, &mut answers) {
-                refused.fetch_or(again.replaces_commands(), Ordering::Relaxed);
-                let values = round_trip(&mut connection, &again).await?;
-                // Scripts that are sent in full cannot be missing.
-                again.read(values, &mut answers);
+            loop {
+                let replaced = request.take_replaced();
+                let replies = round_trip(&mut connection, &request).await?;
+                let again = request.read(replies, &mut answers);
+                // The script did what the command did not, so it was not because of the key.
+                if replaced
+                    .iter()
+                    .any(|&position| matches!(answers[position], Some(Ok(_))))
+                {
+                    refused.store(true, Ordering::Relaxed);
+                }
+                match again {
+                    Some(again) => request = again,
+                    None => break,
+                }
             }
             let unanswered = || Err(NodeError::Unexpected("no answer".into()));
             Ok(answers

@@ -12,7 +12,7 @@ pub(super) struct Stretch {
     pub(super) releases: Vec<usize>,
     pub(super) rest: Vec<usize>,
     /// The tokens of the rest.
-    pub(super) tokens: HashSet<Token>,
+    tokens: HashSet<Token>,
 }
 
 impl Stretch {
