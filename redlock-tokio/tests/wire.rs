@@ -139,3 +139,49 @@ async fn keys_of_another_type_are_not_ours_and_harm_nobody() {
     let report = redlock.shutdown().await;
     assert_eq!(report.abandoned, 0, "nothing is owed for it");
 }
+
+/// Who may use some keys only, and tries another, loses nothing but that.
+#[tokio::test]
+async fn a_forbidden_key_spoils_nothing_for_the_others() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let admin = Cli::of(servers.get(0));
+    let rights = ["ACL", "SETUSER", "u", "on", ">p", "~app:*", "+@all"];
+    assert_eq!(admin.run(&rights), "OK");
+    let url = format!("redis://u:p@127.0.0.1:{}", servers.get(0).port());
+    let redlock = trusting([url]).build().await.unwrap();
+    for round in 0..20 {
+        let allowed = join_all((0..5).map(|it| redlock.try_lock(format!("app:{round}:{it}"))));
+        let forbidden = join_all((0..5).map(|it| redlock.try_lock(format!("other:{round}:{it}"))));
+        let (allowed, forbidden) = futures::join!(allowed, forbidden);
+        assert!(forbidden.iter().all(Result::is_err));
+        let guards: Vec<_> = allowed.into_iter().map(Result::unwrap).collect();
+        let extended = join_all(guards.iter().map(|guard| guard.extend())).await;
+        assert!(extended.iter().all(Result::is_ok), "{extended:?}");
+        for report in join_all(guards.into_iter().map(|guard| guard.release())).await {
+            assert_eq!(report.outcome, ReleaseOutcome::Released, "{}", report.nodes);
+        }
+    }
+    assert_eq!(admin.run(&["DBSIZE"]), "0");
+    if let Some(command) = native_release(&admin) {
+        assert!(
+            Counts::of(&admin).calls(command) >= 100,
+            "it was not given up"
+        );
+    }
+}
+
+#[tokio::test]
+async fn row_21_a_held_lock_is_kept_and_released_where_memory_is_full() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    let server = Cli::of(servers.get(0));
+    assert_eq!(server.run(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    let error = redlock.try_lock("other").await.unwrap_err();
+    assert!(error.to_string().contains("OOM"), "{error}");
+    guard
+        .extend()
+        .await
+        .expect("a key that is there needs no memory");
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+}

@@ -1,0 +1,165 @@
+//! What a lane must do with nodes that are slow, or whose connections break at the worst moment, in
+//! paused time.
+
+mod support;
+
+use std::{
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
+use redlock_tokio::{
+    Answer, Clock, Command, MemoryNode, Node, NodeError, Redlock, RedlockBuilder, Session,
+};
+use support::MS;
+use tokio::time::Instant;
+
+type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
+
+fn over(nodes: impl IntoIterator<Item = impl Node>) -> RedlockBuilder {
+    let builder = Redlock::builder().custom_nodes(nodes);
+    builder.clock(Clock::tokio()).max_ttl(MS(60_000))
+}
+
+/// A node that takes its time for each command, one after the other, as servers do.
+#[derive(Clone)]
+struct Slow {
+    inner: MemoryNode,
+    free_at: Arc<Mutex<Instant>>,
+}
+
+const PER_COMMAND: Duration = Duration::from_micros(20);
+
+impl Node for Slow {
+    fn address(&self) -> &str {
+        self.inner.address()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        let session = self.clone();
+        async { Ok(Box::new(session) as Box<dyn Session>) }.boxed()
+    }
+}
+
+impl Session for Slow {
+    fn execute(&mut self, batch: &[Command]) -> Answers {
+        let mut free_at = self.free_at.lock().unwrap();
+        *free_at = (*free_at).max(Instant::now()) + PER_COMMAND * batch.len() as u32;
+        let done_at = *free_at;
+        let answers = self.inner.execute(batch);
+        async move {
+            tokio::time::sleep_until(done_at).await;
+            answers.await
+        }
+        .boxed()
+    }
+}
+
+/// More is asked than a node can do within `node_timeout`: what waits, waits in the queue, where no
+/// time limit runs.
+#[tokio::test(start_paused = true)]
+async fn a_busy_node_is_not_taken_for_a_silent_one() {
+    const TASKS: usize = 3000;
+    let slow = || Slow {
+        inner: MemoryNode::with_clock(Clock::tokio()),
+        free_at: Arc::new(Mutex::new(Instant::now())),
+    };
+    let redlock = over([slow(), slow(), slow()]).build().await.unwrap();
+    let end = Instant::now() + MS(500);
+    let task = async |number: usize| {
+        let key = format!("k{number}");
+        let mut cycles = 0;
+        while Instant::now() < end {
+            let guard = redlock.try_lock(&key).await.expect("nobody else wants it");
+            guard.release().await;
+            cycles += 1;
+        }
+        cycles
+    };
+    let cycles: u32 = join_all((0..TASKS).map(task)).await.into_iter().sum();
+    assert!(cycles >= 12_000, "{cycles} of some 12 500 that it can do");
+}
+
+/// The first batch is answered late; the second is stranded on its way, and what follows is lost with
+/// the connection.
+#[derive(Clone)]
+struct Stranding {
+    inner: MemoryNode,
+    state: Arc<Mutex<Stranded>>,
+}
+
+#[derive(Default)]
+struct Stranded {
+    connections: u32,
+    batches: u32,
+    commands: Vec<Command>,
+}
+
+impl Node for Stranding {
+    fn address(&self) -> &str {
+        self.inner.address()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        self.state.lock().unwrap().connections += 1;
+        let session = self.clone();
+        async { Ok(Box::new(session) as Box<dyn Session>) }.boxed()
+    }
+}
+
+impl Session for Stranding {
+    fn execute(&mut self, batch: &[Command]) -> Answers {
+        let mut state = self.state.lock().unwrap();
+        state.batches += 1;
+        match (state.connections, state.batches) {
+            (1, 1) => {
+                let answers = self.inner.execute(batch);
+                async move {
+                    tokio::time::sleep(MS(80)).await;
+                    answers.await
+                }
+                .boxed()
+            }
+            (1, 2) => {
+                state.commands.extend_from_slice(batch);
+                pending().boxed()
+            }
+            (1, _) => pending().boxed(),
+            _ => self.inner.execute(batch),
+        }
+    }
+}
+
+/// A release that was owed, and then lost with the connection, is owed again: the request to set the
+/// key may still arrive.
+#[tokio::test(start_paused = true)]
+async fn a_debt_that_was_in_flight_is_still_owed() {
+    let memory = || MemoryNode::with_clock(Clock::tokio());
+    let stranding = Stranding {
+        inner: memory(),
+        state: Arc::default(),
+    };
+    let builder = over([memory(), memory()]).custom_nodes([stranding.clone()]);
+    let redlock = builder.ttl(MS(60_000)).build().await.unwrap();
+    let first = redlock.lock("first").await.expect("two of three");
+    tokio::time::sleep(MS(40)).await;
+    let guard = redlock.lock("k").await.expect("two of three");
+    tokio::time::sleep(MS(20)).await;
+    // The node counts as silent by now, so this is owed; it is in flight when the connection breaks.
+    drop(guard);
+    tokio::time::sleep(MS(3000)).await;
+    assert!(stranding.state.lock().unwrap().connections > 1, "it broke");
+
+    let commands = std::mem::take(&mut stranding.state.lock().unwrap().commands);
+    assert_eq!(commands.len(), 1, "the request to set k");
+    drop(stranding.inner.clone().execute(&commands));
+    assert!(stranding.inner.contains("k"), "it arrived late");
+    tokio::time::sleep(MS(1000)).await;
+    assert!(!stranding.inner.contains("k"), "and was released");
+    drop(first);
+}
