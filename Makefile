@@ -6,7 +6,8 @@
 run:
 	cargo run -p redlock-examples --bin quickstart
 
-# Installs redis-server if there is none, then runs the whole test suite.
+# Installs redis-server if there is none, then runs the whole test suite, and the driver's part of it
+# once more against Valkey (see .ci/test-valkey).
 test: redis
 	cargo test --workspace --all-features
 	cargo test -p redlock-tokio --test bad_input # without TLS, which the above has on

@@ -308,3 +308,12 @@ async fn shutdown_stops_those_who_wait() {
     drop(guard);
     assert!(matches!(waiting.await.unwrap(), Err(LockError::ShutDown)));
 }
+
+#[test]
+fn a_server_that_cannot_start_says_why_at_once() {
+    let before = Instant::now();
+    let error =
+        redlock_tokio::test_util::RedisServers::spawn_with(1, &["--bogus", "x"]).unwrap_err();
+    assert!(error.to_string().contains("bogus"), "{error}");
+    assert!(before.elapsed() < Duration::from_secs(10));
+}

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{net::TcpListener, time::Duration};
 
 use redlock_tokio::{
     BuildError, ExtendError, LockError, NodeState, Redlock, RedlockBuilder,
@@ -247,7 +247,14 @@ async fn row_31_cluster_node_and_duplicate_address() {
     assert!(error.contains("the same server as"), "{error}");
     assert!(error.contains(&numbers) && error.contains(&name), "{error}");
 
-    let cluster = RedisServers::spawn_with(1, &["--cluster-enabled", "yes"]).unwrap();
+    // By default it is 10 000 more than the port, which may be more than there are.
+    let bus = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let bus = bus.port().to_string();
+    let arguments = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+    let cluster = RedisServers::spawn_with(1, &arguments).unwrap();
     let error = cluster.builder().build().await.unwrap_err().to_string();
     assert!(error.contains("a node of a cluster"), "{error}");
 }

@@ -21,10 +21,13 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// How often a port that someone else was faster to take is replaced by another.
 const PORT_TRIES: usize = 5;
 
+/// What a server writes that will not start with the arguments it was given.
+const FATAL: [&str; 2] = ["FATAL CONFIG FILE ERROR", "port number too high"];
+
 /// Starts the server given as `"$@"` and says its pid; kills it when standard input ends, which
 /// happens when its owner drops it, and also when its owner dies. The shell has not waited for the
 /// server by then, so the pid is still the server's.
-const WATCHDOG: &str = r#""$@" >/dev/null 2>&1 & echo $!; read -r _; kill -9 $!; wait $!"#;
+const WATCHDOG: &str = r#""$@" >>redis.log 2>&1 & echo $!; read -r _; kill -9 $!; wait $!"#;
 
 /// One `redis-server` process, and the next ones on the same port if it is restarted.
 #[derive(Debug)]
@@ -237,7 +240,8 @@ impl Log {
             if log.contains("Address already in use") {
                 return Err(SpawnError::PortTaken);
             }
-            if Instant::now() > deadline {
+            let gave_up = FATAL.iter().any(|words| log.contains(words));
+            if gave_up || Instant::now() > deadline {
                 return Err(SpawnError::NotReady { log });
             }
             thread::sleep(Duration::from_millis(5));

@@ -1,0 +1,98 @@
+//! What is written to the log for people: keys whose time is not what it should be, nodes that may
+//! forget. On one thread each, since the log of a test is its thread's.
+
+mod support;
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use redlock_tokio::{Redlock, test_util::RedisServers};
+use support::{Cli, MS};
+use tracing::{Level, subscriber::DefaultGuard};
+
+/// What this thread has logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn start() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(Level::WARN)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A clock that jumps ahead by some seconds makes a key's time that much shorter, as `PEXPIRE` does.
+#[tokio::test]
+async fn row_18_a_key_that_was_shortened_is_told_of() {
+    let (log, _guard) = Log::start();
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let guard = redlock.lock("k").no_renewal().await.unwrap();
+    guard.extend().await.unwrap();
+    assert_eq!(log.text(), "", "all is well");
+
+    let server = Cli::of(servers.get(0));
+    assert_eq!(server.run(&["PEXPIRE", "k", "3000"]), "1");
+    guard.extend().await.unwrap();
+    // The extension that counted may not have waited for this node; the next one has heard of it.
+    guard.extend().await.unwrap();
+    let text = log.text();
+    let address = servers.get(0).address().to_string();
+    assert!(
+        text.contains("less time left than the lock relies on"),
+        "{text}"
+    );
+    assert!(
+        text.contains(&address) && text.lines().count() == 1,
+        "{text}"
+    );
+    assert!(server.pttl("k") > 8000, "and repaired");
+
+    assert_eq!(server.run(&["PERSIST", "k"]), "1");
+    guard.extend().await.unwrap();
+    guard.extend().await.unwrap();
+    let text = log.text();
+    assert!(text.contains("more time left than it was given"), "{text}");
+    assert!(server.pttl("k") > 0, "and repaired");
+}
+
+#[tokio::test]
+async fn nodes_that_may_forget_are_told_of() {
+    let (log, _guard) = Log::start();
+    let arguments = ["--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"];
+    let servers = RedisServers::spawn_with(1, &arguments).unwrap();
+    let builder = Redlock::builder().nodes(servers.urls());
+    let redlock = builder.nodes_are_durable().build().await.unwrap();
+    drop(
+        redlock
+            .lock("k")
+            .wait(MS(0))
+            .await
+            .expect("it votes at once"),
+    );
+    let text = log.text();
+    assert!(text.contains("set maxmemory-policy noeviction"), "{text}");
+    assert!(text.contains("appendonly is off"), "{text}");
+}
