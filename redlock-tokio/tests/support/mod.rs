@@ -123,7 +123,7 @@ pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-const ROLE: &str = "REDLOCK_TEST_ROLE";
+pub(crate) const ROLE: &str = "REDLOCK_TEST_ROLE";
 
 /// What a process prints when it has done what it was started for.
 pub(crate) const READY: &str = "ready";
