@@ -4,13 +4,15 @@
 
 pub(crate) mod bed;
 pub(crate) mod cut;
+pub(crate) mod fake;
 pub(crate) mod history;
+pub(crate) mod rubbish;
 
 use std::{
     collections::BTreeMap,
     env,
     io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -131,6 +133,15 @@ pub(crate) const READY: &str = "ready";
 /// In a process that was started by [`in_another_process`], what it was told.
 pub(crate) fn role() -> Option<String> {
     env::var(ROLE).ok()
+}
+
+/// Runs a test of this binary in another process, with a role to play, to its end.
+pub(crate) fn to_its_end_in_another_process(test: &str, role: &str) -> Output {
+    Command::new(env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(ROLE, role)
+        .output()
+        .expect("this test starts once more")
 }
 
 /// Runs a test of this binary in another process, with a role to play, until it is ready.

@@ -1,0 +1,319 @@
+//! Servers that answer rubbish: wrong, cut short, unasked, or not Redis at all. As a minority they
+//! cost nothing, as a majority there is a typed error in time, and never is their rubbish a vote.
+
+mod support;
+
+use std::{
+    panic,
+    sync::{
+        Once,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::future::join_all;
+use redlock_tokio::{BuildError, LockError, LockOptions, MemoryNode, Redlock, RedlockBuilder};
+use support::{
+    MS, eventually,
+    fake::{Act, Fake, LOCKING},
+    rubbish, trusting,
+};
+
+const NODE_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// How long who wants a lock waits for it.
+const WAIT: Duration = Duration::from_millis(400);
+
+/// What fits on a line or two of a log. What a node said, and where, is told for each node.
+const LONGEST_REPORT: usize = 500;
+
+/// Some servers of the five that are not what they should be.
+struct Scene {
+    name: String,
+    fakes: Vec<Fake>,
+    redlock: Redlock,
+}
+
+impl Scene {
+    async fn new(name: &str, count: usize, acts: &[Act]) -> Self {
+        watch_panics();
+        let fakes: Vec<_> = (0..count).map(|_| Fake::at(LOCKING, acts)).collect();
+        let redlock = among_five(&fakes).build().await;
+        let redlock = redlock.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let name = name.to_owned();
+        Self {
+            name,
+            fakes,
+            redlock,
+        }
+    }
+
+    fn odd_answers(&self) -> usize {
+        self.fakes.iter().map(Fake::odd_answers).sum()
+    }
+}
+
+/// A lock over these servers, and as many in memory as make five.
+fn among_five(fakes: &[Fake]) -> RedlockBuilder {
+    among_five_at(fakes.iter().map(Fake::url))
+}
+
+fn among_five_at(urls: impl ExactSizeIterator<Item = String>) -> RedlockBuilder {
+    let others = (urls.len()..5).map(|_| MemoryNode::new());
+    let options = LockOptions::new().retry_delay(MS(5), MS(20));
+    trusting(urls)
+        .custom_nodes(others)
+        .defaults(options)
+        .node_timeout(NODE_TIMEOUT)
+        .connect_timeout(NODE_TIMEOUT)
+}
+
+/// Panics of any thread: one in a task of the driver would show nowhere else.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+fn watch_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            PANICS.fetch_add(1, SeqCst);
+            usual(info);
+        }));
+    });
+}
+
+fn nothing_panicked() {
+    assert_eq!(PANICS.load(SeqCst), 0, "it is told above");
+}
+
+fn assert_names_and_is_short(name: &str, fakes: &[Fake], error: &LockError) {
+    let nodes = &error.attempts().expect("nodes were asked").nodes;
+    for report in nodes.iter() {
+        let text = report.objection.to_string();
+        let len = text.chars().count();
+        assert!(
+            len < LONGEST_REPORT,
+            "{name}: {len} characters: {text:.600}",
+        );
+    }
+    // An attempt that is cut short by the end of the wait has not heard of all of them.
+    let text = error.to_string();
+    let is_named = fakes.iter().any(|fake| text.contains(&fake.address()));
+    assert!(is_named, "{name}: {text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minority_costs_nothing_and_is_used_again_when_it_turns_sane() {
+    let cases = rubbish::all();
+    let scenes = cases.iter().map(|(name, acts)| Scene::new(name, 2, acts));
+    let scenes = join_all(scenes).await;
+    for Scene {
+        name,
+        redlock,
+        fakes,
+    } in &scenes
+    {
+        let before = Instant::now();
+        for number in 0..10 {
+            let key = format!("k{number}");
+            let guard = redlock.try_lock(key).await;
+            let guard = guard.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(guard.is_valid());
+        }
+        // None of them has waited for the two.
+        assert!(
+            before.elapsed() < NODE_TIMEOUT,
+            "{name}: {:?}",
+            before.elapsed()
+        );
+        eventually(name, || fakes.iter().all(|it| it.odd_answers() > 0)).await;
+    }
+    for fake in scenes.iter().flat_map(|it| &it.fakes) {
+        fake.turn_sane();
+    }
+    join_all(scenes.iter().map(used_again)).await;
+    nothing_panicked();
+}
+
+async fn used_again(
+    Scene {
+        name,
+        fakes,
+        redlock,
+    }: &Scene,
+) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while fakes.iter().any(|it| it.grants() == 0) {
+        assert!(Instant::now() < until, "{name}: not used again");
+        let guard = redlock.lock("again").await;
+        drop(guard.unwrap_or_else(|error| panic!("{name}: {error}")));
+        tokio::time::sleep(MS(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_gives_no_lock_and_an_error_in_time() {
+    let cases = rubbish::all();
+    let scenes = cases.iter().map(|(name, acts)| Scene::new(name, 3, acts));
+    let scenes = join_all(scenes).await;
+    join_all(scenes.iter().map(async |scene| {
+        let Scene {
+            name,
+            redlock,
+            fakes,
+        } = scene;
+        let before = Instant::now();
+        let outcome = redlock.lock("k").wait(WAIT).await;
+        let taken = before.elapsed();
+        let error = outcome.map(drop).expect_err(name);
+        // The last attempt may begin at the end of the wait, and lasts for a node's timeout.
+        assert!(taken < WAIT + NODE_TIMEOUT + MS(1500), "{name}: {taken:?}");
+        assert!(
+            matches!(error, LockError::NoQuorum(_) | LockError::Contended(_)),
+            "{name}: {error:?}"
+        );
+        assert_names_and_is_short(name, fakes, &error);
+        assert!(scene.odd_answers() > 0, "{name}: it was not tested");
+    }))
+    .await;
+    nothing_panicked();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "the code of an error is not shortened"]
+async fn an_error_is_short_whatever_the_node_says() {
+    let (name, acts) = rubbish::long_code();
+    let Scene { fakes, redlock, .. } = Scene::new(&name, 3, &acts).await;
+    let error = redlock.try_lock("k").await.map(drop).expect_err(&name);
+    assert_names_and_is_short(&name, &fakes, &error);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "what a node says is not escaped"]
+async fn an_error_is_one_line_whatever_the_node_says() {
+    let acts = [Act::Say(b"-ERR \x07\x1b[2J\ninjected=line\r\n".into())];
+    let scene = Scene::new("a bell", 3, &acts).await;
+    let error = scene.redlock.try_lock("k").await.map(drop).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("ERR"), "{text:?}");
+    assert!(!text.chars().any(char::is_control), "{text:?}");
+}
+
+/// What is asked of a server that is connected to, in the order in which it is.
+const CONNECTING: [&[&str]; 5] = [
+    &["CLIENT"],
+    &["HELLO"],
+    &["SCRIPT"],
+    &["COMMAND"],
+    &["INFO"],
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rubbish_from_the_first_byte_on_is_named_or_costs_nothing() {
+    watch_panics();
+    let cases = rubbish::all();
+    let mut runs = Vec::new();
+    for (name, acts) in &cases {
+        runs.push((
+            format!("{name}, at once"),
+            [0, 1].map(|_| Fake::at_once(acts)),
+        ));
+        for commands in CONNECTING {
+            let fakes = [0, 1].map(|_| Fake::at(commands, acts));
+            runs.push((format!("{name}, at {commands:?}"), fakes));
+        }
+    }
+    // All at once would be too much for the time that each has to connect.
+    for some in runs.chunks(64) {
+        join_all(
+            some.iter()
+                .map(async |(name, fakes)| connect_to(name, fakes).await),
+        )
+        .await;
+    }
+    for (name, fakes) in &runs {
+        let tested: usize = fakes.iter().map(Fake::odd_answers).sum();
+        // Not every version asks for it.
+        assert!(
+            tested > 0 || name.contains("INFO"),
+            "{name}: it was not tested"
+        );
+    }
+    nothing_panicked();
+}
+
+async fn connect_to(name: &str, fakes: &[Fake]) {
+    let before = Instant::now();
+    let urls = fakes
+        .iter()
+        .map(|it| format!("{}?protocol=resp3", it.url()));
+    let built = among_five_at(urls).build().await;
+    assert!(
+        before.elapsed() < Duration::from_secs(5),
+        "{name}: {:?}",
+        before.elapsed()
+    );
+    match built {
+        // Nobody is there, or it was nothing that matters.
+        Ok(redlock) => {
+            let guard = redlock.lock("k").await;
+            drop(guard.unwrap_or_else(|error| panic!("{name}: {error}")));
+        }
+        // Somebody is there, who is no lock server.
+        Err(error @ BuildError::Node { .. }) => {
+            let text = error.to_string();
+            assert!(text.chars().count() < LONGEST_REPORT, "{name}: {text:.600}");
+            let is_named = fakes.iter().any(|it| text.contains(&it.address()));
+            assert!(is_named, "{name}: {text}");
+        }
+        Err(other) => panic!("{name}: {other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_turns_odd_between_connections_costs_nothing_and_is_used_again() {
+    let cases = rubbish::all();
+    let scenes = cases.iter().map(|(name, _)| Scene::new(name, 2, &[]));
+    let scenes = join_all(scenes).await;
+    for (scene, (_, acts)) in scenes.iter().zip(&cases) {
+        for fake in &scene.fakes {
+            fake.turn_odd_at(&["CLIENT", "SCRIPT", "COMMAND", "INFO"], acts);
+            fake.disconnect();
+        }
+    }
+    join_all(scenes.iter().map(async |scene| {
+        let Scene {
+            name,
+            redlock,
+            fakes,
+        } = scene;
+        let is_tested = || fakes.iter().all(|it| it.odd_answers() > 0);
+        let until = Instant::now() + Duration::from_secs(10);
+        while !is_tested() {
+            assert!(Instant::now() < until, "{name}: it was not tested");
+            drop(
+                redlock
+                    .lock("k")
+                    .await
+                    .unwrap_or_else(|error| panic!("{name}: {error}")),
+            );
+            tokio::time::sleep(MS(10)).await;
+        }
+        fakes.iter().for_each(Fake::turn_sane);
+        fakes.iter().for_each(Fake::disconnect);
+        used_again(scene).await;
+    }))
+    .await;
+    nothing_panicked();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_in_many_packets_is_an_answer() {
+    let acts = [Act::SayBytewise(b"+OK\r\n".into())];
+    let Scene { redlock, fakes, .. } = Scene::new("bytewise", 3, &acts).await;
+    // The two in memory have answered before the first byte comes.
+    let guard = redlock.try_lock("k").await.expect("five votes");
+    assert!(guard.is_valid());
+    assert!(fakes.iter().any(|it| it.odd_answers() > 0));
+}
