@@ -12,13 +12,7 @@
 
 mod support;
 
-use std::{
-    panic,
-    sync::{
-        LazyLock, Once,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-};
+use std::sync::LazyLock;
 
 use proptest::{
     collection::vec,
@@ -29,7 +23,7 @@ use redlock_tokio::{BuildError, LockOptions, Node, RedisNode, Redlock};
 use support::{
     MS,
     fake::{Act, Fake, LOCKING, bulk, sane_info},
-    trusting,
+    panics, trusting,
 };
 use tokio::runtime::Runtime;
 
@@ -51,20 +45,6 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build().unwrap()
 });
-
-/// Panics of the runtime's threads, which would show nowhere else.
-static PANICS: AtomicUsize = AtomicUsize::new(0);
-
-fn watch_panics() {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let usual = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            PANICS.fetch_add(1, SeqCst);
-            usual(info);
-        }));
-    });
-}
 
 fn url() -> impl Strategy<Value = String> {
     let part = || {
@@ -210,7 +190,7 @@ proptest! {
 
     #[test]
     fn whatever_info_says_there_is_a_lock_or_a_short_error(info in info()) {
-        watch_panics();
+        panics::watch();
         let fake = Fake::spawn();
         fake.set_info(info);
         let options = LockOptions::new().no_renewal();
@@ -225,7 +205,7 @@ proptest! {
             prop_assert!(error.contains(&fake.address()), "{error}");
             prop_assert!(error.chars().count() < 500, "{error}");
         }
-        prop_assert!(PANICS.load(SeqCst) == 0);
+        prop_assert!(panics::count() == 0);
     }
 }
 
@@ -262,7 +242,7 @@ proptest! {
 
     #[test]
     fn whatever_is_answered_only_a_yes_is_a_vote(answer in answer()) {
-        watch_panics();
+        panics::watch();
         // The end of the conversation behind it, so that nothing is waited for.
         let fake = Fake::at(LOCKING, &[Act::Say(answer.clone()), Act::Close]);
         let options = LockOptions::new().no_renewal();
@@ -282,6 +262,6 @@ proptest! {
                 prop_assert!(text.chars().count() < 500, "{text}");
             }
         }
-        prop_assert!(PANICS.load(SeqCst) == 0);
+        prop_assert!(panics::count() == 0);
     }
 }

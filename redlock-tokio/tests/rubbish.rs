@@ -3,24 +3,20 @@
 
 mod support;
 
-use std::{
-    panic,
-    sync::{
-        Once,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redlock_tokio::{BuildError, LockError, LockOptions, MemoryNode, Redlock, RedlockBuilder};
 use support::{
     MS, eventually,
     fake::{Act, Fake, LOCKING},
-    rubbish, trusting,
+    panics, rubbish, trusting,
 };
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// So long that a busy machine is not taken for a lock that waits for it.
+const LONG_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// How long who wants a lock waits for it.
 const WAIT: Duration = Duration::from_millis(400);
@@ -37,9 +33,13 @@ struct Scene {
 
 impl Scene {
     async fn new(name: &str, count: usize, acts: &[Act]) -> Self {
-        watch_panics();
+        Self::with_timeout(name, count, acts, NODE_TIMEOUT).await
+    }
+
+    async fn with_timeout(name: &str, count: usize, acts: &[Act], timeout: Duration) -> Self {
+        panics::watch();
         let fakes: Vec<_> = (0..count).map(|_| Fake::at(LOCKING, acts)).collect();
-        let redlock = among_five(&fakes).build().await;
+        let redlock = among_five(&fakes).node_timeout(timeout).build().await;
         let redlock = redlock.unwrap_or_else(|error| panic!("{name}: {error}"));
         let name = name.to_owned();
         Self {
@@ -69,22 +69,8 @@ fn among_five_at(urls: impl ExactSizeIterator<Item = String>) -> RedlockBuilder 
         .connect_timeout(NODE_TIMEOUT)
 }
 
-/// Panics of any thread: one in a task of the driver would show nowhere else.
-static PANICS: AtomicUsize = AtomicUsize::new(0);
-
-fn watch_panics() {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let usual = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            PANICS.fetch_add(1, SeqCst);
-            usual(info);
-        }));
-    });
-}
-
 fn nothing_panicked() {
-    assert_eq!(PANICS.load(SeqCst), 0, "it is told above");
+    assert_eq!(panics::count(), 0, "it is told above");
 }
 
 fn assert_names_and_is_short(name: &str, fakes: &[Fake], error: &LockError) {
@@ -106,7 +92,9 @@ fn assert_names_and_is_short(name: &str, fakes: &[Fake], error: &LockError) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minority_costs_nothing_and_is_used_again_when_it_turns_sane() {
     let cases = rubbish::all();
-    let scenes = cases.iter().map(|(name, acts)| Scene::new(name, 2, acts));
+    let scenes = cases
+        .iter()
+        .map(|(name, acts)| Scene::with_timeout(name, 2, acts, LONG_TIMEOUT));
     let scenes = join_all(scenes).await;
     for Scene {
         name,
@@ -123,7 +111,7 @@ async fn a_minority_costs_nothing_and_is_used_again_when_it_turns_sane() {
         }
         // None of them has waited for the two.
         assert!(
-            before.elapsed() < NODE_TIMEOUT,
+            before.elapsed() < LONG_TIMEOUT,
             "{name}: {:?}",
             before.elapsed()
         );
@@ -211,7 +199,7 @@ const CONNECTING: [&[&str]; 5] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rubbish_from_the_first_byte_on_is_named_or_costs_nothing() {
-    watch_panics();
+    panics::watch();
     let cases = rubbish::all();
     let mut runs = Vec::new();
     for (name, acts) in &cases {
@@ -306,6 +294,13 @@ async fn a_node_that_turns_odd_between_connections_costs_nothing_and_is_used_aga
     }))
     .await;
     nothing_panicked();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn panics_are_seen_where_the_driver_runs() {
+    let in_a_task = tokio::spawn(async { panics::is_watched() });
+    assert!(in_a_task.await.unwrap());
+    assert!(!panics::is_watched(), "a test that fails says so itself");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
