@@ -149,6 +149,7 @@ fn info() -> impl Strategy<Value = Vec<u8>> {
     ];
     let value = prop_oneof![
         any::<i64>().prop_map(|number| number.to_string().into_bytes()),
+        Just(u64::MAX.to_string().into_bytes()),
         Just(b"99999999999999999999999".to_vec()),
         Just(b"1e9".to_vec()),
         Just(b"+5".to_vec()),
@@ -189,13 +190,17 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn whatever_info_says_there_is_a_lock_or_a_short_error(info in info()) {
+    fn whatever_info_says_there_is_a_lock_or_a_short_error(info in info(), trusted in any::<bool>()) {
         panics::watch();
         let fake = Fake::spawn();
         fake.set_info(info);
         let options = LockOptions::new().no_renewal();
         let error = RUNTIME.block_on(async {
-            let builder = trusting([fake.url()]).defaults(options).node_timeout(MS(2000));
+            let builder = match trusted {
+                true => trusting([fake.url()]),
+                false => Redlock::builder().nodes([fake.url()]),
+            };
+            let builder = builder.defaults(options).node_timeout(MS(2000));
             match builder.build().await {
                 Err(error) => Some(error.to_string()),
                 Ok(redlock) => redlock.try_lock("k").await.err().map(|error| error.to_string()),

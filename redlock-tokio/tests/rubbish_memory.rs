@@ -105,6 +105,7 @@ async fn another_process() {
     thread::spawn(move || watch_memory(before));
     let fakes = [0, 1].map(|_| Fake::at(commands_at(moment), &acts));
     let redlock = trusting(fakes.iter().map(Fake::url))
+        .allow_unvetted_nodes()
         .custom_nodes([0, 1, 2].map(|_| MemoryNode::new()))
         .defaults(LockOptions::new().retry_delay(MS(5), MS(20)))
         .build()

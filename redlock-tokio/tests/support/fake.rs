@@ -282,7 +282,8 @@ impl Shared {
         let count: usize = String::from_utf8_lossy(&arguments[0]).parse().unwrap();
         let tokens = &arguments[1 + count..];
         let mut keys = self.keys.lock().unwrap();
-        let votes: Vec<u8> = arguments[1..=count]
+        let is_extension = source.contains("'PEXPIRE'");
+        let votes: Vec<&str> = arguments[1..=count]
             .iter()
             .zip(tokens)
             .map(|(key, token)| {
@@ -290,10 +291,15 @@ impl Shared {
                 if is_ours && source.contains("'DEL'") {
                     keys.remove(key);
                 }
-                b'0' + u8::from(is_ours)
+                match (is_extension, is_ours) {
+                    (true, true) => "1000",
+                    (true, false) => "-",
+                    (false, true) => "1",
+                    (false, false) => "0",
+                }
             })
             .collect();
-        bulk(&votes)
+        bulk(votes.join(if is_extension { "," } else { "" }).as_bytes())
     }
 }
 

@@ -65,12 +65,6 @@ fn partial() -> Vec<(String, Vec<Act>)> {
         .collect()
 }
 
-/// An error whose first word is a megabyte long.
-pub(crate) fn long_code() -> (String, Vec<Act>) {
-    let line = format!("-{}\r\n", "x".repeat(1 << 20));
-    named("error code of a megabyte", [Say(line.into())])
-}
-
 /// What a server may say at any time to a client that speaks version 3.
 pub(crate) const PUSH: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
 
@@ -110,10 +104,12 @@ fn lengths() -> Vec<(String, Vec<Act>)> {
 fn errors() -> Vec<(String, Vec<Act>)> {
     let long = "x".repeat(1 << 20);
     let blob = format!("!{}\r\nERR {long}\r\n", long.len() + 4);
+    let long_code = format!("-{long}\r\n");
     let long_message = format!("-ERR {long}\r\n");
     let wide = format!("-ERR {}\r\n", "\u{1f512}".repeat(1000));
-    let errors: [(&str, &[u8]); 9] = [
+    let errors: [(&str, &[u8]); 10] = [
         ("error of a megabyte", long_message.as_bytes()),
+        ("error code of a megabyte", long_code.as_bytes()),
         ("blob error of a megabyte", blob.as_bytes()),
         ("error of wide characters", wide.as_bytes()),
         ("error that is no text", b"-ERR \xff\xfe\xfd\r\n"),
