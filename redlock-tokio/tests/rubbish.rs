@@ -16,7 +16,7 @@ use support::{
 const NODE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// So long that a busy machine is not taken for a lock that waits for it.
-const LONG_TIMEOUT: Duration = Duration::from_millis(1500);
+const LONG_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long who wants a lock waits for it.
 const WAIT: Duration = Duration::from_millis(400);
