@@ -169,7 +169,6 @@ async fn a_majority_gives_no_lock_and_an_error_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "what a node says is not escaped"]
 async fn an_error_is_one_line_whatever_the_node_says() {
     let acts = [Act::Say(b"-ERR \x07\x1b[2J\ninjected=line\r\n".into())];
     let scene = Scene::new("a bell", 3, &acts).await;

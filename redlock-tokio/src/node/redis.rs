@@ -106,12 +106,16 @@ impl fmt::Debug for RedisNode {
     }
 }
 
-/// A server can answer with anything of any length; an error message cannot.
+/// A server can answer with anything of any length; an error message cannot: it is short, and has no
+/// control characters, which would do things to a terminal or forge lines of a log.
 pub(super) fn shorten(mut text: String) -> String {
     const LONGEST: usize = 200;
     if let Some((end, _)) = text.char_indices().nth(LONGEST) {
         text.truncate(end);
         text.push_str("..");
+    }
+    if text.contains(char::is_control) {
+        text = text.replace(char::is_control, " ");
     }
     text
 }

@@ -253,7 +253,7 @@ impl Shared {
         let (name, arguments) = command.split_first().expect("a command has a name");
         match name.to_ascii_uppercase().as_slice() {
             b"HELLO" => b"%2\r\n+server\r\n+redis\r\n+proto\r\n:3\r\n".into(),
-            b"PING" => b"+PONG\r\n".into(),
+            b"PING" => arguments.first().map_or(b"+PONG\r\n".into(), |it| bulk(it)),
             b"INFO" => bulk(&self.info.lock().unwrap()),
             b"COMMAND" => b"*2\r\n*-1\r\n*-1\r\n".into(),
             // Nobody relies on what it says.

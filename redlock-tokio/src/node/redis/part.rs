@@ -51,6 +51,20 @@ impl Form {
             Self::Set | Self::AcquireFenced | Self::Peek => None,
         }
     }
+
+    /// Reads a reply that says yes or no, in the words of this form and no other.
+    fn read_vote(self, reply: Value) -> Answer {
+        match (self, reply) {
+            (_, Value::ServerError(error)) => Err(refusal(&error)),
+            (Self::Set | Self::Extend, Value::Okay)
+            | (Self::Fence | Self::AcquireFenced | Self::Release, Value::Int(1)) => {
+                Ok(Vote::Granted)
+            }
+            (Self::Set | Self::Extend | Self::Fence | Self::AcquireFenced, Value::Nil)
+            | (Self::Release, Value::Int(0)) => Ok(Vote::Denied),
+            (_, other) => Err(NodeError::Unexpected(shorten(format!("{other:?}")).into())),
+        }
+    }
 }
 
 impl Part {
@@ -132,10 +146,11 @@ impl Part {
                     });
                 }
             }
-            (Form::Extensions, Value::BulkString(text)) => {
-                let mut numbers = text.split(|&byte| byte == b',');
-                for &position in positions {
-                    answers[position] = numbers.next().map(read_remaining);
+            (Form::Extensions, Value::BulkString(text))
+                if text.split(is_comma).count() == positions.len() =>
+            {
+                for (&position, number) in positions.iter().zip(text.split(is_comma)) {
+                    answers[position] = Some(read_remaining(number));
                 }
             }
             (Form::Fence | Form::AcquireFenced, Value::BulkString(text)) => {
@@ -150,8 +165,8 @@ impl Part {
             (Form::Extend | Form::Release, Value::ServerError(error)) if is_other_type(&error) => {
                 answers[positions[0]] = Some(Ok(Vote::Denied));
             }
-            (_, reply) => {
-                let answer = read_vote(reply);
+            (form, reply) => {
+                let answer = form.read_vote(reply);
                 for &position in positions {
                     answers[position] = Some(answer.clone());
                 }
@@ -198,13 +213,8 @@ fn is_of_the_server(code: &str) -> bool {
     )
 }
 
-fn read_vote(reply: Value) -> Answer {
-    match reply {
-        Value::Okay | Value::Int(1) => Ok(Vote::Granted),
-        Value::Nil | Value::Int(0) => Ok(Vote::Denied),
-        Value::ServerError(error) => Err(refusal(&error)),
-        other => Err(NodeError::Unexpected(shorten(format!("{other:?}")).into())),
-    }
+fn is_comma(byte: &u8) -> bool {
+    *byte == b','
 }
 
 pub(super) fn refusal(error: &ServerError) -> NodeError {

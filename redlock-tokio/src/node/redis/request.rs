@@ -59,8 +59,8 @@ impl Request {
         }
     }
 
-    pub(super) fn pipeline(&self) -> &Pipeline {
-        &self.pipeline
+    pub(super) fn pipeline_mut(&mut self) -> &mut Pipeline {
+        &mut self.pipeline
     }
 
     /// Hands out the answers that a server's replies hold, by position in the batch. Returns what

@@ -12,12 +12,15 @@ use deadpool_redis::{
 };
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{compare::Compare, connect_error, part::refusal, request::Request, script};
+use super::{compare::Compare, connect_error, part::refusal, request::Request, script, shorten};
 use crate::node::{Answer, Command, NodeError, Server, ServerInfo, Session};
 
 /// How often a connection is looked at that may be idle. A node that restarts, or a middlebox that
 /// forgets idle connections, is then found out before the next request is.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// How long an idle server may take to answer that. (A busy one is given up sooner, by its lane.)
+const HEARTBEAT_LIMIT: Duration = Duration::from_secs(5);
 
 /// A conversation over one multiplexed connection.
 pub(super) struct RedisSession {
@@ -28,6 +31,8 @@ pub(super) struct RedisSession {
     compare: Compare,
     refused: Arc<AtomicBool>,
     server: Server,
+    /// How many were sent.
+    batches: u64,
 }
 
 impl RedisSession {
@@ -61,6 +66,7 @@ impl RedisSession {
             compare: Compare::from_command_info(&commands),
             refused: Arc::default(),
             server: read_info(info)?,
+            batches: 0,
         })
     }
 }
@@ -74,10 +80,12 @@ impl Session for RedisSession {
         let refused = Arc::clone(&self.refused);
         let mut request = Request::new(batch, self.compare);
         let mut answers = vec![None; batch.len()];
+        self.batches += 1;
+        let number = self.batches;
         async move {
             loop {
                 let replaced = request.take_replaced();
-                let replies = round_trip(&mut connection, &request).await?;
+                let replies = round_trip(&mut connection, &mut request, number).await?;
                 let again = request.read(replies, &mut answers);
                 // The script did what the command did not, so it was not because of the key.
                 if replaced
@@ -138,33 +146,63 @@ fn read_info(reply: Value) -> Result<Server, NodeError> {
     }
 }
 
+/// Sends a request, with a `PING` behind it that carries a number.
+///
+/// The redis crate knows whose reply is whose only by counting. If a server says one word too many,
+/// or too few, the next lock would be told what the last one was; so nothing is believed if the number
+/// does not come back at its place.
 async fn round_trip(
     connection: &mut MultiplexedConnection,
-    request: &Request,
+    request: &mut Request,
+    number: u64,
 ) -> Result<Vec<Value>, NodeError> {
-    let pipeline = request.pipeline();
+    let pipeline = request.pipeline_mut();
+    pipeline.cmd("PING").arg(number);
     let expected = pipeline.len();
-    let values = connection
+    let mut values = connection
         .send_packed_commands(pipeline, 0, expected)
         .await
-        .map_err(|error| NodeError::Disconnected(error.to_string().into()))?;
-    if values.len() == expected {
-        Ok(values)
-    } else {
+        .map_err(|error| NodeError::Disconnected(shorten(error.to_string()).into()))?;
+    if values.len() != expected {
         let text = format!("{} replies to {expected} commands", values.len());
-        Err(NodeError::Unexpected(text.into()))
+        return Err(NodeError::Unexpected(text.into()));
+    }
+    match values.pop() {
+        Some(echo) if is_echo(&echo, number) => Ok(values),
+        _ => Err(NodeError::Unexpected(
+            "its replies are out of step with the requests".into(),
+        )),
+    }
+}
+
+/// Whether a reply to `PING` is in its place, as far as can be told: a server may also refuse it.
+fn is_echo(reply: &Value, number: u64) -> bool {
+    match reply {
+        Value::BulkString(text) => *text == number.to_string().as_bytes(),
+        Value::ServerError(_) => true,
+        _ => false,
     }
 }
 
 async fn heartbeat(mut connection: MultiplexedConnection) -> NodeError {
-    let ping = redis::cmd("PING");
+    let mut number = 0;
     loop {
         tokio::time::sleep(HEARTBEAT).await;
-        // Whatever it answers, it is there. If it does not, a request will time out on it.
-        if let Err(error) = connection.send_packed_command(&ping).await
-            && (error.is_io_error() || error.is_unrecoverable_error())
-        {
-            return NodeError::Disconnected(error.to_string().into());
+        number += 1;
+        let mut ping = redis::cmd("PING");
+        ping.arg(number);
+        let answer = connection.send_packed_command(&ping);
+        match tokio::time::timeout(HEARTBEAT_LIMIT, answer).await {
+            Ok(Ok(reply)) if is_echo(&reply, number) => {}
+            Ok(Ok(_)) => {
+                return NodeError::Unexpected("its reply to a ping is another's".into());
+            }
+            Ok(Err(error)) if error.is_io_error() || error.is_unrecoverable_error() => {
+                return NodeError::Disconnected(shorten(error.to_string()).into());
+            }
+            // Whatever it answers, it is there.
+            Ok(Err(_)) => {}
+            Err(_) => return NodeError::TimedOut(HEARTBEAT_LIMIT),
         }
     }
 }
