@@ -9,7 +9,7 @@ use std::{
 };
 
 use redlock_tokio::{Redlock, test_util::RedisServers};
-use support::{Cli, MS};
+use support::{Cli, MS, eventually};
 use tracing::{Level, subscriber::DefaultGuard};
 
 /// What this thread has logged.
