@@ -237,7 +237,7 @@ impl Lane {
 
     /// Keeps the session busy until it is not needed any more, or is broken.
     async fn serve(&mut self, mut session: Box<dyn Session>) -> Result<(), NodeError> {
-        let mut flights = Flights::new(self.limits.answer);
+        let mut flights = Flights::new(self.limits.answer, self.debts.counters());
         let mut timer = Timer::new();
         let mut closed = session.closed();
         self.debts.become_due();
@@ -426,7 +426,8 @@ impl Lane {
 }
 
 impl Drop for Lane {
-    /// The runtime may end before the lane does; the releases that did not leave are then counted.
+    /// The runtime may end before the lane does; the releases that did not leave are then counted, as
+    /// those in flight are already.
     fn drop(&mut self) {
         let gathered = std::mem::take(&mut self.gathered).into_iter();
         let queued = std::iter::from_fn(|| self.inbox.try_recv().ok());

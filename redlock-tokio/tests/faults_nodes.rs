@@ -245,3 +245,29 @@ async fn row_32_maxclients() {
     place.reset();
     votes_again(&redlock, 0).await;
 }
+
+/// What shutdown returns when it may not wait for a node that is owed something.
+#[tokio::test]
+async fn shutdown_waits_no_longer_than_it_may() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers
+        .builder()
+        .node_timeout(MS(100))
+        .build()
+        .await
+        .unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    let node = Cli::of(servers.get(0));
+    eventually("it has the key", || node.get("k").is_some()).await;
+    servers.get(0).freeze();
+    drop(guard);
+    let report = redlock.shutdown_within(MS(400)).await;
+    assert!(report.timed_out);
+    assert_eq!((report.abandoned, report.held), (1, 0));
+    assert!(matches!(redlock.lock("k").await, Err(LockError::ShutDown)));
+    servers.get(0).thaw();
+    let report = redlock.shutdown_within(Duration::from_secs(20)).await;
+    assert!(!report.timed_out, "it is delivered after all");
+    assert_eq!((report.abandoned, report.held), (0, 0));
+    assert_eq!(node.get("k"), None);
+}

@@ -1,3 +1,5 @@
+use redlock_core::Operation;
+
 use super::{Origin, debts::DebtTerms};
 use crate::node::Command;
 
@@ -36,6 +38,12 @@ impl Batch {
 
     pub(super) fn is_empty(&self) -> bool {
         self.commands.is_empty()
+    }
+
+    /// Returns how many releases there are among them.
+    pub(super) fn releases(&self) -> usize {
+        let is_release = |it: &&Command| matches!(it.operation(), Operation::Release { .. });
+        self.commands.iter().filter(is_release).count()
     }
 
     pub(super) fn commands(&self) -> &[Command] {

@@ -140,6 +140,10 @@ impl Debts {
         self.queue.is_empty()
     }
 
+    pub(super) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
     /// Counts a release that was never delivered.
     pub(super) fn abandon(&self) {
         self.counters.abandoned.fetch_add(1, Ordering::Relaxed);

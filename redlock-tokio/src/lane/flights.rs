@@ -2,6 +2,7 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     pin::Pin,
+    sync::{Arc, atomic::Ordering},
     task::{Poll, ready},
     time::Duration,
 };
@@ -15,7 +16,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Batch, MAX_BATCHES_IN_FLIGHT, MAX_COMMANDS_IN_FLIGHT, SILENCE_LIMIT};
+use super::{Batch, Counters, MAX_BATCHES_IN_FLIGHT, MAX_COMMANDS_IN_FLIGHT, SILENCE_LIMIT};
 use crate::{
     NodeError,
     node::{Answer, Session},
@@ -25,12 +26,14 @@ use crate::{
 pub(super) struct Flights {
     queue: VecDeque<Flight>,
     limit: Duration,
+    counters: Arc<Counters>,
 }
 
 type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
 
 struct Flight {
     batch: Batch,
+    releases: usize,
     answers: MaybeDone<Unconstrained<Answers>>,
     sent: Instant,
     /// When its answers are late.
@@ -61,10 +64,11 @@ impl Landed {
 
 impl Flights {
     /// Creates an empty queue in which a batch is late after `limit`.
-    pub(super) fn new(limit: Duration) -> Self {
+    pub(super) fn new(limit: Duration, counters: Arc<Counters>) -> Self {
         Self {
             queue: VecDeque::new(),
             limit,
+            counters,
         }
     }
 
@@ -79,8 +83,13 @@ impl Flights {
         let mut answers = maybe_done(unconstrained(session.execute(batch.commands())));
         let _ = (&mut answers).now_or_never();
         let sent = Instant::now();
+        let releases = batch.releases();
+        self.counters
+            .in_flight
+            .fetch_add(releases, Ordering::Relaxed);
         self.queue.push_back(Flight {
             batch,
+            releases,
             answers,
             sent,
             deadline: sent + self.limit,
@@ -101,12 +110,16 @@ impl Flights {
             ready!(oldest.answers.poll_unpin(cx));
             let answers = Pin::new(&mut oldest.answers).take_output();
             match (answers, self.queue.pop_front()) {
-                (Some(answers), Some(flight)) => Poll::Ready(Landed {
-                    batch: flight.batch,
-                    answers,
-                    was_late: flight.timed_out,
-                    round_trip: flight.sent.elapsed(),
-                }),
+                (Some(answers), Some(flight)) => {
+                    let in_flight = &self.counters.in_flight;
+                    in_flight.fetch_sub(flight.releases, Ordering::Relaxed);
+                    Poll::Ready(Landed {
+                        batch: flight.batch,
+                        answers,
+                        was_late: flight.timed_out,
+                        round_trip: flight.sent.elapsed(),
+                    })
+                }
                 // A future that is done has an output until it is taken, and its flight goes
                 // with it.
                 _ => Poll::Pending,
@@ -126,8 +139,13 @@ impl Flights {
         }
     }
 
-    pub(super) fn into_batches(self) -> impl Iterator<Item = Batch> {
-        self.queue.into_iter().map(|flight| flight.batch)
+    /// Returns the batches that will not be answered any more.
+    pub(super) fn into_batches(mut self) -> impl Iterator<Item = Batch> {
+        let queue = std::mem::take(&mut self.queue);
+        let releases = queue.iter().map(|flight| flight.releases).sum();
+        let in_flight = &self.counters.in_flight;
+        in_flight.fetch_sub(releases, Ordering::Relaxed);
+        queue.into_iter().map(|flight| flight.batch)
     }
 
     /// Returns when to look again for late answers, or for a silence that has become too long.

@@ -21,6 +21,8 @@ pub(crate) struct LaneHandle {
 pub(super) struct Counters {
     /// Releases that wait for the node to come back.
     pub(super) owed: AtomicUsize,
+    /// Releases that were sent and not answered yet.
+    pub(super) in_flight: AtomicUsize,
     /// Releases that were never delivered: their keys have expired by themselves.
     pub(super) abandoned: AtomicUsize,
 }
@@ -88,7 +90,14 @@ impl LaneHandle {
 
     /// Returns how many releases were not delivered and never will be, or not yet.
     pub(crate) fn undelivered(&self) -> usize {
-        let Counters { owed, abandoned } = &*self.counters;
-        owed.load(Ordering::Relaxed) + abandoned.load(Ordering::Relaxed)
+        let Counters {
+            owed,
+            in_flight,
+            abandoned,
+        } = &*self.counters;
+        [owed, in_flight, abandoned]
+            .into_iter()
+            .map(|it| it.load(Ordering::Relaxed))
+            .sum()
     }
 }
