@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis valkey model sim mutants coverage lint
+.PHONY: run test redis valkey model sim soak mutants coverage lint
 
 # The main job on the embedded default: needs nothing but Rust and a C compiler.
 run:
@@ -29,6 +29,16 @@ model:
 SEEDS ?= 100
 sim:
 	SIM_SEEDS=$(SEEDS) cargo test -p redlock-core --release --test sim -- --nocapture
+
+# Hundreds of tasks in several processes, against servers that fail in every way: `make soak
+# MINUTES=10`. SEED replays the faults of an earlier run. First two runs that must find violations:
+# without the lock, and with nodes that forget.
+MINUTES ?= 1
+SOAK = cargo test -p redlock-tokio --all-features --test soak
+soak: redis
+	SOAK_BREAK=no-lock SOAK_SECONDS=3 $(SOAK)
+	SOAK_BREAK=forget SOAK_SECONDS=5 $(SOAK)
+	SOAK_SECONDS=$$(($(MINUTES) * 60)) SOAK_SEED=$(SEED) $(SOAK)
 
 # Changes the core one expression at a time, and expects its tests to notice. The tests are the
 # quick ones: those beside the code, and the properties with fewer cases. What `Display` writes is

@@ -1,0 +1,111 @@
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::Sender,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{Result, order::Order, run::News};
+
+/// How many processes there are.
+pub(crate) const WORKERS: usize = 3;
+
+/// The worker processes. They end when this one does, however it ends.
+pub(crate) struct Crew {
+    workers: Vec<Worker>,
+}
+
+struct Worker {
+    process: Child,
+    /// The worker works until this ends.
+    leash: Option<ChildStdin>,
+}
+
+impl Crew {
+    /// Starts the processes. What they say goes to the inbox.
+    pub(crate) fn hire(order: &Order, inbox: &Sender<News>) -> Result<Self> {
+        let mut workers = Vec::new();
+        for number in 0..WORKERS {
+            let order = Order {
+                // Any numbers, as long as they are different.
+                seed: order.seed.wrapping_add(1 + number as u64),
+                ..order.clone()
+            };
+            let mut process = Command::new(env::current_exe()?)
+                .args(order.arguments())
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()?;
+            let leash = process.stdin.take();
+            let output = process.stdout.take().ok_or("it was piped")?;
+            let inbox = inbox.clone();
+            thread::spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    // Nobody may be there any more to hear it.
+                    let _ = inbox.send(News::Line(number, line));
+                }
+                let _ = inbox.send(News::Gone(number));
+            });
+            workers.push(Worker { process, leash });
+        }
+        Ok(Self { workers })
+    }
+
+    pub(crate) fn stop(&self, worker: usize) {
+        self.workers[worker].signal(Signal::STOP);
+    }
+
+    pub(crate) fn resume(&self, worker: usize) {
+        self.workers[worker].signal(Signal::CONT);
+    }
+
+    /// Tells all to come to an end.
+    pub(crate) fn dismiss(&mut self) {
+        for worker in &mut self.workers {
+            drop(worker.leash.take());
+        }
+    }
+
+    /// Waits until all have ended, and returns which of them did not end well.
+    pub(crate) fn bury(&mut self, limit: Duration) -> Result<Vec<String>> {
+        let deadline = Instant::now() + limit;
+        let mut complaints = Vec::new();
+        for (number, worker) in self.workers.iter_mut().enumerate() {
+            let status = loop {
+                match worker.process.try_wait()? {
+                    None if Instant::now() < deadline => thread::sleep(Duration::from_millis(10)),
+                    status => break status,
+                }
+            };
+            match status {
+                Some(status) if status.success() => {}
+                Some(status) => complaints.push(format!("worker {number} ended with {status}")),
+                None => {
+                    complaints.push(format!("worker {number} did not end"));
+                    worker.process.kill()?;
+                    worker.process.wait()?;
+                }
+            }
+        }
+        Ok(complaints)
+    }
+}
+
+impl Worker {
+    fn signal(&self, signal: Signal) {
+        // It has not been waited for, so the pid is its own, even after its end.
+        let _ = kill_process(Pid::from_child(&self.process), signal);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // One that has ended well is not touched: both fail then.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,112 @@
+use std::{
+    sync::mpsc::Sender,
+    thread,
+    time::{Duration, Instant},
+};
+
+use redlock_tokio::test_util::{Link, Proxy};
+
+use crate::{
+    Result,
+    bed::Bed,
+    crew::Crew,
+    plan::{Fault, Kind},
+    run::News,
+    support::MS,
+};
+
+/// Where faults are done to nodes and workers.
+pub(crate) struct Faults<'a> {
+    pub(crate) bed: &'a Bed,
+    pub(crate) crew: &'a Crew,
+}
+
+enum Step {
+    Begin,
+    End,
+}
+
+impl Faults<'_> {
+    /// Carries out a plan, and then waits for the end of the run.
+    pub(crate) fn carry_out(
+        &self,
+        plan: &[Fault],
+        length: Duration,
+        inbox: &Sender<News>,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let sleep_until =
+            |at| thread::sleep((start + at).saturating_duration_since(Instant::now()));
+        let begins = plan.iter().map(|it| (it.at, Step::Begin, it));
+        let ends = plan.iter().map(|it| (it.at + it.length, Step::End, it));
+        let mut steps: Vec<_> = begins.chain(ends).collect();
+        // Stable: what takes no time begins before it ends.
+        steps.sort_by_key(|(at, ..)| *at);
+        for (at, step, fault) in steps {
+            sleep_until(at);
+            match step {
+                Step::Begin => {
+                    inbox.send(News::Fault(fault.clone()))?;
+                    for victim in &fault.victims {
+                        self.begin(fault, *victim);
+                    }
+                }
+                Step::End => {
+                    for victim in &fault.victims {
+                        self.end(fault.kind, *victim)?;
+                    }
+                }
+            }
+        }
+        sleep_until(length);
+        Ok(())
+    }
+
+    fn begin(&self, fault: &Fault, victim: usize) {
+        if fault.kind == Kind::StopWorker {
+            return self.crew.stop(victim);
+        }
+        let (node, proxy) = (self.bed.nodes.get(victim), &self.bed.proxies[victim]);
+        let cli = || self.bed.cli(victim);
+        let (requests, replies) = (proxy.requests(), proxy.replies());
+        match fault.kind {
+            Kind::Freeze => node.freeze(),
+            Kind::Crash | Kind::Restart => node.kill(),
+            Kind::Delay => {
+                // From hardly any to longer than anybody waits, the longer for the shorter.
+                let delay = (fault.length / 10).min(MS(200));
+                requests.delay(delay);
+                replies.delay(delay);
+            }
+            Kind::HoldRequests => requests.hold(),
+            Kind::HoldReplies => replies.hold(),
+            Kind::LoseRequests => requests.lose(),
+            Kind::LoseReplies => replies.lose(),
+            Kind::BlackHole => {
+                proxy.ignore();
+                [requests, replies].into_iter().for_each(Link::lose);
+            }
+            Kind::Reset => proxy.reset(),
+            Kind::Strand => requests.strand(),
+            Kind::PauseWrites => {
+                let pause = fault.length.as_millis().to_string();
+                cli().run(&["CLIENT", "PAUSE", &pause, "WRITE"]);
+            }
+            Kind::FlushScripts => drop(cli().run(&["SCRIPT", "FLUSH"])),
+            Kind::Forget => drop(cli().run(&["FLUSHALL"])),
+            Kind::StopWorker => {}
+        }
+    }
+
+    fn end(&self, kind: Kind, victim: usize) -> Result<()> {
+        match kind {
+            Kind::StopWorker => self.crew.resume(victim),
+            Kind::Freeze => self.bed.nodes.get(victim).thaw(),
+            Kind::Crash | Kind::Restart => self.bed.nodes.get(victim).restart()?,
+            Kind::Reset | Kind::PauseWrites | Kind::FlushScripts | Kind::Forget => {}
+            // One thing at a time happens to a node, so nothing else is healed.
+            _ => Proxy::heal(&self.bed.proxies[victim]),
+        }
+        Ok(())
+    }
+}

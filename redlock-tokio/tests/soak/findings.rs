@@ -1,0 +1,125 @@
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Result,
+    crew::WORKERS,
+    history::{History, Hold, Overlap},
+    line::{Line, Size},
+    plan::{Fault, Kind},
+};
+
+/// What was seen in a run.
+pub(crate) struct Findings {
+    pub(crate) start: Instant,
+    pub(crate) ready: usize,
+    pub(crate) gone: usize,
+    /// What workers counted, by its name.
+    pub(crate) seen: BTreeMap<String, u64>,
+    pub(crate) faults: BTreeMap<Kind, u64>,
+    pub(crate) overlaps: u64,
+    /// The first ones, in words.
+    pub(crate) examples: Vec<String>,
+    pub(crate) sizes: [Vec<(Duration, Size)>; WORKERS],
+    /// What each worker said last, if it did.
+    pub(crate) ended: [Option<Line>; WORKERS],
+    history: History,
+    recent: VecDeque<(Duration, Fault)>,
+}
+
+impl Findings {
+    const EXAMPLES: usize = 5;
+
+    /// How many faults are named beside a violation.
+    const RECENT: usize = 6;
+
+    pub(crate) fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            ready: 0,
+            gone: 0,
+            seen: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            overlaps: 0,
+            examples: Vec::new(),
+            sizes: Default::default(),
+            ended: Default::default(),
+            history: History::default(),
+            recent: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn hear(&mut self, worker: usize, line: &str) -> Result<()> {
+        let line: Line = line.parse()?;
+        match line {
+            Line::Ready => self.ready += 1,
+            Line::Hold { key, from, until } => {
+                let hold = Hold {
+                    worker,
+                    from,
+                    until,
+                };
+                if let Some(overlap) = self.history.add(key, hold) {
+                    self.note(overlap);
+                }
+            }
+            Line::Saw(what) => *self.seen.entry(what).or_default() += 1,
+            Line::Size(size) => self.sizes[worker].push((self.start.elapsed(), size)),
+            Line::Ended { .. } => self.ended[worker] = Some(line),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn fault(&mut self, fault: Fault) {
+        *self.faults.entry(fault.kind).or_default() += 1;
+        self.recent.push_back((self.start.elapsed(), fault));
+        if self.recent.len() > Self::RECENT {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Returns how often something was seen whose name begins like this.
+    pub(crate) fn count(&self, prefix: &str) -> u64 {
+        let named = self
+            .seen
+            .iter()
+            .filter(|(name, _)| name.starts_with(prefix));
+        named.map(|(_, count)| count).sum()
+    }
+
+    pub(crate) fn progress(&self) -> String {
+        format!(
+            "{:>5.0?}: {} acquired, {} contended, {} lost, {} cancelled, {} faults, {} overlaps",
+            self.start.elapsed(),
+            self.count("acquired"),
+            self.count("not acquired: Contended"),
+            self.count("lost: "),
+            self.count("cancelled"),
+            self.faults.values().sum::<u64>(),
+            self.overlaps,
+        )
+    }
+
+    fn note(&mut self, overlap: Overlap) {
+        self.overlaps += 1;
+        if self.examples.len() < Self::EXAMPLES {
+            let Overlap { key, first, second } = overlap;
+            let ms = |from: u64, to: u64| (to - from) / 1_000_000;
+            let mut example = format!(
+                "worker {} held key {key} for {} ms; {} ms after it began, worker {} held it too, for {} ms, {:.1} s into the run",
+                first.worker,
+                ms(first.from, first.until),
+                ms(first.from, second.from),
+                second.worker,
+                ms(second.from, second.until),
+                self.start.elapsed().as_secs_f64(),
+            );
+            for (_, fault) in &self.recent {
+                example += &format!("\n    after {fault}");
+            }
+            self.examples.push(example);
+        }
+    }
+}

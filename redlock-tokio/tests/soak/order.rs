@@ -1,0 +1,51 @@
+use crate::{Result, settings::Breakage};
+
+/// What a worker process is told on its command line.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    pub(crate) seed: u64,
+    pub(crate) breakage: Option<Breakage>,
+    pub(crate) store: String,
+    pub(crate) nodes: Vec<String>,
+}
+
+impl Order {
+    const FLAG: &str = "--worker";
+
+    /// Returns what a process with these arguments is to do, if it is a worker.
+    pub(crate) fn parse(arguments: &[String]) -> Option<Result<Self>> {
+        let (flag, rest) = arguments.split_first()?;
+        (flag == Self::FLAG).then(|| Self::read(rest))
+    }
+
+    fn read(arguments: &[String]) -> Result<Self> {
+        let [seed, breakage, store, nodes @ ..] = arguments else {
+            return Err("a worker is told more than this".into());
+        };
+        Ok(Self {
+            seed: seed.parse()?,
+            breakage: match &**breakage {
+                "no-lock" => Some(Breakage::NoLock),
+                "forget" => Some(Breakage::Forget),
+                _ => None,
+            },
+            store: store.clone(),
+            nodes: nodes.to_vec(),
+        })
+    }
+
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let breakage = match self.breakage {
+            Some(Breakage::NoLock) => "no-lock",
+            Some(Breakage::Forget) => "forget",
+            None => "none",
+        };
+        let own = [
+            Self::FLAG.into(),
+            self.seed.to_string(),
+            breakage.into(),
+            self.store.clone(),
+        ];
+        own.into_iter().chain(self.nodes.iter().cloned()).collect()
+    }
+}

@@ -1,0 +1,164 @@
+use std::{fmt, time::Duration};
+
+use fastrand::Rng;
+
+use crate::{
+    bed::{MAX_TTL, NODES, QUARANTINE},
+    crew::WORKERS,
+    settings::{Breakage, Settings},
+    support::MS,
+};
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// `SIGSTOP`, then `SIGCONT`: it answers nothing, and then everything.
+    Freeze,
+    /// `kill -9`, and another start when every lock that it has forgotten is over.
+    Crash,
+    /// `kill -9` and another start soon after: only its quarantine keeps it from doing harm.
+    Restart,
+    Delay,
+    HoldRequests,
+    HoldReplies,
+    LoseRequests,
+    LoseReplies,
+    /// Nothing gets through, and nobody can connect.
+    BlackHole,
+    Reset,
+    /// What was sent before arrives after what is sent on the next connection.
+    Strand,
+    PauseWrites,
+    FlushScripts,
+    /// `SIGSTOP` of a worker for longer than its locks live, then `SIGCONT`.
+    StopWorker,
+    /// `FLUSHALL` on all nodes. Nothing is promised then.
+    Forget,
+}
+
+/// A fault that is planned.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub(crate) at: Duration,
+    pub(crate) kind: Kind,
+    pub(crate) length: Duration,
+    /// Which nodes, or which worker.
+    pub(crate) victims: Vec<usize>,
+}
+
+impl Kind {
+    /// Those within what is promised.
+    pub(crate) const ALL: &[Self] = &[
+        Self::Freeze,
+        Self::Crash,
+        Self::Restart,
+        Self::Delay,
+        Self::HoldRequests,
+        Self::HoldReplies,
+        Self::LoseRequests,
+        Self::LoseReplies,
+        Self::BlackHole,
+        Self::Reset,
+        Self::Strand,
+        Self::PauseWrites,
+        Self::FlushScripts,
+        Self::StopWorker,
+    ];
+
+    /// Draws how long it lasts.
+    fn length(self, rng: &mut Rng) -> Duration {
+        let max_ttl = MAX_TTL.as_millis() as u64;
+        MS(match self {
+            Self::Reset | Self::FlushScripts | Self::Forget => 0,
+            Self::Crash => rng.u64(max_ttl + 200..max_ttl + 1500),
+            Self::Restart => rng.u64(..500),
+            Self::StopWorker => rng.u64(max_ttl + 100..max_ttl + 2000),
+            _ => rng.u64(100..2500),
+        })
+    }
+
+    /// How long its victims are still not what they were when it is over: in quarantine, or
+    /// connecting again.
+    fn aftermath(self) -> Duration {
+        match self {
+            Self::Crash | Self::Restart => QUARANTINE,
+            _ => MS(500),
+        }
+    }
+}
+
+/// Plans the faults of a run: all kinds in turn in random orders, and never more than a minority of
+/// nodes at a time.
+pub(crate) fn plan(settings: &Settings) -> Vec<Fault> {
+    match settings.breakage {
+        None => storm(settings),
+        Some(Breakage::NoLock) => Vec::new(),
+        Some(Breakage::Forget) => {
+            let forget = |at| Fault {
+                at,
+                kind: Kind::Forget,
+                length: Duration::ZERO,
+                victims: (0..NODES).collect(),
+            };
+            let times = (1..).map(|number| MS(250) * number);
+            let within = times.take_while(|at| *at < settings.length);
+            within.map(forget).collect()
+        }
+    }
+}
+
+fn storm(settings: &Settings) -> Vec<Fault> {
+    const MINORITY: usize = (NODES - 1) / 2;
+    let mut rng = Rng::with_seed(settings.seed);
+    let mut faults = Vec::new();
+    let (mut nodes, mut workers) = ([Duration::ZERO; NODES], [Duration::ZERO; WORKERS]);
+    let (mut kinds, mut now) = (Vec::new(), MS(500));
+    loop {
+        if kinds.is_empty() {
+            kinds = settings.kinds().to_vec();
+            rng.shuffle(&mut kinds);
+        }
+        let kind = kinds.pop().expect("it was filled");
+        let (busy, most) = match kind {
+            Kind::StopWorker => (&mut workers[..], 1),
+            _ => (&mut nodes[..], MINORITY),
+        };
+        // Often one, sometimes as many as may be.
+        let wanted = if rng.u8(..3) == 0 { most } else { 1 };
+        let mut ends: Vec<_> = busy.iter().copied().filter(|it| *it > now).collect();
+        ends.sort_unstable();
+        if let Some(excess) = (ends.len() + wanted).checked_sub(most + 1) {
+            now = ends[excess];
+        }
+        let length = kind.length(&mut rng);
+        if now + length > settings.length {
+            return faults;
+        }
+        let mut victims: Vec<_> = (0..busy.len()).filter(|it| busy[*it] <= now).collect();
+        rng.shuffle(&mut victims);
+        victims.truncate(wanted);
+        for victim in &victims {
+            busy[*victim] = now + length + kind.aftermath();
+        }
+        faults.push(Fault {
+            at: now,
+            kind,
+            length,
+            victims,
+        });
+        now += MS(rng.u64(50..600));
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            at,
+            kind,
+            length,
+            victims,
+        } = self;
+        let at = at.as_secs_f64();
+        write!(f, "{kind:?} of {victims:?} at {at:.1} s for {length:?}")
+    }
+}

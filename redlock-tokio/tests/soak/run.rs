@@ -1,0 +1,149 @@
+use std::{
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Result,
+    bed::Bed,
+    crew::{Crew, WORKERS},
+    faults::Faults,
+    findings::Findings,
+    leftovers::Leftovers,
+    order::Order,
+    plan::{self, Fault},
+    report,
+    settings::Settings,
+    worker::TURN_LIMIT,
+};
+
+/// What happens meanwhile.
+pub(crate) enum News {
+    Line(usize, String),
+    /// A worker says nothing any more.
+    Gone(usize),
+    Fault(Fault),
+    /// All faults are over.
+    Calm(Result<()>),
+}
+
+/// How often a line tells how it goes.
+const PROGRESS: Duration = Duration::from_secs(5);
+
+/// How long workers go on with all faults over.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// How long workers may take to start, or to end: a turn, and the releases after it.
+const PATIENCE: Duration = TURN_LIMIT.saturating_mul(2);
+
+pub(crate) fn run(settings: &Settings) -> Result<()> {
+    println!("soak; to replay its faults: {settings}");
+    let bed = Bed::new()?;
+    let order = Order {
+        seed: settings.seed,
+        breakage: settings.breakage,
+        store: bed.store().url(),
+        nodes: bed.urls(),
+    };
+    let (inbox, news) = mpsc::channel();
+    let mut crew = Crew::hire(&order, &inbox)?;
+    let mut listener = Listener {
+        news,
+        findings: Findings::new(),
+        told: Instant::now(),
+    };
+    listener.until(PATIENCE, |it| it.ready == WORKERS)?;
+    listener.findings.start = Instant::now();
+
+    let plan = plan::plan(settings);
+    thread::scope(|scope| {
+        let (bed, crew) = (&bed, &crew);
+        scope.spawn(move || {
+            let outcome = Faults { bed, crew }.carry_out(&plan, settings.length, &inbox);
+            // Who listens is there until it has heard this.
+            let _ = inbox.send(News::Calm(outcome));
+        });
+        listener.until_calm()
+    })?;
+    if settings.breakage.is_none() {
+        listener.hear_for(SETTLE)?;
+    }
+    crew.dismiss();
+    listener.until(PATIENCE, |it| it.gone == WORKERS)?;
+    let complaints = crew.bury(PATIENCE)?;
+    let leftovers = Leftovers::find(&bed, settings)?;
+    report::report(settings, &listener.findings, leftovers, complaints)
+}
+
+/// Hears what happens, and tells how it goes.
+struct Listener {
+    news: Receiver<News>,
+    findings: Findings,
+    told: Instant,
+}
+
+impl Listener {
+    fn until_calm(&mut self) -> Result<()> {
+        loop {
+            match self.next(PROGRESS)? {
+                Some(News::Calm(outcome)) => return outcome,
+                Some(news) => self.note(news)?,
+                None => {}
+            }
+        }
+    }
+
+    fn until(&mut self, limit: Duration, is_so: impl Fn(&Findings) -> bool) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        while !is_so(&self.findings) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(format!("the workers did not start or end within {limit:?}").into());
+            }
+            if let Some(news) = self.next(left)? {
+                self.note(news)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_for(&mut self, time: Duration) -> Result<()> {
+        let deadline = Instant::now() + time;
+        while let Some(news) = self.next(deadline.saturating_duration_since(Instant::now()))? {
+            self.note(news)?;
+        }
+        Ok(())
+    }
+
+    /// Returns what happens next, if it does within this time.
+    fn next(&mut self, limit: Duration) -> Result<Option<News>> {
+        if self.told.elapsed() >= PROGRESS {
+            self.told = Instant::now();
+            println!("{}", self.findings.progress());
+        }
+        match self.news.recv_timeout(limit) {
+            Ok(news) => Ok(Some(news)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(error @ RecvTimeoutError::Disconnected) => Err(error.into()),
+        }
+    }
+
+    fn note(&mut self, news: News) -> Result<()> {
+        match news {
+            News::Line(worker, line) => self.findings.hear(worker, &line),
+            News::Gone(worker) if self.findings.ready < WORKERS => {
+                Err(format!("worker {worker} ended before it began").into())
+            }
+            News::Gone(_) => {
+                self.findings.gone += 1;
+                Ok(())
+            }
+            News::Fault(fault) => {
+                self.findings.fault(fault);
+                Ok(())
+            }
+            News::Calm(outcome) => outcome,
+        }
+    }
+}

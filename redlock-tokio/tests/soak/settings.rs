@@ -1,0 +1,109 @@
+use std::{env, fmt, time::Duration};
+
+use crate::{Result, plan::Kind};
+
+/// What the environment asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) seed: u64,
+    pub(crate) length: Duration,
+    pub(crate) breakage: Option<Breakage>,
+    /// The only kinds of faults, if not all.
+    pub(crate) only: Option<Vec<Kind>>,
+}
+
+/// What is broken on purpose, to see that it is found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Breakage {
+    /// Workers enter the critical section without the lock.
+    NoLock,
+    /// All nodes lose all keys now and then, and are trusted all the same.
+    Forget,
+}
+
+impl Settings {
+    /// How long the negative control takes that is a part of every `cargo test`.
+    const CONTROL: Duration = Duration::from_secs(2);
+
+    const LENGTH: &str = "SOAK_SECONDS";
+
+    pub(crate) fn are_given() -> bool {
+        env::var_os(Self::LENGTH).is_some()
+    }
+
+    pub(crate) fn from_env() -> Result<Self> {
+        let number = |name| match env::var(name) {
+            Ok(text) if !text.is_empty() => match text.parse() {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => Err(format!("{name}={text} is no number")),
+            },
+            _ => Ok(None),
+        };
+        let length = number(Self::LENGTH)?;
+        let breakage = match env::var("SOAK_BREAK").as_deref() {
+            Ok("no-lock") => Some(Breakage::NoLock),
+            Ok("forget") => Some(Breakage::Forget),
+            Ok(other) if !other.is_empty() => {
+                return Err(format!("SOAK_BREAK={other} is neither no-lock nor forget").into());
+            }
+            _ if length.is_none() => Some(Breakage::NoLock),
+            _ => None,
+        };
+        Ok(Self {
+            seed: number("SOAK_SEED")?.unwrap_or_else(|| fastrand::u64(..)),
+            length: length.map_or(Self::CONTROL, Duration::from_secs),
+            breakage,
+            only: only()?,
+        })
+    }
+
+    /// Returns the kinds of faults that are wanted.
+    pub(crate) fn kinds(&self) -> &[Kind] {
+        self.only.as_deref().unwrap_or(Kind::ALL)
+    }
+
+    /// Returns whether the run is so long that everything must have been seen.
+    pub(crate) fn is_conclusive(&self) -> bool {
+        self.breakage.is_none() && self.length >= Duration::from_secs(60)
+    }
+}
+
+fn only() -> Result<Option<Vec<Kind>>> {
+    let Ok(names) = env::var("SOAK_FAULTS") else {
+        return Ok(None);
+    };
+    let kinds = names.split(',').map(|name| {
+        let is_meant = |kind: &&Kind| format!("{kind:?}") == name;
+        let kind = Kind::ALL.iter().find(is_meant).copied();
+        kind.ok_or_else(|| format!("SOAK_FAULTS: {name} is none of {:?}", Kind::ALL))
+    });
+    Ok(Some(kinds.collect::<Result<_, _>>()?))
+}
+
+impl fmt::Display for Settings {
+    /// The command that does the same again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, length, .. } = self;
+        let seconds = length.as_secs();
+        match self.breakage {
+            None if seconds.is_multiple_of(60) && self.only.is_none() => {
+                write!(f, "make soak MINUTES={} SEED={seed}", seconds / 60)
+            }
+            breakage => {
+                match breakage {
+                    Some(Breakage::NoLock) => f.write_str("SOAK_BREAK=no-lock ")?,
+                    Some(Breakage::Forget) => f.write_str("SOAK_BREAK=forget ")?,
+                    None => {}
+                }
+                if let Some(only) = &self.only {
+                    let names: Vec<_> = only.iter().map(|it| format!("{it:?}")).collect();
+                    write!(f, "SOAK_FAULTS={} ", names.join(","))?;
+                }
+                write!(
+                    f,
+                    "SOAK_SECONDS={seconds} SOAK_SEED={seed} cargo test -p redlock-tokio --test soak"
+                )
+            }
+        }
+    }
+}
