@@ -10,7 +10,7 @@
 //!
 //! `SOAK_SECONDS` is how long it rains faults, `SOAK_SEED` which ones, `SOAK_FAULTS` which
 //! [kinds](plan::Kind) only, such as `Freeze,Strand`. The seed also decides what the tasks do; when
-//! they come to do it, it does not.
+//! they come to do it, it does not. With `SOAK_TRACE` faults and errors are told as they happen.
 //!
 //! # What must hold
 //!

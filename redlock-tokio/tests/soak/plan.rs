@@ -70,19 +70,21 @@ impl Kind {
         let max_ttl = MAX_TTL.as_millis() as u64;
         MS(match self {
             Self::Reset | Self::FlushScripts | Self::Forget => 0,
-            Self::Crash => rng.u64(max_ttl + 200..max_ttl + 1500),
+            Self::Crash => rng.u64(max_ttl + 200..max_ttl + 1000),
             Self::Restart => rng.u64(..500),
             Self::StopWorker => rng.u64(max_ttl + 100..max_ttl + 2000),
-            _ => rng.u64(100..2500),
+            _ => rng.u64(100..1500),
         })
     }
 
-    /// How long its victims are still not what they were when it is over: in quarantine, or
+    /// Returns how long its victims are still not what they were when it is over: in quarantine, or
     /// connecting again.
     fn aftermath(self) -> Duration {
         match self {
             Self::Crash | Self::Restart => QUARANTINE,
-            _ => MS(500),
+            // An attempt to connect that nobody answered, the pause after it, and the next.
+            Self::BlackHole => MS(3000),
+            _ => MS(1000),
         }
     }
 }
@@ -124,7 +126,7 @@ fn storm(settings: &Settings) -> Vec<Fault> {
             _ => (&mut nodes[..], MINORITY),
         };
         // Often one, sometimes as many as may be.
-        let wanted = if rng.u8(..3) == 0 { most } else { 1 };
+        let wanted = if rng.u8(..4) == 0 { most } else { 1 };
         let mut ends: Vec<_> = busy.iter().copied().filter(|it| *it > now).collect();
         ends.sort_unstable();
         if let Some(excess) = (ends.len() + wanted).checked_sub(most + 1) {

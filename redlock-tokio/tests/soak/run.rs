@@ -140,6 +140,9 @@ impl Listener {
                 Ok(())
             }
             News::Fault(fault) => {
+                if Settings::traces() {
+                    println!("{fault}");
+                }
                 self.findings.fault(fault);
                 Ok(())
             }

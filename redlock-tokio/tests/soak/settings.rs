@@ -1,4 +1,4 @@
-use std::{env, fmt, time::Duration};
+use std::{env, fmt, sync::LazyLock, time::Duration};
 
 use crate::{Result, plan::Kind};
 
@@ -55,6 +55,12 @@ impl Settings {
             breakage,
             only: only()?,
         })
+    }
+
+    /// Returns whether everything that goes wrong is to be told as it happens.
+    pub(crate) fn traces() -> bool {
+        static TRACES: LazyLock<bool> = LazyLock::new(|| env::var_os("SOAK_TRACE").is_some());
+        *TRACES
     }
 
     /// Returns the kinds of faults that are wanted.

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{TURN_LIMIT, journal, store::Store, watch::Watch};
-use crate::{Result, bed, support::MS};
+use crate::{Result, bed, settings::Settings, support::MS};
 
 /// One of many that want the locks.
 pub(super) struct Task {
@@ -256,6 +256,9 @@ fn admitted(outcome: Result<LockGuard, LockError>) -> Option<LockGuard> {
 
 /// Counts why a lock was not to be had, by the error's name.
 fn refused(error: &LockError) {
+    if Settings::traces() && !error.is_contended() {
+        eprintln!("{error}");
+    }
     journal::saw(format!("not acquired: {}", variant(error)));
 }
 
@@ -268,6 +271,9 @@ fn cut_off(error: &WithLockError) {
 }
 
 fn lost(reason: LossReason) {
+    if Settings::traces() && reason != LossReason::MaxHold {
+        eprintln!("lost: {reason}");
+    }
     journal::saw(format!("lost: {reason:?}"));
 }
 
