@@ -53,7 +53,10 @@ impl Shared {
             address: Arc::clone(self.lanes[node.index()].address()),
             objection: objection.clone(),
         };
-        NodeReports::new(objections.iter().map(report).collect())
+        let mut objections: Vec<_> = objections.iter().collect();
+        // In the order in which the nodes were given, whoever answered first.
+        objections.sort_by_key(|(node, _)| node.index());
+        NodeReports::new(objections.into_iter().map(report).collect())
     }
 
     /// Proposes a fencing token: "the larger of the last seen plus one and the wall clock in

@@ -34,12 +34,18 @@ impl RedisNode {
     /// - `rediss://..` for TLS (feature `tls-rustls`)
     /// - `unix:///path/to/socket[?db=1&user=..&pass=..]`
     ///
+    /// Special characters in user and password are percent-encoded: `%40` for `@`, `%23` for `#`.
+    ///
     /// Does not connect yet.
     ///
     /// # Errors
     ///
     /// Says what is wrong with the URL, without repeating it: it may hold a password.
     pub fn from_url(url: &str) -> Result<Self, UrlError> {
+        // What follows it would silently be left out, of a password for instance.
+        if url.contains('#') {
+            return Err(UrlError("a `#` must be written as %23".into()));
+        }
         let info = url.trim().into_connection_info().map_err(|error| {
             let text = error.to_string();
             if text.contains("with TLS, the feature is not enabled") {
@@ -223,6 +229,7 @@ mod tests {
             "redis://:hunter2@host/x",
             "redis://:hunter2@host:99999",
             "redis://:hunter2@0.0.0.0",
+            "redis://:p@hunter2#w@127.0.0.1",
         ];
         for url in bad {
             let error = RedisNode::from_url(url).unwrap_err().to_string();
