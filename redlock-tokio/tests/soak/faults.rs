@@ -71,7 +71,7 @@ impl Faults<'_> {
         let (requests, replies) = (proxy.requests(), proxy.replies());
         match fault.kind {
             Kind::Freeze => node.freeze(),
-            Kind::Crash | Kind::Restart => node.kill(),
+            Kind::Crash | Kind::Restart | Kind::PowerCut => node.kill(),
             Kind::Delay => {
                 // From hardly any to longer than anybody waits, the longer for the shorter.
                 let delay = (fault.length / 10).min(MS(200));
@@ -102,7 +102,7 @@ impl Faults<'_> {
         match kind {
             Kind::StopWorker => self.crew.resume(victim),
             Kind::Freeze => self.bed.nodes.get(victim).thaw(),
-            Kind::Crash | Kind::Restart => self.bed.nodes.get(victim).restart()?,
+            Kind::Crash | Kind::Restart | Kind::PowerCut => self.bed.nodes.get(victim).restart()?,
             Kind::Reset | Kind::PauseWrites | Kind::FlushScripts | Kind::Forget => {}
             // One thing at a time happens to a node, so nothing else is healed.
             _ => Proxy::heal(&self.bed.proxies[victim]),

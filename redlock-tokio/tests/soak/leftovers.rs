@@ -3,7 +3,7 @@ use std::thread;
 use crate::{
     Result,
     bed::{self, Bed, MAX_TTL, NODES},
-    settings::Settings,
+    settings::{Breakage, Settings},
     support::{Cli, MS},
 };
 
@@ -18,11 +18,15 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    /// Looks for them, which takes a ttl, unless it does not matter.
+    /// Looks for them, which takes a ttl.
     pub(crate) fn find(bed: &Bed, settings: &Settings) -> Result<Self> {
         let keys = || (0..NODES).map(|it| bed.cli(it).locks().len()).sum();
+        if settings.breakage == Some(Breakage::Leak) {
+            bed.cli(0).set("soak:leaked", "by itself");
+        }
         let at_once = keys();
-        if settings.breakage.is_none() {
+        // What is not there need not be waited for when it does not matter.
+        if at_once > 0 || settings.breakage.is_none() {
             thread::sleep(MAX_TTL + MS(200));
         }
         Ok(Self {

@@ -31,8 +31,9 @@
 //! # Negative controls
 //!
 //! With `SOAK_BREAK=no-lock` the workers do not lock, with `SOAK_BREAK=forget` all nodes lose all
-//! keys now and then. The run then fails unless two holders and lost updates were found. Without
-//! `SOAK_SECONDS`, in a plain `cargo test`, the first of them runs for two seconds.
+//! keys now and then, with `SOAK_BREAK=leak` the workers leak. The run then fails unless that was
+//! found out. Without `SOAK_SECONDS`, in a plain `cargo test`, the first of them runs for two
+//! seconds.
 
 mod bed;
 mod crew;

@@ -24,22 +24,14 @@ impl Order {
         };
         Ok(Self {
             seed: seed.parse()?,
-            breakage: match &**breakage {
-                "no-lock" => Some(Breakage::NoLock),
-                "forget" => Some(Breakage::Forget),
-                _ => None,
-            },
+            breakage: Breakage::named(breakage),
             store: store.clone(),
             nodes: nodes.to_vec(),
         })
     }
 
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let breakage = match self.breakage {
-            Some(Breakage::NoLock) => "no-lock",
-            Some(Breakage::Forget) => "forget",
-            None => "none",
-        };
+        let breakage = self.breakage.map_or("none", Breakage::name);
         let own = [
             Self::FLAG.into(),
             self.seed.to_string(),

@@ -32,6 +32,9 @@ pub(crate) enum Kind {
     FlushScripts,
     /// `SIGSTOP` of a worker for longer than its locks live, then `SIGCONT`.
     StopWorker,
+    /// `kill -9` of all nodes, and another start: nobody gets a lock for a while, and nobody two.
+    /// Only done when asked for.
+    PowerCut,
     /// `FLUSHALL` on all nodes. Nothing is promised then.
     Forget,
 }
@@ -47,8 +50,8 @@ pub(crate) struct Fault {
 }
 
 impl Kind {
-    /// Those within what is promised.
-    pub(crate) const ALL: &[Self] = &[
+    /// Those that leave a majority of nodes alone.
+    pub(crate) const USUAL: &[Self] = &[
         Self::Freeze,
         Self::Crash,
         Self::Restart,
@@ -65,13 +68,18 @@ impl Kind {
         Self::StopWorker,
     ];
 
+    /// Returns those during which exclusion is promised.
+    pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
+        Self::USUAL.iter().chain(&[Self::PowerCut])
+    }
+
     /// Draws how long it lasts.
     fn length(self, rng: &mut Rng) -> Duration {
         let max_ttl = MAX_TTL.as_millis() as u64;
         MS(match self {
             Self::Reset | Self::FlushScripts | Self::Forget => 0,
             Self::Crash => rng.u64(max_ttl + 200..max_ttl + 1000),
-            Self::Restart => rng.u64(..500),
+            Self::Restart | Self::PowerCut => rng.u64(..500),
             Self::StopWorker => rng.u64(max_ttl + 100..max_ttl + 2000),
             _ => rng.u64(100..1500),
         })
@@ -81,7 +89,7 @@ impl Kind {
     /// connecting again.
     fn aftermath(self) -> Duration {
         match self {
-            Self::Crash | Self::Restart => QUARANTINE,
+            Self::Crash | Self::Restart | Self::PowerCut => QUARANTINE,
             // An attempt to connect that nobody answered, the pause after it, and the next.
             Self::BlackHole => MS(3000),
             _ => MS(1000),
@@ -94,7 +102,7 @@ impl Kind {
 pub(crate) fn plan(settings: &Settings) -> Vec<Fault> {
     match settings.breakage {
         None => storm(settings),
-        Some(Breakage::NoLock) => Vec::new(),
+        Some(Breakage::NoLock | Breakage::Leak) => Vec::new(),
         Some(Breakage::Forget) => {
             let forget = |at| Fault {
                 at,
@@ -123,10 +131,15 @@ fn storm(settings: &Settings) -> Vec<Fault> {
         let kind = kinds.pop().expect("it was filled");
         let (busy, most) = match kind {
             Kind::StopWorker => (&mut workers[..], 1),
+            Kind::PowerCut => (&mut nodes[..], NODES),
             _ => (&mut nodes[..], MINORITY),
         };
-        // Often one, sometimes as many as may be.
-        let wanted = if rng.u8(..4) == 0 { most } else { 1 };
+        // Mostly one, sometimes as many as may be.
+        let wanted = match kind {
+            Kind::PowerCut => NODES,
+            _ if rng.u8(..4) == 0 => most,
+            _ => 1,
+        };
         let mut ends: Vec<_> = busy.iter().copied().filter(|it| *it > now).collect();
         ends.sort_unstable();
         if let Some(excess) = (ends.len() + wanted).checked_sub(most + 1) {

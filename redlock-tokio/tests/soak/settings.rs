@@ -17,8 +17,41 @@ pub(crate) struct Settings {
 pub(crate) enum Breakage {
     /// Workers enter the critical section without the lock.
     NoLock,
-    /// All nodes lose all keys now and then, and are trusted all the same.
+    /// All nodes lose all keys now and then.
     Forget,
+    /// Workers lose memory, files and a socket, and a key stays.
+    Leak,
+}
+
+impl Breakage {
+    const ALL: [Self; 3] = [Self::NoLock, Self::Forget, Self::Leak];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::NoLock => "no-lock",
+            Self::Forget => "forget",
+            Self::Leak => "leak",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+
+    /// Returns what must be found then.
+    pub(crate) fn symptoms(self) -> &'static [&'static str] {
+        match self {
+            Self::NoLock => &["overlapping holds", "lost updates"],
+            // It is a matter of luck which of two holders notices it before it writes.
+            Self::Forget => &["overlapping holds"],
+            Self::Leak => &[
+                "orphan keys",
+                "leaks descriptors",
+                "leaks memory",
+                "leaks sockets",
+            ],
+        }
+    }
 }
 
 impl Settings {
@@ -40,11 +73,15 @@ impl Settings {
             _ => Ok(None),
         };
         let length = number(Self::LENGTH)?;
-        let breakage = match env::var("SOAK_BREAK").as_deref() {
-            Ok("no-lock") => Some(Breakage::NoLock),
-            Ok("forget") => Some(Breakage::Forget),
-            Ok(other) if !other.is_empty() => {
-                return Err(format!("SOAK_BREAK={other} is neither no-lock nor forget").into());
+        let breakage = match env::var("SOAK_BREAK") {
+            Ok(name) if !name.is_empty() => {
+                let known = Breakage::named(&name);
+                Some(known.ok_or_else(|| {
+                    format!(
+                        "SOAK_BREAK={name} is none of {:?}",
+                        Breakage::ALL.map(Breakage::name)
+                    )
+                })?)
             }
             _ if length.is_none() => Some(Breakage::NoLock),
             _ => None,
@@ -65,7 +102,7 @@ impl Settings {
 
     /// Returns the kinds of faults that are wanted.
     pub(crate) fn kinds(&self) -> &[Kind] {
-        self.only.as_deref().unwrap_or(Kind::ALL)
+        self.only.as_deref().unwrap_or(Kind::USUAL)
     }
 
     /// Returns whether the run is so long that everything must have been seen.
@@ -80,8 +117,11 @@ fn only() -> Result<Option<Vec<Kind>>> {
     };
     let kinds = names.split(',').map(|name| {
         let is_meant = |kind: &&Kind| format!("{kind:?}") == name;
-        let kind = Kind::ALL.iter().find(is_meant).copied();
-        kind.ok_or_else(|| format!("SOAK_FAULTS: {name} is none of {:?}", Kind::ALL))
+        let kind = Kind::all().find(is_meant).copied();
+        kind.ok_or_else(|| {
+            let all: Vec<_> = Kind::all().collect();
+            format!("SOAK_FAULTS: {name} is none of {all:?}")
+        })
     });
     Ok(Some(kinds.collect::<Result<_, _>>()?))
 }
@@ -96,10 +136,8 @@ impl fmt::Display for Settings {
                 write!(f, "make soak MINUTES={} SEED={seed}", seconds / 60)
             }
             breakage => {
-                match breakage {
-                    Some(Breakage::NoLock) => f.write_str("SOAK_BREAK=no-lock ")?,
-                    Some(Breakage::Forget) => f.write_str("SOAK_BREAK=forget ")?,
-                    None => {}
+                if let Some(breakage) = breakage {
+                    write!(f, "SOAK_BREAK={} ", breakage.name())?;
                 }
                 if let Some(only) = &self.only {
                     let names: Vec<_> = only.iter().map(|it| format!("{it:?}")).collect();

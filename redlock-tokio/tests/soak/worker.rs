@@ -27,8 +27,11 @@ const TASKS: u64 = 80;
 /// Longer than any turn of a task takes by itself, and any stop of its process.
 pub(crate) const TURN_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long it may take until the nodes are trusted, and until connections have been closed.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take until all nodes have a vote.
+const START: Duration = Duration::from_secs(20);
+
+/// How long it may take until connections have been closed that nobody needs any more.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// Does what the order says until standard input ends.
 pub(crate) fn work(order: &Order) -> Result<()> {
@@ -45,6 +48,10 @@ async fn serve(order: &Order) -> Result<()> {
     let store = Store::connect(&order.store).await?;
     let sockets = process::sockets()?;
     let redlock = connect(order).await?;
+    let leaked = match order.breakage {
+        Some(Breakage::Leak) => Some(Store::connect(&order.store).await?),
+        _ => None,
+    };
     journal::tell(&Line::Ready);
 
     let (stop, stopped) = switch::channel(false);
@@ -59,6 +66,7 @@ async fn serve(order: &Order) -> Result<()> {
             redlock: redlock.clone(),
             store: store.clone(),
             locks: order.breakage != Some(Breakage::NoLock),
+            leaks: order.breakage == Some(Breakage::Leak),
             rng: Rng::with_seed(order.seed.wrapping_mul(1000).wrapping_add(number)),
             stopped: stopped.clone(),
         };
@@ -73,7 +81,7 @@ async fn serve(order: &Order) -> Result<()> {
     let report = redlock.shutdown().await;
     drop(redlock);
     // The lanes close their connections when they notice that nobody is left.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + CLOSING;
     while process::sockets()? > sockets && Instant::now() < deadline {
         sleep(MS(20)).await;
     }
@@ -82,6 +90,7 @@ async fn serve(order: &Order) -> Result<()> {
         abandoned: report.abandoned,
         sockets: process::sockets()?.saturating_sub(sockets),
     });
+    drop(leaked);
     // The thread that reads standard input may be in the middle of that.
     exit(0)
 }
@@ -104,7 +113,7 @@ async fn connect(order: &Order) -> Result<Redlock> {
             sleep(MS(100)).await;
         }
     };
-    timeout(PATIENCE, first)
+    timeout(START, first)
         .await
         .map_err(|_| "no lock could be had, with all nodes up")?;
     Ok(redlock)

@@ -1,4 +1,4 @@
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, fs::File, time::Duration};
 
 use fastrand::Rng;
 use futures::FutureExt;
@@ -17,6 +17,8 @@ pub(super) struct Task {
     pub(super) store: Store,
     /// Whether it locks at all.
     pub(super) locks: bool,
+    /// Whether it does not clean up.
+    pub(super) leaks: bool,
     pub(super) rng: Rng,
     pub(super) stopped: switch::Receiver<bool>,
 }
@@ -47,6 +49,9 @@ impl Task {
         };
         if !self.locks {
             return self.pretend(key).await;
+        }
+        if self.leaks {
+            Box::leak(Box::new((File::open("/dev/null")?, vec![1; 50_000])));
         }
         match self.rng.u8(..100) {
             0..20 => self.release(key).await,
