@@ -13,14 +13,14 @@ pub(crate) struct Leftovers {
     /// How many writes did not show in their counter's value.
     pub(crate) lost_updates: u64,
     /// How many keys were on how many nodes at once, and a ttl later.
-    pub(crate) keys: usize,
-    pub(crate) orphans: usize,
+    pub(crate) keys: u64,
+    pub(crate) orphans: u64,
 }
 
 impl Leftovers {
     /// Looks for them, which takes a ttl.
     pub(crate) fn find(bed: &Bed, settings: &Settings) -> Result<Self> {
-        let keys = || (0..NODES).map(|it| bed.cli(it).locks().len()).sum();
+        let keys = || (0..NODES).map(|it| bed.cli(it).locks().len() as u64).sum();
         if settings.breakage == Some(Breakage::Leak) {
             bed.cli(0).set("soak:leaked", "by itself");
         }

@@ -49,6 +49,7 @@ mod run;
 mod settings;
 #[path = "../support/mod.rs"]
 mod support;
+mod usage;
 mod worker;
 
 use std::{env, error::Error, process::ExitCode};
@@ -76,8 +77,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether `cargo test` with these arguments means this, which is not among the tests that
-/// it can list.
+/// Returns whether `cargo test` with these arguments means this: not if it wants a list, or a test
+/// of another name.
 fn is_meant(arguments: &[String]) -> bool {
     let is_other = |it: &String| it == "--list" || !(it.starts_with('-') || "soak".contains(&**it));
     Settings::are_given() || !arguments.iter().any(is_other)

@@ -1,14 +1,22 @@
-use std::time::Duration;
-
 use crate::{
     Result,
-    crew::WORKERS,
     findings::Findings,
     leftovers::Leftovers,
-    line::{Line, Size},
-    plan::Kind,
     settings::Settings,
+    usage::{self, Usage},
 };
+
+/// What a run without any of it would not have tested.
+const SOMETIMES: [&str; 8] = [
+    "acquired",
+    "not acquired: Contended",
+    "lost: Expired",
+    "lost: MaxHold",
+    "cancelled",
+    "work cancelled",
+    "extension: done",
+    "writes",
+];
 
 /// Prints what was found.
 ///
@@ -21,57 +29,12 @@ pub(crate) fn report(
     leftovers: Leftovers,
     mut problems: Vec<String>,
 ) -> Result<()> {
-    println!("{}", findings.progress());
-    println!("\n{:<44} {:>8}", "faults", "times");
-    for (kind, count) in &findings.faults {
-        println!("  {:<42} {count:>8}", format!("{kind:?}"));
-    }
-    println!("{:<44} {:>8}", "seen", "times");
-    for (what, count) in &findings.seen {
-        println!("  {what:<42} {count:>8}");
-    }
-    let Leftovers {
-        lost_updates,
-        keys,
-        orphans,
-    } = leftovers;
-    println!("{:<44} {:>8}", "overlapping holds", findings.overlaps);
-    println!("{:<44} {lost_updates:>8}", "lost updates");
-    println!("{:<44} {keys:>8}", "keys left right after shutdown");
-    println!("{:<44} {orphans:>8}", "orphan keys, a ttl later");
-    problems.extend(workers(settings, findings));
-    for example in &findings.examples {
-        println!("\n{example}");
-    }
-    println!();
-
-    let mut none = |count, what: &str| {
-        if count > 0 {
-            problems.push(format!("{count} {what}"));
-        }
-    };
-    none(findings.overlaps, "overlapping holds");
-    none(lost_updates, "lost updates");
-    none(orphans as u64, "orphan keys");
-    none(findings.count("hang"), "hanging turns");
+    let usages = usage::of_all(findings, settings.length);
+    print(findings, leftovers, &usages);
+    problems.extend(usages.iter().flat_map(Usage::problems));
+    problems.extend(violations(findings, leftovers));
     if settings.is_conclusive() {
-        for what in [
-            "acquired",
-            "not acquired: Contended",
-            "lost: Expired",
-            "lost: MaxHold",
-            "cancelled",
-            "work cancelled",
-            "extension: done",
-            "writes",
-        ] {
-            if findings.count(what) == 0 {
-                problems.push(format!("never seen: {what}"));
-            }
-        }
-        let never = |kind: &&Kind| !findings.faults.contains_key(kind);
-        let never = settings.kinds().iter().filter(never);
-        problems.extend(never.map(|kind| format!("never injected: {kind:?}")));
+        problems.extend(omissions(settings, findings));
     }
     let said = problems.join("; ");
     let Some(breakage) = settings.breakage else {
@@ -91,67 +54,50 @@ pub(crate) fn report(
     }
 }
 
-/// Prints how the workers fared, and returns what is wrong with them.
-fn workers(settings: &Settings, findings: &Findings) -> Vec<String> {
-    let mut problems = Vec::new();
-    println!(
-        "\n{:<8} {:>18} {:>22} {:>8} {:>10} {:>8}",
-        "worker", "descriptors", "memory, kB", "sockets", "abandoned", "held"
-    );
-    for worker in 0..WORKERS {
-        let samples = &findings.sizes[worker];
-        let (early, late) = (
-            median(samples, settings.length / 5..settings.length * 2 / 5),
-            median(samples, settings.length * 4 / 5..settings.length),
-        );
-        let Some(Line::Ended {
-            held,
-            abandoned,
-            sockets,
-        }) = findings.ended[worker]
-        else {
-            problems.push(format!("worker {worker} did not say that it ended"));
-            continue;
-        };
-        if sockets > 0 {
-            problems.push(format!("worker {worker} leaks sockets"));
-        }
-        if held > 0 {
-            problems.push(format!("worker {worker} still holds locks"));
-        }
-        let (Some(early), Some(late)) = (early, late) else {
-            if settings.is_conclusive() {
-                problems.push(format!("worker {worker} did not say what it uses"));
-            }
-            continue;
-        };
-        println!(
-            "{worker:<8} {:>18} {:>22} {sockets:>8} {abandoned:>10} {held:>8}",
-            format!("{} -> {}", early.descriptors, late.descriptors),
-            format!("{} -> {}", early.kilobytes, late.kilobytes),
-        );
-        // A node that hangs has an old connection beside the new one.
-        if late.descriptors > early.descriptors + 6 {
-            problems.push(format!("worker {worker} leaks descriptors"));
-        }
-        // What the allocator does not give back at once, and a third more.
-        if late.kilobytes > early.kilobytes + early.kilobytes / 3 + 4096 {
-            problems.push(format!("worker {worker} leaks memory"));
-        }
+fn print(findings: &Findings, leftovers: Leftovers, usages: &[Usage]) {
+    let line = |what: &str, count: u64| println!("{what:<44} {count:>8}");
+    println!("{}\n\nfaults", findings.progress());
+    for (kind, count) in &findings.faults {
+        line(&format!("  {kind:?}"), *count);
     }
-    problems
+    println!("seen");
+    for (what, count) in &findings.seen {
+        line(&format!("  {what}"), *count);
+    }
+    line("overlapping holds", findings.overlaps);
+    line("lost updates", leftovers.lost_updates);
+    line("keys left right after shutdown", leftovers.keys);
+    line("orphan keys, a ttl later", leftovers.orphans);
+    println!("\n{}", Usage::HEADER);
+    for usage in usages {
+        println!("{usage}");
+    }
+    for example in &findings.examples {
+        println!("\n{example}");
+    }
+    println!();
 }
 
-fn median(samples: &[(Duration, Size)], within: std::ops::Range<Duration>) -> Option<Size> {
-    let within = samples.iter().filter(|(at, _)| within.contains(at));
-    let sizes: Vec<_> = within.map(|(_, size)| *size).collect();
-    let middle = |part: fn(&Size) -> usize| {
-        let mut parts: Vec<_> = sizes.iter().map(part).collect();
-        parts.sort_unstable();
-        parts.get(parts.len() / 2).copied()
-    };
-    Some(Size {
-        descriptors: middle(|it| it.descriptors)?,
-        kilobytes: middle(|it| it.kilobytes)?,
-    })
+/// Returns what must not be.
+fn violations(findings: &Findings, leftovers: Leftovers) -> Vec<String> {
+    [
+        (findings.overlaps, "overlapping holds"),
+        (leftovers.lost_updates, "lost updates"),
+        (leftovers.orphans, "orphan keys"),
+        (findings.count("hang"), "hanging turns"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| format!("{count} {what}"))
+    .collect()
+}
+
+/// Returns what should have been, and was not.
+fn omissions(settings: &Settings, findings: &Findings) -> Vec<String> {
+    let unseen = SOMETIMES.iter().filter(|it| findings.count(it) == 0);
+    let unseen = unseen.map(|what| format!("never seen: {what}"));
+    let kinds = settings.kinds().iter();
+    let undone = kinds.filter(|it| !findings.faults.contains_key(it));
+    let undone = undone.map(|kind| format!("never injected: {kind:?}"));
+    unseen.chain(undone).collect()
 }

@@ -70,8 +70,9 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         listener.hear_for(SETTLE)?;
     }
     crew.dismiss();
-    listener.until(PATIENCE, |it| it.gone == WORKERS)?;
-    let complaints = crew.bury(PATIENCE)?;
+    // Of those who do not end, this tells more than an error would.
+    let _ = listener.until(PATIENCE, |it| it.gone == WORKERS);
+    let complaints = crew.bury(SETTLE)?;
     let leftovers = Leftovers::find(&bed, settings)?;
     report::report(settings, &listener.findings, leftovers, complaints)
 }

@@ -8,7 +8,7 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
     pub(crate) length: Duration,
     pub(crate) breakage: Option<Breakage>,
-    /// The only kinds of faults, if not all.
+    /// The only kinds of faults, if not the usual ones.
     pub(crate) only: Option<Vec<Kind>>,
 }
 
@@ -107,7 +107,8 @@ impl Settings {
 
     /// Returns whether the run is so long that everything must have been seen.
     pub(crate) fn is_conclusive(&self) -> bool {
-        self.breakage.is_none() && self.length >= Duration::from_secs(60)
+        let is_usual = self.breakage.is_none() && self.only.is_none();
+        is_usual && self.length >= Duration::from_secs(60)
     }
 }
 
