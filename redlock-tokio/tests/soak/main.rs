@@ -30,10 +30,16 @@
 //!
 //! # Negative controls
 //!
-//! With `SOAK_BREAK=no-lock` the workers do not lock, with `SOAK_BREAK=forget` all nodes lose all
-//! keys now and then, with `SOAK_BREAK=leak` the workers leak. The run then fails unless that was
-//! found out. Without `SOAK_SECONDS`, in a plain `cargo test`, the first of them runs for two
-//! seconds.
+//! The run then fails unless it finds out what `SOAK_BREAK` has broken:
+//!
+//! | | |
+//! |---|---|
+//! | `no-lock` | workers do without the lock |
+//! | `forget` | all nodes lose all keys now and then (`FLUSHALL`) |
+//! | `trust` | all nodes restart now and then, and vote at once; `SOAK_FAULTS=PowerCut` does the same to nodes that wait, and must find nothing |
+//! | `leak` | workers lose memory, files and a socket, and a key stays |
+//!
+//! Without `SOAK_SECONDS`, in a plain `cargo test`, the first of them runs for two seconds.
 
 mod bed;
 mod crew;

@@ -103,18 +103,21 @@ pub(crate) fn plan(settings: &Settings) -> Vec<Fault> {
     match settings.breakage {
         None => storm(settings),
         Some(Breakage::NoLock | Breakage::Leak) => Vec::new(),
-        Some(Breakage::Forget) => {
-            let forget = |at| Fault {
-                at,
-                kind: Kind::Forget,
-                length: Duration::ZERO,
-                victims: (0..NODES).collect(),
-            };
-            let times = (1..).map(|number| MS(250) * number);
-            let within = times.take_while(|at| *at < settings.length);
-            within.map(forget).collect()
-        }
+        Some(Breakage::Forget) => again_and_again(Kind::Forget, MS(250), settings.length),
+        Some(Breakage::Trust) => again_and_again(Kind::PowerCut, MS(1500), settings.length),
     }
+}
+
+/// The same to all nodes, before anybody could recover.
+fn again_and_again(kind: Kind, every: Duration, length: Duration) -> Vec<Fault> {
+    let fault = |at| Fault {
+        at,
+        kind,
+        length: Duration::ZERO,
+        victims: (0..NODES).collect(),
+    };
+    let times = (1..).map(|number| every * number);
+    times.take_while(|at| *at < length).map(fault).collect()
 }
 
 fn storm(settings: &Settings) -> Vec<Fault> {

@@ -19,17 +19,20 @@ pub(crate) enum Breakage {
     NoLock,
     /// All nodes lose all keys now and then.
     Forget,
+    /// All nodes restart now and then, and vote at once.
+    Trust,
     /// Workers lose memory, files and a socket, and a key stays.
     Leak,
 }
 
 impl Breakage {
-    const ALL: [Self; 3] = [Self::NoLock, Self::Forget, Self::Leak];
+    const ALL: [Self; 4] = [Self::NoLock, Self::Forget, Self::Trust, Self::Leak];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::NoLock => "no-lock",
             Self::Forget => "forget",
+            Self::Trust => "trust",
             Self::Leak => "leak",
         }
     }
@@ -43,7 +46,7 @@ impl Breakage {
         match self {
             Self::NoLock => &["overlapping holds", "lost updates"],
             // It is a matter of luck which of two holders notices it before it writes.
-            Self::Forget => &["overlapping holds"],
+            Self::Forget | Self::Trust => &["overlapping holds"],
             Self::Leak => &[
                 "orphan keys",
                 "leaks descriptors",
