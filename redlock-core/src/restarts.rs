@@ -48,8 +48,6 @@ struct Sighting {
     at: Timestamp,
     uptime: Duration,
     eligible_at: Timestamp,
-    /// When it was last known to be there.
-    alive_at: Timestamp,
 }
 
 impl Restarts {
@@ -77,26 +75,22 @@ impl Restarts {
             _ if self.distrusted => from_now,
             None => by_uptime,
             Some(last) if last.run_id == run_id => {
-                // Rounding to seconds may add one. More is a step of the server's clock, by which
-                // it also counts the life of keys.
+                // Rounding to seconds may add one, and clocks may differ in rate, by up to a hundredth
+                // as everywhere. More is a step of the server's clock, by
+                // which it also counts the life of keys.
                 let grown = uptime.saturating_sub(last.uptime);
                 let passed = now.saturating_duration_since(last.at);
-                if grown > passed.saturating_add(Duration::from_secs(1)) {
+                let allowed = passed.saturating_add(passed / 100);
+                if grown > allowed.saturating_add(Duration::from_secs(1)) {
                     from_now
                 } else {
                     last.eligible_at
                 }
             }
-            Some(last) => {
-                // Up before the last one was gone: not that one restarted, but another, such as a
-                // replica that was promoted, which may lack our keys however long it is up.
-                let up_for_certain = uptime.saturating_sub(Duration::from_secs(1));
-                if up_for_certain > now.saturating_duration_since(last.alive_at) {
-                    from_now
-                } else {
-                    by_uptime
-                }
-            }
+            // Restarted; or another server, such as a replica that was promoted, which may lack our
+            // keys however long it is up, and whoever has seen its predecessor last. By what it says
+            // it cannot be told, so it waits from now on.
+            Some(_) => from_now,
         };
         self.distrusted = false;
         self.last = Some(Sighting {
@@ -104,16 +98,8 @@ impl Restarts {
             at: now,
             uptime,
             eligible_at,
-            alive_at: now,
         });
         eligible_at
-    }
-
-    /// Notes that the node was there until now.
-    pub fn handle_parting(&mut self, now: Timestamp) {
-        if let Some(last) = &mut self.last {
-            last.alive_at = last.alive_at.max(now);
-        }
     }
 
     /// Notes that the node was seen as what may drop our keys without a restart, such as a replica:
@@ -162,7 +148,6 @@ mod tests {
     fn a_reconnection_changes_nothing() {
         let mut restarts = restarts();
         let eligible_at = restarts.handle_sighting(at(0), A, secs(3));
-        restarts.handle_parting(at(1));
         assert_eq!(restarts.handle_sighting(at(2), A, secs(5)), eligible_at);
         assert_eq!(
             restarts.handle_sighting(at(2), A, secs(6)),
@@ -173,19 +158,17 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_counts_from_the_restart() {
+    fn a_restart_counts_from_when_it_is_seen() {
         let mut restarts = restarts();
         restarts.handle_sighting(at(0), A, secs(500));
-        restarts.handle_parting(at(60));
-        assert_eq!(restarts.handle_sighting(at(64), B, secs(3)), at(72));
+        assert_eq!(restarts.handle_sighting(at(64), B, secs(3)), at(74));
     }
 
     #[test]
     fn a_server_that_was_up_already_is_another() {
         let mut restarts = restarts();
         restarts.handle_sighting(at(0), A, secs(500));
-        restarts.handle_parting(at(3600));
-        // Up for an hour, but a second ago its predecessor was still there.
+        // Up for as long as it likes: it may be a replica that was promoted.
         assert_eq!(restarts.handle_sighting(at(3601), B, secs(3500)), at(3611));
     }
 
@@ -194,6 +177,12 @@ mod tests {
         let mut restarts = restarts();
         restarts.handle_sighting(at(0), A, secs(500));
         assert_eq!(restarts.handle_sighting(at(5), A, secs(4000)), at(15));
+        // Clocks that only differ in rate are no reason.
+        let mut drifting = self::restarts();
+        let voted = drifting.handle_sighting(at(0), A, secs(500));
+        let a_day = 24 * 3600;
+        let seen = drifting.handle_sighting(at(a_day), A, secs(500 + a_day + 60));
+        assert_eq!(seen, voted);
         // And that is remembered.
         assert_eq!(restarts.handle_sighting(at(6), A, secs(4001)), at(15));
     }

@@ -156,6 +156,9 @@ impl RedlockBuilder {
 
     /// Lets nodes vote that have just come up, because none of them forgets anything: each writes to
     /// disk before it answers (`appendonly yes` and `appendfsync always`).
+    ///
+    /// Then nothing keeps a replica that was promoted behind the same address from voting either,
+    /// and it may lack keys: use it for nodes without replicas.
     pub fn nodes_are_durable(mut self) -> Self {
         self.no_quarantine = Some(RestartRule::Durable);
         self

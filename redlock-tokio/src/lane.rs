@@ -131,7 +131,6 @@ impl Lane {
                 Ok(()) => return,
                 Err(error) => cause = error,
             }
-            self.vetting.part(self.id, self.clock.now());
             self.status.disconnected(not_connected(&cause));
             tracing::warn!(node = self.node.address(), error = %cause, "connection given up");
             if since.elapsed() >= SILENCE_LIMIT {

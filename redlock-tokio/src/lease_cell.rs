@@ -150,8 +150,13 @@ impl LeaseCell {
     ) {
         self.step(now, |state| {
             let reply = match (reply_of(&answer), eligible_at) {
-                (Reply::Granted | Reply::Outbid { .. }, Some(until)) => {
-                    Reply::Quarantined { until }
+                (Reply::Granted, Some(until)) => Reply::Quarantined { until },
+                // This round may have begun while the node had no vote. The counter must not be
+                // taken for an agreement then, nor later.
+                (Reply::Outbid { .. }, Some(until))
+                    if now < until.saturating_add(self.ttl.as_duration()) =>
+                {
+                    Reply::Refused
                 }
                 (reply, _) => reply,
             };

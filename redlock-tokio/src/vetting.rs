@@ -73,6 +73,8 @@ impl Vetting {
         now: Timestamp,
         server: &Server,
     ) -> Result<Option<Timestamp>, NodeError> {
+        // Whoever sat here before does not any more.
+        self.lock()[node.index()].run_id = None;
         let info = match server {
             Server::None => return Ok(None),
             Server::Known(info) => info,
@@ -90,8 +92,6 @@ impl Vetting {
         };
         let mut seats = self.lock();
         let seat = &mut seats[node.index()];
-        // Whoever sat here before does not any more.
-        seat.run_id = None;
         if let Some(master) = &info.replica_of {
             if let Some(restarts) = &mut seat.restarts {
                 restarts.handle_demotion();
@@ -120,13 +120,6 @@ impl Vetting {
             .as_mut()
             .map(|restarts| restarts.handle_sighting(now, info.run_id, info.uptime));
         Ok(eligible_at.filter(|&at| at > now))
-    }
-
-    /// Notes that a node was there until now.
-    pub(crate) fn part(&self, node: NodeId, now: Timestamp) {
-        if let Some(restarts) = &mut self.lock()[node.index()].restarts {
-            restarts.handle_parting(now);
-        }
     }
 
     /// Tells of what does not keep a node from voting, but may make it forget.

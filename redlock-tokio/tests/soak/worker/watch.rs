@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use redlock_tokio::Hold;
+use futures::FutureExt;
+use redlock_tokio::{Hold, LossReason};
 
 use super::{journal, store::Deadline};
 use crate::{bed::MAX_TTL, line::Line};
@@ -50,6 +51,12 @@ impl Watch {
         self.look().then_some(deadline)
     }
 
+    /// Returns whether it was told of the loss of its keys, which is before the end of validity.
+    fn lost_its_keys(&self) -> bool {
+        let reason = self.hold.as_ref().and_then(|it| it.lost().now_or_never());
+        reason == Some(LossReason::KeysLost)
+    }
+
     fn remaining(&self) -> Duration {
         self.hold.as_ref().map_or(MAX_TTL, Hold::remaining)
     }
@@ -60,7 +67,7 @@ impl Drop for Watch {
         let now = journal::now();
         let until = if self.look() {
             now
-        } else if now < self.until {
+        } else if now < self.until || self.lost_its_keys() {
             // Lost earlier than its validity had said; since then, or later.
             self.seen
         } else {
