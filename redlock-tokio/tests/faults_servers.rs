@@ -22,6 +22,7 @@ async fn row_15_rolling_restarts_under_a_long_hold() {
     let ttl = MS(1500);
     let servers = RedisServers::spawn(3).unwrap();
     let builder = Redlock::builder().nodes(servers.urls()).ttl(ttl);
+    let builder = builder.node_timeout(MS(400));
     let redlock = builder.build().await.unwrap();
     let guard = redlock
         .lock("k")

@@ -14,8 +14,14 @@ use support::{Cli, MS, eventually, trusting};
 /// The longest ttl, and so about how long a restarted node has no vote.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
+/// What a busy machine does not need for an answer.
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+
 fn vetted(servers: &RedisServers) -> RedlockBuilder {
-    Redlock::builder().nodes(servers.urls()).ttl(MAX_TTL)
+    Redlock::builder()
+        .nodes(servers.urls())
+        .ttl(MAX_TTL)
+        .node_timeout(NODE_TIMEOUT)
 }
 
 async fn all_vote(redlock: &Redlock) {
@@ -189,6 +195,7 @@ async fn row_26_promotion() {
     let redlock = Redlock::builder()
         .nodes(urls)
         .ttl(MAX_TTL)
+        .node_timeout(NODE_TIMEOUT)
         .build()
         .await
         .unwrap();
