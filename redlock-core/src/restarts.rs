@@ -37,6 +37,8 @@ impl fmt::Debug for RunId {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Restarts {
     quarantine: Quarantine,
+    /// A restart loses no key.
+    durable: bool,
     last: Option<Sighting>,
     /// It was seen in a state from which it may come back without our keys.
     distrusted: bool,
@@ -56,8 +58,20 @@ impl Restarts {
     pub const fn new(quarantine: Quarantine) -> Self {
         Self {
             quarantine,
+            durable: false,
             last: None,
             distrusted: false,
+        }
+    }
+
+    /// Creates the history of a node that forgets nothing when it restarts, because it writes to disk
+    /// before it answers. It need not wait then; but it must if another server took its place, or if
+    /// its clock has stepped.
+    #[must_use]
+    pub const fn of_durable_node(quarantine: Quarantine) -> Self {
+        Self {
+            durable: true,
+            ..Self::new(quarantine)
         }
     }
 
@@ -73,24 +87,33 @@ impl Restarts {
         let by_uptime = self.quarantine.eligible_at(now, uptime);
         let eligible_at = match self.last {
             _ if self.distrusted => from_now,
+            None if self.durable => now,
             None => by_uptime,
-            Some(last) if last.run_id == run_id => {
+            Some(last) => {
                 // Rounding to seconds may add one, and clocks may differ in rate, by up to a hundredth
-                // as everywhere. More is a step of the server's clock, by
-                // which it also counts the life of keys.
-                let grown = uptime.saturating_sub(last.uptime);
+                // as everywhere.
                 let passed = now.saturating_duration_since(last.at);
-                let allowed = passed.saturating_add(passed / 100);
-                if grown > allowed.saturating_add(Duration::from_secs(1)) {
-                    from_now
-                } else {
+                let passed_at_most = passed
+                    .saturating_add(passed / 100)
+                    .saturating_add(Duration::from_secs(1));
+                if last.run_id == run_id {
+                    let grown = uptime.saturating_sub(last.uptime);
+                    if grown > passed_at_most {
+                        // A step of the server's clock, by which it also counts the life of keys.
+                        from_now
+                    } else {
+                        last.eligible_at
+                    }
+                } else if self.durable && uptime <= passed_at_most {
+                    // It came up since, with all that it knew before.
                     last.eligible_at
+                } else {
+                    // Restarted; or another server, such as a replica that was promoted, which may
+                    // lack our keys however long it is up, and whoever has seen its predecessor last.
+                    // By what it says it cannot be told, so it waits from now on.
+                    from_now
                 }
             }
-            // Restarted; or another server, such as a replica that was promoted, which may lack our
-            // keys however long it is up, and whoever has seen its predecessor last. By what it says
-            // it cannot be told, so it waits from now on.
-            Some(_) => from_now,
         };
         self.distrusted = false;
         self.last = Some(Sighting {
@@ -193,5 +216,19 @@ mod tests {
         restarts.handle_demotion();
         assert_eq!(restarts.handle_sighting(at(0), A, secs(500)), at(10));
         assert_eq!(restarts.handle_sighting(at(1), A, secs(501)), at(10));
+    }
+
+    #[test]
+    fn a_durable_node_waits_for_nothing_but_a_change_of_server() {
+        let mut node = Restarts::of_durable_node(restarts().quarantine);
+        assert_eq!(node.handle_sighting(at(0), A, secs(3)), at(0));
+        let restarted = node.handle_sighting(at(64), B, secs(3));
+        assert!(restarted <= at(64));
+        let promoted = node.handle_sighting(at(70), A, secs(3500));
+        assert_eq!(promoted, at(80));
+        // A restart does not end that.
+        assert_eq!(node.handle_sighting(at(75), B, secs(1)), at(80));
+        node.handle_demotion();
+        assert_eq!(node.handle_sighting(at(100), B, secs(26)), at(110));
     }
 }

@@ -30,8 +30,8 @@ pub struct RedlockBuilder {
     connect_timeout: Duration,
     clock: Clock,
     max_ttl: Option<Duration>,
-    /// Why a restarted node need not wait, if it need not.
-    no_quarantine: Option<RestartRule>,
+    /// What a restarted node must do, given how long it would have to wait.
+    restarts: fn(Quarantine) -> RestartRule,
     allow_unvetted: bool,
 }
 
@@ -45,7 +45,7 @@ impl RedlockBuilder {
             connect_timeout: Duration::from_secs(1),
             clock: Clock::system(),
             max_ttl: None,
-            no_quarantine: None,
+            restarts: RestartRule::Quarantined,
             allow_unvetted: false,
         }
     }
@@ -157,17 +157,19 @@ impl RedlockBuilder {
     /// Lets nodes vote that have just come up, because none of them forgets anything: each writes to
     /// disk before it answers (`appendonly yes` and `appendfsync always`).
     ///
-    /// Then nothing keeps a replica that was promoted behind the same address from voting either,
-    /// and it may lack keys: use it for nodes without replicas.
+    /// A replica that was promoted behind the same address may lack keys all the same. It must wait
+    /// if it is seen to be another server: because it was a replica, or is up for longer than the
+    /// node is away. One that was restarted as it was promoted cannot be told from the node: give
+    /// durable nodes no replicas.
     pub fn nodes_are_durable(mut self) -> Self {
-        self.no_quarantine = Some(RestartRule::Durable);
+        self.restarts = RestartRule::Durable;
         self
     }
 
     /// Lets nodes vote that have just come up, though they may have forgotten locks that are still
     /// held: *for tests*, whose servers have just come up for the first time.
     pub fn trust_fresh_nodes(mut self) -> Self {
-        self.no_quarantine = Some(RestartRule::Trusted);
+        self.restarts = |_| RestartRule::Trusted;
         self
     }
 
@@ -225,9 +227,8 @@ impl RedlockBuilder {
             connect: self.connect_timeout,
         };
         let quarantine = Quarantine::new(max_ttl, self.defaults.drift_or_default());
-        let quarantine = RestartRule::Quarantined(quarantine);
         let rules = Rules {
-            restarts: self.no_quarantine.unwrap_or(quarantine),
+            restarts: (self.restarts)(quarantine),
             allow_unvetted: self.allow_unvetted,
         };
         let addresses = nodes.iter().map(|node| node.address().into());
@@ -251,7 +252,7 @@ impl RedlockBuilder {
             clock: self.clock,
             prefix: self.prefix,
             defaults: self.defaults,
-            max_ttl: self.no_quarantine.is_none().then_some(max_ttl),
+            max_ttl: (rules.restarts != RestartRule::Trusted).then_some(max_ttl),
             shut_down: false.into(),
             last_fence: 0.into(),
             held: 0.into(),

@@ -224,10 +224,11 @@ impl Lane {
                 biased;
                 done = &mut until => return Some(done),
                 message = self.inbox.recv(), if !self.closed => match message {
-                    Some(Message::Request(command, origin)) => {
-                        self.turn_away(command, origin, cause.clone());
+                    Some(message) => {
+                        self.gathered.push(message);
+                        // Nothing is to be sent.
+                        let _ = self.batch_up(Some(cause));
                     }
-                    Some(Message::Drain(done)) => self.drains.push(done),
                     None => self.closed = true,
                 },
             }
@@ -317,6 +318,9 @@ impl Lane {
         let mut gathered = std::mem::take(&mut self.gathered);
         let mut batch = Batch::with_capacity(gathered.len());
         for message in gathered.drain(..) {
+            if message.is_release() {
+                self.debts.note_taken();
+            }
             match (message, refusal) {
                 (Message::Request(command, origin), Some(refusal)) => {
                     self.turn_away(command, origin, refusal.clone());
@@ -425,16 +429,17 @@ impl Lane {
 }
 
 impl Drop for Lane {
-    /// The runtime may end before the lane does; the releases that did not leave are then counted, as
-    /// those in flight are already.
+    /// The runtime may end before the lane does. Releases that did not leave stay counted, as those in
+    /// flight do, except where there is nothing to release.
     fn drop(&mut self) {
         let gathered = std::mem::take(&mut self.gathered).into_iter();
         let queued = std::iter::from_fn(|| self.inbox.try_recv().ok());
         for message in gathered.chain(queued) {
-            if let Message::Request(command, _) = message
-                && matches!(command.operation(), Operation::Release { .. })
+            if message.is_release()
+                && let Message::Request(_, origin) = message
+                && !origin.cell.was_asked(self.id)
             {
-                self.debts.abandon();
+                self.debts.note_taken();
             }
         }
     }

@@ -369,7 +369,8 @@ impl LeaseCell {
     }
 
     /// Warns if a node would have dropped the key before the time that the lock relies on, or long
-    /// after it. (A node that missed the extension before is told of too: its key is as short.)
+    /// after it. (A node that missed the extension before is told of too: its key is as short.) The
+    /// keys of one node go wrong together, so one of them speaks for all.
     fn look_at_remaining(
         &self,
         state: &CellState,
@@ -384,16 +385,21 @@ impl LeaseCell {
         // The node has looked earlier, when there was more left; and validity ends before the keys
         // do, by the drift allowance.
         let needed = relied_on.saturating_duration_since(now);
-        let node = self.shared.lanes[node.index()].address();
+        let lane = &self.shared.lanes[node.index()];
+        let node = lane.address();
         if remaining < needed {
+            if let Some(withheld) = lane.keys_too_short().due(now) {
+                tracing::warn!(
+                    %node, ?remaining, ?needed, withheld,
+                    "the key had less time left than the lock relies on: the node's clock has \
+                     stepped, somebody has shortened it, or the node has missed an extension"
+                );
+            }
+        } else if remaining > self.ttl.as_duration() + CLOCK_STEP
+            && let Some(withheld) = lane.keys_too_long().due(now)
+        {
             tracing::warn!(
-                %node, ?remaining, ?needed,
-                "the key had less time left than the lock relies on: the node's clock has stepped, \
-                 somebody has shortened it, or the node has missed an extension"
-            );
-        } else if remaining > self.ttl.as_duration() + CLOCK_STEP {
-            tracing::warn!(
-                %node, ?remaining, ttl = ?self.ttl,
+                %node, ?remaining, ttl = ?self.ttl, withheld,
                 "the key had more time left than it was given: the node's clock has stepped back, or \
                  somebody has extended it"
             );
@@ -456,8 +462,8 @@ impl LeaseCell {
                 {
                     continue;
                 }
-                // The lane's runtime is gone; nothing was or will be sent.
-                if matches!(transmit.operation, Operation::Release { .. }) {
+                // The lane's runtime is gone; nothing will be sent.
+                if matches!(transmit.operation, Operation::Release { .. }) && self.was_asked(node) {
                     self.shared.undeliverable.fetch_add(1, Ordering::Relaxed);
                 }
                 if is_watched {

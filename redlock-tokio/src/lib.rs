@@ -18,6 +18,7 @@ mod shared;
 #[cfg(all(unix, feature = "test-util"))]
 pub mod test_util;
 mod vetting;
+mod warning;
 
 pub use builder::{BuildError, RedlockBuilder};
 pub use clock::Clock;

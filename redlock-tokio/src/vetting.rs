@@ -23,8 +23,8 @@ pub(crate) struct Rules {
 pub(crate) enum RestartRule {
     /// Wait until every lock that it may have forgotten is over.
     Quarantined(Quarantine),
-    /// Vote, because it forgets nothing.
-    Durable,
+    /// Vote, because it forgets nothing, unless it is another server.
+    Durable(Quarantine),
     /// Vote all the same.
     Trusted,
 }
@@ -52,7 +52,8 @@ impl Vetting {
             run_id: None,
             restarts: match rules.restarts {
                 RestartRule::Quarantined(quarantine) => Some(Restarts::new(quarantine)),
-                RestartRule::Durable | RestartRule::Trusted => None,
+                RestartRule::Durable(quarantine) => Some(Restarts::of_durable_node(quarantine)),
+                RestartRule::Trusted => None,
             },
         };
         Self {
@@ -134,7 +135,7 @@ impl Vetting {
                  set maxmemory-policy noeviction"
             );
         }
-        if self.rules.restarts == RestartRule::Durable && !info.appends_to_file {
+        if matches!(self.rules.restarts, RestartRule::Durable(_)) && !info.appends_to_file {
             tracing::warn!(
                 node = address,
                 "is said to be durable, but appendonly is off: a restart forgets locks"

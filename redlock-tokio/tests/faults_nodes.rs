@@ -271,3 +271,37 @@ async fn shutdown_waits_no_longer_than_it_may() {
     assert_eq!((report.abandoned, report.held), (0, 0));
     assert_eq!(node.get("k"), None);
 }
+
+/// Releases that have not even left count as well: they wait behind a node that hangs, or their keys
+/// were set by requests that were never answered.
+#[tokio::test]
+async fn shutdown_counts_what_it_leaves_behind() {
+    const LOCKS: usize = 20;
+    let servers = RedisServers::spawn(3).unwrap();
+    let builder = servers.builder().node_timeout(Duration::from_secs(20));
+    let redlock = builder.build().await.unwrap();
+    servers.get(0).freeze();
+    let mut guards = Vec::new();
+    for index in 0..LOCKS {
+        guards.push(redlock.lock(index.to_string()).await.unwrap());
+    }
+    drop(guards);
+    let report = redlock.shutdown_within(MS(300)).await;
+    assert!(report.timed_out);
+    assert_eq!(report.abandoned, LOCKS);
+    servers.get(0).thaw();
+    let report = redlock.shutdown_within(Duration::from_secs(20)).await;
+    assert_eq!((report.timed_out, report.abandoned), (false, 0));
+}
+
+#[tokio::test]
+async fn shutdown_counts_releases_whose_request_was_never_answered() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let builder = servers.builder().node_timeout(MS(50)).ttl(MS(1500));
+    let redlock = builder.build().await.unwrap();
+    servers.get(0).freeze();
+    drop(redlock.lock("k").await.unwrap());
+    // The connection is given up after a second, and by then the key must have expired soon.
+    let report = redlock.shutdown().await;
+    assert_eq!((report.timed_out, report.abandoned), (false, 1));
+}

@@ -40,6 +40,8 @@ struct Debt {
 pub(super) struct DebtTerms {
     /// When the key has expired by itself.
     expires_at: Timestamp,
+    /// Whether it was delivered before, and is owed again only because the key may still appear.
+    delivered: bool,
     /// It knows whether the key may appear after a release that found nothing: because a request to
     /// set it was under way on a connection that was given up.
     cell: Arc<LeaseCell>,
@@ -63,14 +65,16 @@ impl Debts {
         purpose: &Purpose,
         answer: &Answer,
     ) {
-        let terms = match purpose {
+        let mut terms = match purpose {
             Purpose::Debt(terms) => terms.clone(),
             Purpose::Request(origin) => DebtTerms {
                 // A request that left earlier may still set or extend the key, to live this long.
                 expires_at: now.saturating_add(origin.cell.ttl().as_duration()),
+                delivered: false,
                 cell: Arc::clone(&origin.cell),
             },
         };
+        terms.delivered |= answer.is_ok();
         match answer {
             Ok(Vote::Granted) => return,
             Ok(Vote::Denied) if !terms.cell.is_unanswered(self.node) => return,
@@ -102,7 +106,7 @@ impl Debts {
         while let Some(oldest) = self.queue.front()
             && oldest.terms.expires_at <= now
         {
-            if !oldest.terms.cell.is_unanswered(self.node) {
+            if !oldest.terms.delivered {
                 self.abandon();
             }
             self.queue.pop_front();
@@ -144,8 +148,13 @@ impl Debts {
         Arc::clone(&self.counters)
     }
 
+    /// Counts a release as taken from the queue.
+    pub(super) fn note_taken(&self) {
+        self.counters.queued.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Counts a release that was never delivered.
-    pub(super) fn abandon(&self) {
+    fn abandon(&self) {
         self.counters.abandoned.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -3,10 +3,12 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use redlock_core::{RoundId, Timestamp};
+use redlock_core::{Operation, RoundId, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{NodeStatus, lease_cell::LeaseCell, node::Command, node_status::StatusBoard};
+use crate::{
+    NodeStatus, lease_cell::LeaseCell, node::Command, node_status::StatusBoard, warning::Warning,
+};
 
 /// The caller's end of a lane.
 #[derive(Debug)]
@@ -15,10 +17,14 @@ pub(crate) struct LaneHandle {
     inbox: mpsc::UnboundedSender<Message>,
     counters: Arc<Counters>,
     status: Arc<StatusBoard>,
+    keys_too_short: Warning,
+    keys_too_long: Warning,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Counters {
+    /// Releases that the lane has not looked at yet.
+    pub(super) queued: AtomicUsize,
     /// Releases that wait for the node to come back.
     pub(super) owed: AtomicUsize,
     /// Releases that were sent and not answered yet.
@@ -32,6 +38,15 @@ pub(super) enum Message {
     Request(Command, Origin),
     /// Answered when nothing is in flight or owed any more.
     Drain(oneshot::Sender<()>),
+}
+
+impl Message {
+    pub(super) fn is_release(&self) -> bool {
+        let Self::Request(command, _) = self else {
+            return false;
+        };
+        matches!(command.operation(), Operation::Release { .. })
+    }
 }
 
 /// Where the answer to a command goes.
@@ -56,13 +71,23 @@ impl LaneHandle {
             inbox,
             counters,
             status,
+            keys_too_short: Warning::default(),
+            keys_too_long: Warning::default(),
         }
     }
 
     pub(crate) fn send(&self, command: Command, origin: Origin) -> Result<(), LaneClosed> {
-        self.inbox
-            .send(Message::Request(command, origin))
-            .map_err(|_| LaneClosed)
+        let message = Message::Request(command, origin);
+        let is_release = message.is_release();
+        if is_release {
+            self.counters.queued.fetch_add(1, Ordering::Relaxed);
+        }
+        self.inbox.send(message).map_err(|_| {
+            if is_release {
+                self.counters.queued.fetch_sub(1, Ordering::Relaxed);
+            }
+            LaneClosed
+        })
     }
 
     /// Waits until everything sent so far was answered and every owed release was delivered or
@@ -79,6 +104,16 @@ impl LaneHandle {
         &self.address
     }
 
+    /// The warning that keys of the node have less time left than they should have.
+    pub(crate) fn keys_too_short(&self) -> &Warning {
+        &self.keys_too_short
+    }
+
+    /// The warning that they have more.
+    pub(crate) fn keys_too_long(&self) -> &Warning {
+        &self.keys_too_long
+    }
+
     pub(crate) fn status(&self, now: Timestamp) -> NodeStatus {
         self.status.status(&self.address, now)
     }
@@ -88,14 +123,16 @@ impl LaneHandle {
         self.inbox.is_closed()
     }
 
-    /// Returns how many releases were not delivered and never will be, or not yet.
+    /// Returns how many releases were not delivered and never will be, or not yet. (Those that wait
+    /// behind a request to set their key, which has not left either, are among them.)
     pub(crate) fn undelivered(&self) -> usize {
         let Counters {
+            queued,
             owed,
             in_flight,
             abandoned,
         } = &*self.counters;
-        [owed, in_flight, abandoned]
+        [queued, owed, in_flight, abandoned]
             .into_iter()
             .map(|it| it.load(Ordering::Relaxed))
             .sum()
