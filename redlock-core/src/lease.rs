@@ -5,6 +5,7 @@ mod config;
 mod event;
 mod holding;
 mod transmit;
+mod vigil;
 
 use alloc::collections::VecDeque;
 
@@ -15,6 +16,7 @@ pub use transmit::{Operation, RoundId, Transmit};
 use self::{
     acquiring::{Budget, round_deadline},
     holding::{Extension, Held},
+    vigil::Vigil,
 };
 use crate::{
     Acquire, AcquireFailure, Fence, FencingToken, NodeId, NodeSet, Nonce, Release, ReleaseVerdict,
@@ -31,8 +33,8 @@ use crate::{
 ///                      v  |  v      accepted     | |  | keys lost         | nobody left
 ///                 Backoff |  Fencing ------------+ |  v                   v
 ///                      |  |  | failed              |  Closed (Lost)     Closed (Released)
-///         budget spent |  +--+                     |
-///                      v  delay over               +-- extension due: Extend round, still Held
+///         budget spent |  +--+ delay over, or      |
+///                      v       key seen free       +-- extension due: Extend round, still Held
 ///                    Closed (Exhausted)
 /// ```
 ///
@@ -73,8 +75,13 @@ enum State {
         budget: Budget,
     },
     Backoff {
+        /// When to try again, or to look again, if nothing happens before.
         until: Timestamp,
+        /// Until when not to try, whatever happens.
+        not_before: Timestamp,
         budget: Budget,
+        /// What is known of the key, if it is watched.
+        vigil: Option<Vigil>,
     },
     Held(Held),
     Releasing {
@@ -122,6 +129,36 @@ impl Lease {
             self.proposal = Some(proposal);
             self.acquire(now);
         }
+    }
+
+    /// Sets the end of the time budget of a lease that is yet to start, instead of what its schedule
+    /// says: for one that has queued before.
+    pub fn set_deadline(&mut self, now: Timestamp, deadline: Timestamp) {
+        if matches!(self.state, State::Idle) {
+            let left = deadline.saturating_duration_since(now);
+            self.config.retry = self.config.retry.with_budget(left);
+        }
+    }
+
+    /// Notes that a held lock has passed from one holder to the next, without a word to the nodes: the
+    /// longest time that it may be held starts anew. Returns whether it did.
+    ///
+    /// It stays one lease, with its token and its validity, so it is as safe as before; that the
+    /// holder before does nothing more under it is the driver's to see to.
+    pub fn hand_over(&mut self, now: Timestamp) -> bool {
+        self.expire(now);
+        let State::Held(held) = &mut self.state else {
+            return false;
+        };
+        held.held_since = now;
+        if let Extension::Idle { due, .. } = &mut held.extension
+            && due.is_none()
+        {
+            // Renewal had ended, and validity may be over before the next extension would be due.
+            let renews = self.config.keep_alive.next_extension(now, now).is_some();
+            *due = renews.then_some(now);
+        }
+        true
     }
 
     /// Extends a held lock now instead of when renewal is due. Joins an extension that is under
@@ -235,12 +272,50 @@ impl Lease {
                     self.conclude_release(verdict);
                 }
             }
+            State::Backoff {
+                vigil: Some(vigil), ..
+            } if vigil.id == id => {
+                vigil.handle_reply(node, reply);
+                self.retry(now);
+            }
             State::Idle
             | State::Acquiring { .. }
             | State::Fencing { .. }
             | State::Backoff { .. }
             | State::Releasing { .. }
             | State::Closed => {}
+        }
+    }
+
+    /// Takes the news that a key that was looked at is gone from a node, whoever deleted it, or that it
+    /// has expired.
+    pub fn handle_freed(&mut self, now: Timestamp, node: NodeId) {
+        if let State::Backoff {
+            vigil: Some(vigil), ..
+        } = &mut self.state
+        {
+            vigil.handle_freed(node);
+            self.retry(now);
+        }
+    }
+
+    /// Looks again at a node of which something is known to have changed: where several keys are locked,
+    /// and one of them is gone.
+    pub fn look_again(&mut self, node: NodeId) {
+        let token = self.token();
+        if let State::Backoff {
+            vigil: Some(vigil), ..
+        } = &mut self.state
+            && self.config.quorum.all().contains(node)
+        {
+            vigil.forget(node);
+            let mut nodes = NodeSet::EMPTY;
+            nodes.insert(node);
+            self.transmits.push_back(Transmit {
+                round: vigil.id,
+                nodes,
+                operation: Operation::Look { token },
+            });
         }
     }
 
@@ -266,14 +341,7 @@ impl Lease {
                 };
                 self.fail_attempt(now, budget, failure);
             }
-            State::Backoff { budget, .. } => {
-                let budget = *budget;
-                match budget.failure {
-                    // The timer came too late for another attempt.
-                    Some(failure) if now >= budget.deadline => self.exhaust(failure),
-                    _ => self.attempt(now, budget),
-                }
-            }
+            State::Backoff { .. } => self.retry(now),
             State::Held(_) => {
                 self.start_extension(now);
             }
@@ -311,7 +379,17 @@ impl Lease {
             State::Fencing { round, budget, .. } => {
                 Some(round_deadline(round.valid_until(), *budget, self.attempts))
             }
-            State::Backoff { until, .. } | State::Releasing { until, .. } => Some(*until),
+            State::Backoff {
+                until,
+                not_before,
+                vigil,
+                ..
+            } => {
+                let opens_at = vigil.as_ref().and_then(Vigil::opens_at);
+                let opens_at = opens_at.map_or(*until, |at| at.max(*not_before));
+                Some(opens_at.min(*until))
+            }
+            State::Releasing { until, .. } => Some(*until),
             State::Held(held) => Some(held.timeout()),
         }
     }

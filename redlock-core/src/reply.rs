@@ -18,6 +18,13 @@ pub enum Reply {
         /// The node's counter.
         counter: FencingToken,
     },
+    /// The node does not have the key: the answer to a look that finds it so.
+    Free,
+    /// The node has the key: the answer to a look.
+    Taken {
+        /// When it expires, unless it is extended or released.
+        until: Timestamp,
+    },
     /// The node did not, because of the key: it is another's, or no longer ours.
     Denied,
     /// The node did not, because of itself: it answered with an error (out of memory, loading,

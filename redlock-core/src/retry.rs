@@ -2,6 +2,9 @@ use core::{error::Error, fmt, ops::RangeInclusive, time::Duration};
 
 use crate::{Timestamp, timestamp::saturating_nanos};
 
+/// How long clients stand back at most that have collided once: some round trips on a local network.
+const FIRST_WINDOW: Duration = Duration::from_millis(1);
+
 /// When to try again after a failed attempt, and when to give up.
 ///
 /// "When a client is unable to acquire the lock, it should try again after a random delay in order
@@ -16,6 +19,7 @@ pub struct RetrySchedule {
     longest: Duration,
     budget: Duration,
     max_attempts: Option<u32>,
+    looks: bool,
 }
 
 impl RetrySchedule {
@@ -42,16 +46,55 @@ impl RetrySchedule {
                 longest,
                 budget,
                 max_attempts: None,
+                looks: false,
             })
         }
     }
 
-    /// Returns the same schedule with at most `attempts` attempts (zero counts as one).
+    /// Returns the same schedule with at most `attempts` attempts (zero counts as one). A look that finds
+    /// the key taken counts as one.
     #[must_use]
     pub fn with_max_attempts(self, attempts: u32) -> Self {
         Self {
             max_attempts: Some(attempts),
             ..self
+        }
+    }
+
+    /// Returns the same schedule, but with a look at a key that is taken instead of blind attempts:
+    /// the next attempt comes as soon as a quorum of nodes is free, be it released or expired, and the
+    /// delay is how long to wait until looking again.
+    ///
+    /// "It should try again after a random delay in order to try to desynchronize multiple clients"
+    /// (the Redlock page): here clients are kept apart by a random delay that starts at nothing, and
+    /// doubles each time that attempts follow one another quickly.
+    #[must_use]
+    pub fn with_looks(self) -> Self {
+        Self {
+            looks: true,
+            ..self
+        }
+    }
+
+    pub(crate) const fn has_looks(&self) -> bool {
+        self.looks
+    }
+
+    /// Returns how long to stand back before the next attempt after `collisions` attempts that failed
+    /// one soon after the other.
+    pub(crate) fn stand_back(&self, collisions: u32, random: u64) -> Duration {
+        let window = self.collision_window(collisions);
+        let nanos = u128::from(saturating_nanos(window));
+        Duration::from_nanos(((u128::from(random) * nanos) >> 64) as u64)
+    }
+
+    /// Returns the longest of these delays.
+    pub(crate) fn collision_window(&self, collisions: u32) -> Duration {
+        match collisions.checked_sub(1) {
+            None => Duration::ZERO,
+            Some(doublings) => FIRST_WINDOW
+                .saturating_mul(1 << doublings.min(16))
+                .min(self.longest),
         }
     }
 
@@ -177,6 +220,17 @@ mod tests {
         assert_eq!(deadline, Timestamp::MAX);
         let next = endless.next_attempt(deadline, u32::MAX, at(7), u64::MAX);
         assert_eq!(next, Some(Timestamp::MAX.saturating_sub(MS(1))));
+    }
+
+    #[test]
+    fn clients_that_collide_again_stand_back_for_longer() {
+        let window = |collisions| schedule().collision_window(collisions);
+        assert_eq!([0, 1, 2, 5].map(window), [MS(0), MS(1), MS(2), MS(16)]);
+        assert_eq!([9, u32::MAX].map(window), [MS(200); 2]);
+        assert_eq!(schedule().stand_back(0, u64::MAX), MS(0));
+        let longest = schedule().stand_back(3, u64::MAX);
+        assert!(longest < MS(4) && longest > MS(4) - Duration::from_nanos(2));
+        assert_eq!(schedule().stand_back(3, 0), MS(0));
     }
 
     #[test]

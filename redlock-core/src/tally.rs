@@ -54,7 +54,8 @@ impl Tally {
             }
             Reply::Denied => self.denied.insert(node),
             Reply::Refused => self.refused.insert(node),
-            Reply::Unknown => self.unknown.insert(node),
+            // A look's answer is none to what is counted here.
+            Reply::Unknown | Reply::Free | Reply::Taken { .. } => self.unknown.insert(node),
         }
     }
 

@@ -1,7 +1,11 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use deadpool_redis::Pool;
-use redlock_core::{Quarantine, Quorum, QuorumError, Ttl, TtlError};
+use redlock_core::{NodeId, Quarantine, Quorum, QuorumError, Ttl, TtlError};
 use thiserror::Error;
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -9,7 +13,9 @@ use crate::{
     Clock, Key, LockOptions, MemoryNode, NodeError, OptionsError, Redlock,
     keeper::Keeper,
     lane::{Lane, LaneLimits},
-    node::{Node, RedisNode, UrlError},
+    lease_cell::LeaseCell,
+    node::{Freed, Node, RedisNode, UrlError},
+    queue::Queue,
     shared::Shared,
     vetting::{RestartRule, Rules, Vetting},
 };
@@ -33,6 +39,7 @@ pub struct RedlockBuilder {
     /// What a restarted node must do, given how long it would have to wait.
     restarts: fn(Quarantine) -> RestartRule,
     allow_unvetted: bool,
+    max_waiters: usize,
 }
 
 impl RedlockBuilder {
@@ -47,6 +54,7 @@ impl RedlockBuilder {
             max_ttl: None,
             restarts: RestartRule::Quarantined,
             allow_unvetted: false,
+            max_waiters: 65_536,
         }
     }
 
@@ -181,6 +189,14 @@ impl RedlockBuilder {
         self
     }
 
+    /// Sets how many may wait within this process, for all keys together, before others are refused with
+    /// [`LockError::QueueFull`](crate::LockError::QueueFull). 65 536 by default. For one key see
+    /// [`LockOptions::max_waiters`].
+    pub fn max_waiters(mut self, waiters: usize) -> Self {
+        self.max_waiters = waiters;
+        self
+    }
+
     /// Sets the clock that decides on validity: [`Clock::system`] by default.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -233,11 +249,19 @@ impl RedlockBuilder {
         };
         let addresses = nodes.iter().map(|node| node.address().into());
         let vetting = Arc::new(Vetting::new(rules, addresses));
+        let queue = Arc::new(Queue::new(self.max_waiters));
         let mut lanes = Vec::with_capacity(nodes.len());
         let mut connecting = Vec::with_capacity(nodes.len());
         for (id, node) in quorum.all().iter().zip(nodes) {
-            let (handle, lane) =
-                Lane::new(id, node, self.clock.clone(), limits, Arc::clone(&vetting));
+            let freed = freed_by(id, Arc::downgrade(&queue));
+            let (handle, lane) = Lane::new(
+                id,
+                node,
+                self.clock.clone(),
+                limits,
+                Arc::clone(&vetting),
+                freed,
+            );
             let (connected, outcome) = oneshot::channel();
             runtime.spawn(lane.run(connected));
             connecting.push((Arc::clone(handle.address()), outcome));
@@ -249,6 +273,7 @@ impl RedlockBuilder {
             quorum,
             lanes: lanes.into(),
             keeper,
+            queue,
             clock: self.clock,
             prefix: self.prefix,
             defaults: self.defaults,
@@ -276,6 +301,28 @@ impl fmt::Debug for RedlockBuilder {
             .field("defaults", &self.defaults)
             .finish_non_exhaustive()
     }
+}
+
+/// Wakes whoever waits for a key when a node says that it is gone.
+fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> Freed {
+    Freed::new(move |key| {
+        // All of them are gone with their queue.
+        let Some(queue) = queue.upgrade() else {
+            return;
+        };
+        match key {
+            Some(key) => {
+                if let Some(cell) = queue.turn(key) {
+                    cell.handle_freed(node);
+                }
+            }
+            None => {
+                for cell in queue.turns() {
+                    cell.handle_freed(node);
+                }
+            }
+        }
+    })
 }
 
 /// One server that is counted twice would be a majority with one more.

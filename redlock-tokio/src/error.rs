@@ -36,6 +36,27 @@ pub enum LockError {
         /// What was tried.
         attempts: Attempts,
     },
+    /// Too many wait already, for this key or in all, within this process.
+    #[error(
+        "the queue is full: {waiting} wait in this process, and the limit is {limit}; see max_waiters"
+    )]
+    QueueFull {
+        /// How many wait.
+        waiting: usize,
+        /// How many may.
+        limit: usize,
+    },
+    /// So many wait before us in this process that the waiting time is not likely to do, and
+    /// [`refuse_when_hopeless`](crate::LockOptions::refuse_when_hopeless) was set.
+    #[error(
+        "no hope to get the lock in time: {waiting} wait before, and it takes about {estimate:?}"
+    )]
+    Hopeless {
+        /// How many wait for the key.
+        waiting: usize,
+        /// How long one more would, by how long the lock was held of late.
+        estimate: Duration,
+    },
     /// The lock's fencing counters have reached the largest token. Delete them (`<key>:fence`, on
     /// all nodes) once the resource has been told to start anew.
     #[error(
@@ -74,6 +95,8 @@ impl LockError {
             }
             Self::Quarantined { attempts, .. } => Some(attempts),
             Self::FenceExhausted
+            | Self::QueueFull { .. }
+            | Self::Hopeless { .. }
             | Self::InvalidKey(_)
             | Self::InvalidOptions(_)
             | Self::ShutDown
@@ -100,6 +123,9 @@ pub struct Attempts {
 
 impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.count == 0 {
+            write!(f, "behind others in this process, ")?;
+        }
         let s = if self.count == 1 { "" } else { "s" };
         // Microseconds are enough for people.
         let waited = Duration::from_micros(self.waited.as_micros() as u64);

@@ -33,9 +33,10 @@ impl LockGuard {
         Self { hold }
     }
 
-    /// Releases the lock and waits until a majority of nodes has confirmed it, or cannot any more.
+    /// Releases the lock and waits until a majority of nodes has confirmed it, or cannot any more. If
+    /// others wait for it in this process, it is [handed over](crate::LockOptions::handover_for) instead.
     ///
-    /// Costs one round trip to the majority. Use it where the next step must find the lock free;
+    /// Costs one round trip to the majority, or none. Use it where the next step must find the lock free;
     /// otherwise drop the guard, which costs nothing.
     ///
     /// # Cancel safety
@@ -44,7 +45,12 @@ impl LockGuard {
     /// the future drops the guard, which releases too.
     pub async fn release(self) -> ReleaseReport {
         let cell = self.hold.cell();
-        cell.release();
+        if self.hold.pass_on() {
+            return ReleaseReport {
+                outcome: ReleaseOutcome::HandedOver,
+                nodes: NodeReports::default(),
+            };
+        }
         let phase = cell.ended().await;
         ReleaseReport {
             outcome: match phase {
@@ -73,7 +79,7 @@ impl Deref for LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        self.hold.cell().release();
+        self.hold.pass_on();
     }
 }
 
@@ -98,7 +104,10 @@ pub struct ReleaseReport {
 
 /// How a [`LockGuard::release`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReleaseOutcome {
+    /// The lock went to the next that waited for it in this process, without being released.
+    HandedOver,
     /// A majority of nodes deleted the key: the lock is free.
     Released,
     /// The lock had been lost before: the work under it was not protected to its end.

@@ -14,11 +14,17 @@ use crate::{
 #[derive(Clone)]
 pub struct Hold {
     cell: Arc<LeaseCell>,
+    /// Whether it is still ours: the lease goes from one holder to the next.
+    tenure: u64,
 }
 
 impl Hold {
     pub(crate) fn new(cell: Arc<LeaseCell>) -> Self {
-        Self { cell }
+        Self::of(cell, 0)
+    }
+
+    pub(crate) fn of(cell: Arc<LeaseCell>, tenure: u64) -> Self {
+        Self { cell, tenure }
     }
 
     /// Returns whether the lock is held now.
@@ -28,7 +34,9 @@ impl Hold {
     /// without the lock needs a fencing token, not this.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.cell.valid_until(self.cell.now()).is_some()
+        self.cell
+            .valid_until(self.cell.now(), self.tenure)
+            .is_some()
     }
 
     /// Returns how long the lock stays valid if no extension succeeds; zero if it is not held.
@@ -36,7 +44,7 @@ impl Hold {
     pub fn remaining(&self) -> Duration {
         let now = self.cell.now();
         self.cell
-            .valid_until(now)
+            .valid_until(now, self.tenure)
             .map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
@@ -49,7 +57,7 @@ impl Hold {
     /// Cancel safe: it only watches, and can be called again. If the lock is already lost it
     /// returns at once.
     pub async fn lost(&self) -> LossReason {
-        match self.cell.not_held().await {
+        match self.cell.not_held(self.tenure).await {
             Phase::Lost(reason) => reason,
             _ => pending().await,
         }
@@ -69,10 +77,10 @@ impl Hold {
     /// Says whether the lock is still held: after [`ExtendError::NoQuorum`] and
     /// [`ExtendError::MaxHold`] it is.
     pub async fn extend(&self) -> Result<(), ExtendError> {
-        let Some(ticket) = self.cell.extend() else {
+        let Some(ticket) = self.cell.extend(self.tenure) else {
             return Err(self.cannot_extend());
         };
-        match self.cell.extension(ticket).await {
+        match self.cell.extension(self.tenure, ticket).await {
             Some(true) => Ok(()),
             Some(false) => Err(ExtendError::NoQuorum {
                 remaining: self.remaining(),
@@ -82,10 +90,15 @@ impl Hold {
         }
     }
 
-    /// Returns the key, with its prefix.
+    /// Returns the key, with its prefix; the first of them, if the lock has several.
     #[must_use]
     pub fn key(&self) -> &Key {
         self.cell.key()
+    }
+
+    /// Returns all keys, with their prefix, in order and without repetitions.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.cell.keys()
     }
 
     /// Returns the fencing token, if the lock was acquired with [one](crate::Lock::fenced).
@@ -100,7 +113,8 @@ impl Hold {
 
     /// Returns the value that the key has on the nodes while the lock is held.
     ///
-    /// It tells one hold from another. It is *not* a fencing token: tokens have no order.
+    /// Holds that were [handed over](crate::LockOptions::handover_for) within this process have the same
+    /// one. It is *not* a fencing token: tokens have no order.
     #[must_use]
     pub fn token(&self) -> Token {
         self.cell.token()
@@ -110,8 +124,23 @@ impl Hold {
         &self.cell
     }
 
+    pub(crate) fn tenure(&self) -> u64 {
+        self.tenure
+    }
+
+    /// Hands the lock over to the next that waits for it in this process, or releases it. Returns
+    /// whether it was handed over.
+    pub(crate) fn pass_on(&self) -> bool {
+        // What a holder that panics leaves behind is not handed on as if nothing had happened.
+        let handed_over = !std::thread::panicking() && self.cell.hand_over(self.tenure);
+        if !handed_over {
+            self.cell.release(self.tenure);
+        }
+        handed_over
+    }
+
     fn cannot_extend(&self) -> ExtendError {
-        match self.cell.phase() {
+        match self.cell.phase(self.tenure) {
             Phase::Lost(reason) => ExtendError::Lost(reason),
             Phase::Held => ExtendError::MaxHold {
                 remaining: self.remaining(),

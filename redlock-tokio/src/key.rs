@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::{borrow::Borrow, fmt, sync::Arc};
 
 use thiserror::Error;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 ///
 /// Cheap to clone. `Debug` shows the length only, since keys tend to carry names and numbers of
 /// people; take [`Key::as_bytes`] if you want to see one.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<[u8]>);
 
 impl Key {
@@ -39,9 +39,38 @@ impl Key {
         }
     }
 
+    /// Creates the keys of a lock of several, in order and without repetitions, and together no longer
+    /// than one may be.
+    pub(crate) fn all<I>(prefix: &[u8], keys: I) -> Result<Box<[Self]>, KeyError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        let keys = keys.into_iter();
+        let mut keys = keys
+            .map(|key| Self::with_prefix(prefix, key.as_ref()))
+            .collect::<Result<Vec<_>, _>>()?;
+        keys.sort_unstable();
+        keys.dedup();
+        let len = keys.iter().map(|key| key.0.len()).sum();
+        if keys.is_empty() {
+            Err(KeyError::NoKeys)
+        } else if len > Self::MAX_LEN {
+            Err(KeyError::TooLong { len })
+        } else {
+            Ok(keys.into())
+        }
+    }
+
     /// Returns the bytes that go to Redis, prefix included.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Borrow<[u8]> for Key {
+    fn borrow(&self) -> &[u8] {
         &self.0
     }
 }
@@ -65,6 +94,9 @@ pub enum KeyError {
     /// There are no bytes.
     #[error("the key is empty: give each resource a name of its own")]
     Empty,
+    /// There are no keys to lock all of.
+    #[error("no keys are given: there is nothing to lock")]
+    NoKeys,
     /// There are more than [`Key::MAX_LEN`].
     #[error(
         "the key has {len} bytes with its prefix, and the limit is {}",

@@ -32,7 +32,7 @@ use self::{
 };
 use crate::{
     Clock, NodeError,
-    node::{Command, Node, Server, Session},
+    node::{Command, Freed, Node, Server, Session},
     node_status::StatusBoard,
     vetting::Vetting,
 };
@@ -66,6 +66,8 @@ pub(crate) struct Lane {
     clock: Clock,
     limits: LaneLimits,
     vetting: Arc<Vetting>,
+    /// Where the node tells that keys are gone.
+    freed: Freed,
     status: Arc<StatusBoard>,
     /// From when on the node may vote, if it came up only recently.
     eligible_at: Option<Timestamp>,
@@ -92,6 +94,7 @@ impl Lane {
         clock: Clock,
         limits: LaneLimits,
         vetting: Arc<Vetting>,
+        freed: Freed,
     ) -> (LaneHandle, Self) {
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
@@ -108,6 +111,7 @@ impl Lane {
             clock,
             limits,
             vetting,
+            freed,
             status,
             eligible_at: None,
             inbox,
@@ -188,7 +192,7 @@ impl Lane {
     }
 
     /// Lets the node in, if it may vote, now or later.
-    fn vet(&mut self, session: Box<dyn Session>) -> Result<Box<dyn Session>, NodeError> {
+    fn vet(&mut self, mut session: Box<dyn Session>) -> Result<Box<dyn Session>, NodeError> {
         let now = self.clock.now();
         let server = session.server();
         self.eligible_at = self.vetting.admit(self.id, now, &server)?;
@@ -205,6 +209,7 @@ impl Lane {
             Server::None | Server::Withheld(_) => None,
         };
         self.status.connected(info, self.eligible_at);
+        session.watch(self.freed.clone());
         Ok(session)
     }
 
@@ -389,7 +394,10 @@ impl Lane {
                     eligible_at = None;
                     self.debts.settle(now, command, &purpose, &answer);
                 }
-                Operation::Acquire { .. } | Operation::Extend { .. } | Operation::Fence { .. } => {}
+                Operation::Acquire { .. }
+                | Operation::Extend { .. }
+                | Operation::Fence { .. }
+                | Operation::Look { .. } => {}
             }
             if let Purpose::Request(origin) = purpose {
                 let Origin { cell, round } = origin;

@@ -1,25 +1,31 @@
 //! A lease that several parties share: its holder, the lanes that bring replies, the keeper.
 
+mod queueing;
+mod state;
+
 use std::{
-    fmt,
+    fmt, iter,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use redlock_core::{
-    AcquireFailure, Event, FencingToken, Lease, LeaseConfig, LossReason, NodeId, Nonce, Operation,
-    Quorum, ReleaseVerdict, Reply, RoundId, Timestamp, Token, Ttl,
+    AcquireFailure, Event, FencingToken, LeaseConfig, NodeId, Operation, Quorum, Reply, RoundId,
+    Timestamp, Token, Ttl,
 };
 use tokio::sync::Notify;
 
+use self::state::CellState;
+pub(crate) use self::{queueing::Request, state::Phase};
 use crate::{
-    Key, NodeError, NodeReports, Objection,
+    Hold, Key, NodeError, NodeReports,
     lane::Origin,
     node::{Answer, Command, Vote, reply_of},
+    queue::Terms,
     shared::Shared,
 };
 
@@ -34,7 +40,10 @@ pub(crate) struct LeaseCell {
     id: u64,
     shared: Arc<Shared>,
     key: Key,
-    ttl: Ttl,
+    /// The further keys, if the lock has several.
+    others: Arc<[Key]>,
+    config: LeaseConfig,
+    terms: Terms,
     state: Mutex<CellState>,
     /// Told of every change of a lock that was acquired.
     changed: Notify,
@@ -59,83 +68,7 @@ impl AtomicNodeSet {
     }
 }
 
-struct CellState {
-    lease: Lease,
-    phase: Phase,
-    /// The deadline that the keeper knows of.
-    due: Option<Timestamp>,
-    /// The task that waits for the lock.
-    waiting: Option<Waker>,
-    /// The fencing token, once the lock was acquired with one.
-    fence: Option<FencingToken>,
-    /// How many extensions have ended, and whether the last one succeeded.
-    extensions: u64,
-    extended: bool,
-    /// Until when the lock was valid when the last extension was sent.
-    relied_on: Option<Timestamp>,
-    /// The last round that the holder cares about.
-    watched: Option<RoundId>,
-    /// What kept nodes from agreeing to it; or to the round before it, until the first node
-    /// objects to this one.
-    objections: Vec<(NodeId, Objection)>,
-    objections_are_old: bool,
-}
-
-/// How far a lease has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Acquiring,
-    Held,
-    Exhausted {
-        failure: AcquireFailure,
-        attempts: u32,
-    },
-    Lost(LossReason),
-    Releasing,
-    Released(ReleaseVerdict),
-}
-
 impl LeaseCell {
-    /// Creates a lease and sends its first requests.
-    pub(crate) fn acquire(
-        shared: &Arc<Shared>,
-        key: Key,
-        config: LeaseConfig,
-        nonce: Nonce,
-        fence: Option<FencingToken>,
-    ) -> Arc<Self> {
-        static CREATED: AtomicU64 = AtomicU64::new(0);
-        let cell = Arc::new(Self {
-            id: CREATED.fetch_add(1, Ordering::Relaxed),
-            shared: Arc::clone(shared),
-            key,
-            ttl: config.validity.ttl(),
-            state: Mutex::new(CellState {
-                lease: Lease::new(config, nonce),
-                phase: Phase::Acquiring,
-                due: None,
-                waiting: None,
-                fence: None,
-                extensions: 0,
-                extended: false,
-                relied_on: None,
-                watched: None,
-                objections: Vec::new(),
-                objections_are_old: false,
-            }),
-            changed: Notify::new(),
-            asked: AtomicNodeSet::default(),
-            unanswered: AtomicNodeSet::default(),
-        });
-        // Redlock step 1: the clock is read before the first byte leaves.
-        let now = cell.now();
-        cell.step(now, |state| match fence {
-            Some(proposal) => state.lease.acquire_fenced(now, proposal),
-            None => state.lease.acquire(now),
-        });
-        cell
-    }
-
     // Inputs.
 
     /// Takes a node's answer, or the reason why there is none. A node that came up only recently
@@ -149,12 +82,12 @@ impl LeaseCell {
         eligible_at: Option<Timestamp>,
     ) {
         self.step(now, |state| {
-            let reply = match (reply_of(&answer), eligible_at) {
+            let reply = match (reply_of(&answer, now), eligible_at) {
                 (Reply::Granted, Some(until)) => Reply::Quarantined { until },
                 // This round may have begun while the node had no vote. The counter must not be
                 // taken for an agreement then, nor later.
                 (Reply::Outbid { .. }, Some(until))
-                    if now < until.saturating_add(self.ttl.as_duration()) =>
+                    if now < until.saturating_add(self.ttl().as_duration()) =>
                 {
                     Reply::Refused
                 }
@@ -177,40 +110,67 @@ impl LeaseCell {
             // away never fails.)
             let due = state.due.take();
             let _ = self.shared.keeper.reschedule(self, due, None);
+            self.queue_timeout(state, now);
             state.lease.handle_timeout(now);
         });
     }
 
-    /// Releases the lock, or gives up acquiring it.
-    pub(crate) fn release(self: &Arc<Self>) {
+    /// Takes the news that a key is gone from a node.
+    pub(crate) fn handle_freed(self: &Arc<Self>, node: NodeId) {
         let now = self.now();
         self.step(now, |state| {
-            state.lease.release(now);
-            if matches!(state.phase, Phase::Acquiring | Phase::Held) {
-                self.enter(state, Phase::Releasing);
+            if self.others.is_empty() {
+                state.lease.handle_freed(now, node);
+            } else {
+                // The others may still be there.
+                state.lease.look_again(node);
             }
         });
     }
 
+    /// Releases the lock, or gives up acquiring it. What was handed over is not touched.
+    pub(crate) fn release(self: &Arc<Self>, tenure: u64) {
+        let now = self.now();
+        let given = self.step(now, |state| {
+            if state.tenure != tenure {
+                return None;
+            }
+            state.lease.release(now);
+            match state.phase {
+                Phase::Queued => self.enter(state, Phase::exhausted(AcquireFailure::Abandoned)),
+                Phase::Acquiring | Phase::Held => self.enter(state, Phase::Releasing),
+                _ => {}
+            }
+            state.given.take()
+        });
+        if let Some(given) = given {
+            // Nobody has taken it.
+            given.cell().release(given.tenure());
+        }
+    }
+
     /// Ends the lease because nobody can drive it any more.
     pub(crate) fn abandon(self: &Arc<Self>) {
-        self.step(self.now(), |state| state.lease.abandon());
+        self.step(self.now(), |state| self.give_up(state));
     }
 
     /// Ends the lease if the lock is not held yet.
     pub(crate) fn stop_acquiring(self: &Arc<Self>) {
         self.step(self.now(), |state| {
-            if state.phase == Phase::Acquiring {
-                state.lease.abandon();
+            if state.phase.is_pending() {
+                self.give_up(state);
             }
         });
     }
 
     /// Starts an extension now; returns a ticket for [`Self::poll_extension`], or `None` if the
     /// lock cannot be extended.
-    pub(crate) fn extend(self: &Arc<Self>) -> Option<u64> {
+    pub(crate) fn extend(self: &Arc<Self>, tenure: u64) -> Option<u64> {
         let now = self.now();
         self.step(now, |state| {
+            if state.tenure != tenure {
+                return None;
+            }
             let ticket = state.extensions;
             state.lease.extend(now).then_some(ticket)
         })
@@ -221,7 +181,7 @@ impl LeaseCell {
     /// Waits until the lock is held, or will not be.
     pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<Phase> {
         let mut state = self.state();
-        if state.phase == Phase::Acquiring {
+        if state.phase.is_pending() {
             state.waiting = Some(cx.waker().clone());
             Poll::Pending
         } else {
@@ -231,9 +191,9 @@ impl LeaseCell {
 
     /// Waits until the extension with this ticket has ended. Returns whether it succeeded, or
     /// `None` if the lock is not held any more.
-    pub(crate) async fn extension(&self, ticket: u64) -> Option<bool> {
+    pub(crate) async fn extension(&self, tenure: u64, ticket: u64) -> Option<bool> {
         self.wait_for(|state| {
-            if state.phase != Phase::Held {
+            if state.phase_in(tenure) != Phase::Held {
                 Some(None)
             } else if state.extensions > ticket {
                 Some(Some(state.extended))
@@ -251,18 +211,28 @@ impl LeaseCell {
     }
 
     /// Waits until the lock is not held any more, for whatever reason.
-    pub(crate) async fn not_held(&self) -> Phase {
-        self.wait_for(|state| (state.phase != Phase::Held).then_some(state.phase))
-            .await
+    pub(crate) async fn not_held(&self, tenure: u64) -> Phase {
+        self.wait_for(|state| {
+            let phase = state.phase_in(tenure);
+            (phase != Phase::Held).then_some(phase)
+        })
+        .await
     }
 
-    pub(crate) fn phase(&self) -> Phase {
-        self.state().phase
+    pub(crate) fn phase(&self, tenure: u64) -> Phase {
+        self.state().phase_in(tenure)
     }
 
-    /// Returns the end of validity, if the lock is held now by the clock.
-    pub(crate) fn valid_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.state().lease.valid_until(now)
+    /// Returns the end of validity, if the lock is held now by the clock, in this tenure.
+    pub(crate) fn valid_until(&self, now: Timestamp, tenure: u64) -> Option<Timestamp> {
+        let state = self.state();
+        let is_ours = state.tenure == tenure;
+        is_ours.then(|| state.lease.valid_until(now)).flatten()
+    }
+
+    /// Takes what was handed over to this lease.
+    pub(crate) fn take_given(&self) -> Option<Hold> {
+        self.state().given.take()
     }
 
     /// Returns why nodes did not agree to the last extension or release, or to the last attempt
@@ -295,8 +265,13 @@ impl LeaseCell {
         &self.key
     }
 
+    /// Returns all keys, in order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        iter::once(&self.key).chain(&*self.others)
+    }
+
     pub(crate) fn ttl(&self) -> Ttl {
-        self.ttl
+        self.config.validity.ttl()
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -346,14 +321,16 @@ impl LeaseCell {
     /// which the machine wants them. (A lane's inbox never blocks.)
     fn step<T>(self: &Arc<Self>, now: Timestamp, change: impl FnOnce(&mut CellState) -> T) -> T {
         let mut state = self.state();
-        let before = (state.phase, state.extensions);
+        let before = (state.phase, state.extensions, state.tenure);
+        let held_since = state.held_since;
         let result = change(&mut state);
         self.transmit(&mut state, now);
-        self.apply_events(&mut state);
+        self.apply_events(&mut state, now);
         self.reschedule(&mut state, now);
-        let changed = before != (state.phase, state.extensions);
+        let changed = before != (state.phase, state.extensions, state.tenure);
         // Wake outside of the lock: the woken task takes it first thing.
-        let waiting = if state.phase == Phase::Acquiring {
+        let leaves = before.0.is_in_line() && !state.phase.is_in_line();
+        let waiting = if state.phase.is_pending() {
             None
         } else {
             state.waiting.take()
@@ -364,6 +341,9 @@ impl LeaseCell {
         }
         if changed {
             self.changed.notify_waiters();
+        }
+        if leaves {
+            self.leave(now, held_since);
         }
         result
     }
@@ -395,11 +375,11 @@ impl LeaseCell {
                      stepped, somebody has shortened it, or the node has missed an extension"
                 );
             }
-        } else if remaining > self.ttl.as_duration() + CLOCK_STEP
+        } else if remaining > self.ttl().as_duration() + CLOCK_STEP
             && let Some(withheld) = lane.keys_too_long().due(now)
         {
             tracing::warn!(
-                %node, ?remaining, ttl = ?self.ttl, withheld,
+                %node, ?remaining, ttl = ?self.ttl(), withheld,
                 "the key had more time left than it was given: the node's clock has stepped back, or \
                  somebody has extended it"
             );
@@ -408,7 +388,7 @@ impl LeaseCell {
 
     /// Tells the keeper when to call back.
     fn reschedule(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
-        let due = state.lease.poll_timeout();
+        let due = state.next_due();
         let calls_early_enough = match (state.due, due) {
             // A call that comes too early does nothing but ask for the next one.
             (Some(known), Some(due)) => known <= due,
@@ -421,9 +401,9 @@ impl LeaseCell {
         state.due = due;
         if kept.is_err() {
             state.due = None;
-            state.lease.abandon();
+            self.give_up(state);
             self.transmit(state, now);
-            self.apply_events(state);
+            self.apply_events(state, now);
         }
     }
 
@@ -437,6 +417,7 @@ impl LeaseCell {
                 Operation::Extend { .. } => true,
                 // Not what follows a failed attempt or a loss: their reasons are still wanted.
                 Operation::Release { .. } => state.phase == Phase::Releasing,
+                Operation::Look { .. } => false,
             };
             if matches!(transmit.operation, Operation::Extend { .. }) {
                 state.relied_on = state.lease.valid_until(now);
@@ -450,7 +431,8 @@ impl LeaseCell {
                     state.objections.clear();
                 }
             }
-            let command = Command::new(self.key.clone(), transmit.operation);
+            let (key, others) = (self.key.clone(), Arc::clone(&self.others));
+            let command = Command::with_others(key, others, transmit.operation);
             for node in transmit.nodes.iter() {
                 let origin = Origin {
                     cell: Arc::clone(self),
@@ -477,11 +459,12 @@ impl LeaseCell {
         }
     }
 
-    fn apply_events(&self, state: &mut CellState) {
+    fn apply_events(&self, state: &mut CellState, now: Timestamp) {
         while let Some(event) = state.lease.poll_event() {
             match event {
                 Event::Acquired { fence, .. } => {
                     state.fence = fence;
+                    state.held_since = Some(now);
                     self.enter(state, Phase::Held);
                 }
                 Event::Exhausted { failure, attempts } => {
@@ -511,6 +494,14 @@ impl LeaseCell {
         }
     }
 
+    /// Ends a lease that is acquired, held or only wanted.
+    fn give_up(&self, state: &mut CellState) {
+        state.lease.abandon();
+        if state.phase == Phase::Queued {
+            self.enter(state, Phase::exhausted(AcquireFailure::Abandoned));
+        }
+    }
+
     fn enter(&self, state: &mut CellState, phase: Phase) {
         match (state.phase == Phase::Held, phase == Phase::Held) {
             (false, true) => self.shared.held.fetch_add(1, Ordering::Relaxed),
@@ -526,49 +517,11 @@ impl LeaseCell {
     }
 }
 
-impl CellState {
-    /// Remembers why a node did not agree to the watched round.
-    fn object(
-        &mut self,
-        node: NodeId,
-        now: Timestamp,
-        answer: Answer,
-        eligible_at: Option<Timestamp>,
-    ) {
-        let objection = match answer {
-            Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => match eligible_at {
-                Some(at) if at > now => Objection::Quarantined {
-                    remaining: at.saturating_duration_since(now),
-                },
-                _ => return,
-            },
-            Ok(Vote::Denied) => Objection::Denied,
-            Err(error) => Objection::Failed(error),
-        };
-        if self.objections_are_old {
-            self.objections_are_old = false;
-            self.objections.clear();
-        }
-        // A node that answers late speaks twice; its first word was only that it was late.
-        self.objections.retain(|(earlier, _)| *earlier != node);
-        self.objections.push((node, objection));
-    }
-}
-
-impl Phase {
-    fn has_ended(self) -> bool {
-        match self {
-            Self::Acquiring | Self::Held | Self::Releasing => false,
-            Self::Exhausted { .. } | Self::Lost(_) | Self::Released(_) => true,
-        }
-    }
-}
-
 impl fmt::Debug for LeaseCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseCell")
             .field("key", &self.key)
-            .field("phase", &self.phase())
+            .field("phase", &self.state().phase)
             .finish_non_exhaustive()
     }
 }

@@ -13,6 +13,7 @@ mod lock;
 mod node;
 mod node_status;
 mod options;
+mod queue;
 mod redlock;
 mod shared;
 #[cfg(all(unix, feature = "test-util"))]
@@ -30,12 +31,12 @@ pub use hold::Hold;
 pub use key::{Key, KeyError};
 pub use lock::{Lock, LockFuture};
 pub use node::{
-    Answer, Command, MemoryNode, Node, NodeError, RedisNode, Server, ServerInfo, Session, UrlError,
-    Vote,
+    Answer, Command, Freed, MemoryNode, Node, NodeError, RedisNode, Server, ServerInfo, Session,
+    UrlError, Vote,
 };
 pub use node_status::{NodeState, NodeStatus};
 pub use options::{LockOptions, OptionsError};
-pub use redlock::{Redlock, ShutdownReport};
+pub use redlock::{QueueStatus, Redlock, ShutdownReport};
 pub use redlock_core::{
     Drift, FencingToken, LossReason, Operation, RunId, Timestamp, Token, Ttl, TtlError,
 };

@@ -5,11 +5,13 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{AcquireFailure, LeaseConfig, Nonce, Timestamp};
+use redlock_core::{AcquireFailure, Nonce, Timestamp};
 
 use crate::{
-    Attempts, Hold, Key, KeyError, LockError, LockGuard, LockOptions, Redlock, WithLockError,
-    lease_cell::{LeaseCell, Phase},
+    Attempts, Hold, Key, KeyError, LockError, LockGuard, LockOptions, OptionsError, Redlock,
+    WithLockError,
+    lease_cell::{LeaseCell, Phase, Request},
+    queue::Refusal,
 };
 
 /// A lock that is about to be requested. Made by [`Redlock::lock`]; await it.
@@ -29,16 +31,17 @@ use crate::{
 #[must_use = "a lock is only requested when awaited"]
 pub struct Lock {
     redlock: Redlock,
-    key: Result<Key, KeyError>,
+    /// In order, and without repetitions.
+    keys: Result<Box<[Key]>, KeyError>,
     options: LockOptions,
     fenced: bool,
 }
 
 impl Lock {
-    pub(crate) fn new(redlock: Redlock, key: Result<Key, KeyError>) -> Self {
+    pub(crate) fn new(redlock: Redlock, keys: Result<Box<[Key]>, KeyError>) -> Self {
         Self {
             redlock,
-            key,
+            keys,
             options: LockOptions::new(),
             fenced: false,
         }
@@ -95,6 +98,17 @@ impl Lock {
         self.options(LockOptions::new().renew_every(interval))
     }
 
+    /// Sets how many may [wait](LockOptions::max_waiters) for the key in this process.
+    pub fn max_waiters(self, waiters: usize) -> Self {
+        self.options(LockOptions::new().max_waiters(waiters))
+    }
+
+    /// Has the lock [released](LockOptions::no_handover) on the nodes in the end, even if others wait for
+    /// it in this process.
+    pub fn no_handover(self) -> Self {
+        self.options(LockOptions::new().no_handover())
+    }
+
     /// Turns the [extension](LockOptions::no_renewal) of this lock off.
     pub fn no_renewal(self) -> Self {
         self.options(LockOptions::new().no_renewal())
@@ -121,19 +135,36 @@ impl Lock {
         }
     }
 
-    fn prepare(&self) -> Result<(Key, LeaseConfig), LockError> {
+    fn prepare(&self) -> Result<Request, LockError> {
         let shared = self.redlock.shared();
         if shared.is_shut_down() {
             return Err(LockError::ShutDown);
         }
-        let key = self.key.clone().map_err(LockError::InvalidKey)?;
-        let config = self
-            .options
-            .or(shared.defaults)
+        let keys = self
+            .keys
+            .as_ref()
+            .map_err(|it| LockError::InvalidKey(it.clone()))?;
+        let Some((key, others)) = keys.split_first() else {
+            return Err(LockError::InvalidKey(KeyError::Empty));
+        };
+        let options = self.options.or(shared.defaults);
+        let config = options
             .resolve(shared.quorum)
             .and_then(|config| shared.check_ttl(&config).map(|()| config))
             .map_err(LockError::InvalidOptions)?;
-        Ok((key, config))
+        if self.fenced && !others.is_empty() {
+            return Err(LockError::InvalidOptions(OptionsError::SeveralFenced));
+        }
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(LockError::Random)?;
+        Ok(Request {
+            key: key.clone(),
+            others: others.into(),
+            config,
+            terms: options.terms(),
+            nonce: Nonce::new(u128::from_ne_bytes(random)),
+            proposal: self.fenced.then(|| shared.propose_fence()),
+        })
     }
 }
 
@@ -149,7 +180,7 @@ impl IntoFuture for Lock {
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
-            .field("key", &self.key)
+            .field("keys", &self.keys)
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
@@ -157,11 +188,13 @@ impl fmt::Debug for Lock {
 
 /// The future of a [`Lock`].
 ///
-/// Costs one round trip to the majority if the lock is free.
+/// Costs one round trip to the majority if the lock is free, and none if it is handed over by its
+/// holder in this process.
 ///
 /// # Cancel safety
 ///
-/// Dropping it gives up: whatever was set on any node is released in the background. A guard owns
+/// Dropping it gives up: its place in the line is gone, those behind it move up, and whatever was set on
+/// any node is released in the background. A guard owns
 /// the lock from before the first byte leaves, so no key is ever left without somebody who releases
 /// it.
 #[must_use = "futures do nothing unless polled"]
@@ -217,6 +250,18 @@ fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuar
     match phase {
         // The task may have been kept from running since the lock was acquired.
         Phase::Held if guard.is_valid() => Ok(guard),
+        // The guard of the lease that got it has nothing to release.
+        Phase::Given => match cell.take_given().map(LockGuard::new) {
+            Some(guard) if guard.is_valid() => Ok(guard),
+            _ => Err(LockError::TooSlow(attempts(0))),
+        },
+        Phase::Refused(Refusal::Busy) => Err(LockError::Contended(attempts(0))),
+        Phase::Refused(Refusal::Full { waiting, limit }) => {
+            Err(LockError::QueueFull { waiting, limit })
+        }
+        Phase::Refused(Refusal::Hopeless { waiting, estimate }) => {
+            Err(LockError::Hopeless { waiting, estimate })
+        }
         Phase::Exhausted {
             failure,
             attempts: count,
@@ -237,14 +282,10 @@ fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuar
 }
 
 fn start(lock: &Lock) -> Result<State, LockError> {
-    let (key, config) = lock.prepare()?;
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(LockError::Random)?;
-    let nonce = Nonce::new(u128::from_ne_bytes(random));
+    let request = lock.prepare()?;
     let shared = lock.redlock.shared();
     let since = shared.clock.now();
-    let fence = lock.fenced.then(|| shared.propose_fence());
-    let cell = LeaseCell::acquire(shared, key, config, nonce, fence);
+    let cell = LeaseCell::start(shared, request);
     if shared.is_shut_down() {
         // Since `prepare` looked. From here on `shutdown` sees the lease and stops it.
         cell.stop_acquiring();

@@ -1,16 +1,18 @@
 //! The seam between the lock and what stores its keys.
 
+mod freed;
 mod memory;
 mod redis;
 mod server_info;
 
-use std::{fmt, future::pending, sync::Arc, time::Duration};
+use std::{fmt, future::pending, iter, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use redlock_core::{FencingToken, Operation, Reply, Token};
+use redlock_core::{FencingToken, Operation, Reply, Timestamp, Token};
 use thiserror::Error;
 
 pub use self::{
+    freed::Freed,
     memory::MemoryNode,
     redis::{RedisNode, UrlError},
     server_info::{Server, ServerInfo},
@@ -57,6 +59,13 @@ pub trait Session: Send {
         Server::None
     }
 
+    /// Takes where to tell that a key is gone that was [looked at](Operation::Look). Called once for
+    /// each session. A session that cannot tell ignores it, as by default; whoever waits then looks
+    /// again now and then.
+    fn watch(&mut self, freed: Freed) {
+        let _ = freed;
+    }
+
     /// Resolves when the session is found to be broken while nothing is asked of it, so that the
     /// next request need not find out. Called once for each session. Pending for ever by default.
     fn closed(&mut self) -> BoxFuture<'static, NodeError> {
@@ -72,6 +81,8 @@ pub struct Command(Arc<Content>);
 
 struct Content {
     key: Key,
+    /// The further keys, if the lock has several.
+    others: Arc<[Key]>,
     operation: Operation,
     token: [u8; Token::LEN],
 }
@@ -80,17 +91,39 @@ impl Command {
     /// Creates a command.
     #[must_use]
     pub fn new(key: Key, operation: Operation) -> Self {
+        Self::with_others(key, Arc::default(), operation)
+    }
+
+    /// Creates a command for several keys at once, which is carried out for all of them or for none.
+    pub(crate) fn with_others(key: Key, others: Arc<[Key]>, operation: Operation) -> Self {
         Self(Arc::new(Content {
             key,
+            others,
             operation,
             token: operation.token().to_ascii(),
         }))
     }
 
-    /// Returns the key.
+    /// Returns the key; the first of them, if the lock has several.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.0.key
+    }
+
+    /// Returns all keys. What is asked must be done to all of them, or to none.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> + Clone {
+        iter::once(&self.0.key).chain(&*self.0.others)
+    }
+
+    /// Returns how many keys there are.
+    #[must_use]
+    pub fn key_count(&self) -> usize {
+        1 + self.0.others.len()
+    }
+
+    /// Returns whether there is more than one key.
+    pub(crate) fn has_several_keys(&self) -> bool {
+        !self.0.others.is_empty()
     }
 
     /// Returns what to do with it.
@@ -131,6 +164,13 @@ pub enum Vote {
     },
     /// It did not, because the key is another's, or not ours any more.
     Denied,
+    /// It was asked to look, and does not have the key.
+    Free,
+    /// It was asked to look, and has the key, or one of several.
+    Taken {
+        /// For how long, unless it is extended or released; for ever if it has no end.
+        remaining: Duration,
+    },
     /// The key is ours, but its fencing counter is no smaller than the fence, and was left alone.
     Outbid {
         /// The counter.
@@ -196,8 +236,16 @@ impl NodeError {
     }
 }
 
-pub(crate) fn reply_of(answer: &Answer) -> Reply {
+/// Returns what an answer that came at `now` is to the algorithm.
+pub(crate) fn reply_of(answer: &Answer, now: Timestamp) -> Reply {
     match answer {
+        Ok(Vote::Free) => Reply::Free,
+        Ok(Vote::Taken { remaining }) => Reply::Taken {
+            // The server counts in whole milliseconds, and may drop up to one.
+            until: now
+                .saturating_add(*remaining)
+                .saturating_add(Duration::from_millis(1)),
+        },
         Ok(Vote::Granted | Vote::Extended { .. }) => Reply::Granted,
         Ok(Vote::Denied) => Reply::Denied,
         Ok(Vote::Outbid { counter }) => Reply::Outbid { counter: *counter },

@@ -114,6 +114,11 @@ impl StatusBoard {
         self.round_trip.store(nanos.max(1), Ordering::Relaxed);
     }
 
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        let nanos = self.round_trip.load(Ordering::Relaxed);
+        (nanos > 0).then(|| Duration::from_nanos(nanos))
+    }
+
     pub(crate) fn status(&self, address: &Arc<str>, now: Timestamp) -> NodeStatus {
         let entry = self.lock();
         let state = match &entry.condition {
@@ -129,12 +134,11 @@ impl StatusBoard {
             }
             Condition::Disconnected(error) => NodeState::Reconnecting(error.clone()),
         };
-        let nanos = self.round_trip.load(Ordering::Relaxed);
         NodeStatus {
             address: Arc::clone(address),
             state,
             server: entry.server.clone(),
-            round_trip: (nanos > 0).then(|| Duration::from_nanos(nanos)),
+            round_trip: self.round_trip(),
         }
     }
 

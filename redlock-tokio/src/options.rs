@@ -6,6 +6,8 @@ use redlock_core::{
 };
 use thiserror::Error;
 
+use crate::queue::Terms;
+
 /// How a lock is acquired and kept. What is not set falls back to what the
 /// [builder](crate::RedlockBuilder) was given, and then to the default.
 ///
@@ -18,6 +20,10 @@ use thiserror::Error;
 /// | [`renew_every`](Self::renew_every) | ttl / 3 | how often a held lock is extended |
 /// | [`max_hold`](Self::max_hold) | 60 s | for how long it is extended |
 /// | [`drift`](Self::drift) | ttl / 100 + 2 ms | how far clocks may differ |
+/// | [`max_waiters`](Self::max_waiters) | 1024 | how many may wait for a key in this process |
+/// | [`refuse_when_hopeless`](Self::refuse_when_hopeless) | no | not to wait if the time is not likely to do |
+/// | [`handover_for`](Self::handover_for) | 100 ms | for how long the lock goes from one to the next in this process |
+/// | [`max_handovers`](Self::max_handovers) | none | how often it does |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct LockOptions {
@@ -28,6 +34,11 @@ pub struct LockOptions {
     renewal: Option<Renewal>,
     max_hold: Option<Duration>,
     drift: Option<Drift>,
+    max_waiters: Option<usize>,
+    refuses_hopeless: Option<bool>,
+    hands_over: Option<bool>,
+    streak: Option<Duration>,
+    max_handovers: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +53,8 @@ impl LockOptions {
     const MAX_HOLD: Duration = Duration::from_secs(60);
     const RETRY_DELAY: (Duration, Duration) =
         (Duration::from_millis(20), Duration::from_millis(200));
+    const MAX_WAITERS: usize = 1024;
+    const STREAK: Duration = Duration::from_millis(100);
 
     /// Creates options of which none is set.
     pub fn new() -> Self {
@@ -61,8 +74,9 @@ impl LockOptions {
         }
     }
 
-    /// Sets how long to wait for the lock. Zero means one attempt; [`Duration::MAX`] means for
-    /// ever.
+    /// Sets how long to wait for the lock, both for those before us in this process and for the rest
+    /// of the world. Zero means one attempt, and none if somebody in this process has the lock or
+    /// wants it; [`Duration::MAX`] means for ever.
     ///
     /// The first attempt is always carried to its verdict, which silent nodes can delay by their
     /// answer timeout; no later one lasts longer than this.
@@ -73,7 +87,8 @@ impl LockOptions {
         }
     }
 
-    /// Sets the most attempts to make within the waiting time. Zero counts as one.
+    /// Sets the most attempts to make within the waiting time. Zero counts as one. To look whether the
+    /// lock is free yet, every [`retry_delay`](Self::retry_delay), counts as an attempt.
     pub fn max_attempts(self, attempts: u32) -> Self {
         Self {
             max_attempts: Some(attempts),
@@ -81,8 +96,12 @@ impl LockOptions {
         }
     }
 
-    /// Sets the range from which the delay before each further attempt is drawn. The shortest
-    /// must not be zero.
+    /// Sets the range from which the delay before each further attempt is drawn, where nobody tells
+    /// that the lock is free. The shortest must not be zero.
+    ///
+    /// Where nodes tell (servers that speak RESP3, and [`MemoryNode`](crate::MemoryNode)s), the next
+    /// attempt comes as soon as a majority of them is free, and this is how often to look whether that
+    /// was missed.
     pub fn retry_delay(self, shortest: Duration, longest: Duration) -> Self {
         Self {
             retry_delay: Some((shortest, longest)),
@@ -127,6 +146,55 @@ impl LockOptions {
         }
     }
 
+    /// Sets how many may wait for the key in this process. Whoever comes then is refused at once, with
+    /// [`LockError::QueueFull`](crate::LockError::QueueFull). See
+    /// [`max_waiters`](crate::RedlockBuilder::max_waiters) for all keys together.
+    pub fn max_waiters(self, waiters: usize) -> Self {
+        Self {
+            max_waiters: Some(waiters),
+            ..self
+        }
+    }
+
+    /// Refuses to wait, with [`LockError::Hopeless`](crate::LockError::Hopeless), if there are so many
+    /// before us in this process that the waiting time is not likely to do, by how long the lock was
+    /// held of late.
+    pub fn refuse_when_hopeless(self) -> Self {
+        Self {
+            refuses_hopeless: Some(true),
+            ..self
+        }
+    }
+
+    /// Sets for how long the lock may go from one holder to the next within this process, without a word
+    /// to the nodes, before it is released so that other processes get their turn; at most half the ttl.
+    ///
+    /// The next must have been waiting, with the same ttl, renewal and longest hold, and both without
+    /// a [fence](crate::Lock::fenced). A lock is not handed over by a holder that panics.
+    pub fn handover_for(self, streak: Duration) -> Self {
+        Self {
+            hands_over: Some(true),
+            streak: Some(streak),
+            ..self
+        }
+    }
+
+    /// Sets how often in a row, at most, the lock may go from one to the next in this way.
+    pub fn max_handovers(self, handovers: u32) -> Self {
+        Self {
+            max_handovers: Some(handovers),
+            ..self
+        }
+    }
+
+    /// Has the lock released on the nodes each time, even if others wait in this process.
+    pub fn no_handover(self) -> Self {
+        Self {
+            hands_over: Some(false),
+            ..self
+        }
+    }
+
     /// Returns these options, completed by others where they are not set.
     pub fn or(self, fallback: Self) -> Self {
         Self {
@@ -137,10 +205,14 @@ impl LockOptions {
             renewal: self.renewal.or(fallback.renewal),
             max_hold: self.max_hold.or(fallback.max_hold),
             drift: self.drift.or(fallback.drift),
+            max_waiters: self.max_waiters.or(fallback.max_waiters),
+            refuses_hopeless: self.refuses_hopeless.or(fallback.refuses_hopeless),
+            hands_over: self.hands_over.or(fallback.hands_over),
+            streak: self.streak.or(fallback.streak),
+            max_handovers: self.max_handovers.or(fallback.max_handovers),
         }
     }
 
-    /// Makes the machine's configuration out of options and defaults.
     /// The ttl, or the default.
     pub(crate) fn ttl_or_default(&self) -> Duration {
         self.ttl.unwrap_or(Self::TTL)
@@ -150,11 +222,28 @@ impl LockOptions {
         self.drift.unwrap_or_default()
     }
 
+    /// Makes the terms of waiting within this process out of options and defaults.
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            hands_over: self.hands_over.unwrap_or(true),
+            streak: self
+                .streak
+                .unwrap_or(Self::STREAK)
+                .min(self.ttl_or_default() / 2),
+            max_handovers: self.max_handovers.unwrap_or(u32::MAX),
+            max_waiters: self.max_waiters.unwrap_or(Self::MAX_WAITERS),
+            wait: self.wait.unwrap_or(Self::WAIT),
+            refuses_hopeless: self.refuses_hopeless.unwrap_or(false),
+        }
+    }
+
+    /// Makes the machine's configuration out of options and defaults.
     pub(crate) fn resolve(&self, quorum: Quorum) -> Result<LeaseConfig, OptionsError> {
         let ttl = Ttl::new(self.ttl_or_default())?;
         let validity = Validity::new(ttl, self.drift_or_default())?;
         let (shortest, longest) = self.retry_delay.unwrap_or(Self::RETRY_DELAY);
         let retry = RetrySchedule::new(shortest..=longest, self.wait.unwrap_or(Self::WAIT))?;
+        let retry = retry.with_looks();
         let retry = match self.max_attempts {
             Some(attempts) => retry.with_max_attempts(attempts),
             None => retry,
@@ -201,6 +290,9 @@ pub enum OptionsError {
         /// The longest that any lock may have.
         max_ttl: Duration,
     },
+    /// A lock of several keys cannot have a fencing token.
+    #[error("there is no fencing token for several keys at once: lock one, or go without")]
+    SeveralFenced,
     /// The renewal interval cannot keep the lock.
     #[error(transparent)]
     Renewal(#[from] KeepAliveError),

@@ -97,7 +97,41 @@ impl Redlock {
     /// being released.
     pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
         let key = Key::with_prefix(&self.shared.prefix, key.as_ref());
-        Lock::new(self.clone(), key)
+        Lock::new(self.clone(), key.map(|key| [key].into()))
+    }
+
+    /// Acquires the locks of several keys at once: all of them or none. They have one guard.
+    ///
+    /// No two that want the same keys ever wait for each other, in whatever order they name them.
+    /// Contends as it should with [`lock`](Self::lock)s of each of the keys, and with what
+    /// `node-redlock` does with several resources. Costs what one key does: one script for each node,
+    /// one round trip to the majority if all are free.
+    ///
+    /// The keys together must not be longer than one [`Key`] may be, and are locked without a
+    /// [fence](Lock::fenced). They are never handed over within the process.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redlock = Redlock::embedded().await?;
+    /// let (from, to) = ("account:7", "account:3");
+    /// let guard = redlock.lock_all([from, to]).await?;
+    /// // .. nobody else changes either of them ..
+    /// drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`LockError`].
+    pub fn lock_all<I>(&self, keys: I) -> Lock
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        Lock::new(self.clone(), Key::all(&self.shared.prefix, keys))
     }
 
     /// Makes one attempt to acquire the lock with this key.
@@ -161,6 +195,22 @@ impl Redlock {
         lanes.map(|lane| lane.status(now)).collect()
     }
 
+    /// Returns how many keys are held or wanted within this process, and how many wait for their turn.
+    /// Asks nobody.
+    #[must_use]
+    pub fn queue(&self) -> QueueStatus {
+        let (keys, waiting) = self.shared.queue.len();
+        QueueStatus { keys, waiting }
+    }
+
+    /// Returns how long one who asked for the lock now would wait for those before in this process, by
+    /// how long it was held of late. `None` if nobody is there, or nothing is known.
+    #[must_use]
+    pub fn expected_wait(&self, key: impl AsRef<[u8]>) -> Option<Duration> {
+        let key = Key::with_prefix(&self.shared.prefix, key.as_ref()).ok()?;
+        self.shared.queue.outlook(&key).1
+    }
+
     /// Gives out no more locks (whoever waits for one gets [`LockError::ShutDown`]), and waits until
     /// every release that was handed over is delivered, or pointless because its key has expired.
     /// Call it before the runtime ends.
@@ -216,6 +266,16 @@ impl fmt::Debug for Redlock {
             .field("nodes", &addresses)
             .finish_non_exhaustive()
     }
+}
+
+/// Who holds or wants locks within this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueStatus {
+    /// The keys that are held or wanted.
+    pub keys: usize,
+    /// Those who wait behind somebody else of this process.
+    pub waiting: usize,
 }
 
 /// What [`Redlock::shutdown`] could not bring to an end.

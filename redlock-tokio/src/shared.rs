@@ -3,14 +3,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use redlock_core::{FencingToken, LeaseConfig, NodeId, Quorum, Ttl};
 
 use crate::{
     Clock, LockOptions, NodeReport, NodeReports, Objection, OptionsError, keeper::Keeper,
-    lane::LaneHandle,
+    lane::LaneHandle, lease_cell::LeaseCell, queue::Queue,
 };
 
 /// What all handles, guards and leases of one [`Redlock`](crate::Redlock) have in common.
@@ -20,6 +20,8 @@ pub(crate) struct Shared {
     /// One for each node, by the node's id.
     pub(crate) lanes: Box<[LaneHandle]>,
     pub(crate) keeper: Arc<Keeper>,
+    /// Who waits for what within this process.
+    pub(crate) queue: Arc<Queue<Arc<LeaseCell>>>,
     pub(crate) clock: Clock,
     pub(crate) prefix: Box<[u8]>,
     pub(crate) defaults: LockOptions,
@@ -74,6 +76,21 @@ impl Shared {
             self.last_fence.fetch_add(1, Ordering::Relaxed) + 1
         };
         FencingToken::new(proposal)
+    }
+
+    /// Returns how long to let others have a try: two round trips to the quorum. One brings the news
+    /// that the lock is free, the other their request.
+    pub(crate) fn stand_back(&self) -> Duration {
+        const SHORTEST: Duration = Duration::from_micros(100);
+        const LONGEST: Duration = Duration::from_millis(20);
+        let mut round_trips: Vec<_> = self
+            .lanes
+            .iter()
+            .filter_map(LaneHandle::round_trip)
+            .collect();
+        round_trips.sort_unstable();
+        let last = round_trips.get(self.quorum.votes() - 1);
+        last.map_or(SHORTEST, |last| (*last * 2).clamp(SHORTEST, LONGEST))
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {

@@ -187,11 +187,20 @@ async fn the_longest_ttl_is_one_that_redis_takes() {
 
 #[tokio::test]
 async fn zero_wait_is_one_attempt() {
-    let redlock = Redlock::embedded().await.unwrap();
-    let _guard = redlock.lock("k").await.unwrap();
+    let nodes: Vec<MemoryNode> = (0..3).map(|_| MemoryNode::new()).collect();
+    let connect = || Redlock::builder().custom_nodes(nodes.clone()).build();
+    let [ours, theirs] = [connect().await.unwrap(), connect().await.unwrap()];
+    let _guard = theirs.lock("k").await.unwrap();
     let started = Instant::now();
-    let error = redlock.lock("k").wait(Duration::ZERO).await.unwrap_err();
+    let error = ours.lock("k").wait(Duration::ZERO).await.unwrap_err();
     assert_eq!(error.attempts().map(|it| it.count), Some(1));
+    // Where somebody in this process has it, there is nothing to ask.
+    let error = theirs.lock("k").wait(Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.attempts().map(|it| it.count), Some(0));
+    assert!(
+        error.to_string().contains("others in this process"),
+        "{error}"
+    );
     assert!(started.elapsed() < MS(500));
 }
 

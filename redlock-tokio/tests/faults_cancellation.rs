@@ -61,7 +61,8 @@ impl Way {
             Self::Taken => {
                 let error = lock.await.unwrap_err();
                 assert!(error.is_contended(), "{error}");
-                assert_eq!(error.attempts().map(|it| it.count), Some(3));
+                // It is not tried blindly while it is seen to be taken.
+                assert!(error.attempts().is_some_and(|it| it.count < 3), "{error}");
             }
             Self::With => {
                 let extended = lock.with(async |hold| hold.extend().await).await;

@@ -69,7 +69,9 @@ async fn row_16_restart_with_aof_always() {
         assert_eq!(node.get("k"), Some(guard.token().to_string()), "it remains");
     }
     // Nobody gets it; at first because there is no connection.
-    while !redlock.try_lock("k").await.unwrap_err().is_contended() {
+    let builder = Redlock::builder().nodes(servers.urls());
+    let other = builder.nodes_are_durable().build().await.unwrap();
+    while !other.try_lock("k").await.unwrap_err().is_contended() {
         tokio::task::yield_now().await;
     }
     guard.extend().await.expect("nothing was forgotten");

@@ -1,6 +1,8 @@
 //! From the first attempt to the verdict: attempts, fences, delays.
 
-use super::{Event, Held, Lease, LeaseConfig, Operation, State};
+use core::time::Duration;
+
+use super::{Event, Held, Lease, LeaseConfig, Operation, State, vigil::Vigil};
 use crate::{
     Acquire, AcquireFailure, AcquireVerdict, Fence, FenceVerdict, FencingToken, Timestamp,
 };
@@ -12,14 +14,30 @@ pub(super) struct Budget {
     pub(super) deadline: Timestamp,
     /// How the last of them failed.
     pub(super) failure: Option<AcquireFailure>,
+    /// When the last of them failed, and how many have failed one soon after the other.
+    failed_at: Timestamp,
+    collisions: u32,
+    /// How often a look found the key taken, instead of an attempt.
+    looks: u32,
 }
+
+/// Longer than a failed attempt takes by itself on a local network.
+const SOON: Duration = Duration::from_millis(4);
 
 impl Budget {
     pub(super) const fn until(deadline: Timestamp) -> Self {
         Self {
             deadline,
             failure: None,
+            failed_at: Timestamp::ZERO,
+            collisions: 0,
+            looks: 0,
         }
+    }
+
+    /// Returns how often the lock was tried, be it only by a look.
+    fn tries(self, attempts: u32) -> u32 {
+        attempts.saturating_add(self.looks)
     }
 }
 
@@ -147,18 +165,113 @@ impl Lease {
         let next = self
             .config
             .retry
-            .next_attempt(budget.deadline, self.attempts, now, random)
+            .next_attempt(budget.deadline, budget.tries(self.attempts), now, random)
             // No token is used twice, not even after four billion attempts.
             .filter(|_| self.attempts < u32::MAX && can_change(failure, budget));
-        match next {
-            Some(until) => {
-                let budget = Budget {
-                    failure: Some(failure),
-                    ..budget
-                };
-                self.state = State::Backoff { until, budget };
-            }
+        let Some(until) = next else {
+            return self.exhaust(failure);
+        };
+        let budget = Budget {
+            failure: Some(failure),
+            ..budget
+        };
+        if failure == AcquireFailure::Contended && self.config.retry.has_looks() {
+            self.watch(now, until, budget);
+        } else {
+            self.state = State::Backoff {
+                until,
+                not_before: until,
+                budget,
+                vigil: None,
+            };
+        }
+    }
+
+    /// Watches a taken key, to try again as soon as it is free.
+    fn watch(&mut self, now: Timestamp, until: Timestamp, budget: Budget) {
+        let retry = self.config.retry;
+        // Several that wake at once may get a part of the nodes each, again and again. Who was sent
+        // away soon after the last time stands back, for longer each time.
+        let window = retry.collision_window(budget.collisions);
+        let soon = SOON.saturating_add(window.saturating_mul(2));
+        let collided = budget.failed_at > Timestamp::ZERO
+            && now.saturating_duration_since(budget.failed_at) < soon;
+        let collisions = if collided { budget.collisions + 1 } else { 0 };
+        // Another half of the random bits than the delay's.
+        let random = self.nonce.jitter(self.attempts).rotate_left(32);
+        let stand_back = retry.stand_back(collisions, random);
+        let budget = Budget {
+            failed_at: now,
+            collisions,
+            ..budget
+        };
+        let id = self.look();
+        self.state = State::Backoff {
+            until,
+            not_before: now.saturating_add(stand_back).min(until),
+            budget,
+            vigil: Some(Vigil::new(id, self.config.quorum)),
+        };
+    }
+
+    fn look(&mut self) -> super::RoundId {
+        let token = self.token();
+        self.send(self.config.quorum.all(), Operation::Look { token })
+    }
+
+    /// Tries again, if there is nothing more to wait for.
+    pub(super) fn retry(&mut self, now: Timestamp) {
+        let State::Backoff {
+            until,
+            not_before,
+            budget,
+            vigil,
+        } = &self.state
+        else {
+            return;
+        };
+        let (until, budget) = (*until, *budget);
+        let opens_at = vigil.as_ref().and_then(Vigil::opens_at);
+        let is_open = opens_at.is_some_and(|at| at.max(*not_before) <= now);
+        if now < until && !is_open {
+            return;
+        }
+        let failure = budget.failure.unwrap_or(AcquireFailure::NoQuorum);
+        if now >= budget.deadline {
+            // The timer came too late for another attempt.
+            self.exhaust(failure);
+        } else if vigil.as_ref().is_some_and(|it| it.is_shut(now)) {
+            self.renew_vigil(now, budget, failure);
+        } else {
+            self.attempt(now, budget);
+        }
+    }
+
+    /// Looks again at a key that nobody has said to be free. Whoever should have may not have been
+    /// heard, and there may be somebody who does not say it.
+    fn renew_vigil(&mut self, now: Timestamp, budget: Budget, failure: AcquireFailure) {
+        let random = self
+            .nonce
+            .jitter(self.attempts ^ self.rounds.rotate_left(16));
+        let looks = budget.looks.saturating_add(1);
+        let tries = Budget { looks, ..budget }.tries(self.attempts);
+        let retry = self.config.retry;
+        match retry.next_attempt(budget.deadline, tries, now, random) {
             None => self.exhaust(failure),
+            Some(next) => {
+                let look = self.look();
+                if let State::Backoff {
+                    until,
+                    budget,
+                    vigil: Some(vigil),
+                    ..
+                } = &mut self.state
+                {
+                    *until = next;
+                    budget.looks = looks;
+                    vigil.look_again(look);
+                }
+            }
         }
     }
 

@@ -6,8 +6,9 @@ use crate::{Extend, ExtendVerdict, NodeSet, Timestamp, Token};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held {
     pub(super) token: Token,
-    /// The start of the attempt that won.
-    pub(super) acquired_at: Timestamp,
+    /// The start of the attempt that won, or when the lock was handed over: from when on the longest
+    /// hold counts.
+    pub(super) held_since: Timestamp,
     pub(super) valid_until: Timestamp,
     /// The last extension failed.
     pub(super) renewal_fails: bool,
@@ -31,13 +32,13 @@ pub(super) enum Extension {
 impl Held {
     pub(super) fn new(
         token: Token,
-        acquired_at: Timestamp,
+        held_since: Timestamp,
         valid_until: Timestamp,
         due: Option<Timestamp>,
     ) -> Self {
         Self {
             token,
-            acquired_at,
+            held_since,
             valid_until,
             renewal_fails: false,
             extension: Extension::Idle { due, last: None },
@@ -62,7 +63,7 @@ impl Lease {
         {
             // Asked of the end of validity, since this may be noticed much later.
             let keep_alive = self.config.keep_alive;
-            self.lose(if keep_alive.allows(held.acquired_at, held.valid_until) {
+            self.lose(if keep_alive.allows(held.held_since, held.valid_until) {
                 LossReason::Expired
             } else {
                 LossReason::MaxHold
@@ -84,7 +85,7 @@ impl Lease {
         if matches!(held.extension, Extension::Running { .. }) {
             return true;
         }
-        if !keep_alive.allows(held.acquired_at, now) {
+        if !keep_alive.allows(held.held_since, now) {
             // Renewal has ended, and with it its timer.
             if let Extension::Idle { due, .. } = &mut held.extension {
                 *due = None;
@@ -120,7 +121,7 @@ impl Lease {
                 held.renewal_fails = false;
                 let lost_on = round.lost_on();
                 held.extension = Extension::Idle {
-                    due: keep_alive.next_extension(held.acquired_at, round.start()),
+                    due: keep_alive.next_extension(held.held_since, round.start()),
                     last: Some((id, round)),
                 };
                 self.repair(lost_on);
@@ -130,7 +131,7 @@ impl Lease {
                 let valid_until = held.valid_until;
                 held.renewal_fails = true;
                 held.extension = Extension::Idle {
-                    due: keep_alive.next_try(held.acquired_at, now),
+                    due: keep_alive.next_try(held.held_since, now),
                     last: Some((id, round)),
                 };
                 self.events.push_back(Event::ExtendFailed { valid_until });

@@ -1,4 +1,5 @@
 mod fencing;
+mod watching;
 
 use alloc::vec::Vec;
 use core::time::Duration;

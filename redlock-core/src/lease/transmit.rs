@@ -54,6 +54,13 @@ pub enum Operation {
         /// The value to compare with.
         token: Token,
     },
+    /// Tell whether the key exists, whoever set it, and for how long it lives: `PTTL key`. The answer
+    /// is [`Reply::Free`](crate::Reply::Free) or [`Reply::Taken`](crate::Reply::Taken). If the node
+    /// can, it tells too when the key is gone ([`Lease::handle_freed`](crate::Lease::handle_freed)).
+    Look {
+        /// Under which the lock was tried last. (Not to compare with.)
+        token: Token,
+    },
 }
 
 impl Operation {
@@ -64,7 +71,8 @@ impl Operation {
             Self::Acquire { token, .. }
             | Self::Fence { token, .. }
             | Self::Extend { token, .. }
-            | Self::Release { token } => token,
+            | Self::Release { token }
+            | Self::Look { token } => token,
         }
     }
 }

@@ -45,6 +45,9 @@ pub(crate) fn execute(
         Operation::Fence { .. } | Operation::Extend { .. } | Operation::Release { .. } => {
             Reply::Denied
         }
+        // Not asked here: a look only moves the time of the next attempt, and here attempts are made at
+        // any time.
+        Operation::Look { .. } => Reply::Unknown,
     }
 }
 

@@ -296,6 +296,7 @@ fn replies() -> impl Strategy<Value = RelativeReply> {
         2 => Just(RelativeReply::Plain(Reply::Unknown)),
         2 => around.prop_map(RelativeReply::Quarantined),
         2 => outbid.prop_map(RelativeReply::Plain),
+        1 => Just(RelativeReply::Plain(Reply::Free)),
         1 => Just(RelativeReply::Plain(last)),
     ]
 }

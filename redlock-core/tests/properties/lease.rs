@@ -31,7 +31,8 @@ fn token(operation: Operation) -> Token {
         Operation::Acquire { token, .. }
         | Operation::Fence { token, .. }
         | Operation::Extend { token, .. }
-        | Operation::Release { token } => token,
+        | Operation::Release { token }
+        | Operation::Look { token } => token,
     }
 }
 
@@ -238,7 +239,9 @@ fn validity_counts_from_the_start_of_the_last_round_that_succeeded() {
                         prop_assert_eq!(ttl, validity.ttl());
                         extension = Some(entry.now);
                     }
-                    Operation::Fence { .. } | Operation::Release { .. } => {}
+                    Operation::Fence { .. }
+                    | Operation::Release { .. }
+                    | Operation::Look { .. } => {}
                 }
             }
         }
@@ -315,7 +318,7 @@ fn validity_begins_and_grows_only_by_a_majority_of_grants() {
                 Operation::Extend { .. } => {
                     prop_assert!(before.is_some() && answers.granted(to, nodes, false));
                 }
-                Operation::Release { .. } => prop_assert!(false),
+                Operation::Release { .. } | Operation::Look { .. } => prop_assert!(false),
             }
         }
         Ok(())

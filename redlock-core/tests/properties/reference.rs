@@ -518,7 +518,9 @@ impl<'a> Story<'a> {
                     votes.counter = votes.counter.max(Some(counter));
                 }
                 Reply::Denied => votes.denied += 1,
-                Reply::Refused | Reply::Unknown => votes.failed += 1,
+                Reply::Refused | Reply::Unknown | Reply::Free | Reply::Taken { .. } => {
+                    votes.failed += 1;
+                }
             }
         }
         votes

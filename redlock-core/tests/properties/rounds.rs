@@ -128,7 +128,9 @@ impl Round {
             Reply::Granted => true,
             Reply::Quarantined { until } => matches!(self, Self::Release(_)) || until <= START,
             Reply::Outbid { .. } => matches!(self, Self::Acquire(_)),
-            Reply::Denied | Reply::Refused | Reply::Unknown => false,
+            Reply::Denied | Reply::Refused | Reply::Unknown | Reply::Free | Reply::Taken { .. } => {
+                false
+            }
         }
     }
 }

@@ -284,8 +284,18 @@ impl World {
             active.armed = None;
         }
         let spurious = active.lease.poll_timeout().is_none_or(|due| due > now);
+        // It is told now and then that a key is free, whether it is or not.
+        let attempts = active.lease.attempts();
+        if self.rng.chance(300_000) {
+            let node = NodeId::new(self.rng.index(self.scale.quorum.nodes())).expect("a master");
+            active.lease.handle_freed(now, node);
+        }
+        let freed = active.lease.attempts() > attempts;
         active.lease.handle_timeout(now);
         let moved_on = active.lease.poll_timeout().is_none_or(|due| due > now);
+        if freed {
+            self.note(Seen::Freed);
+        }
         if spurious {
             self.note(Seen::Spurious);
         }

@@ -19,6 +19,9 @@ pub(crate) enum Vote {
     Granted,
     Denied,
     Outbid(FencingToken),
+    Free,
+    /// For so many milliseconds of the master's clock.
+    Taken(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +98,10 @@ impl Master {
                     Vote::Granted
                 }
                 _ => Vote::Denied,
+            },
+            Operation::Look { .. } => match live {
+                Some(entry) => Vote::Taken(entry.expires_at - now),
+                None => Vote::Free,
             },
         }
     }

@@ -129,6 +129,8 @@ impl World {
             Vote::Granted => 0,
             Vote::Denied => 1,
             Vote::Outbid(counter) => counter.get(),
+            Vote::Free => 2,
+            Vote::Taken(left) => 3 + left,
         };
         let place = (client as u64) << 32 | master as u64;
         self.trace.event([at, 3, place, word]);
@@ -136,7 +138,7 @@ impl World {
             match request.operation {
                 Operation::Acquire { .. } => self.note(Seen::LateSet),
                 Operation::Extend { .. } => self.note(Seen::LateExtend),
-                Operation::Fence { .. } | Operation::Release { .. } => {}
+                Operation::Fence { .. } | Operation::Release { .. } | Operation::Look { .. } => {}
             }
         }
         if current {
@@ -210,6 +212,14 @@ impl World {
             Vote::Granted => self.vetted(client, master),
             Vote::Denied => Reply::Denied,
             Vote::Outbid(counter) => Reply::Outbid { counter },
+            Vote::Free => Reply::Free,
+            Vote::Taken(left) => {
+                self.note(Seen::LookedTaken);
+                let now = self.clients[client].now(self.at);
+                Reply::Taken {
+                    until: now.saturating_add(Duration::from_millis(left)),
+                }
+            }
         };
         self.hand_over(client, master, request.lease, round, reply);
     }

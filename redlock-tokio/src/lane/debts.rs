@@ -78,7 +78,7 @@ impl Debts {
         match answer {
             Ok(Vote::Granted) => return,
             Ok(Vote::Denied) if !terms.cell.is_unanswered(self.node) => return,
-            Ok(Vote::Denied | Vote::Extended { .. } | Vote::Outbid { .. }) | Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
         if self.queue.len() == MAX_DEBTS {
             self.queue.pop_front();

@@ -7,10 +7,13 @@ use std::{
     },
 };
 
-use futures::{FutureExt, future::BoxFuture};
-use redlock_core::{FencingToken, Operation, Timestamp, Ttl};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
+use redlock_core::{FencingToken, Operation, Timestamp, Token, Ttl};
 
-use super::{Answer, Command, Node, NodeError, Session, Vote};
+use super::{Answer, Command, Freed, Node, NodeError, Session, Vote};
 use crate::{Clock, Key};
 
 /// A master within the process: the same semantics as a Redis server, without one.
@@ -37,6 +40,8 @@ pub struct MemoryNode {
     address: Arc<str>,
     clock: Clock,
     keys: Arc<Mutex<Keys>>,
+    /// Where to tell that keys are gone, if this is a session.
+    freed: Option<Freed>,
 }
 
 #[derive(Default)]
@@ -47,6 +52,8 @@ struct Keys {
     /// When this many keys are there, the expired ones are removed.
     sweep_at: usize,
     down: bool,
+    /// Who is to be told when a key is gone.
+    watchers: HashMap<Key, Vec<Freed>>,
 }
 
 struct Entry {
@@ -71,6 +78,7 @@ impl MemoryNode {
             address: format!("memory:{number}").into(),
             clock,
             keys: Arc::default(),
+            freed: None,
         }
     }
 
@@ -118,9 +126,14 @@ impl MemoryNode {
     /// Deletes a key, whoever holds it; returns whether it existed.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> bool {
         let now = self.clock.now();
-        let removed = Key::new(key)
-            .ok()
-            .and_then(|key| self.keys().entries.remove(&key));
+        let Ok(key) = Key::new(key) else {
+            return false;
+        };
+        let mut keys = self.keys();
+        let removed = keys.entries.remove(&key);
+        let watchers = keys.watchers.remove(&key);
+        drop(keys);
+        tell(watchers, &key);
         removed.is_some_and(|entry| entry.is_live(now))
     }
 
@@ -129,6 +142,11 @@ impl MemoryNode {
         let mut keys = self.keys();
         keys.entries.clear();
         keys.counters.clear();
+        let watchers = std::mem::take(&mut keys.watchers);
+        drop(keys);
+        for (key, watchers) in watchers {
+            tell(Some(watchers), &key);
+        }
     }
 
     /// Takes the node down (`true`) or up again: while it is down it refuses connections and
@@ -144,41 +162,88 @@ impl MemoryNode {
 }
 
 impl Keys {
+    /// Does to all keys of a command what it asks, or to none.
     fn execute(&mut self, now: Timestamp, command: &Command) -> Vote {
-        let key = command.key();
+        let keys = command.keys();
+        let has = |it: &Self, key, token: Token| {
+            it.live(now, key)
+                .is_some_and(|entry| *entry.value == token.to_ascii())
+        };
         match command.operation() {
             Operation::Acquire { token, ttl, fence } => {
-                if self.live(now, key).is_some() {
+                if keys.clone().any(|key| self.live(now, key).is_some()) {
                     return Vote::Denied;
                 }
                 self.sweep(now);
-                let entry = Entry {
-                    value: token.to_ascii().into(),
-                    expires_at: now.saturating_add(ttl.as_duration()),
-                };
-                self.entries.insert(key.clone(), entry);
+                for key in keys {
+                    let entry = Entry {
+                        value: token.to_ascii().into(),
+                        expires_at: now.saturating_add(ttl.as_duration()),
+                    };
+                    self.entries.insert(key.clone(), entry);
+                }
+                let key = command.key();
                 fence.map_or(Vote::Granted, |fence| self.raise_counter(key, fence))
             }
-            Operation::Fence { token, fence } => match self.live(now, key) {
-                Some(entry) if *entry.value == token.to_ascii() => self.raise_counter(key, fence),
-                _ => Vote::Denied,
-            },
-            Operation::Extend { token, ttl } => match self.live(now, key) {
-                Some(entry) if *entry.value == token.to_ascii() => {
-                    let expires_at = now.saturating_add(ttl.as_duration());
-                    entry.expires_at = entry.expires_at.max(expires_at);
-                    Vote::Granted
+            Operation::Fence { token, fence } => {
+                if !has(self, command.key(), token) {
+                    return Vote::Denied;
                 }
-                _ => Vote::Denied,
-            },
-            Operation::Release { token } => match self.live(now, key) {
-                Some(entry) if *entry.value == token.to_ascii() => {
-                    self.entries.remove(key);
-                    Vote::Granted
+                self.raise_counter(command.key(), fence)
+            }
+            Operation::Extend { token, ttl } => {
+                if !keys.clone().all(|key| has(self, key, token)) {
+                    return Vote::Denied;
                 }
-                _ => Vote::Denied,
-            },
+                let expires_at = now.saturating_add(ttl.as_duration());
+                for key in keys {
+                    if let Some(entry) = self.entries.get_mut(key) {
+                        entry.expires_at = entry.expires_at.max(expires_at);
+                    }
+                }
+                Vote::Granted
+            }
+            Operation::Release { token } => {
+                let ours = keys.clone().filter(|key| has(self, key, token)).count();
+                for key in keys.clone() {
+                    if has(self, key, token) {
+                        self.entries.remove(key);
+                    }
+                }
+                if ours == command.key_count() {
+                    Vote::Granted
+                } else {
+                    Vote::Denied
+                }
+            }
+            Operation::Look { .. } => {
+                let ends = keys.filter_map(|key| self.live(now, key));
+                match ends.map(|entry| entry.expires_at).max() {
+                    None => Vote::Free,
+                    Some(at) => Vote::Taken {
+                        remaining: at.saturating_duration_since(now),
+                    },
+                }
+            }
         }
+    }
+
+    /// Remembers who is to be told when a key of the command is gone.
+    fn watch(&mut self, command: &Command, freed: &Freed) {
+        for key in command.keys() {
+            let watchers = self.watchers.entry(key.clone()).or_default();
+            if !watchers.contains(freed) {
+                watchers.push(freed.clone());
+            }
+        }
+    }
+
+    /// Takes who is to be told that a key is gone, if it is.
+    fn take_watchers(&mut self, now: Timestamp, key: &Key) -> Option<(Key, Vec<Freed>)> {
+        if self.live(now, key).is_some() {
+            return None;
+        }
+        self.watchers.remove_entry(key)
     }
 
     fn raise_counter(&mut self, key: &Key, fence: FencingToken) -> Vote {
@@ -191,8 +256,8 @@ impl Keys {
         }
     }
 
-    fn live(&mut self, now: Timestamp, key: &Key) -> Option<&mut Entry> {
-        self.entries.get_mut(key).filter(|entry| entry.is_live(now))
+    fn live(&self, now: Timestamp, key: &Key) -> Option<&Entry> {
+        self.entries.get(key).filter(|entry| entry.is_live(now))
     }
 
     /// Removes expired keys whenever their number may have doubled, so that the cost of it stays
@@ -201,6 +266,9 @@ impl Keys {
         const FEWEST: usize = 64;
         if self.entries.len() >= self.sweep_at.max(FEWEST) {
             self.entries.retain(|_, entry| entry.is_live(now));
+            // Whoever waits for a key that has expired knows when it would.
+            let entries = &self.entries;
+            self.watchers.retain(|key, _| entries.contains_key(key));
             self.sweep_at = self.entries.len() * 2;
         }
     }
@@ -243,15 +311,46 @@ impl Session for MemoryNode {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
         let now = self.clock.now();
         let mut keys = self.keys();
-        let answers = if keys.down {
-            Err(NodeError::Disconnected("the node is down".into()))
-        } else {
-            Ok(batch
-                .iter()
-                .map(|command| Ok(keys.execute(now, command)))
-                .collect())
-        };
-        futures::future::ready(answers).boxed()
+        if keys.down {
+            return ready(Err(NodeError::Disconnected("the node is down".into()))).boxed();
+        }
+        let mut gone = Vec::new();
+        let mut answers = Vec::with_capacity(batch.len());
+        for command in batch {
+            let vote = keys.execute(now, command);
+            match (command.operation(), vote) {
+                (Operation::Look { .. }, Vote::Taken { .. }) => {
+                    if let Some(freed) = &self.freed {
+                        keys.watch(command, freed);
+                    }
+                }
+                (Operation::Release { .. }, _) => {
+                    gone.extend(
+                        command
+                            .keys()
+                            .filter_map(|key| keys.take_watchers(now, key)),
+                    );
+                }
+                _ => {}
+            }
+            answers.push(Ok(vote));
+        }
+        drop(keys);
+        for (key, watchers) in gone {
+            tell(Some(watchers), &key);
+        }
+        ready(Ok(answers)).boxed()
+    }
+
+    fn watch(&mut self, freed: Freed) {
+        self.freed = Some(freed);
+    }
+}
+
+/// Tells that a key is gone. Not while the keys are locked: who is told may act at once.
+fn tell(watchers: Option<Vec<Freed>>, key: &Key) {
+    for freed in watchers.into_iter().flatten() {
+        freed.key(key.as_bytes());
     }
 }
 

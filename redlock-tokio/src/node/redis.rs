@@ -1,21 +1,32 @@
 mod compare;
 mod part;
+mod pushes;
 mod request;
 mod script;
 mod session;
 mod stretch;
 
-use std::{error::Error, fmt, io, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    error::Error,
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use deadpool_redis::{
     Manager, Pool, PoolError, Runtime,
     redis::{
-        AsyncConnectionConfig, ConnectionAddr, IntoConnectionInfo, RedisError, io::tcp::TcpSettings,
+        AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+        RedisError, io::tcp::TcpSettings,
     },
 };
 use futures::{FutureExt, future::BoxFuture};
 
-use self::session::RedisSession;
+use self::{pushes::Pushes, session::RedisSession};
 use super::{Node, NodeError, Session};
 
 /// A Redis (or Valkey) master, reached through a [`deadpool_redis`] pool.
@@ -25,6 +36,15 @@ use super::{Node, NodeError, Session};
 pub struct RedisNode {
     address: Box<str>,
     pool: Pool,
+    /// The same over RESP3, by which a server also tells when a key is gone.
+    telling: Option<Telling>,
+}
+
+struct Telling {
+    pool: Pool,
+    pushes: Arc<Pushes>,
+    /// The server does not speak RESP3.
+    unknown: AtomicBool,
 }
 
 impl RedisNode {
@@ -33,6 +53,9 @@ impl RedisNode {
     /// - `redis://[user[:password]@]host[:port][/database]`
     /// - `rediss://..` for TLS (feature `tls-rustls`)
     /// - `unix:///path/to/socket[?db=1&user=..&pass=..]`
+    ///
+    /// Speaks RESP3 if the server does, which is then asked to tell when a lock that somebody waits
+    /// for is free; `?protocol=resp2` turns that off.
     ///
     /// Special characters in user and password are percent-encoded: `%40` for `@`, `%23` for `#`.
     ///
@@ -65,17 +88,28 @@ impl RedisNode {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None);
-        let pool = Manager::new_with_config(info, config)
-            .map_err(|error| UrlError(error.to_string().into()))
-            .and_then(|manager| {
-                Pool::builder(manager)
-                    .runtime(Runtime::Tokio1)
-                    // One in use, and one being opened in its stead.
-                    .max_size(2)
-                    .build()
-                    .map_err(|error| UrlError(error.to_string().into()))
-            })?;
-        Ok(Self { address, pool })
+        let settings = info.redis_settings().clone();
+        let telling = if url.contains("protocol=resp2") {
+            None
+        } else {
+            let pushes = Arc::new(Pushes::default());
+            let settings = settings.set_protocol(ProtocolVersion::RESP3);
+            let receiver = Arc::clone(&pushes);
+            let config = config.clone().set_push_sender(move |push| {
+                receiver.handle(&push);
+                Ok::<_, Infallible>(())
+            });
+            Some(Telling {
+                pool: pool(info.clone().set_redis_settings(settings), config)?,
+                pushes,
+                unknown: AtomicBool::new(false),
+            })
+        };
+        Ok(Self {
+            address,
+            pool: pool(info, config)?,
+            telling,
+        })
     }
 
     /// Creates a node from a pool of your own. `address` is what errors and logs call it.
@@ -84,8 +118,35 @@ impl RedisNode {
         Self {
             address: address.into().into(),
             pool,
+            telling: None,
         }
     }
+}
+
+impl Telling {
+    /// Returns whether an error while connecting says that the server does not speak RESP3.
+    fn is_refused(&self, error: &PoolError) -> bool {
+        let PoolError::Backend(error) = error else {
+            return false;
+        };
+        let text = error.to_string();
+        let refused = text.contains("HELLO") || text.contains("NOPROTO");
+        if refused {
+            self.unknown.store(true, Ordering::Relaxed);
+        }
+        refused
+    }
+}
+
+fn pool(info: ConnectionInfo, config: AsyncConnectionConfig) -> Result<Pool, UrlError> {
+    let manager = Manager::new_with_config(info, config)
+        .map_err(|error| UrlError(error.to_string().into()))?;
+    Pool::builder(manager)
+        .runtime(Runtime::Tokio1)
+        // One in use, and one being opened in its stead.
+        .max_size(2)
+        .build()
+        .map_err(|error| UrlError(error.to_string().into()))
 }
 
 impl Node for RedisNode {
@@ -95,11 +156,21 @@ impl Node for RedisNode {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         async {
-            let connection = self.pool.get().await.map_err(|error| match error {
+            let telling = self.telling.as_ref();
+            let telling = telling.filter(|it| !it.unknown.load(Ordering::Relaxed));
+            let (connection, pushes) = match telling {
+                Some(telling) => match telling.pool.get().await {
+                    Ok(connection) => (Ok(connection), Some(Arc::clone(&telling.pushes))),
+                    Err(error) if telling.is_refused(&error) => (self.pool.get().await, None),
+                    Err(error) => (Err(error), None),
+                },
+                None => (self.pool.get().await, None),
+            };
+            let connection = connection.map_err(|error| match error {
                 PoolError::Backend(error) => connect_error(&error),
                 other => NodeError::Unreachable(other.to_string().into()),
             })?;
-            let session = RedisSession::open(connection).await?;
+            let session = RedisSession::open(connection, pushes).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         }
         .boxed()

@@ -119,6 +119,9 @@ impl World {
             // What comes after so many attempts is nothing new, and takes the simulator's time.
             retry = retry.with_max_attempts(20);
         }
+        if rng.chance(500_000) {
+            retry = retry.with_looks();
+        }
         let config = LeaseConfig {
             quorum: self.scale.quorum,
             validity,

@@ -40,6 +40,14 @@ pub(super) enum Form {
     Extend,
     /// `DELEX` or `DELIFEQ`.
     Release,
+    /// `CLIENT CACHING YES`, whose answer is of no interest.
+    Caching,
+    /// `PTTL`, of a key that may be anybody's.
+    Look,
+    /// What is done to several keys or to none, by scripts that are sent in full.
+    AcquireAll,
+    ExtendAll,
+    ReleaseAll,
 }
 
 impl Form {
@@ -48,7 +56,14 @@ impl Form {
             Self::Fence => Some(&script::FENCE),
             Self::Extensions | Self::Extend => Some(&script::EXTEND),
             Self::Releases | Self::Release => Some(&script::RELEASE),
-            Self::Set | Self::AcquireFenced | Self::Peek => None,
+            Self::Set
+            | Self::AcquireFenced
+            | Self::Peek
+            | Self::Caching
+            | Self::Look
+            | Self::AcquireAll
+            | Self::ExtendAll
+            | Self::ReleaseAll => None,
         }
     }
 
@@ -57,11 +72,22 @@ impl Form {
         match (self, reply) {
             (_, Value::ServerError(error)) => Err(refusal(&error)),
             (Self::Set | Self::Extend, Value::Okay)
-            | (Self::Fence | Self::AcquireFenced | Self::Release, Value::Int(1)) => {
-                Ok(Vote::Granted)
-            }
+            | (
+                Self::Fence
+                | Self::AcquireFenced
+                | Self::Release
+                | Self::AcquireAll
+                | Self::ReleaseAll,
+                Value::Int(1),
+            ) => Ok(Vote::Granted),
             (Self::Set | Self::Extend | Self::Fence | Self::AcquireFenced, Value::Nil)
-            | (Self::Release, Value::Int(0)) => Ok(Vote::Denied),
+            | (Self::Release | Self::AcquireAll | Self::ReleaseAll, Value::Int(0)) => {
+                Ok(Vote::Denied)
+            }
+            (Self::Look, Value::Int(PTTL_NO_KEY)) => Ok(Vote::Free),
+            (Self::Look, Value::Int(left)) => Ok(Vote::Taken {
+                remaining: time_left(left),
+            }),
             (_, other) => Err(NodeError::Unexpected(shorten(format!("{other:?}")).into())),
         }
     }
@@ -161,6 +187,23 @@ impl Part {
             }
             // Then the extension is told without it.
             (Form::Peek, _) => {}
+            (Form::ExtendAll, Value::BulkString(left)) => {
+                answers[positions[0]] = Some(read_remaining(&left));
+            }
+            (Form::Look, reply) => {
+                let answer = Form::Look.read_vote(reply);
+                let answer = match (answers[positions[0]].take(), answer) {
+                    // Another of several keys; the last to be free counts.
+                    (Some(Ok(Vote::Taken { remaining })), Ok(Vote::Taken { remaining: other })) => {
+                        Ok(Vote::Taken {
+                            remaining: remaining.max(other),
+                        })
+                    }
+                    (Some(Ok(Vote::Free)) | None, answer) => answer,
+                    (Some(earlier), _) => earlier,
+                };
+                answers[positions[0]] = Some(answer);
+            }
             (Form::Extend, Value::Okay) if answers[positions[0]].is_some() => {}
             (Form::Extend | Form::Release, Value::ServerError(error)) if is_other_type(&error) => {
                 answers[positions[0]] = Some(Ok(Vote::Denied));
@@ -238,9 +281,14 @@ fn read_remaining(text: &[u8]) -> Answer {
 }
 
 /// `left` is in milliseconds, or negative for a key without an end.
+fn time_left(left: i64) -> Duration {
+    u64::try_from(left).map_or(Duration::MAX, Duration::from_millis)
+}
+
 fn extended(left: i64) -> Vote {
-    let remaining = u64::try_from(left).map_or(Duration::MAX, Duration::from_millis);
-    Vote::Extended { remaining }
+    Vote::Extended {
+        remaining: time_left(left),
+    }
 }
 
 fn read_counter(text: &[u8]) -> Answer {

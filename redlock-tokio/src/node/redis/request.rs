@@ -24,12 +24,14 @@ pub(super) struct Request {
     positions: Vec<usize>,
     /// The positions of what is asked by script because the server would not do it by command.
     replaced: Vec<usize>,
+    tracks: bool,
 }
 
 impl Request {
-    /// Encodes a batch.
-    pub(super) fn new(batch: &[Command], compare: Compare) -> Self {
+    /// Encodes a batch. `tracks` says whether the server tells what becomes of keys that are looked at.
+    pub(super) fn new(batch: &[Command], compare: Compare, tracks: bool) -> Self {
         let mut request = Self::with_capacity(batch.len());
+        request.tracks = tracks;
         match compare {
             Compare::ByScript => {
                 let mut stretch = Stretch::default();
@@ -56,6 +58,7 @@ impl Request {
             parts: Vec::with_capacity(capacity),
             positions: Vec::with_capacity(capacity),
             replaced: Vec::new(),
+            tracks: false,
         }
     }
 
@@ -155,7 +158,8 @@ impl Request {
         let key = command.key().as_bytes();
         let mut cmd = Cmd::with_capacity(8, 80 + key.len());
         match command.operation() {
-            Operation::Acquire { .. } | Operation::Fence { .. } => {
+            _ if command.has_several_keys() => self.push_of_rest(position, command),
+            Operation::Acquire { .. } | Operation::Fence { .. } | Operation::Look { .. } => {
                 self.push_of_rest(position, command);
             }
             Operation::Extend { ttl, .. } => {
@@ -184,6 +188,8 @@ impl Request {
         let key = command.key().as_bytes();
         let mut cmd = Cmd::with_capacity(8, 80 + key.len());
         let form = match command.operation() {
+            Operation::Look { .. } => return self.push_look(position, command),
+            _ if command.has_several_keys() => return self.push_for_all(position, command),
             Operation::Acquire {
                 ttl, fence: None, ..
             } => {
@@ -212,6 +218,42 @@ impl Request {
             // They are not of the rest.
             Operation::Extend { .. } | Operation::Release { .. } => return,
         };
+        self.push_part(position, cmd, form);
+    }
+
+    /// Looks at each key, to be told when it is gone.
+    fn push_look(&mut self, position: usize, command: &Command) {
+        for key in command.keys() {
+            if self.tracks {
+                // It concerns the next command.
+                let mut caching = redis::cmd("CLIENT");
+                caching.arg("CACHING").arg("YES");
+                self.pipeline.add_command(caching);
+                self.parts.push(Part::shared(Form::Caching, 0));
+            }
+            let mut look = redis::cmd("PTTL");
+            look.arg(key.as_bytes());
+            self.push_part(position, look, Form::Look);
+        }
+    }
+
+    /// Encodes a command for several keys: a script that is sent in full. They are rare, and one that
+    /// was missing would have to be sent again after what came behind it.
+    fn push_for_all(&mut self, position: usize, command: &Command) {
+        let (script, ttl, form) = match command.operation() {
+            Operation::Acquire { ttl, .. } => (&script::ACQUIRE_ALL, Some(ttl), Form::AcquireAll),
+            Operation::Extend { ttl, .. } => (&script::EXTEND_ALL, Some(ttl), Form::ExtendAll),
+            Operation::Release { .. } => (&script::RELEASE_ALL, None, Form::ReleaseAll),
+            // There is no fence for several keys.
+            Operation::Fence { .. } | Operation::Look { .. } => return,
+        };
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(script.source()).arg(command.key_count());
+        for key in command.keys() {
+            cmd.arg(key.as_bytes());
+        }
+        cmd.arg(command.token());
+        cmd.arg(ttl.map(|ttl| ttl.as_millis()));
         self.push_part(position, cmd, form);
     }
 
@@ -293,7 +335,7 @@ mod tests {
     #[test]
     fn releases_and_extensions_share_scripts() {
         let batch = [set(1), release(2), extend(3), set(4), release(5)];
-        let request = Request::new(&batch, Compare::ByScript);
+        let request = Request::new(&batch, Compare::ByScript, false);
         let expected = [
             "EVALSHA # 1 k3 # 1000",
             "EVALSHA # 2 k2 k5 # #",
@@ -313,7 +355,7 @@ mod tests {
     #[test]
     fn servers_that_compare_need_no_script() {
         let batch = [set(1), extend(2), release(3)];
-        let valkey = Request::new(&batch, VALKEY);
+        let valkey = Request::new(&batch, VALKEY, false);
         let expected = [
             "SET k1 # NX PX 1000",
             "PTTL k2",
@@ -321,7 +363,7 @@ mod tests {
             "DELIFEQ k3 #",
         ];
         assert_eq!(shown(&valkey), expected);
-        let redis = Request::new(&batch, REDIS);
+        let redis = Request::new(&batch, REDIS, false);
         assert_eq!(shown(&redis)[3], "DELEX k3 IFEQ #");
         for (left, set, extension) in [
             (Value::Int(700), Value::Okay, EXTENDED),
@@ -330,7 +372,7 @@ mod tests {
             (Value::Int(-2), Value::Nil, DENIED),
         ] {
             let replies = vec![Value::Okay, left, set, Value::Int(1)];
-            let (answers, _) = read(Request::new(&batch, VALKEY), replies);
+            let (answers, _) = read(Request::new(&batch, VALKEY, false), replies);
             assert_eq!(answers[..3], [GRANTED, extension, GRANTED]);
         }
     }
@@ -353,7 +395,7 @@ mod tests {
                 .map(|digit| makes[code / 6_usize.pow(digit) % 6])
                 .map(|(make, lease)| make(lease))
                 .collect();
-            let request = Request::new(&batch, Compare::ByScript);
+            let request = Request::new(&batch, Compare::ByScript, false);
             let mut asked = request.positions.clone();
             overtaken += usize::from(!asked.is_sorted());
             for (place, &first) in asked.iter().enumerate() {
@@ -380,7 +422,7 @@ mod tests {
     #[test]
     fn what_a_server_does_not_know_is_sent_in_full() {
         let batch = [release(1), set(2), release(3)];
-        let request = Request::new(&batch, Compare::ByScript);
+        let request = Request::new(&batch, Compare::ByScript, false);
         let (answers, again) = read(request, vec![error("NOSCRIPT"), Value::Okay]);
         assert_eq!(answers, [None, GRANTED, None]);
         let again = again.expect("the script in full");
@@ -400,7 +442,7 @@ mod tests {
     fn what_a_server_does_not_allow_is_done_by_script() {
         let batch = [extend(1), release(2)];
         for compare in [REDIS, VALKEY] {
-            let request = Request::new(&batch, compare);
+            let request = Request::new(&batch, compare, false);
             let replies = vec![Value::Int(700), error("ERR"), error("NOPERM")];
             let (_, again) = read(request, replies);
             let again = again.expect("scripts");
@@ -426,7 +468,8 @@ mod tests {
                 "unexpected answer: a vote that is no digit",
             ),
         ] {
-            let (answers, again) = read(Request::new(&batch, Compare::ByScript), vec![reply]);
+            let (answers, again) =
+                read(Request::new(&batch, Compare::ByScript, false), vec![reply]);
             assert!(again.is_none());
             let Some(Err(error)) = &answers[0] else {
                 panic!("{answers:?}");
@@ -434,7 +477,7 @@ mod tests {
             assert!(error.to_string().starts_with(expected), "{error}");
             assert!(answers[1].is_some());
         }
-        let native = Request::new(&batch, VALKEY);
+        let native = Request::new(&batch, VALKEY, false);
         let (answers, _) = read(
             native,
             vec![error("WRONGTYPE"), Value::BulkString(vec![b'x'; 100_000])],
@@ -449,7 +492,7 @@ mod tests {
     #[test]
     fn what_one_key_may_have_spoilt_is_asked_again_key_by_key() {
         let batch = [extend(1), release(2), extend(3), release(4)];
-        let request = Request::new(&batch, Compare::ByScript);
+        let request = Request::new(&batch, Compare::ByScript, false);
         let (answers, again) = read(request, vec![error("NOPERM"), error("CROSSSLOT")]);
         assert!(answers.iter().all(Option::is_none));
         let again = again.expect("each key on its own");
@@ -472,7 +515,7 @@ mod tests {
     #[test]
     fn an_extension_needs_no_memory() {
         let (_, again) = read(
-            Request::new(&[extend(1)], VALKEY),
+            Request::new(&[extend(1)], VALKEY, false),
             vec![Value::Int(700), error("OOM")],
         );
         let again = again.expect("by script");
@@ -486,7 +529,7 @@ mod tests {
             Command::new(key, release(lease).operation())
         };
         let batch: Vec<_> = (0..5).map(long).collect();
-        let request = Request::new(&batch, Compare::ByScript);
+        let request = Request::new(&batch, Compare::ByScript, false);
         assert_eq!(request.pipeline.len(), 3, "two keys of 64 KiB each");
         assert_eq!(request.positions, [0, 1, 2, 3, 4]);
     }

@@ -87,6 +87,58 @@ pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
+/// Sets all keys if none of them exists. The values are those that node-redlock sets for several
+/// resources, so the two keep each other out.
+pub(super) static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('EXISTS', unpack(KEYS)) > 0 then \
+           return 0 \
+         end \
+         for _, key in ipairs(KEYS) do \
+           redis.call('SET', key, ARGV[1], 'PX', ARGV[2]) \
+         end \
+         return 1",
+    )
+});
+
+/// Extends all keys if all have the token, and tells the least that one of them had left, or `-`.
+pub(super) static EXTEND_ALL: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local found = redis.call('MGET', unpack(KEYS)) \
+         for i = 1, #KEYS do \
+           if found[i] ~= ARGV[1] then \
+             return '-' \
+           end \
+         end \
+         local least \
+         for _, key in ipairs(KEYS) do \
+           local left = redis.call('PTTL', key) \
+           if left < tonumber(ARGV[2]) then \
+             redis.call('PEXPIRE', key, ARGV[2]) \
+           end \
+           if not least or left < least then \
+             least = left \
+           end \
+         end \
+         return tostring(least)",
+    )
+});
+
+/// Deletes the keys that have the token, and returns 1 if all of them had.
+pub(super) static RELEASE_ALL: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local found = redis.call('MGET', unpack(KEYS)) \
+         local ours = 0 \
+         for i = 1, #KEYS do \
+           if found[i] == ARGV[1] then \
+             redis.call('DEL', KEYS[i]) \
+             ours = ours + 1 \
+           end \
+         end \
+         return ours == #KEYS and 1 or 0",
+    )
+});
+
 /// Returns the scripts that are sent by hash, to be loaded on a new connection.
 pub(super) fn all() -> [&'static Script; 3] {
     [&*RELEASE, &*EXTEND, &*FENCE]

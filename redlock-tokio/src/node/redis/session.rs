@@ -12,8 +12,11 @@ use deadpool_redis::{
 };
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{compare::Compare, connect_error, part::refusal, request::Request, script, shorten};
-use crate::node::{Answer, Command, NodeError, Server, ServerInfo, Session};
+use super::{
+    compare::Compare, connect_error, part::refusal, pushes::Pushes, request::Request, script,
+    shorten,
+};
+use crate::node::{Answer, Command, Freed, NodeError, Server, ServerInfo, Session};
 
 /// How often a connection is looked at that may be idle. A node that restarts, or a middlebox that
 /// forgets idle connections, is then found out before the next request is.
@@ -31,6 +34,8 @@ pub(super) struct RedisSession {
     compare: Compare,
     refused: Arc<AtomicBool>,
     server: Server,
+    /// Where to tell of keys that are gone, if the server tells of them.
+    pushes: Option<Arc<Pushes>>,
     /// How many were sent.
     batches: u64,
 }
@@ -38,11 +43,21 @@ pub(super) struct RedisSession {
 impl RedisSession {
     /// Loads the scripts, so that `EVALSHA` finds them, and finds out whether they are needed. A
     /// server that does not allow it is no worse off: there is always `EVAL`.
-    pub(super) async fn open(connection: Connection) -> Result<Self, NodeError> {
+    ///
+    /// With `pushes`, what the server says unasked on this connection comes there.
+    pub(super) async fn open(
+        connection: Connection,
+        pushes: Option<Arc<Pushes>>,
+    ) -> Result<Self, NodeError> {
         let mut multiplexed = MultiplexedConnection::clone(&connection);
         let mut pipeline = Pipeline::new();
         for script in script::all() {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
+        }
+        if pushes.is_some() {
+            // Of what is looked at, and not of what this connection does itself.
+            let tracking = pipeline.cmd("CLIENT").arg("TRACKING").arg("ON");
+            tracking.arg("OPTIN").arg("NOLOOP");
         }
         pipeline.cmd("COMMAND").arg("INFO").arg(&Compare::COMMANDS);
         // Last, so that as little time as possible passes until the clock is read.
@@ -60,12 +75,14 @@ impl RedisSession {
         }
         let mut last = || replies.pop().unwrap_or(Value::Nil);
         let (info, commands) = (last(), last());
+        let pushes = pushes.filter(|_| last() == Value::Okay);
         Ok(Self {
             multiplexed,
             pooled: Some(connection),
             compare: Compare::from_command_info(&commands),
             refused: Arc::default(),
             server: read_info(info)?,
+            pushes,
             batches: 0,
         })
     }
@@ -78,7 +95,7 @@ impl Session for RedisSession {
         }
         let mut connection = self.multiplexed.clone();
         let refused = Arc::clone(&self.refused);
-        let mut request = Request::new(batch, self.compare);
+        let mut request = Request::new(batch, self.compare, self.pushes.is_some());
         let mut answers = vec![None; batch.len()];
         self.batches += 1;
         let number = self.batches;
@@ -110,6 +127,12 @@ impl Session for RedisSession {
 
     fn server(&self) -> Server {
         self.server.clone()
+    }
+
+    fn watch(&mut self, freed: Freed) {
+        if let Some(pushes) = &self.pushes {
+            pushes.go_to(freed);
+        }
     }
 
     fn closed(&mut self) -> BoxFuture<'static, NodeError> {

@@ -18,7 +18,8 @@ pub(super) struct Stretch {
 impl Stretch {
     pub(super) fn admits(&self, command: &Command) -> bool {
         match command.operation() {
-            Operation::Acquire { .. } | Operation::Fence { .. } => true,
+            _ if command.has_several_keys() => true,
+            Operation::Acquire { .. } | Operation::Fence { .. } | Operation::Look { .. } => true,
             Operation::Extend { token, .. } | Operation::Release { token } => {
                 !self.tokens.contains(&token)
             }
@@ -27,10 +28,15 @@ impl Stretch {
 
     pub(super) fn push(&mut self, position: usize, command: &Command) {
         match command.operation() {
+            operation if command.has_several_keys() => {
+                self.tokens.insert(operation.token());
+                self.rest.push(position);
+            }
             Operation::Acquire { token, .. } | Operation::Fence { token, .. } => {
                 self.tokens.insert(token);
                 self.rest.push(position);
             }
+            Operation::Look { .. } => self.rest.push(position),
             Operation::Extend { .. } => self.extensions.push(position),
             Operation::Release { .. } => self.releases.push(position),
         }

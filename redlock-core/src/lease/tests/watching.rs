@@ -1,0 +1,181 @@
+//! Waiting for a key by looking at it.
+
+use super::*;
+
+fn taken(until: u64) -> Reply {
+    Reply::Taken { until: at(until) }
+}
+
+/// A lease whose first attempt failed at 1, since another client holds all keys.
+fn contended() -> Driven {
+    let mut driven = Driven::new(LeaseConfig {
+        retry: config().retry.with_looks(),
+        ..config()
+    });
+    driven.run(|lease| lease.acquire(at(0)));
+    driven.reply(at(1), &[Denied; 3]);
+    assert!(matches!(
+        driven.operations()[1..],
+        [Operation::Release { .. }, Operation::Look { .. }]
+    ));
+    driven
+}
+
+fn freed(driven: &mut Driven, now: Timestamp, node: usize) {
+    driven.run(|lease| lease.handle_freed(now, NodeId::new(node).unwrap()));
+}
+
+#[test]
+fn tries_again_as_soon_as_a_quorum_is_free() {
+    let mut driven = contended();
+    driven.reply(at(2), &[taken(900); 5]);
+    freed(&mut driven, at(5), 4);
+    freed(&mut driven, at(5), 0);
+    assert_eq!(driven.lease.attempts(), 1);
+    freed(&mut driven, at(6), 3);
+    assert_eq!(driven.lease.attempts(), 2);
+    driven.reply(at(7), &[Granted; 3]);
+    assert!(driven.is_held(at(7)));
+}
+
+#[test]
+fn tries_again_when_a_quorum_has_expired() {
+    let mut driven = contended();
+    driven.reply(at(2), &[taken(9), taken(7), taken(8), Unknown, taken(800)]);
+    assert_eq!(driven.lease.poll_timeout(), Some(at(9)));
+    driven.run(|lease| lease.handle_timeout(at(9)));
+    assert_eq!(driven.lease.attempts(), 2);
+}
+
+#[test]
+fn looks_again_while_nobody_says_that_it_is_free() {
+    let mut driven = contended();
+    driven.reply(at(2), &[taken(900); 5]);
+    for looks in 2..5 {
+        let due = driven.lease.poll_timeout().unwrap();
+        driven.run(|lease| lease.handle_timeout(due));
+        assert!(matches!(
+            driven.operations().last(),
+            Some(Operation::Look { .. })
+        ));
+        assert_eq!((driven.lease.attempts(), driven.sent.len()), (1, 2 + looks));
+    }
+    // The key was released, and nobody told.
+    let due = driven.lease.poll_timeout().unwrap();
+    driven.reply(due.saturating_sub(MS(1)), &[Reply::Free; 3]);
+    assert_eq!(driven.lease.attempts(), 2);
+}
+
+#[test]
+fn tries_blindly_where_too_few_nodes_answer_a_look() {
+    let mut driven = contended();
+    driven.reply(at(2), &[taken(900), taken(900), Unknown, Refused, Unknown]);
+    let due = driven.lease.poll_timeout().unwrap();
+    assert!(due < at(201));
+    driven.run(|lease| lease.handle_timeout(due));
+    assert_eq!(driven.lease.attempts(), 2);
+}
+
+#[test]
+fn who_collides_again_and_again_stands_back() {
+    let mut driven = contended();
+    let mut now = at(1);
+    let mut longest = Duration::ZERO;
+    for _ in 0..100 {
+        // All is free, but each time others are faster.
+        driven.reply(now, &[Reply::Free; 5]);
+        let due = driven.lease.poll_timeout().unwrap();
+        if matches!(driven.operations().last(), Some(Operation::Look { .. })) {
+            longest = longest.max(due.saturating_duration_since(now));
+            now = due;
+            driven.run(|lease| lease.handle_timeout(now));
+        }
+        if driven.told.is_empty() {
+            driven.reply(now, &[Denied; 3]);
+        }
+        if !driven.told.is_empty() {
+            break;
+        }
+    }
+    assert!(longest > MS(16), "{longest:?}");
+    let attempts = driven.lease.attempts();
+    assert!((6..60).contains(&attempts), "{attempts} in a second");
+}
+
+#[test]
+fn gives_up_at_the_end_of_the_budget() {
+    let mut driven = contended();
+    while driven.told.is_empty() {
+        driven.reply(
+            driven.lease.poll_timeout().unwrap().saturating_sub(MS(1)),
+            &[taken(5000); 5],
+        );
+        let due = driven.lease.poll_timeout().unwrap();
+        driven.run(|lease| lease.handle_timeout(due));
+    }
+    assert_eq!(
+        driven.told,
+        [Event::Exhausted {
+            failure: AcquireFailure::Contended,
+            attempts: 1,
+        }]
+    );
+}
+
+#[test]
+fn queueing_takes_from_the_budget() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| {
+        lease.set_deadline(at(400), at(450));
+        lease.acquire(at(400));
+    });
+    driven.reply(at(401), &[Denied; 3]);
+    let due = driven.lease.poll_timeout().unwrap();
+    assert!(due < at(450), "{due:?}");
+    // Too late.
+    driven.run(|lease| lease.set_deadline(at(402), at(5000)));
+    driven.run(|lease| lease.handle_timeout(at(450)));
+    assert!(driven.lease.is_closed());
+}
+
+#[test]
+fn a_lock_that_is_handed_over_may_be_held_for_as_long_again() {
+    let mut driven = Driven::held();
+    let mut now = at(0);
+    for _ in 0..20 {
+        now = driven.lease.poll_timeout().unwrap();
+        driven.run(|lease| lease.handle_timeout(now));
+        if let Some(Operation::Extend { .. }) = driven.operations().last() {
+            driven.reply(now, &[Granted; 3]);
+        }
+        if now >= at(1500) {
+            assert!(driven.run(|lease| lease.hand_over(now)));
+            break;
+        }
+    }
+    let handed_over = now;
+    while driven.is_held(now) {
+        now = driven.lease.poll_timeout().unwrap();
+        driven.run(|lease| lease.handle_timeout(now));
+        if let Some(Operation::Extend { .. }) = driven.operations().last() {
+            driven.reply(now, &[Granted; 3]);
+        }
+    }
+    assert_eq!(driven.told.last(), Some(&Event::Lost(LossReason::MaxHold)));
+    let held = now.saturating_duration_since(handed_over);
+    assert!(held > MS(2000) && held <= MS(2900), "{held:?}");
+    assert!(
+        !driven.run(|lease| lease.hand_over(now)),
+        "not what is lost"
+    );
+}
+
+#[test]
+fn what_is_handed_over_after_renewal_has_ended_is_renewed_at_once() {
+    let mut driven = Driven::held();
+    driven.lease.config.keep_alive = KeepAlive::every(MS(300), MS(310), config().validity).unwrap();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.reply(at(301), &[Granted; 3]);
+    driven.run(|lease| lease.hand_over(at(700)));
+    assert_eq!(driven.lease.poll_timeout(), Some(at(700)));
+}

@@ -1,0 +1,122 @@
+//! Waiting for a key that somebody else holds: on which nodes it is free, and when it will be.
+
+use alloc::{vec, vec::Vec};
+
+use super::RoundId;
+use crate::{NodeId, NodeSet, Quorum, Reply, Timestamp};
+
+/// What nodes have said of the key since the last attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Vigil {
+    pub(super) id: RoundId,
+    quorum: Quorum,
+    /// By node: from when on the key is free there, as far as is known.
+    free_from: Vec<Option<Timestamp>>,
+    /// The nodes that have answered the look, or have told since that the key is gone.
+    heard: NodeSet,
+}
+
+impl Vigil {
+    pub(super) fn new(id: RoundId, quorum: Quorum) -> Self {
+        Self {
+            id,
+            quorum,
+            free_from: vec![None; quorum.nodes()],
+            heard: NodeSet::EMPTY,
+        }
+    }
+
+    /// Takes the answer to the last look. That the key is gone may be known before the answer that it
+    /// is there.
+    pub(super) fn handle_reply(&mut self, node: NodeId, reply: Reply) {
+        let free_from = match reply {
+            Reply::Free => Timestamp::ZERO,
+            Reply::Taken { until } => until,
+            _ => return,
+        };
+        if !self.heard.contains(node) {
+            self.set(node, free_from);
+        }
+    }
+
+    /// Notes that the key is free on a node, whatever was known.
+    pub(super) fn handle_freed(&mut self, node: NodeId) {
+        self.set(node, Timestamp::ZERO);
+    }
+
+    /// Awaits a node's answer to another look. What was known stands until it comes.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        let mut known = NodeSet::EMPTY;
+        known.insert(node);
+        self.heard = self.heard.difference(known);
+    }
+
+    /// Awaits the answers to another look. What was known stands until they come.
+    pub(super) fn look_again(&mut self, id: RoundId) {
+        self.id = id;
+        self.heard = NodeSet::EMPTY;
+    }
+
+    /// Returns from when on a quorum of nodes is free, as far as is known: later if nobody releases
+    /// anything, never if too little is known.
+    pub(super) fn opens_at(&self) -> Option<Timestamp> {
+        let mut known: Vec<Timestamp> = self.free_from.iter().copied().flatten().collect();
+        let votes = self.quorum.votes();
+        if known.len() < votes {
+            return None;
+        }
+        known.sort_unstable();
+        Some(known[votes - 1])
+    }
+
+    /// Returns whether so many nodes have the key now that no quorum can be had, whatever the others
+    /// would say.
+    pub(super) fn is_shut(&self, now: Timestamp) -> bool {
+        let taken = self.free_from.iter().flatten().filter(|&&it| it > now);
+        taken.count() > self.quorum.tolerated_failures()
+    }
+
+    fn set(&mut self, node: NodeId, free_from: Timestamp) {
+        if let Some(known) = self.free_from.get_mut(node.index()) {
+            *known = Some(free_from);
+            self.heard.insert(node);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Timestamp {
+        Timestamp::from_nanos(nanos)
+    }
+
+    fn vigil(replies: &[Reply]) -> Vigil {
+        let mut vigil = Vigil::new(RoundId(1), Quorum::majority(5).unwrap());
+        for (index, reply) in replies.iter().enumerate() {
+            vigil.handle_reply(NodeId::new(index).unwrap(), *reply);
+        }
+        vigil
+    }
+
+    #[test]
+    fn opens_when_a_quorum_is_free() {
+        let taken = |until| Reply::Taken { until: at(until) };
+        assert_eq!(vigil(&[Reply::Free; 2]).opens_at(), None);
+        assert_eq!(vigil(&[Reply::Free; 3]).opens_at(), Some(at(0)));
+        let replies = [taken(7), Reply::Free, taken(9), Reply::Unknown, taken(8)];
+        let mut vigil = vigil(&replies);
+        assert_eq!(vigil.opens_at(), Some(at(8)));
+        assert!(vigil.is_shut(at(6)) && !vigil.is_shut(at(7)));
+        vigil.handle_freed(NodeId::new(2).unwrap());
+        assert_eq!(vigil.opens_at(), Some(at(7)));
+        vigil.handle_freed(NodeId::new(63).unwrap());
+        assert_eq!(vigil.opens_at(), Some(at(7)), "not a member");
+        vigil.handle_reply(NodeId::new(2).unwrap(), taken(9));
+        assert_eq!(vigil.opens_at(), Some(at(7)), "the answer was overtaken");
+        vigil.look_again(RoundId(2));
+        vigil.handle_reply(NodeId::new(2).unwrap(), taken(9));
+        assert_eq!(vigil.opens_at(), Some(at(8)));
+    }
+}

@@ -1,0 +1,46 @@
+use std::sync::{Mutex, PoisonError};
+
+use deadpool_redis::redis::{PushInfo, PushKind, Value};
+
+use crate::node::Freed;
+
+/// Where goes what a server says unasked: that keys are gone which were looked at (`CLIENT TRACKING`,
+/// Redis' client-side caching).
+///
+/// The pool sets it for all connections to a node, of which one at a time is in use.
+#[derive(Debug, Default)]
+pub(super) struct Pushes(Mutex<Option<Freed>>);
+
+impl Pushes {
+    pub(super) fn go_to(&self, freed: Freed) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(freed);
+    }
+
+    pub(super) fn handle(&self, push: &PushInfo) {
+        if push.kind != PushKind::Invalidate {
+            return;
+        }
+        let freed = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let Some(freed) = freed else {
+            return;
+        };
+        for item in &push.data {
+            match item {
+                Value::Array(keys) => {
+                    for key in keys {
+                        if let Value::BulkString(key) = key {
+                            freed.key(key);
+                        }
+                    }
+                }
+                // "When the server is flushed [..] a null" (Redis, client-side caching).
+                Value::Nil => freed.every_key(),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+use std::time::Duration;
+
+/// On which terms somebody waits within the process, and hands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// Whether a lock goes to the next without being released.
+    pub(crate) hands_over: bool,
+    /// For how long it may go from one to the next within this process.
+    pub(crate) streak: Duration,
+    pub(crate) max_handovers: u32,
+    /// How many may wait for a key.
+    pub(crate) max_waiters: usize,
+    /// How long to wait at most.
+    pub(crate) wait: Duration,
+    /// Not to wait at all if it is likely to be in vain.
+    pub(crate) refuses_hopeless: bool,
+}
