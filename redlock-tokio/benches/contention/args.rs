@@ -1,0 +1,55 @@
+use std::{path::PathBuf, time::Duration};
+
+use crate::{Result, contestants::Name};
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) struct Args {
+    /// How long each cell is measured.
+    pub(crate) time: Duration,
+    /// Where the figures go; `contention.json` in the target directory if not given.
+    pub(crate) json: Option<PathBuf>,
+    /// Who takes part.
+    pub(crate) contestants: Vec<Name>,
+    /// Makes this process a worker of another one.
+    pub(crate) work: Option<String>,
+}
+
+impl Args {
+    pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Self> {
+        let mut args = args.into_iter();
+        let mut parsed = Self {
+            time: Duration::from_secs(2),
+            json: None,
+            contestants: Name::ALL.to_vec(),
+            work: None,
+        };
+        while let Some(flag) = args.next() {
+            let mut value = || args.next().ok_or(format!("{flag} wants a value"));
+            match flag.as_str() {
+                "--bench" => {}
+                "--seconds" => parsed.time = time(value()?.parse()?)?,
+                "--json" => parsed.json = Some(value()?.into()),
+                "--only" => {
+                    let names = value()?;
+                    parsed.contestants =
+                        names.split(',').map(str::parse).collect::<Result<_, _>>()?;
+                }
+                "--work" => parsed.work = Some(value()?),
+                _ => return Err(format!("{flag} is not known; {USAGE}").into()),
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+const USAGE: &str = "use --seconds NUMBER, --json PATH, --only CONTESTANT,..";
+
+/// Less than a lock may be waited for, so that no wait comes to its own end.
+fn time(seconds: f64) -> Result<Duration> {
+    if (0.1..=30.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(format!("{seconds} s is not between 0.1 and 30").into())
+    }
+}

@@ -1,0 +1,142 @@
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{
+    Result, contestants::Name, history::History, sample::Summary, table, test_bed::TestBed,
+    workload::Workload,
+};
+
+/// What came out for one contestant under one workload.
+#[derive(Serialize)]
+pub(crate) struct Cell {
+    pub(crate) contestant: Name,
+    pub(crate) workload: Workload,
+    pub(crate) entries_per_s: f64,
+    /// Those that the end cut off count too.
+    wait: Summary,
+    entries_per_task: Spread,
+    /// Of all entries, the share of the process that had the fewest, and of the one with the most.
+    process_share: (f64, f64),
+    /// On all nodes together, those that scripts make included.
+    pub(crate) commands_per_entry: f64,
+    /// The share of the time in which the lock was held.
+    busy: f64,
+    /// From a holder's leaving to the next one's entry, in whatever process.
+    gap: Summary,
+    overlaps: usize,
+    failures: u64,
+    first_failure: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Spread {
+    min: usize,
+    median: usize,
+    max: usize,
+}
+
+impl Cell {
+    pub(crate) const HEADER: [&str; 15] = [
+        "contestant",
+        "tasks",
+        "entries/s",
+        "wait p50",
+        "p99",
+        "max",
+        "entries per task: min",
+        "median",
+        "max",
+        "max/min",
+        "process share, min / max",
+        "commands per entry",
+        "busy",
+        "gap p50 (round trips)",
+        "p99",
+    ];
+
+    pub(crate) fn measure(
+        bed: &TestBed,
+        contestant: Name,
+        workload: Workload,
+        time: Duration,
+    ) -> Result<Self> {
+        let (history, commands) = bed.run(contestant, workload, time)?;
+        let entries = history.entries() as f64;
+        let (failures, first_failure) = history.failures();
+        Ok(Self {
+            contestant,
+            workload,
+            entries_per_s: entries / history.seconds(),
+            wait: history.waits()?.summary(),
+            entries_per_task: Spread::of(history.entries_of_tasks()),
+            process_share: process_share(&history),
+            commands_per_entry: commands / entries,
+            busy: history.busy(),
+            gap: history.gaps()?.summary(),
+            overlaps: history.overlaps(),
+            failures,
+            first_failure,
+        })
+    }
+
+    pub(crate) fn row(&self, round_trip_us: f64) -> [String; 15] {
+        let spread = &self.entries_per_task;
+        let (least, most) = self.process_share;
+        [
+            self.contestant.to_string(),
+            self.workload.tasks.to_string(),
+            format!("{:.0}", self.entries_per_s),
+            table::time(self.wait.p50_us),
+            table::time(self.wait.p99_us),
+            table::time(self.wait.max_us),
+            spread.min.to_string(),
+            spread.median.to_string(),
+            spread.max.to_string(),
+            table::ratio(spread.max as f64, spread.min as f64),
+            format!("{:.0} / {:.0} %", least * 100.0, most * 100.0),
+            format!("{:.0}", self.commands_per_entry),
+            format!("{:.1} %", self.busy * 100.0),
+            format!(
+                "{} ({:.1})",
+                table::time(self.gap.p50_us),
+                self.gap.p50_us / round_trip_us
+            ),
+            table::time(self.gap.p99_us),
+        ]
+    }
+
+    /// What is wrong with it, if anything is.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let who = format!("{} with {}", self.contestant, self.workload);
+        let mut complaints = Vec::new();
+        if self.overlaps > 0 {
+            complaints.push(format!("{who}: {} holds overlap", self.overlaps));
+        }
+        if let Some(first) = &self.first_failure {
+            complaints.push(format!(
+                "{who}: {} failures, the first: {first}",
+                self.failures
+            ));
+        }
+        complaints
+    }
+}
+
+impl Spread {
+    fn of(mut values: Vec<usize>) -> Self {
+        values.sort_unstable();
+        let at = |index: usize| values.get(index).copied().unwrap_or_default();
+        Self {
+            min: at(0),
+            median: at(values.len() / 2),
+            max: at(values.len().saturating_sub(1)),
+        }
+    }
+}
+
+fn process_share(history: &History) -> (f64, f64) {
+    let spread = Spread::of(history.entries_of_processes());
+    let entries = history.entries().max(1) as f64;
+    (spread.min as f64 / entries, spread.max as f64 / entries)
+}

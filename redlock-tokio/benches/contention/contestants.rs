@@ -1,0 +1,65 @@
+//! The contestants: this crate's lock, a rival, a floor, and no lock at all.
+
+mod no_lock;
+mod ours;
+mod plain;
+mod polling;
+mod rslock;
+#[allow(dead_code, reason = "peers says more to the nodes than this does")]
+#[path = "../peers/contestants/wire.rs"]
+mod wire;
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::{
+    no_lock::NoLock, ours::Ours, plain::Plain, polling::Polling, rslock::Rslock,
+};
+use crate::Result;
+
+/// Which contestant, for command lines and tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Name {
+    Floor,
+    Rslock,
+    Ours,
+    NoLock,
+}
+
+impl Name {
+    /// Those that are locks, in the order in which they take their turns.
+    pub(crate) const ALL: [Self; 3] = [Self::Floor, Self::Rslock, Self::Ours];
+
+    fn flag(self) -> &'static str {
+        match self {
+            Self::Floor => "floor",
+            Self::Rslock => "rslock",
+            Self::Ours => "ours",
+            Self::NoLock => "no-lock",
+        }
+    }
+}
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let name = Self::ALL.into_iter().find(|it| it.flag() == text);
+        name.ok_or_else(|| {
+            let names = Self::ALL.map(Self::flag).join(", ");
+            format!("there is no contestant {text}; there are {names}")
+        })
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Floor => "polling floor",
+            Self::Rslock => "rslock 0.10",
+            Self::Ours => "redlock-tokio",
+            Self::NoLock => "no lock",
+        })
+    }
+}

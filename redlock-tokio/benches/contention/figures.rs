@@ -1,0 +1,14 @@
+use serde::Serialize;
+
+use crate::{cell::Cell, machine::Machine};
+
+/// Everything that was measured.
+#[derive(Serialize)]
+pub(crate) struct Figures {
+    pub(crate) machine: Machine,
+    pub(crate) seconds_per_cell: f64,
+    pub(crate) round_trip_us: f64,
+    pub(crate) cells: Vec<Cell>,
+    /// What failed, and why.
+    pub(crate) failures: Vec<String>,
+}

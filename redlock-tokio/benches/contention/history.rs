@@ -1,0 +1,140 @@
+use std::{fmt, ops::Range, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Result, sample::Times};
+
+/// One stay in the critical section, in nanoseconds of the shared clock.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Hold {
+    pub(crate) asked: u64,
+    /// After the lock was given to its holder.
+    pub(crate) entered: u64,
+    /// Before the holder gave it back.
+    pub(crate) left: u64,
+}
+
+/// What one task went through.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct TaskHistory {
+    pub(crate) holds: Vec<Hold>,
+    /// Since when it waited at the end, if it did.
+    pub(crate) waiting_since: Option<u64>,
+    pub(crate) failures: u64,
+    pub(crate) first_failure: Option<String>,
+}
+
+impl TaskHistory {
+    pub(crate) fn fail(&mut self, reason: impl fmt::Display) {
+        self.failures += 1;
+        self.first_failure.get_or_insert_with(|| reason.to_string());
+    }
+}
+
+/// What all tasks of all processes went through, as far as it falls into a window of time.
+pub(crate) struct History {
+    window: Range<u64>,
+    processes: Vec<Vec<TaskHistory>>,
+    /// All stays, by when they began.
+    holds: Vec<Hold>,
+}
+
+impl History {
+    pub(crate) fn new(processes: Vec<Vec<TaskHistory>>, window: Range<u64>) -> Self {
+        let tasks = processes.iter().flatten();
+        let mut holds: Vec<_> = tasks.flat_map(|task| task.holds.iter().copied()).collect();
+        holds.sort_unstable_by_key(|hold| hold.entered);
+        Self {
+            window,
+            processes,
+            holds,
+        }
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        (self.window.end - self.window.start) as f64 / 1e9
+    }
+
+    /// How many holds there were, in or after the window.
+    pub(crate) fn holds(&self) -> usize {
+        self.holds.len()
+    }
+
+    /// How often somebody entered although somebody else had not left, in or after the window.
+    pub(crate) fn overlaps(&self) -> usize {
+        let mut all_left = 0;
+        let overlaps = self.holds.iter().filter(|hold| {
+            let overlaps = hold.entered < all_left;
+            all_left = all_left.max(hold.left);
+            overlaps
+        });
+        overlaps.count()
+    }
+
+    pub(crate) fn entries(&self) -> usize {
+        self.entries_of(&self.holds)
+    }
+
+    pub(crate) fn entries_of_tasks(&self) -> Vec<usize> {
+        let tasks = self.processes.iter().flatten();
+        tasks.map(|task| self.entries_of(&task.holds)).collect()
+    }
+
+    pub(crate) fn entries_of_processes(&self) -> Vec<usize> {
+        let of_one = |tasks: &Vec<TaskHistory>| {
+            let entries = tasks.iter().map(|task| self.entries_of(&task.holds));
+            entries.sum()
+        };
+        self.processes.iter().map(of_one).collect()
+    }
+
+    /// How long they waited. Who still waits at the end counts with what it has waited so far:
+    /// otherwise the longest waits would be missing.
+    pub(crate) fn waits(&self) -> Result<Times> {
+        let mut waits = Times::new()?;
+        let ended = self.holds.iter().map(|hold| (hold.asked, hold.entered));
+        let tasks = self.processes.iter().flatten();
+        let unended = tasks.filter_map(|task| Some((task.waiting_since?, u64::MAX)));
+        for (asked, entered) in ended.chain(unended) {
+            if self.window.contains(&asked) {
+                waits.record(time(asked..entered.min(self.window.end)));
+            }
+        }
+        Ok(waits)
+    }
+
+    /// How long nobody was in, between one and the next.
+    pub(crate) fn gaps(&self) -> Result<Times> {
+        let mut gaps = Times::new()?;
+        for pair in self.holds.windows(2) {
+            if self.window.contains(&pair[1].entered) {
+                gaps.record(time(pair[0].left..pair[1].entered));
+            }
+        }
+        Ok(gaps)
+    }
+
+    /// The share of the window in which somebody was in.
+    pub(crate) fn busy(&self) -> f64 {
+        let Range { start, end } = self.window;
+        let inside = |hold: &Hold| time(hold.entered.max(start)..hold.left.min(end)).as_secs_f64();
+        self.holds.iter().map(inside).sum::<f64>() / self.seconds()
+    }
+
+    /// How much failed, and what did first, of any task.
+    pub(crate) fn failures(&self) -> (u64, Option<String>) {
+        let tasks = || self.processes.iter().flatten();
+        let first = tasks().find_map(|task| task.first_failure.clone());
+        (tasks().map(|task| task.failures).sum(), first)
+    }
+
+    fn entries_of(&self, holds: &[Hold]) -> usize {
+        let entered = holds.iter().map(|hold| hold.entered);
+        entered.filter(|it| self.window.contains(it)).count()
+    }
+}
+
+/// Nothing if it ends before it begins.
+fn time(range: Range<u64>) -> Duration {
+    Duration::from_nanos(range.end.saturating_sub(range.start))
+}

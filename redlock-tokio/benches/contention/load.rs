@@ -1,0 +1,79 @@
+use std::time::Duration;
+
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{
+    Result, clock,
+    contestant::Contestant,
+    history::{Hold, TaskHistory},
+};
+
+/// What a process does until it is stopped: some tasks acquire, hold and release one key.
+pub(crate) async fn run<C: Contestant>(
+    contestant: &C,
+    key: &str,
+    tasks: usize,
+    hold: Duration,
+    stop: &watch::Receiver<bool>,
+) -> Result<Vec<TaskHistory>> {
+    let mut running = JoinSet::new();
+    for _ in 0..tasks {
+        let (contestant, key, stop) = (contestant.clone(), key.to_owned(), stop.clone());
+        running.spawn(async move { cycle(&contestant, &key, hold, stop).await });
+    }
+    let mut histories = Vec::new();
+    while let Some(history) = running.join_next().await {
+        histories.push(history?);
+    }
+    Ok(histories)
+}
+
+async fn cycle<C: Contestant>(
+    contestant: &C,
+    key: &str,
+    hold: Duration,
+    mut stop: watch::Receiver<bool>,
+) -> TaskHistory {
+    let mut history = TaskHistory::default();
+    while !*stop.borrow() {
+        let asked = clock::now();
+        let held = tokio::select! {
+            // Whoever was let in is in, also at the end.
+            biased;
+            held = contestant.acquire(key) => held,
+            _ = stop.wait_for(|stopped| *stopped) => {
+                history.waiting_since = Some(asked);
+                break;
+            }
+        };
+        let held = match held {
+            Ok(held) => held,
+            Err(error) => {
+                history.fail(format_args!("acquire: {error}"));
+                // A node that is gone says so at once, again and again.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                continue;
+            }
+        };
+        let entered = clock::now();
+        spin(entered, hold).await;
+        history.holds.push(Hold {
+            asked,
+            entered,
+            left: clock::now(),
+        });
+        if let Err(error) = contestant.release(key, held).await {
+            history.fail(format_args!("release: {error}"));
+        }
+    }
+    history
+}
+
+/// Looks at the clock until the time is over, and lets others run meanwhile: tokio's timer is no more
+/// precise than what is waited for here.
+async fn spin(start: u64, time: Duration) {
+    let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    while clock::now() - start < time {
+        tokio::task::yield_now().await;
+    }
+}

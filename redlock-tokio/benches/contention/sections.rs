@@ -1,0 +1,23 @@
+//! What is measured, one module a question.
+
+mod control;
+mod one_key;
+
+use crate::{Result, args::Args, figures::Figures, machine::Machine, test_bed::TestBed};
+
+/// Runs all sections, and prints their tables. A contestant that fails does not keep the others from
+/// being measured.
+pub(crate) fn run(args: &Args) -> Result<Figures> {
+    let machine = Machine::look();
+    let bed = TestBed::new()?;
+    control::check(&bed)?;
+    let mut figures = Figures {
+        machine,
+        seconds_per_cell: args.time.as_secs_f64(),
+        round_trip_us: bed.round_trip_us,
+        cells: Vec::new(),
+        failures: Vec::new(),
+    };
+    one_key::measure(&bed, args, &mut figures);
+    Ok(figures)
+}

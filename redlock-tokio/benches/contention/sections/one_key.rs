@@ -1,0 +1,46 @@
+use crate::{
+    args::Args, cell::Cell, figures::Figures, table, test_bed::TestBed, workload::Workload,
+};
+
+/// Many tasks, one key.
+pub(super) fn measure(bed: &TestBed, args: &Args, figures: &mut Figures) {
+    println!(
+        "## One key, five nodes, {:.1} s each\n\n\
+         A hold of 1 ms spins on the clock and yields, since a timer would not be as precise. A wait \
+         that the end cut off counts with what it had lasted. A gap is the time from a holder's \
+         leaving, before it releases, to the next one's entry, in whatever process; a round trip is \
+         {}. Commands are those of all nodes together, and of scripts too: without contention an \
+         entry takes 20.\n",
+        args.time.as_secs_f64(),
+        table::time(bed.round_trip_us)
+    );
+    for group in Workload::groups() {
+        measure_group(&group, bed, args, figures);
+    }
+}
+
+fn measure_group(group: &[Workload], bed: &TestBed, args: &Args, figures: &mut Figures) {
+    let mut table = table::new(Cell::HEADER);
+    for &workload in group {
+        for &contestant in &args.contestants {
+            match Cell::measure(bed, contestant, workload, args.time) {
+                Ok(cell) => {
+                    table.add_row(cell.row(bed.round_trip_us));
+                    figures.failures.extend(cell.complaints());
+                    figures.cells.push(cell);
+                }
+                Err(error) => {
+                    let failure = format!("{contestant} with {workload}: {error}");
+                    figures.failures.push(failure);
+                }
+            }
+        }
+    }
+    if let Some(Workload {
+        processes, hold, ..
+    }) = group.first()
+    {
+        let hold = hold.as_millis();
+        println!("### Processes: {processes}, hold {hold} ms\n\n{table}\n");
+    }
+}

@@ -1,0 +1,111 @@
+use std::{
+    cell::Cell,
+    ops::Range,
+    thread,
+    time::{Duration, Instant},
+};
+
+use redlock_tokio::test_util::RedisServers;
+use tokio::runtime::Runtime;
+
+use crate::{
+    Result, clock,
+    contestants::{Name, Plain},
+    crew::Crew,
+    history::History,
+    nodes,
+    sample::Times,
+    worker::Order,
+    workload::Workload,
+};
+
+pub(crate) const NODES: usize = 5;
+const PINGS: usize = 2_000;
+
+/// The servers, and what is known of them before anything else is measured.
+pub(crate) struct TestBed {
+    pub(crate) runtime: Runtime,
+    pub(crate) urls: Vec<String>,
+    /// The median time of a `PING` on a connection of the redis crate, which all contestants use.
+    pub(crate) round_trip_us: f64,
+    /// What it takes to ask the nodes how many commands there were.
+    commands_to_ask: f64,
+    keys: Cell<usize>,
+    /// They end with this.
+    _servers: RedisServers,
+}
+
+impl TestBed {
+    pub(crate) fn new() -> Result<Self> {
+        let servers = RedisServers::spawn(NODES)?;
+        let urls = servers.urls();
+        let runtime = crate::runtime()?;
+        // In a task of the runtime, as the contestants are.
+        let round_trip_us = runtime.block_on(runtime.spawn(round_trip_us(urls.clone())))??;
+        let commands = || runtime.block_on(nodes::commands(&urls));
+        let first = commands()?;
+        let commands_to_ask = (commands()? - first).all;
+        Ok(Self {
+            runtime,
+            urls,
+            round_trip_us,
+            commands_to_ask,
+            keys: Cell::new(0),
+            _servers: servers,
+        })
+    }
+
+    /// Carries the load for this long, in processes of its own. Returns what happened meanwhile, and
+    /// how many commands the nodes carried out for it.
+    pub(crate) fn run(
+        &self,
+        contestant: Name,
+        workload: Workload,
+        time: Duration,
+    ) -> Result<(History, f64)> {
+        let order = Order {
+            urls: self.urls.clone(),
+            contestant,
+            key: self.new_key(),
+            tasks: workload.tasks / workload.processes,
+            hold: workload.hold,
+        };
+        let mut crew = Crew::hire(&vec![order; workload.processes])?;
+        let (begun, before) = self.commands()?;
+        crew.start()?;
+        thread::sleep(time);
+        let (ended, after) = self.commands()?;
+        let processes = crew.stop()?;
+        let history = History::new(processes, middle(&begun)..middle(&ended));
+        Ok((history, after - before - self.commands_to_ask))
+    }
+
+    /// Returns a key that nobody has used: what others have left behind is not in the way.
+    pub(crate) fn new_key(&self) -> String {
+        let number = self.keys.get();
+        self.keys.set(number + 1);
+        format!("contention:{number}")
+    }
+
+    /// Returns how many commands the nodes have carried out, and when that was asked.
+    fn commands(&self) -> Result<(Range<u64>, f64)> {
+        let asked = clock::now();
+        let commands = self.runtime.block_on(nodes::commands(&self.urls))?;
+        Ok((asked..clock::now(), commands.all))
+    }
+}
+
+async fn round_trip_us(urls: Vec<String>) -> Result<f64> {
+    let client = Plain::connect(&urls).await?;
+    let mut times = Times::new()?;
+    for _ in 0..PINGS {
+        let start = Instant::now();
+        client.ping().await?;
+        times.record(start.elapsed());
+    }
+    Ok(times.summary().p50_us)
+}
+
+fn middle(range: &Range<u64>) -> u64 {
+    u64::midpoint(range.start, range.end)
+}

@@ -1,0 +1,98 @@
+//! A worker process. It does what its order says from the first line that comes in on standard input
+//! until that ends, which it also does when the parent is gone.
+
+use std::{
+    io::{self, Write},
+    process, thread,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::{oneshot, watch},
+    time::timeout,
+};
+
+use crate::{
+    Result,
+    contestant::Contestant,
+    contestants::{Name, NoLock, Ours, Polling, Rslock},
+    history::TaskHistory,
+    load,
+};
+
+/// What a worker says when it can begin.
+pub(crate) const READY: &str = "ready";
+
+/// How long it may take to connect and to acquire a lock that is free.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long the last holds and their releases may take.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a worker is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) urls: Vec<String>,
+    pub(crate) contestant: Name,
+    pub(crate) key: String,
+    pub(crate) tasks: usize,
+    pub(crate) hold: Duration,
+}
+
+pub(crate) fn run(order: &str) -> Result<()> {
+    let order: Order = serde_json::from_str(order)?;
+    let histories = crate::runtime()?.block_on(async {
+        match order.contestant {
+            Name::Floor => work::<Polling>(&order).await,
+            Name::Rslock => work::<Rslock>(&order).await,
+            Name::Ours => work::<Ours>(&order).await,
+            Name::NoLock => work::<NoLock>(&order).await,
+        }
+    })?;
+    say(&serde_json::to_string(&histories)?)
+}
+
+async fn work<C: Contestant>(order: &Order) -> Result<Vec<TaskHistory>> {
+    let (started, stopped) = listen();
+    let contestant = timeout(START_LIMIT, warm_up::<C>(order)).await??;
+    say(READY)?;
+    started.await.map_err(|_| "the parent is gone")?;
+    load::run(&contestant, &order.key, order.tasks, order.hold, &stopped).await
+}
+
+/// Opens connections and loads scripts, which is not to be measured.
+async fn warm_up<C: Contestant>(order: &Order) -> Result<C> {
+    let contestant = C::connect(&order.urls).await?;
+    let key = format!("warm-up:{}", process::id());
+    let held = contestant.acquire(&key).await?;
+    contestant.release(&key, held).await?;
+    Ok(contestant)
+}
+
+/// Waits for the parent's line, and for the end, in a thread that nothing can hold up.
+fn listen() -> (oneshot::Receiver<()>, watch::Receiver<bool>) {
+    let (start, started) = oneshot::channel();
+    let (stop, stopped) = watch::channel(false);
+    thread::spawn(move || {
+        let line = io::stdin().read_line(&mut String::new());
+        if matches!(line, Ok(1..)) {
+            // Who does not listen has failed, and says so.
+            let _ = start.send(());
+            let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        } else {
+            drop(start);
+        }
+        stop.send_replace(true);
+        thread::sleep(END_LIMIT);
+        eprintln!("a worker did not come to its end within {END_LIMIT:?}");
+        process::exit(1);
+    });
+    (started, stopped)
+}
+
+fn say(line: &str) -> Result<()> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{line}")?;
+    Ok(output.flush()?)
+}
