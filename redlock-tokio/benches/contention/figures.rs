@@ -1,6 +1,6 @@
 use serde::Serialize;
 
-use crate::{cell::Cell, machine::Machine};
+use crate::{cell::Cell, machine::Machine, sections::Foreign};
 
 /// Everything that was measured.
 #[derive(Serialize)]
@@ -9,6 +9,7 @@ pub(crate) struct Figures {
     pub(crate) seconds_per_cell: f64,
     pub(crate) round_trip_us: f64,
     pub(crate) cells: Vec<Cell>,
+    pub(crate) foreign: Vec<Foreign>,
     /// What failed, and why.
     pub(crate) failures: Vec<String>,
 }

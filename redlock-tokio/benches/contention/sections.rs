@@ -1,8 +1,10 @@
 //! What is measured, one module a question.
 
 mod control;
+mod foreign;
 mod one_key;
 
+pub(crate) use self::foreign::Foreign;
 use crate::{Result, args::Args, figures::Figures, machine::Machine, test_bed::TestBed};
 
 /// Runs all sections, and prints their tables. A contestant that fails does not keep the others from
@@ -16,8 +18,10 @@ pub(crate) fn run(args: &Args) -> Result<Figures> {
         seconds_per_cell: args.time.as_secs_f64(),
         round_trip_us: bed.round_trip_us,
         cells: Vec::new(),
+        foreign: Vec::new(),
         failures: Vec::new(),
     };
     one_key::measure(&bed, args, &mut figures);
+    foreign::measure(&bed, args, &mut figures);
     Ok(figures)
 }
