@@ -3,6 +3,7 @@
 mod control;
 mod foreign;
 mod one_key;
+mod summary;
 
 pub(crate) use self::foreign::Foreign;
 use crate::{Result, args::Args, figures::Figures, machine::Machine, test_bed::TestBed};
@@ -23,5 +24,6 @@ pub(crate) fn run(args: &Args) -> Result<Figures> {
     };
     one_key::measure(&bed, args, &mut figures);
     foreign::measure(&bed, args, &mut figures);
+    summary::print(args, &figures);
     Ok(figures)
 }
