@@ -1,13 +1,13 @@
 use serde::Serialize;
 
-use crate::{cell::Cell, machine::Machine, sections::Foreign};
+use crate::{cell::Cell, machine::Machine, round_trip::RoundTrip, sections::Foreign};
 
 /// Everything that was measured.
 #[derive(Serialize)]
 pub(crate) struct Figures {
     pub(crate) machine: Machine,
     pub(crate) seconds_per_cell: f64,
-    pub(crate) round_trip_us: f64,
+    pub(crate) round_trip: RoundTrip,
     pub(crate) cells: Vec<Cell>,
     pub(crate) foreign: Vec<Foreign>,
     /// What failed, and why.

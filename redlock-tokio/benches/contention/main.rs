@@ -26,6 +26,7 @@ mod machine;
 #[allow(dead_code, reason = "peers asks the nodes more than this does")]
 #[path = "../peers/nodes.rs"]
 mod nodes;
+mod round_trip;
 #[allow(dead_code, reason = "only its times are needed here")]
 #[path = "../peers/sample.rs"]
 mod sample;

@@ -17,7 +17,7 @@ pub(crate) fn run(args: &Args) -> Result<Figures> {
     let mut figures = Figures {
         machine,
         seconds_per_cell: args.time.as_secs_f64(),
-        round_trip_us: bed.round_trip_us,
+        round_trip: bed.round_trip,
         cells: Vec::new(),
         foreign: Vec::new(),
         failures: Vec::new(),

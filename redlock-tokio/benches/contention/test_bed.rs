@@ -1,33 +1,20 @@
-use std::{
-    cell::Cell,
-    ops::Range,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{cell::Cell, ops::Range, thread, time::Duration};
 
 use redlock_tokio::test_util::RedisServers;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Result, clock,
-    contestants::{Name, Plain},
-    crew::Crew,
-    history::History,
-    nodes,
-    sample::Times,
-    worker::Order,
-    workload::Workload,
+    Result, clock, contestants::Name, crew::Crew, history::History, nodes, round_trip::RoundTrip,
+    worker::Order, workload::Workload,
 };
 
 pub(crate) const NODES: usize = 5;
-const PINGS: usize = 2_000;
 
 /// The servers, and what is known of them before anything else is measured.
 pub(crate) struct TestBed {
     pub(crate) runtime: Runtime,
     pub(crate) urls: Vec<String>,
-    /// The median time of a `PING` on a connection of the redis crate, which all contestants use.
-    pub(crate) round_trip_us: f64,
+    pub(crate) round_trip: RoundTrip,
     /// What it takes to ask the nodes how many commands there were.
     commands_to_ask: f64,
     keys: Cell<usize>,
@@ -41,14 +28,15 @@ impl TestBed {
         let urls = servers.urls();
         let runtime = crate::runtime()?;
         // In a task of the runtime, as the contestants are.
-        let round_trip_us = runtime.block_on(runtime.spawn(round_trip_us(urls.clone())))??;
+        let round_trip = RoundTrip::measure(urls.clone());
+        let round_trip = runtime.block_on(runtime.spawn(round_trip))??;
         let commands = || runtime.block_on(nodes::commands(&urls));
         let first = commands()?;
         let commands_to_ask = (commands()? - first).all;
         Ok(Self {
             runtime,
             urls,
-            round_trip_us,
+            round_trip,
             commands_to_ask,
             keys: Cell::new(0),
             _servers: servers,
@@ -93,17 +81,6 @@ impl TestBed {
         let commands = self.runtime.block_on(nodes::commands(&self.urls))?;
         Ok((asked..clock::now(), commands.all))
     }
-}
-
-async fn round_trip_us(urls: Vec<String>) -> Result<f64> {
-    let client = Plain::connect(&urls).await?;
-    let mut times = Times::new()?;
-    for _ in 0..PINGS {
-        let start = Instant::now();
-        client.ping().await?;
-        times.record(start.elapsed());
-    }
-    Ok(times.summary().p50_us)
 }
 
 fn middle(range: &Range<u64>) -> u64 {

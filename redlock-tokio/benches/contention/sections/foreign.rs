@@ -50,7 +50,7 @@ pub(super) fn measure(bed: &TestBed, args: &Args, figures: &mut Figures) {
         "after expiry p50 (round trips)",
         "max",
     ]);
-    let time = |us| format!("{} ({:.1})", table::time(us), us / bed.round_trip_us);
+    let time = |us| format!("{} ({:.1})", table::time(us), us / bed.round_trip.us);
     for &contestant in &args.contestants {
         match watch(bed, contestant) {
             Ok(foreign) => {

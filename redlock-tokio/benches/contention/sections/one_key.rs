@@ -12,7 +12,7 @@ pub(super) fn measure(bed: &TestBed, args: &Args, figures: &mut Figures) {
          {}. Commands are those of all nodes together, and of scripts too: without contention an \
          entry takes 20.\n",
         args.time.as_secs_f64(),
-        table::time(bed.round_trip_us)
+        bed.round_trip
     );
     for group in Workload::groups() {
         measure_group(&group, bed, args, figures);
@@ -25,7 +25,7 @@ fn measure_group(group: &[Workload], bed: &TestBed, args: &Args, figures: &mut F
         for &contestant in &args.contestants {
             match Cell::measure(bed, contestant, workload, args.time) {
                 Ok(cell) => {
-                    table.add_row(cell.row(bed.round_trip_us));
+                    table.add_row(cell.row(bed.round_trip.us));
                     figures.failures.extend(cell.complaints());
                     figures.cells.push(cell);
                 }
