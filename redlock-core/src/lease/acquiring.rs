@@ -19,6 +19,8 @@ pub(super) struct Budget {
     collisions: u32,
     /// How often a look found the key taken, instead of an attempt.
     looks: u32,
+    /// How often the key was free, and somebody else was faster.
+    missed: u32,
 }
 
 /// Longer than a failed attempt takes by itself on a local network.
@@ -32,6 +34,7 @@ impl Budget {
             failed_at: Timestamp::ZERO,
             collisions: 0,
             looks: 0,
+            missed: 0,
         }
     }
 
@@ -197,20 +200,24 @@ impl Lease {
         let collided = budget.failed_at > Timestamp::ZERO
             && now.saturating_duration_since(budget.failed_at) < soon;
         let collisions = if collided { budget.collisions + 1 } else { 0 };
+        let is_first = budget.failed_at == Timestamp::ZERO;
+        let missed = budget.missed.saturating_add(u32::from(!is_first));
         // Another half of the random bits than the delay's.
         let random = self.nonce.jitter(self.attempts).rotate_left(32);
         let stand_back = retry.stand_back(collisions, random);
         let budget = Budget {
             failed_at: now,
             collisions,
+            missed,
             ..budget
         };
+        let checks = retry.checks(missed, random.rotate_left(16));
         let id = self.look();
         self.state = State::Backoff {
             until,
             not_before: now.saturating_add(stand_back).min(until),
             budget,
-            vigil: Some(Vigil::new(id, self.config.quorum)),
+            vigil: Some(Vigil::new(id, self.config.quorum, checks)),
         };
     }
 
@@ -221,15 +228,23 @@ impl Lease {
 
     /// Tries again, if there is nothing more to wait for.
     pub(super) fn retry(&mut self, now: Timestamp) {
+        let random = self.nonce.jitter(self.rounds.rotate_left(8));
+        let retry = self.config.retry;
         let State::Backoff {
             until,
             not_before,
             budget,
             vigil,
-        } = &self.state
+        } = &mut self.state
         else {
             return;
         };
+        if let Some(vigil) = vigil
+            && vigil.has_closed(now)
+        {
+            budget.missed = budget.missed.saturating_add(1);
+            vigil.set_checks(retry.checks(budget.missed, random));
+        }
         let (until, budget) = (*until, *budget);
         let opens_at = vigil.as_ref().and_then(Vigil::opens_at);
         let is_open = opens_at.is_some_and(|at| at.max(*not_before) <= now);
@@ -242,6 +257,14 @@ impl Lease {
             self.exhaust(failure);
         } else if vigil.as_ref().is_some_and(|it| it.is_shut(now)) {
             self.renew_vigil(now, budget, failure);
+        } else if now < until && vigil.as_mut().is_some_and(Vigil::take_check) {
+            let look = self.look();
+            if let State::Backoff {
+                vigil: Some(vigil), ..
+            } = &mut self.state
+            {
+                vigil.check(look);
+            }
         } else {
             self.attempt(now, budget);
         }

@@ -14,15 +14,21 @@ pub(super) struct Vigil {
     free_from: Vec<Option<Timestamp>>,
     /// The nodes that have answered the look, or have told since that the key is gone.
     heard: NodeSet,
+    /// How often to look again before trying, once a quorum is free.
+    checks: u32,
+    /// A quorum was free, and it is being looked at again.
+    was_open: bool,
 }
 
 impl Vigil {
-    pub(super) fn new(id: RoundId, quorum: Quorum) -> Self {
+    pub(super) fn new(id: RoundId, quorum: Quorum, checks: u32) -> Self {
         Self {
             id,
             quorum,
             free_from: vec![None; quorum.nodes()],
             heard: NodeSet::EMPTY,
+            checks,
+            was_open: false,
         }
     }
 
@@ -42,6 +48,29 @@ impl Vigil {
     /// Notes that the key is free on a node, whatever was known.
     pub(super) fn handle_freed(&mut self, node: NodeId) {
         self.set(node, Timestamp::ZERO);
+    }
+
+    /// Takes one of the looks that are to be made once a quorum is free. Returns whether there was one.
+    pub(super) fn take_check(&mut self) -> bool {
+        self.was_open = true;
+        let is_left = self.checks > 0;
+        self.checks = self.checks.saturating_sub(1);
+        is_left
+    }
+
+    /// Awaits what nodes say now: that a quorum was free is not enough.
+    pub(super) fn check(&mut self, id: RoundId) {
+        self.look_again(id);
+        self.free_from.fill(None);
+    }
+
+    /// Returns whether somebody else was faster, once.
+    pub(super) fn has_closed(&mut self, now: Timestamp) -> bool {
+        self.was_open && self.is_shut(now) && core::mem::take(&mut self.was_open)
+    }
+
+    pub(super) fn set_checks(&mut self, checks: u32) {
+        self.checks = checks;
     }
 
     /// Awaits a node's answer to another look. What was known stands until it comes.
@@ -93,7 +122,7 @@ mod tests {
     }
 
     fn vigil(replies: &[Reply]) -> Vigil {
-        let mut vigil = Vigil::new(RoundId(1), Quorum::majority(5).unwrap());
+        let mut vigil = Vigil::new(RoundId(1), Quorum::majority(5).unwrap(), 0);
         for (index, reply) in replies.iter().enumerate() {
             vigil.handle_reply(NodeId::new(index).unwrap(), *reply);
         }

@@ -25,6 +25,16 @@ fn freed(driven: &mut Driven, now: Timestamp, node: usize) {
     driven.run(|lease| lease.handle_freed(now, NodeId::new(node).unwrap()));
 }
 
+/// Answers the looks by which it makes sure that the key is free.
+fn confirm(driven: &mut Driven, now: Timestamp) {
+    let attempts = driven.lease.attempts();
+    for _ in 0..3 {
+        if driven.lease.attempts() == attempts {
+            driven.reply(now, &[Reply::Free; 3]);
+        }
+    }
+}
+
 #[test]
 fn tries_again_as_soon_as_a_quorum_is_free() {
     let mut driven = contended();
@@ -33,6 +43,7 @@ fn tries_again_as_soon_as_a_quorum_is_free() {
     freed(&mut driven, at(5), 0);
     assert_eq!(driven.lease.attempts(), 1);
     freed(&mut driven, at(6), 3);
+    confirm(&mut driven, at(6));
     assert_eq!(driven.lease.attempts(), 2);
     driven.reply(at(7), &[Granted; 3]);
     assert!(driven.is_held(at(7)));
@@ -44,7 +55,31 @@ fn tries_again_when_a_quorum_has_expired() {
     driven.reply(at(2), &[taken(9), taken(7), taken(8), Unknown, taken(800)]);
     assert_eq!(driven.lease.poll_timeout(), Some(at(9)));
     driven.run(|lease| lease.handle_timeout(at(9)));
+    confirm(&mut driven, at(9));
     assert_eq!(driven.lease.attempts(), 2);
+}
+
+#[test]
+fn lets_others_be_faster_and_goes_first_when_it_has_waited_for_long() {
+    let mut driven = contended();
+    driven.reply(at(2), &[taken(900); 5]);
+    let mut looks = Vec::new();
+    for round in 0..6 {
+        let now = at(10 + round);
+        let before = driven.sent.len();
+        for node in 0..3 {
+            freed(&mut driven, now, node);
+        }
+        looks.push(driven.sent.len() - before);
+        if driven.lease.attempts() > 1 {
+            break;
+        }
+        // Somebody else was faster.
+        driven.reply(now, &[taken(900); 5]);
+        assert_eq!(driven.lease.attempts(), 1);
+    }
+    assert_eq!(looks[0], 1, "it looks first");
+    assert_eq!(driven.lease.attempts(), 2, "it does not look any more");
 }
 
 #[test]
@@ -63,6 +98,7 @@ fn looks_again_while_nobody_says_that_it_is_free() {
     // The key was released, and nobody told.
     let due = driven.lease.poll_timeout().unwrap();
     driven.reply(due.saturating_sub(MS(1)), &[Reply::Free; 3]);
+    confirm(&mut driven, due.saturating_sub(MS(1)));
     assert_eq!(driven.lease.attempts(), 2);
 }
 
