@@ -3,6 +3,7 @@
 //! Only the first of a line asks the nodes, so that a hundred waiters cost no more than one.
 
 mod line;
+mod recent;
 mod terms;
 
 use std::{
@@ -13,7 +14,7 @@ use std::{
 
 use redlock_core::Timestamp;
 
-use self::line::Line;
+use self::{line::Line, recent::Recent};
 pub(crate) use self::{line::Next, terms::Terms};
 use crate::Key;
 
@@ -27,13 +28,17 @@ struct Lines<T> {
     by_key: HashMap<Key, Line<T>>,
     waiting: usize,
     max_waiting: usize,
+    recent: Recent,
 }
 
 /// What became of joining a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joined {
     /// Nobody else is there.
-    Turn,
+    Turn {
+        /// Whether to let other processes have a try first.
+        stands_back: bool,
+    },
     Waiting,
 }
 
@@ -54,6 +59,7 @@ impl<T: Clone> Queue<T> {
             by_key: HashMap::new(),
             waiting: 0,
             max_waiting,
+            recent: Recent::new(),
         }))
     }
 
@@ -62,6 +68,7 @@ impl<T: Clone> Queue<T> {
         &self,
         key: &Key,
         id: u64,
+        now: Timestamp,
         who: T,
         terms: &Terms,
     ) -> Result<Joined, Refusal> {
@@ -70,11 +77,16 @@ impl<T: Clone> Queue<T> {
             by_key,
             waiting,
             max_waiting,
+            recent,
         } = &mut *lines;
         let line = match by_key.entry(key.clone()) {
             Entry::Vacant(vacant) => {
-                vacant.insert(Line::new(id, who));
-                return Ok(Joined::Turn);
+                let streak = recent.take(key, now);
+                let goes_on = streak.filter(|it| it.may_go_on(now, terms));
+                vacant.insert(Line::new(id, who, goes_on));
+                return Ok(Joined::Turn {
+                    stands_back: streak.is_some() && goes_on.is_none() && !terms.wait.is_zero(),
+                });
             }
             Entry::Occupied(line) => line.into_mut(),
         };
@@ -122,8 +134,10 @@ impl<T: Clone> Queue<T> {
         let next = line.advance(now, held, terms);
         if next.is_some() {
             lines.waiting -= 1;
-        } else {
-            lines.by_key.remove(key);
+        } else if let Some(line) = lines.by_key.remove(key)
+            && let Some(held) = held
+        {
+            lines.recent.note(key, line.end_streak(held), now);
         }
         next
     }

@@ -193,11 +193,16 @@ impl Lease {
     /// Watches a taken key, to try again as soon as it is free.
     fn watch(&mut self, now: Timestamp, until: Timestamp, budget: Budget) {
         let retry = self.config.retry;
-        // Several that wake at once may get a part of the nodes each, again and again. Who was sent
-        // away soon after the last time stands back, for longer each time.
+        // Several that wake at once may get a part of the nodes each, again and again. Who got some soon
+        // after the last time stands back, for longer each time. (Who got none was only too late.)
+        let got_some = match &self.state {
+            State::Acquiring { round, .. } => !round.tally().granted().is_empty(),
+            _ => true,
+        };
         let window = retry.collision_window(budget.collisions);
         let soon = SOON.saturating_add(window.saturating_mul(2));
-        let collided = budget.failed_at > Timestamp::ZERO
+        let collided = got_some
+            && budget.failed_at > Timestamp::ZERO
             && now.saturating_duration_since(budget.failed_at) < soon;
         let collisions = if collided { budget.collisions + 1 } else { 0 };
         let is_first = budget.failed_at == Timestamp::ZERO;

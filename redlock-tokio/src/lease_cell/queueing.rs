@@ -71,14 +71,14 @@ impl LeaseCell {
 
     /// Joins one line after the other, by the order of the keys, so that no two ever wait for each other.
     /// With the turn for all keys, asks the nodes.
-    fn advance(self: &Arc<Self>, now: Timestamp, stands_back: bool) {
+    fn advance(self: &Arc<Self>, now: Timestamp, mut stands_back: bool) {
         loop {
             let turns = self.state().queued.turns;
             let Some(key) = self.keys().nth(turns) else {
                 return self.step(now, |state| self.begin(state, now, stands_back));
             };
             let queue = &self.shared.queue;
-            let joined = queue.join(key, self.id, Arc::clone(self), &self.terms);
+            let joined = queue.join(key, self.id, now, Arc::clone(self), &self.terms);
             let mut state = self.state();
             if !state.phase.is_in_line() {
                 drop(state);
@@ -86,7 +86,10 @@ impl LeaseCell {
                 return self.leave(now, None);
             }
             match joined {
-                Ok(Joined::Turn) => state.queued.turns += 1,
+                Ok(Joined::Turn { stands_back: again }) => {
+                    state.queued.turns += 1;
+                    stands_back |= again;
+                }
                 Ok(Joined::Waiting) => {
                     // The keeper is to be told of the deadline, as of every change.
                     drop(state);
@@ -110,8 +113,11 @@ impl LeaseCell {
             return;
         }
         if stands_back {
-            state.queued.begin_at = Some(now.saturating_add(self.shared.stand_back()));
-            return;
+            let begin_at = now.saturating_add(self.shared.stand_back());
+            if begin_at < state.queued.deadline {
+                state.queued.begin_at = Some(begin_at);
+                return;
+            }
         }
         self.enter(state, Phase::Acquiring);
         state.lease.set_deadline(now, state.queued.deadline);

@@ -17,7 +17,7 @@ pub(super) struct Line<T> {
 
 /// One hold after the other within this process, while the rest of the world waits.
 #[derive(Clone, Copy, Debug)]
-struct Streak {
+pub(super) struct Streak {
     since: Timestamp,
     handovers: u32,
 }
@@ -31,11 +31,11 @@ pub(crate) struct Next<T> {
 }
 
 impl<T: Clone> Line<T> {
-    pub(super) fn new(id: u64, who: T) -> Self {
+    pub(super) fn new(id: u64, who: T, streak: Option<Streak>) -> Self {
         Self {
             turn: (id, who),
             waiting: BTreeMap::new(),
-            streak: None,
+            streak,
             mean_hold: None,
         }
     }
@@ -47,6 +47,11 @@ impl<T: Clone> Line<T> {
     /// Takes somebody out of the line who waits. Returns whether there was such a one.
     pub(super) fn remove(&mut self, id: u64) -> bool {
         self.waiting.remove(&id).is_some()
+    }
+
+    /// Returns the streak up to a hold that ends now and began at `held`.
+    pub(super) fn end_streak(mut self, held: Timestamp) -> Streak {
+        *self.streak(held)
     }
 
     /// Gives the turn to the next, since who had it has ended, and has held the lock from `held` on if
@@ -127,7 +132,7 @@ impl<T: Clone> Line<T> {
 }
 
 impl Streak {
-    fn may_go_on(&self, now: Timestamp, terms: &Terms) -> bool {
+    pub(super) fn may_go_on(&self, now: Timestamp, terms: &Terms) -> bool {
         now.saturating_duration_since(self.since) < terms.streak
     }
 }

@@ -127,7 +127,7 @@ fn who_collides_again_and_again_stands_back() {
             driven.run(|lease| lease.handle_timeout(now));
         }
         if driven.told.is_empty() {
-            driven.reply(now, &[Denied; 3]);
+            driven.reply(now, &[Granted, Denied, Denied, Denied]);
         }
         if !driven.told.is_empty() {
             break;
