@@ -6,6 +6,7 @@ mod event;
 mod holding;
 mod transmit;
 mod vigil;
+mod watching;
 
 use alloc::collections::VecDeque;
 

@@ -88,20 +88,6 @@ impl RetrySchedule {
         Duration::from_nanos(((u128::from(random) * nanos) >> 64) as u64)
     }
 
-    /// Returns how often to look again at a key that is free before trying, for one who has `missed` it
-    /// so many times: each look is a round trip in which others may be faster, and the fewer, the longer
-    /// one has waited. Servers tell their clients always in the same order, and the first would else have
-    /// the lock again and again. Who has missed it very often is one of many, and they must not all try at
-    /// the same moment.
-    pub(crate) fn checks(&self, missed: u32, random: u64) -> u32 {
-        let fewest = u32::from(missed == 0);
-        let choices = match missed {
-            0..8 => 3u32.saturating_sub(missed / 2).max(1),
-            8.. => missed.ilog2() - 1,
-        };
-        fewest + ((u128::from(random) * u128::from(choices)) >> 64) as u32
-    }
-
     /// Returns the longest of these delays.
     pub(crate) fn collision_window(&self, collisions: u32) -> Duration {
         match collisions.checked_sub(1) {
@@ -245,20 +231,6 @@ mod tests {
         let longest = schedule().stand_back(3, u64::MAX);
         assert!(longest < MS(4) && longest > MS(4) - Duration::from_nanos(2));
         assert_eq!(schedule().stand_back(3, 0), MS(0));
-    }
-
-    #[test]
-    fn who_has_waited_for_long_goes_first() {
-        let range = |missed| {
-            let checks = |random| schedule().checks(missed, random);
-            [checks(0), checks(u64::MAX)]
-        };
-        assert_eq!([0, 1, 2, 3].map(range), [[1, 3], [0, 2], [0, 1], [0, 1]]);
-        assert_eq!([4, 5, 7].map(range), [[0, 0]; 3]);
-        assert_eq!(
-            [8, 15, 16, u32::MAX].map(range),
-            [[0, 1], [0, 1], [0, 2], [0, 29]]
-        );
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! From the first attempt to the verdict: attempts, fences, delays.
 
-use core::time::Duration;
-
-use super::{Event, Held, Lease, LeaseConfig, Operation, State, vigil::Vigil};
+use super::{Event, Held, Lease, LeaseConfig, Operation, State};
 use crate::{
     Acquire, AcquireFailure, AcquireVerdict, Fence, FenceVerdict, FencingToken, Timestamp,
 };
@@ -15,16 +13,13 @@ pub(super) struct Budget {
     /// How the last of them failed.
     pub(super) failure: Option<AcquireFailure>,
     /// When the last of them failed, and how many have failed one soon after the other.
-    failed_at: Timestamp,
-    collisions: u32,
+    pub(super) failed_at: Timestamp,
+    pub(super) collisions: u32,
     /// How often a look found the key taken, instead of an attempt.
-    looks: u32,
+    pub(super) looks: u32,
     /// How often the key was free, and somebody else was faster.
-    missed: u32,
+    pub(super) missed: u32,
 }
-
-/// Longer than a failed attempt takes by itself on a local network.
-const SOON: Duration = Duration::from_millis(4);
 
 impl Budget {
     pub(super) const fn until(deadline: Timestamp) -> Self {
@@ -39,7 +34,7 @@ impl Budget {
     }
 
     /// Returns how often the lock was tried, be it only by a look.
-    fn tries(self, attempts: u32) -> u32 {
+    pub(super) fn tries(self, attempts: u32) -> u32 {
         attempts.saturating_add(self.looks)
     }
 }
@@ -187,119 +182,6 @@ impl Lease {
                 budget,
                 vigil: None,
             };
-        }
-    }
-
-    /// Watches a taken key, to try again as soon as it is free.
-    fn watch(&mut self, now: Timestamp, until: Timestamp, budget: Budget) {
-        let retry = self.config.retry;
-        // Several that wake at once may get a part of the nodes each, again and again. Who got some soon
-        // after the last time stands back, for longer each time. (Who got none was only too late.)
-        let got_some = match &self.state {
-            State::Acquiring { round, .. } => !round.tally().granted().is_empty(),
-            _ => true,
-        };
-        let window = retry.collision_window(budget.collisions);
-        let soon = SOON.saturating_add(window.saturating_mul(2));
-        let collided = got_some
-            && budget.failed_at > Timestamp::ZERO
-            && now.saturating_duration_since(budget.failed_at) < soon;
-        let collisions = if collided { budget.collisions + 1 } else { 0 };
-        let is_first = budget.failed_at == Timestamp::ZERO;
-        let missed = budget.missed.saturating_add(u32::from(!is_first));
-        // Another half of the random bits than the delay's.
-        let random = self.nonce.jitter(self.attempts).rotate_left(32);
-        let stand_back = retry.stand_back(collisions, random);
-        let budget = Budget {
-            failed_at: now,
-            collisions,
-            missed,
-            ..budget
-        };
-        let checks = retry.checks(missed, random.rotate_left(16));
-        let id = self.look();
-        self.state = State::Backoff {
-            until,
-            not_before: now.saturating_add(stand_back).min(until),
-            budget,
-            vigil: Some(Vigil::new(id, self.config.quorum, checks)),
-        };
-    }
-
-    fn look(&mut self) -> super::RoundId {
-        let token = self.token();
-        self.send(self.config.quorum.all(), Operation::Look { token })
-    }
-
-    /// Tries again, if there is nothing more to wait for.
-    pub(super) fn retry(&mut self, now: Timestamp) {
-        let random = self.nonce.jitter(self.rounds.rotate_left(8));
-        let retry = self.config.retry;
-        let State::Backoff {
-            until,
-            not_before,
-            budget,
-            vigil,
-        } = &mut self.state
-        else {
-            return;
-        };
-        if let Some(vigil) = vigil
-            && vigil.has_closed(now)
-        {
-            budget.missed = budget.missed.saturating_add(1);
-            vigil.set_checks(retry.checks(budget.missed, random));
-        }
-        let (until, budget) = (*until, *budget);
-        let opens_at = vigil.as_ref().and_then(Vigil::opens_at);
-        let is_open = opens_at.is_some_and(|at| at.max(*not_before) <= now);
-        if now < until && !is_open {
-            return;
-        }
-        let failure = budget.failure.unwrap_or(AcquireFailure::NoQuorum);
-        if now >= budget.deadline {
-            // The timer came too late for another attempt.
-            self.exhaust(failure);
-        } else if vigil.as_ref().is_some_and(|it| it.is_shut(now)) {
-            self.renew_vigil(now, budget, failure);
-        } else if now < until && vigil.as_mut().is_some_and(Vigil::take_check) {
-            let look = self.look();
-            if let State::Backoff {
-                vigil: Some(vigil), ..
-            } = &mut self.state
-            {
-                vigil.check(look);
-            }
-        } else {
-            self.attempt(now, budget);
-        }
-    }
-
-    /// Looks again at a key that nobody has said to be free. Whoever should have may not have been
-    /// heard, and there may be somebody who does not say it.
-    fn renew_vigil(&mut self, now: Timestamp, budget: Budget, failure: AcquireFailure) {
-        let random = self
-            .nonce
-            .jitter(self.attempts ^ self.rounds.rotate_left(16));
-        let looks = budget.looks.saturating_add(1);
-        let tries = Budget { looks, ..budget }.tries(self.attempts);
-        let retry = self.config.retry;
-        match retry.next_attempt(budget.deadline, tries, now, random) {
-            None => self.exhaust(failure),
-            Some(next) => {
-                let look = self.look();
-                if let State::Backoff {
-                    until,
-                    budget,
-                    vigil: Some(vigil),
-                    ..
-                } = &mut self.state
-                {
-                    *until = next;
-                    budget.looks = looks;
-                    vigil.look_again(look);
-                }
-            }
         }
     }
 

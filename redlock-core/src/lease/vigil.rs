@@ -21,13 +21,13 @@ pub(super) struct Vigil {
 }
 
 impl Vigil {
-    pub(super) fn new(id: RoundId, quorum: Quorum, checks: u32) -> Self {
+    pub(super) fn new(id: RoundId, quorum: Quorum, missed: u32, random: u64) -> Self {
         Self {
             id,
             quorum,
             free_from: vec![None; quorum.nodes()],
             heard: NodeSet::EMPTY,
-            checks,
+            checks: Self::checks_after(missed, random),
             was_open: false,
         }
     }
@@ -69,8 +69,9 @@ impl Vigil {
         self.was_open && self.is_shut(now) && core::mem::take(&mut self.was_open)
     }
 
-    pub(super) fn set_checks(&mut self, checks: u32) {
-        self.checks = checks;
+    /// Notes how often somebody else was faster by now.
+    pub(super) fn handle_missed(&mut self, missed: u32, random: u64) {
+        self.checks = Self::checks_after(missed, random);
     }
 
     /// Awaits a node's answer to another look. What was known stands until it comes.
@@ -105,6 +106,20 @@ impl Vigil {
         taken.count() > self.quorum.tolerated_failures()
     }
 
+    /// Returns how often to look again at a key that is free before trying, for one who has `missed` it
+    /// so many times: each look is a round trip in which others may be faster, and the fewer, the longer
+    /// one has waited. Servers tell their clients always in the same order, and the first would else have
+    /// the lock again and again. Who has missed it very often is one of many, and they must not all try at
+    /// the same moment.
+    fn checks_after(missed: u32, random: u64) -> u32 {
+        let fewest = u32::from(missed == 0);
+        let choices = match missed {
+            0..8 => 3u32.saturating_sub(missed / 2).max(1),
+            8.. => missed.ilog2() - 1,
+        };
+        fewest + ((u128::from(random) * u128::from(choices)) >> 64) as u32
+    }
+
     fn set(&mut self, node: NodeId, free_from: Timestamp) {
         if let Some(known) = self.free_from.get_mut(node.index()) {
             *known = Some(free_from);
@@ -122,7 +137,7 @@ mod tests {
     }
 
     fn vigil(replies: &[Reply]) -> Vigil {
-        let mut vigil = Vigil::new(RoundId(1), Quorum::majority(5).unwrap(), 0);
+        let mut vigil = Vigil::new(RoundId(1), Quorum::majority(5).unwrap(), 4, 0);
         for (index, reply) in replies.iter().enumerate() {
             vigil.handle_reply(NodeId::new(index).unwrap(), *reply);
         }
@@ -147,5 +162,19 @@ mod tests {
         vigil.look_again(RoundId(2));
         vigil.handle_reply(NodeId::new(2).unwrap(), taken(9));
         assert_eq!(vigil.opens_at(), Some(at(8)));
+    }
+
+    #[test]
+    fn who_has_waited_for_long_goes_first() {
+        let range = |missed| {
+            let checks = |random| Vigil::checks_after(missed, random);
+            [checks(0), checks(u64::MAX)]
+        };
+        assert_eq!([0, 1, 2, 3].map(range), [[1, 3], [0, 2], [0, 1], [0, 1]]);
+        assert_eq!([4, 5, 7].map(range), [[0, 0]; 3]);
+        assert_eq!(
+            [8, 15, 16, u32::MAX].map(range),
+            [[0, 1], [0, 1], [0, 2], [0, 29]]
+        );
     }
 }
