@@ -76,6 +76,21 @@ impl RetrySchedule {
         }
     }
 
+    /// Returns when to look again after `tries` attempts and looks, or `None` to give up. Unlike an
+    /// attempt, a wait is not in vain though there is no time to look again at its end: the key may be
+    /// free before.
+    pub(crate) fn next_look(
+        &self,
+        deadline: Timestamp,
+        tries: u32,
+        now: Timestamp,
+        random: u64,
+    ) -> Option<Timestamp> {
+        let is_allowed = self.max_attempts.is_none_or(|most| tries < most);
+        let next = self.next_attempt(deadline, tries, now, random);
+        next.or(Some(deadline).filter(|_| is_allowed && now < deadline))
+    }
+
     pub(crate) const fn has_looks(&self) -> bool {
         self.looks
     }
@@ -231,6 +246,16 @@ mod tests {
         let longest = schedule().stand_back(3, u64::MAX);
         assert!(longest < MS(4) && longest > MS(4) - Duration::from_nanos(2));
         assert_eq!(schedule().stand_back(3, 0), MS(0));
+    }
+
+    #[test]
+    fn looks_go_on_to_the_end() {
+        let deadline = schedule().deadline(at(0));
+        let next = |schedule: RetrySchedule, now| schedule.next_look(deadline, 2, now, 0);
+        assert_eq!(next(schedule(), at(900)), Some(at(920)));
+        assert_eq!(next(schedule(), at(999)), Some(deadline));
+        assert_eq!(next(schedule(), deadline), None);
+        assert_eq!(next(schedule().with_max_attempts(2), at(999)), None);
     }
 
     #[test]

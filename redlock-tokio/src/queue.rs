@@ -63,7 +63,7 @@ impl<T: Clone> Queue<T> {
         }))
     }
 
-    /// Joins the line for a key. Ids must grow.
+    /// Joins the line for a key.
     pub(crate) fn join(
         &self,
         key: &Key,

@@ -160,20 +160,24 @@ impl Lease {
     pub(super) fn fail_attempt(&mut self, now: Timestamp, budget: Budget, failure: AcquireFailure) {
         self.send_release(self.token());
         let random = self.nonce.jitter(self.attempts);
-        let next = self
-            .config
-            .retry
-            .next_attempt(budget.deadline, budget.tries(self.attempts), now, random)
-            // No token is used twice, not even after four billion attempts.
-            .filter(|_| self.attempts < u32::MAX && can_change(failure, budget));
-        let Some(until) = next else {
+        let retry = self.config.retry;
+        let tries = budget.tries(self.attempts);
+        let watches = failure == AcquireFailure::Contended && retry.has_looks();
+        let next = if watches {
+            retry.next_look(budget.deadline, tries, now, random)
+        } else {
+            retry.next_attempt(budget.deadline, tries, now, random)
+        };
+        // No token is used twice, not even after four billion attempts.
+        let may_go_on = self.attempts < u32::MAX && can_change(failure, budget);
+        let Some(until) = next.filter(|_| may_go_on) else {
             return self.exhaust(failure);
         };
         let budget = Budget {
             failure: Some(failure),
             ..budget
         };
-        if failure == AcquireFailure::Contended && self.config.retry.has_looks() {
+        if watches {
             self.watch(now, until, budget);
         } else {
             self.state = State::Backoff {

@@ -106,7 +106,7 @@ impl Lease {
         let looks = budget.looks.saturating_add(1);
         let tries = Budget { looks, ..budget }.tries(self.attempts);
         let retry = self.config.retry;
-        match retry.next_attempt(budget.deadline, tries, now, random) {
+        match retry.next_look(budget.deadline, tries, now, random) {
             None => self.exhaust(failure),
             Some(next) => {
                 let look = self.look();

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use redlock_core::Timestamp;
 
@@ -10,7 +10,8 @@ use super::Terms;
 #[derive(Debug)]
 pub(super) struct Line<T> {
     turn: (u64, T),
-    waiting: BTreeMap<u64, T>,
+    /// In the order in which they came.
+    waiting: VecDeque<(u64, T)>,
     streak: Option<Streak>,
     mean_hold: Option<Duration>,
 }
@@ -34,19 +35,21 @@ impl<T: Clone> Line<T> {
     pub(super) fn new(id: u64, who: T, streak: Option<Streak>) -> Self {
         Self {
             turn: (id, who),
-            waiting: BTreeMap::new(),
+            waiting: VecDeque::new(),
             streak,
             mean_hold: None,
         }
     }
 
     pub(super) fn push(&mut self, id: u64, who: T) {
-        self.waiting.insert(id, who);
+        self.waiting.push_back((id, who));
     }
 
-    /// Takes somebody out of the line who waits. Returns whether there was such a one.
+    /// Takes somebody out of the line who waits. Returns whether there was such a one. (Those who give up
+    /// are most often the first, so this does not look far.)
     pub(super) fn remove(&mut self, id: u64) -> bool {
-        self.waiting.remove(&id).is_some()
+        let place = self.waiting.iter().position(|(other, _)| *other == id);
+        place.is_some_and(|place| self.waiting.remove(place).is_some())
     }
 
     /// Returns the streak up to a hold that ends now and began at `held`.
@@ -62,7 +65,7 @@ impl<T: Clone> Line<T> {
         held: Option<Timestamp>,
         terms: &Terms,
     ) -> Option<Next<T>> {
-        let (id, who) = self.waiting.pop_first()?;
+        let (id, who) = self.waiting.pop_front()?;
         self.turn = (id, who.clone());
         let stands_back = held.is_some_and(|held| {
             self.note_hold(now, held);
@@ -83,14 +86,12 @@ impl<T: Clone> Line<T> {
         fits: impl FnOnce(&T) -> bool,
     ) -> Option<T> {
         let streak = *self.streak(held);
-        let first = self.waiting.first_entry()?;
-        if !streak.may_go_on(now, terms)
-            || streak.handovers >= terms.max_handovers
-            || !fits(first.get())
+        let (_, first) = self.waiting.front()?;
+        if !streak.may_go_on(now, terms) || streak.handovers >= terms.max_handovers || !fits(first)
         {
             return None;
         }
-        let heir = first.remove();
+        let (_, heir) = self.waiting.pop_front()?;
         self.streak(held).handovers += 1;
         self.note_hold(now, held);
         Some(heir)

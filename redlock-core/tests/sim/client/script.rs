@@ -119,7 +119,8 @@ impl World {
             // What comes after so many attempts is nothing new, and takes the simulator's time.
             retry = retry.with_max_attempts(20);
         }
-        if rng.chance(500_000) {
+        // Where the drift is to be missed, attempts must come at the very moment when a key expires.
+        if rng.chance(500_000) && !driftless {
             retry = retry.with_looks();
         }
         let config = LeaseConfig {

@@ -1,0 +1,320 @@
+//! Who waits is woken when the lock is free, by whomever it was held, over real servers.
+//!
+//! Where a test says that somebody is woken, a look or an attempt on his own would come only after the
+//! minutes of [`SELDOM`], which no test takes.
+
+mod support;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use fastrand::Rng;
+use futures::future::join_all;
+use redlock_tokio::{Lock, LockError, LockGuard, ReleaseOutcome, test_util::RedisServers};
+use support::{Cli, MS, eventually, trusting};
+use tokio::{task::JoinHandle, time::timeout};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const SELDOM: [Duration; 2] = [Duration::from_secs(600), Duration::from_secs(1200)];
+
+/// Waits for the lock until it is woken, or for as long as a test may take.
+fn sleeper(lock: Lock) -> JoinHandle<Result<LockGuard, LockError>> {
+    let lock = lock.wait(60 * MINUTE).retry_delay(SELDOM[0], SELDOM[1]);
+    tokio::spawn(lock.into_future())
+}
+
+async fn is_woken(waiting: JoinHandle<Result<LockGuard, LockError>>) -> LockGuard {
+    let answer = timeout(Duration::from_secs(10), waiting).await;
+    answer.expect("it is woken").unwrap().unwrap()
+}
+
+fn clis(servers: &RedisServers) -> Vec<Cli> {
+    servers.iter().map(Cli::of).collect()
+}
+
+/// Waits until somebody has looked at the key on all servers.
+async fn is_watched(nodes: &[Cli], looks: u64) {
+    eventually("it is looked at", || {
+        nodes.iter().all(|node| node.calls("pttl") >= looks)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn by_a_foreign_client_that_deletes_the_key() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let nodes = clis(&servers);
+    let redlock = servers.builder().build().await.unwrap();
+    for node in &nodes {
+        node.set("k", "foreign");
+    }
+    let waiting = sleeper(redlock.lock("k"));
+    is_watched(&nodes, 1).await;
+    assert_eq!(nodes[0].run(&["DEL", "k"]), "1");
+    tokio::time::sleep(MS(200)).await;
+    assert!(!waiting.is_finished(), "one of three is not enough");
+    assert_eq!(nodes[1].run(&["DEL", "k"]), "1");
+    drop(is_woken(waiting).await);
+}
+
+#[tokio::test]
+async fn by_expiry_and_by_flushing() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let nodes = clis(&servers);
+    let redlock = servers.builder().build().await.unwrap();
+    for node in &nodes {
+        node.run(&["SET", "k", "foreign", "PX", "300"]);
+        node.set("other", "foreign");
+    }
+    let waiting = [sleeper(redlock.lock("k")), sleeper(redlock.lock("other"))];
+    is_watched(&nodes, 2).await;
+    let [expires, stays] = waiting;
+    drop(is_woken(expires).await);
+    assert!(!stays.is_finished());
+    for node in &nodes {
+        assert_eq!(node.run(&["FLUSHALL"]), "OK");
+    }
+    drop(is_woken(stays).await);
+}
+
+/// Where nobody tells, a lock is tried again when its keys must have expired.
+#[tokio::test]
+async fn by_the_clock_where_nobody_tells() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let nodes = clis(&servers);
+    let urls = servers.urls().into_iter();
+    let resp2 = trusting(urls.map(|url| format!("{url}?protocol=resp2")));
+    let forbidden = ["ACL", "SETUSER", "default", "-client|tracking"];
+    let redlock = resp2.build().await.unwrap();
+    for node in &nodes {
+        node.run(&["SET", "k", "foreign", "PX", "300"]);
+        assert_eq!(node.run(&forbidden), "OK");
+    }
+    drop(is_woken(sleeper(redlock.lock("k"))).await);
+    // The same without the right to be told, and by looking again after a release.
+    let redlock = servers.builder().build().await.unwrap();
+    for node in &nodes {
+        node.run(&["SET", "k", "foreign", "PX", "300"]);
+        node.run(&["SET", "other", "foreign", "PX", "60000"]);
+    }
+    drop(is_woken(sleeper(redlock.lock("k"))).await);
+    let patient = redlock.lock("other").wait(MINUTE);
+    let waiting = tokio::spawn(patient.retry_delay(MS(20), MS(50)).into_future());
+    is_watched(&nodes, 4).await;
+    for node in &nodes {
+        assert_eq!(node.run(&["DEL", "other"]), "1");
+    }
+    drop(is_woken(waiting).await);
+}
+
+/// The news is lost with the connection it would have come on.
+#[tokio::test]
+async fn by_looking_again_where_the_news_was_lost() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let nodes = clis(&servers);
+    let redlock = servers.builder().build().await.unwrap();
+    for node in &nodes {
+        node.set("k", "foreign");
+    }
+    let lock = redlock.lock("k").wait(MINUTE).retry_delay(MS(300), MS(400));
+    let waiting = tokio::spawn(lock.into_future());
+    is_watched(&nodes, 1).await;
+    for node in &nodes {
+        node.run(&["CLIENT", "KILL", "TYPE", "normal"]);
+        node.run(&["DEL", "k"]);
+    }
+    drop(is_woken(waiting).await);
+}
+
+/// From one process to the next, and back, when each has several that wait.
+#[tokio::test]
+async fn by_another_process_of_ours() {
+    const ROUNDS: usize = 40;
+    let servers = RedisServers::spawn(3).unwrap();
+    let processes = [
+        servers.builder().build().await.unwrap(),
+        servers.builder().build().await.unwrap(),
+        servers.builder().build().await.unwrap(),
+    ];
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for redlock in &processes {
+        for _ in 0..3 {
+            let (redlock, inside) = (redlock.clone(), Arc::clone(&inside));
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..ROUNDS {
+                    let lock = redlock.lock("k").wait(60 * MINUTE);
+                    let lock = lock.no_handover().retry_delay(SELDOM[0], SELDOM[1]);
+                    let guard = lock.await.unwrap();
+                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two are in");
+                    tokio::task::yield_now().await;
+                    inside.fetch_sub(1, SeqCst);
+                    drop(guard);
+                }
+            }));
+        }
+    }
+    let all = timeout(MINUTE, join_all(tasks))
+        .await
+        .expect("all are woken");
+    all.into_iter().for_each(Result::unwrap);
+    for redlock in processes {
+        redlock.shutdown().await;
+    }
+    for node in clis(&servers) {
+        assert_eq!(node.run(&["DBSIZE"]), "0");
+    }
+}
+
+/// A hundred who wait cost no more commands than ten.
+#[tokio::test]
+async fn only_the_first_in_line_asks() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let node = Cli::of(servers.get(0));
+    let redlock = servers.builder().build().await.unwrap();
+    let mut costs = Vec::new();
+    for waiters in [8, 128] {
+        let foreign = servers.builder().build().await.unwrap();
+        let guard = foreign.lock("k").await.unwrap();
+        let before = node.calls("set") + node.calls("pttl");
+        let entries = (0..waiters).map(|_| {
+            let lock = redlock.lock("k").wait(MINUTE);
+            async move { drop(lock.retry_delay(SELDOM[0], SELDOM[1]).await.unwrap()) }
+        });
+        let all = tokio::spawn(join_all(entries.collect::<Vec<_>>()));
+        tokio::time::sleep(MS(100)).await;
+        drop(guard);
+        timeout(MINUTE, all).await.expect("all are served").unwrap();
+        costs.push(node.calls("set") + node.calls("pttl") - before);
+    }
+    assert!(costs[1] <= costs[0] + 20, "{costs:?}");
+}
+
+/// A thousand keys, ten who want each, of whom many give up at any moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_left_of_those_who_gave_up() {
+    const KEYS: usize = 1000;
+    const WAITERS: usize = 10;
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let answered = Arc::new([const { AtomicUsize::new(0) }; 2]);
+    let mut tasks = Vec::new();
+    for index in 0..KEYS * WAITERS {
+        let (redlock, answered) = (redlock.clone(), Arc::clone(&answered));
+        tasks.push(tokio::spawn(async move {
+            let mut rng = Rng::with_seed(index as u64);
+            let lock = redlock.lock(format!("k{}", index % KEYS)).wait(MINUTE);
+            let patience = match rng.u8(0..3) {
+                0 => Duration::from_micros(rng.u64(0..300_000)),
+                _ => MINUTE,
+            };
+            match timeout(patience, lock.into_future()).await {
+                Ok(guard) => {
+                    let guard = guard.unwrap();
+                    tokio::time::sleep(Duration::from_micros(rng.u64(0..4000))).await;
+                    if rng.bool() {
+                        drop(guard);
+                    } else {
+                        guard.release().await;
+                    }
+                    answered[0].fetch_add(1, SeqCst);
+                }
+                Err(_) => {
+                    answered[1].fetch_add(1, SeqCst);
+                }
+            }
+        }));
+    }
+    let all = timeout(2 * MINUTE, join_all(tasks)).await;
+    all.expect("everybody is answered")
+        .into_iter()
+        .for_each(Result::unwrap);
+    let [served, gave_up] = [0, 1].map(|index| answered[index].load(SeqCst));
+    assert_eq!(served + gave_up, KEYS * WAITERS);
+    assert!(
+        served > KEYS && gave_up > 100,
+        "{served} served, {gave_up} gave up"
+    );
+    let report = redlock.shutdown().await;
+    assert_eq!((report.held, report.abandoned), (0, 0));
+    let queue = redlock.queue();
+    assert_eq!((queue.keys, queue.waiting), (0, 0));
+    for node in clis(&servers) {
+        assert_eq!(node.run(&["DBSIZE"]), "0");
+    }
+}
+
+#[tokio::test]
+async fn several_keys_in_one_round_trip() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let nodes = clis(&servers);
+    let redlock = servers.builder().build().await.unwrap();
+    let guard = redlock.lock_all(["b", "a"]).await.unwrap();
+    let token = guard.token().to_string();
+    for node in &nodes {
+        eventually("both are set", || node.get("a").is_some()).await;
+        assert_eq!(
+            [node.get("a"), node.get("b")],
+            [Some(token.clone()), Some(token.clone())]
+        );
+        assert_eq!((node.calls("eval"), node.calls("evalsha")), (1, 0));
+    }
+    guard.extend().await.unwrap();
+    // What node-redlock does to acquire several resources.
+    let theirs = "for _, key in ipairs(KEYS) do \
+                    if redis.call('exists', key) == 1 then return 0 end \
+                  end \
+                  for _, key in ipairs(KEYS) do \
+                    redis.call('set', key, ARGV[1], 'PX', ARGV[2]) \
+                  end \
+                  return #KEYS";
+    let acquire = |node: &Cli| node.run(&["EVAL", theirs, "2", "b", "c", "foreign", "60000"]);
+    for node in &nodes {
+        assert_eq!(acquire(node), "0", "ours is in the way");
+    }
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    for node in &nodes {
+        eventually("they are free", || node.get("a").is_none()).await;
+        assert_eq!(acquire(node), "2");
+    }
+    // Theirs is in our way, until the last of its keys is gone.
+    let waiting = sleeper(redlock.lock_all(["a", "b", "c"]));
+    is_watched(&nodes, 3).await;
+    for node in &nodes {
+        assert_eq!(node.get("a"), None, "nothing is kept meanwhile");
+        node.run(&["DEL", "b"]);
+    }
+    tokio::time::sleep(MS(200)).await;
+    assert!(!waiting.is_finished());
+    for node in &nodes {
+        node.run(&["DEL", "c"]);
+    }
+    let guard = is_woken(waiting).await;
+    // One of our keys is lost on a minority: it is put back.
+    nodes[0].run(&["DEL", "a", "b", "c"]);
+    guard.extend().await.unwrap();
+    eventually("it is repaired", || nodes[0].get("c").is_some()).await;
+    drop(guard);
+    redlock.shutdown().await;
+    for node in &nodes {
+        assert_eq!(node.run(&["DBSIZE"]), "0");
+    }
+}
+
+#[tokio::test]
+async fn several_keys_without_one_node() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    servers.get(2).freeze();
+    let guard = redlock.lock_all(["x", "y"]).await.unwrap();
+    drop(guard);
+    drop(redlock.lock("y").await.unwrap());
+    servers.get(2).thaw();
+    redlock.shutdown().await;
+    assert_eq!(Cli::of(servers.get(2)).run(&["DBSIZE"]), "0");
+}
