@@ -276,7 +276,9 @@ impl Lease {
             State::Backoff {
                 vigil: Some(vigil), ..
             } if vigil.id == id => {
-                vigil.handle_reply(node, reply);
+                if vigil.handle_reply(node, reply) {
+                    self.look_at(id, node);
+                }
                 self.retry(now);
             }
             State::Idle
@@ -303,20 +305,14 @@ impl Lease {
     /// Looks again at a node of which something is known to have changed: where several keys are locked,
     /// and one of them is gone.
     pub fn look_again(&mut self, node: NodeId) {
-        let token = self.token();
         if let State::Backoff {
             vigil: Some(vigil), ..
         } = &mut self.state
             && self.config.quorum.all().contains(node)
+            && vigil.handle_change(node)
         {
-            vigil.forget(node);
-            let mut nodes = NodeSet::EMPTY;
-            nodes.insert(node);
-            self.transmits.push_back(Transmit {
-                round: vigil.id,
-                nodes,
-                operation: Operation::Look { token },
-            });
+            let id = vigil.id;
+            self.look_at(id, node);
         }
     }
 

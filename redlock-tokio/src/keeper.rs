@@ -28,6 +28,8 @@ pub(crate) struct Keeper {
 struct Agenda {
     /// By time, then by lease, of which each has one deadline at most.
     due: BTreeMap<(Timestamp, u64), Arc<LeaseCell>>,
+    /// Those that were due and are being looked after.
+    in_hand: Vec<Arc<LeaseCell>>,
     sleeping_until: Timestamp,
     /// The task has ended, or is about to.
     closed: bool,
@@ -42,6 +44,7 @@ impl Keeper {
             clock,
             agenda: Mutex::new(Agenda {
                 due: BTreeMap::new(),
+                in_hand: Vec::new(),
                 // As if asleep until something is due.
                 sleeping_until: Timestamp::MAX,
                 closed: false,
@@ -78,7 +81,9 @@ impl Keeper {
 
     /// Returns the leases that have a deadline, which is all but those that have ended.
     pub(crate) fn leases(&self) -> Vec<Arc<LeaseCell>> {
-        self.agenda().due.values().cloned().collect()
+        let agenda = self.agenda();
+        let all = agenda.due.values().chain(&agenda.in_hand);
+        all.cloned().collect()
     }
 
     /// Ends the task.
@@ -99,6 +104,7 @@ impl Keeper {
                     return;
                 }
                 agenda.take_due(now, &mut due);
+                agenda.in_hand.clone_from(&due);
                 let first = agenda.due.keys().next();
                 agenda.sleeping_until = first.map_or(Timestamp::MAX, |&(at, _)| at);
                 agenda.sleeping_until

@@ -16,6 +16,9 @@ impl Key {
     /// would keep the others waiting.
     pub const MAX_LEN: usize = 64 * 1024;
 
+    /// The most keys that are locked at once. A server does nothing else while it sets them.
+    pub const MAX_KEYS: usize = 1024;
+
     /// Creates a key.
     ///
     /// # Errors
@@ -55,6 +58,8 @@ impl Key {
         let len = keys.iter().map(|key| key.0.len()).sum();
         if keys.is_empty() {
             Err(KeyError::NoKeys)
+        } else if keys.len() > Self::MAX_KEYS {
+            Err(KeyError::TooMany { count: keys.len() })
         } else if len > Self::MAX_LEN {
             Err(KeyError::TooLong { len })
         } else {
@@ -97,6 +102,15 @@ pub enum KeyError {
     /// There are no keys to lock all of.
     #[error("no keys are given: there is nothing to lock")]
     NoKeys,
+    /// There are more than [`Key::MAX_KEYS`] keys to lock all of.
+    #[error(
+        "{count} keys are too many to lock at once, the limit is {}",
+        Key::MAX_KEYS
+    )]
+    TooMany {
+        /// How many there are, without repetitions.
+        count: usize,
+    },
     /// There are more than [`Key::MAX_LEN`].
     #[error(
         "the key has {len} bytes with its prefix, and the limit is {}",

@@ -44,6 +44,7 @@ pub(crate) struct LeaseCell {
     others: Arc<[Key]>,
     config: LeaseConfig,
     terms: Terms,
+    fenced: bool,
     state: Mutex<CellState>,
     /// Told of every change of a lock that was acquired.
     changed: Notify,
@@ -257,6 +258,10 @@ impl LeaseCell {
         self.shared.clock.now()
     }
 
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shared.is_shut_down()
+    }
+
     pub(crate) fn quorum(&self) -> Quorum {
         self.shared.quorum
     }
@@ -266,7 +271,7 @@ impl LeaseCell {
     }
 
     /// Returns all keys, in order.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> + Clone {
         iter::once(&self.key).chain(&*self.others)
     }
 

@@ -163,7 +163,7 @@ impl Lock {
             config,
             terms: options.terms(),
             nonce: Nonce::new(u128::from_ne_bytes(random)),
-            proposal: self.fenced.then(|| shared.propose_fence()),
+            fenced: self.fenced,
         })
     }
 }
@@ -248,6 +248,8 @@ fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuar
         nodes: cell.reports(),
     };
     match phase {
+        // Nobody is to begin with anything any more.
+        Phase::Held | Phase::Given if cell.is_shut_down() => Err(LockError::ShutDown),
         // The task may have been kept from running since the lock was acquired.
         Phase::Held if guard.is_valid() => Ok(guard),
         // The guard of the lease that got it has nothing to release.

@@ -1,21 +1,26 @@
 //! Who waits for a lock within this process: one line for each key, first come, first served.
 //!
-//! Only the first of a line asks the nodes, so that a hundred waiters cost no more than one.
+//! Only the first of a line asks the nodes, so that a hundred waiters cost no more than one. Who wants
+//! several keys waits in the lines of all of them, and has his turn when nobody has any of them; until
+//! then he keeps nobody from those that are free, or two could wait for each other for ever.
 
 mod line;
 mod recent;
 mod terms;
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use redlock_core::Timestamp;
 
-use self::{line::Line, recent::Recent};
-pub(crate) use self::{line::Next, terms::Terms};
+pub(crate) use self::terms::Terms;
+use self::{
+    line::{Line, Waiter},
+    recent::Recent,
+};
 use crate::Key;
 
 /// The lines of one [`Redlock`](crate::Redlock). There is one for each key that is held or wanted, and
@@ -42,6 +47,14 @@ pub(crate) enum Joined {
     Waiting,
 }
 
+/// Who has the turn now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Next<T> {
+    pub(crate) who: T,
+    /// Whether to let other processes have a try first.
+    pub(crate) stands_back: bool,
+}
+
 /// Why somebody cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -63,13 +76,13 @@ impl<T: Clone> Queue<T> {
         }))
     }
 
-    /// Joins the line for a key.
-    pub(crate) fn join(
+    /// Takes the turn for all of these keys, if nobody has one of them; otherwise waits in their lines.
+    pub(crate) fn join<'a>(
         &self,
-        key: &Key,
+        keys: impl Iterator<Item = &'a Key> + Clone,
         id: u64,
         now: Timestamp,
-        who: T,
+        who: &T,
         terms: &Terms,
     ) -> Result<Joined, Refusal> {
         let mut lines = self.lines();
@@ -79,65 +92,84 @@ impl<T: Clone> Queue<T> {
             max_waiting,
             recent,
         } = &mut *lines;
-        let line = match by_key.entry(key.clone()) {
-            Entry::Vacant(vacant) => {
-                let streak = recent.take(key, now);
-                let goes_on = streak.filter(|it| it.may_go_on(now, terms));
-                vacant.insert(Line::new(id, who, goes_on));
-                return Ok(Joined::Turn {
-                    stands_back: streak.is_some() && goes_on.is_none() && !terms.wait.is_zero(),
+        let is_busy = |key: &&Key| by_key.get(*key).is_some_and(|line| line.turn().is_some());
+        let Some(busy) = keys.clone().find(is_busy) else {
+            let mut stands_back = false;
+            for key in keys {
+                let line = by_key.entry(key.clone()).or_insert_with(|| {
+                    let streak = recent.take(key, now);
+                    let goes_on = streak.filter(|it| it.may_go_on(now, terms));
+                    stands_back |= streak.is_some() && goes_on.is_none() && !terms.wait.is_zero();
+                    Line::new(goes_on)
                 });
+                line.give_turn(id, who.clone());
             }
-            Entry::Occupied(line) => line.into_mut(),
+            return Ok(Joined::Turn { stands_back });
         };
         if terms.wait.is_zero() {
             return Err(Refusal::Busy);
         }
-        for (waiting, limit) in [
-            (line.waiting(), terms.max_waiters),
-            (*waiting, *max_waiting),
-        ] {
-            if waiting >= limit {
-                return Err(Refusal::Full { waiting, limit });
+        if let Some(line) = by_key.get(busy) {
+            let of_key = (line.waiting(), terms.max_waiters);
+            for (waiting, limit) in [of_key, (*waiting, *max_waiting)] {
+                if waiting >= limit {
+                    return Err(Refusal::Full { waiting, limit });
+                }
+            }
+            if terms.refuses_hopeless
+                && let Some(estimate) = line.estimate()
+                && estimate > terms.wait
+            {
+                let waiting = line.waiting();
+                return Err(Refusal::Hopeless { waiting, estimate });
             }
         }
-        if terms.refuses_hopeless
-            && let Some(estimate) = line.estimate()
-            && estimate > terms.wait
-        {
-            let waiting = line.waiting();
-            return Err(Refusal::Hopeless { waiting, estimate });
+        let waiter = Waiter {
+            id,
+            who: who.clone(),
+            several: (keys.clone().nth(1).is_some()).then(|| keys.clone().cloned().collect()),
+        };
+        for key in keys {
+            let line = by_key.entry(key.clone());
+            line.or_insert_with(|| Line::new(None)).push(waiter.clone());
         }
-        line.push(id, who);
         *waiting += 1;
         Ok(Joined::Waiting)
     }
 
-    /// Leaves the line for a key, after having held the lock from `held` on, if at all. Returns who has
-    /// the turn now, if it has changed hands.
-    pub(crate) fn leave(
+    /// Leaves the lines for these keys, after having held the lock from `held` on, if at all. Returns
+    /// those who have the turn now.
+    pub(crate) fn leave<'a>(
         &self,
-        key: &Key,
+        keys: impl Iterator<Item = &'a Key> + Clone,
         id: u64,
         now: Timestamp,
         held: Option<Timestamp>,
         terms: &Terms,
-    ) -> Option<Next<T>> {
+    ) -> Vec<Next<T>> {
         let mut lines = self.lines();
-        let line = lines.by_key.get_mut(key)?;
-        if !line.has_turn(id) {
-            if line.remove(id) {
-                lines.waiting -= 1;
+        let mut had_turn = false;
+        let mut was_waiting = false;
+        let mut stands_back = false;
+        for key in keys.clone() {
+            let Some(line) = lines.by_key.get_mut(key) else {
+                continue;
+            };
+            match line.end_turn(id, now, held, terms) {
+                Some(next_stands_back) => {
+                    had_turn = true;
+                    stands_back |= next_stands_back;
+                }
+                None => was_waiting |= line.remove(id),
             }
-            return None;
         }
-        let next = line.advance(now, held, terms);
-        if next.is_some() {
-            lines.waiting -= 1;
-        } else if let Some(line) = lines.by_key.remove(key)
-            && let Some(held) = held
-        {
-            lines.recent.note(key, line.end_streak(held), now);
+        lines.waiting -= usize::from(was_waiting);
+        let mut next = Vec::new();
+        for key in keys {
+            if had_turn && let Some(who) = lines.advance(key) {
+                next.push(Next { who, stands_back });
+            }
+            lines.tidy(key, now, held);
         }
         next
     }
@@ -153,25 +185,28 @@ impl<T: Clone> Queue<T> {
         fits: impl FnOnce(&T) -> bool,
     ) -> Option<T> {
         let mut lines = self.lines();
-        let heir = lines.by_key.get_mut(key)?.heir(now, held, terms, fits)?;
+        let may_hand_over = lines.by_key.get_mut(key)?.may_hand_over(held, now, terms);
+        let first = lines.first(key, Some(key)).filter(|_| may_hand_over)?;
+        if first.several.is_some() || !fits(&first.who) {
+            return None;
+        }
+        let line = lines.by_key.get_mut(key)?;
+        line.remove(first.id);
+        line.note_handover(held, now);
         lines.waiting -= 1;
-        Some(heir)
+        Some(first.who)
     }
 
     /// Returns who has the turn for a key.
     pub(crate) fn turn(&self, key: &[u8]) -> Option<T> {
-        let lines = self.lines();
-        lines.by_key.get(key).map(|line| line.turn().clone())
+        self.lines().by_key.get(key)?.turn().cloned()
     }
 
-    /// Returns who has a turn, for all keys.
+    /// Returns who has a turn, for each key.
     pub(crate) fn turns(&self) -> Vec<T> {
         let lines = self.lines();
-        lines
-            .by_key
-            .values()
-            .map(|line| line.turn().clone())
-            .collect()
+        let turns = lines.by_key.values().filter_map(Line::turn);
+        turns.cloned().collect()
     }
 
     /// Returns how many keys are held or wanted, and how many wait for their turn.
@@ -190,6 +225,46 @@ impl<T: Clone> Queue<T> {
     fn lines(&self) -> MutexGuard<'_, Lines<T>> {
         // No code panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Clone> Lines<T> {
+    /// Gives the turn for a key that nobody has to the first who may have it.
+    fn advance(&mut self, key: &Key) -> Option<T> {
+        if self.by_key.get(key)?.turn().is_some() {
+            return None;
+        }
+        let next = self.first(key, None)?;
+        let one = [key.clone()];
+        for key in next.several.as_deref().unwrap_or(&one) {
+            if let Some(line) = self.by_key.get_mut(key) {
+                line.remove(next.id);
+                line.give_turn(next.id, next.who.clone());
+            }
+        }
+        self.waiting -= 1;
+        Some(next.who)
+    }
+
+    /// Returns the first in a line who is kept from no key by anybody, but from `free` perhaps.
+    fn first(&self, key: &Key, free: Option<&Key>) -> Option<Waiter<T>> {
+        let has_turn = |key: &Key| self.by_key.get(key).is_some_and(|it| it.turn().is_some());
+        let is_free = |key: &Key| Some(key) == free || !has_turn(key);
+        let line = self.by_key.get(key)?;
+        line.first(|waiter| match &waiter.several {
+            None => true,
+            Some(keys) => keys.iter().all(is_free),
+        })
+    }
+
+    /// Removes a line in which nobody is any more.
+    fn tidy(&mut self, key: &Key, now: Timestamp, held: Option<Timestamp>) {
+        if self.by_key.get(key).is_some_and(Line::is_empty)
+            && let Some(line) = self.by_key.remove(key)
+            && let Some(streak) = line.last_streak().filter(|_| held.is_some())
+        {
+            self.recent.note(key, streak, now);
+        }
     }
 }
 

@@ -4,10 +4,12 @@
 mod support;
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    task::{Context, Wake, Waker},
     time::Duration,
 };
 
@@ -386,11 +388,87 @@ async fn several_keys_are_locked_together_or_not_at_all() {
     assert!(error.to_string().contains("nothing to lock"), "{error}");
     let error = redlock.lock_all(["x", ""]).await.unwrap_err();
     assert!(matches!(error, LockError::InvalidKey(_)), "{error}");
+    let many = (0..1025).map(|index| index.to_string());
+    let error = redlock.lock_all(many).await.unwrap_err();
+    assert!(
+        error.to_string().contains("1025 keys are too many"),
+        "{error}"
+    );
     let error = redlock.lock_all(["x", "y"]).fenced().await.unwrap_err();
     assert!(matches!(error, LockError::InvalidOptions(_)), "{error}");
     assert!(
         redlock.lock_all(["x", "x"]).fenced().await.is_ok(),
         "it is one"
+    );
+}
+
+/// Who holds one key and asks for another is not kept from it by somebody who waits for both.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_several_keys_keeps_none_from_others() {
+    let nodes: Vec<MemoryNode> = (0..3).map(|_| MemoryNode::new()).collect();
+    let redlock = over(&nodes).build().await.unwrap();
+    let b = redlock.lock("b").await.unwrap();
+    let both = tokio::spawn(
+        redlock
+            .lock_all(["a", "b"])
+            .wait(Duration::MAX)
+            .into_future(),
+    );
+    settle().await;
+    let a = redlock.lock("a").wait(Duration::MAX);
+    let a = tokio::time::timeout(MS(100), a.into_future()).await;
+    let a = a.expect("nobody has it").unwrap();
+    drop(b);
+    settle().await;
+    drop(a);
+    let both = tokio::time::timeout(MS(100), both).await;
+    let both = both.expect("it has its turn").unwrap().unwrap();
+    // One of the keys is lost on a minority: it is put back.
+    assert!(nodes[0].remove("a"));
+    for _ in 0..2 {
+        both.extend().await.unwrap();
+        settle().await;
+    }
+    assert!(nodes[0].contains("a"));
+}
+
+/// Somebody's waker panics when it is woken; the others have their turns all the same.
+#[test]
+fn a_waker_that_panics_costs_nobody_else_the_turn() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker that panics, as it should here");
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let _entered = runtime.enter();
+    let redlock = runtime.block_on(embedded());
+    let lock = |key: &str| redlock.lock(key).into_future();
+    let guard = runtime.block_on(lock("a")).unwrap();
+    let mut odd = Box::pin(lock("a"));
+    let waker = Waker::from(Arc::new(Panics));
+    let polled = odd.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let next = runtime.spawn(lock("a"));
+    runtime.block_on(settle());
+    // It is handed over, and the guard's drop panics, as wakers do that must not.
+    let dropped = std::panic::catch_unwind(AssertUnwindSafe(|| drop(guard)));
+    assert!(dropped.is_err());
+    drop(odd);
+    drop(runtime.block_on(next).unwrap().expect("its turn"));
+    let guard = runtime.block_on(lock("a").map(Result::unwrap));
+    let next = runtime.spawn(redlock.lock("a").no_handover().into_future());
+    runtime.block_on(settle());
+    drop(guard);
+    drop(
+        runtime
+            .block_on(next)
+            .unwrap()
+            .expect("turns are given as before"),
     );
 }
 

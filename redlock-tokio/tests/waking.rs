@@ -195,6 +195,37 @@ async fn only_the_first_in_line_asks() {
     assert!(costs[1] <= costs[0] + 20, "{costs:?}");
 }
 
+/// One node refuses to set keys, though it says that they are free, and another keeps a key that nobody
+/// deletes: a waiter does not try again and again without a pause.
+#[tokio::test]
+async fn nodes_that_are_free_and_refuse_are_not_tried_without_a_pause() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let nodes = clis(&servers);
+    let redlock = servers.builder().build().await.unwrap();
+    assert_eq!(nodes[0].run(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    nodes[1].set("k", "foreign");
+    let error = redlock.lock("k").wait(MS(1500)).await.unwrap_err();
+    assert!(error.is_contended(), "{error}");
+    let attempts = error.attempts().map(|it| it.count);
+    assert!(attempts < Some(60), "{error}");
+}
+
+/// A server that refused us once may speak RESP3 later.
+#[tokio::test]
+async fn the_protocol_of_another_day() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let node = Cli::of(servers.get(0));
+    let redlock = servers.builder().build().await.unwrap();
+    assert_eq!(node.run(&["CONFIG", "SET", "requirepass", "x"]), "OK");
+    let admin = Cli::of(servers.get(0)).with(&["-a", "x", "--no-auth-warning"]);
+    admin.run(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let is_refused = || matches!(redlock.nodes()[0].state, NodeState::Refused(_));
+    eventually("it is refused", is_refused).await;
+    assert_eq!(admin.run(&["CONFIG", "SET", "requirepass", ""]), "OK");
+    drop(redlock.lock("k").wait(MINUTE).await.unwrap());
+    assert!(node.run(&["CLIENT", "LIST"]).contains("resp=3"));
+}
+
 /// A thousand keys, ten who want each, of whom many give up at any moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_of_those_who_gave_up() {
@@ -304,6 +335,32 @@ async fn several_keys_in_one_round_trip() {
     for node in &nodes {
         assert_eq!(node.run(&["DBSIZE"]), "0");
     }
+}
+
+/// Each of three hundred keys is told of when it is gone, and when it is extended; that is no reason to
+/// look three hundred times at all of them.
+#[tokio::test]
+async fn many_keys_are_looked_at_together() {
+    const KEYS: u64 = 300;
+    let servers = RedisServers::spawn(3).unwrap();
+    let node = Cli::of(servers.get(0));
+    let [ours, theirs] = [
+        servers.builder().build().await.unwrap(),
+        servers.builder().build().await.unwrap(),
+    ];
+    let keys: Vec<String> = (0..KEYS).map(|index| index.to_string()).collect();
+    let guard = theirs.lock_all(&keys).await.unwrap();
+    let waiting = sleeper(ours.lock_all(&keys));
+    is_watched(&clis(&servers), KEYS).await;
+    let before = node.calls("pttl");
+    for _ in 0..3 {
+        guard.extend().await.unwrap();
+        tokio::time::sleep(MS(50)).await;
+    }
+    drop(guard);
+    drop(is_woken(waiting).await);
+    let looks = (node.calls("pttl") - before) / KEYS;
+    assert!(looks < 30, "{looks} looks at each key");
 }
 
 #[tokio::test]

@@ -12,9 +12,9 @@ pub(super) struct Budget {
     pub(super) deadline: Timestamp,
     /// How the last of them failed.
     pub(super) failure: Option<AcquireFailure>,
-    /// When the last of them failed, and how many have failed one soon after the other.
+    /// When the last of them failed, and how many have failed one soon after the other, by weight.
     pub(super) failed_at: Timestamp,
-    pub(super) collisions: u32,
+    pub(super) failures: u32,
     /// How often a look found the key taken, instead of an attempt.
     pub(super) looks: u32,
     /// How often the key was free, and somebody else was faster.
@@ -27,7 +27,7 @@ impl Budget {
             deadline,
             failure: None,
             failed_at: Timestamp::ZERO,
-            collisions: 0,
+            failures: 0,
             looks: 0,
             missed: 0,
         }

@@ -12,8 +12,11 @@ pub(super) struct Vigil {
     quorum: Quorum,
     /// By node: from when on the key is free there, as far as is known.
     free_from: Vec<Option<Timestamp>>,
-    /// The nodes that have answered the look, or have told since that the key is gone.
-    heard: NodeSet,
+    /// The nodes that have not answered the last look yet.
+    asked: NodeSet,
+    /// Of these, the nodes of which something has been heard meanwhile: nobody knows whether the answer
+    /// was given before or after.
+    doubtful: NodeSet,
     /// How often to look again before trying, once a quorum is free.
     checks: u32,
     /// A quorum was free, and it is being looked at again.
@@ -26,28 +29,54 @@ impl Vigil {
             id,
             quorum,
             free_from: vec![None; quorum.nodes()],
-            heard: NodeSet::EMPTY,
+            asked: quorum.all(),
+            doubtful: NodeSet::EMPTY,
             checks: Self::checks_after(missed, random),
             was_open: false,
         }
     }
 
-    /// Takes the answer to the last look. That the key is gone may be known before the answer that it
-    /// is there.
-    pub(super) fn handle_reply(&mut self, node: NodeId, reply: Reply) {
+    /// Takes the answer to the last look. Returns whether the node is to be looked at again.
+    pub(super) fn handle_reply(&mut self, node: NodeId, reply: Reply) -> bool {
+        let mut only = NodeSet::EMPTY;
+        only.insert(node);
+        let was_asked = self.asked.contains(node);
+        let is_doubtful = self.doubtful.contains(node);
+        self.asked = self.asked.difference(only);
+        self.doubtful = self.doubtful.difference(only);
         let free_from = match reply {
+            _ if !was_asked => return false,
             Reply::Free => Timestamp::ZERO,
             Reply::Taken { until } => until,
-            _ => return,
+            // It will be asked again in time.
+            _ => return false,
         };
-        if !self.heard.contains(node) {
-            self.set(node, free_from);
+        if is_doubtful {
+            self.asked.insert(node);
+            return true;
+        }
+        self.set(node, free_from);
+        false
+    }
+
+    /// Notes that the key is gone from a node.
+    pub(super) fn handle_freed(&mut self, node: NodeId) {
+        if self.asked.contains(node) {
+            self.doubtful.insert(node);
+        } else {
+            self.set(node, Timestamp::ZERO);
         }
     }
 
-    /// Notes that the key is free on a node, whatever was known.
-    pub(super) fn handle_freed(&mut self, node: NodeId) {
-        self.set(node, Timestamp::ZERO);
+    /// Notes that something has changed on a node. Returns whether it is to be looked at again now, and
+    /// not after its answer to the last look.
+    pub(super) fn handle_change(&mut self, node: NodeId) -> bool {
+        if self.asked.contains(node) {
+            self.doubtful.insert(node);
+            false
+        } else {
+            self.asked.insert(node)
+        }
     }
 
     /// Takes one of the looks that are to be made once a quorum is free. Returns whether there was one.
@@ -74,17 +103,11 @@ impl Vigil {
         self.checks = Self::checks_after(missed, random);
     }
 
-    /// Awaits a node's answer to another look. What was known stands until it comes.
-    pub(super) fn forget(&mut self, node: NodeId) {
-        let mut known = NodeSet::EMPTY;
-        known.insert(node);
-        self.heard = self.heard.difference(known);
-    }
-
     /// Awaits the answers to another look. What was known stands until they come.
     pub(super) fn look_again(&mut self, id: RoundId) {
         self.id = id;
-        self.heard = NodeSet::EMPTY;
+        self.asked = self.quorum.all();
+        self.doubtful = NodeSet::EMPTY;
     }
 
     /// Returns from when on a quorum of nodes is free, as far as is known: later if nobody releases
@@ -123,7 +146,6 @@ impl Vigil {
     fn set(&mut self, node: NodeId, free_from: Timestamp) {
         if let Some(known) = self.free_from.get_mut(node.index()) {
             *known = Some(free_from);
-            self.heard.insert(node);
         }
     }
 }
@@ -153,15 +175,32 @@ mod tests {
         let mut vigil = vigil(&replies);
         assert_eq!(vigil.opens_at(), Some(at(8)));
         assert!(vigil.is_shut(at(6)) && !vigil.is_shut(at(7)));
-        vigil.handle_freed(NodeId::new(2).unwrap());
+        let node = |index| NodeId::new(index).unwrap();
+        vigil.handle_freed(node(2));
         assert_eq!(vigil.opens_at(), Some(at(7)));
-        vigil.handle_freed(NodeId::new(63).unwrap());
+        vigil.handle_freed(node(63));
         assert_eq!(vigil.opens_at(), Some(at(7)), "not a member");
-        vigil.handle_reply(NodeId::new(2).unwrap(), taken(9));
-        assert_eq!(vigil.opens_at(), Some(at(7)), "the answer was overtaken");
-        vigil.look_again(RoundId(2));
-        vigil.handle_reply(NodeId::new(2).unwrap(), taken(9));
-        assert_eq!(vigil.opens_at(), Some(at(8)));
+    }
+
+    #[test]
+    fn what_is_heard_before_an_answer_puts_it_in_doubt() {
+        let taken = |until| Reply::Taken { until: at(until) };
+        let node = |index| NodeId::new(index).unwrap();
+        let mut vigil = vigil(&[Reply::Free, Reply::Free]);
+        for _ in 0..300 {
+            vigil.handle_freed(node(2));
+            assert!(!vigil.handle_change(node(2)), "one look at a time");
+        }
+        assert_eq!(vigil.opens_at(), None);
+        assert!(vigil.handle_reply(node(2), taken(9)), "is it from before?");
+        assert_eq!(vigil.opens_at(), None);
+        assert!(!vigil.handle_reply(node(2), taken(9)));
+        assert_eq!(vigil.opens_at(), Some(at(9)));
+        assert!(!vigil.handle_reply(node(2), Reply::Free), "repeated");
+        assert_eq!(vigil.opens_at(), Some(at(9)));
+        assert!(vigil.handle_change(node(2)));
+        assert!(!vigil.handle_reply(node(2), Reply::Unknown));
+        assert_eq!(vigil.opens_at(), Some(at(9)), "what was known stands");
     }
 
     #[test]

@@ -2,36 +2,49 @@
 
 use core::time::Duration;
 
-use super::{Lease, Operation, RoundId, State, acquiring::Budget, vigil::Vigil};
-use crate::{AcquireFailure, Timestamp};
+use super::{Lease, Operation, RoundId, State, Transmit, acquiring::Budget, vigil::Vigil};
+use crate::{AcquireFailure, NodeId, NodeSet, Timestamp};
 
 /// Longer than a failed attempt takes by itself on a local network.
 const SOON: Duration = Duration::from_millis(4);
+
+/// How many attempts that were only too late weigh as much as one that was in each other's way.
+const A_COLLISION: u32 = 8;
 
 impl Lease {
     /// Watches a taken key, to try again as soon as it is free.
     pub(super) fn watch(&mut self, now: Timestamp, until: Timestamp, budget: Budget) {
         let retry = self.config.retry;
-        // Several that wake at once may get a part of the nodes each, again and again. Who got some soon
-        // after the last time stands back, for longer each time. (Who got none was only too late.)
-        let got_some = match &self.state {
-            State::Acquiring { round, .. } => !round.tally().granted().is_empty(),
-            _ => true,
+        // Several that wake at once may get a part of the nodes each, again and again. Whose attempts fail
+        // one soon after the other stands back, for longer each time; much sooner if no one else has a
+        // majority than if he was only too late.
+        let (too_late, lasted) = match &self.state {
+            State::Acquiring { round, .. } => {
+                let tally = round.tally();
+                let lasted = now.saturating_duration_since(round.start());
+                (tally.is_blocking(tally.denied()), lasted)
+            }
+            _ => (false, Duration::ZERO),
         };
-        let window = retry.collision_window(budget.collisions);
-        let soon = SOON.saturating_add(window.saturating_mul(2));
-        let collided = got_some
-            && budget.failed_at > Timestamp::ZERO
+        let window = retry.collision_window(budget.failures / A_COLLISION);
+        let soon = SOON
+            .saturating_add(window.saturating_mul(2))
+            .saturating_add(lasted.saturating_mul(2));
+        let is_soon = budget.failed_at > Timestamp::ZERO
             && now.saturating_duration_since(budget.failed_at) < soon;
-        let collisions = if collided { budget.collisions + 1 } else { 0 };
+        let failures = match (is_soon, too_late) {
+            (false, _) => 0,
+            (true, true) => budget.failures.saturating_add(1),
+            (true, false) => budget.failures.saturating_add(A_COLLISION),
+        };
         let is_first = budget.failed_at == Timestamp::ZERO;
         let missed = budget.missed.saturating_add(u32::from(!is_first));
         // Another half of the random bits than the delay's.
         let random = self.nonce.jitter(self.attempts).rotate_left(32);
-        let stand_back = retry.stand_back(collisions, random);
+        let stand_back = retry.stand_back(failures / A_COLLISION, random);
         let budget = Budget {
             failed_at: now,
-            collisions,
+            failures,
             missed,
             ..budget
         };
@@ -47,6 +60,18 @@ impl Lease {
                 random.rotate_left(16),
             )),
         };
+    }
+
+    /// Looks at one node again, as part of the last look.
+    pub(super) fn look_at(&mut self, round: RoundId, node: NodeId) {
+        let token = self.token();
+        let mut nodes = NodeSet::EMPTY;
+        nodes.insert(node);
+        self.transmits.push_back(Transmit {
+            round,
+            nodes,
+            operation: Operation::Look { token },
+        });
     }
 
     fn look(&mut self) -> RoundId {

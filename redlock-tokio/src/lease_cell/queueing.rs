@@ -10,7 +10,7 @@ use std::{
     task::Waker,
 };
 
-use redlock_core::{AcquireFailure, FencingToken, Lease, LeaseConfig, Nonce, Timestamp};
+use redlock_core::{AcquireFailure, Lease, LeaseConfig, Nonce, Timestamp};
 use tokio::sync::Notify;
 
 use super::{AtomicNodeSet, CellState, LeaseCell, Phase};
@@ -28,7 +28,13 @@ pub(crate) struct Request {
     pub(crate) config: LeaseConfig,
     pub(crate) terms: Terms,
     pub(crate) nonce: Nonce,
-    pub(crate) proposal: Option<FencingToken>,
+    pub(crate) fenced: bool,
+}
+
+/// Who was handed the lock.
+struct Heir {
+    /// To be woken outside of all locks.
+    waker: Option<Waker>,
 }
 
 impl LeaseCell {
@@ -41,7 +47,7 @@ impl LeaseCell {
             config,
             terms,
             nonce,
-            proposal,
+            fenced,
         } = request;
         // Redlock step 1: the clock is read before the first byte leaves.
         let now = shared.clock.now();
@@ -54,63 +60,50 @@ impl LeaseCell {
             others,
             config,
             terms,
-            state: Mutex::new(CellState::new(lease, deadline, proposal)),
+            fenced,
+            state: Mutex::new(CellState::new(lease, deadline)),
             changed: Notify::new(),
             asked: AtomicNodeSet::default(),
             unanswered: AtomicNodeSet::default(),
         });
-        cell.advance(now, false);
+        cell.join(now);
         cell
     }
 
-    /// Takes the turn for one more key.
-    fn take_turn(self: &Arc<Self>, now: Timestamp, stands_back: bool) {
-        self.state().queued.turns += 1;
-        self.advance(now, stands_back);
+    /// Asks the nodes, if nobody else in this process has one of the keys; otherwise waits in line.
+    fn join(self: &Arc<Self>, now: Timestamp) {
+        let queue = &self.shared.queue;
+        let joined = queue.join(self.keys(), self.id, now, self, &self.terms);
+        let has_ended = self.step(now, |state| {
+            match joined {
+                Ok(Joined::Turn { stands_back }) => self.begin(state, now, stands_back),
+                // The keeper is told of the deadline, as of every change.
+                Ok(Joined::Waiting) => {}
+                Err(refusal) if state.phase == Phase::Queued => {
+                    self.enter(state, Phase::Refused(refusal));
+                }
+                Err(_) => {}
+            }
+            !state.phase.is_in_line()
+        });
+        if has_ended {
+            // Perhaps while it joined, and then it has not left these lines yet.
+            self.leave(now, None);
+        }
     }
 
-    /// Joins one line after the other, by the order of the keys, so that no two ever wait for each other.
-    /// With the turn for all keys, asks the nodes.
-    fn advance(self: &Arc<Self>, now: Timestamp, mut stands_back: bool) {
-        loop {
-            let turns = self.state().queued.turns;
-            let Some(key) = self.keys().nth(turns) else {
-                return self.step(now, |state| self.begin(state, now, stands_back));
-            };
-            let queue = &self.shared.queue;
-            let joined = queue.join(key, self.id, now, Arc::clone(self), &self.terms);
-            let mut state = self.state();
-            if !state.phase.is_in_line() {
-                drop(state);
-                // It has ended while it joined, and has not left this line yet.
-                return self.leave(now, None);
-            }
-            match joined {
-                Ok(Joined::Turn { stands_back: again }) => {
-                    state.queued.turns += 1;
-                    stands_back |= again;
-                }
-                Ok(Joined::Waiting) => {
-                    // The keeper is to be told of the deadline, as of every change.
-                    drop(state);
-                    return self.step(now, |_| ());
-                }
-                Err(refusal) => {
-                    drop(state);
-                    return self.step(now, |state| {
-                        if state.phase == Phase::Queued {
-                            self.enter(state, Phase::Refused(refusal));
-                        }
-                    });
-                }
-            }
-        }
+    /// Asks the nodes, with the turn for all keys.
+    fn take_turn(self: &Arc<Self>, now: Timestamp, stands_back: bool) {
+        self.step(now, |state| self.begin(state, now, stands_back));
     }
 
     /// Asks the nodes, now or a little later.
     fn begin(&self, state: &mut CellState, now: Timestamp, stands_back: bool) {
         if state.phase != Phase::Queued {
             return;
+        }
+        if self.shared.is_shut_down() {
+            return self.enter(state, Phase::exhausted(AcquireFailure::Abandoned));
         }
         if stands_back {
             let begin_at = now.saturating_add(self.shared.stand_back());
@@ -121,9 +114,11 @@ impl LeaseCell {
         }
         self.enter(state, Phase::Acquiring);
         state.lease.set_deadline(now, state.queued.deadline);
-        match state.queued.proposal {
-            Some(proposal) => state.lease.acquire_fenced(now, proposal),
-            None => state.lease.acquire(now),
+        if self.fenced {
+            let proposal = self.shared.propose_fence();
+            state.lease.acquire_fenced(now, proposal);
+        } else {
+            state.lease.acquire(now);
         }
     }
 
@@ -143,31 +138,27 @@ impl LeaseCell {
     /// nodes. Returns whether it did; if not, it is to be released.
     pub(crate) fn hand_over(self: &Arc<Self>, tenure: u64) -> bool {
         let now = self.now();
-        match self.step(now, |state| self.try_hand_over(state, now, tenure)) {
-            None => false,
-            Some(waker) => {
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
-                true
-            }
+        let heir = self.step(now, |state| self.try_hand_over(state, now, tenure));
+        if let Some(Heir { waker: Some(waker) }) = heir {
+            waker.wake();
+            return true;
         }
+        heir.is_some()
     }
 
-    /// Returns whom to wake then.
     fn try_hand_over(
         self: &Arc<Self>,
         state: &mut CellState,
         now: Timestamp,
         tenure: u64,
-    ) -> Option<Option<Waker>> {
+    ) -> Option<Heir> {
         if !self.terms.hands_over || state.tenure != tenure || state.phase != Phase::Held {
             return None;
         }
         let held_since = state.held_since?;
         // The next should have time to work, and renewal time to fail and be tried again.
         let left = state.lease.valid_until(now)?.saturating_duration_since(now);
-        if left < self.ttl().as_duration() / 2 || state.fence.is_some() || !self.others.is_empty() {
+        if left < self.ttl().as_duration() / 2 || self.fenced || !self.others.is_empty() {
             return None;
         }
         loop {
@@ -176,11 +167,11 @@ impl LeaseCell {
             let heir = queue.heir(&self.key, now, held_since, &self.terms, fits)?;
             let given = Hold::of(Arc::clone(self), state.tenure + 1);
             // Otherwise it has given up at this very moment.
-            if let Some(waker) = heir.inherit(given) {
+            if let Some(heir) = heir.inherit(given) {
                 state.tenure += 1;
                 state.held_since = Some(now);
                 state.lease.hand_over(now);
-                return Some(waker);
+                return Some(heir);
             }
         }
     }
@@ -191,11 +182,11 @@ impl LeaseCell {
             && self.others.is_empty()
             && self.config.validity == other.config.validity
             && self.config.keep_alive == other.config.keep_alive
-            && self.state().queued.proposal.is_none()
+            && !self.fenced
     }
 
-    /// Takes over a lock, if this lease still waits for one. Returns whom to wake then.
-    fn inherit(self: &Arc<Self>, given: Hold) -> Option<Option<Waker>> {
+    /// Takes over a lock, if this lease still waits for one.
+    fn inherit(self: &Arc<Self>, given: Hold) -> Option<Heir> {
         let mut state = self.state();
         if state.phase != Phase::Queued {
             return None;
@@ -204,30 +195,34 @@ impl LeaseCell {
         let _ = self.shared.keeper.reschedule(self, due, None);
         state.given = Some(given);
         self.enter(&mut state, Phase::Given);
-        Some(state.waiting.take())
+        let waker = state.waiting.take();
+        Some(Heir { waker })
     }
 
     /// Leaves all lines, and lets the next begin.
     pub(super) fn leave(&self, now: Timestamp, held: Option<Timestamp>) {
-        let next = self.keys().filter_map(|key| {
-            self.shared
-                .queue
-                .leave(key, self.id, now, held, &self.terms)
-        });
-        give_turns(now, next.collect());
+        let queue = &self.shared.queue;
+        give_turns(
+            now,
+            queue.leave(self.keys(), self.id, now, held, &self.terms),
+        );
     }
 }
 
 thread_local! {
     /// Who is to be given a turn by this thread, while it gives another.
-    static TURNS: RefCell<Option<VecDeque<Next<Arc<LeaseCell>>>>> = const { RefCell::new(None) };
+    static TURNS: RefCell<Option<Turns>> = const { RefCell::new(None) };
 }
+
+type Turns = VecDeque<Next<Arc<LeaseCell>>>;
 
 /// Gives turns one after the other. A lease that ends as soon as it begins (because the runtime has
 /// gone) gives the turn away while it is given its own; thousands of them must not be thousands deep on
 /// the stack.
 fn give_turns(now: Timestamp, next: Vec<Next<Arc<LeaseCell>>>) {
-    let pop = || TURNS.with_borrow_mut(|turns| turns.as_mut()?.pop_front());
+    if next.is_empty() {
+        return;
+    }
     let is_outermost = TURNS.try_with(|turns| {
         let mut turns = turns.borrow_mut();
         let is_outermost = turns.is_none();
@@ -235,18 +230,41 @@ fn give_turns(now: Timestamp, next: Vec<Next<Arc<LeaseCell>>>) {
         is_outermost
     });
     match is_outermost {
-        Ok(true) => {
-            while let Some(next) = pop() {
-                next.who.take_turn(now, next.stands_back);
-            }
-            TURNS.set(None);
-        }
+        Ok(true) => give_all(now),
         Ok(false) => {}
         // A guard is dropped by a thread that is at its very end.
         Err(_) => {
             for next in next {
                 next.who.take_turn(now, next.stands_back);
             }
+        }
+    }
+}
+
+/// Gives all turns that this thread is to give.
+fn give_all(now: Timestamp) {
+    let take = || TURNS.with_borrow_mut(|turns| turns.as_mut()?.pop_front());
+    while let Some(next) = take() {
+        let mut rest = Rest {
+            now,
+            is_given: false,
+        };
+        next.who.take_turn(now, next.stands_back);
+        rest.is_given = true;
+    }
+    TURNS.set(None);
+}
+
+/// Gives the turns that are left when somebody's waker panics.
+struct Rest {
+    now: Timestamp,
+    is_given: bool,
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        if !self.is_given {
+            give_all(self.now);
         }
     }
 }

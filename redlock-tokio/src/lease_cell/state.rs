@@ -45,12 +45,8 @@ pub(super) struct CellState {
 pub(super) struct Queued {
     /// When its time to wait is over.
     pub(super) deadline: Timestamp,
-    /// How many of its keys it has the turn for.
-    pub(super) turns: usize,
     /// It has the turn for all of them, and lets other processes have a try until then.
     pub(super) begin_at: Option<Timestamp>,
-    /// What the first attempt proposes, if the lock is fenced.
-    pub(super) proposal: Option<FencingToken>,
 }
 
 /// How far a lease has come.
@@ -74,7 +70,7 @@ pub(crate) enum Phase {
 }
 
 impl CellState {
-    pub(super) fn new(lease: Lease, deadline: Timestamp, proposal: Option<FencingToken>) -> Self {
+    pub(super) fn new(lease: Lease, deadline: Timestamp) -> Self {
         Self {
             lease,
             phase: Phase::Queued,
@@ -82,9 +78,7 @@ impl CellState {
             held_since: None,
             queued: Queued {
                 deadline,
-                turns: 0,
                 begin_at: None,
-                proposal,
             },
             given: None,
             due: None,

@@ -2,7 +2,9 @@ use std::{fmt, sync::Arc};
 
 /// Where a [`Session`](super::Session) tells that a key is gone which somebody waits for.
 #[derive(Clone)]
-pub struct Freed(Arc<dyn Fn(Option<&[u8]>) + Send + Sync>);
+pub struct Freed(Arc<Tell>);
+
+type Tell = dyn Fn(Option<&[u8]>) + Send + Sync;
 
 impl Freed {
     /// Creates it from what is to be done: with the key, or without one if it may be any.

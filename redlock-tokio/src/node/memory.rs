@@ -171,7 +171,11 @@ impl Keys {
         };
         match command.operation() {
             Operation::Acquire { token, ttl, fence } => {
-                if keys.clone().any(|key| self.live(now, key).is_some()) {
+                // Of several keys, those with the token itself are set again, as a repair.
+                let is_repair = command.has_several_keys();
+                let is_taken =
+                    |key| self.live(now, key).is_some() && !(is_repair && has(self, key, token));
+                if keys.clone().any(is_taken) {
                     return Vote::Denied;
                 }
                 self.sweep(now);

@@ -89,7 +89,8 @@ impl RedisNode {
             .set_response_timeout(None)
             .set_connection_timeout(None);
         let settings = info.redis_settings().clone();
-        let telling = if url.contains("protocol=resp2") {
+        let has_chosen = url.contains("protocol=");
+        let telling = if has_chosen && settings.protocol() == ProtocolVersion::RESP2 {
             None
         } else {
             let pushes = Arc::new(Pushes::default());
@@ -130,7 +131,9 @@ impl Telling {
             return false;
         };
         let text = error.to_string();
-        let refused = text.contains("HELLO") || text.contains("NOPROTO");
+        // The last is what the redis crate makes of the second.
+        let words = ["NOPROTO", "unknown command", "doesn't support HELLO"];
+        let refused = words.iter().any(|words| text.contains(words));
         if refused {
             self.unknown.store(true, Ordering::Relaxed);
         }

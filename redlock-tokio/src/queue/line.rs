@@ -1,19 +1,29 @@
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use redlock_core::Timestamp;
 
 use super::Terms;
+use crate::Key;
 
-/// Who wants one key within this process: one has the turn, the others wait in order.
+/// Who wants one key within this process: one has the turn, if any, and the others wait.
 ///
 /// The one with the turn contends with the rest of the world for the lock, and then holds it.
 #[derive(Debug)]
 pub(super) struct Line<T> {
-    turn: (u64, T),
+    turn: Option<(u64, T)>,
     /// In the order in which they came.
-    waiting: VecDeque<(u64, T)>,
+    waiting: VecDeque<Waiter<T>>,
     streak: Option<Streak>,
     mean_hold: Option<Duration>,
+}
+
+/// One who waits.
+#[derive(Clone, Debug)]
+pub(super) struct Waiter<T> {
+    pub(super) id: u64,
+    pub(super) who: T,
+    /// All keys, if it wants several: it waits in the lines of all of them.
+    pub(super) several: Option<Arc<[Key]>>,
 }
 
 /// One hold after the other within this process, while the rest of the world waits.
@@ -23,96 +33,91 @@ pub(super) struct Streak {
     handovers: u32,
 }
 
-/// Who has the turn now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Next<T> {
-    pub(crate) who: T,
-    /// Whether to let others have a try first.
-    pub(crate) stands_back: bool,
-}
-
 impl<T: Clone> Line<T> {
-    pub(super) fn new(id: u64, who: T, streak: Option<Streak>) -> Self {
+    pub(super) fn new(streak: Option<Streak>) -> Self {
         Self {
-            turn: (id, who),
+            turn: None,
             waiting: VecDeque::new(),
             streak,
             mean_hold: None,
         }
     }
 
-    pub(super) fn push(&mut self, id: u64, who: T) {
-        self.waiting.push_back((id, who));
+    pub(super) fn give_turn(&mut self, id: u64, who: T) {
+        self.turn = Some((id, who));
+    }
+
+    /// Ends the turn of one who has held the lock from `held` on, if at all. Returns whether the next is
+    /// to let others have a try first; nothing if it was not that one's turn.
+    pub(super) fn end_turn(
+        &mut self,
+        id: u64,
+        now: Timestamp,
+        held: Option<Timestamp>,
+        terms: &Terms,
+    ) -> Option<bool> {
+        self.turn.take_if(|(has, _)| *has == id)?;
+        let Some(held) = held else {
+            // Somebody else may have had the lock meanwhile.
+            self.streak = None;
+            return Some(false);
+        };
+        self.note_hold(now, held);
+        let stands_back = !self.streak(held).may_go_on(now, terms);
+        if stands_back && !self.waiting.is_empty() {
+            self.streak = None;
+        }
+        Some(stands_back)
+    }
+
+    pub(super) fn push(&mut self, waiter: Waiter<T>) {
+        self.waiting.push_back(waiter);
     }
 
     /// Takes somebody out of the line who waits. Returns whether there was such a one. (Those who give up
     /// are most often the first, so this does not look far.)
     pub(super) fn remove(&mut self, id: u64) -> bool {
-        let place = self.waiting.iter().position(|(other, _)| *other == id);
+        let place = self.waiting.iter().position(|other| other.id == id);
         place.is_some_and(|place| self.waiting.remove(place).is_some())
     }
 
-    /// Returns the streak up to a hold that ends now and began at `held`.
-    pub(super) fn end_streak(mut self, held: Timestamp) -> Streak {
-        *self.streak(held)
+    /// Returns the first who waits and may go on.
+    pub(super) fn first(&self, may_go_on: impl Fn(&Waiter<T>) -> bool) -> Option<Waiter<T>> {
+        self.waiting.iter().find(|it| may_go_on(it)).cloned()
     }
 
-    /// Gives the turn to the next, since who had it has ended, and has held the lock from `held` on if
-    /// at all. Nobody is next if nobody waits.
-    pub(super) fn advance(
-        &mut self,
-        now: Timestamp,
-        held: Option<Timestamp>,
-        terms: &Terms,
-    ) -> Option<Next<T>> {
-        let (id, who) = self.waiting.pop_front()?;
-        self.turn = (id, who.clone());
-        let stands_back = held.is_some_and(|held| {
-            self.note_hold(now, held);
-            !self.streak(held).may_go_on(now, terms)
-        });
-        if stands_back {
-            self.streak = None;
-        }
-        Some(Next { who, stands_back })
-    }
-
-    /// Takes the next out of the line to hand the lock over to, if who holds it since `held` may do so.
-    pub(super) fn heir(
-        &mut self,
-        now: Timestamp,
-        held: Timestamp,
-        terms: &Terms,
-        fits: impl FnOnce(&T) -> bool,
-    ) -> Option<T> {
+    /// Returns whether who holds the lock since `held` may hand it over; if so it is counted as done.
+    pub(super) fn may_hand_over(&mut self, held: Timestamp, now: Timestamp, terms: &Terms) -> bool {
         let streak = *self.streak(held);
-        let (_, first) = self.waiting.front()?;
-        if !streak.may_go_on(now, terms) || streak.handovers >= terms.max_handovers || !fits(first)
-        {
-            return None;
-        }
-        let (_, heir) = self.waiting.pop_front()?;
+        streak.may_go_on(now, terms) && streak.handovers < terms.max_handovers
+    }
+
+    pub(super) fn note_handover(&mut self, held: Timestamp, now: Timestamp) {
         self.streak(held).handovers += 1;
         self.note_hold(now, held);
-        Some(heir)
     }
 
-    pub(super) fn has_turn(&self, id: u64) -> bool {
-        self.turn.0 == id
-    }
-
-    pub(super) fn turn(&self) -> &T {
-        &self.turn.1
+    pub(super) fn turn(&self) -> Option<&T> {
+        self.turn.as_ref().map(|(_, who)| who)
     }
 
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.turn.is_none() && self.waiting.is_empty()
+    }
+
     /// Returns how long one who joined now would wait, by how long the lock was held of late.
     pub(super) fn estimate(&self) -> Option<Duration> {
         let ahead = u32::try_from(1 + self.waiting.len()).unwrap_or(u32::MAX);
         Some(self.mean_hold?.saturating_mul(ahead))
+    }
+
+    /// Returns the streak up to the hold that was the last.
+    pub(super) fn last_streak(&self) -> Option<Streak> {
+        self.streak
     }
 
     fn streak(&mut self, held: Timestamp) -> &mut Streak {

@@ -28,7 +28,31 @@ fn queue() -> Queue<usize> {
 }
 
 fn join(queue: &Queue<usize>, who: usize, terms: &Terms) -> Result<Joined, Refusal> {
-    queue.join(&key(), who as u64, at(0), who, terms)
+    join_at(queue, &key(), who, at(0), terms)
+}
+
+fn join_at(
+    queue: &Queue<usize>,
+    key: &Key,
+    who: usize,
+    now: Timestamp,
+    terms: &Terms,
+) -> Result<Joined, Refusal> {
+    queue.join([key].into_iter(), who as u64, now, &who, terms)
+}
+
+/// Leaves the line for a key; returns who has the turn then.
+fn leave_at(
+    queue: &Queue<usize>,
+    key: &Key,
+    who: usize,
+    now: Timestamp,
+    held: Option<Timestamp>,
+    terms: &Terms,
+) -> Option<Next<usize>> {
+    let mut next = queue.leave([key].into_iter(), who as u64, now, held, terms);
+    assert!(next.len() < 2, "{next:?}");
+    next.pop()
 }
 
 const TURN: Result<Joined, Refusal> = Ok(Joined::Turn { stands_back: false });
@@ -40,10 +64,15 @@ fn first_come_first_served() {
     assert_eq!(join(&queue, 1, &TERMS), Ok(Joined::Waiting));
     assert_eq!(join(&queue, 2, &TERMS), Ok(Joined::Waiting));
     assert_eq!((queue.len(), queue.turn(b"k")), ((1, 2), Some(0)));
-    let next = queue.leave(&key(), 0, at(1), None, &TERMS).unwrap();
+    let next = leave_at(&queue, &key(), 0, at(1), None, &TERMS).unwrap();
     assert_eq!((next.who, next.stands_back), (1, false));
-    assert_eq!(queue.leave(&key(), 1, at(1), None, &TERMS).unwrap().who, 2);
-    assert_eq!(queue.leave(&key(), 2, at(1), None, &TERMS), None);
+    assert_eq!(
+        leave_at(&queue, &key(), 1, at(1), None, &TERMS)
+            .unwrap()
+            .who,
+        2
+    );
+    assert_eq!(leave_at(&queue, &key(), 2, at(1), None, &TERMS), None);
     assert_eq!((queue.len(), queue.turn(b"k")), ((0, 0), None));
 }
 
@@ -66,8 +95,8 @@ fn limits_are_told() {
     for who in 0..2 {
         assert!(join(&small, who, &TERMS).is_ok());
     }
-    assert!(small.join(&other, 2, at(0), 2, &TERMS).is_ok());
-    assert_eq!(small.join(&other, 3, at(0), 3, &TERMS), full(1, 1));
+    assert!(join_at(&small, &other, 2, at(0), &TERMS).is_ok());
+    assert_eq!(join_at(&small, &other, 3, at(0), &TERMS), full(1, 1));
 }
 
 #[test]
@@ -83,7 +112,7 @@ fn hope_goes_by_how_long_the_lock_was_held_of_late() {
     }
     assert_eq!(queue.outlook(&key()), (2, None));
     // Held for 400 ms; the second has the turn now, and the third waits.
-    queue.leave(&key(), 0, at(500), Some(at(100)), &hopeful);
+    leave_at(&queue, &key(), 0, at(500), Some(at(100)), &hopeful);
     let estimate = Duration::from_millis(800);
     assert_eq!(queue.outlook(&key()), (1, Some(estimate)));
     assert_eq!(join(&queue, 3, &hopeful), Ok(Joined::Waiting));
@@ -126,8 +155,15 @@ fn a_streak_is_bounded_in_time_and_number() {
 fn who_comes_back_at_once_goes_on_with_the_streak() {
     let queue = queue();
     let go = |now: u64| {
-        let joined = queue.join(&key(), now, at(now), 0, &TERMS);
-        queue.leave(&key(), now, at(now + 1), Some(at(now)), &TERMS);
+        let joined = join_at(&queue, &key(), now as usize, at(now), &TERMS);
+        leave_at(
+            &queue,
+            &key(),
+            now as usize,
+            at(now + 1),
+            Some(at(now)),
+            &TERMS,
+        );
         joined
     };
     for now in 0..10 {
@@ -138,6 +174,51 @@ fn who_comes_back_at_once_goes_on_with_the_streak() {
     for now in (20..60).step_by(4) {
         assert_eq!(go(now), TURN, "{now}: not at once");
     }
+}
+
+/// Who wants several keys has his turn when nobody has any of them, and keeps nobody from the others
+/// until then.
+#[test]
+fn several_keys_are_had_together() {
+    let queue = queue();
+    let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
+    let both = || [&a, &b].into_iter();
+    let join_both = |who: usize| queue.join(both(), who as u64, at(0), &who, &TERMS);
+    let leave = |key, who| leave_at(&queue, key, who, at(0), None, &TERMS);
+    let next = |who| {
+        let stands_back = false;
+        Next { who, stands_back }
+    };
+    assert_eq!(join_at(&queue, &b, 0, at(0), &TERMS), TURN);
+    assert_eq!(join_both(1), Ok(Joined::Waiting));
+    assert_eq!(queue.len(), (2, 1));
+    assert_eq!(
+        join_at(&queue, &a, 2, at(0), &TERMS),
+        TURN,
+        "a is free for others"
+    );
+    assert_eq!(join_at(&queue, &b, 3, at(0), &TERMS), Ok(Joined::Waiting));
+    assert_eq!(
+        leave(&b, 0),
+        Some(next(3)),
+        "the first can have only one of them"
+    );
+    assert_eq!(leave(&a, 2), None);
+    assert_eq!(leave(&b, 3), Some(next(1)));
+    assert_eq!([queue.turn(b"a"), queue.turn(b"b")], [Some(1); 2]);
+    assert_eq!(join_at(&queue, &a, 4, at(0), &TERMS), Ok(Joined::Waiting));
+    assert_eq!(join_both(5), Ok(Joined::Waiting));
+    assert_eq!(join_at(&queue, &b, 6, at(0), &TERMS), Ok(Joined::Waiting));
+    let both_next = queue.leave(both(), 1, at(0), None, &TERMS);
+    assert_eq!(both_next, [next(4), next(6)]);
+    assert_eq!(
+        queue.leave(both(), 5, at(0), None, &TERMS),
+        [],
+        "it gives up"
+    );
+    assert_eq!(leave(&a, 4), None);
+    assert_eq!(leave(&b, 6), None);
+    assert_eq!(queue.len(), (0, 0));
 }
 
 /// One of those who want the key, as its lease sees it.
@@ -251,7 +332,7 @@ impl World {
                 while let Some(heir) = self.queue.heir(&key(), at(0), at(0), &TERMS, |_| true) {
                     // It has given up, and finds that it is in no line any more.
                     self.stages[heir] = Stage::Gone;
-                    let next = self.queue.leave(&key(), heir as u64, at(0), None, &TERMS);
+                    let next = leave_at(&self.queue, &key(), heir, at(0), None, &TERMS);
                     assert_eq!(next, None);
                 }
                 self.leave(who, true);
@@ -270,7 +351,7 @@ impl World {
             return;
         }
         let held = held.then(|| at(0));
-        if let Some(next) = self.queue.leave(&key(), name as u64, at(0), held, &TERMS) {
+        if let Some(next) = leave_at(&self.queue, &key(), name, at(0), held, &TERMS) {
             self.stages[next.who] = Stage::Turn;
         }
     }

@@ -215,3 +215,54 @@ fn what_is_handed_over_after_renewal_has_ended_is_renewed_at_once() {
     driven.run(|lease| lease.hand_over(at(700)));
     assert_eq!(driven.lease.poll_timeout(), Some(at(700)));
 }
+
+#[test]
+fn an_answer_from_before_the_news_is_not_the_last_word() {
+    let mut driven = contended();
+    let look = driven.sent.last().unwrap().round;
+    for node in 0..5 {
+        driven.run(|lease| lease.look_again(NodeId::new(node).unwrap()));
+    }
+    driven.reply_to(look, at(3), 0, &[taken(900); 5]);
+    driven.reply_to(look, at(3), 0, &[Reply::Free; 5]);
+    confirm(&mut driven, at(4));
+    assert_eq!(
+        driven.lease.attempts(),
+        2,
+        "free on all nodes, and they have said so"
+    );
+}
+
+#[test]
+fn news_of_anothers_acquisition_is_no_news_that_it_is_free() {
+    let mut driven = contended();
+    driven.reply(at(2), &[Reply::Free; 5]);
+    // It makes sure; meanwhile another takes the key, which is a change as well.
+    for node in 0..5 {
+        freed(&mut driven, at(3), node);
+    }
+    for _ in 0..2 {
+        let look = driven.sent.last().unwrap().round;
+        driven.reply_to(look, at(3), 0, &[taken(900); 5]);
+    }
+    assert_eq!(
+        driven.lease.attempts(),
+        1,
+        "all nodes have said that it is taken"
+    );
+}
+
+#[test]
+fn nodes_that_say_free_and_deny_are_not_tried_without_a_pause() {
+    let mut driven = contended();
+    for step in 0..5000 {
+        let now = at(1).saturating_add(Duration::from_micros(100) * step);
+        match driven.sent.last().unwrap().operation {
+            Operation::Look { .. } => driven.reply(now, &[Reply::Free; 5]),
+            _ => driven.reply(now, &[Denied; 5]),
+        }
+        driven.run(|lease| lease.handle_timeout(now));
+    }
+    let attempts = driven.lease.attempts();
+    assert!(attempts < 100, "{attempts} in half a second");
+}

@@ -87,11 +87,19 @@ pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Sets all keys if none of them exists. The values are those that node-redlock sets for several
+/// Sets all keys if none of them is another's. (Keys with the token itself are set again: that is how a
+/// node is repaired that has lost a part of them.) The values are those that node-redlock sets for several
 /// resources, so the two keep each other out.
 pub(super) static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
-        "if redis.call('EXISTS', unpack(KEYS)) > 0 then \
+        "local found = redis.call('MGET', unpack(KEYS)) \
+         local ours = 0 \
+         for i = 1, #KEYS do \
+           if found[i] == ARGV[1] then \
+             ours = ours + 1 \
+           end \
+         end \
+         if redis.call('EXISTS', unpack(KEYS)) > ours then \
            return 0 \
          end \
          for _, key in ipairs(KEYS) do \
