@@ -15,7 +15,9 @@ use std::{
 
 use fastrand::Rng;
 use futures::future::join_all;
-use redlock_tokio::{Lock, LockError, LockGuard, ReleaseOutcome, test_util::RedisServers};
+use redlock_tokio::{
+    Lock, LockError, LockGuard, NodeState, ReleaseOutcome, test_util::RedisServers,
+};
 use support::{Cli, MS, eventually, trusting};
 use tokio::{task::JoinHandle, time::timeout};
 
