@@ -10,7 +10,7 @@ use redlock_core::{
 use super::{Active, ClientEvent};
 use crate::{
     clock::{MICRO, MILLI, SECOND},
-    configuration::Mutant,
+    configuration::{Expectation, Mutant},
     history::{Breach, Hold},
     seen::Seen,
     world::World,
@@ -119,8 +119,9 @@ impl World {
             // What comes after so many attempts is nothing new, and takes the simulator's time.
             retry = retry.with_max_attempts(20);
         }
-        // Where the drift is to be missed, attempts must come at the very moment when a key expires.
-        if rng.chance(500_000) && !driftless {
+        // Where exclusion is to be broken, attempts must come at the very moment when a key has gone.
+        let may_look = self.configuration.expectation == Expectation::Safe;
+        if rng.chance(500_000) && may_look {
             retry = retry.with_looks();
         }
         let config = LeaseConfig {
