@@ -1,9 +1,14 @@
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
+use axum::{
+    http::{Method, StatusCode},
+    response::{IntoResponse, Response},
+};
 use redlock_tokio::{LockOptions, Redlock};
+use redlock_tower::{OnLost, TaskTracker};
 use tower_layer::Layer;
 
-use crate::{LockService, key::MethodKey, locked::InsertHold, rejection::RejectionPolicy};
+use crate::{LockService, Problem, key::Methods, rejection::RejectionPolicy};
 
 /// Serialises the handlers of a route by resource, in every process that locks over the same nodes.
 ///
@@ -11,39 +16,55 @@ use crate::{LockService, key::MethodKey, locked::InsertHold, rejection::Rejectio
 /// best, with [`route_layer`](axum::Router::route_layer), which leaves requests that match no route
 /// alone. It never fails: what goes wrong is a response. See the [crate's page](crate).
 ///
-/// Requests with the safe methods GET, HEAD, OPTIONS and TRACE (RFC 9110, section 9.2.1) pass
-/// without a lock, unless [`all_methods`](Self::all_methods) is called.
-#[derive(Debug)]
+/// | option | default | meaning |
+/// |---|---|---|
+/// | [`methods`](Self::methods) | all but GET, HEAD, OPTIONS, TRACE | which requests need a lock |
+/// | [`wait`](Self::wait) | 5 s | how long a request waits |
+/// | [`max_waiters`](Self::max_waiters) | 64, 1024 | how many wait for a key, and in all |
+/// | [`cancel_on_disconnect`](Self::cancel_on_disconnect) | no | whether a handler is dropped with its client |
+/// | [`hold_until_body_end`](Self::hold_until_body_end) | no | whether the lock is held while the body is sent |
+/// | [`on_lost`](Self::on_lost) | the response is left alone | what becomes of it if the lock is lost |
+/// | [`fail_open`](Self::fail_open) | no | whether handlers run without a lock when there is no quorum |
 #[must_use = "a layer does nothing until it is added to a router"]
 pub struct LockLayer<K> {
-    redlock: Redlock,
-    key: Arc<K>,
-    all_methods: bool,
-    options: LockOptions,
-    policy: RejectionPolicy,
+    pub(crate) key: Arc<K>,
+    pub(crate) redlock: Redlock,
+    pub(crate) prefix: Arc<[u8]>,
+    pub(crate) methods: Methods,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) cancels: bool,
+    pub(crate) body_end: Option<Duration>,
+    pub(crate) policy: RejectionPolicy,
+    /// What the layer is made of that does not know of HTTP.
+    pub(crate) inner: redlock_tower::LockLayer<()>,
 }
 
 impl<K> LockLayer<K> {
     /// Creates a layer that takes each request's key from `key`: from a [path
-    /// parameter](crate::path), from a closure `|request: &Request| ..`, or from any
-    /// [`ExtractKey`](crate::ExtractKey).
+    /// parameter](crate::path), a [header](crate::header) or the like, from a closure
+    /// `|request: &Request| ..`, or from any [`ExtractKey`](crate::ExtractKey).
     pub fn new(redlock: Redlock, key: K) -> Self {
+        let options = LockOptions::new().max_waiters(64);
         Self {
-            redlock,
             key: Arc::new(key),
-            all_methods: false,
-            options: LockOptions::new(),
+            inner: redlock_tower::LockLayer::new(redlock.clone(), ())
+                .options(options)
+                .max_waiters(1024),
+            redlock,
+            prefix: Arc::default(),
+            methods: Methods::Unsafe,
+            tasks: TaskTracker::new(),
+            cancels: false,
+            body_end: None,
             policy: RejectionPolicy::default(),
         }
     }
 
     /// Sets options for the layer's locks. What they leave open falls back to what was set
     /// before, and then to the defaults of the [`Redlock`].
-    pub fn options(self, options: LockOptions) -> Self {
-        Self {
-            options: options.or(self.options),
-            ..self
-        }
+    pub fn options(mut self, options: LockOptions) -> Self {
+        self.inner = self.inner.options(options);
+        self
     }
 
     /// Sets how long a request [waits](LockOptions::wait) for its lock.
@@ -61,33 +82,123 @@ impl<K> LockLayer<K> {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Locks for requests of every method, the safe ones too.
-    pub fn all_methods(self) -> Self {
-        Self {
-            all_methods: true,
-            ..self
-        }
+    /// Sets what goes in front of all keys of this layer.
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
+        self.prefix = prefix.as_ref().into();
+        self.inner = self.inner.prefix(prefix);
+        self
     }
 
-    /// Sets after how long clients that got no lock are told to come back; a second by default.
-    /// Up to as much again is added at random, so that they do not all come at once.
-    pub fn retry_after(self, delay: Duration) -> Self {
-        Self {
-            policy: RejectionPolicy::new(delay),
-            ..self
-        }
+    /// Sets how many requests may wait, for one key and for all keys of this layer, before others get
+    /// a 429.
+    pub fn max_waiters(mut self, of_key: usize, of_layer: usize) -> Self {
+        let options = LockOptions::new().max_waiters(of_key);
+        self.inner = self.inner.options(options).max_waiters(of_layer);
+        self
+    }
+
+    /// Locks for requests of every method, the safe ones too.
+    pub fn all_methods(mut self) -> Self {
+        self.methods = Methods::All;
+        self
+    }
+
+    /// Locks for requests with these methods, and lets all others pass.
+    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
+        self.methods = Methods::These(methods.into_iter().collect());
+        self
+    }
+
+    /// Drops the handler where it stands when its client goes away, and releases the lock at once. By
+    /// default it runs to its end under the lock, in a task of its own: a statement that a database is
+    /// carrying out would otherwise go on without the lock.
+    pub fn cancel_on_disconnect(mut self) -> Self {
+        self.cancels = true;
+        self
+    }
+
+    /// Holds the lock until the response's body has been sent or is dropped, but no longer than `max`
+    /// after its head: a client that reads slowly must not keep the others out.
+    pub fn hold_until_body_end(mut self, max: Duration) -> Self {
+        self.body_end = Some(max);
+        self
+    }
+
+    /// Sets what becomes of the response if the lock is lost while its handler works.
+    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
+        self.inner = self.inner.on_lost(on_lost);
+        self
+    }
+
+    /// Lets handlers run *without a lock* when no quorum of nodes is to be had: for routes where that is
+    /// better than a 503. [`Locked`](crate::Locked) is not there then; take an `Option` of it.
+    pub fn fail_open(mut self) -> Self {
+        self.inner = self.inner.fail_open();
+        self
+    }
+
+    /// Sets the name under which this layer shows in logs and metrics.
+    pub fn policy(mut self, name: &str) -> Self {
+        self.inner = self.inner.policy(name);
+        self
+    }
+
+    /// Runs handlers in tasks that are tracked by this tracker. At shutdown, close it and
+    /// [wait](TaskTracker::wait) for it after the server has stopped, and before
+    /// [`Redlock::shutdown`].
+    pub fn tasks(mut self, tasks: TaskTracker) -> Self {
+        self.tasks = tasks;
+        self
+    }
+
+    /// Sets after how long clients that got no lock are told to come back at the earliest; a second by
+    /// default. It is more if those who wait take longer, by how long the lock was held of late; and up to
+    /// as much again is added at random, so that clients do not all come at once.
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.policy.retry_after = delay;
+        self
+    }
+
+    /// Sets the status of the response to requests that waited in vain, instead of 423: 409, or 429, or a
+    /// 2xx for webhooks that must not come again.
+    pub fn contended_as(mut self, status: StatusCode) -> Self {
+        self.policy.contended = status;
+        self
+    }
+
+    /// Makes responses of what went wrong, instead of problem JSON.
+    pub fn rejection<R: IntoResponse>(
+        mut self,
+        respond: impl Fn(Problem) -> R + Send + Sync + 'static,
+    ) -> Self {
+        let respond = move |problem| -> Response { respond(problem).into_response() };
+        self.policy.respond = Some(Arc::new(respond));
+        self
     }
 }
 
 impl<K> Clone for LockLayer<K> {
     fn clone(&self) -> Self {
         Self {
-            redlock: self.redlock.clone(),
             key: Arc::clone(&self.key),
-            all_methods: self.all_methods,
-            options: self.options,
-            policy: self.policy,
+            redlock: self.redlock.clone(),
+            prefix: Arc::clone(&self.prefix),
+            methods: self.methods.clone(),
+            tasks: self.tasks.clone(),
+            cancels: self.cancels,
+            body_end: self.body_end,
+            policy: self.policy.clone(),
+            inner: self.inner.clone(),
         }
+    }
+}
+
+impl<K> fmt::Debug for LockLayer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockLayer")
+            .field("methods", &self.methods)
+            .field("body_end", &self.body_end)
+            .finish_non_exhaustive()
     }
 }
 
@@ -95,10 +206,6 @@ impl<S, K> Layer<S> for LockLayer<K> {
     type Service = LockService<S, K>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let key = MethodKey::new(Arc::clone(&self.key), self.all_methods);
-        let layer = redlock_tower::LockLayer::new(self.redlock.clone(), key)
-            .share_hold(InsertHold)
-            .options(self.options);
-        LockService::new(layer.layer(inner), self.policy)
+        LockService::new(inner, self.clone())
     }
 }

@@ -1,19 +1,26 @@
 #![doc = include_str!("../README.md")]
 
-mod future;
 mod key;
 mod layer;
 mod locked;
 mod problem;
 mod rejection;
+mod response_service;
 mod service;
 
-pub use future::ResponseFuture;
-pub use key::{PathKey, path};
+pub use key::{
+    JsonKey, PartKey, Parts, RequestKey, extension, header, idempotency_key, json_field,
+    matched_path, path, query, typed,
+};
 pub use layer::LockLayer;
 pub use locked::{LockLost, Locked, NoLock};
 pub use problem::Problem;
 pub use service::LockService;
 
 pub use redlock_tokio;
-pub use redlock_tower::{self, ExtractKey, IntoKey, KeyRejection};
+pub use redlock_tower::{
+    self, ExtractKey, IntoKey, KeyRejection, LockRequest, OnLost, TaskTracker,
+};
+
+/// The requests that the layer sees.
+pub type Request = axum::extract::Request;

@@ -1,15 +1,19 @@
-use std::{convert::Infallible, ops::Deref};
+use std::{
+    convert::Infallible,
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
 
 use axum::{
     extract::{FromRequestParts, OptionalFromRequestParts, Request},
     http::{StatusCode, request::Parts},
     response::{IntoResponse, Response},
 };
-use redlock_tokio::{Hold, LossReason};
-use redlock_tower::ShareHold;
+use redlock_tokio::{Hold, LockGuard, LossReason, Redlock, ReleaseReport};
+use redlock_tower::{HeldLock, ShareHold};
 use thiserror::Error;
 
-use crate::Problem;
+use crate::{Problem, key::HeldKeys};
 
 /// Extracts the lock that a handler runs under.
 ///
@@ -31,7 +35,7 @@ use crate::Problem;
 /// `Option<Locked>` is `None` for requests that pass without a lock, such as those with safe
 /// methods.
 #[derive(Clone, Debug)]
-pub struct Locked(Hold);
+pub struct Locked(HeldLock);
 
 impl Locked {
     /// Checks that the lock is still held, just before a step that must not be done without it.
@@ -42,7 +46,7 @@ impl Locked {
     ///
     /// Fails if the lock is lost, with an error that is a response.
     pub fn ensure(&self) -> Result<(), LockLost> {
-        if self.0.is_valid() {
+        if self.0.hold().is_valid() {
             Ok(())
         } else {
             Err(LockLost)
@@ -55,13 +59,28 @@ impl Locked {
     ///
     /// Cancel safe: it only watches.
     pub async fn lost(&self) -> LossReason {
-        self.0.lost().await
+        self.0.hold().lost().await
+    }
+
+    /// Releases the lock before the handler is done, and waits until a majority of nodes has confirmed
+    /// it. `None` if that was done before.
+    pub async fn release_early(self) -> Option<ReleaseReport> {
+        self.0.release_early().await
+    }
+
+    /// Takes the lock over: it is held for as long as the guard lives, and not to the end of the handler.
+    /// For a stream, a task or a WebSocket that goes on under it.
+    ///
+    /// `None` if somebody has taken or released it.
+    #[must_use = "the lock is released as soon as the guard is dropped"]
+    pub fn into_owned(self) -> Option<LockGuard> {
+        self.0.into_owned()
     }
 
     /// Returns the view of the lock, to be handed on.
     #[must_use]
     pub fn into_inner(self) -> Hold {
-        self.0
+        self.0.hold().clone()
     }
 }
 
@@ -69,7 +88,7 @@ impl Deref for Locked {
     type Target = Hold;
 
     fn deref(&self) -> &Hold {
-        &self.0
+        self.0.hold()
     }
 }
 
@@ -89,13 +108,22 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Locked {
     }
 }
 
-/// Puts the lock where [`Locked`] finds it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InsertHold;
+/// Puts the lock where [`Locked`] finds it, and layers further in.
+#[derive(Clone)]
+pub(crate) struct InsertLock {
+    pub(crate) redlock: Redlock,
+    pub(crate) keys: Arc<OnceLock<Vec<Vec<u8>>>>,
+}
 
-impl ShareHold<Request> for InsertHold {
-    fn share(&self, request: &mut Request, hold: Hold) {
-        request.extensions_mut().insert(Locked(hold));
+impl ShareHold<Request> for InsertLock {
+    fn share(&self, request: &mut Request, lock: HeldLock) {
+        let extensions = request.extensions_mut();
+        let held = extensions.remove().unwrap_or(HeldKeys(Vec::new()));
+        let HeldKeys(mut held) = held;
+        let keys = self.keys.get().into_iter().flatten();
+        held.extend(keys.map(|key| (self.redlock.clone(), key.clone())));
+        extensions.insert(HeldKeys(held));
+        extensions.insert(Locked(lock));
     }
 }
 
@@ -107,8 +135,8 @@ impl ShareHold<Request> for InsertHold {
 #[error("the lock was lost while its handler worked")]
 pub struct LockLost;
 
-impl IntoResponse for LockLost {
-    fn into_response(self) -> Response {
+impl LockLost {
+    pub(crate) fn problem() -> Problem {
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "urn:redlock:problem:lost",
@@ -116,7 +144,12 @@ impl IntoResponse for LockLost {
         )
         .detail("The request was cut off half-way. Find out what it has done before a retry.")
         .handler_ran()
-        .into_response()
+    }
+}
+
+impl IntoResponse for LockLost {
+    fn into_response(self) -> Response {
+        Self::problem().into_response()
     }
 }
 

@@ -81,6 +81,18 @@ impl Problem {
         self.status
     }
 
+    /// Returns after how long to come back, if that may help.
+    #[must_use]
+    pub fn retry_after_ms(&self) -> Option<u64> {
+        self.retry_after_ms
+    }
+
+    /// Returns whether the handler ran, so that a retry may do twice what it did.
+    #[must_use]
+    pub fn has_handler_run(&self) -> bool {
+        self.handler_ran
+    }
+
     /// Returns whether the same request may succeed later, and does no harm if it does.
     #[must_use]
     pub fn is_retryable(&self) -> bool {

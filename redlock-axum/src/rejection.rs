@@ -1,4 +1,4 @@
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     http::StatusCode,
@@ -6,32 +6,54 @@ use axum::{
 };
 use redlock_tower::{KeyRejection, LockError};
 
-use crate::Problem;
+use crate::{LockLost, Problem};
 
 /// What a client is told that gets no lock.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(crate) struct RejectionPolicy {
-    retry_after: Duration,
+    pub(crate) retry_after: Duration,
+    pub(crate) contended: StatusCode,
+    pub(crate) respond: Option<Arc<Respond>>,
 }
 
+type Respond = dyn Fn(Problem) -> Response + Send + Sync;
+
 impl RejectionPolicy {
-    pub(crate) fn new(retry_after: Duration) -> Self {
-        Self { retry_after }
+    /// Turns an error into a response. `expected` is how long the next in line would wait.
+    pub(crate) fn respond(
+        &self,
+        error: LockError<Infallible>,
+        expected: Option<Duration>,
+    ) -> Response {
+        let problem = self.problem(error, expected);
+        match &self.respond {
+            Some(respond) => respond(problem),
+            None => problem.into_response(),
+        }
     }
 
-    /// Turns an error into a response. Contention stays out of the 5xx, because proxies take
-    /// hosts that answer with them out of service.
-    pub(crate) fn respond(self, error: LockError<Infallible>) -> Response {
+    /// Contention stays out of the 5xx, because proxies take hosts that answer with them out of service.
+    fn problem(&self, error: LockError<Infallible>, expected: Option<Duration>) -> Problem {
         match error {
             LockError::Contended(error) => {
                 tracing::debug!(%error, "request gets no lock");
                 Problem::new(
-                    StatusCode::LOCKED,
+                    self.contended,
                     "urn:redlock:problem:locked",
                     "The resource is locked",
                 )
                 .detail("Another request is working on this resource. Try again.")
-                .retry_after(self.jittered())
+                .retry_after(self.jittered(expected))
+            }
+            LockError::QueueFull(error) => {
+                tracing::debug!(%error, "request gets no lock");
+                Problem::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "urn:redlock:problem:queue-full",
+                    "Too many requests wait for the resource",
+                )
+                .detail("Too many requests wait for this resource already. Try again later.")
+                .retry_after(self.jittered(expected))
             }
             LockError::Unavailable(error) => {
                 tracing::warn!(%error, "request gets no lock");
@@ -41,8 +63,9 @@ impl RejectionPolicy {
                     "The lock service is unavailable",
                 )
                 .detail("No lock could be taken on this resource. Try again.")
-                .retry_after(self.jittered())
+                .retry_after(self.jittered(None))
             }
+            LockError::Lost(_) => LockLost::problem(),
             LockError::Key(KeyRejection::Request(error)) => {
                 tracing::debug!(%error, "request has no lock key");
                 Problem::new(
@@ -64,21 +87,25 @@ impl RejectionPolicy {
                 .detail(format!("redlock_axum::LockLayer: {error}"))
             }
         }
-        .into_response()
     }
 
-    /// The delay and up to as much again.
-    fn jittered(self) -> Duration {
+    /// The delay, or what is expected if that is longer, and up to as much again.
+    fn jittered(&self, expected: Option<Duration>) -> Duration {
+        let delay = self.retry_after.max(expected.unwrap_or_default());
         // Without randomness the delays are merely not spread.
         let random = getrandom::u32().unwrap_or(0);
-        let extra = (self.retry_after.as_millis() * u128::from(random)) >> u32::BITS;
+        let extra = (delay.as_millis() * u128::from(random)) >> u32::BITS;
         let extra = Duration::from_millis(u64::try_from(extra).unwrap_or(u64::MAX));
-        self.retry_after.saturating_add(extra)
+        delay.saturating_add(extra)
     }
 }
 
 impl Default for RejectionPolicy {
     fn default() -> Self {
-        Self::new(Duration::from_secs(1))
+        Self {
+            retry_after: Duration::from_secs(1),
+            contended: StatusCode::LOCKED,
+            respond: None,
+        }
     }
 }

@@ -1,52 +1,48 @@
 use std::{
     convert::Infallible,
+    fmt,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
 
 use axum::{
-    extract::Request,
+    body::Body,
     response::{IntoResponse, Response},
 };
-use redlock_tower::ExtractKey;
+use futures::{FutureExt, TryFutureExt, future::BoxFuture};
+use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::{ResponseFuture, key::MethodKey, locked::InsertHold, rejection::RejectionPolicy};
+use crate::{
+    LockLayer, Request,
+    key::{RequestKey, Wanted},
+    locked::InsertLock,
+    response_service::Responding,
+};
 
 /// A service that holds a lock while its inner service handles a request. Made by
 /// [`LockLayer`](crate::LockLayer).
-#[derive(Debug)]
 pub struct LockService<S, K> {
-    inner: redlock_tower::LockService<S, MethodKey<K>, InsertHold>,
-    policy: RejectionPolicy,
+    inner: S,
+    layer: LockLayer<K>,
 }
 
 impl<S, K> LockService<S, K> {
-    pub(crate) fn new(
-        inner: redlock_tower::LockService<S, MethodKey<K>, InsertHold>,
-        policy: RejectionPolicy,
-    ) -> Self {
-        Self { inner, policy }
-    }
-}
-
-impl<S: Clone, K> Clone for LockService<S, K> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            policy: self.policy,
-        }
+    pub(crate) fn new(inner: S, layer: LockLayer<K>) -> Self {
+        Self { inner, layer }
     }
 }
 
 impl<S, K> Service<Request> for LockService<S, K>
 where
-    S: Service<Request, Error = Infallible> + Clone,
+    S: Service<Request, Error = Infallible> + Clone + Send + 'static,
     S::Response: IntoResponse,
-    K: ExtractKey<Request>,
+    S::Future: Send,
+    K: RequestKey,
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = ResponseFuture<S>;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         // The lock is waited for in the response future, and so is the inner service.
@@ -54,6 +50,64 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        ResponseFuture::new(self.inner.call(request), self.policy)
+        let it = &self.layer;
+        let keys = Arc::new(OnceLock::new());
+        let wanted = Wanted {
+            key: Arc::clone(&it.key),
+            methods: it.methods.clone(),
+            redlock: it.redlock.clone(),
+            prefix: Arc::clone(&it.prefix),
+            keys: Arc::clone(&keys),
+        };
+        let share = InsertLock {
+            redlock: it.redlock.clone(),
+            keys: Arc::clone(&keys),
+        };
+        let layer = it.inner.clone().with_key(wanted).share_hold(share);
+        let inner = Responding(self.inner.clone());
+        let outcome = match (it.cancels, it.body_end) {
+            (true, None) => layer.layer(inner).call(request).boxed(),
+            (false, None) => {
+                let layer = layer.detached_in(it.tasks.clone());
+                layer.layer(inner).call(request).boxed()
+            }
+            (true, Some(max)) => {
+                let layer = layer.hold_until_body_end(max);
+                let response = layer.layer(inner).call(request);
+                response.map_ok(|it| it.map(Body::new)).boxed()
+            }
+            (false, Some(max)) => {
+                let layer = layer.detached_in(it.tasks.clone()).hold_until_body_end(max);
+                let response = layer.layer(inner).call(request);
+                response.map_ok(|it| it.map(Body::new)).boxed()
+            }
+        };
+        let (policy, redlock) = (it.policy.clone(), it.redlock.clone());
+        outcome
+            .map(move |outcome| {
+                Ok(outcome.unwrap_or_else(|error| {
+                    let keys = keys.get().into_iter().flatten();
+                    let expected = keys.filter_map(|key| redlock.expected_wait(key)).max();
+                    policy.respond(error, expected)
+                }))
+            })
+            .boxed()
+    }
+}
+
+impl<S: Clone, K> Clone for LockService<S, K> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            layer: self.layer.clone(),
+        }
+    }
+}
+
+impl<S, K> fmt::Debug for LockService<S, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockService")
+            .field("layer", &self.layer)
+            .finish_non_exhaustive()
     }
 }

@@ -195,6 +195,12 @@ impl Redlock {
         lanes.map(|lane| lane.status(now)).collect()
     }
 
+    /// Returns whether both are handles of one lock service.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// Returns how many keys are held or wanted within this process, and how many wait for their turn.
     /// Asks nobody.
     #[must_use]

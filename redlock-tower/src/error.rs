@@ -1,17 +1,19 @@
 use std::{error::Error, fmt};
 
-use redlock_tokio as redlock;
+use redlock_tokio::{self as redlock, LossReason};
 
 use crate::KeyRejection;
 
 /// Why a call behind a [`LockService`](crate::LockService) failed.
 ///
-/// Whichever it is except for `Inner`: the inner service was not called, and a retry is safe.
+/// Whichever it is except for `Inner` and `Lost`: the inner service was not called, and a retry is safe.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LockError<E> {
     /// Another call holds the lock, and did so until the waiting time was over.
     Contended(redlock::LockError),
+    /// Too many wait already, or the waiting time is not likely to do.
+    QueueFull(redlock::LockError),
     /// No lock is to be had from anyone: too many nodes are down, silent or slow, or the lock
     /// service was shut down.
     Unavailable(redlock::LockError),
@@ -19,6 +21,9 @@ pub enum LockError<E> {
     Misconfigured(redlock::OptionsError),
     /// There is no usable key.
     Key(KeyRejection),
+    /// The lock was lost while the inner service worked, and [`OnLost`](crate::OnLost) says to fail
+    /// then. What it had done by then is done.
+    Lost(LossReason),
     /// The inner service was called, and failed.
     Inner(E),
 }
@@ -27,6 +32,9 @@ impl<E> LockError<E> {
     pub(crate) fn from_lock(error: redlock::LockError) -> Self {
         match error {
             redlock::LockError::Contended(_) => Self::Contended(error),
+            redlock::LockError::QueueFull { .. } | redlock::LockError::Hopeless { .. } => {
+                Self::QueueFull(error)
+            }
             redlock::LockError::InvalidKey(error) => {
                 Self::Key(KeyRejection::request(error.to_string()))
             }
@@ -34,14 +42,23 @@ impl<E> LockError<E> {
             _ => Self::Unavailable(error),
         }
     }
+
+    /// Returns whether the inner service was called.
+    #[must_use]
+    pub fn was_called(&self) -> bool {
+        matches!(self, Self::Inner(_) | Self::Lost(_))
+    }
 }
 
 impl<E: fmt::Display> fmt::Display for LockError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Contended(error) | Self::Unavailable(error) => error.fmt(f),
+            Self::Contended(error) | Self::QueueFull(error) | Self::Unavailable(error) => {
+                error.fmt(f)
+            }
             Self::Misconfigured(error) => write!(f, "the lock layer is misconfigured: {error}"),
             Self::Key(error) => error.fmt(f),
+            Self::Lost(reason) => write!(f, "the lock was lost while the call ran: {reason}"),
             Self::Inner(error) => error.fmt(f),
         }
     }

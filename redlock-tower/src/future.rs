@@ -5,137 +5,188 @@ use std::{
 };
 
 use pin_project::pin_project;
-use redlock_tokio::{LockFuture, LockGuard};
-use tower::util::Oneshot;
+use redlock_tokio::LockFuture;
 use tower_service::Service;
 
-use crate::{KeyRejection, LockError, ShareHold};
+use crate::{
+    ExtractKey, Holding, LockError, Mode, Running, ShareHold,
+    rules::{Place, Rules},
+    telemetry::Wait,
+};
 
 /// The future of a call behind a [`LockService`](crate::LockService).
 ///
 /// # Cancel safety
 ///
-/// Dropped while it waits, it leaves the lock alone. Dropped later, it drops the inner call where it
-/// stands and releases the lock in the background.
+/// Dropped while it waits, it leaves the lock alone. For what happens to a call that is dropped later, see
+/// the modes [`Inline`](crate::Inline) and [`Detached`](crate::Detached).
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
-pub struct ResponseFuture<S, Request, H>
+pub struct ResponseFuture<S, Request, K, H, M>
 where
     S: Service<Request>,
+    K: ExtractKey<Request>,
+    M: Mode<S, Request>,
 {
     #[pin]
-    state: State<S, Request, H>,
+    state: State<Request, K::Future, M::Future>,
+    /// Until the inner service is called.
+    inner: Option<S>,
+    rules: Rules,
+    share: H,
+    mode: M,
 }
 
 #[pin_project(project = StateProjection, project_replace = StateReplacement)]
-enum State<S, Request, H>
-where
-    S: Service<Request>,
-{
+enum State<Request, E, F> {
+    Extracting {
+        #[pin]
+        key: E,
+    },
     Locking {
         lock: LockFuture,
-        inner: S,
         request: Request,
-        share: H,
+        wait: Wait,
+        _place: Place,
     },
     Calling {
         #[pin]
-        response: Oneshot<S, Request>,
-        /// `None` for a call without a key.
-        guard: Option<LockGuard>,
-    },
-    Rejected {
-        rejection: KeyRejection,
+        call: F,
     },
     Done,
 }
 
-impl<S, Request, H> ResponseFuture<S, Request, H>
+impl<S, Request, K, H, M> ResponseFuture<S, Request, K, H, M>
 where
     S: Service<Request>,
+    K: ExtractKey<Request>,
+    M: Mode<S, Request>,
 {
-    pub(crate) fn locking(lock: LockFuture, inner: S, request: Request, share: H) -> Self {
-        let state = State::Locking {
-            lock,
-            inner,
-            request,
+    pub(crate) fn new(key: K::Future, inner: S, rules: Rules, share: H, mode: M) -> Self {
+        Self {
+            state: State::Extracting { key },
+            inner: Some(inner),
+            rules,
             share,
-        };
-        Self { state }
-    }
-
-    pub(crate) fn calling(inner: S, request: Request) -> Self {
-        let state = State::Calling {
-            response: Oneshot::new(inner, request),
-            guard: None,
-        };
-        Self { state }
-    }
-
-    pub(crate) fn rejected(rejection: KeyRejection) -> Self {
-        let state = State::Rejected { rejection };
-        Self { state }
+            mode,
+        }
     }
 }
 
-impl<S, Request, H> Future for ResponseFuture<S, Request, H>
+impl<S, Request, K, H, M> Future for ResponseFuture<S, Request, K, H, M>
 where
     S: Service<Request>,
+    K: ExtractKey<Request>,
     H: ShareHold<Request>,
+    M: Mode<S, Request>,
 {
-    type Output = Result<S::Response, LockError<S::Error>>;
+    type Output = Result<M::Response, LockError<S::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
+        let mut this = self.project();
+        let rules = &*this.rules;
+        // Calls the inner service, with a lock or without.
+        let mut call = |request, holding: Option<Holding>| {
+            let held = rules.telemetry.hold(holding.is_some());
+            let inner = this.inner.take()?;
+            let running = Running::new(inner, request, holding, rules.on_lost, held);
+            Some(State::Calling {
+                call: this.mode.run(running),
+            })
+        };
         loop {
-            let locked = match state.as_mut().project() {
-                StateProjection::Locking { lock, .. } => Some(ready!(Pin::new(lock).poll(cx))),
-                StateProjection::Calling { response, .. } => {
-                    let outcome = ready!(response.poll(cx));
-                    // Releases the lock before the caller hears of the outcome.
-                    state.set(State::Done);
-                    return Poll::Ready(outcome.map_err(LockError::Inner));
+            let next = match this.state.as_mut().project() {
+                StateProjection::Extracting { key } => {
+                    let (request, wanted) = ready!(key.poll(cx));
+                    match wanted {
+                        Ok(Some(wanted)) => match rules.enter() {
+                            Ok(place) => Some(State::Locking {
+                                lock: rules.lock(wanted).into_future(),
+                                request,
+                                wait: rules.telemetry.wait(),
+                                _place: place,
+                            }),
+                            Err(error) => {
+                                rules.telemetry.wait().end("queue_full");
+                                this.state.set(State::Done);
+                                return Poll::Ready(Err(LockError::from_lock(error)));
+                            }
+                        },
+                        Ok(None) => call(request, None),
+                        Err(rejection) => {
+                            this.state.set(State::Done);
+                            return Poll::Ready(Err(LockError::Key(rejection)));
+                        }
+                    }
                 }
-                StateProjection::Rejected { .. } => None,
-                // Polled again after its end; pending is what a fused future would say.
-                StateProjection::Done => return Poll::Pending,
+                StateProjection::Locking { lock, wait, .. } => {
+                    let locked = {
+                        let _entered = wait.span().enter();
+                        ready!(Pin::new(lock).poll(cx))
+                    };
+                    let StateReplacement::Locking {
+                        mut request, wait, ..
+                    } = this.state.as_mut().project_replace(State::Done)
+                    else {
+                        return Poll::Pending;
+                    };
+                    match locked {
+                        Ok(guard) => {
+                            wait.end("acquired");
+                            let holding = Holding::new(guard);
+                            this.share.share(&mut request, holding.lock().clone());
+                            call(request, Some(holding))
+                        }
+                        Err(error) => {
+                            let error = LockError::from_lock(error);
+                            wait.end(result_of(&error));
+                            if !(rules.fail_open && matches!(error, LockError::Unavailable(_))) {
+                                return Poll::Ready(Err(error));
+                            }
+                            if let LockError::Unavailable(error) = error {
+                                tracing::warn!(%error, "no lock is to be had: called without");
+                            }
+                            call(request, None)
+                        }
+                    }
+                }
+                StateProjection::Calling { call } => {
+                    let outcome = ready!(call.poll(cx));
+                    this.state.set(State::Done);
+                    return Poll::Ready(outcome);
+                }
+                StateProjection::Done => None,
             };
-            match (locked, state.as_mut().project_replace(State::Done)) {
-                (
-                    Some(Ok(guard)),
-                    StateReplacement::Locking {
-                        inner,
-                        mut request,
-                        share,
-                        ..
-                    },
-                ) => {
-                    share.share(&mut request, guard.hold().clone());
-                    state.set(State::Calling {
-                        response: Oneshot::new(inner, request),
-                        guard: Some(guard),
-                    });
-                }
-                (Some(Err(error)), _) => return Poll::Ready(Err(LockError::from_lock(error))),
-                (None, StateReplacement::Rejected { rejection }) => {
-                    return Poll::Ready(Err(LockError::Key(rejection)));
-                }
-                // The state was seen above, and nobody changed it in between.
-                _ => return Poll::Pending,
+            match next {
+                Some(next) => this.state.set(next),
+                // Polled again after its end; pending is what a fused future would say.
+                None => return Poll::Pending,
             }
         }
     }
 }
 
-impl<S, Request, H> fmt::Debug for ResponseFuture<S, Request, H>
+/// What metrics call it.
+fn result_of<E>(error: &LockError<E>) -> &'static str {
+    match error {
+        LockError::Contended(_) => "contended",
+        LockError::QueueFull(_) => "queue_full",
+        LockError::Unavailable(_) => "unavailable",
+        _ => "invalid",
+    }
+}
+
+impl<S, Request, K, H, M> fmt::Debug for ResponseFuture<S, Request, K, H, M>
 where
     S: Service<Request>,
+    K: ExtractKey<Request>,
+    M: Mode<S, Request>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.state {
+            State::Extracting { .. } => "ResponseFuture(Extracting)",
             State::Locking { .. } => "ResponseFuture(Locking)",
             State::Calling { .. } => "ResponseFuture(Calling)",
-            State::Rejected { .. } => "ResponseFuture(Rejected)",
             State::Done => "ResponseFuture(Done)",
         })
     }

@@ -1,35 +1,46 @@
-use std::{error::Error, sync::Arc};
+use std::{
+    error::Error,
+    future::{Ready, ready},
+    sync::Arc,
+};
 
 use thiserror::Error;
+
+use crate::LockRequest;
 
 /// Any error that can be passed between tasks.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
+/// What there is to lock for a request: `None` lets it pass without a lock.
+pub type Extracted = Result<Option<LockRequest>, KeyRejection>;
+
 /// Finds out which resource a request is about.
 ///
 /// Implemented for closures `Fn(&Request) -> K`, where `K` is an [`IntoKey`]: an owned string or
-/// bytes, a number, an `Option` or a `Result` of them. (Owned, since the request goes on while the
-/// key stays.)
+/// bytes, a number, a [`LockRequest`], an `Option` or a `Result` of them. (Owned, since the request goes
+/// on while the key stays.)
 ///
 /// ```
-/// use redlock_tower::ExtractKey;
+/// use redlock_tower::{ExtractKey, LockRequest};
 ///
 /// struct Job { account: u64 }
 ///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
 /// let by_account = |job: &Job| format!("account:{}", job.account);
-/// let key = by_account.extract(&mut Job { account: 7 }).unwrap();
-/// assert_eq!(key.as_deref(), Some(&b"account:7"[..]));
+/// let (_job, key) = by_account.extract(Job { account: 7 }).await;
+/// assert_eq!(key.unwrap(), Some(LockRequest::new("account:7")));
+/// # }
 /// ```
 pub trait ExtractKey<Request> {
-    /// Returns the request's key, or `None` if it needs no lock.
+    /// What [`extract`](Self::extract) returns.
+    type Future: Future<Output = (Request, Extracted)>;
+
+    /// Finds the request's key. Takes the request, for extractors that must take it apart or read it,
+    /// and gives it back.
     ///
-    /// The request is lent mutably for extractors that must take it apart; they put it together
-    /// again.
-    ///
-    /// # Errors
-    ///
-    /// Says whether the request is at fault or the layer.
-    fn extract(&self, request: &mut Request) -> Result<Option<Vec<u8>>, KeyRejection>;
+    /// The key's error says whether the request is at fault or the layer.
+    fn extract(&self, request: Request) -> Self::Future;
 }
 
 impl<F, Request, K> ExtractKey<Request> for F
@@ -37,66 +48,75 @@ where
     F: Fn(&Request) -> K,
     K: IntoKey,
 {
-    fn extract(&self, request: &mut Request) -> Result<Option<Vec<u8>>, KeyRejection> {
-        self(request).into_key()
+    type Future = Ready<(Request, Extracted)>;
+
+    fn extract(&self, request: Request) -> Self::Future {
+        let key = self(&request).into_key();
+        ready((request, key))
     }
 }
 
 /// What a key closure may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a lock key",
-    note = "return a `String`, a `Vec<u8>`, a `u64`, or an `Option` or `Result` of one; \
-            what is borrowed from the request must be made owned"
+    note = "return a `String`, a `Vec<u8>`, a `u64`, a `LockRequest`, or an `Option` or `Result` of \
+            one; what is borrowed from the request must be made owned"
 )]
 pub trait IntoKey {
-    /// Returns the key, or `None` if the request needs no lock.
+    /// Returns what to lock, or `None` if the request needs no lock.
     ///
     /// # Errors
     ///
     /// Says why there is no key although there should be one.
-    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection>;
+    fn into_key(self) -> Extracted;
 }
 
-impl IntoKey for Vec<u8> {
-    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
+impl IntoKey for LockRequest {
+    fn into_key(self) -> Extracted {
         Ok(Some(self))
     }
 }
 
+impl IntoKey for Vec<u8> {
+    fn into_key(self) -> Extracted {
+        LockRequest::new(self).into_key()
+    }
+}
+
 impl IntoKey for String {
-    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
-        Ok(Some(self.into_bytes()))
+    fn into_key(self) -> Extracted {
+        self.into_bytes().into_key()
     }
 }
 
 impl IntoKey for &'static str {
-    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
-        Ok(Some(self.into()))
+    fn into_key(self) -> Extracted {
+        LockRequest::new(self).into_key()
     }
 }
 
 impl IntoKey for &'static [u8] {
-    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
-        Ok(Some(self.into()))
+    fn into_key(self) -> Extracted {
+        LockRequest::new(self).into_key()
     }
 }
 
 impl IntoKey for u64 {
-    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
+    fn into_key(self) -> Extracted {
         self.to_string().into_key()
     }
 }
 
 /// `None` lets the request pass without a lock.
 impl<K: IntoKey> IntoKey for Option<K> {
-    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
+    fn into_key(self) -> Extracted {
         self.map_or(Ok(None), IntoKey::into_key)
     }
 }
 
 /// An error is the request's fault, unless it is a [`KeyRejection`] that says otherwise.
 impl<K: IntoKey, E: Into<KeyRejection>> IntoKey for Result<K, E> {
-    fn into_key(self) -> Result<Option<Vec<u8>>, KeyRejection> {
+    fn into_key(self) -> Extracted {
         self.map_err(Into::into)?.into_key()
     }
 }
@@ -145,17 +165,22 @@ impl From<String> for KeyRejection {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
-    fn extract<K: IntoKey>(key: impl Fn(&u32) -> K) -> Result<Option<Vec<u8>>, KeyRejection> {
-        key.extract(&mut 7)
+    fn extract<K: IntoKey>(key: impl Fn(&u32) -> K) -> Extracted {
+        let (request, key) = key.extract(7).now_or_never().expect("nothing to wait for");
+        assert_eq!(request, 7, "it is given back");
+        key
     }
 
     #[test]
     fn closures_return_keys_of_many_kinds() {
-        let seven = Some(b"7".to_vec());
+        let seven = Some(LockRequest::new("7"));
         assert_eq!(extract(|it| it.to_string()).unwrap(), seven);
         assert_eq!(extract(|_| "7").unwrap(), seven);
+        assert_eq!(extract(|it| u64::from(*it)).unwrap(), seven);
         assert_eq!(extract(|it| it.to_string().into_bytes()).unwrap(), seven);
         assert_eq!(extract(|it| Some(it.to_string())).unwrap(), seven);
         assert_eq!(extract(|_| None::<String>).unwrap(), None);
@@ -169,5 +194,24 @@ mod tests {
         assert!(error.to_string().ends_with("no account"));
         let error = extract(|_| Err::<String, _>(KeyRejection::layer("no such part")));
         assert!(matches!(error, Err(KeyRejection::Layer(_))));
+    }
+
+    #[test]
+    fn parts_are_never_mixed_up() {
+        let all = [
+            vec!["ab", "c"],
+            vec!["a", "bc"],
+            vec!["a:b", "c"],
+            vec!["a", "b:c"],
+            vec!["a\\", "b"],
+            vec!["a\\:b"],
+            vec!["abc"],
+            vec!["ab", "", "c"],
+        ];
+        let keys: std::collections::HashSet<_> = all
+            .iter()
+            .map(|parts| LockRequest::parts(parts).keys().to_vec())
+            .collect();
+        assert_eq!(keys.len(), all.len());
     }
 }

@@ -1,19 +1,21 @@
 use std::time::Duration;
 
 use redlock_tokio::{LockOptions, Redlock};
+use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
-use crate::LockService;
+use crate::{AtHead, Detached, Inline, LockService, OnLost, rules::Rules, telemetry::Telemetry};
 
 /// Serialises calls with the same key, in every process that locks over the same nodes.
 ///
 /// See the [crate's page](crate) for an example, and [`LockService`] for what happens when.
 #[derive(Clone, Debug)]
-pub struct LockLayer<K, H = ()> {
-    redlock: Redlock,
+#[must_use = "a layer does nothing until it is put around a service"]
+pub struct LockLayer<K, H = (), M = Inline> {
+    rules: Rules,
     key: K,
     share: H,
-    options: LockOptions,
+    mode: M,
 }
 
 impl<K> LockLayer<K> {
@@ -21,66 +23,160 @@ impl<K> LockLayer<K> {
     /// [`ExtractKey`](crate::ExtractKey).
     pub fn new(redlock: Redlock, key: K) -> Self {
         Self {
-            redlock,
+            rules: Rules::new(redlock),
             key,
             share: (),
-            options: LockOptions::new(),
+            mode: Inline::default(),
         }
     }
 }
 
-impl<K, H> LockLayer<K, H> {
+impl<K, H, M> LockLayer<K, H, M> {
     /// Sets options for the layer's locks. What they leave open falls back to what was set
     /// before, and then to the defaults of the [`Redlock`].
-    #[must_use]
-    pub fn options(self, options: LockOptions) -> Self {
-        Self {
-            options: options.or(self.options),
-            ..self
-        }
+    pub fn options(mut self, options: LockOptions) -> Self {
+        self.rules.options = options.or(self.rules.options);
+        self
     }
 
     /// Sets how long a call [waits](LockOptions::wait) for its lock.
-    #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         self.options(LockOptions::new().wait(wait))
     }
 
     /// Sets the [time to live](LockOptions::ttl) of the locks.
-    #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         self.options(LockOptions::new().ttl(ttl))
     }
 
     /// Sets for how long a call may [hold](LockOptions::max_hold) its lock.
-    #[must_use]
     pub fn max_hold(self, max_hold: Duration) -> Self {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Hands a view of the lock to the inner service, by way of a
-    /// [`ShareHold`](crate::ShareHold).
-    #[must_use]
-    pub fn share_hold<H2>(self, share: H2) -> LockLayer<K, H2> {
+    /// Sets what goes in front of all keys, so that layers for different things never mean the same
+    /// lock. Nothing by default.
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
+        self.rules.prefix = prefix.as_ref().into();
+        self
+    }
+
+    /// Sets how many calls may wait behind this layer, whatever their keys, before others fail with
+    /// [`LockError::QueueFull`](crate::LockError::QueueFull). No limit by default but those of
+    /// [`LockOptions::max_waiters`] and the [`Redlock`].
+    pub fn max_waiters(mut self, waiters: usize) -> Self {
+        self.rules.max_waiters = waiters;
+        self
+    }
+
+    /// Sets what becomes of a call whose lock is lost while it runs.
+    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
+        self.rules.on_lost = on_lost;
+        self
+    }
+
+    /// Lets calls through *without a lock* when none is to be had from anyone: for work that is better
+    /// done twice than not at all. Each is logged and counted.
+    pub fn fail_open(mut self) -> Self {
+        self.rules.fail_open = true;
+        self
+    }
+
+    /// Sets the name under which this layer shows in logs and metrics. Never the key.
+    pub fn policy(mut self, name: &str) -> Self {
+        self.rules.telemetry = Telemetry::new(name);
+        self
+    }
+
+    /// Hands the lock to the inner service, by way of a [`ShareHold`](crate::ShareHold).
+    pub fn share_hold<H2>(self, share: H2) -> LockLayer<K, H2, M> {
         LockLayer {
-            redlock: self.redlock,
+            rules: self.rules,
             key: self.key,
             share,
-            options: self.options,
+            mode: self.mode,
+        }
+    }
+
+    /// Takes keys from another extractor.
+    pub fn with_key<K2>(self, key: K2) -> LockLayer<K2, H, M> {
+        LockLayer {
+            rules: self.rules,
+            key,
+            share: self.share,
+            mode: self.mode,
+        }
+    }
+
+    fn mode<M2>(self, mode: M2) -> LockLayer<K, H, M2> {
+        LockLayer {
+            rules: self.rules,
+            key: self.key,
+            share: self.share,
+            mode,
         }
     }
 }
 
-impl<S, K: Clone, H: Clone> Layer<S> for LockLayer<K, H> {
-    type Service = LockService<S, K, H>;
+impl<K, H, R> LockLayer<K, H, Inline<R>> {
+    /// Runs calls in tasks of their own, to their end, whether their callers wait or go away; see
+    /// [`Detached`].
+    pub fn detached(self) -> LockLayer<K, H, Detached<R>>
+    where
+        R: Clone,
+    {
+        self.detached_in(TaskTracker::new())
+    }
+
+    /// Does so in tasks that are tracked by this tracker, so that a shutdown can wait for them.
+    pub fn detached_in(self, tasks: TaskTracker) -> LockLayer<K, H, Detached<R>>
+    where
+        R: Clone,
+    {
+        let release = self.mode.release.clone();
+        self.mode(Detached { release, tasks })
+    }
+}
+
+impl<K, H, R> LockLayer<K, H, Detached<R>> {
+    /// Returns the tracker of the calls' tasks.
+    #[must_use]
+    pub fn tasks(&self) -> &TaskTracker {
+        &self.mode.tasks
+    }
+}
+
+#[cfg(feature = "http")]
+impl<K, H> LockLayer<K, H, Inline<AtHead>> {
+    /// Holds the lock until the response's body has ended or is dropped, but no longer than `max` after
+    /// its head.
+    pub fn hold_until_body_end(self, max: Duration) -> LockLayer<K, H, Inline<crate::AtBodyEnd>> {
+        let release = crate::AtBodyEnd { max };
+        self.mode(Inline { release })
+    }
+}
+
+#[cfg(feature = "http")]
+impl<K, H> LockLayer<K, H, Detached<AtHead>> {
+    /// Holds the lock until the response's body has ended or is dropped, but no longer than `max` after
+    /// its head.
+    pub fn hold_until_body_end(self, max: Duration) -> LockLayer<K, H, Detached<crate::AtBodyEnd>> {
+        let release = crate::AtBodyEnd { max };
+        let tasks = self.mode.tasks.clone();
+        self.mode(Detached { release, tasks })
+    }
+}
+
+impl<S, K: Clone, H: Clone, M: Clone> Layer<S> for LockLayer<K, H, M> {
+    type Service = LockService<S, K, H, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
         LockService::new(
             inner,
-            self.redlock.clone(),
+            self.rules.clone(),
             self.key.clone(),
             self.share.clone(),
-            self.options,
+            self.mode.clone(),
         )
     }
 }

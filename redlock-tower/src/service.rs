@@ -1,9 +1,8 @@
 use std::task::{Context, Poll};
 
-use redlock_tokio::{LockOptions, Redlock};
 use tower_service::Service;
 
-use crate::{ExtractKey, LockError, ResponseFuture, ShareHold};
+use crate::{ExtractKey, Inline, LockError, Mode, ResponseFuture, ShareHold, rules::Rules};
 
 /// A service that holds a lock while its inner service works. Made by
 /// [`LockLayer`](crate::LockLayer).
@@ -19,24 +18,26 @@ use crate::{ExtractKey, LockError, ResponseFuture, ShareHold};
 /// The inner service must be `Clone`, as Axum's and Tonic's are; put a
 /// [`Buffer`](https://docs.rs/tower/latest/tower/buffer/struct.Buffer.html) around one that is not.
 ///
-/// Dropping the response future drops the inner call where it stands and releases the lock.
+/// Dropping the response future while it waits gives up. Dropped later, it is as the layer's mode says:
+/// [`Inline`], by default, drops the inner call where it stands and releases the lock;
+/// [`Detached`](crate::Detached) lets it run to its end.
 #[derive(Clone, Debug)]
-pub struct LockService<S, K, H = ()> {
+pub struct LockService<S, K, H = (), M = Inline> {
     inner: S,
-    redlock: Redlock,
+    rules: Rules,
     key: K,
     share: H,
-    options: LockOptions,
+    mode: M,
 }
 
-impl<S, K, H> LockService<S, K, H> {
-    pub(crate) fn new(inner: S, redlock: Redlock, key: K, share: H, options: LockOptions) -> Self {
+impl<S, K, H, M> LockService<S, K, H, M> {
+    pub(crate) fn new(inner: S, rules: Rules, key: K, share: H, mode: M) -> Self {
         Self {
             inner,
-            redlock,
+            rules,
             key,
             share,
-            options,
+            mode,
         }
     }
 
@@ -56,29 +57,28 @@ impl<S, K, H> LockService<S, K, H> {
     }
 }
 
-impl<S, K, H, Request> Service<Request> for LockService<S, K, H>
+impl<S, K, H, M, Request> Service<Request> for LockService<S, K, H, M>
 where
     S: Service<Request> + Clone,
     K: ExtractKey<Request>,
     H: ShareHold<Request> + Clone,
+    M: Mode<S, Request> + Clone,
 {
-    type Response = S::Response;
+    type Response = M::Response;
     type Error = LockError<S::Error>;
-    type Future = ResponseFuture<S, Request, H>;
+    type Future = ResponseFuture<S, Request, K, H, M>;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: Request) -> Self::Future {
-        let inner = self.inner.clone();
-        match self.key.extract(&mut request) {
-            Ok(Some(key)) => {
-                let lock = self.redlock.lock(key).options(self.options).into_future();
-                ResponseFuture::locking(lock, inner, request, self.share.clone())
-            }
-            Ok(None) => ResponseFuture::calling(inner, request),
-            Err(rejection) => ResponseFuture::rejected(rejection),
-        }
+    fn call(&mut self, request: Request) -> Self::Future {
+        ResponseFuture::new(
+            self.key.extract(request),
+            self.inner.clone(),
+            self.rules.clone(),
+            self.share.clone(),
+            self.mode.clone(),
+        )
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use redlock_tokio::{Clock, Hold, MemoryNode, Redlock};
-use redlock_tower::{KeyRejection, LockError, LockLayer};
+use redlock_tower::{HeldLock, KeyRejection, LockError, LockLayer};
 use tokio::{task::JoinSet, time::sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -166,7 +166,7 @@ async fn the_inner_service_can_see_its_lock() {
     let (_, redlock) = paused().await;
     let seen = Arc::new(Mutex::new(None));
     let layer = LockLayer::new(redlock, |_: &Job| "k")
-        .share_hold(|job: &mut Job, hold| job.hold = Some(hold));
+        .share_hold(|job: &mut Job, lock: HeldLock| job.hold = Some(lock.hold().clone()));
     let service = layer.layer(service_fn({
         let seen = Arc::clone(&seen);
         move |job: Job| {

@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Result, anyhow, ensure};
 use redlock_tokio::{Hold, LockOptions};
-use redlock_tower::LockLayer;
+use redlock_tower::{HeldLock, LockLayer};
 use tokio::{task::JoinSet, time::sleep};
 use tower::{Service, ServiceBuilder, ServiceExt};
 
@@ -79,7 +79,7 @@ async fn main() -> Result<()> {
         format!("jobs:account:{}", job.account)
     })
     .options(options)
-    .share_hold(|job: &mut Deposit, hold| job.hold = Some(hold));
+    .share_hold(|job: &mut Deposit, lock: HeldLock| job.hold = Some(lock.hold().clone()));
     let service = ServiceBuilder::new().layer(layer).service_fn({
         let bank = Arc::clone(&bank);
         move |job: Deposit| {

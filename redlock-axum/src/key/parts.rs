@@ -1,0 +1,56 @@
+use axum::http::request::Parts as RequestParts;
+use futures::{FutureExt, future::BoxFuture};
+use redlock_tower::{ExtractKey, Extracted, LockRequest};
+
+use super::{PartKey, part::Found};
+use crate::Request;
+
+/// A key that is made of several parts of a request, such as the tenant in a header and the order in the
+/// path: `parts([header("x-tenant"), path("order")])`. They are joined so that different parts never make
+/// the same key; see [`LockRequest::parts`].
+#[derive(Clone, Debug)]
+pub struct Parts {
+    scope: String,
+    parts: Vec<PartKey>,
+}
+
+impl Parts {
+    /// Joins parts of a request to one key.
+    pub fn new(scope: impl Into<String>, parts: impl IntoIterator<Item = PartKey>) -> Self {
+        Self {
+            scope: scope.into(),
+            parts: parts.into_iter().collect(),
+        }
+    }
+
+    /// Reads all parts; a request for which one is missing without fault needs no lock.
+    async fn read(
+        &self,
+        head: &mut RequestParts,
+    ) -> Result<Option<Vec<String>>, redlock_tower::KeyRejection> {
+        let mut values = vec![self.scope.clone()];
+        for part in &self.parts {
+            let found: Found = part.read(head).await;
+            match found? {
+                Some(value) => values.push(value),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(values))
+    }
+}
+
+impl ExtractKey<Request> for Parts {
+    type Future = BoxFuture<'static, (Request, Extracted)>;
+
+    fn extract(&self, request: Request) -> Self::Future {
+        let it = self.clone();
+        async move {
+            let (mut head, body) = request.into_parts();
+            let values = it.read(&mut head).await;
+            let wanted = values.map(|values| values.map(LockRequest::parts));
+            (Request::from_parts(head, body), wanted)
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,98 @@
+use std::time::Duration;
+
+use redlock_tokio::LockOptions;
+
+/// What a request wants locked, and how.
+///
+/// ```
+/// use std::time::Duration;
+/// use redlock_tower::LockRequest;
+///
+/// let one = LockRequest::new("order:42").wait(Duration::from_secs(1));
+/// let both = LockRequest::all(["account:7", "account:3"]); // both or none
+/// let pair = LockRequest::parts(["tenant-a", "42"]);       // `tenant-a:42`, and never `tenant:a-42`
+/// assert_eq!(pair, LockRequest::new("tenant-a:42"));
+/// assert_ne!(LockRequest::parts(["a:b", "c"]), LockRequest::parts(["a", "b:c"]));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct LockRequest {
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) options: LockOptions,
+}
+
+impl LockRequest {
+    /// Wants one key.
+    pub fn new(key: impl Into<Vec<u8>>) -> Self {
+        Self {
+            keys: vec![key.into()],
+            options: LockOptions::new(),
+        }
+    }
+
+    /// Wants several keys at once, in any order: all of them or none.
+    pub fn all<I>(keys: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<Vec<u8>>,
+    {
+        Self {
+            keys: keys.into_iter().map(Into::into).collect(),
+            options: LockOptions::new(),
+        }
+    }
+
+    /// Wants one key that is made of parts, with colons between them. Colons within a part, and
+    /// backslashes, get a backslash in front, so that different parts never make the same key.
+    pub fn parts<I>(parts: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        let mut key = Vec::new();
+        for (index, part) in parts.into_iter().enumerate() {
+            if index > 0 {
+                key.push(b':');
+            }
+            for &byte in part.as_ref() {
+                if matches!(byte, b':' | b'\\') {
+                    key.push(b'\\');
+                }
+                key.push(byte);
+            }
+        }
+        Self::new(key)
+    }
+
+    /// Sets options for this request. What they leave open falls back to what was set before, and then
+    /// to the layer's.
+    pub fn options(self, options: LockOptions) -> Self {
+        Self {
+            options: options.or(self.options),
+            ..self
+        }
+    }
+
+    /// Sets how long this request [waits](LockOptions::wait), as its caller's deadline may ask for.
+    pub fn wait(self, wait: Duration) -> Self {
+        self.options(LockOptions::new().wait(wait))
+    }
+
+    /// Sets the [time to live](LockOptions::ttl) of this request's lock.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.options(LockOptions::new().ttl(ttl))
+    }
+
+    /// Returns the keys.
+    #[must_use]
+    pub fn keys(&self) -> &[Vec<u8>] {
+        &self.keys
+    }
+
+    /// Puts a prefix in front of each key.
+    pub fn prefixed(self, prefix: impl AsRef<[u8]>) -> Self {
+        let prefix = prefix.as_ref();
+        let keys = self.keys.iter().map(|key| [prefix, key].concat()).collect();
+        Self { keys, ..self }
+    }
+}

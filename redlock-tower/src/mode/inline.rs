@@ -1,0 +1,71 @@
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use pin_project::pin_project;
+use tower_service::Service;
+
+use super::Mode;
+use crate::{AtHead, LockError, Release, Running};
+
+/// Runs calls as part of the response future: a caller that goes away takes the call with it, where it
+/// stands, and the lock is released at once.
+///
+/// Whatever the call has set going (a statement that a database is carrying out) may go on then without
+/// the lock. Where that matters, use [`Detached`](super::Detached).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inline<R = AtHead> {
+    pub(crate) release: R,
+}
+
+impl<S, Request, R> Mode<S, Request> for Inline<R>
+where
+    S: Service<Request>,
+    R: Release<S::Response> + Clone,
+{
+    type Response = R::Response;
+    type Future = InlineFuture<S, Request, R>;
+
+    fn run(&self, call: Running<S, Request>) -> Self::Future {
+        InlineFuture {
+            call,
+            release: self.release.clone(),
+        }
+    }
+}
+
+/// The future of a call that runs [`Inline`].
+#[pin_project]
+pub struct InlineFuture<S, Request, R>
+where
+    S: Service<Request>,
+{
+    #[pin]
+    call: Running<S, Request>,
+    release: R,
+}
+
+impl<S, Request, R> Future for InlineFuture<S, Request, R>
+where
+    S: Service<Request>,
+    R: Release<S::Response>,
+{
+    type Output = Result<R::Response, LockError<S::Error>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let outcome = ready!(this.call.poll(cx));
+        Poll::Ready(outcome.map(|(response, holding)| this.release.release(response, holding)))
+    }
+}
+
+impl<S, Request, R> fmt::Debug for InlineFuture<S, Request, R>
+where
+    S: Service<Request>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InlineFuture")
+    }
+}

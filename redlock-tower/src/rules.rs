@@ -1,0 +1,78 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use redlock_tokio::{LockOptions, Redlock};
+
+use crate::{LockRequest, OnLost, telemetry::Telemetry};
+
+/// What all calls behind a layer have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) redlock: Redlock,
+    pub(crate) options: LockOptions,
+    pub(crate) prefix: Arc<[u8]>,
+    pub(crate) on_lost: OnLost,
+    pub(crate) fail_open: bool,
+    pub(crate) max_waiters: usize,
+    pub(crate) waiting: Arc<AtomicUsize>,
+    pub(crate) telemetry: Telemetry,
+}
+
+impl Rules {
+    pub(crate) fn new(redlock: Redlock) -> Self {
+        Self {
+            redlock,
+            options: LockOptions::new(),
+            prefix: Arc::default(),
+            on_lost: OnLost::default(),
+            fail_open: false,
+            max_waiters: usize::MAX,
+            waiting: Arc::default(),
+            telemetry: Telemetry::new("default"),
+        }
+    }
+
+    /// Makes a lock of what a request wants.
+    pub(crate) fn lock(&self, wanted: LockRequest) -> redlock_tokio::Lock {
+        let options = wanted.options.or(self.options);
+        let prefixed = |key: Vec<u8>| match &*self.prefix {
+            // An empty key stays empty, to be refused.
+            _ if key.is_empty() => key,
+            prefix => [prefix, &key].concat(),
+        };
+        let mut keys = wanted.keys.into_iter().map(prefixed);
+        match (keys.next(), keys.len()) {
+            (Some(key), 0) => self.redlock.lock(key).options(options),
+            (first, _) => self
+                .redlock
+                .lock_all(first.into_iter().chain(keys))
+                .options(options),
+        }
+    }
+
+    /// Takes a place among those who wait, unless too many do.
+    pub(crate) fn enter(&self) -> Result<Place, redlock_tokio::LockError> {
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let place = Place(Arc::clone(&self.waiting));
+        if waiting < self.max_waiters {
+            Ok(place)
+        } else {
+            Err(redlock_tokio::LockError::QueueFull {
+                waiting,
+                limit: self.max_waiters,
+            })
+        }
+    }
+}
+
+/// A place among those who wait for any lock of a layer.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

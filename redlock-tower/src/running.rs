@@ -1,0 +1,111 @@
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use pin_project::pin_project;
+use redlock_tokio::LossReason;
+use tower::util::Oneshot;
+use tower_service::Service;
+use tracing::Span;
+
+use crate::{Holding, LockError, OnLost, telemetry::Held};
+
+/// A call that runs under a lock, or without one, to its end. The lock comes out with the response.
+#[pin_project]
+pub struct Running<S, Request>
+where
+    S: Service<Request>,
+{
+    #[pin]
+    response: Option<Oneshot<S, Request>>,
+    holding: Option<Holding>,
+    /// Set if the call ends with the lock.
+    lost: Option<BoxFuture<'static, LossReason>>,
+    on_lost: OnLost,
+    held: Held,
+    span: Span,
+}
+
+impl<S, Request> Running<S, Request>
+where
+    S: Service<Request>,
+{
+    pub(crate) fn new(
+        inner: S,
+        request: Request,
+        holding: Option<Holding>,
+        on_lost: OnLost,
+        held: Held,
+    ) -> Self {
+        let lost = match (&holding, on_lost) {
+            (Some(holding), OnLost::Cancel) => {
+                let hold = holding.lock().hold().clone();
+                Some(async move { hold.lost().await }.boxed())
+            }
+            _ => None,
+        };
+        Self {
+            response: Some(Oneshot::new(inner, request)),
+            holding,
+            lost,
+            on_lost,
+            span: held.span(),
+            held,
+        }
+    }
+}
+
+impl<S, Request> Future for Running<S, Request>
+where
+    S: Service<Request>,
+{
+    type Output = Result<(S::Response, Option<Holding>), LockError<S::Error>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let _entered = this.span.enter();
+        if let Some(lost) = this.lost
+            && let Poll::Ready(reason) = lost.poll_unpin(cx)
+        {
+            // Where it stands.
+            this.response.set(None);
+            *this.lost = None;
+            this.held.lost(reason);
+            return Poll::Ready(Err(LockError::Lost(reason)));
+        }
+        let Some(response) = this.response.as_mut().as_pin_mut() else {
+            // Polled again after its end; pending is what a fused future would say.
+            return Poll::Pending;
+        };
+        let outcome = ready!(response.poll(cx));
+        this.response.set(None);
+        let holding = this.holding.take();
+        if let Some(holding) = holding.as_ref().filter(|it| it.is_lost()) {
+            // The clock says so, even if nobody has come round to say why.
+            let reason = holding.lock().hold().lost().now_or_never();
+            let reason = reason.unwrap_or(LossReason::Expired);
+            this.held.lost(reason);
+            if *this.on_lost == OnLost::Fail {
+                return Poll::Ready(Err(LockError::Lost(reason)));
+            }
+        }
+        Poll::Ready(match outcome {
+            Ok(response) => Ok((response, holding)),
+            Err(error) => Err(LockError::Inner(error)),
+        })
+    }
+}
+
+impl<S, Request> fmt::Debug for Running<S, Request>
+where
+    S: Service<Request>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running")
+            .field("holding", &self.holding)
+            .finish_non_exhaustive()
+    }
+}
