@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -98,17 +99,19 @@ impl Keeper {
         let mut due = Vec::new();
         loop {
             let now = self.clock.now();
-            let next = {
+            let (next, done) = {
                 let mut agenda = self.agenda();
                 if agenda.closed {
                     return;
                 }
                 agenda.take_due(now, &mut due);
-                agenda.in_hand.clone_from(&due);
+                // They may be the last to know of their leases, which must not end under this lock.
+                let done = mem::replace(&mut agenda.in_hand, due.clone());
                 let first = agenda.due.keys().next();
                 agenda.sleeping_until = first.map_or(Timestamp::MAX, |&(at, _)| at);
-                agenda.sleeping_until
+                (agenda.sleeping_until, done)
             };
+            drop(done);
             if !due.is_empty() {
                 for cell in due.drain(..) {
                     cell.handle_timeout(now);

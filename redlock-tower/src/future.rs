@@ -38,6 +38,10 @@ where
 }
 
 #[pin_project(project = StateProjection, project_replace = StateReplacement)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "whichever it is, it lives as long as the call"
+)]
 enum State<Request, E, F> {
     Extracting {
         #[pin]

@@ -132,6 +132,7 @@ pub fn header(name: impl AsRef<str>) -> PartKey {
 /// Takes the key from the header `Idempotency-Key`, which is a quoted string
 /// (draft-ietf-httpapi-idempotency-key-header, RFC 9651 section 3.3.3): `"8e03978e-40d5"`. Without the
 /// quotes, as many clients write it, it is taken as it is.
+#[must_use]
 pub fn idempotency_key() -> PartKey {
     let name = HeaderName::from_static("idempotency-key");
     PartKey::at_once("idempotency-key", move |parts| {
@@ -187,6 +188,7 @@ where
 
 /// Takes the route itself for the key: all requests that it matches run one at a time. Requests that no
 /// route matched pass without a lock.
+#[must_use]
 pub fn matched_path() -> PartKey {
     PartKey::at_once("route", |parts| {
         let route = parts.extensions.get::<MatchedPath>();
