@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, ensure};
-use redlock_tokio::{Hold, LockOptions};
+use redlock_tokio::Hold;
 use redlock_tower::{HeldLock, LockLayer};
 use tokio::{task::JoinSet, time::sleep};
 use tower::{Service, ServiceBuilder, ServiceExt};
@@ -72,13 +72,10 @@ async fn main() -> Result<()> {
     println!("redlock jobs, on {nodes}");
 
     let bank = Arc::new(Bank::default());
-    let options = LockOptions::new()
-        .wait(Duration::from_secs(30))
-        .retry_delay(Duration::from_millis(2), Duration::from_millis(10));
     let layer = LockLayer::new(redlock.clone(), |job: &Deposit| {
         format!("jobs:account:{}", job.account)
     })
-    .options(options)
+    .wait(Duration::from_secs(30))
     .share_hold(|job: &mut Deposit, lock: HeldLock| job.hold = Some(lock.hold().clone()));
     let service = ServiceBuilder::new().layer(layer).service_fn({
         let bank = Arc::clone(&bank);

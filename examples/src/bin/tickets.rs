@@ -86,11 +86,11 @@ async fn main() -> Result<()> {
 
     let mut sales = Router::new().route("/events/{event}/tickets", post(buy));
     if !options.no_lock {
-        // Buyers of a popular event come back to the counter often, and wait for long.
-        let locks = redlock_tokio::LockOptions::new()
+        // For a popular event there is a long line, and it moves fast.
+        let layer = LockLayer::new(redlock.clone(), path("event"))
             .wait(Duration::from_secs(10))
-            .retry_delay(Duration::from_millis(2), Duration::from_millis(25));
-        sales = sales.route_layer(LockLayer::new(redlock.clone(), path("event")).options(locks));
+            .max_waiters(1000, 10_000);
+        sales = sales.route_layer(layer);
     }
     let router = Router::new()
         .route("/events/{event}", get(left))

@@ -1,0 +1,115 @@
+//! What the layer costs on top of a lock: the handler alone, the handler under a guard of its own, and
+//! the handler behind the layer, in each of its modes, on nodes in memory.
+//!
+//! ```sh
+//! cargo bench -p redlock-axum --bench overhead
+//! ```
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use axum::{Router, body::Body, http::Method, routing::post};
+use comfy_table::{Table, presets};
+use redlock_axum::{LockLayer, Request};
+use redlock_tokio::Redlock;
+use tokio::runtime::{Builder, Runtime};
+use tower::ServiceExt;
+
+/// Contestants take turns of so many requests, so that what else the machine does hits all of them.
+const TURN: u32 = 500;
+const TURNS: u32 = 40;
+
+struct Contestant {
+    name: &'static str,
+    app: Router,
+    times: Vec<Duration>,
+}
+
+fn main() {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let redlock = runtime
+        .block_on(Redlock::embedded())
+        .expect("five nodes in memory");
+    let guarded = {
+        let redlock = redlock.clone();
+        async move || {
+            let _guard = redlock.lock("k").await.expect("nobody else wants it");
+            "done"
+        }
+    };
+    let layer = || LockLayer::new(redlock.clone(), |_: &Request| "k");
+    let plain = || Router::new().route("/", post(async || "done"));
+    let contestant = |name, app| Contestant {
+        name,
+        app,
+        times: Vec::new(),
+    };
+    let mut all = [
+        contestant("handler alone", plain()),
+        contestant(
+            "a guard in the handler",
+            Router::new().route("/", post(guarded)),
+        ),
+        contestant("layer", plain().route_layer(layer())),
+        contestant(
+            "layer, cancel_on_disconnect",
+            plain().route_layer(layer().cancel_on_disconnect()),
+        ),
+        contestant(
+            "layer, hold_until_body_end",
+            plain().route_layer(layer().hold_until_body_end(Duration::from_secs(1))),
+        ),
+    ];
+    for _ in 0..=TURNS {
+        for it in &mut all {
+            let start = Instant::now();
+            run(&runtime, &it.app, TURN);
+            it.times.push(start.elapsed() / TURN);
+        }
+    }
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header([
+        "",
+        "per request, median",
+        "more than a guard",
+        "allocations",
+    ]);
+    let guard = median(&mut all[1].times);
+    for it in &mut all {
+        let time = median(&mut it.times);
+        let more = time.as_nanos() as f64 / 1000.0 - guard.as_nanos() as f64 / 1000.0;
+        let counted = allocation_counter::measure(|| run(&runtime, &it.app, TURN));
+        let allocations = counted.count_total as f64 / f64::from(TURN);
+        table.add_row([
+            it.name.to_owned(),
+            format!("{:.1} us", time.as_nanos() as f64 / 1000.0),
+            format!("{more:+.1} us"),
+            format!("{allocations:.1}"),
+        ]);
+    }
+    println!("{table}");
+}
+
+/// Sends requests one after the other.
+fn run(runtime: &Runtime, app: &Router, requests: u32) {
+    runtime.block_on(async {
+        for _ in 0..requests {
+            let request = axum::http::Request::builder().method(Method::POST).uri("/");
+            let request = request.body(Body::empty()).expect("a request");
+            let response = app.clone().oneshot(request).await.expect("infallible");
+            assert!(response.status().is_success(), "{}", response.status());
+            black_box(response);
+        }
+    });
+}
+
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
