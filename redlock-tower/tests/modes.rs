@@ -1,0 +1,200 @@
+//! What becomes of calls whose callers go away, whose locks are lost, that want several keys, or that
+//! get no lock, over nodes in memory.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use redlock_tokio::{Clock, LockOptions, MemoryNode, Redlock};
+use redlock_tower::{HeldLock, LockError, LockLayer, LockRequest, OnLost};
+use tokio::{sync::Notify, time::sleep};
+use tower::{Layer, ServiceExt, service_fn};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+async fn paused() -> (Vec<MemoryNode>, Redlock) {
+    let clock = Clock::tokio();
+    let nodes: Vec<_> = (0..3)
+        .map(|_| MemoryNode::with_clock(clock.clone()))
+        .collect();
+    let builder = Redlock::builder().custom_nodes(nodes.clone()).clock(clock);
+    (nodes, builder.build().await.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detached_call_runs_to_its_end_without_its_caller() {
+    let (_, redlock) = paused().await;
+    let [began, go_on] = [(); 2].map(|()| Arc::new(Notify::new()));
+    let ended = Arc::new(AtomicUsize::new(0));
+    let layer = LockLayer::new(redlock.clone(), |(): &()| "k").detached();
+    let tasks = layer.tasks().clone();
+    let service = layer.layer(service_fn({
+        let (began, go_on, ended) = (began.clone(), go_on.clone(), ended.clone());
+        move |()| {
+            let (began, go_on, ended) = (began.clone(), go_on.clone(), ended.clone());
+            async move {
+                began.notify_one();
+                go_on.notified().await;
+                ended.fetch_add(1, SeqCst);
+                Ok::<_, Infallible>(())
+            }
+        }
+    }));
+    let call = tokio::spawn(service.clone().oneshot(()));
+    began.notified().await;
+    // One that waits goes away with its caller.
+    let waiting = tokio::spawn(service.oneshot(()));
+    sleep(MS(10)).await;
+    assert_eq!(redlock.queue().waiting, 1);
+    for caller in [call, waiting] {
+        caller.abort();
+        assert!(caller.await.unwrap_err().is_cancelled());
+    }
+    assert_eq!((redlock.queue().keys, redlock.queue().waiting), (1, 0));
+    assert!(redlock.try_lock("k").await.is_err(), "it is still held");
+    go_on.notify_one();
+    tasks.close();
+    tasks.wait().await;
+    assert_eq!(ended.load(SeqCst), 1);
+    assert!(redlock.lock("k").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_goes_on_in_the_caller() {
+    let (_, redlock) = paused().await;
+    let layer = LockLayer::new(redlock.clone(), |(): &()| "k").detached();
+    let service = layer.layer(service_fn(async |()| -> Result<(), Infallible> {
+        panic!("a call that panics, as it should here")
+    }));
+    let outcome = tokio::spawn(service.oneshot(())).await;
+    assert!(outcome.unwrap_err().is_panic());
+    assert!(redlock.lock("k").await.is_ok());
+}
+
+/// Calls a service that is busy for five seconds, and takes its lock away in the middle of it. Returns
+/// the outcome, and whether the service came to its end.
+async fn lose(on_lost: OnLost) -> (Result<(), LockError<Infallible>>, bool) {
+    let (nodes, redlock) = paused().await;
+    let ended = Arc::new(AtomicUsize::new(0));
+    let layer = LockLayer::new(redlock, |(): &()| "k").on_lost(on_lost);
+    let service = layer.layer(service_fn({
+        let ended = ended.clone();
+        move |()| {
+            let (nodes, ended) = (nodes.clone(), ended.clone());
+            async move {
+                sleep(MS(1000)).await;
+                nodes.iter().for_each(MemoryNode::clear);
+                sleep(MS(5000)).await;
+                ended.fetch_add(1, SeqCst);
+                Ok(())
+            }
+        }
+    }));
+    let outcome = service.oneshot(()).await;
+    (outcome, ended.load(SeqCst) == 1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_what_the_layer_says() {
+    let (outcome, ended) = lose(OnLost::Signal).await;
+    assert!(outcome.is_ok() && ended);
+    let (outcome, ended) = lose(OnLost::Fail).await;
+    let error = outcome.unwrap_err();
+    assert!(
+        matches!(error, LockError::Lost(_)) && error.was_called() && ended,
+        "{error}"
+    );
+    let (outcome, ended) = lose(OnLost::Cancel).await;
+    assert!(matches!(outcome, Err(LockError::Lost(_))) && !ended);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_may_want_several_keys_and_has_options_of_its_own() {
+    let (nodes, redlock) = paused().await;
+    let key = |keys: &Vec<&'static str>| {
+        let options = LockOptions::new().wait(MS(100));
+        LockRequest::all(keys.iter().copied()).options(options)
+    };
+    let layer = LockLayer::new(redlock.clone(), key).prefix("p:");
+    let service = layer.layer(service_fn(move |_: Vec<&'static str>| {
+        let held = [nodes[0].contains("p:a"), nodes[0].contains("p:b")];
+        async move { Ok::<_, Infallible>(held) }
+    }));
+    let both = service.clone().oneshot(vec!["b", "a"]).await;
+    assert_eq!(both.unwrap(), [true, true]);
+    let guard = redlock.lock("p:b").await.unwrap();
+    let started = tokio::time::Instant::now();
+    let error = service.clone().oneshot(vec!["a", "b"]).await.unwrap_err();
+    assert!(matches!(error, LockError::Contended(_)) && !error.was_called());
+    assert!(started.elapsed() < MS(110), "{:?}", started.elapsed());
+    drop(guard);
+    let error = service.oneshot(vec![]).await.unwrap_err();
+    assert!(matches!(error, LockError::Key(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_quorum_it_fails_closed_or_open() {
+    let (nodes, redlock) = paused().await;
+    nodes[..2].iter().for_each(|node| node.set_down(true));
+    let inner = || service_fn(async |()| Ok::<_, Infallible>(()));
+    let layer = LockLayer::new(redlock, |(): &()| "k").wait(MS(100));
+    let error = layer.layer(inner()).oneshot(()).await.unwrap_err();
+    assert!(matches!(error, LockError::Unavailable(_)), "{error}");
+    assert!(layer.fail_open().layer(inner()).oneshot(()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_bounds_those_who_wait() {
+    let (_, redlock) = paused().await;
+    let guards = [
+        redlock.lock("a").await.unwrap(),
+        redlock.lock("b").await.unwrap(),
+    ];
+    let layer = LockLayer::new(redlock, |key: &&'static str| *key).max_waiters(2);
+    let service = layer.layer(service_fn(async |_: &'static str| Ok::<_, Infallible>(())));
+    let waiting = ["a", "b"].map(|key| tokio::spawn(service.clone().oneshot(key)));
+    sleep(MS(10)).await;
+    let error = service.clone().oneshot("c").await.unwrap_err();
+    assert!(matches!(error, LockError::QueueFull(_)), "{error}");
+    drop(guards);
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+    assert!(service.oneshot("c").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_inner_service_can_take_the_lock_over_or_let_go_of_it() {
+    #[derive(Default)]
+    struct Job(Option<HeldLock>);
+    let (_, redlock) = paused().await;
+    let layer = LockLayer::new(redlock.clone(), |_: &Job| "k")
+        .share_hold(|job: &mut Job, lock: HeldLock| job.0 = Some(lock));
+    let takes = layer.clone().layer(service_fn(async |job: Job| {
+        Ok::<_, Infallible>(job.0.and_then(HeldLock::into_owned))
+    }));
+    let guard = takes
+        .oneshot(Job::default())
+        .await
+        .unwrap()
+        .expect("it is there");
+    assert!(guard.is_valid() && redlock.try_lock("k").await.is_err());
+    drop(guard);
+    let other = redlock.clone();
+    let lets_go = layer.layer(service_fn(move |job: Job| {
+        let other = other.clone();
+        async move {
+            let lock = job.0.expect("it was shared");
+            assert!(lock.release_early().await.is_some());
+            assert!(lock.release_early().await.is_none(), "only once");
+            let guard = other.try_lock("k").await;
+            Ok::<_, Infallible>(guard.is_ok())
+        }
+    }));
+    assert!(lets_go.oneshot(Job::default()).await.unwrap());
+}
