@@ -3,6 +3,7 @@
 use std::{
     fmt,
     pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -10,7 +11,7 @@ use std::{
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project::pin_project;
-use tokio::time::{Sleep, sleep};
+use tokio::{task::AbortHandle, time::sleep};
 
 use crate::{Holding, Release};
 
@@ -34,8 +35,7 @@ impl<B: Body> Release<Response<B>> for AtBodyEnd {
 pub struct HoldBody<B> {
     #[pin]
     body: B,
-    /// The lock, and when it is released at the latest.
-    holding: Option<(Holding, Pin<Box<Sleep>>)>,
+    holding: Option<Capped>,
 }
 
 impl<B: Body> HoldBody<B> {
@@ -44,7 +44,7 @@ impl<B: Body> HoldBody<B> {
         let holding = holding.filter(|_| !body.is_end_stream());
         Self {
             body,
-            holding: holding.map(|it| (it, Box::pin(sleep(max)))),
+            holding: holding.map(|it| Capped::new(it, max)),
         }
     }
 }
@@ -58,11 +58,6 @@ impl<B: Body> Body for HoldBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let mut this = self.project();
-        if let Some((_, max)) = this.holding
-            && max.as_mut().poll(cx).is_ready()
-        {
-            *this.holding = None;
-        }
         let frame = this.body.as_mut().poll_frame(cx);
         let has_ended = match &frame {
             Poll::Ready(Some(Ok(_))) => this.body.is_end_stream(),
@@ -90,4 +85,44 @@ impl<B> fmt::Debug for HoldBody<B> {
             .field("holds", &self.holding.is_some())
             .finish_non_exhaustive()
     }
+}
+
+/// A lock that is released when this is dropped, or after a time.
+///
+/// The time is kept by a task: a body whose reader has stopped reading is not polled any more, and could
+/// not keep it.
+struct Capped {
+    holding: Arc<Mutex<Option<Holding>>>,
+    cap: AbortHandle,
+}
+
+impl Capped {
+    fn new(holding: Holding, max: Duration) -> Self {
+        let holding = Arc::new(Mutex::new(Some(holding)));
+        let capped = Arc::clone(&holding);
+        let cap = tokio::spawn(async move {
+            sleep(max).await;
+            release(&capped);
+        });
+        Self {
+            holding,
+            cap: cap.abort_handle(),
+        }
+    }
+}
+
+impl Drop for Capped {
+    fn drop(&mut self) {
+        self.cap.abort();
+        release(&self.holding);
+    }
+}
+
+fn release(holding: &Mutex<Option<Holding>>) {
+    // No code panics while it holds the mutex.
+    let holding = holding
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    drop(holding);
 }
