@@ -1,7 +1,7 @@
 use std::{
     fmt,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use futures::{FutureExt, future::BoxFuture};
@@ -80,9 +80,14 @@ where
             // Polled again after its end; pending is what a fused future would say.
             return Poll::Pending;
         };
-        let outcome = ready!(response.poll(cx));
-        this.response.set(None);
+        // Outside of `self`, so that a panic drops it while it unwinds, and what is dropped then is not
+        // handed over: whoever catches the panic further out drops `self` later.
         let holding = this.holding.take();
+        let Poll::Ready(outcome) = response.poll(cx) else {
+            *this.holding = holding;
+            return Poll::Pending;
+        };
+        this.response.set(None);
         if let Some(holding) = holding.as_ref().filter(|it| it.is_lost()) {
             // The clock says so, even if nobody has come round to say why.
             let reason = holding.lock().hold().lost().now_or_never();
