@@ -1,0 +1,742 @@
+//! What happens over real connections: clients that leave, give up or read slowly, upgrades, panics,
+//! outages, and the end of the server.
+
+use std::{
+    convert::Infallible,
+    future::pending,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{Path, Request, State, WebSocketUpgrade},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use futures::{FutureExt, SinkExt, StreamExt, channel::mpsc, stream};
+use redlock_axum::{LockLayer, Locked, OnLost, PartKey, Parts, TaskTracker, path};
+use redlock_tokio::{Hold, MemoryNode, Redlock};
+use reqwest::{Client, StatusCode};
+use serde_json::Value;
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tower::util::MapFutureLayer;
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// Far more than anything here takes, even on a busy machine.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The key of the requests to `/events/rock`.
+const ROCK: &str = "event:rock";
+
+struct Fixture {
+    nodes: Vec<MemoryNode>,
+    redlock: Redlock,
+    work: Work,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let nodes: Vec<_> = (0..3).map(|_| MemoryNode::new()).collect();
+        let redlock = Redlock::builder().custom_nodes(nodes.clone());
+        Self {
+            nodes,
+            redlock: redlock.build().await.unwrap(),
+            work: Work::default(),
+        }
+    }
+
+    /// The same nodes, as another process sees them.
+    async fn elsewhere(&self) -> Redlock {
+        let redlock = Redlock::builder().custom_nodes(self.nodes.clone());
+        redlock.build().await.unwrap()
+    }
+
+    fn layer(&self) -> LockLayer<PartKey> {
+        // A wait that no test sees the end of, unless it sets another.
+        LockLayer::new(self.redlock.clone(), path("event")).wait(3 * LIMIT)
+    }
+
+    /// Serves `/events/{event}`, where the work is done.
+    async fn serve(&self, layer: LockLayer<PartKey>) -> SocketAddr {
+        serve(self.app(layer)).await
+    }
+
+    fn app(&self, layer: LockLayer<PartKey>) -> Router {
+        let handler =
+            async |State(work): State<Work>, locked: Option<Locked>| work.run(locked).await;
+        Router::new()
+            .route("/events/{event}", post(handler))
+            .route_layer(layer)
+            .layer(from_fn_with_state(self.work.clone(), count_the_left))
+            .with_state(self.work.clone())
+    }
+
+    fn is_locked(&self, key: &str) -> bool {
+        let nodes = self.nodes.iter().filter(|node| node.contains(key));
+        nodes.count() >= 2
+    }
+
+    async fn until_free(&self, key: &str) {
+        let is_gone = || !self.nodes.iter().any(|node| node.contains(key));
+        until("the lock is released", is_gone).await;
+        until("nobody has it", || self.redlock.queue().keys == 0).await;
+    }
+}
+
+/// What handlers do: they say that they are there, and go on when they are let.
+#[derive(Clone, Default)]
+struct Work(Arc<Counts>);
+
+struct Counts {
+    entered: AtomicUsize,
+    ended: AtomicUsize,
+    dropped: AtomicUsize,
+    /// Responses that the server has dropped before they were there.
+    left: AtomicUsize,
+    may_end: Semaphore,
+    holds: Mutex<Vec<Hold>>,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            entered: AtomicUsize::default(),
+            ended: AtomicUsize::default(),
+            dropped: AtomicUsize::default(),
+            left: AtomicUsize::default(),
+            may_end: Semaphore::new(0),
+            holds: Mutex::default(),
+        }
+    }
+}
+
+impl Work {
+    async fn run(&self, locked: Option<Locked>) -> String {
+        let had = if locked.is_some() { "a" } else { "no" };
+        self.0
+            .holds
+            .lock()
+            .unwrap()
+            .extend(locked.map(Locked::into_inner));
+        self.0.entered.fetch_add(1, SeqCst);
+        let mut end = CountDrop(Some(&self.0.dropped));
+        self.0.may_end.acquire().await.unwrap().forget();
+        end.0 = None;
+        self.0.ended.fetch_add(1, SeqCst);
+        format!("done with {had} lock")
+    }
+
+    /// Lets one handler go on.
+    fn let_end(&self) {
+        self.0.may_end.add_permits(1);
+    }
+
+    async fn until_entered(&self, times: usize) {
+        until("handlers run", || self.entered() == times).await;
+    }
+
+    async fn until_left(&self, times: usize) {
+        let has_seen = || self.0.left.load(SeqCst) == times;
+        until("the server sees that the client is gone", has_seen).await;
+    }
+
+    fn entered(&self) -> usize {
+        self.0.entered.load(SeqCst)
+    }
+
+    fn ended(&self) -> usize {
+        self.0.ended.load(SeqCst)
+    }
+
+    fn dropped(&self) -> usize {
+        self.0.dropped.load(SeqCst)
+    }
+
+    /// The lock that the last handler ran under.
+    fn hold(&self) -> Hold {
+        self.0.holds.lock().unwrap().last().unwrap().clone()
+    }
+}
+
+/// Counts when it is dropped, unless it was taken before.
+struct CountDrop<'a>(Option<&'a AtomicUsize>);
+
+impl Drop for CountDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(count) = self.0 {
+            count.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+async fn count_the_left(State(work): State<Work>, request: Request, next: Next) -> Response {
+    let mut left = CountDrop(Some(&work.0.left));
+    let response = next.run(request).await;
+    left.0 = None;
+    response
+}
+
+async fn serve(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    at
+}
+
+/// Waits until it is so, however long the machine takes, but not for ever.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let give_up = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < give_up, "in vain: {what}");
+        sleep(MS(1)).await;
+    }
+}
+
+/// Sends a request over a connection of its own. Dropping it hangs up.
+async fn dial(at: SocketAddr, uri: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    let request = format!("POST {uri} HTTP/1.1\r\nhost: {at}\r\ncontent-length: 0\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+/// A client of each version of HTTP.
+fn clients() -> [Client; 2] {
+    let client = || Client::builder().no_proxy();
+    [
+        client().http1_only().build().unwrap(),
+        client().http2_prior_knowledge().build().unwrap(),
+    ]
+}
+
+fn client() -> Client {
+    let [http1, _] = clients();
+    http1
+}
+
+type Sent = JoinHandle<reqwest::Result<reqwest::Response>>;
+
+fn send(client: &Client, at: SocketAddr, uri: &str) -> Sent {
+    tokio::spawn(client.post(format!("http://{at}{uri}")).send())
+}
+
+async fn answer(sent: Sent) -> reqwest::Response {
+    let response = timeout(LIMIT, sent).await.expect("in vain: an answer");
+    response.unwrap().unwrap()
+}
+
+async fn problem(sent: Sent, status: u16, kind: &str) -> Value {
+    let response = answer(sent).await;
+    assert_eq!(response.status(), status);
+    let body: Value = response.json().await.unwrap();
+    assert_eq!(body["type"], format!("urn:redlock:problem:{kind}"));
+    body
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_while_it_waits_takes_no_lock() {
+    let it = Fixture::new().await;
+    let at = it.serve(it.layer()).await;
+    let guard = it.redlock.lock(ROCK).await.unwrap();
+    let waiting = dial(at, "/events/rock").await;
+    until("it waits", || it.redlock.queue().waiting == 1).await;
+    drop(waiting);
+    until("its place is gone", || it.redlock.queue().waiting == 0).await;
+    drop(guard);
+    it.until_free(ROCK).await;
+
+    // The same, behind somebody in another process.
+    let guard = it.elsewhere().await.lock(ROCK).await.unwrap();
+    let waiting = dial(at, "/events/rock").await;
+    until("it waits", || it.redlock.queue().keys == 1).await;
+    drop(waiting);
+    until("its place is gone", || it.redlock.queue().keys == 0).await;
+    assert!(it.is_locked(ROCK));
+    guard.release().await;
+    it.until_free(ROCK).await;
+    assert!(it.redlock.try_lock(ROCK).await.is_ok());
+    assert_eq!(it.work.entered(), 0);
+}
+
+#[tokio::test]
+async fn work_goes_on_under_its_lock_when_the_client_leaves() {
+    let it = Fixture::new().await;
+    let at = it.serve(it.layer()).await;
+    let caller = dial(at, "/events/rock").await;
+    it.work.until_entered(1).await;
+    drop(caller);
+    it.work.until_left(1).await;
+    let next = send(&client(), at, "/events/rock");
+    until("the next waits", || it.redlock.queue().waiting == 1).await;
+    assert!(it.is_locked(ROCK));
+    assert_eq!((it.work.dropped(), it.work.entered()), (0, 1));
+    it.work.let_end();
+    it.work.until_entered(2).await;
+    assert_eq!(it.work.ended(), 1, "one after the other");
+    it.work.let_end();
+    assert_eq!(answer(next).await.status(), StatusCode::OK);
+    it.until_free(ROCK).await;
+}
+
+#[tokio::test]
+async fn work_ends_with_its_client_where_that_is_wanted() {
+    let it = Fixture::new().await;
+    let at = it.serve(it.layer().cancel_on_disconnect()).await;
+    let caller = dial(at, "/events/rock").await;
+    it.work.until_entered(1).await;
+    assert!(it.is_locked(ROCK));
+    drop(caller);
+    it.until_free(ROCK).await;
+    assert_eq!((it.work.dropped(), it.work.ended()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_client_that_gives_up_has_left() {
+    for client in clients() {
+        let it = Fixture::new().await;
+        let at = it.serve(it.layer()).await;
+        let give_up_after = |limit| {
+            let request = client.post(format!("http://{at}/events/rock"));
+            request.timeout(limit).send()
+        };
+        let holding = give_up_after(MS(200)).await.unwrap_err();
+        assert!(holding.is_timeout());
+        it.work.until_left(1).await;
+        assert_eq!((it.work.entered(), it.work.dropped()), (1, 0));
+        assert!(it.is_locked(ROCK));
+        let waiting = give_up_after(MS(50)).await.unwrap_err();
+        assert!(waiting.is_timeout());
+        it.work.until_left(2).await;
+        assert_eq!(it.redlock.queue().waiting, 0);
+        it.work.let_end();
+        it.until_free(ROCK).await;
+        assert_eq!((it.work.entered(), it.work.ended()), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn one_at_a_time_and_423_for_who_cannot_wait() {
+    for client in clients() {
+        let it = Fixture::new().await;
+        let at = it.serve(it.layer().wait(MS(50))).await;
+        let first = send(&client, at, "/events/rock");
+        it.work.until_entered(1).await;
+        let body = problem(send(&client, at, "/events/rock"), 423, "locked").await;
+        assert_eq!(body["handler_ran"], false);
+        let other = send(&client, at, "/events/jazz");
+        it.work.until_entered(2).await;
+        it.work.let_end();
+        it.work.let_end();
+        for done in [first, other] {
+            let done = answer(done).await;
+            assert_eq!(done.text().await.unwrap(), "done with a lock");
+        }
+    }
+}
+
+/// A route whose body is what the test sends, one after the other.
+fn streaming(layer: LockLayer<PartKey>) -> (Router, mpsc::UnboundedSender<Bytes>) {
+    let (chunks, body) = mpsc::unbounded::<Bytes>();
+    let body = Arc::new(Mutex::new(Some(body)));
+    let handler = async move || {
+        let body = body.lock().unwrap().take().expect("one request");
+        Body::from_stream(body.map(Ok::<_, Infallible>))
+    };
+    let app = Router::new().route("/events/{event}", post(handler));
+    (app.route_layer(layer), chunks)
+}
+
+#[tokio::test]
+async fn a_stream_has_its_lock_until_it_has_ended() {
+    for client in clients() {
+        for cancels in [false, true] {
+            let it = Fixture::new().await;
+            let layer = it.layer().hold_until_body_end(3 * LIMIT);
+            let layer = if cancels {
+                layer.cancel_on_disconnect()
+            } else {
+                layer
+            };
+            let (app, chunks) = streaming(layer);
+            let at = serve(app).await;
+            let mut response = answer(send(&client, at, "/events/rock")).await;
+            for chunk in ["one", "two"] {
+                assert!(it.is_locked(ROCK));
+                chunks.unbounded_send(chunk.into()).unwrap();
+                assert_eq!(response.chunk().await.unwrap().unwrap(), chunk);
+            }
+            assert!(it.is_locked(ROCK));
+            drop(chunks);
+            let rest = response.chunk().await.unwrap();
+            // HTTP/2 may end a stream with an empty chunk.
+            assert!(rest.is_none_or(|chunk| chunk.is_empty()));
+            it.until_free(ROCK).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_has_its_lock_until_its_reader_is_gone() {
+    for client in clients() {
+        let it = Fixture::new().await;
+        let (app, chunks) = streaming(it.layer().hold_until_body_end(3 * LIMIT));
+        let at = serve(app).await;
+        let mut response = answer(send(&client, at, "/events/rock")).await;
+        chunks.unbounded_send("one".into()).unwrap();
+        assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
+        assert!(it.is_locked(ROCK));
+        drop(response);
+        it.until_free(ROCK).await;
+        assert!(chunks.is_closed());
+    }
+}
+
+#[tokio::test]
+async fn a_stream_has_its_lock_for_so_long_at_most_and_goes_on_without() {
+    let it = Fixture::new().await;
+    let (app, chunks) = streaming(it.layer().hold_until_body_end(MS(200)));
+    let at = serve(app).await;
+    let asked = Instant::now();
+    let mut response = answer(send(&client(), at, "/events/rock")).await;
+    it.until_free(ROCK).await;
+    assert!(asked.elapsed() >= MS(200));
+    chunks.unbounded_send("late".into()).unwrap();
+    assert_eq!(response.chunk().await.unwrap().unwrap(), "late");
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_reading_does_not_keep_the_lock() {
+    for client in clients() {
+        let it = Fixture::new().await;
+        let handler = async || {
+            // More than any buffer between here and there takes: nobody asks for the rest.
+            let chunk = Bytes::from(vec![0; 32 << 20]);
+            Body::from_stream(stream::repeat(Ok::<_, Infallible>(chunk)))
+        };
+        let app = Router::new().route("/events/{event}", post(handler));
+        let layer = it.layer().hold_until_body_end(MS(500));
+        let at = serve(app.route_layer(layer)).await;
+        let mut response = answer(send(&client, at, "/events/rock")).await;
+        assert!(it.is_locked(ROCK));
+        it.until_free(ROCK).await;
+        let chunk = response.chunk().await.unwrap();
+        assert!(chunk.is_some(), "the body is still being sent");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_without_the_lock_by_default() {
+    let it = Fixture::new().await;
+    let (app, chunks) = streaming(it.layer());
+    let at = serve(app).await;
+    let mut response = answer(send(&client(), at, "/events/rock")).await;
+    it.until_free(ROCK).await;
+    chunks.unbounded_send("one".into()).unwrap();
+    assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
+}
+
+#[tokio::test]
+async fn a_websocket_keeps_the_lock_that_it_took_until_it_is_closed() {
+    let it = Fixture::new().await;
+    let handler = async |upgrade: WebSocketUpgrade, locked: Locked| {
+        let guard = locked.into_owned();
+        upgrade.on_upgrade(async move |mut socket| {
+            let guard = guard;
+            while let Some(Ok(message)) = socket.recv().await {
+                let _ = socket.send(message).await;
+            }
+            drop(guard);
+        })
+    };
+    let layer = it.layer().all_methods().wait(MS(50));
+    let app = Router::new().route("/events/{event}", get(handler));
+    let at = serve(app.route_layer(layer)).await;
+    let url = format!("ws://{at}/events/rock");
+    for hangs_up in [false, true] {
+        let (mut socket, _) = tokio_tungstenite::connect_async(&url).await.unwrap();
+        for text in ["one", "two"] {
+            socket.send(text.into()).await.unwrap();
+            let echo = socket.next().await.unwrap().unwrap();
+            assert_eq!(echo.to_text().unwrap(), text);
+            assert!(it.is_locked(ROCK));
+        }
+        let refused = tokio_tungstenite::connect_async(&url).await.unwrap_err();
+        let tokio_tungstenite::tungstenite::Error::Http(response) = refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(response.status(), 423);
+        assert!(it.is_locked(ROCK));
+        if !hangs_up {
+            socket.close(None).await.unwrap();
+        }
+        drop(socket);
+        it.until_free(ROCK).await;
+    }
+}
+
+#[tokio::test]
+async fn keys_of_nested_routers_are_decoded() {
+    let it = Fixture::new().await;
+    let key = Parts::new("seat", [path("tenant"), path("event")]);
+    let layer = LockLayer::new(it.redlock.clone(), key).wait(Duration::ZERO);
+    let handler = async |locked: Locked, Path((tenant, event)): Path<(String, String)>| {
+        let key = String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
+        format!("{key} for {tenant} and {event}")
+    };
+    let events = Router::new().route("/events/{event}", post(handler));
+    let app = Router::new().nest("/tenants/{tenant}", events.route_layer(layer));
+    let at = serve(app).await;
+    let client = client();
+    for (uri, said) in [
+        (
+            "/tenants/a%20b/events/r%2Fb",
+            "seat:a b:r/b for a b and r/b",
+        ),
+        ("/tenants/a%3Ab/events/c", r"seat:a\:b:c for a:b and c"),
+        ("/tenants/a/events/b%3ac", r"seat:a:b\:c for a and b:c"),
+    ] {
+        let response = answer(send(&client, at, uri)).await;
+        assert_eq!(response.text().await.unwrap(), said);
+    }
+    let _guard = it.redlock.lock("seat:a b:r/b").await.unwrap();
+    problem(
+        send(&client, at, "/tenants/a%20b/events/r%2fb"),
+        423,
+        "locked",
+    )
+    .await;
+    let other = answer(send(&client, at, "/tenants/a%20b%2Fr/events/b")).await;
+    assert_eq!(other.status(), StatusCode::OK, "it is not the same");
+}
+
+#[tokio::test]
+async fn two_layers_with_one_key_are_found_out_at_once() {
+    let it = Fixture::new().await;
+    let app = |outer, inner| {
+        let handler = async |_: Locked| "ran";
+        let app = Router::new().route("/events/{event}", post(handler));
+        app.route_layer(inner).route_layer(outer)
+    };
+    let at = serve(app(it.layer(), it.layer())).await;
+    let body = problem(send(&client(), at, "/events/rock"), 500, "misconfigured").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("two lock layers"), "{detail}");
+    assert_eq!(
+        (&body["handler_ran"], &body["retryable"]),
+        (&false.into(), &false.into())
+    );
+    it.until_free(ROCK).await;
+
+    let outer = LockLayer::new(it.redlock.clone(), path("event").scope("venue"));
+    let at = serve(app(outer, it.layer())).await;
+    let response = answer(send(&client(), at, "/events/rock")).await;
+    assert_eq!(response.status(), StatusCode::OK);
+}
+
+/// Answers for what panics further in, as layers that catch panics do.
+fn catch_panic<F>(response: F) -> impl Future<Output = Result<Response, Infallible>>
+where
+    F: Future<Output = Result<Response, Infallible>>,
+{
+    let caught = std::panic::AssertUnwindSafe(response).catch_unwind();
+    caught.map(|it| it.unwrap_or_else(|_| Ok(StatusCode::IM_A_TEAPOT.into_response())))
+}
+
+#[tokio::test]
+async fn what_a_panic_leaves_behind_is_released_and_not_handed_over() {
+    for catches in [false, true] {
+        for cancels in [false, true] {
+            for panics in [true, false] {
+                let it = Fixture::new().await;
+                let handler = async move |State(work): State<Work>, locked: Locked| {
+                    work.run(Some(locked)).await;
+                    assert!(!panics || work.ended() > 1, "the first, by intent");
+                };
+                // However long it takes here, it would be handed over.
+                let options = redlock_tokio::LockOptions::new().handover_for(3 * LIMIT);
+                let layer = it.layer().options(options);
+                let layer = if cancels {
+                    layer.cancel_on_disconnect()
+                } else {
+                    layer
+                };
+                let app = Router::new().route("/events/{event}", post(handler));
+                let app = app.with_state(it.work.clone()).route_layer(layer);
+                let app = if catches {
+                    app.layer(MapFutureLayer::new(catch_panic))
+                } else {
+                    app
+                };
+                let at = serve(app).await;
+
+                let first = send(&client(), at, "/events/rock");
+                it.work.until_entered(1).await;
+                let first_token = it.work.hold().token();
+                let second = send(&client(), at, "/events/rock");
+                until("it waits", || it.redlock.queue().waiting == 1).await;
+                it.work.let_end();
+                it.work.until_entered(2).await;
+                let case = format!("catches: {catches}, cancels: {cancels}, panics: {panics}");
+                let is_handed_over = first_token == it.work.hold().token();
+                assert_eq!(is_handed_over, !panics, "{case}");
+                let first = timeout(LIMIT, first).await.unwrap().unwrap();
+                match (panics, catches) {
+                    (true, true) => assert_eq!(first.unwrap().status(), 418, "{case}"),
+                    (true, false) => assert!(first.is_err(), "{case}"),
+                    (false, _) => assert_eq!(first.unwrap().status(), 200, "{case}"),
+                }
+                it.work.let_end();
+                assert_eq!(answer(second).await.status(), 200, "{case}");
+                it.until_free(ROCK).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_hangs_has_its_lock_for_so_long_at_most() {
+    let it = Fixture::new().await;
+    let layer = it.layer().ttl(MS(400)).max_hold(MS(300));
+    let at = it.serve(layer).await;
+    let hangs = send(&client(), at, "/events/rock");
+    it.work.until_entered(1).await;
+    let next = send(&client(), at, "/events/rock");
+    it.work.until_entered(2).await;
+    assert_eq!(
+        (it.work.ended(), it.work.dropped()),
+        (0, 0),
+        "the first is still there"
+    );
+    assert!(!hangs.is_finished());
+    it.work.let_end();
+    it.work.let_end();
+    assert_eq!(answer(hangs).await.status(), StatusCode::OK);
+    assert_eq!(answer(next).await.status(), StatusCode::OK);
+
+    let handler = async || pending::<()>().await;
+    let app = Router::new().route("/events/{event}", post(handler));
+    let layer = it
+        .layer()
+        .ttl(MS(400))
+        .max_hold(MS(100))
+        .on_lost(OnLost::Cancel);
+    let at = serve(app.route_layer(layer)).await;
+    let body = problem(send(&client(), at, "/events/rock"), 500, "lost").await;
+    assert_eq!(body["handler_ran"], true);
+    it.until_free(ROCK).await;
+}
+
+#[tokio::test]
+async fn no_quorum_is_503_or_no_lock() {
+    let it = Fixture::new().await;
+    let layer = it.layer().wait(MS(50));
+    it.work.let_end();
+    let closed = it.serve(layer.clone()).await;
+    let open = it.serve(layer.fail_open()).await;
+    it.nodes[..2].iter().for_each(|node| node.set_down(true));
+    for client in clients() {
+        let entered = it.work.entered();
+        let sent = send(&client, closed, "/events/rock");
+        let body = problem(sent, 503, "unavailable").await;
+        assert_eq!(
+            (&body["handler_ran"], it.work.entered()),
+            (&false.into(), entered)
+        );
+        let response = answer(send(&client, open, "/events/rock")).await;
+        assert_eq!(response.text().await.unwrap(), "done with no lock");
+        it.work.let_end();
+    }
+    // Held by another is not unavailable: that stays closed.
+    it.nodes.iter().for_each(|node| node.set_down(false));
+    let connected = it.redlock.lock("any").wait(LIMIT).await;
+    drop(connected.unwrap());
+    let _guard = it.elsewhere().await.lock("event:jazz").await.unwrap();
+    let entered = it.work.entered();
+    problem(send(&client(), open, "/events/jazz"), 423, "locked").await;
+    assert_eq!(it.work.entered(), entered);
+}
+
+#[tokio::test]
+async fn what_becomes_of_a_response_whose_lock_was_lost() {
+    for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
+        for cancels in [false, true] {
+            let it = Fixture::new().await;
+            let layer = it.layer().on_lost(on_lost);
+            let layer = if cancels {
+                layer.cancel_on_disconnect()
+            } else {
+                layer
+            };
+            let at = it.serve(layer).await;
+            let sent = send(&client(), at, "/events/rock");
+            it.work.until_entered(1).await;
+            let hold = it.work.hold();
+            it.nodes.iter().for_each(|node| assert!(node.remove(ROCK)));
+            hold.extend().await.unwrap_err();
+            timeout(LIMIT, hold.lost()).await.unwrap();
+            match on_lost {
+                OnLost::Signal => {
+                    assert!(!sent.is_finished());
+                    it.work.let_end();
+                    let response = answer(sent).await;
+                    assert_eq!(response.text().await.unwrap(), "done with a lock");
+                }
+                OnLost::Fail => {
+                    assert!(!sent.is_finished());
+                    it.work.let_end();
+                    let body = problem(sent, 500, "lost").await;
+                    assert_eq!((&body["handler_ran"], it.work.ended()), (&true.into(), 1));
+                    assert_eq!(body["retryable"], false);
+                }
+                _ => {
+                    let body = problem(sent, 500, "lost").await;
+                    assert_eq!((&body["handler_ran"], it.work.dropped()), (&true.into(), 1));
+                }
+            }
+            it.until_free(ROCK).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_can_wait_for_work_whose_client_has_left() {
+    let it = Fixture::new().await;
+    let tasks = TaskTracker::new();
+    let app = it.app(it.layer().tasks(tasks.clone()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let server = axum::serve(listener, app).with_graceful_shutdown(async {
+        let _ = stopped.await;
+    });
+    let server = tokio::spawn(server.into_future());
+    let caller = dial(at, "/events/rock").await;
+    it.work.until_entered(1).await;
+    drop(caller);
+    it.work.until_left(1).await;
+    stop.send(()).unwrap();
+    timeout(LIMIT, server).await.unwrap().unwrap().unwrap();
+    tasks.close();
+    assert!(tasks.wait().now_or_never().is_none());
+    assert!(it.is_locked(ROCK));
+    it.work.let_end();
+    timeout(LIMIT, tasks.wait()).await.unwrap();
+    assert_eq!((it.work.ended(), it.work.dropped()), (1, 0));
+    let report = timeout(LIMIT, it.redlock.shutdown()).await.unwrap();
+    assert_eq!((report.held, report.abandoned), (0, 0));
+    assert!(!it.is_locked(ROCK));
+}
