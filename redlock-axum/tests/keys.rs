@@ -1,0 +1,413 @@
+//! Where keys come from, and whose fault it is if there are none.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Extension, Json, Router,
+    body::Body,
+    extract::{Path, Query, Request},
+    http::{Method, StatusCode, header as http_header, request},
+    response::Response,
+    routing::any,
+};
+use http_body_util::BodyExt;
+use redlock_axum::{
+    KeyRejection, LockLayer, LockRequest, Locked, Parts, RequestKey, extension, header,
+    idempotency_key, json_field, matched_path, path, query, typed,
+};
+use redlock_tokio::{Clock, MemoryNode, Redlock};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// Use on a paused runtime.
+async fn redlock() -> Redlock {
+    let clock = Clock::tokio();
+    let nodes = (0..3).map(|_| MemoryNode::with_clock(clock.clone()));
+    let builder = Redlock::builder().custom_nodes(nodes.collect::<Vec<_>>());
+    builder.clock(clock).build().await.unwrap()
+}
+
+/// A route `/orders/{order}` whose handler says which keys it has.
+async fn app<K: RequestKey>(key: K) -> Router {
+    layered(LockLayer::new(redlock().await, key))
+}
+
+fn layered<K: RequestKey>(layer: LockLayer<K>) -> Router {
+    let handler = async |locked: Option<Locked>| match locked {
+        Some(locked) => {
+            let keys = locked
+                .keys()
+                .map(|key| String::from_utf8_lossy(key.as_bytes()));
+            keys.collect::<Vec<_>>().join(" and ")
+        }
+        None => "no lock".to_owned(),
+    };
+    Router::new()
+        .route("/orders/{order}", any(handler))
+        .layer(layer)
+}
+
+fn post(uri: &str) -> request::Builder {
+    Request::post(uri)
+}
+
+fn empty(request: request::Builder) -> Request {
+    request.body(Body::empty()).unwrap()
+}
+
+async fn send(app: &Router, request: Request) -> Response {
+    app.clone().oneshot(request).await.unwrap()
+}
+
+async fn text(app: &Router, request: Request) -> String {
+    let response = send(app, request).await;
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    assert_eq!(status, StatusCode::OK, "{body}");
+    body
+}
+
+/// Asserts that the handler does not run, and that the reason is told.
+async fn refused(app: &Router, request: Request, status: u16, reason: &str) {
+    let response = send(app, request).await;
+    assert_eq!(response.status(), status);
+    assert!(response.headers().get(http_header::RETRY_AFTER).is_none());
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let kind = if status == 400 {
+        "key"
+    } else {
+        "misconfigured"
+    };
+    assert_eq!(body["type"], format!("urn:redlock:problem:{kind}"));
+    assert_eq!(
+        (&body["handler_ran"], &body["retryable"]),
+        (&false.into(), &false.into())
+    );
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains(reason), "{detail}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn path_parameters() {
+    let app = app(path("order")).await;
+    assert_eq!(text(&app, empty(post("/orders/4%2F2"))).await, "order:4/2");
+    refused(&app, empty(post("/orders/%ff")), 400, "UTF-8").await;
+    let wrong = layered(LockLayer::new(redlock().await, path("ordre")));
+    let reason = "the route `/orders/{order}` has no path parameter `ordre`";
+    refused(&wrong, empty(post("/orders/42")), 500, reason).await;
+    let nowhere = send(&app, empty(post("/nowhere"))).await;
+    assert_eq!(nowhere.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn headers() {
+    let app = app(header("X-Tenant")).await;
+    let request = || post("/orders/42");
+    let given = empty(request().header("x-tenant", "acme"));
+    assert_eq!(text(&app, given).await, "x-tenant:acme");
+    refused(&app, empty(request()), 400, "`x-tenant` is missing").await;
+    for unusable in [&b""[..], b"\xff"] {
+        let request = empty(request().header("x-tenant", unusable));
+        refused(&app, request, 400, "`x-tenant` is empty, or not").await;
+    }
+    let twice = request().header("x-tenant", "a").header("x-tenant", "b");
+    refused(&app, empty(twice), 400, "more than once").await;
+    let scoped = layered(LockLayer::new(
+        redlock().await,
+        header("x-tenant").scope("tenant"),
+    ));
+    let given = empty(request().header("x-tenant", "acme"));
+    assert_eq!(text(&scoped, given).await, "tenant:acme");
+}
+
+#[test]
+#[should_panic(expected = "`x tenant` is no header's name")]
+fn a_name_that_no_header_can_have() {
+    let _ = header("x tenant");
+}
+
+#[tokio::test(start_paused = true)]
+async fn idempotency_keys() {
+    let app = app(idempotency_key()).await;
+    let request = |value: &str| empty(post("/orders/42").header("idempotency-key", value));
+    for same in [r#""8e03978e""#, "8e03978e"] {
+        assert_eq!(text(&app, request(same)).await, "idempotency-key:8e03978e");
+    }
+    let escaped = text(&app, request(r#""a\"b\\c""#)).await;
+    assert_eq!(escaped, r#"idempotency-key:a"b\c"#);
+    for malformed in [r#"""#, r#""a"#, r#""a" b"#, r#""a\b""#, r#""""#] {
+        refused(&app, request(malformed), 400, "no quoted string").await;
+    }
+    refused(&app, empty(post("/orders/42")), 400, "is missing").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn parameters_of_the_query() {
+    let app = app(query("account")).await;
+    for (asked, key) in [
+        ("account=7", "account:7"),
+        ("x=1&account=a+b%26c", "account:a b&c"),
+        ("acc%6Funt=7", "account:7"),
+        ("account=", "account:"),
+    ] {
+        let request = empty(post(&format!("/orders/42?{asked}")));
+        assert_eq!(text(&app, request).await, key);
+    }
+    for missing in ["/orders/42", "/orders/42?", "/orders/42?accounts=7"] {
+        refused(
+            &app,
+            empty(post(missing)),
+            400,
+            "the query has no `account`",
+        )
+        .await;
+    }
+    let twice = empty(post("/orders/42?account=7&account=8"));
+    refused(&app, twice, 400, "more than one `account`").await;
+}
+
+#[derive(Clone)]
+struct User {
+    name: &'static str,
+}
+
+#[tokio::test(start_paused = true)]
+async fn extensions() {
+    let inner = app(extension("user", |user: &User| user.name)).await;
+    let app = inner.clone().layer(Extension(User { name: "ada" }));
+    assert_eq!(text(&app, empty(post("/orders/42"))).await, "user:ada");
+    let reason = "put the layer that adds it outside of this one";
+    refused(&inner, empty(post("/orders/42")), 500, reason).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_route_itself() {
+    let app = app(matched_path()).await;
+    for uri in ["/orders/1", "/orders/2"] {
+        assert_eq!(text(&app, empty(post(uri))).await, "route:/orders/{order}");
+    }
+    let nowhere = send(&app, empty(post("/nowhere"))).await;
+    assert_eq!(nowhere.status(), StatusCode::NOT_FOUND);
+}
+
+#[derive(Deserialize)]
+struct Seat {
+    row: u8,
+    seat: u8,
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_extractor_reads() {
+    let key = typed("seat", |Query(Seat { row, seat })| format!("{row}/{seat}"));
+    let by_seat = app(key).await;
+    let request = empty(post("/orders/42?seat=7&row=03"));
+    assert_eq!(text(&by_seat, request).await, "seat:3/7");
+    refused(&by_seat, empty(post("/orders/42?row=3")), 400, "").await;
+
+    let by_order = app(typed("order", |Path(order): Path<u32>| order)).await;
+    for uri in ["/orders/42", "/orders/0042"] {
+        assert_eq!(text(&by_order, empty(post(uri))).await, "order:42");
+    }
+    refused(&by_order, empty(post("/orders/latest")), 400, "").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_parts_are_never_mixed_up() {
+    let app = app(Parts::new("order", [header("x-tenant"), path("order")])).await;
+    let request = |tenant: &str, order: &str| {
+        let request = post(&format!("/orders/{order}"));
+        empty(request.header("x-tenant", tenant))
+    };
+    assert_eq!(text(&app, request("a", "b")).await, "order:a:b");
+    assert_eq!(text(&app, request("a:b", "c")).await, r"order:a\:b:c");
+    assert_eq!(text(&app, request("a", "b:c")).await, r"order:a:b\:c");
+    refused(
+        &app,
+        empty(post("/orders/42")),
+        400,
+        "`x-tenant` is missing",
+    )
+    .await;
+    let wrong = layered(LockLayer::new(
+        redlock().await,
+        Parts::new("order", [header("x-tenant"), path("ordre")]),
+    ));
+    refused(&wrong, request("a", "b"), 500, "no path parameter `ordre`").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn closures_choose_several_keys_one_or_none() {
+    let key = |request: &Request| match request.uri().query() {
+        None => Ok(None),
+        Some("") => Err(KeyRejection::layer("by intent")),
+        Some(keys) => Ok(Some(LockRequest::all(keys.split('&')))),
+    };
+    let redlock = redlock().await;
+    let app = layered(
+        LockLayer::new(redlock.clone(), key)
+            .prefix("app/")
+            .wait(MS(50)),
+    );
+    assert_eq!(text(&app, empty(post("/orders/42"))).await, "no lock");
+    assert_eq!(text(&app, empty(post("/orders/42?b"))).await, "app/b");
+    let both = text(&app, empty(post("/orders/42?b&a&b"))).await;
+    assert_eq!(both, "app/a and app/b");
+    refused(&app, empty(post("/orders/42?")), 500, "by intent").await;
+
+    let _guard = redlock.lock("app/a").await.unwrap();
+    let held = send(&app, empty(post("/orders/42?b&a"))).await;
+    assert_eq!(held.status(), StatusCode::LOCKED);
+    assert_eq!(text(&app, empty(post("/orders/42?b"))).await, "app/b");
+}
+
+/// A route whose handler gives its JSON back.
+async fn echo(field: &str, limit: usize) -> (Router, Arc<AtomicUsize>) {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ran);
+    let handler = async move |locked: Locked, Json(body): Json<Value>| {
+        count.fetch_add(1, SeqCst);
+        let key = String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
+        Json(json!({ "key": key, "body": body }))
+    };
+    let layer = LockLayer::new(redlock().await, json_field(field, limit));
+    let app = Router::new().route("/", any(handler)).route_layer(layer);
+    (app, ran)
+}
+
+fn posted(body: impl Into<Body>) -> Request {
+    let request = post("/").header(http_header::CONTENT_TYPE, "application/json");
+    request.body(body.into()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_of_a_body_which_the_handler_still_reads() {
+    let (app, ran) = echo("order.id", 100).await;
+    for (id, key) in [
+        (json!("a:b"), "order.id:a:b"),
+        (json!(42), "order.id:42"),
+        (json!(-1), "order.id:-1"),
+    ] {
+        let body = json!({ "order": { "id": id, "of": [1, 2] }, "note": "ü" });
+        let response = text(&app, posted(body.to_string())).await;
+        let response: Value = serde_json::from_str(&response).unwrap();
+        assert_eq!(response, json!({ "key": key, "body": body }));
+    }
+    assert_eq!(ran.swap(0, SeqCst), 3);
+    for (body, reason) in [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("{}", "no field `order.id`"),
+        (r#"{"order": 1}"#, "no field `order.id`"),
+        (r#"{"order.id": 1}"#, "no field `order.id`"),
+        (r#"[{"order": {"id": 1}}]"#, "no field `order.id`"),
+        (
+            r#"{"order": {"id": null}}"#,
+            "neither a string nor a number",
+        ),
+        (r#"{"order": {"id": {}}}"#, "neither a string nor a number"),
+    ] {
+        refused(&app, posted(body), 400, reason).await;
+    }
+    assert_eq!(ran.load(SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_too_large_or_breaks_off() {
+    let body = r#"{"id":"a"}"#;
+    let (app, _) = echo("id", body.len()).await;
+    assert_eq!(send(&app, posted(body)).await.status(), StatusCode::OK);
+    let (app, ran) = echo("id", body.len() - 1).await;
+    refused(&app, posted(body), 400, "over 9 bytes").await;
+    let broken = futures::stream::iter([Ok("{"), Err("hung up")]);
+    let broken = posted(Body::from_stream(broken));
+    refused(&app, broken, 400, "cannot be read").await;
+    assert_eq!(ran.load(SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn which_methods_need_a_lock() {
+    let layer = LockLayer::new(redlock().await, path("order"));
+    let by_default = layered(layer.clone());
+    let all = layered(layer.clone().all_methods());
+    let these = layered(layer.methods([Method::GET, Method::DELETE]));
+    let custom = Method::from_bytes(b"SETTLE").unwrap();
+    for (method, needs, is_of_these) in [
+        (Method::GET, false, true),
+        (Method::OPTIONS, false, false),
+        (Method::TRACE, false, false),
+        (Method::POST, true, false),
+        (Method::PUT, true, false),
+        (Method::PATCH, true, false),
+        (Method::DELETE, true, true),
+        (custom, true, false),
+    ] {
+        for (app, needs) in [(&by_default, needs), (&all, true), (&these, is_of_these)] {
+            let request = Request::builder().method(&method).uri("/orders/42");
+            let said = text(app, empty(request)).await;
+            assert_eq!(said == "order:42", needs, "{method}: {said}");
+            assert_eq!(said == "no lock", !needs, "{method}: {said}");
+        }
+    }
+    // No body says whether it ran under a lock.
+    let wrong = LockLayer::new(redlock().await, path("ordre"));
+    let head = || empty(Request::head("/orders/42"));
+    let passes = send(&layered(wrong.clone()), head()).await;
+    assert_eq!(passes.status(), StatusCode::OK);
+    let locks = send(&layered(wrong.all_methods()), head()).await;
+    assert_eq!(locks.status(), StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_is_429() {
+    let redlock = redlock().await;
+    let layer = LockLayer::new(redlock.clone(), path("order")).retry_after(MS(2500));
+    for (of_key, of_layer, other) in [
+        (1, 8, StatusCode::OK),
+        (8, 1, StatusCode::TOO_MANY_REQUESTS),
+    ] {
+        let app = layered(layer.clone().max_waiters(of_key, of_layer));
+        let guard = redlock.lock("order:42").await.unwrap();
+        let waiting = tokio::spawn(app.clone().oneshot(empty(post("/orders/42"))));
+        while redlock.queue().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        let response = send(&app, empty(post("/orders/42"))).await;
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        let seconds = response.headers()[http_header::RETRY_AFTER]
+            .to_str()
+            .unwrap();
+        let seconds: u64 = seconds.parse().unwrap();
+        assert!((3..=5).contains(&seconds), "{seconds}");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["type"], "urn:redlock:problem:queue-full");
+        assert_eq!(
+            (&body["handler_ran"], &body["retryable"]),
+            (&false.into(), &true.into())
+        );
+        assert_eq!(
+            body["retry_after_ms"].as_u64().unwrap().div_ceil(1000),
+            seconds
+        );
+
+        assert_eq!(send(&app, empty(post("/orders/43"))).await.status(), other);
+        drop(guard);
+        assert_eq!(waiting.await.unwrap().unwrap().status(), StatusCode::OK);
+        // Whoever has been refused, and whoever has been served, waits no more.
+        assert_eq!(
+            send(&app, empty(post("/orders/42"))).await.status(),
+            StatusCode::OK
+        );
+    }
+}
