@@ -294,14 +294,38 @@ async fn work_goes_on_under_its_lock_when_the_client_leaves() {
 
 #[tokio::test]
 async fn work_ends_with_its_client_where_that_is_wanted() {
+    for client in clients() {
+        for lasts in [false, true] {
+            let it = Fixture::new().await;
+            let layer = it.layer().cancel_on_disconnect();
+            let layer = if lasts {
+                layer.hold_until_body_end(LIMIT)
+            } else {
+                layer
+            };
+            let at = it.serve(layer).await;
+            let caller = send(&client, at, "/events/rock");
+            it.work.until_entered(1).await;
+            assert!(it.is_locked(ROCK));
+            caller.abort();
+            it.until_free(ROCK).await;
+            assert_eq!((it.work.dropped(), it.work.ended()), (1, 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_nobody_gets_does_not_keep_the_lock() {
     let it = Fixture::new().await;
-    let at = it.serve(it.layer().cancel_on_disconnect()).await;
+    let at = it.serve(it.layer().hold_until_body_end(3 * LIMIT)).await;
     let caller = dial(at, "/events/rock").await;
     it.work.until_entered(1).await;
-    assert!(it.is_locked(ROCK));
     drop(caller);
+    it.work.until_left(1).await;
+    assert!(it.is_locked(ROCK));
+    it.work.let_end();
     it.until_free(ROCK).await;
-    assert_eq!((it.work.dropped(), it.work.ended()), (1, 0));
+    assert_eq!((it.work.dropped(), it.work.ended()), (0, 1));
 }
 
 #[tokio::test]
@@ -313,12 +337,12 @@ async fn a_client_that_gives_up_has_left() {
             let request = client.post(format!("http://{at}/events/rock"));
             request.timeout(limit).send()
         };
-        let holding = give_up_after(MS(200)).await.unwrap_err();
+        let holding = give_up_after(MS(1000)).await.unwrap_err();
         assert!(holding.is_timeout());
         it.work.until_left(1).await;
         assert_eq!((it.work.entered(), it.work.dropped()), (1, 0));
         assert!(it.is_locked(ROCK));
-        let waiting = give_up_after(MS(50)).await.unwrap_err();
+        let waiting = give_up_after(MS(500)).await.unwrap_err();
         assert!(waiting.is_timeout());
         it.work.until_left(2).await;
         assert_eq!(it.redlock.queue().waiting, 0);
@@ -428,7 +452,7 @@ async fn a_reader_that_stops_reading_does_not_keep_the_lock() {
             Body::from_stream(stream::repeat(Ok::<_, Infallible>(chunk)))
         };
         let app = Router::new().route("/events/{event}", post(handler));
-        let layer = it.layer().hold_until_body_end(MS(500));
+        let layer = it.layer().hold_until_body_end(MS(1000));
         let at = serve(app.route_layer(layer)).await;
         let mut response = answer(send(&client, at, "/events/rock")).await;
         assert!(it.is_locked(ROCK));
