@@ -1,251 +1,32 @@
 //! What happens over real connections: clients that leave, give up or read slowly, upgrades, panics,
 //! outages, and the end of the server.
 
+#[path = "serve/fixture.rs"]
+mod fixture;
+
 use std::{
     convert::Infallible,
     future::pending,
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use axum::{
     Router,
     body::{Body, Bytes},
-    extract::{Path, Request, State, WebSocketUpgrade},
-    middleware::{Next, from_fn_with_state},
+    extract::{Path, State, WebSocketUpgrade},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use futures::{FutureExt, SinkExt, StreamExt, channel::mpsc, stream};
 use redlock_axum::{LockLayer, Locked, OnLost, PartKey, Parts, TaskTracker, path};
-use redlock_tokio::{Hold, MemoryNode, Redlock};
-use reqwest::{Client, StatusCode};
-use serde_json::Value;
-use tokio::{
-    io::AsyncWriteExt,
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    task::JoinHandle,
-    time::{sleep, timeout},
-};
+use reqwest::StatusCode;
+use tokio::{net::TcpListener, time::timeout};
 use tower::util::MapFutureLayer;
 
-const MS: fn(u64) -> Duration = Duration::from_millis;
-
-/// Far more than anything here takes, even on a busy machine.
-const LIMIT: Duration = Duration::from_secs(20);
-
-/// The key of the requests to `/events/rock`.
-const ROCK: &str = "event:rock";
-
-struct Fixture {
-    nodes: Vec<MemoryNode>,
-    redlock: Redlock,
-    work: Work,
-}
-
-impl Fixture {
-    async fn new() -> Self {
-        let nodes: Vec<_> = (0..3).map(|_| MemoryNode::new()).collect();
-        let redlock = Redlock::builder().custom_nodes(nodes.clone());
-        Self {
-            nodes,
-            redlock: redlock.build().await.unwrap(),
-            work: Work::default(),
-        }
-    }
-
-    /// The same nodes, as another process sees them.
-    async fn elsewhere(&self) -> Redlock {
-        let redlock = Redlock::builder().custom_nodes(self.nodes.clone());
-        redlock.build().await.unwrap()
-    }
-
-    fn layer(&self) -> LockLayer<PartKey> {
-        // A wait that no test sees the end of, unless it sets another.
-        LockLayer::new(self.redlock.clone(), path("event")).wait(3 * LIMIT)
-    }
-
-    /// Serves `/events/{event}`, where the work is done.
-    async fn serve(&self, layer: LockLayer<PartKey>) -> SocketAddr {
-        serve(self.app(layer)).await
-    }
-
-    fn app(&self, layer: LockLayer<PartKey>) -> Router {
-        let handler =
-            async |State(work): State<Work>, locked: Option<Locked>| work.run(locked).await;
-        Router::new()
-            .route("/events/{event}", post(handler))
-            .route_layer(layer)
-            .layer(from_fn_with_state(self.work.clone(), count_the_left))
-            .with_state(self.work.clone())
-    }
-
-    fn is_locked(&self, key: &str) -> bool {
-        let nodes = self.nodes.iter().filter(|node| node.contains(key));
-        nodes.count() >= 2
-    }
-
-    async fn until_free(&self, key: &str) {
-        let is_gone = || !self.nodes.iter().any(|node| node.contains(key));
-        until("the lock is released", is_gone).await;
-        until("nobody has it", || self.redlock.queue().keys == 0).await;
-    }
-}
-
-/// What handlers do: they say that they are there, and go on when they are let.
-#[derive(Clone, Default)]
-struct Work(Arc<Counts>);
-
-struct Counts {
-    entered: AtomicUsize,
-    ended: AtomicUsize,
-    dropped: AtomicUsize,
-    /// Responses that the server has dropped before they were there.
-    left: AtomicUsize,
-    may_end: Semaphore,
-    holds: Mutex<Vec<Hold>>,
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        Self {
-            entered: AtomicUsize::default(),
-            ended: AtomicUsize::default(),
-            dropped: AtomicUsize::default(),
-            left: AtomicUsize::default(),
-            may_end: Semaphore::new(0),
-            holds: Mutex::default(),
-        }
-    }
-}
-
-impl Work {
-    async fn run(&self, locked: Option<Locked>) -> String {
-        let had = if locked.is_some() { "a" } else { "no" };
-        self.0
-            .holds
-            .lock()
-            .unwrap()
-            .extend(locked.map(Locked::into_inner));
-        self.0.entered.fetch_add(1, SeqCst);
-        let mut end = CountDrop(Some(&self.0.dropped));
-        self.0.may_end.acquire().await.unwrap().forget();
-        end.0 = None;
-        self.0.ended.fetch_add(1, SeqCst);
-        format!("done with {had} lock")
-    }
-
-    /// Lets one handler go on.
-    fn let_end(&self) {
-        self.0.may_end.add_permits(1);
-    }
-
-    async fn until_entered(&self, times: usize) {
-        until("handlers run", || self.entered() == times).await;
-    }
-
-    async fn until_left(&self, times: usize) {
-        let has_seen = || self.0.left.load(SeqCst) == times;
-        until("the server sees that the client is gone", has_seen).await;
-    }
-
-    fn entered(&self) -> usize {
-        self.0.entered.load(SeqCst)
-    }
-
-    fn ended(&self) -> usize {
-        self.0.ended.load(SeqCst)
-    }
-
-    fn dropped(&self) -> usize {
-        self.0.dropped.load(SeqCst)
-    }
-
-    /// The lock that the last handler ran under.
-    fn hold(&self) -> Hold {
-        self.0.holds.lock().unwrap().last().unwrap().clone()
-    }
-}
-
-/// Counts when it is dropped, unless it was taken before.
-struct CountDrop<'a>(Option<&'a AtomicUsize>);
-
-impl Drop for CountDrop<'_> {
-    fn drop(&mut self) {
-        if let Some(count) = self.0 {
-            count.fetch_add(1, SeqCst);
-        }
-    }
-}
-
-async fn count_the_left(State(work): State<Work>, request: Request, next: Next) -> Response {
-    let mut left = CountDrop(Some(&work.0.left));
-    let response = next.run(request).await;
-    left.0 = None;
-    response
-}
-
-async fn serve(app: Router) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let at = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    at
-}
-
-/// Waits until it is so, however long the machine takes, but not for ever.
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let give_up = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < give_up, "in vain: {what}");
-        sleep(MS(1)).await;
-    }
-}
-
-/// Sends a request over a connection of its own. Dropping it hangs up.
-async fn dial(at: SocketAddr, uri: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(at).await.unwrap();
-    let request = format!("POST {uri} HTTP/1.1\r\nhost: {at}\r\ncontent-length: 0\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    stream
-}
-
-/// A client of each version of HTTP.
-fn clients() -> [Client; 2] {
-    let client = || Client::builder().no_proxy();
-    [
-        client().http1_only().build().unwrap(),
-        client().http2_prior_knowledge().build().unwrap(),
-    ]
-}
-
-fn client() -> Client {
-    let [http1, _] = clients();
-    http1
-}
-
-type Sent = JoinHandle<reqwest::Result<reqwest::Response>>;
-
-fn send(client: &Client, at: SocketAddr, uri: &str) -> Sent {
-    tokio::spawn(client.post(format!("http://{at}{uri}")).send())
-}
-
-async fn answer(sent: Sent) -> reqwest::Response {
-    let response = timeout(LIMIT, sent).await.expect("in vain: an answer");
-    response.unwrap().unwrap()
-}
-
-async fn problem(sent: Sent, status: u16, kind: &str) -> Value {
-    let response = answer(sent).await;
-    assert_eq!(response.status(), status);
-    let body: Value = response.json().await.unwrap();
-    assert_eq!(body["type"], format!("urn:redlock:problem:{kind}"));
-    body
-}
+use self::fixture::{
+    Fixture, LIMIT, MS, ROCK, Work, answer, client, clients, dial, problem, send, serve, until,
+};
 
 #[tokio::test]
 async fn a_client_that_leaves_while_it_waits_takes_no_lock() {

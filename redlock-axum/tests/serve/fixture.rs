@@ -1,0 +1,242 @@
+//! A server, its clients, and handlers that do as the test tells them.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    middleware::{Next, from_fn_with_state},
+    response::Response,
+    routing::post,
+};
+use redlock_axum::{LockLayer, Locked, PartKey, path};
+use redlock_tokio::{Hold, MemoryNode, Redlock};
+use reqwest::Client;
+use serde_json::Value;
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// Far more than anything here takes, even on a busy machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// The key of the requests to `/events/rock`.
+pub(crate) const ROCK: &str = "event:rock";
+
+pub(crate) struct Fixture {
+    pub(crate) nodes: Vec<MemoryNode>,
+    pub(crate) redlock: Redlock,
+    pub(crate) work: Work,
+}
+
+impl Fixture {
+    pub(crate) async fn new() -> Self {
+        let nodes: Vec<_> = (0..3).map(|_| MemoryNode::new()).collect();
+        let redlock = Redlock::builder().custom_nodes(nodes.clone());
+        Self {
+            nodes,
+            redlock: redlock.build().await.unwrap(),
+            work: Work::default(),
+        }
+    }
+
+    /// The same nodes, as another process sees them.
+    pub(crate) async fn elsewhere(&self) -> Redlock {
+        let redlock = Redlock::builder().custom_nodes(self.nodes.clone());
+        redlock.build().await.unwrap()
+    }
+
+    pub(crate) fn layer(&self) -> LockLayer<PartKey> {
+        // A wait that no test sees the end of, unless it sets another.
+        LockLayer::new(self.redlock.clone(), path("event")).wait(3 * LIMIT)
+    }
+
+    /// Serves `/events/{event}`, where the work is done.
+    pub(crate) async fn serve(&self, layer: LockLayer<PartKey>) -> SocketAddr {
+        serve(self.app(layer)).await
+    }
+
+    pub(crate) fn app(&self, layer: LockLayer<PartKey>) -> Router {
+        let handler =
+            async |State(work): State<Work>, locked: Option<Locked>| work.run(locked).await;
+        Router::new()
+            .route("/events/{event}", post(handler))
+            .route_layer(layer)
+            .layer(from_fn_with_state(self.work.clone(), count_the_left))
+            .with_state(self.work.clone())
+    }
+
+    pub(crate) fn is_locked(&self, key: &str) -> bool {
+        let nodes = self.nodes.iter().filter(|node| node.contains(key));
+        nodes.count() >= 2
+    }
+
+    pub(crate) async fn until_free(&self, key: &str) {
+        let is_gone = || !self.nodes.iter().any(|node| node.contains(key));
+        until("the lock is released", is_gone).await;
+        until("nobody has it", || self.redlock.queue().keys == 0).await;
+    }
+}
+
+/// What handlers do: they say that they are there, and go on when they are let.
+#[derive(Clone, Default)]
+pub(crate) struct Work(Arc<Counts>);
+
+struct Counts {
+    entered: AtomicUsize,
+    ended: AtomicUsize,
+    dropped: AtomicUsize,
+    /// Responses that the server has dropped before they were there.
+    left: AtomicUsize,
+    may_end: Semaphore,
+    holds: Mutex<Vec<Hold>>,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            entered: AtomicUsize::default(),
+            ended: AtomicUsize::default(),
+            dropped: AtomicUsize::default(),
+            left: AtomicUsize::default(),
+            may_end: Semaphore::new(0),
+            holds: Mutex::default(),
+        }
+    }
+}
+
+impl Work {
+    pub(crate) async fn run(&self, locked: Option<Locked>) -> String {
+        let had = if locked.is_some() { "a" } else { "no" };
+        self.0
+            .holds
+            .lock()
+            .unwrap()
+            .extend(locked.map(Locked::into_inner));
+        self.0.entered.fetch_add(1, SeqCst);
+        let mut end = CountDrop(Some(&self.0.dropped));
+        self.0.may_end.acquire().await.unwrap().forget();
+        end.0 = None;
+        self.0.ended.fetch_add(1, SeqCst);
+        format!("done with {had} lock")
+    }
+
+    /// Lets one handler go on.
+    pub(crate) fn let_end(&self) {
+        self.0.may_end.add_permits(1);
+    }
+
+    pub(crate) async fn until_entered(&self, times: usize) {
+        until("handlers run", || self.entered() == times).await;
+    }
+
+    pub(crate) async fn until_left(&self, times: usize) {
+        let has_seen = || self.0.left.load(SeqCst) == times;
+        until("the server sees that the client is gone", has_seen).await;
+    }
+
+    pub(crate) fn entered(&self) -> usize {
+        self.0.entered.load(SeqCst)
+    }
+
+    pub(crate) fn ended(&self) -> usize {
+        self.0.ended.load(SeqCst)
+    }
+
+    pub(crate) fn dropped(&self) -> usize {
+        self.0.dropped.load(SeqCst)
+    }
+
+    /// The lock that the last handler ran under.
+    pub(crate) fn hold(&self) -> Hold {
+        self.0.holds.lock().unwrap().last().unwrap().clone()
+    }
+}
+
+/// Counts when it is dropped, unless it was taken before.
+struct CountDrop<'a>(Option<&'a AtomicUsize>);
+
+impl Drop for CountDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(count) = self.0 {
+            count.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+async fn count_the_left(State(work): State<Work>, request: Request, next: Next) -> Response {
+    let mut left = CountDrop(Some(&work.0.left));
+    let response = next.run(request).await;
+    left.0 = None;
+    response
+}
+
+pub(crate) async fn serve(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    at
+}
+
+/// Waits until it is so, however long the machine takes, but not for ever.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let give_up = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < give_up, "in vain: {what}");
+        sleep(MS(1)).await;
+    }
+}
+
+/// Sends a request over a connection of its own. Dropping it hangs up.
+pub(crate) async fn dial(at: SocketAddr, uri: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    let request = format!("POST {uri} HTTP/1.1\r\nhost: {at}\r\ncontent-length: 0\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+/// A client of each version of HTTP.
+pub(crate) fn clients() -> [Client; 2] {
+    let client = || Client::builder().no_proxy();
+    [
+        client().http1_only().build().unwrap(),
+        client().http2_prior_knowledge().build().unwrap(),
+    ]
+}
+
+pub(crate) fn client() -> Client {
+    let [http1, _] = clients();
+    http1
+}
+
+pub(crate) type Sent = JoinHandle<reqwest::Result<reqwest::Response>>;
+
+pub(crate) fn send(client: &Client, at: SocketAddr, uri: &str) -> Sent {
+    tokio::spawn(client.post(format!("http://{at}{uri}")).send())
+}
+
+pub(crate) async fn answer(sent: Sent) -> reqwest::Response {
+    let response = timeout(LIMIT, sent).await.expect("in vain: an answer");
+    response.unwrap().unwrap()
+}
+
+pub(crate) async fn problem(sent: Sent, status: u16, kind: &str) -> Value {
+    let response = answer(sent).await;
+    assert_eq!(response.status(), status);
+    let body: Value = response.json().await.unwrap();
+    assert_eq!(body["type"], format!("urn:redlock:problem:{kind}"));
+    body
+}
