@@ -204,7 +204,7 @@ pub fn typed<E, V>(
 ) -> PartKey
 where
     E: FromRequestParts<()> + Send + 'static,
-    E::Rejection: fmt::Debug,
+    E::Rejection: fmt::Display,
     V: fmt::Display + Send,
 {
     PartKey::new(scope, move |parts| {
@@ -212,7 +212,7 @@ where
         async move {
             match parts.extract::<E>().await {
                 Ok(value) => Ok(Some(key(value).to_string())),
-                Err(rejection) => Err(KeyRejection::request(format!("{rejection:?}"))),
+                Err(rejection) => Err(KeyRejection::request(rejection.to_string())),
             }
         }
         .boxed()
