@@ -3,10 +3,16 @@
 use std::{
     env,
     io::{self, IsTerminal},
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use redlock_tokio::{Redlock, RedlockBuilder};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 use tracing_subscriber::EnvFilter;
 
 /// Starts to configure a lock over the nodes named by the environment variable `REDLOCK_NODES`, a
@@ -55,4 +61,52 @@ pub fn init_logging() {
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         .init();
+}
+
+/// Listens on the loopback interface, on a port that is free if this one is 0, and prints where.
+///
+/// # Errors
+///
+/// Fails if the port is taken.
+pub async fn listen(port: u16) -> Result<TcpListener> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}"))?;
+    println!("listening on http://{}", listener.local_addr()?);
+    Ok(listener)
+}
+
+/// Waits for Ctrl-C, or for the signal with which a supervisor stops a service. Listens for them from
+/// the call on.
+///
+/// # Errors
+///
+/// Fails if the operating system delivers no signals.
+pub fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static> {
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+        }
+    })
+}
+
+/// Parses a duration given on the command line, in whole milliseconds, seconds or minutes: `250ms`,
+/// `5s`, `1m`.
+///
+/// # Errors
+///
+/// Names the units.
+pub fn duration(text: &str) -> Result<Duration> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let number = digits.parse().context("a number and a unit, such as 5s")?;
+    Ok(match &text[digits.len()..] {
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number.saturating_mul(60)),
+        _ => bail!("the unit is one of ms, s and m"),
+    })
 }

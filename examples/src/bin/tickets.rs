@@ -16,7 +16,6 @@
 
 use std::{
     collections::HashMap,
-    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -33,11 +32,7 @@ use clap::Parser;
 use deadpool_redis::{Pool, Runtime, redis::AsyncCommands};
 use redlock_axum::{LockLayer, LockLost, Locked, path};
 use serde::Serialize;
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
-    time::sleep,
-};
+use tokio::time::sleep;
 
 /// Sells seats, one at a time across all processes.
 #[derive(Debug, Parser)]
@@ -97,34 +92,19 @@ async fn main() -> Result<()> {
         .merge(sales)
         .with_state(app);
 
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot listen on {address}"))?;
     let lock = if options.no_lock {
         "without a lock".to_owned()
     } else {
         format!("locking on {nodes}")
     };
     println!("selling {lock}");
-    println!("listening on http://{}", listener.local_addr()?);
+    let stop = redlock_examples::asked_to_stop()?;
+    let listener = redlock_examples::listen(options.port).await?;
     axum::serve(listener, router)
-        .with_graceful_shutdown(asked_to_stop()?)
+        .with_graceful_shutdown(stop)
         .await?;
     redlock.shutdown().await; // delivers the last releases
     Ok(())
-}
-
-/// Waits for Ctrl-C, or for the signal with which a supervisor stops a service.
-fn asked_to_stop() -> Result<impl Future<Output = ()>> {
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut terminated = signal(SignalKind::terminate())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupted.recv() => {}
-            _ = terminated.recv() => {}
-        }
-    })
 }
 
 /// Sells one seat. The lock makes the three steps one.
