@@ -4,8 +4,9 @@ use std::process::{Command, Output};
 
 use redlock_tokio::test_util::RedisServers;
 
-fn run(program: &str, nodes: Option<&RedisServers>) -> Output {
+fn run(program: &str, arguments: &[&str], nodes: Option<&RedisServers>) -> Output {
     let mut command = Command::new(program);
+    command.args(arguments);
     match nodes {
         Some(servers) => command
             .env("REDLOCK_TRUST_FRESH_NODES", "1")
@@ -16,8 +17,8 @@ fn run(program: &str, nodes: Option<&RedisServers>) -> Output {
 }
 
 /// Returns what the program printed; it must have succeeded and logged nothing.
-fn output(program: &str, nodes: Option<&RedisServers>) -> String {
-    let output = run(program, nodes);
+fn output(program: &str, arguments: &[&str], nodes: Option<&RedisServers>) -> String {
+    let output = run(program, arguments, nodes);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     assert_eq!(errors, "");
@@ -25,7 +26,7 @@ fn output(program: &str, nodes: Option<&RedisServers>) -> String {
 }
 
 fn quickstart(nodes: Option<&RedisServers>) -> String {
-    let output = output(env!("CARGO_BIN_EXE_quickstart"), nodes);
+    let output = output(env!("CARGO_BIN_EXE_quickstart"), &[], nodes);
     for task in 1..=10 {
         assert!(
             output.contains(&format!("task {task:>2} holds it")),
@@ -65,15 +66,42 @@ fn quickstart_on_real_nodes() {
 
 #[test]
 fn jobs_on_embedded_nodes() {
-    let output = output(env!("CARGO_BIN_EXE_jobs"), None);
+    let output = output(env!("CARGO_BIN_EXE_jobs"), &[], None);
     assert!(output.contains("no deposit was lost"), "{output}");
 }
 
 #[test]
 fn jobs_on_real_nodes() {
     let servers = RedisServers::spawn(5).unwrap();
-    let output = output(env!("CARGO_BIN_EXE_jobs"), Some(&servers));
+    let output = output(env!("CARGO_BIN_EXE_jobs"), &[], Some(&servers));
     assert!(output.contains("no deposit was lost"), "{output}");
+}
+
+/// The sum is the same after the transfers, which the program checks too.
+fn transfer(nodes: Option<&RedisServers>) {
+    let output = output(env!("CARGO_BIN_EXE_transfer"), &[], nodes);
+    assert!(output.contains("160 transfers took"), "{output}");
+    let sums = output.matches("8 accounts have 800\n").count();
+    assert_eq!(sums, 2, "{output}");
+}
+
+#[test]
+fn transfer_on_embedded_nodes() {
+    transfer(None);
+}
+
+#[test]
+fn transfer_on_real_nodes() {
+    transfer(Some(&RedisServers::spawn(5).unwrap()));
+}
+
+#[test]
+fn transfers_without_locks_lose_money() {
+    let arguments = ["--no-lock", "--tellers", "64"];
+    let output = run(env!("CARGO_BIN_EXE_transfer"), &arguments, None);
+    assert!(!output.status.success(), "the sum stayed the same");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("800 became"), "{errors}");
 }
 
 #[test]
