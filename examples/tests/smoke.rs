@@ -1,6 +1,10 @@
 //! Runs the example programs as a user would.
 
-use std::process::{Command, Output};
+use std::{
+    collections::BTreeMap,
+    process::{Command, Output},
+    thread,
+};
 
 use redlock_tokio::test_util::RedisServers;
 
@@ -102,6 +106,50 @@ fn transfers_without_locks_lose_money() {
     assert!(!output.status.success(), "the sum stayed the same");
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("800 became"), "{errors}");
+}
+
+const EVERY_SECOND: [&str; 4] = ["--every", "1s", "--runs", "3"];
+
+/// Returns how often the job was run in each slot in which somebody was there.
+fn runs_by_slot(outputs: &[String]) -> BTreeMap<String, usize> {
+    let mut slots = BTreeMap::new();
+    for line in outputs.iter().flat_map(|output| output.lines()) {
+        if let Some((slot, outcome)) = line
+            .strip_prefix("slot ")
+            .and_then(|line| line.split_once(", "))
+        {
+            let has_run = outcome.ends_with(": runs");
+            *slots.entry(slot.to_owned()).or_default() += usize::from(has_run);
+        }
+    }
+    slots
+}
+
+#[test]
+fn cron_on_embedded_nodes_runs_once_a_slot() {
+    let outputs = [output(env!("CARGO_BIN_EXE_cron"), &EVERY_SECOND, None)];
+    let skipped = outputs[0].matches("skips, another has it").count();
+    let slots = runs_by_slot(&outputs);
+    assert!(slots.len() >= 3, "{outputs:?}");
+    assert!(slots.values().all(|&runs| runs == 1), "{outputs:?}");
+    // A late runner may have begun a slot before the others, alone.
+    assert!(skipped >= 4, "{outputs:?}");
+}
+
+#[test]
+fn cron_in_three_processes_runs_once_a_slot() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let outputs = thread::scope(|scope| {
+        let hosts = [(); 3].map(|()| {
+            let arguments = [&EVERY_SECOND[..], &["--runners", "1"]].concat();
+            let servers = &servers;
+            scope.spawn(move || output(env!("CARGO_BIN_EXE_cron"), &arguments, Some(servers)))
+        });
+        hosts.map(|host| host.join().unwrap())
+    });
+    let slots = runs_by_slot(&outputs);
+    assert!(slots.len() >= 3, "{outputs:?}");
+    assert!(slots.values().all(|&runs| runs == 1), "{outputs:?}");
 }
 
 #[test]
