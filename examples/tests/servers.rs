@@ -1,0 +1,138 @@
+//! Starts the example servers as a user would, asks them, and stops them.
+
+use std::{
+    io::{BufRead, BufReader, Lines},
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use redlock_tokio::test_util::RedisServers;
+use reqwest::{Client, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+/// A server process, killed when dropped.
+struct Server {
+    process: Child,
+    output: Lines<BufReader<ChildStdout>>,
+    url: String,
+}
+
+impl Server {
+    fn start(program: &str, arguments: &[&str], nodes: Option<&RedisServers>) -> Self {
+        let mut command = Command::new(program);
+        command.args(["--port", "0"]).args(arguments);
+        match nodes {
+            Some(nodes) => command
+                .env("REDLOCK_TRUST_FRESH_NODES", "1")
+                .env("REDLOCK_NODES", nodes.urls().join(",")),
+            None => command.env_remove("REDLOCK_NODES"),
+        };
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let output = process.stdout.take().expect("piped");
+        let mut output = BufReader::new(output).lines();
+        let url = output
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
+            .expect("it says where it listens");
+        Self {
+            process,
+            output,
+            url,
+        }
+    }
+
+    /// Sends SIGTERM, and returns how the process ends and what it prints until then.
+    fn stop(mut self) -> (ExitStatus, Vec<String>) {
+        let kill = format!("kill -TERM {}", self.process.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.expect("a shell").success());
+        let lines = self.output.by_ref().map_while(Result::ok).collect();
+        (self.process.wait().expect("it ends"), lines)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+async fn pay(url: &str, key: Option<&str>, amount: u64) -> Response {
+    let request = Client::new().post(format!("{url}/payments"));
+    let request = match key {
+        Some(key) => request.header("Idempotency-Key", key),
+        None => request,
+    };
+    request
+        .json(&json!({ "amount": amount }))
+        .send()
+        .await
+        .unwrap()
+}
+
+async fn payments_charge_once(nodes: Option<&RedisServers>) {
+    let server = Server::start(env!("CARGO_BIN_EXE_payments"), &[], nodes);
+    let url = &server.url;
+
+    // The same payment, sixteen times at once.
+    let mut requests = JoinSet::new();
+    for _ in 0..16 {
+        let url = url.clone();
+        requests.spawn(async move {
+            let response = pay(&url, Some("\"a\""), 5).await;
+            (response.status(), response.json::<Value>().await.unwrap())
+        });
+    }
+    let (statuses, receipts): (Vec<_>, Vec<_>) = requests.join_all().await.into_iter().unzip();
+    let count = |wanted| statuses.iter().filter(|&&status| status == wanted).count();
+    assert_eq!(count(StatusCode::CREATED), 1, "{statuses:?}");
+    assert_eq!(count(StatusCode::OK), 15, "{statuses:?}");
+    let receipt = json!({ "charge": 1, "amount": 5 });
+    assert!(receipts.iter().all(|it| *it == receipt), "{receipts:?}");
+
+    // And once more, later; and other payments.
+    assert_eq!(pay(url, Some("a"), 5).await.status(), StatusCode::OK);
+    assert_eq!(pay(url, Some("b"), 5).await.status(), StatusCode::CREATED);
+    let other_amount = pay(url, Some("a"), 6).await.status();
+    assert_eq!(other_amount, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(pay(url, None, 5).await.status(), StatusCode::BAD_REQUEST);
+
+    let charges = reqwest::get(format!("{url}/charges")).await.unwrap();
+    assert_eq!(charges.text().await.unwrap(), "2");
+    let (status, _) = server.stop();
+    assert!(status.success(), "{status}");
+}
+
+#[tokio::test]
+async fn payments_on_embedded_nodes_charge_once() {
+    payments_charge_once(None).await;
+}
+
+#[tokio::test]
+async fn payments_on_real_nodes_charge_once() {
+    payments_charge_once(Some(&RedisServers::spawn(5).unwrap())).await;
+}
+
+#[tokio::test]
+async fn a_payment_goes_on_without_its_client() {
+    let arguments = ["--charge", "1s"];
+    let server = Server::start(env!("CARGO_BIN_EXE_payments"), &arguments, None);
+    let impatient = Client::new()
+        .post(format!("{}/payments", server.url))
+        .header("Idempotency-Key", "a")
+        .json(&json!({ "amount": 5 }))
+        .timeout(Duration::from_millis(300));
+    assert!(impatient.send().await.unwrap_err().is_timeout());
+
+    // It comes again, while the first charge is still under way: it waits, and finds the receipt.
+    assert_eq!(
+        pay(&server.url, Some("a"), 5).await.status(),
+        StatusCode::OK
+    );
+    let charges = reqwest::get(format!("{}/charges", server.url)).await;
+    assert_eq!(charges.unwrap().text().await.unwrap(), "1");
+}
