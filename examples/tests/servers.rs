@@ -136,3 +136,58 @@ async fn a_payment_goes_on_without_its_client() {
     let charges = reqwest::get(format!("{}/charges", server.url)).await;
     assert_eq!(charges.unwrap().text().await.unwrap(), "1");
 }
+
+async fn insert(table: &str) -> Response {
+    Client::new().post(table).send().await.unwrap()
+}
+
+async fn exports_are_consistent(nodes: Option<&RedisServers>) {
+    let arguments = ["--rows", "8", "--row", "50ms"];
+    let server = Server::start(env!("CARGO_BIN_EXE_streaming"), &arguments, nodes);
+    let table = format!("{}/tables/users", server.url);
+
+    let mut export = reqwest::get(&table).await.unwrap();
+    let first = export.chunk().await.unwrap().unwrap();
+    assert_eq!(first, "users: row 0\n");
+    // Somebody wants to add a row in the middle of the export, which does not show there ..
+    let inserting = tokio::spawn(async move { insert(&table).await.text().await.unwrap() });
+    let rest = export.text().await.unwrap();
+    assert_eq!(rest.lines().count(), 7, "{rest}");
+    assert_eq!(inserting.await.unwrap(), "users: added row 8\n");
+    // .. but in the next one.
+    let next = reqwest::get(format!("{}/tables/users", server.url)).await;
+    assert_eq!(next.unwrap().text().await.unwrap().lines().count(), 9);
+}
+
+#[tokio::test]
+async fn exports_on_embedded_nodes_are_consistent() {
+    exports_are_consistent(None).await;
+}
+
+#[tokio::test]
+async fn exports_on_real_nodes_are_consistent() {
+    exports_are_consistent(Some(&RedisServers::spawn(5).unwrap())).await;
+}
+
+/// An export of a thousand seconds, which nobody waits for: an insert would give up after five.
+#[tokio::test]
+async fn a_client_that_goes_away_ends_its_export() {
+    let arguments = ["--rows", "10000", "--row", "100ms", "--at-most", "1000s"];
+    let server = Server::start(env!("CARGO_BIN_EXE_streaming"), &arguments, None);
+    let table = format!("{}/tables/users", server.url);
+    let mut export = reqwest::get(&table).await.unwrap();
+    export.chunk().await.unwrap().unwrap();
+    drop(export);
+    assert_eq!(insert(&table).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_export_that_takes_too_long_is_cut_off() {
+    let arguments = ["--rows", "10000", "--row", "100ms", "--at-most", "500ms"];
+    let server = Server::start(env!("CARGO_BIN_EXE_streaming"), &arguments, None);
+    let table = format!("{}/tables/users", server.url);
+    let export = reqwest::get(&table).await.unwrap();
+    assert_eq!(insert(&table).await.status(), StatusCode::OK);
+    // The client sees that this is not all.
+    export.text().await.unwrap_err();
+}

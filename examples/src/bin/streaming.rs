@@ -1,0 +1,116 @@
+//! An Axum route whose body is a slow stream: the lock is held until the last row is sent, so that
+//! nobody changes the table in the middle of an export.
+//!
+//! A client that reads slowly, or an export that takes long, must not keep the others out: after
+//! `--at-most` the lock is released, and the export is cut off.
+//!
+//! ```sh
+//! cargo run -p redlock-examples --bin streaming # then, in two other terminals:
+//! curl -N localhost:3000/tables/users
+//! curl -X POST localhost:3000/tables/users # answers when the export is done
+//! ```
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Result;
+use axum::{
+    Router,
+    body::Body,
+    extract::{Path, State},
+    routing::get,
+};
+use clap::Parser;
+use futures::stream;
+use redlock_axum::{LockLayer, LockLost, Locked, path};
+use tokio::time::sleep;
+
+/// Exports tables that do not change meanwhile.
+#[derive(Clone, Debug, Parser)]
+struct Options {
+    /// The port to listen on; 0 for any that is free.
+    #[arg(long, default_value_t = 3000)]
+    port: u16,
+    /// How many rows each table has at first.
+    #[arg(long, default_value_t = 10)]
+    rows: usize,
+    /// How long it takes to read a row.
+    #[arg(long, default_value = "200ms", value_parser = redlock_examples::duration)]
+    row: Duration,
+    /// For how long an export may hold the lock.
+    #[arg(long, default_value = "10s", value_parser = redlock_examples::duration)]
+    at_most: Duration,
+}
+
+/// How many rows each table has, if not as many as at first.
+#[derive(Clone)]
+struct Tables {
+    rows: Arc<Mutex<HashMap<String, usize>>>,
+    options: Options,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    redlock_examples::init_logging();
+    let options = Options::parse();
+    let (redlock, nodes) = redlock_examples::connect().await?;
+    println!("exporting, on {nodes}");
+
+    let layer = LockLayer::new(redlock.clone(), path("table"))
+        .all_methods() // a GET needs no lock elsewhere, and here it does
+        .hold_until_body_end(options.at_most);
+    let router = Router::new()
+        .route("/tables/{table}", get(export).post(insert))
+        .route_layer(layer)
+        .with_state(Tables {
+            rows: Arc::default(),
+            options: options.clone(),
+        });
+
+    let stop = redlock_examples::asked_to_stop()?;
+    let listener = redlock_examples::listen(options.port).await?;
+    axum::serve(listener, router)
+        .with_graceful_shutdown(stop)
+        .await?;
+    redlock.shutdown().await; // delivers the last releases
+    Ok(())
+}
+
+/// Sends the rows one by one. The handler is done as soon as it has returned the stream; the layer
+/// holds the lock on.
+async fn export(State(tables): State<Tables>, Path(table): Path<String>, locked: Locked) -> Body {
+    Body::from_stream(stream::try_unfold(0, move |row| {
+        let (tables, table, locked) = (tables.clone(), table.clone(), locked.clone());
+        async move {
+            if row == tables.rows_of(&table) {
+                return Ok::<_, LockLost>(None);
+            }
+            sleep(tables.options.row).await;
+            // The head is sent, so that the status can tell nothing any more. An error cuts the body
+            // off, and the client sees that it has not got the whole table.
+            locked.ensure()?;
+            Ok(Some((format!("{table}: row {row}\n"), row + 1)))
+        }
+    }))
+}
+
+/// Adds a row. Without the lock, an export that is under way would have it too.
+async fn insert(State(tables): State<Tables>, Path(table): Path<String>) -> String {
+    let row = tables.rows_of(&table);
+    tables.rows().insert(table.clone(), row + 1);
+    format!("{table}: added row {row}\n")
+}
+
+impl Tables {
+    fn rows_of(&self, table: &str) -> usize {
+        let rows = self.rows();
+        rows.get(table).copied().unwrap_or(self.options.rows)
+    }
+
+    fn rows(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
