@@ -43,6 +43,12 @@ impl Server {
         }
     }
 
+    /// Reads what it prints, up to this line.
+    fn wait_for(&mut self, line: &str) {
+        let found = self.output.by_ref().map_while(Result::ok);
+        assert!(found.into_iter().any(|it| it == line), "no line `{line}`");
+    }
+
     /// Sends SIGTERM, and returns how the process ends and what it prints until then.
     fn stop(mut self) -> (ExitStatus, Vec<String>) {
         let kill = format!("kill -TERM {}", self.process.id());
@@ -190,4 +196,72 @@ async fn an_export_that_takes_too_long_is_cut_off() {
     assert_eq!(insert(&table).await.status(), StatusCode::OK);
     // The client sees that this is not all.
     export.text().await.unwrap_err();
+}
+
+/// Has the server begin with an order, for a client that goes away.
+async fn abandoned_order(server: &mut Server) {
+    let order = format!("{}/orders/7", server.url);
+    let client = tokio::spawn(async move { insert(&order).await });
+    // The runtime goes on meanwhile: the client is to be heard.
+    tokio::task::block_in_place(|| server.wait_for("order 7: begun"));
+    client.abort();
+    assert!(client.await.unwrap_err().is_cancelled());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn graceful_waits_for_handlers_without_clients() {
+    let nodes = RedisServers::spawn(5).unwrap();
+    for nodes in [None, Some(&nodes)] {
+        let arguments = ["--work", "2s"];
+        let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, nodes);
+        abandoned_order(&mut server).await;
+        let (status, lines) = server.stop();
+        assert!(status.success(), "{status}");
+        let expected = [
+            "stopping",
+            "all connections are closed",
+            "order 7: done",
+            "abandoned handlers: 0",
+            "abandoned locks: 0",
+            "abandoned releases: 0",
+        ];
+        assert_eq!(lines, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn graceful_says_which_handlers_it_abandons() {
+    let arguments = ["--work", "1000s", "--patience", "500ms"];
+    let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, None);
+    abandoned_order(&mut server).await;
+    let (status, lines) = server.stop();
+    assert!(status.success(), "{status}");
+    assert!(
+        lines.contains(&"abandoned handlers: 1".to_owned()),
+        "{lines:?}"
+    );
+    assert!(
+        lines.contains(&"abandoned locks: 1".to_owned()),
+        "{lines:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn graceful_says_which_releases_it_abandons() {
+    let nodes = RedisServers::spawn(5).unwrap();
+    let arguments = ["--work", "1s", "--releases", "500ms"];
+    let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, Some(&nodes));
+    abandoned_order(&mut server).await;
+    nodes.get(0).kill(); // one of five: the lock is still held, and this node's release is owed
+    let (status, lines) = server.stop();
+    assert!(status.success(), "{status}");
+    assert!(lines.contains(&"order 7: done".to_owned()), "{lines:?}");
+    assert!(
+        lines.contains(&"abandoned locks: 0".to_owned()),
+        "{lines:?}"
+    );
+    assert!(
+        lines.contains(&"abandoned releases: 1".to_owned()),
+        "{lines:?}"
+    );
 }

@@ -1,0 +1,106 @@
+//! An Axum server that leaves nothing half done when it is told to stop.
+//!
+//! On SIGTERM it stops accepting, answers the requests it has, waits for handlers whose clients have
+//! gone away (they run on under their locks), delivers the releases that nodes are owed, and says what
+//! it had to abandon.
+//!
+//! ```sh
+//! cargo run -p redlock-examples --bin graceful # then, in another terminal:
+//! curl -m 1 -X POST localhost:3000/orders/7; pkill -TERM graceful
+//! ```
+
+use std::time::Duration;
+
+use anyhow::Result;
+use axum::{Router, extract::Path, routing::post};
+use clap::Parser;
+use redlock_axum::{LockLayer, LockLost, Locked, TaskTracker, path};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, timeout_at},
+};
+
+/// Works on orders, and stops gracefully.
+#[derive(Debug, Parser)]
+struct Options {
+    /// The port to listen on; 0 for any that is free.
+    #[arg(long, default_value_t = 3000)]
+    port: u16,
+    /// How long an order takes.
+    #[arg(long, default_value = "5s", value_parser = redlock_examples::duration)]
+    work: Duration,
+    /// How long to wait for what is under way when it is told to stop. What then sends SIGKILL (30 s
+    /// after SIGTERM in Kubernetes) must wait for longer than this and `--releases` together.
+    #[arg(long, default_value = "20s", value_parser = redlock_examples::duration)]
+    patience: Duration,
+    /// How long to wait for the releases after that.
+    #[arg(long, default_value = "2s", value_parser = redlock_examples::duration)]
+    releases: Duration,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    redlock_examples::init_logging();
+    let options = Options::parse();
+    let (redlock, nodes) = redlock_examples::connect().await?;
+    println!("working, on {nodes}");
+
+    let handlers = TaskTracker::new();
+    let work = options.work;
+    let router = Router::new()
+        .route(
+            "/orders/{order}",
+            post(move |order, locked| handle(order, locked, work)),
+        )
+        .route_layer(LockLayer::new(redlock.clone(), path("order")).tasks(handlers.clone()));
+
+    let asked_to_stop = redlock_examples::asked_to_stop()?;
+    let listener = redlock_examples::listen(options.port).await?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = axum::serve(listener, router).with_graceful_shutdown(async {
+        let _ = stopped.await; // an error means the same: it is time to stop
+    });
+    let mut server = tokio::spawn(server.into_future());
+    tokio::select! {
+        ended = &mut server => return Ok(ended??), // before anybody asked for it
+        () = asked_to_stop => println!("stopping"),
+    }
+    let deadline = Instant::now() + options.patience;
+
+    // 1. No new connections; those that are open get their answers.
+    drop(stop);
+    match timeout_at(deadline, &mut server).await {
+        Ok(ended) => {
+            ended??;
+            println!("all connections are closed");
+        }
+        Err(_) => println!("abandoned connections: clients still wait for answers"),
+    }
+
+    // 2. Handlers without a client, which the server knows nothing of.
+    handlers.close();
+    let _ = timeout_at(deadline, handlers.wait()).await; // who is left is counted
+    println!("abandoned handlers: {}", handlers.len());
+
+    // 3. The releases, also to nodes that are down now and may be back in a moment.
+    let report = redlock.shutdown_within(options.releases).await;
+    println!("abandoned locks: {}", report.held);
+    println!("abandoned releases: {}", report.abandoned);
+    if report.held + report.abandoned > 0 {
+        println!("their keys expire by themselves, within a ttl");
+    }
+    Ok(())
+}
+
+/// Runs to its end even if its client goes away: that is the layer's default.
+async fn handle(
+    Path(order): Path<String>,
+    locked: Locked,
+    work: Duration,
+) -> Result<String, LockLost> {
+    println!("order {order}: begun");
+    sleep(work).await;
+    locked.ensure()?; // just before the step that counts
+    println!("order {order}: done");
+    Ok(format!("order {order} is done\n"))
+}
