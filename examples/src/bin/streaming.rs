@@ -1,8 +1,8 @@
 //! An Axum route whose body is a slow stream: the lock is held until the last row is sent, so that
 //! nobody changes the table in the middle of an export.
 //!
-//! A client that reads slowly, or an export that takes long, must not keep the others out: after
-//! `--at-most` the lock is released, and the export is cut off.
+//! An export that takes long must not keep the others out: after `--at-most` the lock is released, and
+//! the export is cut off.
 //!
 //! ```sh
 //! cargo run -p redlock-examples --bin streaming # then, in two other terminals:

@@ -55,13 +55,11 @@ async fn main() -> Result<()> {
         tellers.spawn(async move {
             let mut random = SplitMix(options.seed.wrapping_add(teller << 32));
             for _ in 0..options.transfers {
-                let from = random.below(options.accounts);
-                let to = (from + 1 + random.below(options.accounts - 1)) % options.accounts;
-                let amount = random.below(50).cast_signed();
+                let transfer = Transfer::random(&mut random, options.accounts);
                 if options.no_lock {
-                    bank.transfer(from, to, amount, || true).await?;
+                    bank.transfer(transfer, || true).await?;
                 } else {
-                    locked_transfer(&redlock, &bank, from, to, amount).await?;
+                    locked(&redlock, &bank, transfer).await?;
                 }
             }
             anyhow::Ok(())
@@ -80,22 +78,34 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Two transfers in opposite directions ask for the same two locks, and do not wait for each other in
-/// a circle: `lock_all` gets both or none.
-async fn locked_transfer(
-    redlock: &Redlock,
-    bank: &Bank,
+#[derive(Clone, Copy)]
+struct Transfer {
     from: u64,
     to: u64,
     amount: i64,
-) -> Result<()> {
-    let keys = [from, to].map(|account| format!("transfer:account:{account}"));
+}
+
+impl Transfer {
+    fn random(random: &mut SplitMix, accounts: u64) -> Self {
+        let from = random.below(accounts);
+        Self {
+            from,
+            to: (from + 1 + random.below(accounts - 1)) % accounts, // another one
+            amount: random.below(50).cast_signed(),
+        }
+    }
+}
+
+/// Two transfers in opposite directions ask for the same two locks, and do not wait for each other in
+/// a circle: `lock_all` gets both or none.
+async fn locked(redlock: &Redlock, bank: &Bank, transfer: Transfer) -> Result<()> {
+    let keys = [transfer.from, transfer.to].map(|account| format!("transfer:account:{account}"));
     let guard = redlock
         .lock_all(keys)
         .wait(Duration::from_secs(30))
         .retry_delay(Duration::from_millis(2), Duration::from_millis(20))
         .await?;
-    bank.transfer(from, to, amount, || guard.is_valid()).await?;
+    bank.transfer(transfer, || guard.is_valid()).await?;
     drop(guard); // only now: the transaction is committed
     Ok(())
 }
@@ -105,20 +115,15 @@ struct Bank(Mutex<Vec<i64>>);
 
 impl Bank {
     /// Commits only while `is_locked`: after a pause of this process the locks may be somebody else's.
-    async fn transfer(
-        &self,
-        from: u64,
-        to: u64,
-        amount: i64,
-        is_locked: impl Fn() -> bool,
-    ) -> Result<()> {
-        let mut transaction = Transaction(Vec::new());
+    async fn transfer(&self, transfer: Transfer, is_locked: impl Fn() -> bool) -> Result<()> {
+        let Transfer { from, to, amount } = transfer;
+        let mut transaction = Transaction::new();
         let available = self.select(from).await;
         if available < amount {
             return Ok(()); // and nothing was changed
         }
-        transaction.update(from, available - amount);
-        transaction.update(to, self.select(to).await + amount);
+        transaction.push((from, available - amount));
+        transaction.push((to, self.select(to).await + amount));
         ensure!(is_locked(), "the locks were lost before the commit");
         self.commit(transaction).await;
         Ok(())
@@ -132,7 +137,7 @@ impl Bank {
     async fn commit(&self, transaction: Transaction) {
         sleep(Duration::from_millis(1)).await;
         let mut balances = self.balances();
-        for (account, balance) in transaction.0 {
+        for (account, balance) in transaction {
             balances[account as usize] = balance;
         }
     }
@@ -147,13 +152,7 @@ impl Bank {
 }
 
 /// What is to be written at the commit.
-struct Transaction(Vec<(u64, i64)>);
-
-impl Transaction {
-    fn update(&mut self, account: u64, balance: i64) {
-        self.0.push((account, balance));
-    }
-}
+type Transaction = Vec<(u64, i64)>;
 
 /// Random numbers that a seed repeats.
 struct SplitMix(u64);
