@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::task::JoinHandle;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tower_service::Service;
 
 use super::Mode;
@@ -37,13 +37,19 @@ where
 
     fn run(&self, call: Running<S, Request>) -> Self::Future {
         DetachedFuture {
-            task: self.tasks.spawn(call),
+            task: tokio::spawn({
+                let token = self.tasks.token();
+                async move { (call.await, token) }
+            }),
             release: self.release.clone(),
         }
     }
 }
 
-type Outcome<T, E> = Result<(T, Option<Holding>), LockError<E>>;
+/// What the call ends with, and behind it, so that it is dropped later, what counts it as running. If
+/// nobody takes the outcome, the runtime drops it some time after the task: a tracker of tasks alone
+/// would be done while the lock is still held, and the process could end without a release.
+type Outcome<T, E> = (Result<(T, Option<Holding>), LockError<E>>, TaskTrackerToken);
 
 /// The future of a call that runs [`Detached`]. Dropping it leaves the call alone.
 pub struct DetachedFuture<T, E, R> {
@@ -62,8 +68,10 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match ready!(Pin::new(&mut self.task).poll(cx)) {
-            Ok(Ok((response, holding))) => Poll::Ready(Ok(self.release.release(response, holding))),
-            Ok(Err(error)) => Poll::Ready(Err(error)),
+            Ok((Ok((response, holding)), _running)) => {
+                Poll::Ready(Ok(self.release.release(response, holding)))
+            }
+            Ok((Err(error), _running)) => Poll::Ready(Err(error)),
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
             // The runtime is going away, and this task with it.
             Err(_) => Poll::Pending,
