@@ -145,7 +145,7 @@ async fn idempotency_keys() {
         assert_eq!(text(&app, request(same)).await, "idempotency-key:8e03978e");
     }
     let escaped = text(&app, request(r#""a\"b\\c""#)).await;
-    assert_eq!(escaped, r#"idempotency-key:a"b\c"#);
+    assert_eq!(escaped, r#"idempotency-key:a"b\\c"#);
     for malformed in [r#"""#, r#""a"#, r#""a" b"#, r#""a\b""#, r#""""#] {
         refused(&app, request(malformed), 400, "no quoted string").await;
     }
@@ -159,7 +159,6 @@ async fn parameters_of_the_query() {
         ("account=7", "account:7"),
         ("x=1&account=a+b%26c", "account:a b&c"),
         ("acc%6Funt=7", "account:7"),
-        ("account=", "account:"),
     ] {
         let request = empty(post(&format!("/orders/42?{asked}")));
         assert_eq!(text(&app, request).await, key);
@@ -173,6 +172,8 @@ async fn parameters_of_the_query() {
         )
         .await;
     }
+    let blank = empty(post("/orders/42?account="));
+    refused(&app, blank, 400, "is empty").await;
     let twice = empty(post("/orders/42?account=7&account=8"));
     refused(&app, twice, 400, "more than one `account`").await;
 }
@@ -294,7 +295,7 @@ fn posted(body: impl Into<Body>) -> Request {
 async fn fields_of_a_body_which_the_handler_still_reads() {
     let (app, ran) = echo("order.id", 100).await;
     for (id, key) in [
-        (json!("a:b"), "order.id:a:b"),
+        (json!("a:b"), r"order.id:a\:b"),
         (json!(42), "order.id:42"),
         (json!(-1), "order.id:-1"),
     ] {

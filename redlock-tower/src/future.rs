@@ -144,11 +144,15 @@ where
                         Err(error) => {
                             let error = LockError::from_lock(error);
                             wait.end(result_of(&error));
-                            if !(rules.fail_open && matches!(error, LockError::Unavailable(_))) {
-                                return Poll::Ready(Err(error));
-                            }
-                            if let LockError::Unavailable(error) = error {
-                                tracing::warn!(%error, "no lock is to be had: called without");
+                            // Not after a shutdown, nor where the nodes were merely slow.
+                            match error {
+                                LockError::Unavailable(
+                                    error @ (redlock_tokio::LockError::NoQuorum(_)
+                                    | redlock_tokio::LockError::Quarantined { .. }),
+                                ) if rules.fail_open => {
+                                    tracing::warn!(%error, "no lock is to be had: called without");
+                                }
+                                error => return Poll::Ready(Err(error)),
                             }
                             call(request, None)
                         }

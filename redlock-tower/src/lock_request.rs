@@ -1,11 +1,11 @@
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use redlock_tokio::LockOptions;
 
 /// What a request wants locked, and how.
 ///
 /// ```
-/// use std::time::Duration;
+/// use std::{fmt, time::Duration};
 /// use redlock_tower::LockRequest;
 ///
 /// let one = LockRequest::new("order:42").wait(Duration::from_secs(1));
@@ -14,7 +14,7 @@ use redlock_tokio::LockOptions;
 /// assert_eq!(pair, LockRequest::new("tenant-a:42"));
 /// assert_ne!(LockRequest::parts(["a:b", "c"]), LockRequest::parts(["a", "b:c"]));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[must_use]
 pub struct LockRequest {
     pub(crate) keys: Vec<Vec<u8>>,
@@ -94,5 +94,15 @@ impl LockRequest {
         let prefix = prefix.as_ref();
         let keys = self.keys.iter().map(|key| [prefix, key].concat()).collect();
         Self { keys, ..self }
+    }
+}
+
+/// Shows how many keys there are and not which, as [`Key`](redlock_tokio::Key) does.
+impl fmt::Debug for LockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockRequest")
+            .field("keys", &self.keys.len())
+            .field("options", &self.options)
+            .finish()
     }
 }

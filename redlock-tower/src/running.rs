@@ -58,6 +58,15 @@ where
     }
 }
 
+impl<S, Request> Running<S, Request>
+where
+    S: Service<Request>,
+{
+    pub(crate) fn has_lock(&self) -> bool {
+        self.holding.is_some()
+    }
+}
+
 impl<S, Request> Future for Running<S, Request>
 where
     S: Service<Request>,
@@ -93,7 +102,7 @@ where
             let reason = holding.lock().hold().lost().now_or_never();
             let reason = reason.unwrap_or(LossReason::Expired);
             this.held.lost(reason);
-            if *this.on_lost == OnLost::Fail {
+            if *this.on_lost != OnLost::Signal {
                 return Poll::Ready(Err(LockError::Lost(reason)));
             }
         }

@@ -88,7 +88,7 @@ impl Held {
         tracing::warn!(
             policy = &*self.policy,
             %reason,
-            "a call ran on after its lock was lost"
+            "the lock of a call was lost while it ran"
         );
         metric::lost(&self.policy);
     }

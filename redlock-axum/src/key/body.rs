@@ -3,6 +3,7 @@ use futures::{FutureExt, future::BoxFuture};
 use redlock_tower::{ExtractKey, Extracted, KeyRejection, LockRequest};
 use serde_json::Value;
 
+use super::part::key_of;
 use crate::Request;
 
 /// Takes the key from a field of a JSON body, such as `json_field("account", 64 * 1024)`. The field must
@@ -57,7 +58,7 @@ impl JsonKey {
                 )));
             }
         };
-        Ok(LockRequest::new(format!("{}:{value}", self.scope)))
+        key_of(&self.scope, &value)
     }
 }
 

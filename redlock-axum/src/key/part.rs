@@ -16,8 +16,12 @@ use crate::Request;
 /// Takes a key from the head of a request. Made by [`path`], [`header`], [`query`], [`extension`],
 /// [`matched_path`], [`idempotency_key`] and [`typed`].
 ///
-/// The key is the [scope](Self::scope), a colon and the value, so that order 42 and customer 42 are
-/// different resources.
+/// The key is the [scope](Self::scope), a colon and the value (with a backslash before colons and
+/// backslashes in it), so that order 42 and customer 42 are different resources. An empty value is no key.
+///
+/// The value is taken as text. Where a handler reads it as something else, several texts may mean the same:
+/// `42`, `042` and `+42` are one number and three keys. Take [`typed`] there, with the type that the
+/// handler takes: `typed("order", |Path(order): Path<u64>| order)`.
 #[derive(Clone)]
 pub struct PartKey {
     scope: String,
@@ -70,8 +74,11 @@ impl ExtractKey<Request> for PartKey {
         async move {
             let (mut parts, body) = request.into_parts();
             let found = it.read(&mut parts).await;
-            let wanted = found
-                .map(|value| value.map(|value| LockRequest::new(format!("{}:{value}", it.scope))));
+            let wanted = match found {
+                Ok(Some(value)) => key_of(&it.scope, &value).map(Some),
+                Ok(None) => Ok(None),
+                Err(rejection) => Err(rejection),
+            };
             (Request::from_parts(parts, body), wanted)
         }
         .boxed()
@@ -217,6 +224,17 @@ where
         }
         .boxed()
     })
+}
+
+/// Makes the key of a scope and a value.
+pub(super) fn key_of(scope: &str, value: &str) -> Result<LockRequest, KeyRejection> {
+    if value.is_empty() {
+        // All requests whose value is empty would share it.
+        return Err(KeyRejection::request(format!(
+            "the value of `{scope}` is empty"
+        )));
+    }
+    Ok(LockRequest::parts([scope, value]))
 }
 
 fn header_name(name: &str) -> HeaderName {

@@ -5,9 +5,11 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use pin_project::pin_project;
 use tokio::task::JoinHandle;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tower_service::Service;
+use tracing::{Instrument, Span};
 
 use super::Mode;
 use crate::{AtHead, Holding, LockError, Release, Running};
@@ -33,14 +35,21 @@ where
     R: Release<S::Response> + Clone,
 {
     type Response = R::Response;
-    type Future = DetachedFuture<S::Response, S::Error, R>;
+    type Future = DetachedFuture<S, Request, R>;
 
     fn run(&self, call: Running<S, Request>) -> Self::Future {
+        let way = if call.has_lock() {
+            let token = self.tasks.token();
+            let call = async move { (call.await, token) };
+            Way::Task {
+                task: tokio::spawn(call.instrument(Span::current())),
+            }
+        } else {
+            // There is no lock that could be let go under its work.
+            Way::Inline { call }
+        };
         DetachedFuture {
-            task: tokio::spawn({
-                let token = self.tasks.token();
-                async move { (call.await, token) }
-            }),
+            way,
             release: self.release.clone(),
         }
     }
@@ -51,35 +60,58 @@ where
 /// would be done while the lock is still held, and the process could end without a release.
 type Outcome<T, E> = (Result<(T, Option<Holding>), LockError<E>>, TaskTrackerToken);
 
-/// The future of a call that runs [`Detached`]. Dropping it leaves the call alone.
-pub struct DetachedFuture<T, E, R> {
-    task: JoinHandle<Outcome<T, E>>,
+/// The future of a call that runs [`Detached`]. Dropping it leaves the call alone, if it has a lock.
+#[pin_project]
+pub struct DetachedFuture<S, Request, R>
+where
+    S: Service<Request>,
+{
+    #[pin]
+    way: Way<S, Request>,
     release: R,
 }
 
-// Nothing in it is pinned.
-impl<T, E, R> Unpin for DetachedFuture<T, E, R> {}
-
-impl<T, E, R> Future for DetachedFuture<T, E, R>
+#[pin_project(project = WayProjection)]
+enum Way<S, Request>
 where
-    R: Release<T>,
+    S: Service<Request>,
 {
-    type Output = Result<R::Response, LockError<E>>;
+    Task {
+        task: JoinHandle<Outcome<S::Response, S::Error>>,
+    },
+    Inline {
+        #[pin]
+        call: Running<S, Request>,
+    },
+}
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match ready!(Pin::new(&mut self.task).poll(cx)) {
-            Ok((Ok((response, holding)), _running)) => {
-                Poll::Ready(Ok(self.release.release(response, holding)))
-            }
-            Ok((Err(error), _running)) => Poll::Ready(Err(error)),
-            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-            // The runtime is going away, and this task with it.
-            Err(_) => Poll::Pending,
-        }
+impl<S, Request, R> Future for DetachedFuture<S, Request, R>
+where
+    S: Service<Request>,
+    R: Release<S::Response>,
+{
+    type Output = Result<R::Response, LockError<S::Error>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        // The token is dropped last.
+        let (outcome, _running) = match this.way.project() {
+            WayProjection::Task { task } => match ready!(Pin::new(task).poll(cx)) {
+                Ok((outcome, token)) => (outcome, Some(token)),
+                Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+                // The runtime is going away, and this task with it.
+                Err(_) => return Poll::Pending,
+            },
+            WayProjection::Inline { call } => (ready!(call.poll(cx)), None),
+        };
+        Poll::Ready(outcome.map(|(response, holding)| this.release.release(response, holding)))
     }
 }
 
-impl<T, E, R> fmt::Debug for DetachedFuture<T, E, R> {
+impl<S, Request, R> fmt::Debug for DetachedFuture<S, Request, R>
+where
+    S: Service<Request>,
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("DetachedFuture")
     }
