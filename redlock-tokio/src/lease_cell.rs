@@ -164,7 +164,7 @@ impl LeaseCell {
         });
     }
 
-    /// Starts an extension now; returns a ticket for [`Self::poll_extension`], or `None` if the
+    /// Starts an extension now; returns a ticket for [`Self::extension`], or `None` if the
     /// lock cannot be extended.
     pub(crate) fn extend(self: &Arc<Self>, tenure: u64) -> Option<u64> {
         let now = self.now();
@@ -333,8 +333,8 @@ impl LeaseCell {
         self.apply_events(&mut state, now);
         self.reschedule(&mut state, now);
         let changed = before != (state.phase, state.extensions, state.tenure);
-        // Wake outside of the lock: the woken task takes it first thing.
         let leaves = before.0.is_in_line() && !state.phase.is_in_line();
+        // Wake outside of the lock: the woken task takes it first thing.
         let waiting = if state.phase.is_pending() {
             None
         } else {

@@ -9,7 +9,7 @@ mod recent;
 mod terms;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -148,30 +148,35 @@ impl<T: Clone> Queue<T> {
         terms: &Terms,
     ) -> Vec<Next<T>> {
         let mut lines = self.lines();
-        let mut had_turn = false;
+        let lines = &mut *lines;
+        let mut has_next = false;
         let mut was_waiting = false;
         let mut stands_back = false;
         for key in keys.clone() {
-            let Some(line) = lines.by_key.get_mut(key) else {
+            let Entry::Occupied(mut line) = lines.by_key.entry(key.clone()) else {
                 continue;
             };
-            match line.end_turn(id, now, held, terms) {
+            match line.get_mut().end_turn(id, now, held, terms) {
                 Some(next_stands_back) => {
-                    had_turn = true;
+                    has_next |= !line.get().is_empty();
                     stands_back |= next_stands_back;
                 }
-                None => was_waiting |= line.remove(id),
+                None => was_waiting |= line.get_mut().remove(id),
+            }
+            if line.get().is_empty()
+                && let Some(streak) = line.remove().last_streak().filter(|_| held.is_some())
+            {
+                lines.recent.note(key, streak, now);
             }
         }
         lines.waiting -= usize::from(was_waiting);
-        let mut next = Vec::new();
-        for key in keys {
-            if had_turn && let Some(who) = lines.advance(key) {
-                next.push(Next { who, stands_back });
-            }
-            lines.tidy(key, now, held);
+        if !has_next {
+            return Vec::new();
         }
-        next
+        // After all of them are free, since one who waits may want several.
+        keys.filter_map(|key| lines.advance(key))
+            .map(|who| Next { who, stands_back })
+            .collect()
     }
 
     /// Takes the next out of the line to hand the lock over to, if who has the turn, and holds the lock
@@ -215,11 +220,9 @@ impl<T: Clone> Queue<T> {
         (lines.by_key.len(), lines.waiting)
     }
 
-    /// Returns how many wait for a key, and how long one more would, as far as can be told.
-    pub(crate) fn outlook(&self, key: &Key) -> (usize, Option<Duration>) {
-        let lines = self.lines();
-        let line = lines.by_key.get(key);
-        line.map_or((0, None), |line| (line.waiting(), line.estimate()))
+    /// Returns how long one more would wait for a key, as far as can be told.
+    pub(crate) fn estimate(&self, key: &Key) -> Option<Duration> {
+        self.lines().by_key.get(key)?.estimate()
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines<T>> {
@@ -255,16 +258,6 @@ impl<T: Clone> Lines<T> {
             None => true,
             Some(keys) => keys.iter().all(is_free),
         })
-    }
-
-    /// Removes a line in which nobody is any more.
-    fn tidy(&mut self, key: &Key, now: Timestamp, held: Option<Timestamp>) {
-        if self.by_key.get(key).is_some_and(Line::is_empty)
-            && let Some(line) = self.by_key.remove(key)
-            && let Some(streak) = line.last_streak().filter(|_| held.is_some())
-        {
-            self.recent.note(key, streak, now);
-        }
     }
 }
 

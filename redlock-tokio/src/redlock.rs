@@ -214,7 +214,7 @@ impl Redlock {
     #[must_use]
     pub fn expected_wait(&self, key: impl AsRef<[u8]>) -> Option<Duration> {
         let key = Key::with_prefix(&self.shared.prefix, key.as_ref()).ok()?;
-        self.shared.queue.outlook(&key).1
+        self.shared.queue.estimate(&key)
     }
 
     /// Gives out no more locks (whoever waits for one gets [`LockError::ShutDown`]), and waits until

@@ -74,11 +74,8 @@ impl ExtractKey<Request> for PartKey {
         async move {
             let (mut parts, body) = request.into_parts();
             let found = it.read(&mut parts).await;
-            let wanted = match found {
-                Ok(Some(value)) => key_of(&it.scope, &value).map(Some),
-                Ok(None) => Ok(None),
-                Err(rejection) => Err(rejection),
-            };
+            let wanted =
+                found.and_then(|value| value.map(|value| key_of(&it.scope, &value)).transpose());
             (Request::from_parts(parts, body), wanted)
         }
         .boxed()

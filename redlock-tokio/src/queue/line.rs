@@ -86,7 +86,7 @@ impl<T: Clone> Line<T> {
         self.waiting.iter().find(|it| may_go_on(it)).cloned()
     }
 
-    /// Returns whether who holds the lock since `held` may hand it over; if so it is counted as done.
+    /// Returns whether who holds the lock since `held` may hand it over.
     pub(super) fn may_hand_over(&mut self, held: Timestamp, now: Timestamp, terms: &Terms) -> bool {
         let streak = *self.streak(held);
         streak.may_go_on(now, terms) && streak.handovers < terms.max_handovers

@@ -110,11 +110,12 @@ fn hope_goes_by_how_long_the_lock_was_held_of_late() {
     for who in 0..3 {
         assert!(join(&queue, who, &hopeful).is_ok(), "nothing is known yet");
     }
-    assert_eq!(queue.outlook(&key()), (2, None));
+    assert_eq!((queue.len(), queue.estimate(&key())), ((1, 2), None));
     // Held for 400 ms; the second has the turn now, and the third waits.
     leave_at(&queue, &key(), 0, at(500), Some(at(100)), &hopeful);
     let estimate = Duration::from_millis(800);
-    assert_eq!(queue.outlook(&key()), (1, Some(estimate)));
+    assert_eq!(queue.len(), (1, 1));
+    assert_eq!(queue.estimate(&key()), Some(estimate));
     assert_eq!(join(&queue, 3, &hopeful), Ok(Joined::Waiting));
     let roomy = Terms {
         max_waiters: 9,

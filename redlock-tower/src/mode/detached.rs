@@ -11,7 +11,7 @@ use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tower_service::Service;
 use tracing::{Instrument, Span};
 
-use super::Mode;
+use super::{Inline, InlineFuture, Mode};
 use crate::{AtHead, Holding, LockError, Release, Running};
 
 /// Runs calls in tasks of their own, to their end, whether their callers wait or go away: a lock is
@@ -38,20 +38,18 @@ where
     type Future = DetachedFuture<S, Request, R>;
 
     fn run(&self, call: Running<S, Request>) -> Self::Future {
+        let release = self.release.clone();
         let way = if call.has_lock() {
             let token = self.tasks.token();
             let call = async move { (call.await, token) };
-            Way::Task {
-                task: tokio::spawn(call.instrument(Span::current())),
-            }
+            let task = tokio::spawn(call.instrument(Span::current()));
+            Way::Task { task, release }
         } else {
             // There is no lock that could be let go under its work.
+            let call = Inline { release }.run(call);
             Way::Inline { call }
         };
-        DetachedFuture {
-            way,
-            release: self.release.clone(),
-        }
+        DetachedFuture { way }
     }
 }
 
@@ -67,21 +65,21 @@ where
     S: Service<Request>,
 {
     #[pin]
-    way: Way<S, Request>,
-    release: R,
+    way: Way<S, Request, R>,
 }
 
 #[pin_project(project = WayProjection)]
-enum Way<S, Request>
+enum Way<S, Request, R>
 where
     S: Service<Request>,
 {
     Task {
         task: JoinHandle<Outcome<S::Response, S::Error>>,
+        release: R,
     },
     Inline {
         #[pin]
-        call: Running<S, Request>,
+        call: InlineFuture<S, Request, R>,
     },
 }
 
@@ -93,18 +91,19 @@ where
     type Output = Result<R::Response, LockError<S::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        // The token is dropped last.
-        let (outcome, _running) = match this.way.project() {
-            WayProjection::Task { task } => match ready!(Pin::new(task).poll(cx)) {
-                Ok((outcome, token)) => (outcome, Some(token)),
-                Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-                // The runtime is going away, and this task with it.
-                Err(_) => return Poll::Pending,
-            },
-            WayProjection::Inline { call } => (ready!(call.poll(cx)), None),
+        let (task, release) = match self.project().way.project() {
+            WayProjection::Task { task, release } => (task, release),
+            WayProjection::Inline { call } => return call.poll(cx),
         };
-        Poll::Ready(outcome.map(|(response, holding)| this.release.release(response, holding)))
+        match ready!(Pin::new(task).poll(cx)) {
+            // The token is dropped last.
+            Ok((outcome, _running)) => {
+                Poll::Ready(outcome.map(|(response, holding)| release.release(response, holding)))
+            }
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            // The runtime is going away, and this task with it.
+            Err(_) => Poll::Pending,
+        }
     }
 }
 
