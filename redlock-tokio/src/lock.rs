@@ -200,6 +200,10 @@ impl fmt::Debug for Lock {
 #[must_use = "futures do nothing unless polled"]
 pub struct LockFuture(State);
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost each lock an allocation"
+)]
 enum State {
     New(Lock),
     Waiting {

@@ -15,6 +15,7 @@ use crate::queue::Terms;
 /// |---|---|---|
 /// | [`ttl`](Self::ttl) | 10 s | what a crashed holder costs the others |
 /// | [`wait`](Self::wait) | 5 s | how long to wait for the lock |
+/// | [`wait_at_most`](Self::wait_at_most) | none | a bound to that |
 /// | [`max_attempts`](Self::max_attempts) | none | how often to try within that |
 /// | [`retry_delay`](Self::retry_delay) | 20 to 200 ms | the random delay between attempts |
 /// | [`renew_every`](Self::renew_every) | ttl / 3 | how often a held lock is extended |
@@ -29,6 +30,7 @@ use crate::queue::Terms;
 pub struct LockOptions {
     ttl: Option<Duration>,
     wait: Option<Duration>,
+    wait_at_most: Option<Duration>,
     max_attempts: Option<u32>,
     retry_delay: Option<(Duration, Duration)>,
     renewal: Option<Renewal>,
@@ -83,6 +85,16 @@ impl LockOptions {
     pub fn wait(self, wait: Duration) -> Self {
         Self {
             wait: Some(wait),
+            ..self
+        }
+    }
+
+    /// Sets a bound to how long to wait, whatever [`wait`](Self::wait) says, for a caller who is gone by
+    /// then. Of several bounds the shortest counts.
+    pub fn wait_at_most(self, bound: Duration) -> Self {
+        let bound = self.wait_at_most.map_or(bound, |it| it.min(bound));
+        Self {
+            wait_at_most: Some(bound),
             ..self
         }
     }
@@ -166,6 +178,14 @@ impl LockOptions {
         }
     }
 
+    /// Waits even then, as far as the line has room.
+    pub fn wait_when_hopeless(self) -> Self {
+        Self {
+            refuses_hopeless: Some(false),
+            ..self
+        }
+    }
+
     /// Sets for how long the lock may go from one holder to the next within this process, without a word
     /// to the nodes, before it is released so that other processes get their turn; at most half the ttl.
     ///
@@ -200,6 +220,10 @@ impl LockOptions {
         Self {
             ttl: self.ttl.or(fallback.ttl),
             wait: self.wait.or(fallback.wait),
+            wait_at_most: match (self.wait_at_most, fallback.wait_at_most) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            },
             max_attempts: self.max_attempts.or(fallback.max_attempts),
             retry_delay: self.retry_delay.or(fallback.retry_delay),
             renewal: self.renewal.or(fallback.renewal),
@@ -218,6 +242,12 @@ impl LockOptions {
         self.ttl.unwrap_or(Self::TTL)
     }
 
+    /// How long to wait, or the default, within the bound.
+    fn wait_or_default(&self) -> Duration {
+        let bound = self.wait_at_most.unwrap_or(Duration::MAX);
+        self.wait.unwrap_or(Self::WAIT).min(bound)
+    }
+
     pub(crate) fn drift_or_default(&self) -> Drift {
         self.drift.unwrap_or_default()
     }
@@ -232,7 +262,7 @@ impl LockOptions {
                 .min(self.ttl_or_default() / 2),
             max_handovers: self.max_handovers.unwrap_or(u32::MAX),
             max_waiters: self.max_waiters.unwrap_or(Self::MAX_WAITERS),
-            wait: self.wait.unwrap_or(Self::WAIT),
+            wait: self.wait_or_default(),
             refuses_hopeless: self.refuses_hopeless.unwrap_or(false),
         }
     }
@@ -242,7 +272,7 @@ impl LockOptions {
         let ttl = Ttl::new(self.ttl_or_default())?;
         let validity = Validity::new(ttl, self.drift_or_default())?;
         let (shortest, longest) = self.retry_delay.unwrap_or(Self::RETRY_DELAY);
-        let retry = RetrySchedule::new(shortest..=longest, self.wait.unwrap_or(Self::WAIT))?;
+        let retry = RetrySchedule::new(shortest..=longest, self.wait_or_default())?;
         let retry = retry.with_looks();
         let retry = match self.max_attempts {
             Some(attempts) => retry.with_max_attempts(attempts),
@@ -325,6 +355,19 @@ mod tests {
         let fallback = LockOptions::new().ttl(MS(1)).wait(MS(2));
         let options = LockOptions::new().ttl(MS(3)).or(fallback);
         assert_eq!(options, LockOptions::new().ttl(MS(3)).wait(MS(2)));
+    }
+
+    #[test]
+    fn a_bound_shortens_a_wait_and_never_lengthens_it() {
+        let bound = |millis| LockOptions::new().wait_at_most(MS(millis));
+        let waits = |wait| resolve(LockOptions::new().wait(wait));
+        assert_eq!(resolve(bound(700)), waits(MS(700)));
+        assert_eq!(resolve(bound(700).wait(MS(50))), waits(MS(50)));
+        assert_eq!(resolve(bound(700).wait(Duration::MAX)), waits(MS(700)));
+        assert_eq!(resolve(bound(60_000)), waits(MS(5000)));
+        assert_eq!(resolve(bound(70).or(bound(50).wait(MS(60)))), waits(MS(50)));
+        assert_eq!(bound(70).wait_at_most(MS(90)), bound(70));
+        assert_eq!(bound(70).terms().wait, MS(70));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Real, throwaway `redis-server` processes for tests, and proxies that put a faulty network in
-//! front of them.
+//! Nodes for tests: [`TestNodes`] in memory, on which locks are contended and lost as the test says;
+//! real, throwaway `redis-server` processes; and proxies that put a faulty network in front of them.
 //!
 //! ```no_run
 //! # use redlock_tokio::{Redlock, test_util::RedisServers};
@@ -59,9 +59,11 @@ mod port;
 mod proxy;
 mod server;
 mod servers;
+mod test_nodes;
 
 pub use self::{
     proxy::{Link, Proxy},
     server::{RedisServer, SpawnError},
     servers::RedisServers,
+    test_nodes::TestNodes,
 };

@@ -1,5 +1,5 @@
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -52,6 +52,8 @@ struct Keys {
     /// When this many keys are there, the expired ones are removed.
     sweep_at: usize,
     down: bool,
+    /// What is deleted as soon as it is set.
+    doomed: HashSet<Key>,
     /// Who is to be told when a key is gone.
     watchers: HashMap<Key, Vec<Freed>>,
 }
@@ -137,6 +139,16 @@ impl MemoryNode {
         removed.is_some_and(|entry| entry.is_live(now))
     }
 
+    /// Deletes a key, whoever holds it, or if nobody does, as soon as somebody has set it: its holder
+    /// believes to have it then, and finds out with its next extension.
+    pub fn lose(&self, key: impl AsRef<[u8]>) {
+        if !self.remove(&key)
+            && let Ok(key) = Key::new(key)
+        {
+            self.keys().doomed.insert(key);
+        }
+    }
+
     /// Deletes all keys and fencing counters, as a restart without persistence does.
     pub fn clear(&self) {
         let mut keys = self.keys();
@@ -179,7 +191,7 @@ impl Keys {
                     return Vote::Denied;
                 }
                 self.sweep(now);
-                for key in keys {
+                for key in keys.filter(|&key| !self.doomed.remove(key)) {
                     let entry = Entry {
                         value: token.to_ascii().into(),
                         expires_at: now.saturating_add(ttl.as_duration()),
@@ -421,6 +433,26 @@ mod tests {
         assert!(node.contains("k"));
         tokio::time::advance(Duration::from_millis(1)).await;
         assert!(!node.contains("k"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_lost_once_now_or_as_soon_as_it_is_set() {
+        let node = paused();
+        let acquire = Operation::Acquire {
+            token: Nonce::new(1).token(1),
+            ttl: ttl(100),
+            fence: None,
+        };
+        node.lose("k");
+        assert_eq!(execute(&node, "k", acquire), Vote::Granted);
+        assert!(!node.contains("k"), "its holder does not know");
+        assert_eq!(execute(&node, "k", acquire), Vote::Granted);
+        assert!(node.contains("k"), "once");
+        node.lose("k");
+        assert!(!node.contains("k"));
+        assert_eq!(execute(&node, "k", acquire), Vote::Granted);
+        assert!(node.contains("k"), "that was the one");
+        node.lose("");
     }
 
     #[tokio::test(start_paused = true)]

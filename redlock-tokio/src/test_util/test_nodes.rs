@@ -1,0 +1,115 @@
+use crate::{BuildError, Clock, LockError, LockGuard, MemoryNode, Redlock, RedlockBuilder};
+
+/// Three nodes in memory, and what the world does to locks on them: somebody else holds one, one is
+/// lost, none is to be had.
+///
+/// Keys expire by tokio's clock, so on a paused one (`#[tokio::test(start_paused = true)]`) nothing is
+/// waited for. Clones share their keys.
+///
+/// ```
+/// use std::time::Duration;
+/// use redlock_tokio::{LockError, test_util::TestNodes};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let nodes = TestNodes::new();
+/// let redlock = nodes.connect().await?; // for the code under test
+///
+/// let other = nodes.contend("order:42").await?; // another process has it
+/// let error = redlock.lock("order:42").wait(Duration::ZERO).await.unwrap_err();
+/// assert!(matches!(error, LockError::Contended(_)));
+/// other.release().await;
+///
+/// nodes.lose("order:42"); // whoever gets it next loses it
+/// let guard = redlock.lock("order:42").await?;
+/// guard.hold().lost().await;
+/// drop(guard);
+///
+/// nodes.go_down();
+/// let error = redlock.lock("order:42").wait(Duration::ZERO).await.unwrap_err();
+/// assert!(matches!(error, LockError::NoQuorum(_)));
+/// nodes.come_up();
+/// assert!(redlock.lock("order:42").await.is_ok());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct TestNodes {
+    nodes: Vec<MemoryNode>,
+}
+
+impl TestNodes {
+    /// Creates three nodes without keys.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            nodes: (0..3).map(|_| MemoryNode::new()).collect(),
+        }
+    }
+
+    /// Connects to them with default options: each call is another process, as it were.
+    ///
+    /// # Errors
+    ///
+    /// Fails outside of a tokio runtime.
+    pub async fn connect(&self) -> Result<Redlock, BuildError> {
+        self.builder().build().await
+    }
+
+    /// Starts to configure a lock over them.
+    pub fn builder(&self) -> RedlockBuilder {
+        Redlock::builder()
+            .custom_nodes(self.nodes.clone())
+            .clock(Clock::tokio())
+    }
+
+    /// Takes a lock as another process would, and holds it for as long as the guard lives.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Redlock::lock`], if it is held already or the nodes are down.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn contend(&self, key: impl AsRef<[u8]>) -> Result<LockGuard, LockError> {
+        let another = self.connect().await;
+        let another = another.expect("three nodes in memory and the defaults make a lock");
+        another.lock(key).await
+    }
+
+    /// Has a lock lost: the one that is held now, or else the next that somebody takes. Its holder finds
+    /// out as ever, when it is extended, which is after a third of its ttl or when asked to.
+    pub fn lose(&self, key: impl AsRef<[u8]>) {
+        self.nodes.iter().for_each(|node| node.lose(&key));
+    }
+
+    /// Takes all nodes down: no lock is to be had, and those that are held are lost in time.
+    pub fn go_down(&self) {
+        self.nodes.iter().for_each(|node| node.set_down(true));
+    }
+
+    /// Brings all nodes up again, with their keys.
+    pub fn come_up(&self) {
+        self.nodes.iter().for_each(|node| node.set_down(false));
+    }
+
+    /// Returns whether somebody holds the lock.
+    #[must_use]
+    pub fn is_locked(&self, key: impl AsRef<[u8]>) -> bool {
+        let holding = self.nodes.iter().filter(|node| node.contains(&key));
+        2 * holding.count() > self.nodes.len()
+    }
+
+    /// Returns the nodes, for what happens to one of them alone.
+    #[must_use]
+    pub fn nodes(&self) -> &[MemoryNode] {
+        &self.nodes
+    }
+}
+
+impl Default for TestNodes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
