@@ -60,4 +60,5 @@ coverage:
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	cargo clippy -p redlock-tower -- -D warnings # without features, which the above has
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps

@@ -4,16 +4,18 @@ use std::{
     fmt,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
+use futures::{FutureExt, future::BoxFuture};
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project::pin_project;
+use redlock_tokio::LossReason;
 use tokio::{task::AbortHandle, time::sleep};
 
-use crate::{Holding, Release};
+use crate::{Holding, LockError, Release};
 
 /// Releases the lock when the response's body has ended, or is dropped, or after `max`: a client that
 /// reads slowly must not keep the others out.
@@ -31,11 +33,18 @@ impl<B: Body> Release<Response<B>> for AtBodyEnd {
 }
 
 /// A body that keeps a lock until it has ended.
+///
+/// The head has been sent, so a loss of the lock cannot change the status any more. With
+/// [`OnLost::Fail`](crate::OnLost::Fail) and [`OnLost::Cancel`](crate::OnLost::Cancel) the body is cut off
+/// with [`LockError::Lost`] then, and the client sees that it is not whole.
 #[pin_project]
 pub struct HoldBody<B> {
+    /// Until it is cut off.
     #[pin]
-    body: B,
+    body: Option<B>,
     holding: Option<Capped>,
+    /// Set if the body ends with the lock.
+    lost: Option<BoxFuture<'static, LossReason>>,
 }
 
 impl<B: Body> HoldBody<B> {
@@ -43,39 +52,65 @@ impl<B: Body> HoldBody<B> {
         // Nobody asks a body for frames that says that it has none.
         let holding = holding.filter(|_| !body.is_end_stream());
         Self {
-            body,
+            body: Some(body),
+            lost: holding.as_ref().and_then(Holding::cut_off),
             holding: holding.map(|it| Capped::new(it, max)),
+        }
+    }
+}
+
+/// A body without a lock.
+impl<B: Default> Default for HoldBody<B> {
+    fn default() -> Self {
+        Self {
+            body: Some(B::default()),
+            holding: None,
+            lost: None,
         }
     }
 }
 
 impl<B: Body> Body for HoldBody<B> {
     type Data = B::Data;
-    type Error = B::Error;
+    type Error = LockError<B::Error>;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<B::Data>, Self::Error>>> {
         let mut this = self.project();
-        let frame = this.body.as_mut().poll_frame(cx);
-        let has_ended = match &frame {
-            Poll::Ready(Some(Ok(_))) => this.body.is_end_stream(),
-            Poll::Ready(_) => true,
-            Poll::Pending => false,
+        if let Some(lost) = this.lost
+            && let Poll::Ready(reason) = lost.poll_unpin(cx)
+        {
+            this.body.set(None);
+            *this.lost = None;
+            *this.holding = None;
+            return Poll::Ready(Some(Err(LockError::Lost(reason))));
+        }
+        let Some(mut body) = this.body.as_mut().as_pin_mut() else {
+            return Poll::Ready(None);
         };
-        if has_ended {
+        let frame = ready!(body.as_mut().poll_frame(cx));
+        let goes_on = matches!(frame, Some(Ok(_))) && !body.is_end_stream();
+        if !goes_on {
+            *this.lost = None;
             *this.holding = None;
         }
-        frame
+        Poll::Ready(frame.map(|frame| frame.map_err(LockError::Inner)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.body {
+            Some(body) => body.is_end_stream(),
+            None => true,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.body {
+            Some(body) => body.size_hint(),
+            None => SizeHint::with_exact(0),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use redlock_tokio::LockFuture;
 use tower_service::Service;
 
 use crate::{
-    ExtractKey, Holding, LockError, Mode, Running, ShareHold,
+    ExtractKey, LockError, Mode, Running, ShareHold,
     rules::{Place, Rules},
     telemetry::Wait,
 };
@@ -90,10 +90,8 @@ where
         let mut this = self.project();
         let rules = &*this.rules;
         // Calls the inner service, with a lock or without.
-        let mut call = |request, holding: Option<Holding>| {
-            let held = rules.telemetry.hold(holding.is_some());
-            let inner = this.inner.take()?;
-            let running = Running::new(inner, request, holding, rules.on_lost, held);
+        let mut call = |request, holding| {
+            let running = Running::new(this.inner.take()?, request, holding);
             Some(State::Calling {
                 call: this.mode.run(running),
             })
@@ -118,6 +116,7 @@ where
                         },
                         Ok(None) => call(request, None),
                         Err(rejection) => {
+                            rules.telemetry.wait().end("invalid");
                             this.state.set(State::Done);
                             return Poll::Ready(Err(LockError::Key(rejection)));
                         }
@@ -137,23 +136,18 @@ where
                     match locked {
                         Ok(guard) => {
                             wait.end("acquired");
-                            let holding = Holding::new(guard);
+                            let holding = rules.hold(guard);
                             this.share.share(&mut request, holding.lock().clone());
                             call(request, Some(holding))
                         }
                         Err(error) => {
-                            let error = LockError::from_lock(error);
-                            wait.end(result_of(&error));
-                            // Not after a shutdown, nor where the nodes were merely slow.
-                            match error {
-                                LockError::Unavailable(
-                                    error @ (redlock_tokio::LockError::NoQuorum(_)
-                                    | redlock_tokio::LockError::Quarantined { .. }),
-                                ) if rules.fail_open => {
-                                    tracing::warn!(%error, "no lock is to be had: called without");
-                                }
-                                error => return Poll::Ready(Err(error)),
+                            if !rules.goes_without(&error) {
+                                let error = LockError::from_lock(error);
+                                wait.end(result_of(&error));
+                                return Poll::Ready(Err(error));
                             }
+                            tracing::warn!(%error, "no lock is to be had: called without");
+                            wait.end("failed_open");
                             call(request, None)
                         }
                     }

@@ -1,7 +1,7 @@
 use std::{
     fmt,
     ops::Deref,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use redlock_tokio::{Hold, LockGuard, ReleaseReport};
@@ -17,6 +17,13 @@ pub struct HeldLock {
 }
 
 impl HeldLock {
+    pub(crate) fn new(guard: LockGuard) -> Self {
+        Self {
+            hold: guard.hold().clone(),
+            guard: Arc::new(Mutex::new(Some(guard))),
+        }
+    }
+
     /// Returns the view, without the right to release.
     #[must_use]
     pub fn hold(&self) -> &Hold {
@@ -42,10 +49,18 @@ impl HeldLock {
         }
     }
 
-    fn take(&self) -> Option<LockGuard> {
+    /// Returns whether the lock should still be held by the layer, and is not.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.guard().as_ref().is_some_and(|it| !it.is_valid())
+    }
+
+    pub(crate) fn take(&self) -> Option<LockGuard> {
+        self.guard().take()
+    }
+
+    fn guard(&self) -> MutexGuard<'_, Option<LockGuard>> {
         // No code panics while it holds the lock.
-        let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
-        guard.take()
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -60,37 +75,5 @@ impl Deref for HeldLock {
 impl fmt::Debug for HeldLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.hold.fmt(f)
-    }
-}
-
-/// The layer's own part: dropping it releases the lock, if nobody has taken it.
-#[derive(Debug)]
-pub struct Holding(HeldLock);
-
-impl Holding {
-    pub(crate) fn new(guard: LockGuard) -> Self {
-        Self(HeldLock {
-            hold: guard.hold().clone(),
-            guard: Arc::new(Mutex::new(Some(guard))),
-        })
-    }
-
-    /// Returns the view for the inner service.
-    #[must_use]
-    pub fn lock(&self) -> &HeldLock {
-        &self.0
-    }
-
-    /// Returns whether the lock should still be held, and is not.
-    pub(crate) fn is_lost(&self) -> bool {
-        // No code panics while it holds the lock.
-        let guard = self.0.guard.lock().unwrap_or_else(PoisonError::into_inner);
-        guard.as_ref().is_some_and(|guard| !guard.is_valid())
-    }
-}
-
-impl Drop for Holding {
-    fn drop(&mut self) {
-        drop(self.0.take());
     }
 }

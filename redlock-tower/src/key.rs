@@ -128,6 +128,12 @@ pub enum KeyRejection {
     /// The request is at fault: a part that makes up the key is missing or malformed.
     #[error("the request has no usable key: {0}")]
     Request(Arc<dyn Error + Send + Sync>),
+    /// The request has more of what the key is in than the layer reads.
+    #[error("the request has over {limit} bytes, and its key is somewhere in them")]
+    TooLarge {
+        /// How many bytes the layer reads.
+        limit: usize,
+    },
     /// The layer is at fault: it looks for something that no request can have here.
     #[error("the lock layer is misconfigured: {0}")]
     Layer(Arc<dyn Error + Send + Sync>),

@@ -4,7 +4,7 @@ use redlock_tokio::{LockOptions, Redlock};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
-use crate::{AtHead, Detached, Inline, LockService, OnLost, rules::Rules, telemetry::Telemetry};
+use crate::{Detached, Inline, LockService, OnLost, rules::Rules, telemetry::Telemetry};
 
 /// Serialises calls with the same key, in every process that locks over the same nodes.
 ///
@@ -147,7 +147,7 @@ impl<K, H, R> LockLayer<K, H, Detached<R>> {
 }
 
 #[cfg(feature = "http")]
-impl<K, H> LockLayer<K, H, Inline<AtHead>> {
+impl<K, H> LockLayer<K, H, Inline<crate::AtHead>> {
     /// Holds the lock until the response's body has ended or is dropped, but no longer than `max` after
     /// its head.
     pub fn hold_until_body_end(self, max: Duration) -> LockLayer<K, H, Inline<crate::AtBodyEnd>> {
@@ -157,7 +157,7 @@ impl<K, H> LockLayer<K, H, Inline<AtHead>> {
 }
 
 #[cfg(feature = "http")]
-impl<K, H> LockLayer<K, H, Detached<AtHead>> {
+impl<K, H> LockLayer<K, H, Detached<crate::AtHead>> {
     /// Holds the lock until the response's body has ended or is dropped, but no longer than `max` after
     /// its head.
     pub fn hold_until_body_end(self, max: Duration) -> LockLayer<K, H, Detached<crate::AtBodyEnd>> {

@@ -2,9 +2,14 @@
 
 #[cfg(feature = "http")]
 mod body;
+#[cfg(feature = "http")]
+mod caller_deadline;
 mod error;
 mod future;
+#[cfg(feature = "tonic")]
+mod grpc;
 mod held_lock;
+mod holding;
 mod key;
 mod layer;
 mod lock_request;
@@ -19,9 +24,14 @@ mod telemetry;
 
 #[cfg(feature = "http")]
 pub use body::{AtBodyEnd, HoldBody};
+#[cfg(feature = "http")]
+pub use caller_deadline::CallerDeadline;
 pub use error::LockError;
 pub use future::ResponseFuture;
-pub use held_lock::{HeldLock, Holding};
+#[cfg(feature = "tonic")]
+pub use grpc::{GrpcStatusLayer, GrpcStatusService};
+pub use held_lock::HeldLock;
+pub use holding::Holding;
 pub use key::{BoxError, ExtractKey, Extracted, IntoKey, KeyRejection};
 pub use layer::LockLayer;
 pub use lock_request::LockRequest;

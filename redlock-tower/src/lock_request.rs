@@ -73,9 +73,15 @@ impl LockRequest {
         }
     }
 
-    /// Sets how long this request [waits](LockOptions::wait), as its caller's deadline may ask for.
+    /// Sets how long this request [waits](LockOptions::wait).
     pub fn wait(self, wait: Duration) -> Self {
         self.options(LockOptions::new().wait(wait))
+    }
+
+    /// Bounds how long this request [waits](LockOptions::wait_at_most): it is for nothing once the caller
+    /// has given up. See `CallerDeadline` (feature `http`) for what HTTP requests say of that.
+    pub fn wait_at_most(self, bound: Duration) -> Self {
+        self.options(LockOptions::new().wait_at_most(bound))
     }
 
     /// Sets the [time to live](LockOptions::ttl) of this request's lock.

@@ -2,6 +2,9 @@
 ///
 /// The inner service can always see it for itself: [`HeldLock`](crate::HeldLock) tells. Whichever it is,
 /// a loss is logged and counted.
+///
+/// Where the lock is held to the body's end (feature `http`), `Fail` and `Cancel` cut the body off: the
+/// head is gone by then, and a client can tell a body that was cut off from a whole one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLost {

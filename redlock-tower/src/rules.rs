@@ -3,9 +3,9 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use redlock_tokio::{LockOptions, Redlock};
+use redlock_tokio::{Lock, LockError, LockGuard, LockOptions, Redlock};
 
-use crate::{LockRequest, OnLost, telemetry::Telemetry};
+use crate::{Holding, LockRequest, OnLost, telemetry::Telemetry};
 
 /// What all calls behind a layer have in common.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl Rules {
     }
 
     /// Makes a lock of what a request wants.
-    pub(crate) fn lock(&self, wanted: LockRequest) -> redlock_tokio::Lock {
+    pub(crate) fn lock(&self, wanted: LockRequest) -> Lock {
         let options = wanted.options.or(self.options);
         let prefixed = |key: Vec<u8>| match &*self.prefix {
             // An empty key stays empty, to be refused.
@@ -52,14 +52,29 @@ impl Rules {
         }
     }
 
+    /// Makes of a guard what a call holds.
+    pub(crate) fn hold(&self, guard: LockGuard) -> Holding {
+        Holding::new(guard, self.on_lost, self.telemetry.hold())
+    }
+
+    /// Returns whether calls that get no lock for this reason run without: not after a shutdown, nor
+    /// where the nodes were merely slow.
+    pub(crate) fn goes_without(&self, error: &LockError) -> bool {
+        let is_outage = matches!(
+            error,
+            LockError::NoQuorum(_) | LockError::Quarantined { .. }
+        );
+        self.fail_open && is_outage
+    }
+
     /// Takes a place among those who wait, unless too many do.
-    pub(crate) fn enter(&self) -> Result<Place, redlock_tokio::LockError> {
+    pub(crate) fn enter(&self) -> Result<Place, LockError> {
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let place = Place(Arc::clone(&self.waiting));
         if waiting < self.max_waiters {
             Ok(place)
         } else {
-            Err(redlock_tokio::LockError::QueueFull {
+            Err(LockError::QueueFull {
                 waiting,
                 limit: self.max_waiters,
             })

@@ -7,11 +7,12 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use pin_project::pin_project;
 use redlock_tokio::LossReason;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::util::Oneshot;
 use tower_service::Service;
 use tracing::Span;
 
-use crate::{Holding, LockError, OnLost, telemetry::Held};
+use crate::{Holding, LockError};
 
 /// A call that runs under a lock, or without one, to its end. The lock comes out with the response.
 #[pin_project]
@@ -24,8 +25,6 @@ where
     holding: Option<Holding>,
     /// Set if the call ends with the lock.
     lost: Option<BoxFuture<'static, LossReason>>,
-    on_lost: OnLost,
-    held: Held,
     span: Span,
 }
 
@@ -33,37 +32,24 @@ impl<S, Request> Running<S, Request>
 where
     S: Service<Request>,
 {
-    pub(crate) fn new(
-        inner: S,
-        request: Request,
-        holding: Option<Holding>,
-        on_lost: OnLost,
-        held: Held,
-    ) -> Self {
-        let lost = match (&holding, on_lost) {
-            (Some(holding), OnLost::Cancel) => {
-                let hold = holding.lock().hold().clone();
-                Some(async move { hold.lost().await }.boxed())
-            }
-            _ => None,
-        };
+    pub(crate) fn new(inner: S, request: Request, holding: Option<Holding>) -> Self {
         Self {
             response: Some(Oneshot::new(inner, request)),
+            lost: holding.as_ref().and_then(Holding::cancelled),
+            span: holding.as_ref().map_or_else(Span::none, Holding::span),
             holding,
-            lost,
-            on_lost,
-            span: held.span(),
-            held,
         }
     }
-}
 
-impl<S, Request> Running<S, Request>
-where
-    S: Service<Request>,
-{
     pub(crate) fn has_lock(&self) -> bool {
         self.holding.is_some()
+    }
+
+    /// Counts the call as running for as long as it has its lock.
+    pub(crate) fn track(&mut self, running: TaskTrackerToken) {
+        if let Some(holding) = &mut self.holding {
+            holding.tracked_by(running);
+        }
     }
 }
 
@@ -81,8 +67,8 @@ where
         {
             // Where it stands.
             this.response.set(None);
+            *this.holding = None;
             *this.lost = None;
-            this.held.lost(reason);
             return Poll::Ready(Err(LockError::Lost(reason)));
         }
         let Some(response) = this.response.as_mut().as_pin_mut() else {
@@ -97,14 +83,8 @@ where
             return Poll::Pending;
         };
         this.response.set(None);
-        if let Some(holding) = holding.as_ref().filter(|it| it.is_lost()) {
-            // The clock says so, even if nobody has come round to say why.
-            let reason = holding.lock().hold().lost().now_or_never();
-            let reason = reason.unwrap_or(LossReason::Expired);
-            this.held.lost(reason);
-            if *this.on_lost != OnLost::Signal {
-                return Poll::Ready(Err(LockError::Lost(reason)));
-            }
+        if let Some(reason) = holding.as_ref().and_then(Holding::failure) {
+            return Poll::Ready(Err(LockError::Lost(reason)));
         }
         Poll::Ready(match outcome {
             Ok(response) => Ok((response, holding)),

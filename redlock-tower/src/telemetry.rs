@@ -28,10 +28,10 @@ impl Telemetry {
         }
     }
 
-    pub(crate) fn hold(&self, is_locked: bool) -> Held {
+    pub(crate) fn hold(&self) -> Held {
         Held {
             policy: Arc::clone(&self.policy),
-            since: is_locked.then(Instant::now),
+            since: Instant::now(),
         }
     }
 }
@@ -69,19 +69,16 @@ impl Drop for Wait {
     }
 }
 
-/// A call runs, until this is dropped.
+/// A call has its lock, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     policy: Arc<str>,
-    since: Option<Instant>,
+    since: Instant,
 }
 
 impl Held {
     pub(crate) fn span(&self) -> Span {
-        match self.since {
-            Some(_) => tracing::debug_span!("lock_held", policy = &*self.policy),
-            None => Span::none(),
-        }
+        tracing::debug_span!("lock_held", policy = &*self.policy)
     }
 
     pub(crate) fn lost(&self, reason: LossReason) {
@@ -96,9 +93,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(since) = self.since {
-            metric::held(&self.policy, since.elapsed());
-        }
+        metric::held(&self.policy, self.since.elapsed());
     }
 }
 

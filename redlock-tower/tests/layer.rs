@@ -9,20 +9,17 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Clock, Hold, MemoryNode, Redlock};
+use redlock_tokio::{Hold, Redlock, test_util::TestNodes};
 use redlock_tower::{HeldLock, KeyRejection, LockError, LockLayer};
 use tokio::{task::JoinSet, time::sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-async fn paused() -> (Vec<MemoryNode>, Redlock) {
-    let clock = Clock::tokio();
-    let nodes: Vec<_> = (0..3)
-        .map(|_| MemoryNode::with_clock(clock.clone()))
-        .collect();
-    let builder = Redlock::builder().custom_nodes(nodes.clone()).clock(clock);
-    (nodes, builder.build().await.unwrap())
+async fn paused() -> (TestNodes, Redlock) {
+    let nodes = TestNodes::new();
+    let redlock = nodes.connect().await.unwrap();
+    (nodes, redlock)
 }
 
 /// Counts how many calls are inside at once, and the most that ever were.
@@ -102,11 +99,11 @@ async fn a_lock_that_is_not_to_be_had_is_an_error_and_the_service_is_not_called(
     let error = service.clone().oneshot(()).await.unwrap_err();
     assert!(matches!(error, LockError::Contended(_)), "{error}");
     drop(guard);
-    nodes.iter().for_each(|it| it.set_down(true));
+    nodes.go_down();
     let error = service.clone().oneshot(()).await.unwrap_err();
     assert!(matches!(error, LockError::Unavailable(_)), "{error}");
     assert_eq!(called.load(SeqCst), 0);
-    nodes.iter().for_each(|it| it.set_down(false));
+    nodes.come_up();
     sleep(MS(3000)).await;
     service.oneshot(()).await.unwrap();
     assert_eq!(called.load(SeqCst), 1);

@@ -10,20 +10,17 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Clock, LockOptions, MemoryNode, Redlock};
+use redlock_tokio::{LockOptions, Redlock, test_util::TestNodes};
 use redlock_tower::{HeldLock, LockError, LockLayer, LockRequest, OnLost};
 use tokio::{sync::Notify, time::sleep};
 use tower::{Layer, ServiceExt, service_fn};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-async fn paused() -> (Vec<MemoryNode>, Redlock) {
-    let clock = Clock::tokio();
-    let nodes: Vec<_> = (0..3)
-        .map(|_| MemoryNode::with_clock(clock.clone()))
-        .collect();
-    let builder = Redlock::builder().custom_nodes(nodes.clone()).clock(clock);
-    (nodes, builder.build().await.unwrap())
+async fn paused() -> (TestNodes, Redlock) {
+    let nodes = TestNodes::new();
+    let redlock = nodes.connect().await.unwrap();
+    (nodes, redlock)
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,6 +62,27 @@ async fn a_detached_call_runs_to_its_end_without_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_detached_call_lets_go_when_its_work_is_done_and_not_when_its_caller_looks() {
+    let (_, redlock) = paused().await;
+    let works = Arc::new(AtomicUsize::new(0));
+    let layer = LockLayer::new(redlock.clone(), |(): &()| "k").detached();
+    let service = layer.layer(service_fn({
+        let works = works.clone();
+        move |()| {
+            works.fetch_add(1, SeqCst);
+            async { Ok::<_, Infallible>("done") }
+        }
+    }));
+    let mut call = Box::pin(service.oneshot(()));
+    while works.load(SeqCst) == 0 {
+        assert!(futures::poll!(&mut call).is_pending());
+        tokio::task::yield_now().await;
+    }
+    assert!(redlock.lock("k").await.is_ok());
+    assert_eq!(call.await.unwrap(), "done");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_goes_on_in_the_caller() {
     let (_, redlock) = paused().await;
     let layer = LockLayer::new(redlock.clone(), |(): &()| "k").detached();
@@ -88,7 +106,7 @@ async fn lose(on_lost: OnLost) -> (Result<(), LockError<Infallible>>, bool) {
             let (nodes, ended) = (nodes.clone(), ended.clone());
             async move {
                 sleep(MS(1000)).await;
-                nodes.iter().for_each(MemoryNode::clear);
+                nodes.lose("k");
                 sleep(MS(5000)).await;
                 ended.fetch_add(1, SeqCst);
                 Ok(())
@@ -122,7 +140,7 @@ async fn a_request_may_want_several_keys_and_has_options_of_its_own() {
     };
     let layer = LockLayer::new(redlock.clone(), key).prefix("p:");
     let service = layer.layer(service_fn(move |_: Vec<&'static str>| {
-        let held = [nodes[0].contains("p:a"), nodes[0].contains("p:b")];
+        let held = ["p:a", "p:b"].map(|key| nodes.is_locked(key));
         async move { Ok::<_, Infallible>(held) }
     }));
     let both = service.clone().oneshot(vec!["b", "a"]).await;
@@ -140,7 +158,7 @@ async fn a_request_may_want_several_keys_and_has_options_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn without_a_quorum_it_fails_closed_or_open() {
     let (nodes, redlock) = paused().await;
-    nodes[..2].iter().for_each(|node| node.set_down(true));
+    nodes.go_down();
     let inner = || service_fn(async |()| Ok::<_, Infallible>(()));
     let layer = LockLayer::new(redlock, |(): &()| "k").wait(MS(100));
     let error = layer.layer(inner()).oneshot(()).await.unwrap_err();

@@ -1,12 +1,15 @@
 //! What a layer counts, behind the feature `metrics`.
 
-#![cfg(feature = "metrics")]
-
 use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
+use bytes::Bytes;
+use futures::FutureExt;
+use http::Response;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use redlock_tokio::Redlock;
-use redlock_tower::LockLayer;
+use redlock_tokio::test_util::TestNodes;
+use redlock_tower::{LockLayer, OnLost};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -33,48 +36,165 @@ fn look(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
         .collect()
 }
 
+/// Listens to what is counted on this thread, for as long as the recorder lives.
+struct Bed {
+    nodes: TestNodes,
+    snapshotter: Snapshotter,
+}
+
+impl Bed {
+    fn new(recorder: &DebuggingRecorder) -> Self {
+        Self {
+            nodes: TestNodes::new(),
+            snapshotter: recorder.snapshotter(),
+        }
+    }
+
+    /// A layer whose calls want the key that they are.
+    async fn layer(&self) -> LockLayer<fn(&&'static str) -> &'static str> {
+        let key: fn(&&'static str) -> &'static str = |key| *key;
+        LockLayer::new(self.nodes.connect().await.unwrap(), key)
+            .policy("orders")
+            .wait(Duration::from_secs(1))
+    }
+
+    /// What has been counted since the last look, of what there is with these labels.
+    fn counts<const N: usize>(&self, names: [&str; N]) -> [Option<f64>; N] {
+        let seen = look(&self.snapshotter);
+        assert!(seen.keys().all(|name| !name.contains("secret")), "{seen:?}");
+        names.map(|name| {
+            let (name, labels) = name.split_once(' ').unwrap_or((name, ""));
+            let name = format!("redlock_{name} policy=orders {labels}");
+            seen.get(name.trim_end()).copied()
+        })
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_waits_and_holds_are_counted_and_keys_are_not_named() {
     let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
     let _local = metrics::set_default_local_recorder(&recorder);
-    let redlock = Redlock::embedded().await.unwrap();
-    let layer = LockLayer::new(redlock.clone(), |key: &&'static str| *key)
-        .policy("orders")
-        .wait(Duration::from_secs(1));
-    let service = layer.layer(service_fn(async |_: &'static str| Ok::<_, Infallible>(())));
+    let it = Bed::new(&recorder);
+    let service = it.layer().await;
+    let service = service.layer(service_fn(async |_: &'static str| Ok::<_, Infallible>(())));
     service.clone().oneshot("secret").await.unwrap();
-    let guard = redlock.lock("secret").await.unwrap();
+    let guard = it.nodes.contend("secret").await.unwrap();
     assert!(service.clone().oneshot("secret").await.is_err());
+    assert!(service.clone().oneshot("").await.is_err());
     let waiting = tokio::spawn(service.oneshot("secret"));
     sleep(Duration::from_millis(10)).await;
-
-    let seen = look(&snapshotter);
-    let count = |name: &str| seen.get(name).copied();
-    let acquired = "redlock_requests_total policy=orders result=acquired";
-    let contended = "redlock_requests_total policy=orders result=contended";
-    assert_eq!(
-        [count(acquired), count(contended)],
-        [Some(1.0); 2],
-        "{seen:?}"
-    );
-    assert_eq!(
-        count("redlock_queued_requests policy=orders"),
-        Some(1.0),
-        "{seen:?}"
-    );
-    assert_eq!(
-        count("redlock_hold_duration_seconds policy=orders"),
-        Some(1.0)
-    );
-    assert!(seen.keys().all(|name| !name.contains("secret")), "{seen:?}");
+    let counts = it.counts([
+        "requests_total result=acquired",
+        "requests_total result=contended",
+        "requests_total result=invalid",
+        "time_in_queue_seconds result=contended",
+        "hold_duration_seconds",
+        "queued_requests",
+    ]);
+    assert_eq!(counts, [Some(1.0); 6]);
 
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
-    let seen = look(&snapshotter);
-    let queued = seen.get("redlock_queued_requests policy=orders");
-    assert_eq!(queued, Some(&-1.0), "one less than before: {seen:?}");
-    let cancelled = "redlock_requests_total policy=orders result=cancelled";
-    assert_eq!(seen.get(cancelled), Some(&1.0), "{seen:?}");
+    let counts = it.counts(["queued_requests", "requests_total result=cancelled"]);
+    assert_eq!(counts, [Some(-1.0), Some(1.0)], "one less waits");
     drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_turned_away_is_counted_and_who_goes_without() {
+    let recorder = DebuggingRecorder::new();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let it = Bed::new(&recorder);
+    let layer = it.layer().await;
+    let inner = || service_fn(async |_: &'static str| Ok::<_, Infallible>(()));
+    let full = layer.clone().max_waiters(0).layer(inner());
+    assert!(full.oneshot("secret").await.is_err());
+    let none = layer
+        .clone()
+        .with_key(|_: &&'static str| Err::<String, _>("no key"));
+    assert!(none.layer(inner()).oneshot("secret").await.is_err());
+    it.nodes.go_down();
+    assert!(
+        layer
+            .clone()
+            .layer(inner())
+            .oneshot("secret")
+            .await
+            .is_err()
+    );
+    assert!(
+        layer
+            .fail_open()
+            .layer(inner())
+            .oneshot("secret")
+            .await
+            .is_ok()
+    );
+    let counts = it.counts([
+        "requests_total result=queue_full",
+        "requests_total result=invalid",
+        "requests_total result=unavailable",
+        "requests_total result=failed_open",
+        "hold_duration_seconds",
+    ]);
+    assert_eq!(counts, [Some(1.0), Some(1.0), Some(1.0), Some(1.0), None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_counted_once_wherever_it_is_found() {
+    let recorder = DebuggingRecorder::new();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
+        for in_body in [false, true] {
+            let it = Bed::new(&recorder);
+            let layer = it.layer().await.on_lost(on_lost);
+            let long = Duration::from_secs(30);
+            let inner = service_fn(move |_: &'static str| async move {
+                sleep(if in_body { Duration::ZERO } else { long }).await;
+                let body = futures::stream::once(async move {
+                    sleep(long).await;
+                    Ok::<_, Infallible>(Frame::data(Bytes::from("row")))
+                });
+                Ok::<_, Infallible>(Response::new(StreamBody::new(Box::pin(body))))
+            });
+            it.nodes.lose("secret");
+            let held = layer.hold_until_body_end(2 * long).layer(inner);
+            let response = held.oneshot("secret").await;
+            let body = match response {
+                Ok(response) => response.into_body().collect().await.map(|_| ()),
+                Err(error) => Err(error),
+            };
+            let case = format!("{on_lost:?}, in the body: {in_body}");
+            assert_eq!(body.is_ok(), on_lost == OnLost::Signal, "{case}");
+            let counts = it.counts(["locks_lost_total", "hold_duration_seconds"]);
+            assert_eq!(counts, [Some(1.0); 2], "{case}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_held_until_the_body_has_ended() {
+    let recorder = DebuggingRecorder::new();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let it = Bed::new(&recorder);
+    let inner = service_fn(async |_: &'static str| {
+        let body = futures::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from("row")))]);
+        Ok::<_, Infallible>(Response::new(StreamBody::new(body)))
+    });
+    let layer = it.layer().await;
+    let layer = layer
+        .hold_until_body_end(Duration::from_secs(60))
+        .detached();
+    let tasks = layer.tasks().clone();
+    let response = layer.layer(inner).oneshot("secret").await.unwrap();
+    tasks.close();
+    assert!(
+        tasks.wait().now_or_never().is_none(),
+        "it still has its lock"
+    );
+    assert_eq!(it.counts(["hold_duration_seconds"]), [None]);
+    response.into_body().collect().await.unwrap();
+    tasks.wait().now_or_never().unwrap();
+    let counts = it.counts(["locks_lost_total", "hold_duration_seconds"]);
+    assert_eq!(counts, [None, Some(1.0)]);
 }

@@ -1,0 +1,116 @@
+//! A gRPC service behind a lock, in the router of `tonic`.
+
+use std::{
+    convert::Infallible,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::{BoxFuture, FutureExt};
+use http::{Request, Response};
+use redlock_tokio::test_util::TestNodes;
+use redlock_tower::{
+    CallerDeadline, GrpcStatusLayer, KeyRejection, LockLayer, LockRequest, OnLost,
+};
+use tokio::time::{Instant, sleep};
+use tonic::{Code, Status, body::Body, server::NamedService, service::Routes};
+use tower::{Layer, ServiceExt};
+use tower_service::Service;
+
+/// What `tonic-build` makes, as far as a layer can see: it works for five seconds.
+#[derive(Clone)]
+struct OrdersServer;
+
+impl NamedService for OrdersServer {
+    const NAME: &'static str = "shop.Orders";
+}
+
+impl Service<Request<Body>> for OrdersServer {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _call: Request<Body>) -> Self::Future {
+        let answer = async {
+            sleep(Duration::from_secs(5)).await;
+            Ok(Status::ok("").into_http())
+        };
+        answer.boxed()
+    }
+}
+
+fn order(call: &Request<Body>) -> Result<LockRequest, KeyRejection> {
+    let order = call.headers().get("order").ok_or("no `order`")?;
+    if order == "layer" {
+        return Err(KeyRejection::layer("no such part"));
+    }
+    let wanted = LockRequest::new(order.as_bytes());
+    let deadline = CallerDeadline::of(call).map(|it| it.remaining());
+    Ok(deadline.map_or(wanted.clone(), |it| wanted.wait_at_most(it)))
+}
+
+/// Calls for an order, with a timeout, and returns the code and the message.
+async fn call(routes: &Routes, order: Option<&str>, timeout: &str) -> (Code, String) {
+    let call = Request::post("/shop.Orders/Place").header("grpc-timeout", timeout);
+    let call = order
+        .into_iter()
+        .fold(call, |call, it| call.header("order", it));
+    let call = call.body(Body::empty()).unwrap();
+    let response = routes.clone().oneshot(call).await.unwrap();
+    assert_eq!(response.status(), 200, "a status of gRPC is in the headers");
+    let status = Status::from_header_map(response.headers()).expect("a status");
+    (status.code(), status.message().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_keeps_its_name_and_refusals_are_statuses() {
+    let nodes = TestNodes::new();
+    let lock = LockLayer::new(nodes.connect().await.unwrap(), order);
+    let served =
+        |lock: LockLayer<_, _, _>| Routes::new(GrpcStatusLayer.layer(lock.layer(OrdersServer)));
+    let routes = served(lock.clone().detached());
+    assert_eq!(call(&routes, Some("1"), "9S").await.0, Code::Ok);
+
+    let guard = nodes.contend("secret").await.unwrap();
+    let asked = Instant::now();
+    let (code, message) = call(&routes, Some("secret"), "300m").await;
+    assert_eq!(code, Code::Aborted);
+    assert!(!message.contains("secret"), "{message}");
+    assert!(
+        asked.elapsed() <= Duration::from_millis(310),
+        "no longer than the caller waits"
+    );
+    drop(guard);
+
+    let full = served(lock.clone().max_waiters(0).detached());
+    assert_eq!(
+        call(&full, Some("1"), "9S").await.0,
+        Code::ResourceExhausted
+    );
+    let (code, message) = call(&routes, None, "9S").await;
+    assert_eq!(code, Code::InvalidArgument);
+    assert!(message.contains("no `order`"), "{message}");
+    assert_eq!(call(&routes, Some("layer"), "9S").await.0, Code::Internal);
+
+    let fails = served(lock.on_lost(OnLost::Fail).detached());
+    nodes.lose("2");
+    assert_eq!(call(&fails, Some("2"), "9S").await.0, Code::Unknown);
+    nodes.go_down();
+    assert_eq!(call(&routes, Some("3"), "300m").await.0, Code::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_messages_can_hold_the_lock_too() {
+    let nodes = TestNodes::new();
+    let lock = LockLayer::new(nodes.connect().await.unwrap(), order)
+        .hold_until_body_end(Duration::from_secs(60))
+        .detached();
+    let routes = Routes::new(GrpcStatusLayer.layer(lock.layer(OrdersServer)));
+    assert_eq!(call(&routes, Some("1"), "9S").await.0, Code::Ok);
+    let _guard = nodes.contend("1").await.unwrap();
+    assert_eq!(call(&routes, Some("1"), "1m").await.0, Code::Aborted);
+}
