@@ -21,6 +21,7 @@ use crate::{LockService, Problem, key::Methods, rejection::RejectionPolicy};
 /// | [`methods`](Self::methods) | all but GET, HEAD, OPTIONS, TRACE | which requests need a lock |
 /// | [`wait`](Self::wait) | 5 s | how long a request waits |
 /// | [`max_waiters`](Self::max_waiters) | 64, 1024 | how many wait for a key, and in all |
+/// | [`wait_when_hopeless`](LockOptions::wait_when_hopeless) | no | whether a request waits that is not likely to get the lock in time |
 /// | [`cancel_on_disconnect`](Self::cancel_on_disconnect) | no | whether a handler is dropped with its client |
 /// | [`hold_until_body_end`](Self::hold_until_body_end) | no | whether the lock is held while the body is sent |
 /// | [`on_lost`](Self::on_lost) | the response is left alone | what becomes of it if the lock is lost |
@@ -44,7 +45,7 @@ impl<K> LockLayer<K> {
     /// parameter](crate::path), a [header](crate::header) or the like, from a closure
     /// `|request: &Request| ..`, or from any [`ExtractKey`](crate::ExtractKey).
     pub fn new(redlock: Redlock, key: K) -> Self {
-        let options = LockOptions::new().max_waiters(64);
+        let options = LockOptions::new().max_waiters(64).refuse_when_hopeless();
         Self {
             key: Arc::new(key),
             inner: redlock_tower::LockLayer::new(redlock.clone(), ())
@@ -90,7 +91,7 @@ impl<K> LockLayer<K> {
     }
 
     /// Sets how many requests may wait, for one key and for all keys of this layer, before others get
-    /// a 429.
+    /// a 429. Those whose lock is on its way are among them.
     pub fn max_waiters(mut self, of_key: usize, of_layer: usize) -> Self {
         let options = LockOptions::new().max_waiters(of_key);
         self.inner = self.inner.options(options).max_waiters(of_layer);

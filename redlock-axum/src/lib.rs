@@ -3,6 +3,8 @@
 mod key;
 mod layer;
 mod locked;
+#[cfg(feature = "utoipa")]
+mod openapi;
 mod problem;
 mod rejection;
 mod response_service;
@@ -14,12 +16,14 @@ pub use key::{
 };
 pub use layer::LockLayer;
 pub use locked::{LockLost, Locked, NoLock};
+#[cfg(feature = "utoipa")]
+pub use openapi::LockResponses;
 pub use problem::Problem;
 pub use service::LockService;
 
 pub use redlock_tokio;
 pub use redlock_tower::{
-    self, ExtractKey, IntoKey, KeyRejection, LockRequest, OnLost, TaskTracker,
+    self, CallerDeadline, ExtractKey, IntoKey, KeyRejection, LockRequest, OnLost, TaskTracker,
 };
 
 /// The requests that the layer sees.

@@ -118,11 +118,10 @@ pub(crate) struct InsertLock {
 impl ShareHold<Request> for InsertLock {
     fn share(&self, request: &mut Request, lock: HeldLock) {
         let extensions = request.extensions_mut();
-        let held = extensions.remove().unwrap_or(HeldKeys(Vec::new()));
-        let HeldKeys(mut held) = held;
-        let keys = self.keys.get().into_iter().flatten();
-        held.extend(keys.map(|key| (self.redlock.clone(), key.clone())));
-        extensions.insert(HeldKeys(held));
+        if let Some(keys) = self.keys.get() {
+            let held = extensions.get_or_insert_default::<HeldKeys>();
+            held.add(&self.redlock, keys, lock.hold());
+        }
         extensions.insert(Locked(lock));
     }
 }

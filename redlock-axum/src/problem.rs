@@ -23,15 +23,24 @@ use serde::Serialize;
 /// }
 /// ```
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 pub struct Problem {
+    /// The URI that tells problems apart.
     #[serde(rename = "type")]
     kind: &'static str,
+    /// What it is, for people.
     title: &'static str,
+    /// The status of the response.
     #[serde(serialize_with = "as_number")]
+    #[cfg_attr(feature = "utoipa", schema(value_type = u16))]
     status: StatusCode,
+    /// What to do about it, for people.
     detail: Cow<'static, str>,
+    /// Whether the same request may succeed later, and does no harm if it does.
     retryable: bool,
+    /// Whether the handler ran, so that a retry may do twice what it did.
     handler_ran: bool,
+    /// After how many milliseconds to come back, if that may help.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }

@@ -75,6 +75,15 @@ impl RejectionPolicy {
                 )
                 .detail(error.to_string())
             }
+            LockError::Key(error @ KeyRejection::TooLarge { .. }) => {
+                tracing::debug!(%error, "request has no lock key");
+                Problem::new(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    "urn:redlock:problem:too-large",
+                    "The request is too large",
+                )
+                .detail(error.to_string())
+            }
             LockError::Inner(never) => match never {},
             // The layer or its options: no request can succeed before somebody mends the service.
             error => {

@@ -1,11 +1,10 @@
 //! Where keys come from, and whose fault it is if there are none.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
+mod support;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
 use axum::{
@@ -13,27 +12,21 @@ use axum::{
     body::Body,
     extract::{Path, Query, Request},
     http::{Method, StatusCode, header as http_header, request},
-    response::Response,
     routing::any,
 };
-use http_body_util::BodyExt;
 use redlock_axum::{
     KeyRejection, LockLayer, LockRequest, Locked, Parts, RequestKey, extension, header,
     idempotency_key, json_field, matched_path, path, query, typed,
 };
-use redlock_tokio::{Clock, MemoryNode, Redlock};
+use redlock_tokio::{Redlock, test_util::TestNodes};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
-const MS: fn(u64) -> Duration = Duration::from_millis;
+use self::support::{MS, problem, send, terms};
 
 /// Use on a paused runtime.
 async fn redlock() -> Redlock {
-    let clock = Clock::tokio();
-    let nodes = (0..3).map(|_| MemoryNode::with_clock(clock.clone()));
-    let builder = Redlock::builder().custom_nodes(nodes.collect::<Vec<_>>());
-    builder.clock(clock).build().await.unwrap()
+    TestNodes::new().connect().await.unwrap()
 }
 
 /// A route `/orders/{order}` whose handler says which keys it has.
@@ -64,36 +57,20 @@ fn empty(request: request::Builder) -> Request {
     request.body(Body::empty()).unwrap()
 }
 
-async fn send(app: &Router, request: Request) -> Response {
-    app.clone().oneshot(request).await.unwrap()
-}
-
+/// The body of a success.
 async fn text(app: &Router, request: Request) -> String {
-    let response = send(app, request).await;
-    let status = response.status();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    let body = String::from_utf8(body.to_vec()).unwrap();
-    assert_eq!(status, StatusCode::OK, "{body}");
-    body
+    support::text(send(app, request).await).await
 }
 
 /// Asserts that the handler does not run, and that the reason is told.
 async fn refused(app: &Router, request: Request, status: u16, reason: &str) {
-    let response = send(app, request).await;
-    assert_eq!(response.status(), status);
-    assert!(response.headers().get(http_header::RETRY_AFTER).is_none());
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    let body: Value = serde_json::from_slice(&body).unwrap();
-    let kind = if status == 400 {
-        "key"
-    } else {
-        "misconfigured"
+    let kind = match status {
+        400 => "key",
+        413 => "too-large",
+        _ => "misconfigured",
     };
-    assert_eq!(body["type"], format!("urn:redlock:problem:{kind}"));
-    assert_eq!(
-        (&body["handler_ran"], &body["retryable"]),
-        (&false.into(), &false.into())
-    );
+    let body = problem(send(app, request).await, status, kind).await;
+    assert_eq!(terms(&body), (false, None));
     let detail = body["detail"].as_str().unwrap();
     assert!(detail.contains(reason), "{detail}");
 }
@@ -329,7 +306,7 @@ async fn a_body_that_is_too_large_or_breaks_off() {
     let (app, _) = echo("id", body.len()).await;
     assert_eq!(send(&app, posted(body)).await.status(), StatusCode::OK);
     let (app, ran) = echo("id", body.len() - 1).await;
-    refused(&app, posted(body), 400, "over 9 bytes").await;
+    refused(&app, posted(body), 413, "over 9 bytes").await;
     let broken = futures::stream::iter([Ok("{"), Err("hung up")]);
     let broken = posted(Body::from_stream(broken));
     refused(&app, broken, 400, "cannot be read").await;
@@ -367,48 +344,4 @@ async fn which_methods_need_a_lock() {
     assert_eq!(passes.status(), StatusCode::OK);
     let locks = send(&layered(wrong.all_methods()), head()).await;
     assert_eq!(locks.status(), StatusCode::INTERNAL_SERVER_ERROR);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_full_queue_is_429() {
-    let redlock = redlock().await;
-    let layer = LockLayer::new(redlock.clone(), path("order")).retry_after(MS(2500));
-    for (of_key, of_layer, other) in [
-        (1, 8, StatusCode::OK),
-        (8, 1, StatusCode::TOO_MANY_REQUESTS),
-    ] {
-        let app = layered(layer.clone().max_waiters(of_key, of_layer));
-        let guard = redlock.lock("order:42").await.unwrap();
-        let waiting = tokio::spawn(app.clone().oneshot(empty(post("/orders/42"))));
-        while redlock.queue().waiting == 0 {
-            tokio::task::yield_now().await;
-        }
-        let response = send(&app, empty(post("/orders/42"))).await;
-        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
-        let seconds = response.headers()[http_header::RETRY_AFTER]
-            .to_str()
-            .unwrap();
-        let seconds: u64 = seconds.parse().unwrap();
-        assert!((3..=5).contains(&seconds), "{seconds}");
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        let body: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(body["type"], "urn:redlock:problem:queue-full");
-        assert_eq!(
-            (&body["handler_ran"], &body["retryable"]),
-            (&false.into(), &true.into())
-        );
-        assert_eq!(
-            body["retry_after_ms"].as_u64().unwrap().div_ceil(1000),
-            seconds
-        );
-
-        assert_eq!(send(&app, empty(post("/orders/43"))).await.status(), other);
-        drop(guard);
-        assert_eq!(waiting.await.unwrap().unwrap().status(), StatusCode::OK);
-        // Whoever has been refused, and whoever has been served, waits no more.
-        assert_eq!(
-            send(&app, empty(post("/orders/42"))).await.status(),
-            StatusCode::OK
-        );
-    }
 }

@@ -1,332 +1,351 @@
-//! What clients see, asserted on the responses of real routers over nodes in memory.
+//! What clients see, row by row of the table in the README: status, headers, body, and whether the
+//! handler ran.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+mod support;
+
+use std::time::Duration;
 
 use axum::{
-    Router,
+    Json, Router,
     body::Body,
-    extract::{Path, Request},
+    extract::Request,
     http::{Method, StatusCode, header},
     response::Response,
-    routing::{get, post},
+    routing::post as routed_post,
 };
-use http_body_util::BodyExt;
-use redlock_axum::{KeyRejection, LockLayer, LockLost, Locked, path};
-use redlock_tokio::{Clock, MemoryNode, Redlock};
+use redlock_axum::{KeyRejection, LockLayer, Locked, OnLost, Problem, json_field, path};
+use redlock_tokio::LockOptions;
 use serde_json::Value;
-use tower::ServiceExt;
+use tokio::time::{Instant, sleep};
 
-const MS: fn(u64) -> Duration = Duration::from_millis;
-
-struct Fixture {
-    nodes: Vec<MemoryNode>,
-    redlock: Redlock,
-    /// How often a handler ran.
-    ran: Arc<AtomicUsize>,
-}
-
-impl Fixture {
-    /// Use on a paused runtime.
-    async fn new() -> Self {
-        let clock = Clock::tokio();
-        let nodes: Vec<_> = (0..3)
-            .map(|_| MemoryNode::with_clock(clock.clone()))
-            .collect();
-        let builder = Redlock::builder().custom_nodes(nodes.clone()).clock(clock);
-        Self {
-            nodes,
-            redlock: builder.build().await.unwrap(),
-            ran: Arc::default(),
-        }
-    }
-
-    /// A handler that says which event it was called for, and that it ran.
-    fn router(&self) -> Router {
-        let ran = Arc::clone(&self.ran);
-        let handler = move |Path(event): Path<String>, locked: Option<Locked>| async move {
-            ran.fetch_add(1, SeqCst);
-            let key = locked.map(|it| String::from_utf8(it.key().as_bytes().to_vec()).unwrap());
-            format!("{event} under {key:?}")
-        };
-        Router::new().route("/events/{event}", get(handler.clone()).post(handler))
-    }
-
-    fn ran(&self) -> usize {
-        self.ran.load(SeqCst)
-    }
-}
-
-async fn send(app: &Router, method: Method, uri: &str) -> Response {
-    let request = Request::builder().method(method).uri(uri);
-    let request = request.body(Body::empty()).unwrap();
-    app.clone().oneshot(request).await.unwrap()
-}
-
-async fn text(response: Response) -> String {
-    assert_eq!(response.status(), StatusCode::OK);
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    String::from_utf8(body.to_vec()).unwrap()
-}
-
-/// Checks what all problems have in common, and returns the body.
-async fn problem(response: Response, status: u16, kind: &str) -> Value {
-    assert_eq!(response.status(), status);
-    assert_eq!(
-        response.headers()[header::CONTENT_TYPE],
-        "application/problem+json"
-    );
-    assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");
-    let retry_after = response.headers().get(header::RETRY_AFTER).cloned();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    let body: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(body["status"], status);
-    assert_eq!(body["type"], format!("urn:redlock:problem:{kind}"));
-    assert!(body["title"].is_string() && body["detail"].is_string());
-    match retry_after {
-        Some(seconds) => {
-            let millis = body["retry_after_ms"].as_u64().unwrap();
-            assert_eq!(seconds.to_str().unwrap(), millis.div_ceil(1000).to_string());
-            assert_eq!(body["retryable"], true);
-        }
-        None => assert!(body.get("retry_after_ms").is_none() && body["retryable"] == false),
-    }
-    body
-}
+use self::support::{Bed, MS, post, problem, request, send, terms, text};
 
 #[tokio::test(start_paused = true)]
-async fn a_free_lock_is_held_for_the_handler_and_released_after_it() {
-    let it = Fixture::new().await;
-    let app = it
-        .router()
-        .route_layer(LockLayer::new(it.redlock.clone(), path("event")));
-    let response = send(&app, Method::POST, "/events/rock").await;
-    assert_eq!(text(response).await, r#"rock under Some("event:rock")"#);
-    assert!(it.redlock.try_lock("event:rock").await.is_ok());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_held_lock_is_423_after_the_wait() {
-    let it = Fixture::new().await;
-    let layer = LockLayer::new(it.redlock.clone(), path("event")).wait(MS(300));
-    let app = it.router().route_layer(layer);
-    let guard = it.redlock.lock("event:secret-name").await.unwrap();
-    let before = tokio::time::Instant::now();
-    let response = send(&app, Method::POST, "/events/secret-name").await;
-    assert!((MS(200)..=MS(300)).contains(&before.elapsed()));
+async fn a_lock_that_stays_held_is_423_after_the_wait() {
+    let it = Bed::new().await;
+    let app = it.app(it.layer().wait(MS(300)));
+    let guard = it.nodes.contend("event:secret-name").await.unwrap();
+    let asked = Instant::now();
+    let response = post(&app, "/events/secret-name").await;
+    assert!((MS(200)..=MS(300)).contains(&asked.elapsed()));
     let body = problem(response, 423, "locked").await;
-    assert!(
-        body["retry_after_ms"]
-            .as_u64()
-            .is_some_and(|ms| (1000..=2000).contains(&ms))
-    );
-    assert_eq!(body["handler_ran"], false);
+    let (handler_ran, retry_after) = terms(&body);
+    assert!(retry_after.is_some_and(|it| (1000..=2000).contains(&it)));
+    assert_eq!((handler_ran, it.ran()), (false, 0));
     let shown = body.to_string();
-    assert!(
-        !shown.contains("secret") && !shown.contains("memory:"),
-        "{shown}"
-    );
-    assert_eq!(it.ran(), 0);
+    let tells = shown.contains("secret") || shown.contains("memory:");
+    assert!(!tells, "neither the key nor the nodes: {shown}");
 
-    let other = send(&app, Method::POST, "/events/other").await;
-    assert_eq!(other.status(), 200, "another resource is not held up");
+    text(post(&app, "/events/other").await).await;
     drop(guard);
-    let freed = send(&app, Method::POST, "/events/secret-name").await;
-    assert_eq!(freed.status(), 200);
+    text(post(&app, "/events/secret-name").await).await;
+    assert_eq!(it.ran(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_lock_that_is_refused_is_423_at_once() {
+    let it = Bed::new().await;
+    let app = it.app(it.layer().wait(Duration::ZERO));
+    for is_near in [false, true] {
+        let guard = if is_near {
+            it.redlock.lock("event:rock").await.unwrap()
+        } else {
+            it.nodes.contend("event:rock").await.unwrap()
+        };
+        let asked = Instant::now();
+        let body = problem(post(&app, "/events/rock").await, 423, "locked").await;
+        assert_eq!(asked.elapsed(), Duration::ZERO);
+        assert!(terms(&body).1.is_some());
+        guard.release().await;
+    }
+    assert_eq!(it.ran(), 0);
+    text(post(&app, "/events/rock").await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn contention_has_the_status_that_the_route_gives_it() {
+    let it = Bed::new().await;
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+    for status in [409, 429, 202] {
+        let layer = it.layer().wait(Duration::ZERO);
+        let app = it.app(layer.contended_as(StatusCode::from_u16(status).unwrap()));
+        let body = problem(post(&app, "/events/rock").await, status, "locked").await;
+        let (handler_ran, retry_after) = terms(&body);
+        assert!(!handler_ran && retry_after.is_some());
+    }
+    assert_eq!(it.ran(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_is_429() {
+    let it = Bed::new().await;
+    let layer = it.layer().retry_after(MS(2500));
+    for (of_key, of_layer, other) in [(1, 8, 200), (8, 1, 429)] {
+        let app = it.app(layer.clone().max_waiters(of_key, of_layer));
+        let guard = it.redlock.lock("event:rock").await.unwrap();
+        let before = it.ran();
+        let waiting = tokio::spawn({
+            let app = app.clone();
+            async move { post(&app, "/events/rock").await }
+        });
+        while it.redlock.queue().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        let asked = Instant::now();
+        let body = problem(post(&app, "/events/rock").await, 429, "queue-full").await;
+        assert_eq!(asked.elapsed(), Duration::ZERO);
+        let (handler_ran, retry_after) = terms(&body);
+        assert!(retry_after.is_some_and(|it| (2500..=5000).contains(&it)));
+        assert_eq!((handler_ran, it.ran()), (false, before));
+
+        assert_eq!(post(&app, "/events/jazz").await.status(), other);
+        drop(guard);
+        // Whoever has been refused, and whoever has been served, waits no more.
+        text(waiting.await.unwrap()).await;
+        text(post(&app, "/events/rock").await).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_not_likely_to_do_is_429_at_once() {
+    let it = Bed::new().await;
+    // Each holds the lock for 4 s, so who comes third would wait for more than 5.
+    let app = |layer: LockLayer<_>| {
+        let slow = async |_: Locked| sleep(MS(4000)).await;
+        Router::new()
+            .route("/events/{event}", routed_post(slow))
+            .route_layer(layer)
+    };
+    let start = |app: &Router| {
+        let app = app.clone();
+        tokio::spawn(async move { post(&app, "/events/rock").await })
+    };
+    for (layer, is_refused) in [
+        (it.layer(), true),
+        (
+            it.layer().options(LockOptions::new().wait_when_hopeless()),
+            false,
+        ),
+    ] {
+        let app = app(layer);
+        let first = [start(&app), start(&app)];
+        sleep(MS(4500)).await; // the second holds it, and the line knows how long that takes
+        let third = start(&app);
+        sleep(MS(10)).await;
+        let asked = Instant::now();
+        let response = post(&app, "/events/rock").await;
+        if is_refused {
+            assert_eq!(asked.elapsed(), Duration::ZERO);
+            let (handler_ran, retry_after) = terms(&problem(response, 429, "queue-full").await);
+            assert!(
+                !handler_ran && retry_after.is_some_and(|it| it >= 5000),
+                "{retry_after:?}"
+            );
+        } else {
+            problem(response, 423, "locked").await;
+            assert!(asked.elapsed() >= MS(4500));
+        }
+        for served in first.into_iter().chain([third]) {
+            assert_eq!(served.await.unwrap().status(), 200);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_quorum_is_503() {
-    let it = Fixture::new().await;
-    let layer = LockLayer::new(it.redlock.clone(), path("event"))
-        .wait(MS(100))
-        .retry_after(MS(3500));
-    let app = it.router().route_layer(layer);
-    it.nodes[..2].iter().for_each(|node| node.set_down(true));
-    let response = send(&app, Method::POST, "/events/rock").await;
-    let body = problem(response, 503, "unavailable").await;
-    assert!(
-        body["retry_after_ms"]
-            .as_u64()
-            .is_some_and(|ms| (3500..=7000).contains(&ms))
+    let it = Bed::new().await;
+    it.nodes.go_down();
+    let app = it.app(it.layer().wait(MS(100)).retry_after(MS(3500)));
+    let body = problem(post(&app, "/events/rock").await, 503, "unavailable").await;
+    let (handler_ran, retry_after) = terms(&body);
+    assert!(retry_after.is_some_and(|it| (3500..=7000).contains(&it)));
+    assert_eq!((handler_ran, it.ran()), (false, 0));
+    let app = it.app(it.layer().wait(Duration::ZERO).retry_after(Duration::MAX));
+    let body = problem(post(&app, "/events/rock").await, 503, "unavailable").await;
+    assert_eq!(terms(&body).1, Some(u64::MAX));
+    it.nodes.come_up();
+    assert_eq!(
+        post(&it.app(it.layer()), "/events/rock").await.status(),
+        200
     );
-    assert_eq!((&body["handler_ran"], it.ran()), (&Value::Bool(false), 0));
-    let layer = LockLayer::new(it.redlock.clone(), path("event")).wait(Duration::ZERO);
-    let app = it.router().route_layer(layer.retry_after(Duration::MAX));
-    let body = problem(
-        send(&app, Method::POST, "/events/rock").await,
-        503,
-        "unavailable",
-    )
-    .await;
-    assert_eq!(body["retry_after_ms"], u64::MAX);
 }
 
 #[tokio::test(start_paused = true)]
-async fn safe_methods_pass_without_a_lock_unless_told_otherwise() {
-    let it = Fixture::new().await;
-    let layer = LockLayer::new(it.redlock.clone(), path("event")).wait(MS(50));
-    let _guard = it.redlock.lock("event:rock").await.unwrap();
-    let app = it.router().route_layer(layer.clone());
-    let response = send(&app, Method::GET, "/events/rock").await;
-    assert_eq!(text(response).await, "rock under None");
-    let app = it.router().route_layer(layer.all_methods());
-    let response = send(&app, Method::GET, "/events/rock").await;
-    problem(response, 423, "locked").await;
+async fn no_quorum_is_no_lock_where_the_route_fails_open() {
+    let it = Bed::new().await;
+    it.nodes.go_down();
+    let app = it.app(it.layer().wait(MS(100)).fail_open());
+    let said = text(post(&app, "/events/rock").await).await;
+    assert_eq!(said, "rock under None");
+    // Held by another is no outage.
+    it.nodes.come_up();
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+    let app = it.app(it.layer().wait(MS(1000)).fail_open());
+    problem(post(&app, "/events/rock").await, 423, "locked").await;
+    assert_eq!(it.ran(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_the_client_should_have_given_is_400() {
-    let it = Fixture::new().await;
+    let it = Bed::new().await;
     let key = |request: &Request| {
         let account = request.headers().get("account");
         let account = account.ok_or("no `account` header")?;
         Ok::<_, KeyRejection>(account.as_bytes().to_vec())
     };
-    let app = it
-        .router()
-        .route_layer(LockLayer::new(it.redlock.clone(), key));
-    let body = problem(send(&app, Method::POST, "/events/rock").await, 400, "key").await;
-    assert!(
-        body["detail"]
-            .as_str()
-            .unwrap()
-            .contains("no `account` header")
-    );
-    let empty = Request::post("/events/rock").header("account", "");
-    let empty = empty.body(Body::empty()).unwrap();
-    problem(app.clone().oneshot(empty).await.unwrap(), 400, "key").await;
+    let app = it.app(LockLayer::new(it.redlock.clone(), key));
+    let body = problem(post(&app, "/events/rock").await, 400, "key").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("no `account` header"), "{detail}");
+    assert_eq!(terms(&body), (false, None));
+    let with = |account: &str| {
+        let mut request = request(Method::POST, "/events/rock");
+        request
+            .headers_mut()
+            .insert("account", account.parse().unwrap());
+        request
+    };
+    problem(send(&app, with("")).await, 400, "key").await;
     assert_eq!(it.ran(), 0);
-    let given = Request::post("/events/rock").header("account", "7");
-    let given = given.body(Body::empty()).unwrap();
-    assert_eq!(app.clone().oneshot(given).await.unwrap().status(), 200);
+    text(send(&app, with("7")).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_with_more_than_the_layer_reads_is_413() {
+    let it = Bed::new().await;
+    let layer = LockLayer::new(it.redlock.clone(), json_field("id", 16));
+    let app = it.app(layer);
+    let posted = |body: &'static str| {
+        let request = Request::post("/events/rock");
+        request.body(Body::from(body)).unwrap()
+    };
+    let body = send(&app, posted(r#"{"id":"0123456789"}"#)).await;
+    let body = problem(body, 413, "too-large").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("over 16 bytes"), "{detail}");
+    assert_eq!((terms(&body), it.ran()), ((false, None), 0));
+    text(send(&app, posted(r#"{"id":"0123"}"#)).await).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_the_route_cannot_have_is_500_and_names_the_layer() {
-    let it = Fixture::new().await;
-    let layer = LockLayer::new(it.redlock.clone(), path("evnet"));
-    let app = it.router().route_layer(layer.clone());
-    let body = problem(
-        send(&app, Method::POST, "/events/rock").await,
-        500,
-        "misconfigured",
-    )
-    .await;
+    let it = Bed::new().await;
+    let app = it.app(LockLayer::new(it.redlock.clone(), path("evnet")));
+    let body = problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
     let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains("redlock_axum::LockLayer"), "{detail}");
-    assert!(
-        detail.contains("`/events/{event}` has no path parameter `evnet`"),
-        "{detail}"
-    );
-    let options = LockLayer::new(it.redlock.clone(), path("event")).ttl(Duration::ZERO);
-    let app = it.router().route_layer(options);
-    problem(
-        send(&app, Method::POST, "/events/rock").await,
-        500,
-        "misconfigured",
-    )
-    .await;
+    for part in [
+        "redlock_axum::LockLayer",
+        "`/events/{event}` has no path parameter `evnet`",
+    ] {
+        assert!(detail.contains(part), "{detail}");
+    }
+    assert_eq!(terms(&body), (false, None));
+    let app = it.app(it.layer().ttl(Duration::ZERO));
+    problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
     assert_eq!(it.ran(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn path_values_are_decoded_once_and_scoped() {
-    let it = Fixture::new().await;
-    let app = it
-        .router()
-        .route_layer(LockLayer::new(it.redlock.clone(), path("event")));
-    for (uri, key) in [
-        ("/events/rock%20am%20see", "event:rock am see"),
-        ("/events/a%2Fb", "event:a/b"),
-        ("/events/a%2fb", "event:a/b"),
-        ("/events/100%2525", "event:100%25"),
-        ("/events/%C3%BC", "event:ü"),
+async fn a_response_whose_lock_was_lost_is_left_alone_unless_the_route_says_otherwise() {
+    for (on_lost, ends, is_left_alone) in [
+        (OnLost::Signal, true, true),
+        (OnLost::Fail, true, false),
+        (OnLost::Cancel, false, false),
     ] {
-        let shown = text(send(&app, Method::POST, uri).await).await;
+        let it = Bed::new().await;
+        let (ended, mut has_ended) = tokio::sync::mpsc::unbounded_channel();
+        let handler = async move |locked: Locked| {
+            locked.lost().await;
+            sleep(MS(10)).await;
+            ended.send(()).unwrap();
+            "committed"
+        };
+        let route = Router::new().route("/events/{event}", routed_post(handler));
+        let app = route.route_layer(it.layer().on_lost(on_lost));
+        it.nodes.lose("event:rock");
+        let response = post(&app, "/events/rock").await;
+        assert_eq!(has_ended.try_recv().is_ok(), ends);
+        if is_left_alone {
+            assert!(!response.headers().contains_key(header::CACHE_CONTROL));
+            assert_eq!(text(response).await, "committed");
+        } else {
+            let body = problem(response, 500, "lost").await;
+            assert_eq!(
+                terms(&body),
+                (true, None),
+                "no retry: the outcome is unknown"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_may_answer_in_its_own_way() {
+    let it = Bed::new().await;
+    let layer = it
+        .layer()
+        .wait(Duration::ZERO)
+        .rejection(|problem: Problem| {
+            let (kind, retry) = (problem.kind(), problem.retry_after_ms().is_some());
+            let runs = (problem.has_handler_run(), problem.is_retryable());
+            (
+                StatusCode::IM_A_TEAPOT,
+                Json((problem.status().as_u16(), kind, retry, runs)),
+            )
+        });
+    let seen = async |response: Response| -> Value {
+        assert_eq!(response.status(), StatusCode::IM_A_TEAPOT);
         assert!(
-            shown.ends_with(&format!("under Some({key:?})")),
-            "{uri}: {shown}"
+            !response.headers().contains_key(header::RETRY_AFTER),
+            "nothing is added"
+        );
+        let body = axum::body::to_bytes(response.into_body(), 1000)
+            .await
+            .unwrap();
+        serde_json::from_slice(&body).unwrap()
+    };
+    let app = it.app(layer.clone());
+    let guard = it.nodes.contend("event:rock").await.unwrap();
+    let held = seen(post(&app, "/events/rock").await).await;
+    let expected = serde_json::json!([423, "urn:redlock:problem:locked", true, [false, true]]);
+    assert_eq!(held, expected);
+    drop(guard);
+    let wrong = it.app(layer.ttl(Duration::ZERO));
+    let wrong = seen(post(&wrong, "/events/rock").await).await;
+    let expected = serde_json::json!([
+        500,
+        "urn:redlock:problem:misconfigured",
+        false,
+        [false, false]
+    ]);
+    assert_eq!(wrong, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_is_not_kept_waiting_for_longer_than_it_waits() {
+    let it = Bed::new().await;
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+    let app = it.app(it.layer());
+    for (name, value, waits) in [
+        ("x-envoy-expected-rq-timeout-ms", "700", MS(700)),
+        ("grpc-timeout", "2S", MS(2000)),
+        ("grpc-timeout", "9S", MS(5000)),
+        ("grpc-timeout", "soon", MS(5000)),
+    ] {
+        let mut request = request(Method::POST, "/events/rock");
+        request.headers_mut().insert(name, value.parse().unwrap());
+        let asked = Instant::now();
+        problem(send(&app, request).await, 423, "locked").await;
+        let waited = asked.elapsed();
+        assert!(
+            (waits - MS(200)..=waits + MS(1)).contains(&waited),
+            "{value}: {waited:?}"
         );
     }
-    let not_text = send(&app, Method::POST, "/events/%ff").await;
-    problem(not_text, 400, "key").await;
-
-    let scoped = path("event").scope("concert");
-    let app = it
-        .router()
-        .route_layer(LockLayer::new(it.redlock.clone(), scoped));
-    let shown = text(send(&app, Method::POST, "/events/rock").await).await;
-    assert!(shown.contains("concert:rock"), "{shown}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn works_on_routers_nested_routers_and_method_routers() {
-    let it = Fixture::new().await;
-    let layer = LockLayer::new(it.redlock.clone(), path("event")).wait(MS(50));
-    let _guard = it.redlock.lock("event:rock").await.unwrap();
-
-    let handler = async |Path(_): Path<String>| "ran";
-    let on_router = it.router().layer(layer.clone());
-    let nested = Router::new().nest("/v1", it.router().route_layer(layer.clone()));
-    let on_outer = Router::new().nest("/{tenant}", Router::new().route("/x", post(async || "ran")));
-    let on_outer = on_outer.layer(LockLayer::new(it.redlock.clone(), path("tenant")));
-    let on_method = Router::new().route("/events/{event}", post(handler).layer(layer));
-    for (app, prefix) in [(&on_router, ""), (&nested, "/v1"), (&on_method, "")] {
-        let held = send(app, Method::POST, &format!("{prefix}/events/rock")).await;
-        problem(held, 423, "locked").await;
-        let free = send(app, Method::POST, &format!("{prefix}/events/jazz")).await;
-        assert_eq!(free.status(), 200);
-        let nowhere = send(app, Method::POST, "/nowhere").await;
-        assert_eq!(
-            nowhere.status(),
-            404,
-            "and no complaint about a missing parameter"
-        );
-    }
-    assert_eq!(send(&on_outer, Method::POST, "/acme/x").await.status(), 200);
-}
-
-#[tokio::test(start_paused = true)]
-async fn locked_without_the_layer_is_500_that_names_the_fix() {
-    let app = Router::new().route("/", post(async |_: Locked| "ran"));
-    let body = problem(send(&app, Method::POST, "/").await, 500, "misconfigured").await;
-    let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains("add a redlock_axum::LockLayer"), "{detail}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_handler_can_tell_that_its_lock_is_lost() {
-    let it = Fixture::new().await;
-    let nodes = it.nodes.clone();
-    let handler = async move |locked: Locked| {
-        locked.ensure()?;
-        nodes.iter().for_each(MemoryNode::clear);
-        locked.lost().await;
-        locked.ensure()?;
-        Ok::<_, LockLost>("committed")
-    };
-    let layer = LockLayer::new(it.redlock.clone(), |_: &Request| "k");
-    let app = Router::new().route("/", post(handler)).route_layer(layer);
-    let body = problem(send(&app, Method::POST, "/").await, 500, "lost").await;
-    assert_eq!(body["handler_ran"], true);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_response_is_not_touched_when_the_lock_was_lost() {
-    let it = Fixture::new().await;
-    let nodes = it.nodes.clone();
-    let handler = async move |locked: Locked| {
-        nodes.iter().for_each(MemoryNode::clear);
-        locked.lost().await;
-        "committed"
-    };
-    let layer = LockLayer::new(it.redlock.clone(), |_: &Request| "k");
-    let app = Router::new().route("/", post(handler)).route_layer(layer);
-    assert_eq!(text(send(&app, Method::POST, "/").await).await, "committed");
+    let mut known = request(Method::POST, "/events/rock");
+    let deadline = redlock_axum::CallerDeadline::after(MS(300)).unwrap();
+    known.extensions_mut().insert(deadline);
+    let asked = Instant::now();
+    problem(send(&app, known).await, 423, "locked").await;
+    assert!(asked.elapsed() <= MS(301), "{:?}", asked.elapsed());
 }

@@ -1,30 +1,23 @@
-//! What happens over real connections: clients that leave, give up or read slowly, upgrades, panics,
-//! outages, and the end of the server.
+//! What happens over real connections: clients that leave or give up, panics, outages, and the end of
+//! the server.
 
-#[path = "serve/fixture.rs"]
-mod fixture;
+mod support;
 
-use std::{
-    convert::Infallible,
-    future::pending,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::{convert::Infallible, future::pending, time::Duration};
 
 use axum::{
     Router,
-    body::{Body, Bytes},
-    extract::{Path, State, WebSocketUpgrade},
+    extract::{Path, State},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::post,
 };
-use futures::{FutureExt, SinkExt, StreamExt, channel::mpsc, stream};
-use redlock_axum::{LockLayer, Locked, OnLost, PartKey, Parts, TaskTracker, path};
+use futures::FutureExt;
+use redlock_axum::{LockLayer, Locked, OnLost, Parts, TaskTracker, path};
 use reqwest::StatusCode;
 use tokio::{net::TcpListener, time::timeout};
 use tower::util::MapFutureLayer;
 
-use self::fixture::{
+use self::support::server::{
     Fixture, LIMIT, MS, ROCK, Work, answer, client, clients, dial, problem, send, serve, until,
 };
 
@@ -96,20 +89,6 @@ async fn work_ends_with_its_client_where_that_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_body_that_nobody_gets_does_not_keep_the_lock() {
-    let it = Fixture::new().await;
-    let at = it.serve(it.layer().hold_until_body_end(3 * LIMIT)).await;
-    let caller = dial(at, "/events/rock").await;
-    it.work.until_entered(1).await;
-    drop(caller);
-    it.work.until_left(1).await;
-    assert!(it.is_locked(ROCK));
-    it.work.let_end();
-    it.until_free(ROCK).await;
-    assert_eq!((it.work.dropped(), it.work.ended()), (0, 1));
-}
-
-#[tokio::test]
 async fn a_client_that_gives_up_has_left() {
     for client in clients() {
         let it = Fixture::new().await;
@@ -150,146 +129,6 @@ async fn one_at_a_time_and_423_for_who_cannot_wait() {
             let done = answer(done).await;
             assert_eq!(done.text().await.unwrap(), "done with a lock");
         }
-    }
-}
-
-/// A route whose body is what the test sends, one after the other.
-fn streaming(layer: LockLayer<PartKey>) -> (Router, mpsc::UnboundedSender<Bytes>) {
-    let (chunks, body) = mpsc::unbounded::<Bytes>();
-    let body = Arc::new(Mutex::new(Some(body)));
-    let handler = async move || {
-        let body = body.lock().unwrap().take().expect("one request");
-        Body::from_stream(body.map(Ok::<_, Infallible>))
-    };
-    let app = Router::new().route("/events/{event}", post(handler));
-    (app.route_layer(layer), chunks)
-}
-
-#[tokio::test]
-async fn a_stream_has_its_lock_until_it_has_ended() {
-    for client in clients() {
-        for cancels in [false, true] {
-            let it = Fixture::new().await;
-            let layer = it.layer().hold_until_body_end(3 * LIMIT);
-            let layer = if cancels {
-                layer.cancel_on_disconnect()
-            } else {
-                layer
-            };
-            let (app, chunks) = streaming(layer);
-            let at = serve(app).await;
-            let mut response = answer(send(&client, at, "/events/rock")).await;
-            for chunk in ["one", "two"] {
-                assert!(it.is_locked(ROCK));
-                chunks.unbounded_send(chunk.into()).unwrap();
-                assert_eq!(response.chunk().await.unwrap().unwrap(), chunk);
-            }
-            assert!(it.is_locked(ROCK));
-            drop(chunks);
-            let rest = response.chunk().await.unwrap();
-            // HTTP/2 may end a stream with an empty chunk.
-            assert!(rest.is_none_or(|chunk| chunk.is_empty()));
-            it.until_free(ROCK).await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_stream_has_its_lock_until_its_reader_is_gone() {
-    for client in clients() {
-        let it = Fixture::new().await;
-        let (app, chunks) = streaming(it.layer().hold_until_body_end(3 * LIMIT));
-        let at = serve(app).await;
-        let mut response = answer(send(&client, at, "/events/rock")).await;
-        chunks.unbounded_send("one".into()).unwrap();
-        assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
-        assert!(it.is_locked(ROCK));
-        drop(response);
-        it.until_free(ROCK).await;
-        assert!(chunks.is_closed());
-    }
-}
-
-#[tokio::test]
-async fn a_stream_has_its_lock_for_so_long_at_most_and_goes_on_without() {
-    let it = Fixture::new().await;
-    let (app, chunks) = streaming(it.layer().hold_until_body_end(MS(200)));
-    let at = serve(app).await;
-    let asked = Instant::now();
-    let mut response = answer(send(&client(), at, "/events/rock")).await;
-    it.until_free(ROCK).await;
-    assert!(asked.elapsed() >= MS(200));
-    chunks.unbounded_send("late".into()).unwrap();
-    assert_eq!(response.chunk().await.unwrap().unwrap(), "late");
-}
-
-#[tokio::test]
-async fn a_reader_that_stops_reading_does_not_keep_the_lock() {
-    for client in clients() {
-        let it = Fixture::new().await;
-        let handler = async || {
-            // More than any buffer between here and there takes: nobody asks for the rest.
-            let chunk = Bytes::from(vec![0; 32 << 20]);
-            Body::from_stream(stream::repeat(Ok::<_, Infallible>(chunk)))
-        };
-        let app = Router::new().route("/events/{event}", post(handler));
-        let layer = it.layer().hold_until_body_end(MS(1000));
-        let at = serve(app.route_layer(layer)).await;
-        let mut response = answer(send(&client, at, "/events/rock")).await;
-        assert!(it.is_locked(ROCK));
-        it.until_free(ROCK).await;
-        let chunk = response.chunk().await.unwrap();
-        assert!(chunk.is_some(), "the body is still being sent");
-    }
-}
-
-#[tokio::test]
-async fn a_stream_goes_on_without_the_lock_by_default() {
-    let it = Fixture::new().await;
-    let (app, chunks) = streaming(it.layer());
-    let at = serve(app).await;
-    let mut response = answer(send(&client(), at, "/events/rock")).await;
-    it.until_free(ROCK).await;
-    chunks.unbounded_send("one".into()).unwrap();
-    assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
-}
-
-#[tokio::test]
-async fn a_websocket_keeps_the_lock_that_it_took_until_it_is_closed() {
-    let it = Fixture::new().await;
-    let handler = async |upgrade: WebSocketUpgrade, locked: Locked| {
-        let guard = locked.into_owned();
-        upgrade.on_upgrade(async move |mut socket| {
-            let guard = guard;
-            while let Some(Ok(message)) = socket.recv().await {
-                let _ = socket.send(message).await;
-            }
-            drop(guard);
-        })
-    };
-    let layer = it.layer().all_methods().wait(MS(50));
-    let app = Router::new().route("/events/{event}", get(handler));
-    let at = serve(app.route_layer(layer)).await;
-    let url = format!("ws://{at}/events/rock");
-    for hangs_up in [false, true] {
-        let (mut socket, _) = tokio_tungstenite::connect_async(&url).await.unwrap();
-        for text in ["one", "two"] {
-            socket.send(text.into()).await.unwrap();
-            let echo = socket.next().await.unwrap().unwrap();
-            assert_eq!(echo.to_text().unwrap(), text);
-            assert!(it.is_locked(ROCK));
-        }
-        let refused = tokio_tungstenite::connect_async(&url).await.unwrap_err();
-        let tokio_tungstenite::tungstenite::Error::Http(response) = refused else {
-            panic!("{refused}");
-        };
-        assert_eq!(response.status(), 423);
-        assert!(it.is_locked(ROCK));
-        if !hangs_up {
-            socket.close(None).await.unwrap();
-        }
-        drop(socket);
-        it.until_free(ROCK).await;
     }
 }
 

@@ -1,5 +1,8 @@
+use std::error::Error;
+
 use axum::body::{Body, to_bytes};
 use futures::{FutureExt, future::BoxFuture};
+use http_body_util::LengthLimitError;
 use redlock_tower::{ExtractKey, Extracted, KeyRejection, LockRequest};
 use serde_json::Value;
 
@@ -10,7 +13,7 @@ use crate::Request;
 /// be a string or a number; `order.id` is the field `id` of the object `order`.
 ///
 /// The body is read whole, before the lock is waited for, and given back to the handler. One with more
-/// than `limit` bytes is at fault.
+/// than `limit` bytes is answered with 413.
 pub fn json_field(field: impl Into<String>, limit: usize) -> JsonKey {
     let field = field.into();
     JsonKey {
@@ -35,6 +38,15 @@ impl JsonKey {
         Self {
             scope: scope.into(),
             ..self
+        }
+    }
+
+    fn unreadable(&self, error: &axum::Error) -> KeyRejection {
+        let is_too_large = error.source().is_some_and(|it| it.is::<LengthLimitError>());
+        if is_too_large {
+            KeyRejection::TooLarge { limit: self.limit }
+        } else {
+            KeyRejection::request(format!("the body cannot be read: {error}"))
         }
     }
 
@@ -75,11 +87,7 @@ impl ExtractKey<Request> for JsonKey {
                     (Request::from_parts(head, Body::from(bytes)), wanted)
                 }
                 Err(error) => {
-                    let text = format!(
-                        "the body cannot be read, or has over {} bytes: {error}",
-                        it.limit
-                    );
-                    let rejection = KeyRejection::request(text);
+                    let rejection = it.unreadable(&error);
                     (Request::from_parts(head, Body::empty()), Err(rejection))
                 }
             }

@@ -5,15 +5,39 @@ use futures::{
     FutureExt,
     future::{BoxFuture, ready},
 };
-use redlock_tokio::Redlock;
-use redlock_tower::{ExtractKey, Extracted, KeyRejection};
+use redlock_tokio::{Hold, Redlock};
+use redlock_tower::{CallerDeadline, ExtractKey, Extracted, KeyRejection};
 
 use super::RequestKey;
 use crate::Request;
 
 /// What the layers around a request hold for it: whoever asks for it again would wait for himself.
+#[derive(Clone, Default)]
+pub(crate) struct HeldKeys(Vec<HeldKey>);
+
 #[derive(Clone)]
-pub(crate) struct HeldKeys(pub(crate) Vec<(Redlock, Vec<u8>)>);
+struct HeldKey {
+    redlock: Redlock,
+    key: Vec<u8>,
+    hold: Hold,
+}
+
+impl HeldKeys {
+    pub(crate) fn add(&mut self, redlock: &Redlock, keys: &[Vec<u8>], hold: &Hold) {
+        let held = keys.iter().map(|key| HeldKey {
+            redlock: redlock.clone(),
+            key: key.clone(),
+            hold: hold.clone(),
+        });
+        self.0.extend(held);
+    }
+
+    /// Returns whether one of these keys is held, and not released or lost by now.
+    fn contain(&self, redlock: &Redlock, keys: &[Vec<u8>]) -> bool {
+        let is_one = |it: &HeldKey| it.redlock.is_same(redlock) && keys.contains(&it.key);
+        self.0.iter().any(|it| is_one(it) && it.hold.is_valid())
+    }
+}
 
 /// The key that one request wants, by the rules of its layer.
 pub(crate) struct Wanted<K> {
@@ -65,6 +89,7 @@ impl<K: RequestKey> ExtractKey<Request> for Wanted<K> {
         }
         let (redlock, prefix) = (self.redlock.clone(), Arc::clone(&self.prefix));
         let keys = Arc::clone(&self.keys);
+        let deadline = CallerDeadline::of(&request);
         let extracting = self.key.extract(request);
         async move {
             let (request, wanted) = extracting.await;
@@ -73,18 +98,18 @@ impl<K: RequestKey> ExtractKey<Request> for Wanted<K> {
             };
             let full = |key: &Vec<u8>| [&prefix, &**key].concat();
             let wanted_keys: Vec<_> = wanted.keys().iter().map(full).collect();
-            let is_held = request.extensions().get().is_some_and(|held: &HeldKeys| {
-                held.0
-                    .iter()
-                    .any(|(by, key)| by.is_same(&redlock) && wanted_keys.contains(key))
-            });
-            if is_held {
+            let held = request.extensions().get::<HeldKeys>();
+            if held.is_some_and(|held| held.contain(&redlock, &wanted_keys)) {
                 let error = "two lock layers around one handler want the same key: the inner one \
                              would wait for the outer one";
                 return (request, Err(KeyRejection::layer(error)));
             }
             // It is asked once.
             let _ = keys.set(wanted_keys);
+            let wanted = match deadline {
+                Some(deadline) => wanted.wait_at_most(deadline.remaining()),
+                None => wanted,
+            };
             (request, Ok(Some(wanted)))
         }
         .boxed()

@@ -1,0 +1,91 @@
+//! How the layer's responses look in the document that `utoipa` makes of a service.
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use utoipa::{
+    IntoResponses, PartialSchema,
+    openapi::{
+        Content, Header, HeaderBuilder, ObjectBuilder, RefOr, Response, ResponseBuilder,
+        schema::Type,
+    },
+};
+
+use crate::{LockLayer, Problem};
+
+/// The responses of a route behind a [`LockLayer`] whose handler did not run: 423, 429 and 503, each a
+/// [`Problem`] with `Retry-After`.
+///
+/// ```
+/// use redlock_axum::LockResponses;
+/// use utoipa::IntoResponses;
+///
+/// // #[utoipa::path(post, path = "/orders/{order}", responses((status = 200), LockResponses))]
+/// let responses = LockResponses::responses();
+/// assert_eq!(responses.into_keys().collect::<Vec<_>>(), ["423", "429", "503"]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockResponses;
+
+impl IntoResponses for LockResponses {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        responses(StatusCode::LOCKED)
+    }
+}
+
+impl<K> LockLayer<K> {
+    /// Returns the responses of a route behind this layer whose handler did not run, as
+    /// [`LockResponses`] does, but with the status of [`contended_as`](Self::contended_as). With a
+    /// [`rejection`](Self::rejection) of its own, a layer answers with other bodies.
+    #[must_use]
+    pub fn openapi_responses(&self) -> BTreeMap<String, RefOr<Response>> {
+        responses(self.policy.contended)
+    }
+}
+
+fn responses(contended: StatusCode) -> BTreeMap<String, RefOr<Response>> {
+    let problems = [
+        (
+            contended,
+            "The resource stayed locked while the request waited.",
+        ),
+        (
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many requests wait for the resource already.",
+        ),
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "The lock service is unavailable.",
+        ),
+    ];
+    let mut responses = BTreeMap::<String, RefOr<Response>>::new();
+    for (status, what) in problems {
+        let key = status.as_u16().to_string();
+        // Where contention is answered with one of the others, it comes first and says so.
+        responses
+            .entry(key)
+            .or_insert_with(|| response(what).into());
+    }
+    responses
+}
+
+fn response(what: &str) -> Response {
+    ResponseBuilder::new()
+        .description(format!("{what} The handler did not run: a retry is safe."))
+        .header("Retry-After", retry_after())
+        .content(
+            "application/problem+json",
+            Content::new(Some(Problem::schema())),
+        )
+        .build()
+}
+
+fn retry_after() -> Header {
+    let seconds = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(1));
+    HeaderBuilder::new()
+        .schema(Some(seconds))
+        .description(Some("After how many seconds to come back."))
+        .build()
+}

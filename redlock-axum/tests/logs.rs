@@ -1,0 +1,134 @@
+//! What a layer says in the log, and how loudly.
+
+mod support;
+
+use std::{
+    fmt::Write as _,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{Router, routing::post as routed_post};
+use redlock_axum::{LockLayer, Locked, PartKey, path};
+use tokio::time::sleep;
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+    span::Attributes,
+    subscriber::DefaultGuard,
+};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt},
+    registry::LookupSpan,
+};
+
+use self::support::{Bed, MS, post, problem, text};
+
+/// All that is said on this thread, with how loud it is, for as long as the guard lives.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<(Level, String)>>>);
+
+impl Log {
+    fn listen() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::registry().with(log.clone());
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn louder_than(&self, level: Level) -> Vec<String> {
+        let lines = self.0.lock().unwrap();
+        let loud = lines.iter().filter(|(of, _)| *of < level);
+        loud.map(|(_, text)| text.clone()).collect()
+    }
+
+    fn has(&self, level: Level, part: &str) -> bool {
+        let lines = self.0.lock().unwrap();
+        lines
+            .iter()
+            .any(|(of, text)| *of == level && text.contains(part))
+    }
+
+    fn add(&self, level: Level, name: &str, record: impl FnOnce(&mut Text)) {
+        let mut text = Text(name.to_owned());
+        record(&mut text);
+        self.0.lock().unwrap().push((level, text.0));
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
+    fn on_new_span(&self, span: &Attributes<'_>, _: &tracing::Id, _: Context<'_, S>) {
+        let meta = span.metadata();
+        self.add(*meta.level(), meta.name(), |text| span.record(text));
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        self.add(*event.metadata().level(), "", |text| event.record(text));
+    }
+}
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = write!(self.0, " {field}={value:?}");
+    }
+}
+
+fn layer(it: &Bed) -> LockLayer<PartKey> {
+    LockLayer::new(it.redlock.clone(), path("event")).policy("sales")
+}
+
+#[tokio::test(start_paused = true)]
+async fn contention_is_no_error_and_no_key_is_named() {
+    let (log, _listening) = Log::listen();
+    let it = Bed::new().await;
+    let app = it.app(layer(&it).wait(MS(300)).max_waiters(1, 8));
+    text(post(&app, "/events/secret").await).await;
+    let guard = it.redlock.lock("event:secret").await.unwrap();
+    let (one, other) = tokio::join!(post(&app, "/events/secret"), post(&app, "/events/secret"));
+    problem(one, 423, "locked").await;
+    problem(other, 429, "queue-full").await;
+    guard.release().await;
+    let _guard = it.nodes.contend("event:secret").await.unwrap();
+    problem(post(&app, "/events/secret").await, 423, "locked").await;
+    assert_eq!(log.louder_than(Level::DEBUG), Vec::<String>::new());
+    assert!(log.has(Level::DEBUG, "result=\"contended\""));
+    assert!(log.has(Level::DEBUG, "result=\"queue_full\""));
+    for span in ["lock_wait", "lock_held"] {
+        assert!(
+            log.has(Level::DEBUG, &format!("{span} policy=\"sales\"")),
+            "{span}"
+        );
+    }
+    let all = log.0.lock().unwrap();
+    assert!(all.iter().all(|(_, text)| !text.contains("secret")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_should_look_at_is_loud() {
+    let (log, _listening) = Log::listen();
+    let it = Bed::new().await;
+    let lost = async |locked: Locked| {
+        locked.lost().await;
+        sleep(MS(10)).await;
+    };
+    let app = Router::new().route("/events/{event}", routed_post(lost));
+    it.nodes.lose("event:secret");
+    text(post(&app.route_layer(layer(&it)), "/events/secret").await).await;
+    assert!(log.has(Level::WARN, "the lock of a call was lost while it ran"));
+
+    let wrong = it.app(layer(&it).ttl(Duration::ZERO));
+    problem(post(&wrong, "/events/secret").await, 500, "misconfigured").await;
+    assert!(log.has(Level::ERROR, "misconfigured redlock_axum::LockLayer"));
+
+    it.nodes.go_down();
+    let closed = it.app(layer(&it).wait(MS(100)));
+    problem(post(&closed, "/events/secret").await, 503, "unavailable").await;
+    assert!(log.has(Level::WARN, "request gets no lock"));
+    let open = it.app(layer(&it).wait(MS(100)).fail_open());
+    text(post(&open, "/events/secret").await).await;
+    assert!(log.has(Level::WARN, "called without"));
+    let all = log.0.lock().unwrap();
+    assert!(all.iter().all(|(_, text)| !text.contains("secret")));
+}

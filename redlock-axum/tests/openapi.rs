@@ -1,0 +1,99 @@
+//! What the document that `utoipa` makes of a service says of its locks, against what the service says itself.
+
+use axum::{Router, body::Body, extract::Request, http::StatusCode, routing::post};
+use http_body_util::BodyExt;
+use redlock_axum::{LockLayer, LockResponses, path};
+use redlock_tokio::test_util::TestNodes;
+use serde_json::Value;
+use tower::ServiceExt;
+use utoipa::{OpenApi, openapi::OpenApi as Document};
+
+#[utoipa::path(
+    post,
+    path = "/orders/{order}",
+    params(("order" = u64, Path)),
+    responses((status = 200, description = "Placed."), LockResponses)
+)]
+#[expect(dead_code, reason = "utoipa reads its attributes")]
+async fn place() {}
+
+#[derive(OpenApi)]
+#[openapi(paths(place))]
+struct Shop;
+
+fn responses(document: &Document) -> Value {
+    let document = serde_json::to_value(document).unwrap();
+    document["paths"]["/orders/{order}"]["post"]["responses"].clone()
+}
+
+#[test]
+fn the_document_has_what_the_lock_refuses_with() {
+    let responses = responses(&Shop::openapi());
+    let statuses: Vec<_> = responses.as_object().unwrap().keys().collect();
+    assert_eq!(statuses, ["200", "423", "429", "503"]);
+    for status in ["423", "429", "503"] {
+        let response = &responses[status];
+        let text = response["description"].as_str().unwrap();
+        assert!(text.contains("a retry is safe"), "{text}");
+        assert_eq!(
+            response["headers"]["Retry-After"]["schema"]["type"],
+            "integer"
+        );
+        assert!(response["content"]["application/problem+json"]["schema"].is_object());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_service_answers_is_what_its_document_says() {
+    let nodes = TestNodes::new();
+    let layer = LockLayer::new(nodes.connect().await.unwrap(), path("order"));
+    let app = Router::new().route("/orders/{order}", post(async || "placed"));
+    let app = app.route_layer(layer);
+    let _guard = nodes.contend("order:7").await.unwrap();
+    let request = Request::post("/orders/7").body(Body::empty()).unwrap();
+    let response = app.oneshot(request).await.unwrap();
+    let status = response.status().as_str().to_owned();
+    let described = responses(&Shop::openapi())[&status].clone();
+    let headers = described["headers"].as_object().unwrap();
+    assert!(
+        headers
+            .keys()
+            .all(|name| response.headers().contains_key(name))
+    );
+    let kind = response.headers()["content-type"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let schema = &described["content"][kind]["schema"];
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let properties = schema["properties"].as_object().unwrap();
+    for (name, value) in body.as_object().unwrap() {
+        let kind = match value {
+            Value::String(_) => "string",
+            Value::Number(_) => "integer",
+            Value::Bool(_) => "boolean",
+            other => panic!("{other}"),
+        };
+        let described = &properties[name]["type"];
+        let is_it = *described == kind
+            || described
+                .as_array()
+                .is_some_and(|it| it.contains(&kind.into()));
+        assert!(is_it, "{name}: {value}, but {described}");
+    }
+    for name in schema["required"].as_array().unwrap() {
+        assert!(body.get(name.as_str().unwrap()).is_some(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_layer_describes_the_status_that_it_answers_with() {
+    let redlock = TestNodes::new().connect().await.unwrap();
+    let layer = LockLayer::new(redlock, path("order")).contended_as(StatusCode::CONFLICT);
+    let statuses: Vec<_> = layer.openapi_responses().into_keys().collect();
+    assert_eq!(statuses, ["409", "429", "503"]);
+    let both = layer.contended_as(StatusCode::TOO_MANY_REQUESTS);
+    let statuses: Vec<_> = both.openapi_responses().into_keys().collect();
+    assert_eq!(statuses, ["429", "503"]);
+}

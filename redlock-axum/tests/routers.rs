@@ -1,0 +1,77 @@
+//! Where a layer can be put, and for which requests it takes a lock.
+
+mod support;
+
+use axum::{Router, extract::Path, http::Method, routing::post as routed_post};
+use redlock_axum::{LockLayer, path};
+
+use self::support::{Bed, MS, post, problem, request, send, text};
+
+#[tokio::test(start_paused = true)]
+async fn a_free_lock_is_held_for_the_handler_and_released_after_it() {
+    let it = Bed::new().await;
+    let app = it.app(it.layer());
+    let response = post(&app, "/events/rock").await;
+    assert_eq!(text(response).await, r#"rock under Some("event:rock")"#);
+    assert!(it.redlock.try_lock("event:rock").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn safe_methods_pass_without_a_lock_unless_told_otherwise() {
+    let it = Bed::new().await;
+    let layer = it.layer().wait(MS(50));
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+    let get = || request(Method::GET, "/events/rock");
+    let response = send(&it.app(layer.clone()), get()).await;
+    assert_eq!(text(response).await, "rock under None");
+    let response = send(&it.app(layer.all_methods()), get()).await;
+    problem(response, 423, "locked").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn path_values_are_decoded_once_and_scoped() {
+    let it = Bed::new().await;
+    let app = it.app(it.layer());
+    for (uri, key) in [
+        ("/events/rock%20am%20see", "event:rock am see"),
+        ("/events/a%2Fb", "event:a/b"),
+        ("/events/a%2fb", "event:a/b"),
+        ("/events/100%2525", "event:100%25"),
+        ("/events/%C3%BC", "event:ü"),
+    ] {
+        let shown = text(post(&app, uri).await).await;
+        let expected = format!("under Some({key:?})");
+        assert!(shown.ends_with(&expected), "{uri}: {shown}");
+    }
+    problem(post(&app, "/events/%ff").await, 400, "key").await;
+
+    let scoped = path("event").scope("concert");
+    let app = it.app(LockLayer::new(it.redlock.clone(), scoped));
+    let shown = text(post(&app, "/events/rock").await).await;
+    assert!(shown.contains("concert:rock"), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn works_on_routers_nested_routers_and_method_routers() {
+    let it = Bed::new().await;
+    let layer = it.layer().wait(MS(50));
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+
+    let handler = async |Path(_): Path<String>| "ran";
+    let on_router = it.router().layer(layer.clone());
+    let nested = Router::new().nest("/v1", it.app(layer.clone()));
+    let on_outer = Router::new().route("/x", routed_post(async || "ran"));
+    let on_outer = Router::new()
+        .nest("/{tenant}", on_outer)
+        .layer(LockLayer::new(it.redlock.clone(), path("tenant")));
+    let on_method = Router::new().route("/events/{event}", routed_post(handler).layer(layer));
+    for (app, prefix) in [(&on_router, ""), (&nested, "/v1"), (&on_method, "")] {
+        let held = post(app, &format!("{prefix}/events/rock")).await;
+        problem(held, 423, "locked").await;
+        let free = post(app, &format!("{prefix}/events/jazz")).await;
+        assert_eq!(free.status(), 200);
+        let nowhere = post(app, "/nowhere").await.status();
+        assert_eq!(nowhere, 404, "and no complaint about a missing parameter");
+    }
+    assert_eq!(post(&on_outer, "/acme/x").await.status(), 200);
+}

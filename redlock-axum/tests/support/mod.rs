@@ -1,0 +1,124 @@
+//! A route over nodes in memory, requests to it, and a close look at what it refuses with; and a
+//! [server] with its clients.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+pub(crate) mod server;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Path, Request},
+    http::{Method, StatusCode, header},
+    response::Response,
+    routing::get,
+};
+use http_body_util::BodyExt;
+use redlock_axum::{LockLayer, Locked, PartKey, path};
+use redlock_tokio::{Redlock, test_util::TestNodes};
+use serde_json::Value;
+use tower::ServiceExt;
+
+pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// Use on a paused runtime.
+pub(crate) struct Bed {
+    pub(crate) nodes: TestNodes,
+    pub(crate) redlock: Redlock,
+    /// How often a handler ran.
+    ran: Arc<AtomicUsize>,
+}
+
+impl Bed {
+    pub(crate) async fn new() -> Self {
+        let nodes = TestNodes::new();
+        Self {
+            redlock: nodes.connect().await.unwrap(),
+            nodes,
+            ran: Arc::default(),
+        }
+    }
+
+    /// Locks by event.
+    pub(crate) fn layer(&self) -> LockLayer<PartKey> {
+        LockLayer::new(self.redlock.clone(), path("event"))
+    }
+
+    /// `/events/{event}`, with a handler that says for which event it runs, and under which key.
+    pub(crate) fn router(&self) -> Router {
+        let ran = Arc::clone(&self.ran);
+        let handler = move |Path(event): Path<String>, locked: Option<Locked>| async move {
+            ran.fetch_add(1, SeqCst);
+            let key = locked.map(|it| String::from_utf8(it.key().as_bytes().to_vec()).unwrap());
+            format!("{event} under {key:?}")
+        };
+        Router::new().route("/events/{event}", get(handler.clone()).post(handler))
+    }
+
+    /// The same behind a layer.
+    pub(crate) fn app<K: redlock_axum::RequestKey>(&self, layer: LockLayer<K>) -> Router {
+        self.router().route_layer(layer)
+    }
+
+    pub(crate) fn ran(&self) -> usize {
+        self.ran.load(SeqCst)
+    }
+}
+
+pub(crate) fn request(method: Method, uri: &str) -> Request {
+    let request = Request::builder().method(method).uri(uri);
+    request.body(Body::empty()).unwrap()
+}
+
+pub(crate) async fn send(app: &Router, request: Request) -> Response {
+    app.clone().oneshot(request).await.unwrap()
+}
+
+pub(crate) async fn post(app: &Router, uri: &str) -> Response {
+    send(app, request(Method::POST, uri)).await
+}
+
+/// The body of a success.
+pub(crate) async fn text(response: Response) -> String {
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    assert_eq!(status, StatusCode::OK, "{body}");
+    body
+}
+
+/// Checks what all problems have in common, and returns the body.
+pub(crate) async fn problem(response: Response, status: u16, kind: &str) -> Value {
+    let headers = response.headers().clone();
+    assert_eq!(response.status(), status);
+    assert_eq!(headers[header::CONTENT_TYPE], "application/problem+json");
+    assert_eq!(headers[header::CACHE_CONTROL], "no-store");
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["status"], status);
+    assert_eq!(body["type"], format!("urn:redlock:problem:{kind}"));
+    assert!(body["title"].is_string() && body["detail"].is_string());
+    match headers.get(header::RETRY_AFTER) {
+        Some(seconds) => {
+            let millis = body["retry_after_ms"].as_u64().unwrap();
+            assert_eq!(seconds.to_str().unwrap(), millis.div_ceil(1000).to_string());
+            assert_eq!(body["retryable"], true);
+        }
+        None => assert!(body.get("retry_after_ms").is_none() && body["retryable"] == false),
+    }
+    body
+}
+
+/// What a problem says of the handler, and of when to come back, in milliseconds.
+pub(crate) fn terms(body: &Value) -> (bool, Option<u64>) {
+    let handler_ran = body["handler_ran"].as_bool().unwrap();
+    (handler_ran, body["retry_after_ms"].as_u64())
+}
