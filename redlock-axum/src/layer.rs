@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use redlock_tokio::{LockOptions, Redlock};
-use redlock_tower::{OnLost, TaskTracker};
+use redlock_tower::{OnCancel, OnLost, TaskTracker};
 use tower_layer::Layer;
 
 use crate::{LockService, Problem, key::Methods, rejection::RejectionPolicy};
@@ -23,6 +23,7 @@ use crate::{LockService, Problem, key::Methods, rejection::RejectionPolicy};
 /// | [`max_waiters`](Self::max_waiters) | 64, 1024 | how many wait for a key, and in all |
 /// | [`wait_when_hopeless`](LockOptions::wait_when_hopeless) | no | whether a request waits that is not likely to get the lock in time |
 /// | [`cancel_on_disconnect`](Self::cancel_on_disconnect) | no | whether a handler is dropped with its client |
+/// | [`on_cancel`](Self::on_cancel) | it is released | what becomes of the lock of a handler that is dropped, or panics |
 /// | [`hold_until_body_end`](Self::hold_until_body_end) | no | whether the lock is held while the body is sent |
 /// | [`on_lost`](Self::on_lost) | the response is left alone | what becomes of it if the lock is lost |
 /// | [`fail_open`](Self::fail_open) | no | whether handlers run without a lock when there is no quorum |
@@ -110,11 +111,18 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Drops the handler where it stands when its client goes away, and releases the lock at once. By
-    /// default it runs to its end under the lock, in a task of its own: a statement that a database is
+    /// Drops the handler where it stands when its client goes away, and releases the lock at once, or lets
+    /// it expire, as [`on_cancel`](Self::on_cancel) says. By default it runs to its end under the lock, in a task of its own: a statement that a database is
     /// carrying out would otherwise go on without the lock.
     pub fn cancel_on_disconnect(mut self) -> Self {
         self.cancels = true;
+        self
+    }
+
+    /// Sets what becomes of the lock of a request that does not come to its end: its handler panics, or is
+    /// dropped with its client, or the body that [holds the lock](Self::hold_until_body_end) is.
+    pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
+        self.inner = self.inner.on_cancel(on_cancel);
         self
     }
 

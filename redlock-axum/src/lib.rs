@@ -23,7 +23,8 @@ pub use service::LockService;
 
 pub use redlock_tokio;
 pub use redlock_tower::{
-    self, CallerDeadline, ExtractKey, IntoKey, KeyRejection, LockRequest, OnLost, TaskTracker,
+    self, CallerDeadline, ExtractKey, IntoKey, KeyRejection, LockRequest, OnCancel, OnLost,
+    TaskTracker,
 };
 
 /// The requests that the layer sees.

@@ -42,19 +42,22 @@ pub struct HoldBody<B> {
     /// Until it is cut off.
     #[pin]
     body: Option<B>,
-    holding: Option<Capped>,
-    /// Set if the body ends with the lock.
-    lost: Option<BoxFuture<'static, LossReason>>,
+    lock: Option<BodyLock>,
 }
 
 impl<B: Body> HoldBody<B> {
     fn new(body: B, holding: Option<Holding>, max: Duration) -> Self {
-        // Nobody asks a body for frames that says that it has none.
-        let holding = holding.filter(|_| !body.is_end_stream());
+        let lock = match holding {
+            // Nobody asks a body for frames that says that it has none.
+            Some(holding) if body.is_end_stream() => {
+                holding.release();
+                None
+            }
+            holding => holding.map(|it| BodyLock::new(it, max)),
+        };
         Self {
             body: Some(body),
-            lost: holding.as_ref().and_then(Holding::cut_off),
-            holding: holding.map(|it| Capped::new(it, max)),
+            lock,
         }
     }
 }
@@ -64,8 +67,7 @@ impl<B: Default> Default for HoldBody<B> {
     fn default() -> Self {
         Self {
             body: Some(B::default()),
-            holding: None,
-            lost: None,
+            lock: None,
         }
     }
 }
@@ -79,12 +81,11 @@ impl<B: Body> Body for HoldBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, Self::Error>>> {
         let mut this = self.project();
-        if let Some(lost) = this.lost
-            && let Poll::Ready(reason) = lost.poll_unpin(cx)
+        if let Some(lock) = this.lock
+            && let Poll::Ready(reason) = lock.poll_cut_off(cx)
         {
             this.body.set(None);
-            *this.lost = None;
-            *this.holding = None;
+            *this.lock = None;
             return Poll::Ready(Some(Err(LockError::Lost(reason))));
         }
         let Some(mut body) = this.body.as_mut().as_pin_mut() else {
@@ -92,9 +93,8 @@ impl<B: Body> Body for HoldBody<B> {
         };
         let frame = ready!(body.as_mut().poll_frame(cx));
         let goes_on = matches!(frame, Some(Ok(_))) && !body.is_end_stream();
-        if !goes_on {
-            *this.lost = None;
-            *this.holding = None;
+        if let Some(lock) = this.lock.take_if(|_| !goes_on) {
+            lock.release();
         }
         Poll::Ready(frame.map(|frame| frame.map_err(LockError::Inner)))
     }
@@ -117,22 +117,25 @@ impl<B: Body> Body for HoldBody<B> {
 impl<B> fmt::Debug for HoldBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HoldBody")
-            .field("holds", &self.holding.is_some())
+            .field("holds", &self.lock.is_some())
             .finish_non_exhaustive()
     }
 }
 
-/// A lock that is released when this is dropped, or after a time.
+/// The lock of a body, for a time at most. Dropping it means that the body did not come to its end.
 ///
 /// The time is kept by a task: a body whose reader has stopped reading is not polled any more, and could
 /// not keep it.
-struct Capped {
+struct BodyLock {
     holding: Arc<Mutex<Option<Holding>>>,
     cap: AbortHandle,
+    /// Set if the body ends with the lock.
+    cut_off: Option<BoxFuture<'static, LossReason>>,
 }
 
-impl Capped {
+impl BodyLock {
     fn new(holding: Holding, max: Duration) -> Self {
+        let cut_off = holding.cut_off();
         let holding = Arc::new(Mutex::new(Some(holding)));
         let capped = Arc::clone(&holding);
         let cap = tokio::spawn(async move {
@@ -142,22 +145,37 @@ impl Capped {
         Self {
             holding,
             cap: cap.abort_handle(),
+            cut_off,
         }
     }
-}
 
-impl Drop for Capped {
-    fn drop(&mut self) {
-        self.cap.abort();
+    fn poll_cut_off(&mut self, cx: &mut Context<'_>) -> Poll<LossReason> {
+        match &mut self.cut_off {
+            Some(lost) => lost.poll_unpin(cx),
+            None => Poll::Pending,
+        }
+    }
+
+    fn release(self) {
         release(&self.holding);
     }
 }
 
+impl Drop for BodyLock {
+    fn drop(&mut self) {
+        self.cap.abort();
+        drop(take(&self.holding));
+    }
+}
+
 fn release(holding: &Mutex<Option<Holding>>) {
+    if let Some(holding) = take(holding) {
+        holding.release();
+    }
+}
+
+fn take(holding: &Mutex<Option<Holding>>) -> Option<Holding> {
     // No code panics while it holds the mutex.
-    let holding = holding
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    drop(holding);
+    let mut holding = holding.lock().unwrap_or_else(PoisonError::into_inner);
+    holding.take()
 }

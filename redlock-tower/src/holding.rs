@@ -1,15 +1,19 @@
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{LockGuard, LossReason};
+use tokio::{runtime::Handle, time::sleep};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Span;
 
-use crate::{HeldLock, OnLost, telemetry::Held};
+use crate::{HeldLock, OnCancel, OnLost, telemetry::Held};
 
-/// The layer's own part of a lock: dropping it releases the lock, if nobody has taken it.
+/// The layer's own part of a lock. It goes with the call to its end, and then is
+/// [released](Self::release); dropping it means that the call did not come to its end, see
+/// [`OnCancel`].
 #[derive(Debug)]
 pub struct Holding {
     lock: HeldLock,
     on_lost: OnLost,
+    on_cancel: OnCancel,
     held: Held,
     /// What counts the call as running. Dropped last: a process that waits for its calls must not end
     /// before their locks are let go.
@@ -17,10 +21,11 @@ pub struct Holding {
 }
 
 impl Holding {
-    pub(crate) fn new(guard: LockGuard, on_lost: OnLost, held: Held) -> Self {
+    pub(crate) fn new(guard: LockGuard, on_lost: OnLost, on_cancel: OnCancel, held: Held) -> Self {
         Self {
             lock: HeldLock::new(guard),
             on_lost,
+            on_cancel,
             held,
             running: None,
         }
@@ -30,6 +35,11 @@ impl Holding {
     #[must_use]
     pub fn lock(&self) -> &HeldLock {
         &self.lock
+    }
+
+    /// Releases the lock, if nobody has taken it: the call has come to its end.
+    pub fn release(mut self) {
+        self.on_cancel = OnCancel::Release;
     }
 
     pub(crate) fn tracked_by(&mut self, running: TaskTrackerToken) {
@@ -74,6 +84,21 @@ impl Drop for Holding {
         if self.lock.is_lost() {
             self.held.lost(self.reason());
         }
-        drop(self.lock.take());
+        match (self.lock.take(), self.on_cancel) {
+            (Some(guard), OnCancel::Expire) => wait_out(guard),
+            (guard, OnCancel::Release) => drop(guard),
+            (None, OnCancel::Expire) => {}
+        }
+    }
+}
+
+/// Keeps a lock until it would have expired.
+fn wait_out(guard: LockGuard) {
+    // Outside of a runtime nobody can wait, and the guard is dropped.
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(async move {
+            sleep(guard.remaining()).await;
+            drop(guard);
+        });
     }
 }

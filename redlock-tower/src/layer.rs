@@ -4,7 +4,7 @@ use redlock_tokio::{LockOptions, Redlock};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
-use crate::{Detached, Inline, LockService, OnLost, rules::Rules, telemetry::Telemetry};
+use crate::{Detached, Inline, LockService, OnCancel, OnLost, rules::Rules, telemetry::Telemetry};
 
 /// Serialises calls with the same key, in every process that locks over the same nodes.
 ///
@@ -72,6 +72,12 @@ impl<K, H, M> LockLayer<K, H, M> {
     /// Sets what becomes of a call whose lock is lost while it runs.
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.rules.on_lost = on_lost;
+        self
+    }
+
+    /// Sets what becomes of the lock of a call that does not come to its end.
+    pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
+        self.rules.on_cancel = on_cancel;
         self
     }
 

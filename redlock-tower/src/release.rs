@@ -7,7 +7,7 @@ pub trait Release<Response> {
     /// The response that goes on to the caller.
     type Response;
 
-    /// Releases the lock by dropping `holding`, now or with the response.
+    /// [Releases](Holding::release) the lock, now or with the response's end.
     fn release(&self, response: Response, holding: Option<Holding>) -> Self::Response;
 }
 
@@ -19,7 +19,9 @@ impl<Response> Release<Response> for AtHead {
     type Response = Response;
 
     fn release(&self, response: Response, holding: Option<Holding>) -> Response {
-        drop(holding);
+        if let Some(holding) = holding {
+            holding.release();
+        }
         response
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{
 
 use redlock_tokio::{Lock, LockError, LockGuard, LockOptions, Redlock};
 
-use crate::{Holding, LockRequest, OnLost, telemetry::Telemetry};
+use crate::{Holding, LockRequest, OnCancel, OnLost, telemetry::Telemetry};
 
 /// What all calls behind a layer have in common.
 #[derive(Clone, Debug)]
@@ -14,6 +14,7 @@ pub(crate) struct Rules {
     pub(crate) options: LockOptions,
     pub(crate) prefix: Arc<[u8]>,
     pub(crate) on_lost: OnLost,
+    pub(crate) on_cancel: OnCancel,
     pub(crate) fail_open: bool,
     pub(crate) max_waiters: usize,
     pub(crate) waiting: Arc<AtomicUsize>,
@@ -27,6 +28,7 @@ impl Rules {
             options: LockOptions::new(),
             prefix: Arc::default(),
             on_lost: OnLost::default(),
+            on_cancel: OnCancel::default(),
             fail_open: false,
             max_waiters: usize::MAX,
             waiting: Arc::default(),
@@ -54,7 +56,7 @@ impl Rules {
 
     /// Makes of a guard what a call holds.
     pub(crate) fn hold(&self, guard: LockGuard) -> Holding {
-        Holding::new(guard, self.on_lost, self.telemetry.hold())
+        Holding::new(guard, self.on_lost, self.on_cancel, self.telemetry.hold())
     }
 
     /// Returns whether calls that get no lock for this reason run without: not after a shutdown, nor

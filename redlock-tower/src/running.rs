@@ -88,7 +88,12 @@ where
         }
         Poll::Ready(match outcome {
             Ok(response) => Ok((response, holding)),
-            Err(error) => Err(LockError::Inner(error)),
+            Err(error) => {
+                if let Some(holding) = holding {
+                    holding.release();
+                }
+                Err(LockError::Inner(error))
+            }
         })
     }
 }

@@ -11,8 +11,11 @@ use std::{
 };
 
 use redlock_tokio::{LockOptions, Redlock, test_util::TestNodes};
-use redlock_tower::{HeldLock, LockError, LockLayer, LockRequest, OnLost};
-use tokio::{sync::Notify, time::sleep};
+use redlock_tower::{HeldLock, LockError, LockLayer, LockRequest, OnCancel, OnLost};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -82,6 +85,42 @@ async fn a_detached_call_lets_go_when_its_work_is_done_and_not_when_its_caller_l
     assert_eq!(call.await.unwrap(), "done");
 }
 
+/// Drops a call a second after it has begun, or has it panic, and returns for how long its lock is kept
+/// then.
+async fn cancel(on_cancel: OnCancel, panics: bool) -> Duration {
+    let (nodes, redlock) = paused().await;
+    let layer = LockLayer::new(redlock, |(): &()| "k").ttl(MS(6000));
+    let service = layer
+        .on_cancel(on_cancel)
+        .layer(service_fn(move |()| async move {
+            sleep(MS(1000)).await;
+            assert!(!panics, "a call that panics, as it should here");
+            sleep(MS(60_000)).await;
+            Ok::<_, Infallible>(())
+        }));
+    let call = tokio::spawn(service.oneshot(()));
+    sleep(MS(1001)).await;
+    assert_eq!(
+        nodes.is_locked("k"),
+        !panics || on_cancel == OnCancel::Expire
+    );
+    call.abort();
+    let cancelled = Instant::now();
+    assert!(call.await.is_err());
+    drop(nodes.contend("k").await.unwrap());
+    cancelled.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_does_not_come_to_its_end_lets_go_at_once_or_when_its_ttl_is_over() {
+    for panics in [false, true] {
+        assert!(cancel(OnCancel::Release, panics).await < MS(300));
+        let kept = cancel(OnCancel::Expire, panics).await;
+        // A second of the six is over, and some is allowed for drift.
+        assert!((MS(4500)..MS(5300)).contains(&kept), "{kept:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_panic_goes_on_in_the_caller() {
     let (_, redlock) = paused().await;
@@ -146,7 +185,7 @@ async fn a_request_may_want_several_keys_and_has_options_of_its_own() {
     let both = service.clone().oneshot(vec!["b", "a"]).await;
     assert_eq!(both.unwrap(), [true, true]);
     let guard = redlock.lock("p:b").await.unwrap();
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     let error = service.clone().oneshot(vec!["a", "b"]).await.unwrap_err();
     assert!(matches!(error, LockError::Contended(_)) && !error.was_called());
     assert!(started.elapsed() < MS(110), "{:?}", started.elapsed());
