@@ -2,8 +2,8 @@
 
 mod support;
 
-use redlock_tokio::{Clock, FencingToken, MemoryNode, Redlock, test_util::RedisServers};
-use support::{Cli, MS};
+use redlock_tokio::{FencingToken, MemoryNode, Redlock, test_util::RedisServers};
+use support::{Cli, MS, in_memory::over};
 
 fn number(token: Option<FencingToken>) -> u64 {
     token.expect("a fenced lock").get()
@@ -83,10 +83,7 @@ async fn a_counter_that_is_no_number_is_no_vote() {
 #[tokio::test(start_paused = true)]
 async fn tokens_grow_in_memory_even_when_a_minority_forgets() {
     let nodes: Vec<_> = (0..5).map(|_| MemoryNode::new()).collect();
-    let build = || {
-        let builder = Redlock::builder().custom_nodes(nodes.clone());
-        builder.clock(Clock::tokio()).build()
-    };
+    let build = || over(&nodes).build();
     let services = [build().await.unwrap(), build().await.unwrap()];
     let mut all = Vec::new();
     for round in 0..5 {

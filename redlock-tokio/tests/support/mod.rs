@@ -6,6 +6,7 @@ pub(crate) mod bed;
 pub(crate) mod cut;
 pub(crate) mod fake;
 pub(crate) mod history;
+pub(crate) mod in_memory;
 pub(crate) mod panics;
 pub(crate) mod rubbish;
 
