@@ -14,17 +14,11 @@ use proptest::{
     test_runner::{Config, RngAlgorithm, TestCaseResult, TestRng, TestRunner},
 };
 
-#[path = "properties/arithmetic.rs"]
 mod arithmetic;
-#[path = "properties/drive.rs"]
 mod drive;
-#[path = "properties/lease.rs"]
 mod lease;
-#[path = "properties/reference.rs"]
 mod reference;
-#[path = "properties/retry.rs"]
 mod retry;
-#[path = "properties/rounds.rs"]
 mod rounds;
 
 /// Checks a property on `cases` random inputs.
