@@ -1,0 +1,179 @@
+//! How the lock is had, or not: attempts, and the pauses between them.
+
+use redlock_core::{AcquireFailure, Event, FencingToken, Operation, Timestamp, Token};
+
+use super::{LogEnds, Story};
+use crate::drive::Input;
+
+/// A lock that was won.
+pub(super) struct Won {
+    pub(super) token: Token,
+    pub(super) start: Timestamp,
+    pub(super) valid_until: Timestamp,
+    pub(super) fence: Option<FencingToken>,
+}
+
+enum Attempt {
+    Won(Won),
+    Failed(Timestamp, AcquireFailure),
+    GivenUp,
+}
+
+impl Story<'_> {
+    pub(super) fn acquiring(
+        &mut self,
+        begin: Timestamp,
+        mut proposal: Option<FencingToken>,
+    ) -> Result<Option<Won>, LogEnds> {
+        let deadline = self.config.retry.deadline(begin);
+        let (mut start, mut blame) = (begin, None);
+        for number in 1.. {
+            let (now, failure) =
+                match self.attempt(number, start, &mut proposal, deadline, blame)? {
+                    Attempt::Won(won) => return Ok(Some(won)),
+                    Attempt::GivenUp => return Ok(None),
+                    Attempt::Failed(now, failure) => (now, failure),
+                };
+            blame = Some(failure);
+            self.release(self.nonce.token(number));
+            let attempts = number;
+            let next = |random| {
+                self.config
+                    .retry
+                    .next_attempt(deadline, number, now, random)
+            };
+            let hopeless = match failure {
+                AcquireFailure::FenceExhausted => true,
+                AcquireFailure::Quarantined { until } => until >= deadline,
+                _ => false,
+            };
+            let (Some(soonest), Some(latest), false) = (next(0), next(u64::MAX), hopeless) else {
+                self.tell(Event::Exhausted { failure, attempts });
+                return Ok(None);
+            };
+            let drawn = self.log[self.expected.len() - 1].after.poll_timeout();
+            let retry = drawn.unwrap_or(soonest).clamp(soonest, latest);
+            self.timeout = Some(retry);
+            start = loop {
+                let entry = self.next()?;
+                match entry.input {
+                    Input::Release => return Ok(None),
+                    Input::Abandon => {
+                        let failure = AcquireFailure::Abandoned;
+                        self.tell(Event::Exhausted { failure, attempts });
+                        return Ok(None);
+                    }
+                    Input::Timeout if entry.now >= retry && entry.now >= deadline => {
+                        self.tell(Event::Exhausted { failure, attempts });
+                        return Ok(None);
+                    }
+                    Input::Timeout if entry.now >= retry => break entry.now,
+                    _ => {}
+                }
+            };
+        }
+        unreachable!("attempts are counted in u32, and the log is short")
+    }
+
+    fn attempt(
+        &mut self,
+        number: u32,
+        start: Timestamp,
+        proposal: &mut Option<FencingToken>,
+        deadline: Timestamp,
+        blame: Option<AcquireFailure>,
+    ) -> Result<Attempt, LogEnds> {
+        let token = self.nonce.token(number);
+        let valid_until = self.config.validity.until(start);
+        // The first attempt may outlast the budget.
+        let patience = if number > 1 {
+            valid_until.min(deadline)
+        } else {
+            valid_until
+        };
+        let ttl = self.config.validity.ttl();
+        let fence = *proposal;
+        let mut request = self.send(Operation::Acquire { token, ttl, fence });
+        let mut asked = start;
+        let mut fencing = false;
+        self.timeout = Some(patience);
+        loop {
+            let entry = self.next()?;
+            let now = entry.now;
+            let votes = self.votes(request, asked);
+            match entry.input {
+                Input::Release => {
+                    self.release(token);
+                    return Ok(Attempt::GivenUp);
+                }
+                Input::Abandon => {
+                    self.release(token);
+                    let failure = AcquireFailure::Abandoned;
+                    let attempts = number;
+                    self.tell(Event::Exhausted { failure, attempts });
+                    return Ok(Attempt::GivenUp);
+                }
+                Input::Timeout if now >= patience => {
+                    let failure = if now >= valid_until {
+                        AcquireFailure::TooSlow
+                    } else if fencing {
+                        AcquireFailure::NoQuorum
+                    } else if votes.denied > 0 {
+                        AcquireFailure::Contended
+                    } else {
+                        blame.unwrap_or(AcquireFailure::NoQuorum)
+                    };
+                    return Ok(Attempt::Failed(now, failure));
+                }
+                Input::Reply { to, .. } if to == Some(request) => {
+                    let ours = if fencing { 0 } else { votes.outbid } + votes.granted;
+                    let fence = *proposal;
+                    let accepted = votes.majority(votes.granted) || fence.is_none();
+                    let outbid = if votes.majority(ours) {
+                        if now >= valid_until {
+                            return Ok(Attempt::Failed(now, AcquireFailure::TooSlow));
+                        }
+                        if accepted {
+                            return Ok(Attempt::Won(Won {
+                                token,
+                                start,
+                                valid_until,
+                                fence,
+                            }));
+                        }
+                        true
+                    } else if fencing {
+                        votes.hopeless(
+                            votes.failed + votes.quarantined + votes.denied + votes.outbid,
+                        ) && !votes.hopeless(votes.failed + votes.quarantined + votes.denied)
+                    } else {
+                        false
+                    };
+                    let failure = if outbid {
+                        let next = votes.counter.max(*proposal).and_then(FencingToken::next);
+                        if let Some(fence) = next {
+                            *proposal = next;
+                            request = self.send(Operation::Fence { token, fence });
+                            (asked, fencing) = (now, true);
+                            continue;
+                        }
+                        AcquireFailure::FenceExhausted
+                    } else if votes.hopeless(votes.failed) {
+                        AcquireFailure::NoQuorum
+                    } else if votes.hopeless(votes.failed + votes.quarantined) {
+                        match votes.until {
+                            Some(until) if !fencing => AcquireFailure::Quarantined { until },
+                            _ => AcquireFailure::NoQuorum,
+                        }
+                    } else if votes.hopeless(votes.failed + votes.quarantined + votes.denied) {
+                        AcquireFailure::Contended
+                    } else {
+                        continue;
+                    };
+                    return Ok(Attempt::Failed(now, failure));
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! How the lock is kept, lost, or given back.
+
+use redlock_core::{
+    Event, LeaseConfig, LossReason, NodeSet, Operation, ReleaseVerdict, Timestamp, Token,
+};
+
+use super::{LogEnds, Story, acquiring::Won};
+use crate::drive::Input;
+
+impl Story<'_> {
+    pub(super) fn holding(&mut self, won: &Won) -> Result<(), LogEnds> {
+        let LeaseConfig {
+            validity,
+            keep_alive,
+            ..
+        } = self.config;
+        let &Won {
+            token,
+            start,
+            fence,
+            mut valid_until,
+        } = won;
+        let ttl = validity.ttl();
+        self.tell(Event::Acquired { valid_until, fence });
+        let mut uncertain = false;
+        let mut due = keep_alive.next_extension(start, start);
+        // The request and the start of the extension under way, and of the last that ended, with
+        // whether it succeeded.
+        let mut extension: Option<(usize, Timestamp)> = None;
+        let mut last: Option<(usize, Timestamp, bool)> = None;
+        let mut repaired = NodeSet::EMPTY;
+        loop {
+            let wake = due.filter(|_| extension.is_none()).unwrap_or(valid_until);
+            self.timeout = Some(wake.min(valid_until));
+            self.held = Some((valid_until, uncertain));
+            let entry = self.next()?;
+            let now = entry.now;
+            match entry.input {
+                Input::Acquire | Input::AcquireFenced(_) => {}
+                Input::Abandon => return self.lose(token, LossReason::Abandoned),
+                // Everything else learns first that the time is over.
+                _ if now >= valid_until => {
+                    return self.lose(token, self.why_it_ended(start, valid_until));
+                }
+                Input::Release => return self.releasing(token, now),
+                Input::Timeout if now < wake => {}
+                Input::Timeout | Input::Extend => {
+                    if extension.is_none() {
+                        due = None;
+                        if keep_alive.allows(start, now) {
+                            // A new one takes the place of the last.
+                            last = None;
+                            let request = self.send(Operation::Extend { token, ttl });
+                            extension = Some((request, now));
+                        }
+                    }
+                    if entry.input == Input::Extend {
+                        self.expect().extending = Some(extension.is_some());
+                    }
+                }
+                Input::Reply { to, .. } => {
+                    if let Some((request, asked)) = extension
+                        && to == Some(request)
+                    {
+                        let votes = self.votes(request, asked);
+                        if votes.majority(votes.granted) {
+                            valid_until = valid_until.max(validity.until(asked));
+                            uncertain = false;
+                            due = keep_alive.next_extension(start, asked);
+                            last = Some((request, asked, true));
+                            extension = None;
+                            repaired = NodeSet::EMPTY;
+                            self.tell(Event::Extended { valid_until });
+                        } else if votes.hopeless(votes.denied) {
+                            return self.lose(token, LossReason::KeysLost);
+                        } else if votes.hopeless(
+                            votes.denied + votes.failed + votes.quarantined + votes.outbid,
+                        ) {
+                            uncertain = true;
+                            due = keep_alive.next_try(start, now);
+                            last = Some((request, asked, false));
+                            extension = None;
+                            self.tell(Event::ExtendFailed { valid_until });
+                        }
+                    }
+                    if let Some((request, asked, succeeded)) = last
+                        && to == Some(request)
+                    {
+                        let votes = self.votes(request, asked);
+                        if votes.hopeless(votes.denied) {
+                            return self.lose(token, LossReason::KeysLost);
+                        }
+                        if !succeeded {
+                            continue;
+                        }
+                        let lost = self.denied_by(request).difference(repaired);
+                        repaired = repaired.union(lost);
+                        if !lost.is_empty() {
+                            let fence = None;
+                            self.send_to(lost, Operation::Acquire { token, ttl, fence });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether renewal was over when the validity ended, however late that was noticed.
+    fn why_it_ended(&self, start: Timestamp, valid_until: Timestamp) -> LossReason {
+        if self.config.keep_alive.allows(start, valid_until) {
+            LossReason::Expired
+        } else {
+            LossReason::MaxHold
+        }
+    }
+
+    fn lose(&mut self, token: Token, reason: LossReason) -> Result<(), LogEnds> {
+        self.release(token);
+        self.tell(Event::Lost(reason));
+        Ok(())
+    }
+
+    fn releasing(&mut self, token: Token, now: Timestamp) -> Result<(), LogEnds> {
+        let request = self.release(token);
+        let until = now.saturating_add(self.config.validity.ttl().as_duration());
+        (self.held, self.timeout) = (None, Some(until));
+        let verdict = loop {
+            let entry = self.next()?;
+            match entry.input {
+                Input::Abandon => break ReleaseVerdict::Unconfirmed,
+                Input::Timeout if entry.now >= until => break ReleaseVerdict::Unconfirmed,
+                Input::Reply { to, .. } if to == Some(request) => {
+                    let votes = self.votes(request, Timestamp::MAX);
+                    if votes.majority(votes.granted) {
+                        break ReleaseVerdict::Released;
+                    }
+                    if votes.hopeless(votes.failed) {
+                        break ReleaseVerdict::Unconfirmed;
+                    }
+                    if votes.hopeless(votes.denied) {
+                        break ReleaseVerdict::NotHeld;
+                    }
+                    if votes.all == votes.replied {
+                        break ReleaseVerdict::Released;
+                    }
+                }
+                _ => {}
+            }
+        };
+        self.tell(Event::Released(verdict));
+        Ok(())
+    }
+}

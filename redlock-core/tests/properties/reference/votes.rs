@@ -1,0 +1,84 @@
+//! What the replies to a request come to, counted again from the whole log each time.
+
+use std::collections::BTreeMap;
+
+use redlock_core::{FencingToken, NodeId, NodeSet, Reply, Timestamp};
+
+use super::Story;
+use crate::drive::Input;
+
+/// The replies to one request, counted.
+#[derive(Default)]
+pub(super) struct Votes {
+    pub(super) all: usize,
+    pub(super) replied: usize,
+    pub(super) granted: usize,
+    pub(super) quarantined: usize,
+    pub(super) outbid: usize,
+    pub(super) denied: usize,
+    pub(super) failed: usize,
+    pub(super) until: Option<Timestamp>,
+    pub(super) counter: Option<FencingToken>,
+}
+
+impl Votes {
+    pub(super) fn majority(&self, yes: usize) -> bool {
+        2 * yes > self.all
+    }
+
+    /// Whether all nodes but these would not be a majority.
+    pub(super) fn hopeless(&self, no: usize) -> bool {
+        !self.majority(self.all - no)
+    }
+}
+
+impl Story<'_> {
+    pub(super) fn votes(&self, request: usize, asked: Timestamp) -> Votes {
+        let ballots = self.ballots(request);
+        let mut votes = Votes {
+            all: self.config.quorum.nodes(),
+            replied: ballots.len(),
+            ..Votes::default()
+        };
+        for reply in ballots.values() {
+            match *reply {
+                Reply::Quarantined { until } if until > asked => {
+                    votes.quarantined += 1;
+                    votes.until = votes.until.max(Some(until));
+                }
+                Reply::Granted | Reply::Quarantined { .. } => votes.granted += 1,
+                Reply::Outbid { counter } => {
+                    votes.outbid += 1;
+                    votes.counter = votes.counter.max(Some(counter));
+                }
+                Reply::Denied => votes.denied += 1,
+                Reply::Refused | Reply::Unknown | Reply::Free | Reply::Taken { .. } => {
+                    votes.failed += 1;
+                }
+            }
+        }
+        votes
+    }
+
+    pub(super) fn denied_by(&self, request: usize) -> NodeSet {
+        let ballots = self.ballots(request);
+        let denied = ballots.iter().filter(|(_, reply)| **reply == Reply::Denied);
+        denied
+            .filter_map(|(index, _)| NodeId::new(*index))
+            .collect()
+    }
+
+    /// What each node first replied to a request, up to now.
+    fn ballots(&self, request: usize) -> BTreeMap<usize, Reply> {
+        let mut ballots = BTreeMap::new();
+        for entry in &self.log[..self.expected.len()] {
+            if let Input::Reply { to, node, reply } = entry.input
+                && to == Some(request)
+                && node.index() < self.config.quorum.nodes()
+            {
+                ballots.entry(node.index()).or_insert(reply);
+            }
+        }
+        ballots
+    }
+}
