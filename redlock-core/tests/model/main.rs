@@ -5,19 +5,12 @@
 //! violation. `cargo test -p redlock-core --release --test model`; with `-- NAME`, only the
 //! configurations that contain the name.
 
-#[path = "model/configurations.rs"]
 mod configurations;
-#[path = "model/masters.rs"]
 mod masters;
-#[path = "model/properties.rs"]
 mod properties;
-#[path = "model/setup.rs"]
 mod setup;
-#[path = "model/steps.rs"]
 mod steps;
-#[path = "model/trace.rs"]
 mod trace;
-#[path = "model/world.rs"]
 mod world;
 
 use std::{collections::HashMap, process::ExitCode, time::Instant};
