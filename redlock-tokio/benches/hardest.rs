@@ -5,9 +5,14 @@
 //! cargo bench -p redlock-tokio --bench hardest   # half a minute
 //! ```
 
+#[allow(
+    dead_code,
+    reason = "it prints all it has, on a runtime with all threads"
+)]
+#[path = "shared/program.rs"]
+mod program;
+
 use std::{
-    env,
-    error::Error,
     process::ExitCode,
     sync::{
         Arc,
@@ -17,10 +22,9 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
+use program::Result;
 use redlock_tokio::{LockGuard, NodeState, Redlock, test_util::RedisServers};
 use tokio::{runtime::Runtime, task::JoinSet};
-
-type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 const TASKS: usize = 64;
 const PHASES: [&str; 3] = ["before", "one of five stopped", "after it goes on"];
@@ -30,22 +34,11 @@ const PHASE: Duration = Duration::from_secs(3);
 const TTL: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    // `cargo test --all-targets` runs this program too, but without what `cargo bench` adds.
-    if !env::args().any(|it| it == "--bench") {
-        return ExitCode::SUCCESS;
-    }
-    let run = || -> Result<()> {
+    program::start(|| {
         let runtime = Runtime::new()?;
         runtime.block_on(stop_and_go())?;
         runtime.block_on(rolling_restart())
-    };
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("hardest: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
 
 async fn stop_and_go() -> Result<()> {

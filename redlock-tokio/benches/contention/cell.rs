@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    Result, contestants::Name, history::History, sample::Summary, table, test_bed::TestBed,
+    Result, contestants::Name, history::History, table, test_bed::TestBed, times::Summary,
     workload::Workload,
 };
 

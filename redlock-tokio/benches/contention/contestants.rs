@@ -6,7 +6,7 @@ mod plain;
 mod polling;
 mod rslock;
 #[allow(dead_code, reason = "peers says more to the nodes than this does")]
-#[path = "../peers/contestants/wire.rs"]
+#[path = "../shared/wire.rs"]
 mod wire;
 
 use std::{fmt, str::FromStr};

@@ -2,7 +2,7 @@ use std::{fmt, ops::Range, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Result, sample::Times};
+use crate::{Result, times::Times};
 
 /// One stay in the critical section, in nanoseconds of the shared clock.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

@@ -21,48 +21,32 @@ mod crew;
 mod figures;
 mod history;
 mod load;
-#[path = "../peers/machine.rs"]
+#[path = "../shared/machine.rs"]
 mod machine;
 #[allow(dead_code, reason = "peers asks the nodes more than this does")]
-#[path = "../peers/nodes.rs"]
+#[path = "../shared/nodes.rs"]
 mod nodes;
+#[path = "../shared/program.rs"]
+mod program;
 mod round_trip;
-#[allow(dead_code, reason = "only its times are needed here")]
-#[path = "../peers/sample.rs"]
-mod sample;
 mod sections;
 #[allow(dead_code, reason = "peers has more kinds of rows")]
-#[path = "../peers/table.rs"]
+#[path = "../shared/table.rs"]
 mod table;
 mod test_bed;
+#[allow(dead_code, reason = "peers adds them up")]
+#[path = "../shared/times.rs"]
+mod times;
 mod worker;
 mod workload;
 
-use std::{env, error::Error, fs, path::PathBuf, process::ExitCode, time::Instant};
+use std::{env, process::ExitCode, time::Instant};
 
 use args::Args;
-use tokio::runtime::{Builder, Runtime};
-
-/// What went wrong, in words: a benchmark has nobody to handle errors by kind.
-type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
-
-/// Threads of each process. Two, whatever the machine has: servers and clients share it, and figures
-/// of machines with more cores stay comparable.
-const THREADS: usize = 2;
+use program::{Result, runtime};
 
 fn main() -> ExitCode {
-    // `cargo test --all-targets` runs this program too, but without the argument that `cargo bench`
-    // adds.
-    if !env::args().any(|it| it == "--bench") {
-        return ExitCode::SUCCESS;
-    }
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("contention: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    program::start(run)
 }
 
 fn run() -> Result<()> {
@@ -74,28 +58,6 @@ fn run() -> Result<()> {
     let figures = sections::run(&args)?;
     println!("{}, took {:.0?}", figures.machine, start.elapsed());
 
-    let path = args.json.clone().map_or_else(default_path, Ok)?;
-    fs::write(&path, serde_json::to_string_pretty(&figures)?)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    println!("All figures: {}", path.display());
-    if figures.failures.is_empty() {
-        Ok(())
-    } else {
-        Err(figures.failures.join("\n").into())
-    }
-}
-
-/// `contention.json` in the target directory, in which this program is `release/deps/contention-..`.
-fn default_path() -> Result<PathBuf> {
-    let program = env::current_exe()?;
-    let target = program.ancestors().nth(3);
-    Ok(target.ok_or("no target directory")?.join("contention.json"))
-}
-
-/// Makes the runtime that contestants run on.
-fn runtime() -> Result<Runtime> {
-    Ok(Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .enable_all()
-        .build()?)
+    program::write(&figures, args.json)?;
+    program::verdict(&figures.failures)
 }

@@ -5,7 +5,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{Result, contestants::Plain, sample::Times, table};
+use crate::{Result, contestants::Plain, table, times::Times};
 
 /// How often each node is asked, each time over a new connection.
 const BATCHES: usize = 6;

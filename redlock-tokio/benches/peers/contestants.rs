@@ -5,6 +5,7 @@ mod ours;
 mod pool_get;
 mod rslock;
 mod sockets;
+#[path = "../shared/wire.rs"]
 mod wire;
 
 pub(crate) use self::{

@@ -14,39 +14,28 @@ mod args;
 mod contestant;
 mod contestants;
 mod load;
+#[path = "../shared/machine.rs"]
 mod machine;
+#[path = "../shared/nodes.rs"]
 mod nodes;
 mod plot;
+#[path = "../shared/program.rs"]
+mod program;
 mod proxy;
 mod sample;
 mod sections;
+#[path = "../shared/table.rs"]
 mod table;
+#[path = "../shared/times.rs"]
+mod times;
 
-use std::{env, error::Error, fs, path::PathBuf, process::ExitCode, time::Instant};
+use std::{env, process::ExitCode, time::Instant};
 
 use args::Args;
-use tokio::runtime::{Builder, Runtime};
-
-/// What went wrong, in words: a benchmark has nobody to handle errors by kind.
-type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
-
-/// Two, whatever the machine has: servers and clients share it, and figures of machines with
-/// more cores stay comparable.
-const WORKERS: usize = 2;
+use program::{Result, runtime};
 
 fn main() -> ExitCode {
-    // `cargo test --all-targets` runs this program too, but without the argument that `cargo bench`
-    // adds.
-    if !env::args().any(|it| it == "--bench") {
-        return ExitCode::SUCCESS;
-    }
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("peers: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    program::start(run)
 }
 
 fn run() -> Result<()> {
@@ -60,32 +49,10 @@ fn run() -> Result<()> {
     let figures = sections::run(&args, &runtime);
     println!("{}, took {:.0?}", figures.machine, start.elapsed());
 
-    let path = args.json.clone().map_or_else(default_path, Ok)?;
-    fs::write(&path, serde_json::to_string_pretty(&figures)?)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    println!("All figures: {}", path.display());
+    program::write(&figures, args.json)?;
     if let Some(path) = &args.svg {
         plot::draw(&figures, path)?;
         println!("A plot: {}", path.display());
     }
-    if figures.failures.is_empty() {
-        Ok(())
-    } else {
-        Err(figures.failures.join("\n").into())
-    }
-}
-
-/// `peers.json` in the target directory, in which this program is `release/deps/peers-..`.
-fn default_path() -> Result<PathBuf> {
-    let program = env::current_exe()?;
-    let target = program.ancestors().nth(3);
-    Ok(target.ok_or("no target directory")?.join("peers.json"))
-}
-
-/// Makes the runtime that contestants run on.
-fn runtime() -> Result<Runtime> {
-    Ok(Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_all()
-        .build()?)
+    program::verdict(&figures.failures)
 }

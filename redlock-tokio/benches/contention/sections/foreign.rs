@@ -9,9 +9,9 @@ use crate::{
     contestant::Contestant,
     contestants::{Name, Ours, Plain, Polling, Rslock},
     figures::Figures,
-    sample::{Summary, Times},
     table,
     test_bed::{NODES, TestBed},
+    times::{Summary, Times},
 };
 
 const DELETIONS: usize = 100;

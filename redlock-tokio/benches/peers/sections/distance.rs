@@ -14,8 +14,9 @@ use crate::{
     Result, contestants,
     load::Load,
     proxy::Proxy,
-    sample::{Sample, Summary, Times},
+    sample::Sample,
     table,
+    times::{Summary, Times},
 };
 
 const TASKS: [usize; 2] = [1, 64];

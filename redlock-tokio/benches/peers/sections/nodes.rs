@@ -8,8 +8,9 @@ use crate::{
     contestant::Contestant,
     contestants::Ours,
     load::{self, Load},
-    sample::{Sample, Summary},
+    sample::Sample,
     table,
+    times::Summary,
 };
 
 const NODES: [usize; 4] = [1, 3, 5, 7];

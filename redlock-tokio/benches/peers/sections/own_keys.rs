@@ -8,8 +8,9 @@ use crate::{
     contestant::{Contestant, Racer},
     contestants::{self, Ours, Rslock, Sockets},
     load::Load,
-    sample::{Sample, Summary},
+    sample::Sample,
     table,
+    times::Summary,
 };
 
 pub(crate) const TASKS: [usize; 4] = [1, 8, 64, 256];

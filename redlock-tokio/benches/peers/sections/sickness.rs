@@ -12,8 +12,9 @@ use crate::{
     contestant::Contestant,
     contestants::{Ours, Rslock},
     load::{self, Load},
-    sample::{Sample, Summary},
+    sample::Sample,
     table,
+    times::Summary,
 };
 
 const TASKS: usize = 8;
