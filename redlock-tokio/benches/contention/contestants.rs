@@ -2,6 +2,7 @@
 
 mod no_lock;
 mod ours;
+#[path = "../shared/plain.rs"]
 mod plain;
 mod polling;
 mod rslock;

@@ -2,6 +2,9 @@
 
 mod multiplexed;
 mod ours;
+#[allow(dead_code, reason = "contention has pings, too")]
+#[path = "../shared/plain.rs"]
+mod plain;
 mod pool_get;
 mod rslock;
 mod sockets;

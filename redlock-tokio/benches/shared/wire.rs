@@ -6,7 +6,7 @@ use std::{
 };
 
 use deadpool_redis::redis::{
-    self, Cmd, ConnectionInfo, FromRedisValue, IntoConnectionInfo, Value, aio::ConnectionLike,
+    self, Client, Cmd, FromRedisValue, IntoConnectionInfo, RedisResult, Value, aio::ConnectionLike,
     io::tcp::TcpSettings,
 };
 
@@ -28,10 +28,10 @@ pub(super) fn new_token() -> String {
     format!("{:016x}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-pub(super) fn set(key: &str, token: &str) -> Cmd {
+pub(super) fn set(key: &str, token: &str, ttl: Duration) -> Cmd {
     let mut cmd = redis::cmd("SET");
     cmd.arg(key).arg(token).arg("NX").arg("PX");
-    cmd.arg(u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX));
+    cmd.arg(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
     cmd
 }
 
@@ -49,23 +49,30 @@ pub(super) async fn load_release(connection: &mut impl ConnectionLike) -> Result
     Ok(String::from_redis_value(hash)?)
 }
 
-/// Whether a node agreed.
-pub(super) fn is_granted(reply: &redis::RedisResult<Value>) -> bool {
-    matches!(reply, Ok(Value::Okay | Value::Int(1)))
-}
+/// What all nodes replied to a command.
+pub(crate) struct Replies(pub(super) Vec<RedisResult<Value>>);
 
-/// Succeeds if a majority agreed, and else says what the nodes said.
-pub(super) fn verdict(replies: &[redis::RedisResult<Value>]) -> Result<()> {
-    if replies.iter().filter(|it| is_granted(it)).count() >= QUORUM {
-        Ok(())
-    } else {
-        Err(format!("no quorum: {replies:?}").into())
+impl Replies {
+    /// Returns how many nodes agreed.
+    pub(crate) fn granted(&self) -> usize {
+        let is_granted = |reply: &&_| matches!(reply, Ok(Value::Okay | Value::Int(1)));
+        self.0.iter().filter(is_granted).count()
+    }
+
+    /// Succeeds if a majority agreed, and else says what the nodes said.
+    pub(super) fn verdict(&self) -> Result<()> {
+        if self.granted() >= QUORUM {
+            Ok(())
+        } else {
+            Err(format!("no quorum: {:?}", self.0).into())
+        }
     }
 }
 
-/// The address with Nagle's algorithm turned off, which the redis crate leaves on: the small
+/// Makes a client with Nagle's algorithm turned off, which the redis crate leaves on: the small
 /// requests of a lock are what it delays.
-pub(super) fn without_nagle(url: &str) -> Result<ConnectionInfo> {
+pub(super) fn client(url: &str) -> Result<Client> {
     let info = url.into_connection_info()?;
-    Ok(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)))
+    let settings = TcpSettings::default().set_nodelay(true);
+    Ok(Client::open(info.set_tcp_settings(settings))?)
 }

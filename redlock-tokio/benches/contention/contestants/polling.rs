@@ -19,7 +19,7 @@ impl Contestant for Polling {
 
     async fn acquire(&self, key: &str) -> Result<String> {
         let token = format!("{:032x}", fastrand::u128(..));
-        while self.0.set(key, &token, wire::TTL).await < wire::QUORUM {
+        while self.0.set(key, &token, wire::TTL).await.granted() < wire::QUORUM {
             self.0.delete(key, &token).await;
             tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=5))).await;
         }
@@ -27,7 +27,7 @@ impl Contestant for Polling {
     }
 
     async fn release(&self, key: &str, token: String) -> Result<()> {
-        match self.0.delete(key, &token).await {
+        match self.0.delete(key, &token).await.granted() {
             wire::QUORUM.. => Ok(()),
             votes => Err(format!("only {votes} nodes had the key").into()),
         }

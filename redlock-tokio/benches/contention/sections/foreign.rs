@@ -108,7 +108,7 @@ async fn waits<C: Contestant>(bed: &TestBed) -> Result<(Times, Times)> {
         seize(&foreigner, &key, LONG_TTL).await?;
         let waiting = tokio::spawn(enter(contestant.clone(), key.clone()));
         tokio::time::sleep(HOLD).await;
-        let votes = foreigner.delete(&key, TOKEN).await;
+        let votes = foreigner.delete(&key, TOKEN).await.granted();
         let deleted = Instant::now();
         all_nodes(votes)?;
         deletions.record(waiting.await??.saturating_duration_since(deleted));
@@ -125,7 +125,7 @@ async fn waits<C: Contestant>(bed: &TestBed) -> Result<(Times, Times)> {
 }
 
 async fn seize(foreigner: &Plain, key: &str, ttl: Duration) -> Result<()> {
-    all_nodes(foreigner.set(key, TOKEN, ttl).await)
+    all_nodes(foreigner.set(key, TOKEN, ttl).await.granted())
 }
 
 fn all_nodes(votes: usize) -> Result<()> {

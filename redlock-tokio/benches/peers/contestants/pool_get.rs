@@ -6,7 +6,7 @@ use deadpool_redis::{
 };
 use futures::future::join_all;
 
-use super::wire;
+use super::wire::{self, Replies};
 use crate::{Result, contestant::Contestant};
 
 /// What one writes first with deadpool-redis: `Pool::get` for every command, with the default
@@ -20,7 +20,7 @@ pub(crate) struct PoolGet {
 impl PoolGet {
     async fn ask_all(&self, cmd: &Cmd) -> Result<()> {
         let replies = self.pools.iter().map(|pool| ask(pool, cmd));
-        wire::verdict(&join_all(replies).await)
+        Replies(join_all(replies).await).verdict()
     }
 }
 
@@ -53,7 +53,7 @@ impl Contestant for PoolGet {
 
     async fn acquire(&self, key: &str) -> Result<String> {
         let token = wire::new_token();
-        self.ask_all(&wire::set(key, &token)).await?;
+        self.ask_all(&wire::set(key, &token, wire::TTL)).await?;
         Ok(token)
     }
 

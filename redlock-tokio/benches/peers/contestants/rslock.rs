@@ -1,5 +1,4 @@
 use ::rslock::{Lock, LockManager};
-use deadpool_redis::redis::Client;
 
 use super::wire;
 use crate::{Result, contestant::Contestant};
@@ -15,10 +14,8 @@ impl Contestant for Rslock {
     type Held = Lock;
 
     async fn connect(urls: &[String]) -> Result<Self> {
-        let clients = urls
-            .iter()
-            .map(|url| Ok(Client::open(wire::without_nagle(url)?)?))
-            .collect::<Result<_>>()?;
+        let clients = urls.iter().map(|url| wire::client(url));
+        let clients = clients.collect::<Result<_>>()?;
         Ok(Self(LockManager::from_clients(clients)))
     }
 

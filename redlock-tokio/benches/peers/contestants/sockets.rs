@@ -108,7 +108,7 @@ impl Contestant for Sockets {
 
     async fn acquire(&self, key: &str) -> Result<String> {
         let token = wire::new_token();
-        let cmd = wire::set(key, &token);
+        let cmd = wire::set(key, &token, wire::TTL);
         self.ask_all(cmd.get_packed_command()).await?;
         Ok(token)
     }

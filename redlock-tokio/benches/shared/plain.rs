@@ -1,12 +1,16 @@
 use std::{sync::Arc, time::Duration};
 
-use deadpool_redis::redis::{self, Client, Cmd, aio::MultiplexedConnection};
+use deadpool_redis::redis::{self, Cmd, aio::MultiplexedConnection};
 use futures::future::join_all;
 
-use super::wire;
+use super::wire::{self, Replies};
 use crate::Result;
 
-/// A client without any library: one multiplexed connection a node, and the canonical commands.
+/// A client without any library: one multiplexed connection a node, one future a command, and the
+/// canonical commands.
+///
+/// Waits for all nodes, not for the majority: redis-rs does not send a request whose future was
+/// dropped before it was written, so whoever leaves early leaves keys behind.
 #[derive(Clone)]
 pub(crate) struct Plain {
     connections: Arc<[MultiplexedConnection]>,
@@ -18,7 +22,7 @@ impl Plain {
         let mut connections = Vec::new();
         let mut release = String::new();
         for url in urls {
-            let client = Client::open(wire::without_nagle(url)?)?;
+            let client = wire::client(url)?;
             let mut connection = client.get_multiplexed_async_connection().await?;
             release = wire::load_release(&mut connection).await?;
             connections.push(connection);
@@ -29,17 +33,13 @@ impl Plain {
         })
     }
 
-    /// Sets the key where there is none. Returns how many nodes did, when the last has answered.
-    pub(crate) async fn set(&self, key: &str, token: &str, ttl: Duration) -> usize {
-        let mut cmd = redis::cmd("SET");
-        cmd.arg(key).arg(token).arg("NX").arg("PX");
-        cmd.arg(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
-        self.ask_all(&cmd).await
+    /// Sets the key where there is none.
+    pub(crate) async fn set(&self, key: &str, token: &str, ttl: Duration) -> Replies {
+        self.ask_all(&wire::set(key, token, ttl)).await
     }
 
-    /// Deletes the key where it has this token. Returns how many nodes did, when the last has
-    /// answered.
-    pub(crate) async fn delete(&self, key: &str, token: &str) -> usize {
+    /// Deletes the key where it has this token.
+    pub(crate) async fn delete(&self, key: &str, token: &str) -> Replies {
         let cmd = wire::compare_and_delete(&self.release, key, token);
         self.ask_all(&cmd).await
     }
@@ -50,12 +50,11 @@ impl Plain {
         Ok(redis::cmd("PING").query_async(&mut connection).await?)
     }
 
-    async fn ask_all(&self, cmd: &Cmd) -> usize {
+    async fn ask_all(&self, cmd: &Cmd) -> Replies {
         let replies = self.connections.iter().map(|connection| {
             let mut connection = connection.clone();
             async move { connection.send_packed_command(cmd).await }
         });
-        let replies = join_all(replies).await;
-        replies.iter().filter(|it| wire::is_granted(it)).count()
+        Replies(join_all(replies).await)
     }
 }
