@@ -1,6 +1,9 @@
 use std::{error::Error, path::Path};
 
-use plotters::{coord::Shift, prelude::*};
+use plotters::{
+    coord::{CoordTranslate, Shift},
+    prelude::*,
+};
 
 use crate::{
     Result,
@@ -55,14 +58,7 @@ fn paint(
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 fn cycles(area: &Area<'_>, own_keys: &OwnKeys) -> Result<(), Box<dyn Error>> {
-    let mut chart = ChartBuilder::on(area)
-        .caption(
-            "Cycles (acquire and release) per second, by tasks",
-            (FONT, 15),
-        )
-        .margin(12)
-        .x_label_area_size(38)
-        .y_label_area_size(58)
+    let mut chart = frame(area, "Cycles (acquire and release) per second, by tasks")
         .build_cartesian_2d(
             (0.85f64..320.0)
                 .log_scale()
@@ -88,25 +84,11 @@ fn cycles(area: &Area<'_>, own_keys: &OwnKeys) -> Result<(), Box<dyn Error>> {
             .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.2))
-        .label_font((FONT, 13))
-        .draw()?;
-    Ok(())
+    legend(&mut chart)
 }
 
 fn latencies(area: &Area<'_>, sickness: &Sickness) -> Result<(), Box<dyn Error>> {
-    let mut chart = ChartBuilder::on(area)
-        .caption(
-            "Acquire: median (full) and 99th percentile (hollow)",
-            (FONT, 15),
-        )
-        .margin(12)
-        .x_label_area_size(38)
-        .y_label_area_size(58)
+    let mut chart = frame(area, "Acquire: median (full) and 99th percentile (hollow)")
         .build_cartesian_2d(0.0..Fault::ALL.len() as f64, (50f64..3e6).log_scale())?;
     chart
         .configure_mesh()
@@ -157,6 +139,24 @@ fn latencies(area: &Area<'_>, sickness: &Sickness) -> Result<(), Box<dyn Error>>
             .label(name)
             .legend(move |(x, y)| Circle::new((x + 9, y), 5, colour.filled()));
     }
+    legend(&mut chart)
+}
+
+/// What each drawing has around it.
+fn frame<'a, 'b>(area: &'a Area<'b>, caption: &str) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut chart = ChartBuilder::on(area);
+    chart
+        .caption(caption, (FONT, 15))
+        .margin(12)
+        .x_label_area_size(38)
+        .y_label_area_size(58);
+    chart
+}
+
+/// Says which line is whose.
+fn legend<'a, C: CoordTranslate>(
+    chart: &mut ChartContext<'a, SVGBackend<'a>, C>,
+) -> Result<(), Box<dyn Error>> {
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperLeft)
