@@ -1,6 +1,11 @@
 use std::{fmt, time::Duration};
 
-use crate::{Result, times::Times};
+use serde::Serialize;
+
+use crate::{
+    Result,
+    times::{Summary, Times},
+};
 
 /// What came out of a measurement.
 pub(crate) struct Sample {
@@ -60,6 +65,34 @@ impl Sample {
             Some(first) => {
                 Err(format!("{who}: {} failures, the first: {first}", self.failures).into())
             }
+        }
+    }
+
+    pub(crate) fn outcome(self) -> Outcome {
+        Outcome {
+            acquire: self.acquire.summary(),
+            release: self.release.summary(),
+            failures: self.failures,
+            first_failure: self.first_failure,
+        }
+    }
+}
+
+/// What is told of a measurement, whatever it was of.
+#[derive(Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) acquire: Summary,
+    pub(crate) release: Summary,
+    pub(crate) failures: u64,
+    first_failure: Option<String>,
+}
+
+impl Outcome {
+    /// Tells of failures below a table, if there were any.
+    pub(crate) fn write_failures(&self, f: &mut fmt::Formatter<'_>, who: &str) -> fmt::Result {
+        match &self.first_failure {
+            Some(first) => writeln!(f, "- {who}: {} failures, the first: {first}", self.failures),
+            None => Ok(()),
         }
     }
 }

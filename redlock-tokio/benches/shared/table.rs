@@ -1,5 +1,3 @@
-use std::fmt;
-
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 
 /// Makes a Markdown table: names on the left, figures on the right.
@@ -36,18 +34,5 @@ pub(crate) fn ratio(one: f64, other: f64) -> String {
         format!("{:.2}", one / other)
     } else {
         "-".into()
-    }
-}
-
-/// Tells of failures below a table, if there were any.
-pub(crate) fn failures(
-    f: &mut fmt::Formatter<'_>,
-    who: &str,
-    count: u64,
-    first: Option<&str>,
-) -> fmt::Result {
-    match first {
-        Some(first) => writeln!(f, "- {who}: {count} failures, the first: {first}"),
-        None => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     Result, contestants,
     load::Load,
     proxy::Proxy,
-    sample::Sample,
+    sample::{Outcome, Sample},
     table,
     times::{Summary, Times},
 };
@@ -36,10 +36,8 @@ struct Entry {
     tasks: usize,
     contestant: &'static str,
     cycles_per_s: f64,
-    acquire: Summary,
-    release: Summary,
-    failures: u64,
-    first_failure: Option<String>,
+    #[serde(flatten)]
+    outcome: Outcome,
 }
 
 /// Measures over nodes that are this far away, in milliseconds there and back.
@@ -72,10 +70,7 @@ pub(crate) async fn measure(distances: &[u64], quick: bool) -> Result<Distance> 
                 tasks,
                 contestant: racer.name(),
                 cycles_per_s: sample.cycles_per_second(),
-                acquire: sample.acquire.summary(),
-                release: sample.release.summary(),
-                failures: sample.failures,
-                first_failure: sample.first_failure,
+                outcome: sample.outcome(),
             });
         }
     }
@@ -138,14 +133,16 @@ impl fmt::Display for Distance {
             "p99",
         ]);
         for entry in &self.entries {
-            let times = [entry.acquire, entry.release].into_iter().flat_map(|it| {
-                [
-                    table::time(it.p50_us),
-                    table::time(it.p99_us),
-                    table::ratio(it.p50_us, self.unit()),
-                    table::ratio(it.p99_us, self.unit()),
-                ]
-            });
+            let times = [entry.outcome.acquire, entry.outcome.release]
+                .into_iter()
+                .flat_map(|it| {
+                    [
+                        table::time(it.p50_us),
+                        table::time(it.p99_us),
+                        table::ratio(it.p50_us, self.unit()),
+                        table::ratio(it.p99_us, self.unit()),
+                    ]
+                });
             let start = [
                 entry.contestant.to_owned(),
                 entry.tasks.to_string(),
@@ -155,12 +152,7 @@ impl fmt::Display for Distance {
         }
         writeln!(f, "{table}")?;
         for entry in &self.entries {
-            table::failures(
-                f,
-                entry.contestant,
-                entry.failures,
-                entry.first_failure.as_deref(),
-            )?;
+            entry.outcome.write_failures(f, entry.contestant)?;
         }
         Ok(())
     }

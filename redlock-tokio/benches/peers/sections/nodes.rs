@@ -8,9 +8,8 @@ use crate::{
     contestant::Contestant,
     contestants::Ours,
     load::{self, Load},
-    sample::Sample,
+    sample::{Outcome, Sample},
     table,
-    times::Summary,
 };
 
 const NODES: [usize; 4] = [1, 3, 5, 7];
@@ -28,10 +27,8 @@ pub(crate) struct Nodes {
 struct Entry {
     nodes: usize,
     cycles_per_s: f64,
-    acquire: Summary,
-    release: Summary,
-    failures: u64,
-    first_failure: Option<String>,
+    #[serde(flatten)]
+    outcome: Outcome,
 }
 
 pub(crate) async fn measure(quick: bool) -> Result<Nodes> {
@@ -55,10 +52,7 @@ pub(crate) async fn measure(quick: bool) -> Result<Nodes> {
             .map(|(nodes, (_, sample))| Entry {
                 nodes,
                 cycles_per_s: sample.cycles_per_second(),
-                acquire: sample.acquire.summary(),
-                release: sample.release.summary(),
-                failures: sample.failures,
-                first_failure: sample.first_failure,
+                outcome: sample.outcome(),
             })
             .collect(),
     })
@@ -86,16 +80,16 @@ impl fmt::Display for Nodes {
                 table::rate(entry.cycles_per_s),
                 // One to set and one to release, on every node.
                 table::rate(entry.cycles_per_s * 2.0 * entry.nodes as f64),
-                table::time(entry.acquire.p50_us),
-                table::time(entry.acquire.p99_us),
-                table::time(entry.release.p50_us),
-                table::time(entry.release.p99_us),
+                table::time(entry.outcome.acquire.p50_us),
+                table::time(entry.outcome.acquire.p99_us),
+                table::time(entry.outcome.release.p50_us),
+                table::time(entry.outcome.release.p99_us),
             ]);
         }
         writeln!(f, "{table}")?;
         for entry in &self.entries {
             let who = format!("{} nodes", entry.nodes);
-            table::failures(f, &who, entry.failures, entry.first_failure.as_deref())?;
+            entry.outcome.write_failures(f, &who)?;
         }
         Ok(())
     }

@@ -8,9 +8,8 @@ use crate::{
     contestant::{Contestant, Racer},
     contestants::{self, Ours, Rslock, Sockets},
     load::Load,
-    sample::Sample,
+    sample::{Outcome, Sample},
     table,
-    times::Summary,
 };
 
 pub(crate) const TASKS: [usize; 4] = [1, 8, 64, 256];
@@ -31,10 +30,8 @@ struct Entry {
     /// The median of the rounds.
     cycles_per_s: f64,
     rounds: Vec<f64>,
-    acquire: Summary,
-    release: Summary,
-    failures: u64,
-    first_failure: Option<String>,
+    #[serde(flatten)]
+    outcome: Outcome,
 }
 
 pub(crate) async fn measure(quick: bool) -> Result<OwnKeys> {
@@ -73,10 +70,7 @@ async fn race(racers: &[Box<dyn Racer>], load: &Load) -> Result<Vec<Entry>> {
             contestant: racer.name(),
             cycles_per_s: median(rounds.clone()),
             rounds,
-            acquire: sample.acquire.summary(),
-            release: sample.release.summary(),
-            failures: sample.failures,
-            first_failure: sample.first_failure,
+            outcome: sample.outcome(),
         })
         .collect())
 }
@@ -132,16 +126,16 @@ impl fmt::Display for OwnKeys {
                 entry.contestant.to_owned(),
                 entry.tasks.to_string(),
                 table::rate(entry.cycles_per_s),
-                table::time(entry.acquire.p50_us),
-                table::time(entry.acquire.p99_us),
-                table::time(entry.release.p50_us),
-                table::time(entry.release.p99_us),
+                table::time(entry.outcome.acquire.p50_us),
+                table::time(entry.outcome.acquire.p99_us),
+                table::time(entry.outcome.release.p50_us),
+                table::time(entry.outcome.release.p99_us),
             ]);
         }
         writeln!(f, "{table}\n")?;
         for entry in &self.entries {
             let who = format!("{} with {} tasks", entry.contestant, entry.tasks);
-            table::failures(f, &who, entry.failures, entry.first_failure.as_deref())?;
+            entry.outcome.write_failures(f, &who)?;
         }
         let mut table = table::new(["ratio of cycles/s", "1 task", "8", "64", "256"]);
         for (label, other) in [

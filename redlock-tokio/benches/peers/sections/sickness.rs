@@ -12,7 +12,7 @@ use crate::{
     contestant::Contestant,
     contestants::{Ours, Rslock},
     load::{self, Load},
-    sample::Sample,
+    sample::{Outcome, Sample},
     table,
     times::Summary,
 };
@@ -39,10 +39,8 @@ struct Entry {
     first_us: Option<f64>,
     first_error: Option<String>,
     cycles_per_s: f64,
-    acquire: Summary,
-    release: Summary,
-    failures: u64,
-    first_failure: Option<String>,
+    #[serde(flatten)]
+    outcome: Outcome,
 }
 
 /// What is wrong with the nodes.
@@ -92,14 +90,14 @@ impl Sickness {
     pub(crate) fn acquire(&self, contestant: &str, fault: Fault) -> Option<Summary> {
         let mut entries = self.entries.iter();
         let entry = entries.find(|it| it.contestant == contestant && it.nodes == fault)?;
-        Some(entry.acquire)
+        Some(entry.outcome.acquire)
     }
 
     /// Returns the median acquisition relative to that over healthy nodes.
     fn relative(&self, entry: &Entry) -> String {
         let healthy = self.acquire(entry.contestant, Fault::Healthy);
         healthy.map_or_else(String::new, |healthy| {
-            format!("{:.2}", entry.acquire.p50_us / healthy.p50_us)
+            format!("{:.2}", entry.outcome.acquire.p50_us / healthy.p50_us)
         })
     }
 }
@@ -168,10 +166,7 @@ impl<C: Contestant> Patient<C> {
             first_us: first.map(|it| it.as_secs_f64() * 1e6),
             first_error,
             cycles_per_s: self.sample.cycles_per_second(),
-            acquire: self.sample.acquire.summary(),
-            release: self.sample.release.summary(),
-            failures: self.sample.failures,
-            first_failure: self.sample.first_failure,
+            outcome: self.sample.outcome(),
         }
     }
 }
@@ -210,14 +205,14 @@ impl fmt::Display for Sickness {
                 entry.nodes.to_string(),
                 entry.contestant.to_owned(),
                 entry.first_us.map_or("failed".into(), table::time),
-                table::time(entry.acquire.p50_us),
+                table::time(entry.outcome.acquire.p50_us),
                 self.relative(entry),
-                table::time(entry.acquire.p99_us),
-                table::time(entry.acquire.max_us),
-                table::time(entry.release.p50_us),
-                table::time(entry.release.p99_us),
+                table::time(entry.outcome.acquire.p99_us),
+                table::time(entry.outcome.acquire.max_us),
+                table::time(entry.outcome.release.p50_us),
+                table::time(entry.outcome.release.p99_us),
                 format!("{:.0}", entry.cycles_per_s),
-                entry.failures.to_string(),
+                entry.outcome.failures.to_string(),
             ]);
         }
         writeln!(f, "{table}")?;
@@ -226,7 +221,7 @@ impl fmt::Display for Sickness {
             if let Some(error) = &entry.first_error {
                 writeln!(f, "- {who}: the first acquire: {error}")?;
             }
-            table::failures(f, &who, entry.failures, entry.first_failure.as_deref())?;
+            entry.outcome.write_failures(f, &who)?;
         }
         Ok(())
     }
