@@ -1,71 +1,14 @@
 //! Starts the example servers as a user would, asks them, and stops them.
 
-use std::{
-    io::{BufRead, BufReader, Lines},
-    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
-    time::Duration,
-};
+mod support;
+
+use std::time::Duration;
 
 use redlock_tokio::test_util::RedisServers;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
+use support::Server;
 use tokio::task::JoinSet;
-
-/// A server process, killed when dropped.
-struct Server {
-    process: Child,
-    output: Lines<BufReader<ChildStdout>>,
-    url: String,
-}
-
-impl Server {
-    fn start(program: &str, arguments: &[&str], nodes: Option<&RedisServers>) -> Self {
-        let mut command = Command::new(program);
-        command.args(["--port", "0"]).args(arguments);
-        match nodes {
-            Some(nodes) => command
-                .env("REDLOCK_TRUST_FRESH_NODES", "1")
-                .env("REDLOCK_NODES", nodes.urls().join(",")),
-            None => command.env_remove("REDLOCK_NODES"),
-        };
-        let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
-        let output = process.stdout.take().expect("piped");
-        let mut output = BufReader::new(output).lines();
-        let url = output
-            .by_ref()
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
-            .expect("it says where it listens");
-        Self {
-            process,
-            output,
-            url,
-        }
-    }
-
-    /// Reads what it prints, up to this line.
-    fn wait_for(&mut self, line: &str) {
-        let found = self.output.by_ref().map_while(Result::ok);
-        assert!(found.into_iter().any(|it| it == line), "no line `{line}`");
-    }
-
-    /// Sends SIGTERM, and returns how the process ends and what it prints until then.
-    fn stop(mut self) -> (ExitStatus, Vec<String>) {
-        let kill = format!("kill -TERM {}", self.process.id());
-        let sent = Command::new("sh").args(["-c", &kill]).status();
-        assert!(sent.expect("a shell").success());
-        let lines = self.output.by_ref().map_while(Result::ok).collect();
-        (self.process.wait().expect("it ends"), lines)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Errors mean that it has ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 async fn pay(url: &str, key: Option<&str>, amount: u64) -> Response {
     let request = Client::new().post(format!("{url}/payments"));

@@ -1,155 +1,230 @@
-//! Sells a hundred seats through two server processes, five lock nodes and a store.
+//! What the box office sells: in two server processes over five lock nodes and a store, and in one
+//! process that needs nothing.
 
-use std::{
-    collections::HashMap,
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
+mod support;
+
+use std::{process::Command, sync::Arc};
+
+use reqwest::{Client, StatusCode};
+use serde_json::{Value, json};
+use support::{
+    Server,
+    box_office::{Fleet, buy, give_back, state},
+    live::Live,
 };
+use tokio::{sync::Barrier, task::JoinSet};
 
-use redlock_tokio::test_util::RedisServers;
-use reqwest::StatusCode;
-use tokio::task::JoinSet;
-
-const SEATS: usize = 100;
+const TICKETS: &str = env!("CARGO_BIN_EXE_tickets");
+const SEATS: usize = 40;
 const BUYERS: usize = 32;
-const PURCHASES: usize = 200;
 
-/// A `tickets` process, killed when dropped.
-struct Server {
-    process: Child,
-    url: String,
-}
-
-impl Server {
-    fn start(nodes: Option<&RedisServers>, arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tickets"));
-        command.args(["--port", "0"]).args(arguments);
-        match nodes {
-            Some(nodes) => command
-                .env("REDLOCK_TRUST_FRESH_NODES", "1")
-                .env("REDLOCK_NODES", nodes.urls().join(",")),
-            None => command.env_remove("REDLOCK_NODES"),
-        };
-        let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
-        let output = process.stdout.take().expect("piped");
-        let url = BufReader::new(output)
-            .lines()
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
-            .expect("it says where it listens");
-        Self { process, url }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Errors mean that it has ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// What 32 buyers who want 200 tickets between them get: how often each seat was sold.
-async fn sell(servers: &[Server]) -> HashMap<u64, usize> {
-    let client = reqwest::Client::new();
-    let wanted = Arc::new(AtomicUsize::new(PURCHASES));
+/// Buyers who all want all seats, each asking a server of its own: how many got a ticket for each seat,
+/// and what there is to see then.
+async fn sell_all(servers: &[&str]) -> (Vec<usize>, Value) {
+    let client = Client::new();
+    let together = Arc::new(Barrier::new(BUYERS));
     let mut buyers = JoinSet::new();
     for buyer in 0..BUYERS {
-        let server = &servers[buyer % servers.len()];
-        let url = format!("{}/events/rock/tickets", server.url);
-        let (client, wanted) = (client.clone(), Arc::clone(&wanted));
+        let url = format!("{}/events/rock/seats", servers[buyer % servers.len()]);
+        let (client, together) = (client.clone(), Arc::clone(&together));
         buyers.spawn(async move {
-            let mut seats = Vec::new();
-            while wanted
-                .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
-                .is_ok()
-            {
-                seats.extend(buy(&client, &url).await);
+            let mut tickets = vec![0; SEATS];
+            for (seat, tickets) in tickets.iter_mut().enumerate() {
+                together.wait().await; // so that they want the same seat at the same time
+                *tickets += usize::from(has_bought(&client, &url, seat + 1, buyer).await);
             }
-            seats
+            tickets
         });
     }
-    let mut sold = HashMap::new();
-    for seat in buyers.join_all().await.into_iter().flatten() {
-        *sold.entry(seat).or_default() += 1;
+    let mut sold = vec![0; SEATS];
+    for tickets in buyers.join_all().await {
+        for (sold, tickets) in sold.iter_mut().zip(tickets) {
+            *sold += tickets;
+        }
     }
-    sold
+    (sold, state(servers[0]).await)
 }
 
-/// Buys a ticket, coming back as long as the counter is busy. `None` if the event is sold out.
-async fn buy(client: &reqwest::Client, url: &str) -> Option<u64> {
+/// Asks for the seat, and again for as long as the line does not move.
+async fn has_bought(client: &Client, url: &str, seat: usize, buyer: usize) -> bool {
     loop {
-        let response = client.post(url).send().await.expect("an answer");
+        let request = client.post(format!("{url}/{seat}")).header("buyer", buyer);
+        let response = request.send().await.expect("an answer");
         match response.status() {
-            StatusCode::CREATED => {
-                let ticket: serde_json::Value = response.json().await.unwrap();
-                return ticket["seat"].as_u64();
-            }
-            StatusCode::CONFLICT => return None,
-            StatusCode::LOCKED => tokio::time::sleep(Duration::from_millis(50)).await,
+            StatusCode::CREATED => return true,
+            StatusCode::CONFLICT => return false,
+            StatusCode::LOCKED => {}
             status => panic!("{status}: {}", response.text().await.unwrap()),
         }
     }
 }
 
-async fn sell_through_two_processes(arguments: &[&str]) -> HashMap<u64, usize> {
-    let nodes = RedisServers::spawn(5).unwrap();
-    let data = RedisServers::spawn(1).unwrap();
-    let data = data.get(0).url();
-    let arguments = [&["--data", &data], arguments].concat();
-    let servers = [(); 2].map(|()| Server::start(Some(&nodes), &arguments));
-    sell(&servers).await
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_sell_each_seat_once() {
-    let sold = sell_through_two_processes(&[]).await;
-    assert_eq!(sold.len(), SEATS, "all seats were sold");
-    assert!(
-        sold.values().all(|&times| times == 1),
-        "none twice: {sold:?}"
-    );
+    let fleet = Fleet::start(TICKETS, &["--payment", "2ms"]);
+    let (sold, state) = sell_all(&[fleet.url(0), fleet.url(1)]).await;
+    assert_eq!(sold, [1; SEATS]);
+    assert_eq!(state["sold_twice"], 0, "{state}");
+    assert_eq!(state["taken"].as_object().unwrap().len(), SEATS, "{state}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_lock_they_oversell() {
-    let sold = sell_through_two_processes(&["--no-lock"]).await;
-    let tickets: usize = sold.values().sum();
+async fn two_processes_without_the_lock_sell_a_seat_twice() {
+    let fleet = Fleet::start(TICKETS, &["--payment", "2ms", "--no-lock"]);
+    let (sold, state) = sell_all(&[fleet.url(0), fleet.url(1)]).await;
+    let tickets: usize = sold.iter().sum();
     assert!(tickets > SEATS, "{tickets} tickets for {SEATS} seats");
-    assert!(
-        sold.values().any(|&times| times > 1),
-        "a seat was sold twice"
-    );
+    // The service sees for itself what the lock prevents.
+    assert_eq!(state["sold_twice"], tickets - SEATS, "{state}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_process_needs_no_redis() {
-    let servers = [Server::start(None, &[])];
-    let sold = sell(&servers).await;
-    assert_eq!(sold.len(), SEATS);
-    assert!(sold.values().all(|&times| times == 1));
-    let left: serde_json::Value = reqwest::get(format!("{}/events/rock", servers[0].url))
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
-    assert_eq!(left["seats_left"], 0);
+    let server = Server::start(TICKETS, &["--payment", "2ms"], None);
+    let (sold, state) = sell_all(&[&server.url]).await;
+    assert_eq!(sold, [1; SEATS]);
+    assert_eq!(state["sold_twice"], 0, "{state}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_process_without_the_lock_sells_a_seat_twice() {
+    let server = Server::start(TICKETS, &["--payment", "2ms", "--no-lock"], None);
+    let (sold, state) = sell_all(&[&server.url]).await;
+    assert!(sold.iter().any(|&tickets| tickets > 1), "{sold:?}");
+    assert_ne!(state["sold_twice"], 0, "{state}");
 }
 
 #[tokio::test]
-async fn a_store_that_is_no_redis_is_named() {
-    let output = Command::new(env!("CARGO_BIN_EXE_tickets"))
-        .args(["--port", "0", "--data", "nonsense"])
-        .env_remove("REDLOCK_NODES")
-        .output()
-        .unwrap();
-    assert!(!output.status.success());
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("--data is not a Redis URL"), "{errors}");
+async fn a_seat_is_given_back_by_its_owner_only() {
+    let fleet = Fleet::start(TICKETS, &["--payment", "0ms"]);
+    let [here, there] = [fleet.url(0), fleet.url(1)];
+    let bought = buy(here, 7, "Ada").await;
+    assert_eq!(bought.status(), StatusCode::CREATED);
+
+    // Who asks again, perhaps for want of an answer, is told again.
+    let again = buy(there, 7, "Ada").await;
+    assert_eq!(again.status(), StatusCode::OK);
+    let ticket: Value = again.json().await.unwrap();
+    let hers = json!({ "event": "rock", "seat": 7, "owner": "Ada" });
+    assert_eq!(ticket, hers);
+
+    let sold = buy(there, 7, "Bob").await;
+    assert_eq!(sold.status(), StatusCode::CONFLICT);
+    let problem: Value = sold.json().await.unwrap();
+    assert_eq!(problem["owner"], "Ada");
+    let not_his = give_back(there, 7, "Bob").await;
+    assert_eq!(not_his.status(), StatusCode::FORBIDDEN);
+
+    let given_back = give_back(there, 7, "Ada").await;
+    assert_eq!(given_back.status(), StatusCode::NO_CONTENT);
+    let free = give_back(here, 7, "Ada").await;
+    assert_eq!(free.status(), StatusCode::CONFLICT);
+    let bought = buy(here, 7, "Bob").await;
+    assert_eq!(bought.status(), StatusCode::CREATED);
+    let state = state(there).await;
+    assert_eq!(state["taken"]["7"]["owner"], "Bob");
+    assert_eq!(state["sold_twice"], 0);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_request_is_said() {
+    let server = Server::start(TICKETS, &["--payment", "0ms"], None);
+    let too_long = "x".repeat(41);
+    let long = "%c3%ab".repeat(40); // 40 characters, if they are counted
+    let rows = [
+        ("rock/seats/0", "Ada", 404, "no-seat"),
+        ("rock/seats/41", "Ada", 404, "no-seat"),
+        ("rock/seats/-1", "Ada", 404, "no-seat"),
+        ("rock/seats/07", "Ada", 404, "no-seat"), // would have a lock of its own
+        ("rock/seats/+7", "Ada", 404, "no-seat"),
+        ("rock/seats/99999999999999999999", "Ada", 404, "no-seat"),
+        ("rock/seats/seven", "Ada", 404, "no-seat"),
+        ("rock/seats/%ff", "Ada", 404, "no-event"),
+        ("polka/seats/7", "Ada", 404, "no-event"),
+        ("rock/seats/7", "", 400, "no-name"),
+        ("rock/seats/7", "%20", 400, "no-name"),
+        ("rock/seats/7", "%ff", 400, "no-name"),
+        ("rock/seats/7", "Ada%00", 400, "no-name"),
+        ("rock/seats/7", &too_long, 400, "long-name"),
+        ("rock/seats/7", &long, 201, ""),
+        ("rock/seats/%38", "Ada", 201, ""), // an 8
+    ];
+    for (path, buyer, status, problem) in rows {
+        let response = Client::new()
+            .post(format!("{}/events/{path}", server.url))
+            .header("buyer", buyer)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.status(), status, "{path} {buyer}");
+        assert_eq!(response.headers()["cache-control"], "no-store");
+        let body: Value = response.json().await.unwrap();
+        if !problem.is_empty() {
+            let kind = format!("urn:tickets:problem:{problem}");
+            assert_eq!(body["type"], kind, "{path} {buyer}");
+            assert_eq!(body["status"], status);
+        }
+    }
+    let nameless = Client::new().post(format!("{}/events/rock/seats/7", server.url));
+    assert_eq!(nameless.send().await.unwrap().status(), 400);
+    for (path, status) in [
+        ("rock/seats/7", 405),
+        ("polka", 404),
+        ("polka/seats", 404),
+        ("polka/live", 404),
+    ] {
+        let response = reqwest::get(format!("{}/events/{path}", server.url)).await;
+        assert_eq!(response.unwrap().status(), status, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn who_has_waited_long_enough_is_turned_away() {
+    let arguments = ["--payment", "1000s", "--wait", "100ms"];
+    let server = Server::start(TICKETS, &arguments, None);
+    let url = server.url.clone();
+    let ada = tokio::spawn(async move { buy(&url, 7, "Ada").await });
+    let mut live = Live::open(&server.url).await;
+    live.shows_line(7, &["Ada"], &[]).await;
+    let bob = buy(&server.url, 7, "Bob").await;
+    assert_eq!(bob.status(), StatusCode::LOCKED);
+    assert!(bob.headers().contains_key("retry-after"));
+    live.shows_line(7, &["Ada"], &[]).await;
+    ada.abort();
+}
+
+#[tokio::test]
+async fn no_lock_means_no_sale() {
+    let fleet = Fleet::start(TICKETS, &["--payment", "0ms", "--wait", "500ms"]);
+    (0..3).for_each(|node| fleet.nodes.get(node).kill());
+    let refused = buy(fleet.url(0), 7, "Ada").await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.headers().contains_key("retry-after"));
+    assert_eq!(state(fleet.url(1)).await["taken"], json!({}));
+}
+
+#[test]
+fn bad_options_are_named() {
+    for (option, value, complaint) in [
+        ("--data", "nonsense", "--data is not a Redis URL"),
+        (
+            "--data",
+            "http://:hunter2@store",
+            "--data is not a Redis URL",
+        ),
+        ("--events", "rock,Rock'n'Roll", "an event's name is"),
+        ("--events", "rock,rock", "given twice"),
+        ("--seats", "0", "not in 1..=10000"),
+        ("--payment", "5", "the unit is one of"),
+    ] {
+        let output = Command::new(TICKETS)
+            .args(["--port", "0", option, value])
+            .env_remove("REDLOCK_NODES")
+            .output()
+            .unwrap();
+        assert!(!output.status.success());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.contains(complaint), "{errors}");
+        assert!(!errors.contains("hunter2"), "{errors}");
+    }
 }

@@ -1,0 +1,92 @@
+use std::{
+    collections::BTreeSet,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use anyhow::{Result, ensure};
+use tokio::sync::{Notify, watch};
+
+use crate::{line::Line, store::Sales};
+
+/// The name of an event, which is part of URLs and of keys.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EventName(Arc<str>);
+
+impl EventName {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for EventName {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        ensure!(
+            (1..=40).contains(&name.len()) && name.chars().all(allowed),
+            "an event's name is 1 to 40 lower-case letters, digits and dashes"
+        );
+        Ok(Self(name.into()))
+    }
+}
+
+/// An event, as this process sees it.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) name: EventName,
+    /// They are numbered from 1.
+    pub(crate) seats: u32,
+    /// Who waits and pays in this process.
+    pub(crate) line: Line,
+    /// What those who look on are shown; JSON, made once for all of them.
+    pub(crate) snapshots: watch::Sender<Arc<str>>,
+    /// There is something new to show.
+    pub(crate) outdated: Notify,
+    /// There is something new to tell the other processes.
+    pub(crate) unannounced: Notify,
+    /// What was sold when the store answered last.
+    last_sales: Mutex<Arc<Sales>>,
+}
+
+impl Event {
+    fn new(name: EventName, seats: u32) -> Self {
+        Self {
+            name,
+            seats,
+            line: Line::default(),
+            snapshots: watch::Sender::new("".into()),
+            outdated: Notify::new(),
+            unannounced: Notify::new(),
+            last_sales: Mutex::default(),
+        }
+    }
+
+    /// To be called whenever something has changed in this process.
+    pub(crate) fn changed(&self) {
+        self.outdated.notify_one();
+        self.unannounced.notify_one();
+    }
+
+    /// Returns what was sold when the store answered last, after a new answer if there is one.
+    pub(crate) fn last_sales(&self, sales: Option<Sales>) -> Arc<Sales> {
+        let mut last = self
+            .last_sales
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(sales) = sales {
+            *last = Arc::new(sales);
+        }
+        Arc::clone(&last)
+    }
+}
+
+/// Opens events with so many seats each. They are known from the start on: no client can add one.
+pub(crate) fn open(names: Vec<EventName>, seats: u32) -> Result<Vec<Arc<Event>>> {
+    let distinct = names.iter().collect::<BTreeSet<_>>();
+    ensure!(!names.is_empty(), "no events");
+    ensure!(distinct.len() == names.len(), "an event is given twice");
+    let open = |name| Arc::new(Event::new(name, seats));
+    Ok(names.into_iter().map(open).collect())
+}

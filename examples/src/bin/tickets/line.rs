@@ -1,0 +1,116 @@
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::Event;
+
+/// Somebody who wants to have a seat, or to give it back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Person {
+    pub(crate) seat: u32,
+    pub(crate) name: String,
+    /// Or else waits.
+    pub(crate) pays: bool,
+}
+
+/// Who waits for seats of an event, and who pays for one.
+#[derive(Debug, Default)]
+pub(crate) struct Line(Mutex<People>);
+
+#[derive(Debug, Default)]
+struct People {
+    arrivals: u64,
+    /// In the order in which they came.
+    present: BTreeMap<u64, Person>,
+}
+
+impl Line {
+    /// Returns who is there, first come first.
+    pub(crate) fn people(&self) -> Vec<Person> {
+        self.lock().present.values().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, People> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A person's place in the line, which is left when this is dropped.
+///
+/// It travels with the request, through the lock layer to the handler. So who is turned away or goes
+/// away leaves the line; and who has gone away while the handler works stays until it is done.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn(Arc<Place>);
+
+#[derive(Debug)]
+struct Place {
+    event: Arc<Event>,
+    arrival: u64,
+}
+
+impl Turn {
+    /// Lines up for a seat.
+    pub(crate) fn wait(event: Arc<Event>, seat: u32, name: &str) -> Self {
+        let mut people = event.line.lock();
+        people.arrivals += 1;
+        let arrival = people.arrivals;
+        let person = Person {
+            seat,
+            name: name.to_owned(),
+            pays: false,
+        };
+        people.present.insert(arrival, person);
+        drop(people);
+        event.changed();
+        Self(Arc::new(Place { event, arrival }))
+    }
+
+    /// Shows that the person does not wait any more, but pays.
+    pub(crate) fn pay(&self) {
+        let Place { event, arrival } = &*self.0;
+        if let Some(person) = event.line.lock().present.get_mut(arrival) {
+            person.pays = true;
+        }
+        event.changed();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.event.line.lock().present.remove(&self.arrival);
+        self.event.changed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event;
+
+    #[test]
+    fn a_turn_is_shown_until_its_last_clone_is_dropped() {
+        let [event] = &event::open(vec!["rock".parse().unwrap()], 2).unwrap()[..] else {
+            panic!("not one event");
+        };
+        let shown = || {
+            let people = event.line.people().into_iter();
+            people.map(|it| (it.name, it.pays)).collect::<Vec<_>>()
+        };
+        let ada = Turn::wait(Arc::clone(event), 1, "Ada");
+        let bob = Turn::wait(Arc::clone(event), 1, "Bob");
+        ada.pay();
+        let rows = [("Ada".to_owned(), true), ("Bob".to_owned(), false)];
+        assert_eq!(shown(), rows);
+
+        let with_the_handler = ada.clone();
+        drop(ada);
+        assert_eq!(shown(), rows);
+        drop(with_the_handler);
+        assert_eq!(shown(), rows[1..]);
+        drop(bob);
+        assert_eq!(shown(), []);
+    }
+}

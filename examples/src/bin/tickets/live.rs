@@ -1,0 +1,97 @@
+//! Keeps those who look on up to date: what has changed in this process is shown at once, and told to
+//! the other processes; what they tell is shown; and every second all of it is looked at again, since
+//! processes and messages get lost.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use tokio::time::sleep;
+
+use crate::{event::Event, office::BoxOffice, store::Store};
+
+/// How often everything is shown and told again, even if nothing was heard.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// For how long changes are gathered before they are shown and told: no page needs more than twenty
+/// pictures a second.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// Starts the tasks, which run for as long as the process.
+pub(crate) fn start(office: &Arc<BoxOffice>) {
+    for event in &office.events {
+        tokio::spawn(show(Arc::clone(office), Arc::clone(event)));
+        if let Store::Shared(_) = office.store {
+            tokio::spawn(announce(Arc::clone(office), Arc::clone(event)));
+        }
+    }
+    if let Store::Shared(_) = office.store {
+        tokio::spawn(listen(Arc::clone(office)));
+    }
+}
+
+/// Shows what there is to see of an event to those who look on.
+async fn show(office: Arc<BoxOffice>, event: Arc<Event>) {
+    loop {
+        tokio::select! {
+            () = event.outdated.notified() => {}
+            () = sleep(HEARTBEAT) => {}
+        }
+        if event.snapshots.receiver_count() == 0 {
+            continue;
+        }
+        let snapshot = office.look_or_remember(&event).await.json();
+        event.snapshots.send_if_modified(|last| {
+            let is_new = *last != snapshot;
+            *last = snapshot;
+            is_new
+        });
+        sleep(GATHER).await;
+    }
+}
+
+/// Tells the other processes what has changed in this one, and who lines up.
+async fn announce(office: Arc<BoxOffice>, event: Arc<Event>) {
+    let Store::Shared(store) = &office.store else {
+        return;
+    };
+    let mut untold = false;
+    loop {
+        tokio::select! {
+            () = event.unannounced.notified() => untold = true,
+            () = sleep(HEARTBEAT) => {}
+        }
+        let people = event.line.people();
+        if untold || !people.is_empty() {
+            let told = store.announce(event.name.as_str(), &people, untold).await;
+            untold &= told.is_err(); // `listen` says why
+        }
+        sleep(GATHER).await;
+    }
+}
+
+/// Hears what other processes tell.
+async fn listen(office: Arc<BoxOffice>) {
+    let Store::Shared(store) = &office.store else {
+        return;
+    };
+    let mut is_down = false;
+    loop {
+        match store.changes().await {
+            Ok(mut changes) => {
+                if is_down {
+                    tracing::warn!("the store is back");
+                }
+                while let Some(changed) = changes.next().await {
+                    if let Some(event) = office.event(&changed) {
+                        event.outdated.notify_one();
+                    }
+                }
+                tracing::warn!("lost the connection to the store");
+            }
+            Err(error) if !is_down => tracing::warn!("the store is down: {error:#}"),
+            Err(_) => {}
+        }
+        is_down = true;
+        sleep(HEARTBEAT).await;
+    }
+}

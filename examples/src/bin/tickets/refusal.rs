@@ -1,0 +1,91 @@
+use axum::{
+    Json,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use redlock_axum::LockLost;
+use serde_json::json;
+use thiserror::Error;
+
+use crate::{request::NAME_LIMIT, store::StoreError};
+
+/// Why a request gets nothing, as problem JSON (RFC 9457). The lock layer has its own, in the same form.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum Refusal {
+    #[error("there is no such event")]
+    NoEvent,
+    #[error("the seats are numbered from 1 to {0}")]
+    NoSeat(u32),
+    #[error("the header `buyer` must say who you are, in UTF-8 and percent-encoded")]
+    NoName,
+    #[error("the name in the header `buyer` has more than {NAME_LIMIT} characters")]
+    LongName,
+    #[error("the seat was sold to {owner}")]
+    Sold { owner: String },
+    #[error("the seat is free, so nobody can give it back")]
+    NotSold,
+    #[error("the seat is not yours but belongs to {owner}")]
+    NotYours { owner: String },
+    #[error("too many look on; come back later")]
+    Crowded,
+    #[error("the store does not answer; it is safe to ask for the same again")]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Lost(#[from] LockLost),
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NoEvent | Self::NoSeat(_) => StatusCode::NOT_FOUND,
+            Self::NoName | Self::LongName => StatusCode::BAD_REQUEST,
+            Self::Sold { .. } | Self::NotSold => StatusCode::CONFLICT,
+            Self::NotYours { .. } => StatusCode::FORBIDDEN,
+            Self::Crowded | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Lost(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// Returns what tells the problems apart, for programs.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::NoEvent => "urn:tickets:problem:no-event",
+            Self::NoSeat(_) => "urn:tickets:problem:no-seat",
+            Self::NoName => "urn:tickets:problem:no-name",
+            Self::LongName => "urn:tickets:problem:long-name",
+            Self::Sold { .. } => "urn:tickets:problem:sold",
+            Self::NotSold => "urn:tickets:problem:not-sold",
+            Self::NotYours { .. } => "urn:tickets:problem:not-yours",
+            Self::Crowded => "urn:tickets:problem:crowded",
+            Self::Store(_) => "urn:tickets:problem:store",
+            Self::Lost(_) => "urn:redlock:problem:lost",
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let mut problem = json!({
+            "type": self.kind(),
+            "title": status.canonical_reason(),
+            "status": status.as_u16(),
+            "detail": self.to_string(),
+        });
+        if let Self::Sold { owner } | Self::NotYours { owner } = &self {
+            problem["owner"] = owner.as_str().into();
+        }
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        let body = (kind, Json(problem));
+        match self {
+            Self::Lost(lost) => lost.into_response(),
+            Self::Store(error) => {
+                tracing::warn!("a request failed: {:#}", anyhow::Error::from(error));
+                (status, [(header::RETRY_AFTER, "1")], body).into_response()
+            }
+            Self::Crowded => (status, [(header::RETRY_AFTER, "5")], body).into_response(),
+            _ => (status, body).into_response(),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What requests may say. All that follows from the path and the headers is checked before anybody lines
+//! up for a lock.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{FromRequestParts, Path},
+    http::request::Parts,
+};
+use percent_encoding::percent_decode;
+
+use crate::{event::Event, office::BoxOffice, refusal::Refusal};
+
+/// How many characters a name may have.
+pub(crate) const NAME_LIMIT: usize = 40;
+
+/// The event in the path.
+pub(crate) struct OfEvent(pub(crate) Arc<Event>);
+
+impl FromRequestParts<Arc<BoxOffice>> for OfEvent {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        office: &Arc<BoxOffice>,
+    ) -> Result<Self, Refusal> {
+        // The parameter `seat` is there on some routes.
+        let Path(path) = Path::<Vec<(String, String)>>::from_request_parts(parts, office)
+            .await
+            .map_err(|_| Refusal::NoEvent)?;
+        let name = path.iter().find(|(parameter, _)| parameter == "event");
+        name.and_then(|(_, name)| office.event(name))
+            .map(|event| Self(Arc::clone(event)))
+            .ok_or(Refusal::NoEvent)
+    }
+}
+
+/// The seat in the path, which exists.
+pub(crate) struct OfSeat {
+    pub(crate) event: Arc<Event>,
+    pub(crate) seat: u32,
+}
+
+impl FromRequestParts<Arc<BoxOffice>> for OfSeat {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        office: &Arc<BoxOffice>,
+    ) -> Result<Self, Refusal> {
+        let OfEvent(event) = OfEvent::from_request_parts(parts, office).await?;
+        let refusal = Refusal::NoSeat(event.seats);
+        let Ok(Path((_, text))) = Path::<(String, String)>::from_request_parts(parts, office).await
+        else {
+            return Err(refusal);
+        };
+        // The key of the lock is the text in the path. A seat must have one key, so `07` is none.
+        match text.parse() {
+            Ok(seat) if (1..=event.seats).contains(&seat) && text == seat.to_string() => {
+                Ok(Self { event, seat })
+            }
+            _ => Err(refusal),
+        }
+    }
+}
+
+/// Who asks, by the header `buyer`, which stands here for a login.
+///
+/// No page of another origin can send such a header, so that nobody buys by following a link.
+#[derive(Clone)]
+pub(crate) struct Buyer(pub(crate) String);
+
+impl<S: Sync> FromRequestParts<S> for Buyer {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        let header = parts.headers.get("buyer").ok_or(Refusal::NoName)?;
+        let name = percent_decode(header.as_bytes())
+            .decode_utf8()
+            .map_err(|_| Refusal::NoName)?;
+        let name = name.trim();
+        if name.is_empty() || name.contains(char::is_control) {
+            Err(Refusal::NoName)
+        } else if name.chars().count() > NAME_LIMIT {
+            Err(Refusal::LongName)
+        } else {
+            Ok(Self(name.to_owned()))
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What clients see: pages, state, and sales.
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::{
+    Extension, Json, Router,
+    extract::{Request, State},
+    http::StatusCode,
+    middleware::{Next, from_fn_with_state},
+    response::{
+        IntoResponse, Redirect, Response,
+        sse::{Event as SseEvent, KeepAlive, Sse},
+    },
+    routing::{get, post},
+};
+use futures::{Stream, StreamExt, future, stream};
+use redlock_axum::{LockLayer, Locked, Parts};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    line::Turn,
+    office::BoxOffice,
+    page,
+    refusal::Refusal,
+    request::{Buyer, OfEvent, OfSeat},
+};
+
+/// How many may look on at an event, in this process.
+const ONLOOKERS: usize = 1000;
+
+/// Puts the routes together, the sales behind the lock.
+pub(crate) fn router(office: Arc<BoxOffice>, lock: Option<LockLayer<Parts>>) -> Router {
+    let mut sales = post(buy).delete(give_back);
+    if let Some(lock) = lock {
+        sales = sales.route_layer(lock);
+    }
+    // Outside of the lock: it is for those who wait.
+    let sales = sales.route_layer(from_fn_with_state(Arc::clone(&office), line_up));
+    let router = Router::new()
+        .route("/", get(first_event))
+        .route("/events/{event}", get(show_page))
+        .route("/events/{event}/seats", get(seats))
+        .route("/events/{event}/live", get(live))
+        .route("/events/{event}/seats/{seat}", sales)
+        .merge(page::assets())
+        .with_state(office);
+    page::with_headers(router)
+}
+
+async fn first_event(State(office): State<Arc<BoxOffice>>) -> Result<Redirect, Refusal> {
+    let first = office.events.first().ok_or(Refusal::NoEvent)?;
+    Ok(Redirect::temporary(&format!(
+        "/events/{}",
+        first.name.as_str()
+    )))
+}
+
+async fn show_page(_: OfEvent) -> Response {
+    page::html()
+}
+
+/// Says what is sold, and who lines up. A GET needs no lock.
+async fn seats(
+    State(office): State<Arc<BoxOffice>>,
+    OfEvent(event): OfEvent,
+) -> Result<Response, Refusal> {
+    Ok(Json(office.look(&event).await?).into_response())
+}
+
+/// Says the same whenever it changes, as server-sent events. Who reads slowly misses what was in between.
+async fn live(
+    State(office): State<Arc<BoxOffice>>,
+    OfEvent(event): OfEvent,
+) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Refusal> {
+    if event.snapshots.receiver_count() >= ONLOOKERS {
+        return Err(Refusal::Crowded);
+    }
+    let snapshots = event.snapshots.subscribe(); // before the look, so that no change is missed
+    let first = office.look_or_remember(&event).await.json();
+    let next = stream::unfold(snapshots, async |mut snapshots| {
+        snapshots.changed().await.ok()?;
+        let snapshot = Arc::clone(&snapshots.borrow_and_update());
+        Some((snapshot, snapshots))
+    });
+    let stream = stream::once(future::ready(first))
+        .chain(next)
+        .map(|snapshot| Ok(SseEvent::default().data(snapshot)))
+        // An open page must not keep the process from stopping.
+        .take_until(office.closing.clone());
+    Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
+}
+
+/// Shows who asks in the line for the seat, from before the lock is waited for until it is let go.
+async fn line_up(
+    OfSeat { event, seat }: OfSeat,
+    Buyer(name): Buyer,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let turn = Turn::wait(event, seat, &name);
+    request.extensions_mut().insert(turn);
+    next.run(request).await
+}
+
+/// Sells a seat: reads whose it is, has it paid, and writes whose it is. The lock makes the three one.
+///
+/// Whoever owns the seat already is told so again: a client that got no answer may repeat its request.
+async fn buy(
+    State(office): State<Arc<BoxOffice>>,
+    OfSeat { event, seat }: OfSeat,
+    Buyer(name): Buyer,
+    Extension(turn): Extension<Turn>,
+    locked: Option<Locked>,
+) -> Result<Response, Refusal> {
+    let ticket = Json(json!({ "event": event.name.as_str(), "seat": seat, "owner": name }));
+    match office.store.owner(&event, seat).await? {
+        Some(owner) if owner == name => return Ok(ticket.into_response()),
+        Some(owner) => return Err(Refusal::Sold { owner }),
+        None => {}
+    }
+    turn.pay();
+    // Meanwhile, without the lock, somebody else may find the seat free.
+    sleep(office.payment).await;
+    if let Some(locked) = locked {
+        locked.ensure()?; // still held, just before the step that counts
+    }
+    office.store.sell(&event, seat, &name).await?;
+    event.changed();
+    Ok((StatusCode::CREATED, ticket).into_response())
+}
+
+/// Takes a seat back from its owner.
+async fn give_back(
+    State(office): State<Arc<BoxOffice>>,
+    OfSeat { event, seat }: OfSeat,
+    Buyer(name): Buyer,
+    locked: Option<Locked>,
+) -> Result<StatusCode, Refusal> {
+    let owner = office.store.owner(&event, seat).await?;
+    let owner = owner.ok_or(Refusal::NotSold)?;
+    if owner != name {
+        return Err(Refusal::NotYours { owner });
+    }
+    if let Some(locked) = locked {
+        locked.ensure()?;
+    }
+    office.store.take_back(&event, seat).await?;
+    event.changed();
+    Ok(StatusCode::NO_CONTENT)
+}

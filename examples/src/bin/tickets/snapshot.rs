@@ -1,0 +1,88 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::Serialize;
+
+use crate::{event::Event, line::Person, office::BoxOffice, store::Sales};
+
+/// All that there is to see of an event.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Snapshot {
+    event: String,
+    events: Vec<String>,
+    /// Which process says so.
+    server: String,
+    /// Whether a lock makes the sales safe.
+    locked: bool,
+    /// Or else what is sold may have changed meanwhile.
+    store_answers: bool,
+    /// How often a seat was sold that was sold already.
+    sold_twice: u64,
+    /// How many there are, numbered from 1.
+    seats: u32,
+    /// By seat; those that are not here are free, and nobody is there for them.
+    taken: BTreeMap<u32, Taken>,
+}
+
+/// What there is to see of a seat.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Taken {
+    owner: Option<String>,
+    /// How many people have paid for it; more than one if it was sold twice.
+    payments: u32,
+    paying: Vec<String>,
+    waiting: Vec<String>,
+}
+
+impl Snapshot {
+    /// Puts together what is sold, and who lines up, in this process and elsewhere.
+    pub(crate) fn new(
+        office: &BoxOffice,
+        event: &Event,
+        sales: &Sales,
+        elsewhere: &[Person],
+    ) -> Self {
+        let mut taken = BTreeMap::<u32, Taken>::new();
+        // Another process may have sold more seats than this one was started with.
+        for (&seat, sale) in sales.sold.range(..=event.seats) {
+            let taken = taken.entry(seat).or_default();
+            taken.owner = Some(sale.owner.clone());
+            taken.payments = sale.payments;
+        }
+        for person in event.line.people().iter().chain(elsewhere) {
+            let taken = taken.entry(person.seat).or_default();
+            // Who has paid leaves the line a moment later.
+            let done = person.pays && taken.owner.as_ref() == Some(&person.name);
+            match person.pays {
+                _ if done || person.seat > event.seats => {}
+                true => taken.paying.push(person.name.clone()),
+                false => taken.waiting.push(person.name.clone()),
+            }
+        }
+        taken.retain(|&seat, _| seat <= event.seats);
+        let events = office.events.iter();
+        Self {
+            event: event.name.as_str().to_owned(),
+            events: events.map(|it| it.name.as_str().to_owned()).collect(),
+            server: office.server.clone(),
+            locked: office.locked,
+            store_answers: true,
+            sold_twice: sales.sold_twice,
+            seats: event.seats,
+            taken,
+        }
+    }
+
+    /// Says that the store does not answer.
+    pub(crate) fn of_the_past(self) -> Self {
+        Self {
+            store_answers: false,
+            ..self
+        }
+    }
+
+    /// Returns it as JSON, in one line.
+    pub(crate) fn json(&self) -> Arc<str> {
+        // Strings, numbers and lists of them always serialise.
+        serde_json::to_string(self).unwrap_or_default().into()
+    }
+}

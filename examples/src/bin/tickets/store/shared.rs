@@ -1,0 +1,209 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Result, anyhow};
+use deadpool_redis::{
+    Config, Connection, Pool, PoolConfig, Runtime, Timeouts,
+    redis::{self, AsyncCommands, Client},
+};
+use futures::{Stream, StreamExt};
+use tokio::time::timeout;
+
+use super::{Sale, Sales, StoreError};
+use crate::line::Person;
+
+/// How long a connection may take. What is asked on it has half a second, the driver's default.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(1);
+
+/// How many connections there are at most.
+const CONNECTIONS: usize = 16;
+
+/// How long the people of a process are shown that has told nothing of them any more. Processes tell
+/// it every second, and may stall for a while.
+const LINE_TTL: Duration = Duration::from_secs(5);
+
+/// The channel on which processes tell each other which event has changed.
+const CHANGES: &str = "tickets:changes";
+
+/// The hash of how often seats of an event were sold that were sold already.
+const SOLD_TWICE: &str = "tickets:sold_twice";
+
+/// Keeps sales in a Redis, where processes tell each other what has changed and who lines up.
+#[derive(Debug)]
+pub(crate) struct SharedStore {
+    pool: Pool,
+    /// For the subscription, which needs a connection of its own.
+    client: Client,
+    /// Tells this process from others, also on other hosts.
+    process: String,
+}
+
+impl SharedStore {
+    /// Connects when it is needed.
+    pub(super) fn open(url: &str) -> Result<Self> {
+        let mut config = Config::from_url(url);
+        config.pool = Some(PoolConfig {
+            timeouts: Timeouts {
+                wait: Some(CONNECTION_LIMIT),
+                create: Some(CONNECTION_LIMIT),
+                recycle: Some(CONNECTION_LIMIT),
+            },
+            ..PoolConfig::new(CONNECTIONS)
+        });
+        Ok(Self {
+            pool: config.create_pool(Some(Runtime::Tokio1))?,
+            client: Client::open(url)?,
+            process: format!("{:016x}", getrandom::u64()?),
+        })
+    }
+
+    pub(super) async fn owner(&self, event: &str, seat: u32) -> Result<Option<String>, StoreError> {
+        Ok(self.connection().await?.hget(owners(event), seat).await?)
+    }
+
+    pub(super) async fn sell(&self, event: &str, seat: u32, to: &str) -> Result<(), StoreError> {
+        let mut connection = self.connection().await?;
+        let (payments,): (u64,) = redis::pipe()
+            .atomic()
+            .hset(owners(event), seat, to)
+            .ignore()
+            .hincr(payments(event), seat, 1)
+            .query_async(&mut connection)
+            .await?;
+        if payments > 1 {
+            let () = connection.hincr(SOLD_TWICE, event, 1).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn take_back(&self, event: &str, seat: u32) -> Result<(), StoreError> {
+        let () = redis::pipe()
+            .atomic()
+            .hdel(owners(event), seat)
+            .ignore()
+            .hdel(payments(event), seat)
+            .ignore()
+            .query_async(&mut self.connection().await?)
+            .await?;
+        Ok(())
+    }
+
+    /// Returns what is sold, and who lines up in other processes.
+    pub(super) async fn read(&self, event: &str) -> Result<(Sales, Vec<Person>), StoreError> {
+        type Answer = (
+            BTreeMap<u32, String>,
+            BTreeMap<u32, u32>,
+            Option<u64>,
+            Vec<String>,
+        );
+        let mut connection = self.connection().await?;
+        let (owners, mut payments, sold_twice, processes): Answer = redis::pipe()
+            .atomic()
+            .hgetall(owners(event))
+            .hgetall(payments(event))
+            .hget(SOLD_TWICE, event)
+            .smembers(processes(event))
+            .query_async(&mut connection)
+            .await?;
+        let sale = |(seat, owner)| {
+            let payments = payments.remove(&seat).unwrap_or(1);
+            (seat, Sale { owner, payments })
+        };
+        let sales = Sales {
+            sold: owners.into_iter().map(sale).collect(),
+            sold_twice: sold_twice.unwrap_or(0),
+        };
+        let others = processes.into_iter().filter(|it| *it != self.process);
+        let people = read_lines(&mut connection, event, others.collect()).await?;
+        Ok((sales, people))
+    }
+
+    /// Tells the other processes who lines up in this one, and that they look again if there is
+    /// something new. It is forgotten if it is not told again.
+    pub(crate) async fn announce(
+        &self,
+        event: &str,
+        people: &[Person],
+        is_new: bool,
+    ) -> Result<(), StoreError> {
+        let key = line(event, &self.process);
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        if people.is_empty() {
+            pipe.del(key).srem(processes(event), &self.process);
+        } else {
+            pipe.set_ex(key, serde_json::to_string(people)?, LINE_TTL.as_secs())
+                .sadd(processes(event), &self.process);
+        }
+        if is_new {
+            pipe.publish(CHANGES, event);
+        }
+        let mut connection = self.connection().await?;
+        Ok(pipe.exec_async(&mut connection).await?)
+    }
+
+    /// Returns the names of events about which some process has something new to tell. Ends when the
+    /// connection breaks.
+    pub(crate) async fn changes(&self) -> Result<impl Stream<Item = String> + use<>> {
+        let subscribe = async {
+            let mut subscription = self.client.get_async_pubsub().await?;
+            subscription.subscribe(CHANGES).await?;
+            anyhow::Ok(subscription.into_on_message())
+        };
+        let messages = timeout(CONNECTION_LIMIT, subscribe)
+            .await
+            .map_err(|_| anyhow!("no answer in time"))??;
+        // What is no text names no event.
+        Ok(messages.map(|message| message.get_payload().unwrap_or_default()))
+    }
+
+    async fn connection(&self) -> Result<Connection, StoreError> {
+        Ok(self.pool.get().await?)
+    }
+}
+
+/// Returns who lines up in these processes, and forgets the processes that have told nothing of late.
+async fn read_lines(
+    connection: &mut Connection,
+    event: &str,
+    mut processes_known: Vec<String>,
+) -> Result<Vec<Person>, StoreError> {
+    if processes_known.is_empty() {
+        return Ok(Vec::new());
+    }
+    processes_known.sort_unstable(); // so that people do not change places from one look to the next
+    let keys: Vec<_> = processes_known.iter().map(|it| line(event, it)).collect();
+    let lines: Vec<Option<String>> = connection.mget(keys).await?;
+    let mut people = Vec::new();
+    let mut gone = Vec::new();
+    for (process, line) in processes_known.into_iter().zip(lines) {
+        match line {
+            Some(line) => people.extend(serde_json::from_str::<Vec<Person>>(&line)?),
+            None => gone.push(process),
+        }
+    }
+    if !gone.is_empty() {
+        // One that is back by now has itself added again with what it tells next.
+        let () = connection.srem(processes(event), gone).await?;
+    }
+    Ok(people)
+}
+
+/// The hash of each seat's owner.
+fn owners(event: &str) -> String {
+    format!("tickets:owners:{event}")
+}
+
+/// The hash of how many people have paid for each seat.
+fn payments(event: &str) -> String {
+    format!("tickets:payments:{event}")
+}
+
+/// The set of the processes in which people line up.
+fn processes(event: &str) -> String {
+    format!("tickets:processes:{event}")
+}
+
+/// Who lines up in one process.
+fn line(event: &str, process: &str) -> String {
+    format!("tickets:line:{event}:{process}")
+}

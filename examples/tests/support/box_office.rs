@@ -1,0 +1,56 @@
+use redlock_tokio::test_util::RedisServers;
+use reqwest::{Client, Method, Response};
+use serde_json::Value;
+
+use super::Server;
+
+/// Server processes that sell the same seats.
+pub(crate) struct Fleet {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) nodes: RedisServers,
+    pub(crate) data: RedisServers,
+}
+
+impl Fleet {
+    /// Starts two processes of the box office over five lock nodes and a store.
+    pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
+        let nodes = RedisServers::spawn(5).expect("five lock nodes");
+        let data = RedisServers::spawn(1).expect("a store");
+        let url = data.get(0).url();
+        let arguments = [&["--data", &url], arguments].concat();
+        let start = || Server::start(program, &arguments, Some(&nodes));
+        let servers = vec![start(), start()];
+        Self {
+            servers,
+            nodes,
+            data,
+        }
+    }
+
+    pub(crate) fn url(&self, server: usize) -> &str {
+        &self.servers[server].url
+    }
+}
+
+pub(crate) async fn buy(url: &str, seat: usize, buyer: &str) -> Response {
+    ask(Method::POST, url, seat, buyer).await
+}
+
+pub(crate) async fn give_back(url: &str, seat: usize, buyer: &str) -> Response {
+    ask(Method::DELETE, url, seat, buyer).await
+}
+
+async fn ask(method: Method, url: &str, seat: usize, buyer: &str) -> Response {
+    Client::new()
+        .request(method, format!("{url}/events/rock/seats/{seat}"))
+        .header("buyer", buyer)
+        .send()
+        .await
+        .expect("an answer")
+}
+
+/// What there is to see of the event.
+pub(crate) async fn state(url: &str) -> Value {
+    let response = reqwest::get(format!("{url}/events/rock/seats")).await;
+    response.unwrap().json().await.expect("JSON")
+}

@@ -1,0 +1,75 @@
+use reqwest::{Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::SOON;
+
+/// What a page of the box office would be shown.
+pub(crate) struct Live {
+    stream: Response,
+    unread: String,
+}
+
+impl Live {
+    pub(crate) async fn open(url: &str) -> Self {
+        let stream = reqwest::get(format!("{url}/events/rock/live")).await;
+        let stream = stream.expect("an answer");
+        assert_eq!(stream.status(), StatusCode::OK);
+        assert_eq!(stream.headers()["content-type"], "text/event-stream");
+        let unread = String::new();
+        Self { stream, unread }
+    }
+
+    /// Returns the next state, or `None` if the stream has ended.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some((event, rest)) = self.unread.split_once("\n\n") {
+                let state = event.strip_prefix("data: ").map(str::to_owned);
+                self.unread = rest.to_owned();
+                if let Some(state) = state {
+                    return Some(serde_json::from_str(&state).expect("JSON"));
+                }
+                continue; // a comment, which keeps the connection alive
+            }
+            let chunk = self.stream.chunk().await.expect("no broken stream")?;
+            self.unread += str::from_utf8(&chunk).expect("text");
+        }
+    }
+
+    /// Reads until it is shown.
+    pub(crate) async fn shows(&mut self, what: &str, is_shown: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
+        let reading = async {
+            loop {
+                last = self.next().await.expect("the stream goes on");
+                if is_shown(&last) {
+                    break;
+                }
+            }
+        };
+        let in_time = timeout(SOON, reading).await;
+        assert!(in_time.is_ok(), "{what} is not shown, but {last}");
+        last
+    }
+
+    /// Reads until the seat has this owner.
+    pub(crate) async fn shows_owner(&mut self, seat: usize, owner: Option<&str>) {
+        let taken = |state: &Value| state["taken"][seat.to_string()]["owner"].clone();
+        self.shows("the owner", |state| taken(state) == json!(owner))
+            .await;
+    }
+
+    /// Reads until these people, and no others, pay and wait for the seat.
+    pub(crate) async fn shows_line(&mut self, seat: usize, paying: &[&str], waiting: &[&str]) {
+        let is_line = |people: &Value, expected: &[&str]| match people {
+            Value::Null => expected.is_empty(), // nobody is there for the seat
+            people => *people == json!(expected),
+        };
+        let what = format!("a line of {waiting:?} behind {paying:?}");
+        self.shows(&what, |state| {
+            let taken = &state["taken"][seat.to_string()];
+            is_line(&taken["paying"], paying) && is_line(&taken["waiting"], waiting)
+        })
+        .await;
+    }
+}

@@ -1,0 +1,90 @@
+//! What the tests of the example servers, and their benchmark, share.
+
+#![allow(
+    dead_code,
+    reason = "each test binary, and the benchmark, uses a part of it"
+)]
+
+pub(crate) mod box_office;
+pub(crate) mod live;
+
+use std::{
+    io::{BufRead, BufReader, Lines},
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use redlock_tokio::test_util::RedisServers;
+use tokio::time::{Instant, sleep};
+
+/// How long something may take that is to happen soon.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// A server process, killed when dropped.
+pub(crate) struct Server {
+    process: Child,
+    output: Lines<BufReader<ChildStdout>>,
+    pub(crate) url: String,
+}
+
+impl Server {
+    /// Starts one of the examples on a free port, over these lock nodes or embedded ones.
+    pub(crate) fn start(program: &str, arguments: &[&str], nodes: Option<&RedisServers>) -> Self {
+        let mut command = Command::new(program);
+        command.args(["--port", "0"]).args(arguments);
+        match nodes {
+            Some(nodes) => command
+                .env("REDLOCK_TRUST_FRESH_NODES", "1")
+                .env("REDLOCK_NODES", nodes.urls().join(",")),
+            None => command.env_remove("REDLOCK_NODES"),
+        };
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let output = process.stdout.take().expect("piped");
+        let mut output = BufReader::new(output).lines();
+        let url = output
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
+            .expect("it says where it listens");
+        Self {
+            process,
+            output,
+            url,
+        }
+    }
+
+    /// Reads what it prints, up to this line.
+    pub(crate) fn wait_for(&mut self, line: &str) {
+        let found = self.output.by_ref().map_while(Result::ok);
+        assert!(found.into_iter().any(|it| it == line), "no line `{line}`");
+    }
+
+    /// Sends SIGTERM, and returns how the process ends and what it prints until then.
+    pub(crate) fn stop(mut self) -> (ExitStatus, Vec<String>) {
+        let kill = format!("kill -TERM {}", self.process.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.expect("a shell").success());
+        let lines = self.output.by_ref().map_while(Result::ok).collect();
+        (self.process.wait().expect("it ends"), lines)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Looks again and again, until there is something to see; says what is missing if there is not.
+pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        if let Some(seen) = look().await {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
