@@ -146,7 +146,8 @@ function press(seat) {
 function describe(seat) {
   const { owner, payments, paying, waiting } = snapshot.taken[seat]
     ?? { owner: null, payments: 0, paying: [], waiting: [] };
-  const others = waiting.filter((name) => name !== me());
+  // When the seat is sold the others are told in a moment.
+  const others = owner === null ? waiting.filter((name) => name !== me()) : [];
   const line = others.length > 0 ? `${others.length} in line: ${others.join(", ")}` : "";
   const by = paying.length > 0 ? `${paying.join(" and ")} ${paying.length > 1 ? "pay" : "pays"}` : "";
   const wait = pauses.has(seat) ? `again in ${Math.ceil((pauses.get(seat) - Date.now()) / 1000)} s` : "";

@@ -1,0 +1,130 @@
+use fantoccini::{Client, Locator, elements::Element};
+use serde::Deserialize;
+
+use crate::support::eventually;
+
+/// A page of the box office, in front of which somebody sits.
+pub(crate) struct Page {
+    pub(crate) browser: Client,
+    pub(crate) name: &'static str,
+}
+
+/// A seat, as the page shows it.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+pub(crate) struct Seat {
+    /// What its colours say.
+    pub(crate) state: String,
+    /// What it says in words.
+    pub(crate) text: String,
+    pub(crate) line: String,
+    /// What it says to those who listen.
+    pub(crate) label: String,
+}
+
+/// What came of wanting a seat.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Bought,
+    SoldTo(String),
+}
+
+impl Page {
+    /// Opens the first event's page, and says who sits there.
+    pub(crate) async fn open(browser: Client, server: &str, name: &'static str) -> Self {
+        let page = Self { browser, name };
+        page.browser.goto(server).await.expect("the page");
+        page.introduce().await;
+        page
+    }
+
+    /// Answers the question who sits there.
+    pub(crate) async fn introduce(&self) {
+        let input = self.find("dialog[open] #name").await;
+        let made_up = input.prop("value").await.unwrap().unwrap_or_default();
+        assert!(!made_up.is_empty(), "a name is proposed");
+        input.clear().await.unwrap();
+        input.send_keys(self.name).await.unwrap();
+        self.find("dialog[open] button")
+            .await
+            .click()
+            .await
+            .unwrap();
+        self.find("#connection[data-state=live]").await;
+    }
+
+    /// Presses a seat.
+    pub(crate) async fn press(&self, seat: usize) {
+        let button = self.find(&format!("[data-seat='{seat}']")).await;
+        button.click().await.unwrap();
+    }
+
+    /// Returns what the page shows of a seat, all at one moment.
+    pub(crate) async fn seat(&self, seat: usize) -> Seat {
+        let script = "
+            const button = document.querySelector(`[data-seat='${arguments[0]}']`);
+            const text = (part) => button.querySelector(part).textContent;
+            return {
+                state: button.dataset.state, label: button.ariaLabel,
+                text: text('.state'), line: text('.line'),
+            };";
+        let shown = self.browser.execute(script, vec![seat.into()]).await;
+        serde_json::from_value(shown.unwrap()).expect("a seat")
+    }
+
+    /// Waits until the page shows the seat in this state.
+    pub(crate) async fn until(&self, seat: usize, state: &str) -> Seat {
+        let what = format!("{} sees seat {seat} in state {state}", self.name);
+        eventually(&what, async || {
+            let shown = self.seat(seat).await;
+            (shown.state == state).then_some(shown)
+        })
+        .await
+    }
+
+    /// Waits until the page has got an answer about the seat.
+    pub(crate) async fn outcome(&self, seat: usize) -> Outcome {
+        let bought = format!("Seat {seat} is yours.");
+        let sold = format!("Seat {seat} was sold to ");
+        eventually(&format!("an answer about seat {seat}"), async || {
+            self.log().await.iter().find_map(|line| {
+                let to = || line.strip_prefix(&sold)?.strip_suffix(" while you waited.");
+                if *line == bought {
+                    Some(Outcome::Bought)
+                } else {
+                    Some(Outcome::SoldTo(to()?.to_owned()))
+                }
+            })
+        })
+        .await
+    }
+
+    /// Waits until the page says so.
+    pub(crate) async fn says(&self, words: &str) {
+        eventually(&format!("`{words}` in {}'s log", self.name), async || {
+            let log = self.log().await;
+            log.iter().any(|line| line.starts_with(words)).then_some(())
+        })
+        .await;
+    }
+
+    /// Returns what the page says has happened, without the times.
+    async fn log(&self) -> Vec<String> {
+        let script = "
+            return [...document.querySelectorAll('#log li')].map((line) => line.lastChild.textContent);";
+        let log = self.browser.execute(script, Vec::new()).await;
+        serde_json::from_value(log.unwrap()).expect("lines")
+    }
+
+    /// Waits until there is such an element.
+    pub(crate) async fn find(&self, selector: &str) -> Element {
+        eventually(selector, async || {
+            self.browser.find(Locator::Css(selector)).await.ok()
+        })
+        .await
+    }
+
+    /// Returns what an element says.
+    pub(crate) async fn text(&self, selector: &str) -> String {
+        self.find(selector).await.text().await.unwrap()
+    }
+}
