@@ -1,14 +1,14 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis valkey model sim soak mutants coverage lint
+.PHONY: run test redis browser valkey model sim soak mutants coverage lint
 
 # The main job on the embedded default: needs nothing but Rust and a C compiler.
 run:
 	cargo run -p redlock-examples --bin quickstart
 
-# Installs redis-server if there is none, then runs the whole test suite, and the driver's part of it
-# once more against Valkey (see .ci/test-valkey).
-test: redis
+# Installs redis-server, and Chromium with its chromedriver, if there are none, then runs the whole test
+# suite, and the driver's part of it once more against Valkey (see .ci/test-valkey).
+test: redis browser
 	cargo test --workspace --all-features
 	cargo test -p redlock-tokio --test bad_input # without TLS, which the above has on
 	@.ci/test-valkey
@@ -16,6 +16,10 @@ test: redis
 # What the tests need.
 redis:
 	@command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || sh .ci/install-redis
+
+# What the test of a page needs. Where the browser is, chromedriver knows, or CHROMIUM says.
+browser:
+	@command -v "$${CHROMEDRIVER:-chromedriver}" >/dev/null || sh .ci/install-browser
 
 # The driver's tests against Valkey, where one can be had. A part of `make test`.
 valkey: redis
