@@ -214,7 +214,7 @@ fn bad_options_are_named() {
         ),
         ("--events", "rock,Rock'n'Roll", "an event's name is"),
         ("--events", "rock,rock", "given twice"),
-        ("--seats", "0", "not in 1..=10000"),
+        ("--seats", "0", "not in 1..=2000"),
         ("--payment", "5", "the unit is one of"),
     ] {
         let output = Command::new(TICKETS)

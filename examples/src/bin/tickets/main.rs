@@ -43,7 +43,7 @@ use tokio::time::sleep;
 use crate::{event::EventName, office::BoxOffice, store::Store};
 
 /// How long open connections may outlast the last answer that is due.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Sells seats, each of them once across all processes.
 #[derive(Debug, Parser)]
@@ -55,7 +55,7 @@ struct Options {
     #[arg(long, value_delimiter = ',', default_value = "rock,jazz")]
     events: Vec<EventName>,
     /// How many seats each event has.
-    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=2_000))]
     seats: u32,
     /// How long a payment takes.
     #[arg(long, default_value = "500ms", value_parser = redlock_examples::duration)]

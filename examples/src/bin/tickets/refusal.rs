@@ -1,3 +1,5 @@
+use std::error::Error as _;
+
 use axum::{
     Json,
     http::{StatusCode, header},
@@ -81,7 +83,9 @@ impl IntoResponse for Refusal {
         match self {
             Self::Lost(lost) => lost.into_response(),
             Self::Store(error) => {
-                tracing::warn!("a request failed: {:#}", anyhow::Error::from(error));
+                // The pool's errors tell of their own sources themselves.
+                let cause = error.source().map(ToString::to_string);
+                tracing::warn!("{error}: {}", cause.unwrap_or_default());
                 (status, [(header::RETRY_AFTER, "1")], body).into_response()
             }
             Self::Crowded => (status, [(header::RETRY_AFTER, "5")], body).into_response(),

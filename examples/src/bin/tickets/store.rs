@@ -46,8 +46,8 @@ pub(crate) enum StoreError {
     Connection(#[from] PoolError),
     #[error("the store failed")]
     Command(#[from] RedisError),
-    #[error("what the store has cannot be read")]
-    Content(#[from] serde_json::Error),
+    #[error("who lines up cannot be told")]
+    Line(#[from] serde_json::Error),
 }
 
 impl Store {

@@ -197,6 +197,7 @@ function draw() {
     button.dataset.state = state;
     button.dataset.twice = twice;
     button.ariaLabel = label;
+    button.ariaDisabled = state === "sold" || state === "pause" || state === "you-pay";
     button.title = [line, hint].filter(Boolean).join("\n");
     button.children[1].textContent = words;
     button.children[2].textContent = line;

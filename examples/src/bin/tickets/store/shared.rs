@@ -177,7 +177,11 @@ async fn read_lines(
     let mut gone = Vec::new();
     for (process, line) in processes_known.into_iter().zip(lines) {
         match line {
-            Some(line) => people.extend(serde_json::from_str::<Vec<Person>>(&line)?),
+            Some(line) => match serde_json::from_str::<Vec<Person>>(&line) {
+                Ok(line) => people.extend(line),
+                // Another version's people are not shown; all else is.
+                Err(error) => tracing::debug!("cannot read the line of {process}: {error}"),
+            },
             None => gone.push(process),
         }
     }
