@@ -169,7 +169,8 @@ impl<K> LockLayer<K> {
     }
 
     /// Sets the status of the response to requests that waited in vain, instead of 423: 409, or 429, or a
-    /// 2xx for webhooks that must not come again.
+    /// 2xx for webhooks that must not come again, which then has no `Retry-After`. One without content,
+    /// such as 204, has no body.
     pub fn contended_as(mut self, status: StatusCode) -> Self {
         self.policy.contended = status;
         self

@@ -141,7 +141,10 @@ impl LockLost {
             "urn:redlock:problem:lost",
             "The lock was lost",
         )
-        .detail("The request was cut off half-way. Find out what it has done before a retry.")
+        .detail(
+            "The request lost its protection against others half-way. Find out what it has done before \
+             a retry.",
+        )
         .handler_ran()
     }
 }

@@ -71,6 +71,15 @@ impl Problem {
         }
     }
 
+    /// Takes back that a retry may help, for a client that is told that all is well.
+    pub(crate) fn settled_if(self, is_settled: bool) -> Self {
+        Self {
+            retryable: self.retryable && !is_settled,
+            retry_after_ms: self.retry_after_ms.filter(|_| !is_settled),
+            ..self
+        }
+    }
+
     pub(crate) fn handler_ran(self) -> Self {
         Self {
             handler_ran: true,
@@ -111,19 +120,26 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        // Strings and numbers always serialise.
-        let body = serde_json::to_vec(&self).unwrap_or_default();
-        let mut response = Response::new(Body::from(body));
+        let mut response = Response::new(Body::empty());
         *response.status_mut() = self.status;
+        // The others have no content, and must not say that they had some (RFC 9110, section 8.6).
+        let no_content = [
+            StatusCode::NO_CONTENT,
+            StatusCode::RESET_CONTENT,
+            StatusCode::NOT_MODIFIED,
+        ];
+        if !no_content.contains(&self.status) {
+            // Strings and numbers always serialise.
+            *response.body_mut() = serde_json::to_vec(&self).unwrap_or_default().into();
+            let kind = HeaderValue::from_static("application/problem+json");
+            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        }
         let headers = response.headers_mut();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(millis) = self.retry_after_ms {
-            // Whole seconds (RFC 9110, section 10.2.3), rounded up: not before it is worth it.
-            headers.insert(header::RETRY_AFTER, millis.div_ceil(1000).into());
+            // Whole seconds (RFC 9110, section 10.2.3), rounded up: not before it is worth it, nor at once.
+            let seconds = millis.div_ceil(1000).max(1);
+            headers.insert(header::RETRY_AFTER, seconds.into());
         }
         response
     }

@@ -44,6 +44,7 @@ impl RejectionPolicy {
                 )
                 .detail("Another request is working on this resource. Try again.")
                 .retry_after(self.jittered(expected))
+                .settled_if(self.contended.is_success())
             }
             LockError::QueueFull(error) => {
                 tracing::debug!(%error, "request gets no lock");
@@ -67,7 +68,8 @@ impl RejectionPolicy {
             }
             LockError::Lost(_) => LockLost::problem(),
             LockError::Key(KeyRejection::Request(error)) => {
-                tracing::debug!(%error, "request has no lock key");
+                // Why is told to its client only: extractors name what they could not read.
+                tracing::debug!("request has no lock key");
                 Problem::new(
                     StatusCode::BAD_REQUEST,
                     "urn:redlock:problem:key",

@@ -217,6 +217,17 @@ async fn several_parts_are_never_mixed_up() {
         "`x-tenant` is missing",
     )
     .await;
+    let by_query = layered(LockLayer::new(
+        redlock().await,
+        Parts::new("order", [query("tenant"), path("order")]),
+    ));
+    refused(
+        &by_query,
+        empty(post("/orders/42?tenant=")),
+        400,
+        "is empty",
+    )
+    .await;
     let wrong = layered(LockLayer::new(
         redlock().await,
         Parts::new("order", [header("x-tenant"), path("ordre")]),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::{
     Json, Router,
-    body::Body,
+    body::{Body, to_bytes},
     extract::Request,
     http::{Method, StatusCode, header},
     response::Response,
@@ -66,13 +66,22 @@ async fn a_try_lock_that_is_refused_is_423_at_once() {
 async fn contention_has_the_status_that_the_route_gives_it() {
     let it = Bed::new().await;
     let _guard = it.nodes.contend("event:rock").await.unwrap();
-    for status in [409, 429, 202] {
+    let answer = async |status: u16| {
         let layer = it.layer().wait(Duration::ZERO);
         let app = it.app(layer.contended_as(StatusCode::from_u16(status).unwrap()));
-        let body = problem(post(&app, "/events/rock").await, status, "locked").await;
+        post(&app, "/events/rock").await
+    };
+    for (status, is_retryable) in [(409, true), (429, true), (202, false)] {
+        let body = problem(answer(status).await, status, "locked").await;
         let (handler_ran, retry_after) = terms(&body);
-        assert!(!handler_ran && retry_after.is_some());
+        assert_eq!((handler_ran, retry_after.is_some()), (false, is_retryable));
     }
+    let nothing = answer(204).await;
+    assert_eq!(nothing.status(), 204);
+    assert!(!nothing.headers().contains_key(header::CONTENT_TYPE));
+    assert!(!nothing.headers().contains_key(header::RETRY_AFTER));
+    let body = to_bytes(nothing.into_body(), 1000).await.unwrap();
+    assert!(body.is_empty());
     assert_eq!(it.ran(), 0);
 }
 
@@ -299,9 +308,7 @@ async fn a_route_may_answer_in_its_own_way() {
             !response.headers().contains_key(header::RETRY_AFTER),
             "nothing is added"
         );
-        let body = axum::body::to_bytes(response.into_body(), 1000)
-            .await
-            .unwrap();
+        let body = to_bytes(response.into_body(), 1000).await.unwrap();
         serde_json::from_slice(&body).unwrap()
     };
     let app = it.app(layer.clone());

@@ -2,8 +2,17 @@
 
 mod support;
 
-use axum::{Router, extract::Path, http::Method, routing::post as routed_post};
-use redlock_axum::{LockLayer, path};
+use std::convert::Infallible;
+
+use axum::{
+    Router,
+    extract::{Path, Request},
+    http::Method,
+    response::IntoResponse,
+    routing::post as routed_post,
+};
+use redlock_axum::{LockLayer, matched_path, path};
+use tower::{Layer, ServiceExt, service_fn};
 
 use self::support::{Bed, MS, post, problem, request, send, text};
 
@@ -49,6 +58,60 @@ async fn path_values_are_decoded_once_and_scoped() {
     let app = it.app(LockLayer::new(it.redlock.clone(), scoped));
     let shown = text(post(&app, "/events/rock").await).await;
     assert!(shown.contains("concert:rock"), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nested_services_and_fallbacks_have_the_parameters_of_their_path() {
+    let it = Bed::new().await;
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+    let inner = || Router::new().fallback(async || "ran");
+    let opaque = service_fn(async |_: Request| Ok::<_, Infallible>("ran".into_response()));
+    let layer = it.layer().wait(MS(50));
+    let on_service = Router::new().nest_service("/events/{event}", inner());
+    let on_opaque = Router::new().nest_service("/events/{event}", opaque);
+    let on_route = Router::new().route_service("/events/{event}/x", opaque);
+    for app in [
+        // A fallback is no route.
+        Router::new()
+            .nest("/events/{event}", inner())
+            .layer(layer.clone()),
+        on_service.clone().layer(layer.clone()),
+        on_service.route_layer(layer.clone()),
+        on_opaque.route_layer(layer.clone()),
+        on_route.route_layer(layer.clone()),
+    ] {
+        problem(post(&app, "/events/rock/x").await, 423, "locked").await;
+        assert_eq!(text(post(&app, "/events/jazz/x").await).await, "ran");
+    }
+    let wrong = Router::new().nest_service("/venues/{venue}", opaque);
+    let body = post(&wrong.route_layer(layer), "/venues/rock/x").await;
+    let body = problem(body, 500, "misconfigured").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("no path parameter `event`"), "{detail}");
+
+    let by_route = LockLayer::new(it.redlock.clone(), matched_path());
+    let app = Router::new().nest_service("/events/{event}", opaque);
+    let body = post(&app.route_layer(by_route), "/events/jazz/x").await;
+    let body = problem(body, 500, "misconfigured").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("has no matched path"), "{detail}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_around_the_whole_router_says_that_it_is_in_the_wrong_place() {
+    let it = Bed::new().await;
+    let around = it.layer().layer(it.router());
+    let response = around.oneshot(request(Method::POST, "/events/rock")).await;
+    let body = problem(response.unwrap(), 500, "misconfigured").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("around the whole router"), "{detail}");
+    assert_eq!(it.ran(), 0);
+
+    // A key that no route is needed for works there.
+    let layer = LockLayer::new(it.redlock.clone(), |_: &Request| "k");
+    let around = layer.layer(it.router());
+    let response = around.oneshot(request(Method::POST, "/events/rock")).await;
+    assert_eq!(text(response.unwrap()).await, r#"rock under Some("k")"#);
 }
 
 #[tokio::test(start_paused = true)]

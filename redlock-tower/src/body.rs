@@ -3,22 +3,25 @@
 use std::{
     fmt,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use futures::{FutureExt, future::BoxFuture};
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project::pin_project;
-use redlock_tokio::LossReason;
-use tokio::{task::AbortHandle, time::sleep};
 
-use crate::{Holding, LockError, Release};
+use self::lock::BodyLock;
+use crate::{Holding, LockError, Release, under_lock};
+
+mod lock;
 
 /// Releases the lock when the response's body has ended, or is dropped, or after `max`: a client that
 /// reads slowly must not keep the others out.
+///
+/// # Panics
+///
+/// A response with a lock panics outside of a tokio runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct AtBodyEnd {
     pub(crate) max: Duration,
@@ -28,7 +31,19 @@ impl<B: Body> Release<Response<B>> for AtBodyEnd {
     type Response = Response<HoldBody<B>>;
 
     fn release(&self, response: Response<B>, holding: Option<Holding>) -> Response<HoldBody<B>> {
-        response.map(|body| HoldBody::new(body, holding, self.max))
+        let lock = holding.map(|it| BodyLock::new(it, self.max, response.headers()));
+        response.map(|body| {
+            let ended = body.is_end_stream();
+            let mut it = HoldBody {
+                body: Some(body),
+                lock,
+            };
+            if ended {
+                // Nobody asks a body for frames that says that it has none.
+                it.release();
+            }
+            it
+        })
     }
 }
 
@@ -45,19 +60,10 @@ pub struct HoldBody<B> {
     lock: Option<BodyLock>,
 }
 
-impl<B: Body> HoldBody<B> {
-    fn new(body: B, holding: Option<Holding>, max: Duration) -> Self {
-        let lock = match holding {
-            // Nobody asks a body for frames that says that it has none.
-            Some(holding) if body.is_end_stream() => {
-                holding.release();
-                None
-            }
-            holding => holding.map(|it| BodyLock::new(it, max)),
-        };
-        Self {
-            body: Some(body),
-            lock,
+impl<B> HoldBody<B> {
+    fn release(&mut self) {
+        if let Some(lock) = self.lock.take() {
+            lock.release();
         }
     }
 }
@@ -88,22 +94,28 @@ impl<B: Body> Body for HoldBody<B> {
             *this.lock = None;
             return Poll::Ready(Some(Err(LockError::Lost(reason))));
         }
-        let Some(mut body) = this.body.as_mut().as_pin_mut() else {
-            return Poll::Ready(None);
+        let body = this.body.as_mut();
+        let polled = under_lock::poll(body, this.lock, |body| body.poll_frame(cx));
+        let frame = ready!(polled.unwrap_or(Poll::Ready(None)));
+        let has_ended = match &frame {
+            Some(Ok(frame)) => {
+                let is_last = this
+                    .body
+                    .as_ref()
+                    .as_pin_ref()
+                    .is_none_or(|it| it.is_end_stream());
+                is_last || this.lock.as_mut().is_some_and(|it| it.is_whole(frame))
+            }
+            Some(Err(_)) | None => true,
         };
-        let frame = ready!(body.as_mut().poll_frame(cx));
-        let goes_on = matches!(frame, Some(Ok(_))) && !body.is_end_stream();
-        if let Some(lock) = this.lock.take_if(|_| !goes_on) {
+        if let Some(lock) = this.lock.take_if(|_| has_ended) {
             lock.release();
         }
         Poll::Ready(frame.map(|frame| frame.map_err(LockError::Inner)))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.body {
-            Some(body) => body.is_end_stream(),
-            None => true,
-        }
+        self.body.as_ref().is_none_or(B::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -120,62 +132,4 @@ impl<B> fmt::Debug for HoldBody<B> {
             .field("holds", &self.lock.is_some())
             .finish_non_exhaustive()
     }
-}
-
-/// The lock of a body, for a time at most. Dropping it means that the body did not come to its end.
-///
-/// The time is kept by a task: a body whose reader has stopped reading is not polled any more, and could
-/// not keep it.
-struct BodyLock {
-    holding: Arc<Mutex<Option<Holding>>>,
-    cap: AbortHandle,
-    /// Set if the body ends with the lock.
-    cut_off: Option<BoxFuture<'static, LossReason>>,
-}
-
-impl BodyLock {
-    fn new(holding: Holding, max: Duration) -> Self {
-        let cut_off = holding.cut_off();
-        let holding = Arc::new(Mutex::new(Some(holding)));
-        let capped = Arc::clone(&holding);
-        let cap = tokio::spawn(async move {
-            sleep(max).await;
-            release(&capped);
-        });
-        Self {
-            holding,
-            cap: cap.abort_handle(),
-            cut_off,
-        }
-    }
-
-    fn poll_cut_off(&mut self, cx: &mut Context<'_>) -> Poll<LossReason> {
-        match &mut self.cut_off {
-            Some(lost) => lost.poll_unpin(cx),
-            None => Poll::Pending,
-        }
-    }
-
-    fn release(self) {
-        release(&self.holding);
-    }
-}
-
-impl Drop for BodyLock {
-    fn drop(&mut self) {
-        self.cap.abort();
-        drop(take(&self.holding));
-    }
-}
-
-fn release(holding: &Mutex<Option<Holding>>) {
-    if let Some(holding) = take(holding) {
-        holding.release();
-    }
-}
-
-fn take(holding: &Mutex<Option<Holding>>) -> Option<Holding> {
-    // No code panics while it holds the mutex.
-    let mut holding = holding.lock().unwrap_or_else(PoisonError::into_inner);
-    holding.take()
 }

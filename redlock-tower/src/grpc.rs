@@ -11,6 +11,8 @@ use tonic::{Code, Status, server::NamedService};
 use tower_layer::Layer;
 use tower_service::Service;
 
+#[cfg(doc)]
+use crate::LockLayer;
 use crate::{KeyRejection, LockError, LockService};
 
 /// Answers for what a lock layer refuses with a gRPC status, so that the stack never fails, as `tonic`
@@ -24,6 +26,9 @@ use crate::{KeyRejection, LockError, LockService};
 /// | [`Key`](LockError::Key), the caller's fault | `INVALID_ARGUMENT` |
 /// | [`Key`](LockError::Key) or [`Misconfigured`](LockError::Misconfigured), the layer's | `INTERNAL` |
 /// | [`Lost`](LockError::Lost) | `UNKNOWN`: the call ran, and its outcome is not known |
+///
+/// A stream that [holds the lock](LockLayer::hold_until_body_end) and is cut off ends without a status of
+/// its own, which clients show as `INTERNAL`.
 ///
 /// Contention is not `UNAVAILABLE`, because proxies that see that take hosts out of service.
 ///

@@ -17,7 +17,7 @@ pub type Extracted = Result<Option<LockRequest>, KeyRejection>;
 /// Finds out which resource a request is about.
 ///
 /// Implemented for closures `Fn(&Request) -> K`, where `K` is an [`IntoKey`]: an owned string or
-/// bytes, a number, a [`LockRequest`], an `Option` or a `Result` of them. (Owned, since the request goes
+/// bytes, an integer, a [`LockRequest`], an `Option` or a `Result` of them. (Owned, since the request goes
 /// on while the key stays.)
 ///
 /// ```
@@ -59,7 +59,7 @@ where
 /// What a key closure may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a lock key",
-    note = "return a `String`, a `Vec<u8>`, a `u64`, a `LockRequest`, or an `Option` or `Result` of \
+    note = "return a `String`, a `Vec<u8>`, an integer, a `LockRequest`, or an `Option` or `Result` of \
             one; what is borrowed from the request must be made owned"
 )]
 pub trait IntoKey {
@@ -89,23 +89,29 @@ impl IntoKey for String {
     }
 }
 
-impl IntoKey for &'static str {
+impl IntoKey for &str {
     fn into_key(self) -> Extracted {
         LockRequest::new(self).into_key()
     }
 }
 
-impl IntoKey for &'static [u8] {
+impl IntoKey for &[u8] {
     fn into_key(self) -> Extracted {
         LockRequest::new(self).into_key()
     }
 }
 
-impl IntoKey for u64 {
-    fn into_key(self) -> Extracted {
-        self.to_string().into_key()
-    }
+macro_rules! numbers_are_keys {
+    ($($number:ty)*) => {$(
+        impl IntoKey for $number {
+            fn into_key(self) -> Extracted {
+                self.to_string().into_key()
+            }
+        }
+    )*};
 }
+
+numbers_are_keys!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 
 /// `None` lets the request pass without a lock.
 impl<K: IntoKey> IntoKey for Option<K> {
@@ -186,7 +192,8 @@ mod tests {
         let seven = Some(LockRequest::new("7"));
         assert_eq!(extract(|it| it.to_string()).unwrap(), seven);
         assert_eq!(extract(|_| "7").unwrap(), seven);
-        assert_eq!(extract(|it| u64::from(*it)).unwrap(), seven);
+        assert_eq!(extract(|it| *it).unwrap(), seven);
+        assert_eq!(extract(|it| i64::from(*it)).unwrap(), seven);
         assert_eq!(extract(|it| it.to_string().into_bytes()).unwrap(), seven);
         assert_eq!(extract(|it| Some(it.to_string())).unwrap(), seven);
         assert_eq!(extract(|_| None::<String>).unwrap(), None);

@@ -22,6 +22,7 @@ mod running;
 mod service;
 mod share;
 mod telemetry;
+mod under_lock;
 
 #[cfg(feature = "http")]
 pub use body::{AtBodyEnd, HoldBody};

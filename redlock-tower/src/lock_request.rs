@@ -95,11 +95,12 @@ impl LockRequest {
         &self.keys
     }
 
-    /// Puts a prefix in front of each key.
-    pub fn prefixed(self, prefix: impl AsRef<[u8]>) -> Self {
-        let prefix = prefix.as_ref();
-        let keys = self.keys.iter().map(|key| [prefix, key].concat()).collect();
-        Self { keys, ..self }
+    /// Puts a prefix in front of each key. An empty key stays empty, to be refused.
+    pub fn prefixed(mut self, prefix: impl AsRef<[u8]>) -> Self {
+        for key in self.keys.iter_mut().filter(|key| !key.is_empty()) {
+            key.splice(..0, prefix.as_ref().iter().copied());
+        }
+        self
     }
 }
 

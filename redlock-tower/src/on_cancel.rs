@@ -7,6 +7,7 @@ pub enum OnCancel {
     #[default]
     Release,
     /// The lock is kept for as long as it would have lived without renewal, a ttl at most: whatever the
-    /// call has set going elsewhere (a statement that a database is carrying out) has so long to end.
+    /// call has set going elsewhere (a statement that a database is carrying out) has so long to end. Where
+    /// there is no tokio runtime, or it ends before, it is released.
     Expire,
 }

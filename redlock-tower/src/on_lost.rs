@@ -4,7 +4,8 @@
 /// a loss is logged and counted.
 ///
 /// Where the lock is held to the body's end (feature `http`), `Fail` and `Cancel` cut the body off: the
-/// head is gone by then, and a client can tell a body that was cut off from a whole one.
+/// head is gone by then, and a client can tell a body that was cut off from a whole one (but for one that
+/// speaks HTTP/1.0, where a body of unknown length ends with the connection).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLost {

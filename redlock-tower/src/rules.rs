@@ -38,13 +38,9 @@ impl Rules {
 
     /// Makes a lock of what a request wants.
     pub(crate) fn lock(&self, wanted: LockRequest) -> Lock {
-        let options = wanted.options.or(self.options);
-        let prefixed = |key: Vec<u8>| match &*self.prefix {
-            // An empty key stays empty, to be refused.
-            _ if key.is_empty() => key,
-            prefix => [prefix, &key].concat(),
-        };
-        let mut keys = wanted.keys.into_iter().map(prefixed);
+        let LockRequest { keys, options } = wanted.prefixed(&self.prefix);
+        let options = options.or(self.options);
+        let mut keys = keys.into_iter();
         match (keys.next(), keys.len()) {
             (Some(key), 0) => self.redlock.lock(key).options(options),
             (first, _) => self

@@ -4,7 +4,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures::{FutureExt, future::BoxFuture};
 use pin_project::pin_project;
 use redlock_tokio::LossReason;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -12,7 +11,7 @@ use tower::util::Oneshot;
 use tower_service::Service;
 use tracing::Span;
 
-use crate::{Holding, LockError};
+use crate::{Holding, LockError, under_lock};
 
 /// A call that runs under a lock, or without one, to its end. The lock comes out with the response.
 #[pin_project]
@@ -23,8 +22,6 @@ where
     #[pin]
     response: Option<Oneshot<S, Request>>,
     holding: Option<Holding>,
-    /// Set if the call ends with the lock.
-    lost: Option<BoxFuture<'static, LossReason>>,
     span: Span,
 }
 
@@ -35,7 +32,6 @@ where
     pub(crate) fn new(inner: S, request: Request, holding: Option<Holding>) -> Self {
         Self {
             response: Some(Oneshot::new(inner, request)),
-            lost: holding.as_ref().and_then(Holding::cancelled),
             span: holding.as_ref().map_or_else(Span::none, Holding::span),
             holding,
         }
@@ -62,27 +58,24 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let _entered = this.span.enter();
-        if let Some(lost) = this.lost
-            && let Poll::Ready(reason) = lost.poll_unpin(cx)
-        {
+        let is_watched = this.holding.as_ref().is_some_and(Holding::is_watched);
+        if is_watched && let Poll::Ready(reason) = poll_cancelled(this.holding, cx) {
             // Where it stands.
             this.response.set(None);
             *this.holding = None;
-            *this.lost = None;
             return Poll::Ready(Err(LockError::Lost(reason)));
         }
-        let Some(response) = this.response.as_mut().as_pin_mut() else {
-            // Polled again after its end; pending is what a fused future would say.
-            return Poll::Pending;
-        };
-        // Outside of `self`, so that a panic drops it while it unwinds, and what is dropped then is not
-        // handed over: whoever catches the panic further out drops `self` later.
-        let holding = this.holding.take();
-        let Poll::Ready(outcome) = response.poll(cx) else {
-            *this.holding = holding;
+        let response = this.response.as_mut();
+        let outcome = under_lock::poll(response, this.holding, |response| response.poll(cx));
+        // Over, and polled again, it is pending, as a fused future would be.
+        let Poll::Ready(outcome) = outcome.unwrap_or(Poll::Pending) else {
+            if !is_watched && poll_cancelled(this.holding, cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
             return Poll::Pending;
         };
         this.response.set(None);
+        let holding = this.holding.take();
         if let Some(reason) = holding.as_ref().and_then(Holding::failure) {
             return Poll::Ready(Err(LockError::Lost(reason)));
         }
@@ -95,6 +88,13 @@ where
                 Err(LockError::Inner(error))
             }
         })
+    }
+}
+
+fn poll_cancelled(holding: &mut Option<Holding>, cx: &mut Context<'_>) -> Poll<LossReason> {
+    match holding {
+        Some(holding) => holding.poll_cancelled(cx),
+        None => Poll::Pending,
     }
 }
 

@@ -10,7 +10,8 @@ use super::part::key_of;
 use crate::Request;
 
 /// Takes the key from a field of a JSON body, such as `json_field("account", 64 * 1024)`. The field must
-/// be a string or a number; `order.id` is the field `id` of the object `order`.
+/// be a string or a number, and is taken as it is written: `42` and `42.0` are two keys. `order.id` is the
+/// field `id` of the object `order`.
 ///
 /// The body is read whole, before the lock is waited for, and given back to the handler. One with more
 /// than `limit` bytes is answered with 413.
@@ -70,7 +71,7 @@ impl JsonKey {
                 )));
             }
         };
-        key_of(&self.scope, &value)
+        key_of(&self.scope, &[value])
     }
 }
 

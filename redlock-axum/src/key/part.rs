@@ -1,8 +1,11 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, iter, sync::Arc};
 
 use axum::{
     RequestPartsExt,
-    extract::{FromRequestParts, MatchedPath, RawPathParams, RawQuery},
+    extract::{
+        FromRequestParts, MatchedPath, OriginalUri, RawPathParams, RawQuery,
+        rejection::RawPathParamsRejection,
+    },
     http::{HeaderName, request::Parts as RequestParts},
 };
 use futures::{
@@ -75,7 +78,7 @@ impl ExtractKey<Request> for PartKey {
             let (mut parts, body) = request.into_parts();
             let found = it.read(&mut parts).await;
             let wanted =
-                found.and_then(|value| value.map(|value| key_of(&it.scope, &value)).transpose());
+                found.and_then(|value| value.map(|value| key_of(&it.scope, &[value])).transpose());
             (Request::from_parts(parts, body), wanted)
         }
         .boxed()
@@ -94,27 +97,29 @@ impl fmt::Debug for PartKey {
 /// `path("event")` for `/events/rock%20am%20see/tickets` is `event:rock am see`.
 ///
 /// The value is percent-decoded, so that `a%2Fb` and `a%2fb` are one resource. Parameters of routers
-/// that this one is nested in are there too. Requests that no route matched pass without a lock.
+/// that this one is nested in are there too.
+///
+/// Requests that no route matched pass without a lock. So do those to a `nest_service` whose path has no
+/// parameter, which look the same from here.
 pub fn path(parameter: impl Into<String>) -> PartKey {
     let parameter = parameter.into();
     PartKey::new(parameter.clone(), move |parts| {
         let parameter = parameter.clone();
         async move {
-            let Some(route) = parts.extensions.get::<MatchedPath>().cloned() else {
-                return Ok(None);
-            };
-            let params: RawPathParams = parts
-                .extract()
-                .await
-                .map_err(|error| KeyRejection::request(format!("{error}")))?;
-            match params.iter().find(|(name, _)| **name == *parameter) {
-                Some((_, value)) => Ok(Some(value.to_owned())),
-                None => Err(KeyRejection::layer(format!(
-                    "the route `{}` has no path parameter `{parameter}`; \
-                     put the layer on the routes that have one, with route_layer",
-                    route.as_str(),
-                ))),
+            let params = path_params(parts).await?;
+            let value = params.iter().find(|(name, _)| **name == *parameter);
+            if let Some((_, value)) = value {
+                return Ok(Some(value.to_owned()));
             }
+            let route = match route_of(parts) {
+                Some(route) => route,
+                None if params.iter().next().is_none() => return Ok(None),
+                None => "of a nested service",
+            };
+            Err(KeyRejection::layer(format!(
+                "the route `{route}` has no path parameter `{parameter}`; \
+                 put the layer on the routes that have one, with route_layer",
+            )))
         }
         .boxed()
     })
@@ -191,17 +196,26 @@ where
 }
 
 /// Takes the route itself for the key: all requests that it matches run one at a time. Requests that no
-/// route matched pass without a lock.
+/// route matched pass without a lock. Not for `nest_service`, where no route is known.
 #[must_use]
 pub fn matched_path() -> PartKey {
-    PartKey::at_once("route", |parts| {
-        let route = parts.extensions.get::<MatchedPath>();
-        Ok(route.map(|route| route.as_str().to_owned()))
+    PartKey::new("route", |parts| {
+        async move {
+            let params = path_params(parts).await?;
+            match route_of(parts) {
+                Some(route) => Ok(Some(route.to_owned())),
+                None if params.iter().next().is_none() => Ok(None),
+                None => Err(KeyRejection::layer(
+                    "a nested service has no matched path; take another key there",
+                )),
+            }
+        }
+        .boxed()
     })
 }
 
-/// Takes the key from whatever an extractor reads from the request's head, such as a typed header or a
-/// `Path` with its own type. If it rejects the request, that is at fault.
+/// Takes the key from whatever an extractor without state reads from the request's head, such as a typed
+/// header or a `Path` with its own type. If it rejects the request, that is at fault.
 pub fn typed<E, V>(
     scope: impl Into<String>,
     key: impl Fn(E) -> V + Clone + Send + Sync + 'static,
@@ -223,15 +237,33 @@ where
     })
 }
 
-/// Makes the key of a scope and a value.
-pub(super) fn key_of(scope: &str, value: &str) -> Result<LockRequest, KeyRejection> {
-    if value.is_empty() {
+/// Makes the key of a scope and values.
+pub(super) fn key_of(scope: &str, values: &[impl AsRef<str>]) -> Result<LockRequest, KeyRejection> {
+    let values = values.iter().map(AsRef::as_ref);
+    if values.clone().any(str::is_empty) {
         // All requests whose value is empty would share it.
         return Err(KeyRejection::request(format!(
             "the value of `{scope}` is empty"
         )));
     }
-    Ok(LockRequest::parts([scope, value]))
+    Ok(LockRequest::parts(iter::once(scope).chain(values)))
+}
+
+/// Reads the parameters of the route that matched; none if no route did.
+async fn path_params(parts: &mut RequestParts) -> Result<RawPathParams, KeyRejection> {
+    // Each router leaves this behind, also where no route matches.
+    if parts.extensions.get::<OriginalUri>().is_none() {
+        return Err(KeyRejection::layer(
+            "it is around the whole router, where no route is known yet; \
+             add it to the router, with route_layer",
+        ));
+    }
+    let params = parts.extract().await;
+    params.map_err(|error: RawPathParamsRejection| KeyRejection::request(error.to_string()))
+}
+
+fn route_of(parts: &RequestParts) -> Option<&str> {
+    parts.extensions.get().map(MatchedPath::as_str)
 }
 
 fn header_name(name: &str) -> HeaderName {

@@ -1,13 +1,17 @@
 use axum::http::request::Parts as RequestParts;
 use futures::{FutureExt, future::BoxFuture};
-use redlock_tower::{ExtractKey, Extracted, LockRequest};
+use redlock_tower::{ExtractKey, Extracted};
 
-use super::{PartKey, part::Found};
+use super::{
+    PartKey,
+    part::{Found, key_of},
+};
 use crate::Request;
 
 /// A key that is made of several parts of a request, such as the tenant in a header and the order in the
-/// path: `parts([header("x-tenant"), path("order")])`. They are joined so that different parts never make
-/// the same key; see [`LockRequest::parts`].
+/// path: `Parts::new("order", [header("x-tenant"), path("order")])`. They are joined so that different parts
+/// never make the same key; see [`LockRequest::parts`](redlock_tower::LockRequest::parts). A value that is
+/// empty is none.
 #[derive(Clone, Debug)]
 pub struct Parts {
     scope: String,
@@ -28,7 +32,7 @@ impl Parts {
         &self,
         head: &mut RequestParts,
     ) -> Result<Option<Vec<String>>, redlock_tower::KeyRejection> {
-        let mut values = vec![self.scope.clone()];
+        let mut values = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             let found: Found = part.read(head).await;
             match found? {
@@ -48,7 +52,8 @@ impl ExtractKey<Request> for Parts {
         async move {
             let (mut head, body) = request.into_parts();
             let values = it.read(&mut head).await;
-            let wanted = values.map(|values| values.map(LockRequest::parts));
+            let wanted = values
+                .and_then(|values| values.map(|values| key_of(&it.scope, &values)).transpose());
             (Request::from_parts(head, body), wanted)
         }
         .boxed()

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use crate::{BuildError, Clock, LockError, LockGuard, MemoryNode, Redlock, RedlockBuilder};
 
 /// Three nodes in memory, and what the world does to locks on them: somebody else holds one, one is
@@ -63,7 +65,8 @@ impl TestNodes {
             .clock(Clock::tokio())
     }
 
-    /// Takes a lock as another process would, and holds it for as long as the guard lives.
+    /// Takes a lock as another process would, and holds it for as long as the guard lives. The key is what
+    /// the nodes see: with the prefix, where the code under test has one.
     ///
     /// # Errors
     ///
@@ -75,13 +78,17 @@ impl TestNodes {
     pub async fn contend(&self, key: impl AsRef<[u8]>) -> Result<LockGuard, LockError> {
         let another = self.connect().await;
         let another = another.expect("three nodes in memory and the defaults make a lock");
-        another.lock(key).await
+        another.lock(key).max_hold(Duration::MAX).await
     }
 
     /// Has a lock lost: the one that is held now, or else the next that somebody takes. Its holder finds
     /// out as ever, when it is extended, which is after a third of its ttl or when asked to.
     pub fn lose(&self, key: impl AsRef<[u8]>) {
-        self.nodes.iter().for_each(|node| node.lose(&key));
+        if self.is_locked(&key) {
+            self.nodes.iter().for_each(|node| _ = node.remove(&key));
+        } else {
+            self.nodes.iter().for_each(|node| node.lose(&key));
+        }
     }
 
     /// Takes all nodes down: no lock is to be had, and those that are held are lost in time.
@@ -89,7 +96,8 @@ impl TestNodes {
         self.nodes.iter().for_each(|node| node.set_down(true));
     }
 
-    /// Brings all nodes up again, with their keys.
+    /// Brings all nodes up again, with their keys. Who was connected finds out when it tries the next time,
+    /// which a [`lock`](Redlock::lock) that waits does, and a `try_lock` may not.
     pub fn come_up(&self) {
         self.nodes.iter().for_each(|node| node.set_down(false));
     }

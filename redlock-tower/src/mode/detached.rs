@@ -5,6 +5,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use futures::{FutureExt, future::Fuse};
 use pin_project::pin_project;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
@@ -18,7 +19,11 @@ use crate::{AtHead, LockError, Release, Running};
 /// never released under work that is still under way.
 ///
 /// A caller that goes away while it *waits* for the lock gives up its place, as ever. A panic of the
-/// call goes on in its caller.
+/// call goes on in its caller. The task has its caller's span, but not its task-locals.
+///
+/// # Panics
+///
+/// A call with a lock panics outside of a tokio runtime.
 #[derive(Clone, Debug, Default)]
 pub struct Detached<R = AtHead> {
     pub(crate) release: R,
@@ -46,7 +51,7 @@ where
         let way = if call.has_lock() {
             call.track(self.tasks.token());
             let call = inline.run(call).instrument(Span::current());
-            Way::Task(tokio::spawn(call))
+            Way::Task(tokio::spawn(call).fuse())
         } else {
             Way::Inline(inline.run(call))
         };
@@ -65,13 +70,16 @@ where
     way: Way<S, Request, R>,
 }
 
+/// A task whose outcome is taken once.
+type Task<T, E> = Fuse<JoinHandle<Result<T, LockError<E>>>>;
+
 #[pin_project(project = WayProjection)]
 enum Way<S, Request, R>
 where
     S: Service<Request>,
     R: Release<S::Response>,
 {
-    Task(JoinHandle<Result<R::Response, LockError<S::Error>>>),
+    Task(Task<R::Response, S::Error>),
     Inline(#[pin] InlineFuture<S, Request, R>),
 }
 
