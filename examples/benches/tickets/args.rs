@@ -1,0 +1,34 @@
+use std::{path::PathBuf, time::Duration};
+
+use clap::Parser;
+
+/// What the command line asks for.
+#[derive(Debug, Parser)]
+#[command(about = "Measures what the lock costs the box office")]
+pub(crate) struct Args {
+    /// How many seconds each cell is measured.
+    #[arg(long, default_value_t = 3.0, value_parser = seconds)]
+    seconds: f64,
+    /// How many seats the clients want between them, with commas between the cells.
+    #[arg(long, value_delimiter = ',', default_value = "1,16,1024", value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    pub(crate) seats: Vec<u32>,
+    /// Where the figures go as JSON, if anywhere; relative to the package.
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+    /// What `cargo bench` adds.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl Args {
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number between 0.1 and 600".to_owned()),
+    }
+}

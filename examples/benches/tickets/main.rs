@@ -1,0 +1,108 @@
+//! What the lock costs a service: the box office sells seats to 64 clients on keep-alive connections, with
+//! the lock and without it, all in one run, since only figures of one run can be compared.
+//!
+//! ```sh
+//! cargo bench -p redlock-examples --bench tickets                            # less than a minute
+//! cargo bench -p redlock-examples --bench tickets -- --seconds 10            # longer cells
+//! cargo bench -p redlock-examples --bench tickets -- --seats 1,8 --json figures.json
+//! ```
+//!
+//! The server is a process of its own; payments take no time. Clients buy random seats, and give back what
+//! they got. Where the lock is on embedded nodes, sales are kept in the process; otherwise the lock is on
+//! five `redis-server` processes, and sales are kept in a sixth. Rounds with the lock and without it
+//! alternate.
+//!
+//! Fails if a seat was sold twice under the lock, by the server's count or by the clients'; and if neither
+//! finds it without the lock, where all want the same seat. The load stays on the loopback interface.
+
+mod args;
+mod cell;
+mod client;
+mod figures;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::{env, fs, process::ExitCode, time::Instant};
+
+use anyhow::{Context, Result};
+use args::Args;
+use cell::Cell;
+use clap::Parser;
+use figures::Figures;
+use redlock_tokio::test_util::RedisServers;
+use support::Server;
+
+/// Rounds of each cell: what else the machine does meanwhile hits both sides.
+const ROUNDS: u32 = 3;
+
+fn main() -> ExitCode {
+    // `cargo test --all-targets` runs this program too, but without the argument that `cargo bench`
+    // adds.
+    if !env::args().any(|it| it == "--bench") {
+        return ExitCode::SUCCESS;
+    }
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tickets: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn run(args: &Args) -> Result<()> {
+    let start = Instant::now();
+    let nodes = RedisServers::spawn(5)?;
+    let data = RedisServers::spawn(1)?;
+    let mut figures = Figures::default();
+    measure(args, "embedded", None, &mut figures).await?;
+    measure(args, "redis", Some((&nodes, &data)), &mut figures).await?;
+    println!("{figures}");
+    println!("took {:.0?}", start.elapsed());
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(&figures)?;
+        fs::write(path, json).with_context(|| path.display().to_string())?;
+    }
+    figures.check()
+}
+
+/// Measures all cells on one kind of nodes and store.
+async fn measure(
+    args: &Args,
+    place: &'static str,
+    servers: Option<(&RedisServers, &RedisServers)>,
+    figures: &mut Figures,
+) -> Result<()> {
+    let nodes = servers.map(|(nodes, _)| nodes);
+    let data = servers.map(|(_, data)| data.get(0).url());
+    let most = args.seats.iter().max().context("--seats is empty")?;
+    for &seats in &args.seats {
+        // Two servers that share nothing but the machine: events of other names are other keys.
+        let [with, without] = [true, false].map(|locked| {
+            let event = format!("{place}-{seats}-{}", if locked { "lock" } else { "none" });
+            let [most, payment] = [most.to_string(), "0ms".to_owned()];
+            let mut arguments = vec!["--events", &event, "--seats", &most, "--payment", &payment];
+            if let Some(data) = &data {
+                arguments.extend(["--data", data]);
+            }
+            if !locked {
+                arguments.push("--no-lock");
+            }
+            let server = Server::start(env!("CARGO_BIN_EXE_tickets"), &arguments, nodes);
+            Cell::new(server, &event, seats, locked)
+        });
+        let mut cells = [with, without];
+        for round in 0..ROUNDS {
+            // Whoever comes second finds the machine warm.
+            cells.rotate_left(round as usize % 2);
+            for cell in &mut cells {
+                cell.measure(args.time() / ROUNDS).await?;
+            }
+        }
+        cells.sort_unstable_by_key(|cell| !cell.locked);
+        let [with, without] = cells;
+        figures.add(place, with.finish().await?, without.finish().await?);
+    }
+    Ok(())
+}
