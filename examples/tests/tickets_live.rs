@@ -59,7 +59,7 @@ async fn who_waits_is_shown_by_every_process() {
 
 #[tokio::test]
 async fn who_goes_away_while_paying_gets_the_seat() {
-    let fleet = Fleet::start(TICKETS, &["--payment", "1s"]);
+    let fleet = Fleet::start(TICKETS, &["--payment", "2s"]);
     let mut live = Live::open(fleet.url(1)).await;
     let ada = buyer(fleet.url(0), "Ada");
     live.shows_line(7, &["Ada"], &[]).await;
@@ -151,7 +151,7 @@ async fn open_pages_do_not_keep_it_from_stopping() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sale_is_finished_before_it_stops() {
-    let server = Server::start(TICKETS, &["--payment", "1s"], None);
+    let server = Server::start(TICKETS, &["--payment", "2s"], None);
     let mut live = Live::open(&server.url).await;
     let ada = buyer(&server.url, "Ada");
     live.shows_line(7, &["Ada"], &[]).await;

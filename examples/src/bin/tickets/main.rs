@@ -18,7 +18,7 @@
 //! ```
 //!
 //! From the outside in: [`routes`] is what clients see, [`request`] what they may say and [`refusal`]
-//! what they are told if it goes wrong; [`office`] and [`event`] are the state, [`line`] is who waits,
+//! what they are told if it goes wrong; [`office`] and [`event`] are the state, [`mod@line`] is who waits,
 //! [`store`] what is sold, and [`live`] keeps all of it up to date for those who look on.
 
 mod event;

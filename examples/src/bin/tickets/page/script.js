@@ -226,7 +226,8 @@ function show(news) {
   const warnings = [];
   if (!news.store_answers) warnings.push("The store does not answer. What you see may be old, and nothing can be sold.");
   if (!news.locked) warnings.push("This server sells without a lock.");
-  if (news.sold_twice > 0) warnings.push(`A seat that was sold already was sold again, ${news.sold_twice} times.`);
+  const twice = news.sold_twice;
+  if (twice > 0) warnings.push(`A seat that was sold already was sold again, ${twice} ${twice === 1 ? "time" : "times"}.`);
   at("warning").textContent = warnings.join(" ");
   at("warning").hidden = warnings.length === 0;
   const links = news.events.map((name) => {
