@@ -1,7 +1,7 @@
 use std::{
     collections::BTreeSet,
     str::FromStr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use anyhow::{Result, ensure};
@@ -69,16 +69,20 @@ impl Event {
         self.unannounced.notify_one();
     }
 
-    /// Returns what was sold when the store answered last, after a new answer if there is one.
-    pub(crate) fn last_sales(&self, sales: Option<Sales>) -> Arc<Sales> {
-        let mut last = self
-            .last_sales
+    /// Keeps what was sold in mind, for when the store does not answer.
+    pub(crate) fn remember(&self, sales: &Arc<Sales>) {
+        *self.lock_last_sales() = Arc::clone(sales);
+    }
+
+    /// Returns what was sold when the store answered last.
+    pub(crate) fn last_sales(&self) -> Arc<Sales> {
+        Arc::clone(&self.lock_last_sales())
+    }
+
+    fn lock_last_sales(&self) -> MutexGuard<'_, Arc<Sales>> {
+        self.last_sales
             .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(sales) = sales {
-            *last = Arc::new(sales);
-        }
-        Arc::clone(&last)
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -31,7 +31,8 @@ impl BoxOffice {
     /// Returns what there is to see of an event now.
     pub(crate) async fn look(&self, event: &Event) -> Result<Snapshot, StoreError> {
         let (sales, elsewhere) = self.store.read(event).await?;
-        let sales = event.last_sales(Some(sales));
+        let sales = Arc::new(sales);
+        event.remember(&sales);
         Ok(Snapshot::new(self, event, &sales, &elsewhere))
     }
 
@@ -39,7 +40,7 @@ impl BoxOffice {
     /// it did so last.
     pub(crate) async fn look_or_remember(&self, event: &Event) -> Snapshot {
         self.look(event).await.unwrap_or_else(|_| {
-            let sales = event.last_sales(None);
+            let sales = event.last_sales();
             Snapshot::new(self, event, &sales, &[]).of_the_past()
         })
     }

@@ -48,17 +48,16 @@ impl Snapshot {
             taken.owner = Some(sale.owner.clone());
             taken.payments = sale.payments;
         }
-        for person in event.line.people().iter().chain(elsewhere) {
+        let people = event.line.people();
+        let people = people.iter().chain(elsewhere);
+        for person in people.filter(|person| person.seat <= event.seats) {
             let taken = taken.entry(person.seat).or_default();
-            // Who has paid leaves the line a moment later.
-            let done = person.pays && taken.owner.as_ref() == Some(&person.name);
-            match person.pays {
-                _ if done || person.seat > event.seats => {}
-                true => taken.paying.push(person.name.clone()),
-                false => taken.waiting.push(person.name.clone()),
-            }
+            if !person.pays {
+                taken.waiting.push(person.name.clone());
+            } else if taken.owner.as_ref() != Some(&person.name) {
+                taken.paying.push(person.name.clone());
+            } // or else has paid, and leaves the line in a moment
         }
-        taken.retain(|&seat, _| seat <= event.seats);
         let events = office.events.iter();
         Self {
             event: event.name.as_str().to_owned(),

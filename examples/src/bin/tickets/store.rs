@@ -38,7 +38,8 @@ pub(crate) struct Sale {
     pub(crate) payments: u32,
 }
 
-/// Why the store has not answered. If it was asked to write, it may have done so.
+/// Why the store has not answered. If it was asked to write, it may have done so, or do so later, when the
+/// lock is another's: that no lock can prevent, but a fencing token that the store checks.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum StoreError {
