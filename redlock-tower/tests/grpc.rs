@@ -48,6 +48,9 @@ fn order(call: &Request<Body>) -> Result<LockRequest, KeyRejection> {
     if order == "layer" {
         return Err(KeyRejection::layer("no such part"));
     }
+    if order == "large" {
+        return Err(KeyRejection::TooLarge { limit: 64 });
+    }
     let wanted = LockRequest::new(order.as_bytes());
     let deadline = CallerDeadline::of(call).map(|it| it.remaining());
     Ok(deadline.map_or(wanted.clone(), |it| wanted.wait_at_most(it)))
@@ -95,6 +98,12 @@ async fn a_service_keeps_its_name_and_refusals_are_statuses() {
     assert_eq!(code, Code::InvalidArgument);
     assert!(message.contains("no `order`"), "{message}");
     assert_eq!(call(&routes, Some("layer"), "9S").await.0, Code::Internal);
+
+    let wrong = served(lock.clone().ttl(Duration::ZERO).detached());
+    assert_eq!(call(&wrong, Some("1"), "9S").await.0, Code::Internal);
+    let (code, message) = call(&routes, Some("large"), "9S").await;
+    assert_eq!(code, Code::InvalidArgument);
+    assert!(message.contains("over 64 bytes"), "{message}");
 
     let fails = served(lock.on_lost(OnLost::Fail).detached());
     nodes.lose("2");

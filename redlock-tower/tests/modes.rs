@@ -3,10 +3,12 @@
 
 use std::{
     convert::Infallible,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -118,6 +120,70 @@ async fn a_call_that_does_not_come_to_its_end_lets_go_at_once_or_when_its_ttl_is
         let kept = cancel(OnCancel::Expire, panics).await;
         // A second of the six is over, and some is allowed for drift.
         assert!((MS(4500)..MS(5300)).contains(&kept), "{kept:?}");
+    }
+}
+
+/// Work that panics, and does something with its lock when it is dropped, as a transaction does.
+struct Transaction {
+    lock: Option<HeldLock>,
+    panics: bool,
+    was_held: Arc<AtomicUsize>,
+}
+
+impl Future for Transaction {
+    type Output = Result<(), Infallible>;
+
+    fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Self::Output> {
+        assert!(!self.panics, "a call that panics, as it should here");
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        let is_held = self.lock.as_ref().is_some_and(|it| it.is_valid());
+        self.was_held.fetch_add(is_held.into(), SeqCst);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_call_leaves_is_dropped_under_its_lock() {
+    for panics in [false, true] {
+        let (_, redlock) = paused().await;
+        let was_held = Arc::new(AtomicUsize::new(0));
+        let layer = LockLayer::new(redlock, |_: &Option<HeldLock>| "k")
+            .share_hold(|request: &mut Option<HeldLock>, lock| *request = Some(lock));
+        let inner = service_fn({
+            let was_held = was_held.clone();
+            move |lock: Option<HeldLock>| Transaction {
+                lock,
+                panics,
+                was_held: was_held.clone(),
+            }
+        });
+        let inline = tokio::spawn(layer.clone().layer(inner.clone()).oneshot(None));
+        assert_eq!(inline.await.is_err(), panics);
+        let detached = tokio::spawn(layer.detached().layer(inner).oneshot(None));
+        assert_eq!(detached.await.is_err(), panics);
+        assert_eq!(was_held.load(SeqCst), 2, "panics: {panics}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_not_the_layers_if_the_lock_was_taken_over() {
+    for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
+        let (nodes, redlock) = paused().await;
+        let layer = LockLayer::new(redlock, |_: &Option<HeldLock>| "k")
+            .share_hold(|request: &mut Option<HeldLock>, lock| *request = Some(lock))
+            .on_lost(on_lost);
+        nodes.lose("k");
+        let service = layer.layer(service_fn(async |lock: Option<HeldLock>| {
+            let guard = lock.and_then(HeldLock::into_owned).expect("it is there");
+            guard.lost().await;
+            sleep(MS(10)).await;
+            Ok::<_, Infallible>("done")
+        }));
+        assert_eq!(service.oneshot(None).await.unwrap(), "done", "{on_lost:?}");
     }
 }
 

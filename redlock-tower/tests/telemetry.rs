@@ -1,6 +1,6 @@
 //! What a layer counts, behind the feature `metrics`.
 
-use std::{collections::BTreeMap, convert::Infallible, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, future::pending, time::Duration};
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -169,6 +169,23 @@ async fn a_loss_is_counted_once_wherever_it_is_found() {
             let counts = it.counts(["locks_lost_total", "hold_duration_seconds"]);
             assert_eq!(counts, [Some(1.0); 2], "{case}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loss_of_a_call_that_hangs_is_counted_when_it_happens() {
+    let recorder = DebuggingRecorder::new();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    for on_lost in [OnLost::Signal, OnLost::Fail] {
+        let it = Bed::new(&recorder);
+        let layer = it.layer().await.on_lost(on_lost);
+        let layer = layer.max_hold(Duration::from_secs(1)).detached();
+        let inner = service_fn(|_: &'static str| pending::<Result<(), Infallible>>());
+        let call = tokio::spawn(layer.layer(inner).oneshot("secret"));
+        sleep(Duration::from_secs(60)).await;
+        let counts = it.counts(["locks_lost_total", "hold_duration_seconds"]);
+        assert_eq!(counts, [Some(1.0), None], "it still runs");
+        call.abort();
     }
 }
 

@@ -1,0 +1,150 @@
+//! Locks that are held to the end of a body: what is its end, and what is not.
+
+use std::{
+    convert::Infallible,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex},
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{HeaderMap, Response, header::CONTENT_LENGTH};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::BoxBody};
+use redlock_tokio::{LockOptions, Redlock, test_util::TestNodes};
+use redlock_tower::{HoldBody, LockError, LockLayer, OnCancel};
+use tokio::time::Instant;
+use tower::{Layer, ServiceExt, service_fn};
+
+const SECS: fn(u64) -> Duration = Duration::from_secs;
+
+type TestBody = BoxBody<Bytes, &'static str>;
+
+/// Answers with this body under a lock of six seconds, which is left to expire if the body does not come to
+/// its end.
+async fn respond(
+    redlock: &Redlock,
+    body: TestBody,
+    length: Option<u64>,
+) -> Response<HoldBody<TestBody>> {
+    let body = Arc::new(Mutex::new(Some(body)));
+    let inner = service_fn(move |()| {
+        let body = body.lock().unwrap().take().expect("one call");
+        let mut response = Response::new(body);
+        if let Some(length) = length {
+            response.headers_mut().insert(CONTENT_LENGTH, length.into());
+        }
+        async { Ok::<_, Infallible>(response) }
+    });
+    let layer = LockLayer::new(redlock.clone(), |(): &()| "k")
+        .options(LockOptions::new().handover_for(SECS(3)))
+        .ttl(SECS(6))
+        .on_cancel(OnCancel::Expire)
+        .hold_until_body_end(SECS(60));
+    layer.layer(inner).oneshot(()).await.unwrap()
+}
+
+/// Three frames of a byte each, and then that.
+fn rows(last: Option<Result<Frame<Bytes>, &'static str>>) -> TestBody {
+    let rows = stream::iter(["a", "b", "c"]).map(|row| Ok(Frame::data(Bytes::from(row))));
+    BodyExt::boxed(StreamBody::new(rows.chain(stream::iter(last))))
+}
+
+/// Asks for so many frames, drops the body, and returns for how long the lock is held then.
+async fn held_after(frames: usize, body: TestBody, length: Option<u64>) -> Duration {
+    let nodes = TestNodes::new();
+    let redlock = nodes.connect().await.unwrap();
+    let mut body = respond(&redlock, body, length).await.into_body();
+    for _ in 0..frames {
+        let _ = body.frame().await;
+    }
+    drop(body);
+    let dropped = Instant::now();
+    drop(nodes.contend("k").await);
+    dropped.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_released_at_the_end_of_its_body_however_that_is_told() {
+    let empty = || BodyExt::boxed(Empty::new().map_err(|never: Infallible| match never {}));
+    let full = Full::new(Bytes::from("abc")).map_err(|never: Infallible| match never {});
+    let mut trailers = HeaderMap::new();
+    trailers.insert("rows", 3.into());
+    for (what, frames, body, length) in [
+        ("the end of the stream", 4, rows(None), None),
+        (
+            "trailers",
+            5,
+            rows(Some(Ok(Frame::trailers(trailers)))),
+            None,
+        ),
+        ("an error", 4, rows(Some(Err("no more"))), None),
+        ("the length in the head", 3, rows(None), Some(3)),
+        ("no frame wanted, as for HEAD", 0, rows(None), Some(3)),
+        ("no frame there", 0, empty(), None),
+        ("the last frame", 1, BodyExt::boxed(full), None),
+    ] {
+        let held = held_after(frames, body, length).await;
+        assert!(held < SECS(1), "{what}: {held:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_dropped_half_way_has_not_ended() {
+    for (what, frames, length) in [
+        ("some frames", 1, None),
+        ("all frames, but who knows", 3, None),
+        ("less than the head says", 2, Some(3)),
+        ("a head that says nothing", 1, Some(u64::MAX)),
+    ] {
+        let held = held_after(frames, rows(None), length).await;
+        assert!((SECS(4)..=SECS(6)).contains(&held), "{what}: {held:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_body_is_its_own() {
+    let redlock = Redlock::embedded().await.unwrap();
+    let response = respond(&redlock, rows(Some(Err("no more"))), None).await;
+    let error = response.into_body().collect().await.unwrap_err();
+    assert!(matches!(error, LockError::Inner("no more")), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_body_that_panics_leaves_behind_is_not_handed_over() {
+    for panics in [true, false] {
+        let nodes = TestNodes::new();
+        let redlock = nodes.connect().await.unwrap();
+        let frames = stream::iter([()]).map(move |()| {
+            assert!(!panics, "a body that panics, as it should here");
+            Ok(Frame::data(Bytes::from("row")))
+        });
+        let body = BodyExt::boxed(StreamBody::new(frames));
+        let response = respond(&redlock, body, Some(3)).await;
+        let mut body = Box::pin(response.into_body());
+        let next = tokio::spawn({
+            let (redlock, options) = (redlock.clone(), LockOptions::new().handover_for(SECS(3)));
+            async move {
+                redlock
+                    .lock("k")
+                    .options(options)
+                    .ttl(SECS(6))
+                    .wait(SECS(60))
+                    .await
+            }
+        });
+        while redlock.queue().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        let token = nodes.nodes()[0].value("k").unwrap();
+        let mut cx = Context::from_waker(Waker::noop());
+        let polled = catch_unwind(AssertUnwindSafe(|| body.as_mut().poll_frame(&mut cx)));
+        assert_eq!(polled.is_err(), panics);
+        let guard = next.await.unwrap().unwrap();
+        let is_handed_over = nodes.nodes()[0].value("k") == Some(token);
+        assert_eq!(is_handed_over, !panics);
+        drop((guard, body));
+    }
+}
