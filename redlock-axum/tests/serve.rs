@@ -18,52 +18,56 @@ use tokio::{net::TcpListener, time::timeout};
 use tower::util::MapFutureLayer;
 
 use self::support::server::{
-    Fixture, LIMIT, MS, ROCK, Work, answer, client, clients, dial, problem, send, serve, until,
+    Fixture, LIMIT, MS, ROCK, VERSIONS, Work, answer, clients, problem, send, serve, until,
 };
 
 #[tokio::test]
 async fn a_client_that_leaves_while_it_waits_takes_no_lock() {
-    let it = Fixture::new().await;
-    let at = it.serve(it.layer()).await;
-    let guard = it.redlock.lock(ROCK).await.unwrap();
-    let waiting = dial(at, "/events/rock").await;
-    until("it waits", || it.redlock.queue().waiting == 1).await;
-    drop(waiting);
-    until("its place is gone", || it.redlock.queue().waiting == 0).await;
-    drop(guard);
-    it.until_free(ROCK).await;
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let at = it.serve(it.layer()).await;
+        let guard = it.redlock.lock(ROCK).await.unwrap();
+        let waiting = send(&client(), at, "/events/rock");
+        until("it waits", || it.redlock.queue().waiting == 1).await;
+        waiting.abort();
+        until("its place is gone", || it.redlock.queue().waiting == 0).await;
+        drop(guard);
+        it.until_free(ROCK).await;
 
-    // The same, behind somebody in another process.
-    let guard = it.elsewhere().await.lock(ROCK).await.unwrap();
-    let waiting = dial(at, "/events/rock").await;
-    until("it waits", || it.redlock.queue().keys == 1).await;
-    drop(waiting);
-    until("its place is gone", || it.redlock.queue().keys == 0).await;
-    assert!(it.is_locked(ROCK));
-    guard.release().await;
-    it.until_free(ROCK).await;
-    assert!(it.redlock.try_lock(ROCK).await.is_ok());
-    assert_eq!(it.work.entered(), 0);
+        // The same, behind somebody in another process.
+        let guard = it.elsewhere().await.lock(ROCK).await.unwrap();
+        let waiting = send(&client(), at, "/events/rock");
+        until("it waits", || it.redlock.queue().keys == 1).await;
+        waiting.abort();
+        until("its place is gone", || it.redlock.queue().keys == 0).await;
+        assert!(it.is_locked(ROCK));
+        guard.release().await;
+        it.until_free(ROCK).await;
+        assert!(it.redlock.try_lock(ROCK).await.is_ok());
+        assert_eq!(it.work.entered(), 0);
+    }
 }
 
 #[tokio::test]
 async fn work_goes_on_under_its_lock_when_the_client_leaves() {
-    let it = Fixture::new().await;
-    let at = it.serve(it.layer()).await;
-    let caller = dial(at, "/events/rock").await;
-    it.work.until_entered(1).await;
-    drop(caller);
-    it.work.until_left(1).await;
-    let next = send(&client(), at, "/events/rock");
-    until("the next waits", || it.redlock.queue().waiting == 1).await;
-    assert!(it.is_locked(ROCK));
-    assert_eq!((it.work.dropped(), it.work.entered()), (0, 1));
-    it.work.let_end();
-    it.work.until_entered(2).await;
-    assert_eq!(it.work.ended(), 1, "one after the other");
-    it.work.let_end();
-    assert_eq!(answer(next).await.status(), StatusCode::OK);
-    it.until_free(ROCK).await;
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let at = it.serve(it.layer()).await;
+        let caller = send(&client(), at, "/events/rock");
+        it.work.until_entered(1).await;
+        caller.abort();
+        it.work.until_left(1).await;
+        let next = send(&client(), at, "/events/rock");
+        until("the next waits", || it.redlock.queue().waiting == 1).await;
+        assert!(it.is_locked(ROCK));
+        assert_eq!((it.work.dropped(), it.work.entered()), (0, 1));
+        it.work.let_end();
+        it.work.until_entered(2).await;
+        assert_eq!(it.work.ended(), 1, "one after the other");
+        it.work.let_end();
+        assert_eq!(answer(next).await.status(), StatusCode::OK);
+        it.until_free(ROCK).await;
+    }
 }
 
 #[tokio::test]
@@ -134,61 +138,64 @@ async fn one_at_a_time_and_423_for_who_cannot_wait() {
 
 #[tokio::test]
 async fn keys_of_nested_routers_are_decoded() {
-    let it = Fixture::new().await;
-    let key = Parts::new("seat", [path("tenant"), path("event")]);
-    let layer = LockLayer::new(it.redlock.clone(), key).wait(Duration::ZERO);
-    let handler = async |locked: Locked, Path((tenant, event)): Path<(String, String)>| {
-        let key = String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
-        format!("{key} for {tenant} and {event}")
-    };
-    let events = Router::new().route("/events/{event}", post(handler));
-    let app = Router::new().nest("/tenants/{tenant}", events.route_layer(layer));
-    let at = serve(app).await;
-    let client = client();
-    for (uri, said) in [
-        (
-            "/tenants/a%20b/events/r%2Fb",
-            "seat:a b:r/b for a b and r/b",
-        ),
-        ("/tenants/a%3Ab/events/c", r"seat:a\:b:c for a:b and c"),
-        ("/tenants/a/events/b%3ac", r"seat:a:b\:c for a and b:c"),
-    ] {
-        let response = answer(send(&client, at, uri)).await;
-        assert_eq!(response.text().await.unwrap(), said);
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let key = Parts::new("seat", [path("tenant"), path("event")]);
+        let layer = LockLayer::new(it.redlock.clone(), key).wait(Duration::ZERO);
+        let handler = async |locked: Locked, Path((tenant, event)): Path<(String, String)>| {
+            let key = String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
+            format!("{key} for {tenant} and {event}")
+        };
+        let events = Router::new().route("/events/{event}", post(handler));
+        let app = Router::new().nest("/tenants/{tenant}", events.route_layer(layer));
+        let at = serve(app).await;
+        for (uri, said) in [
+            (
+                "/tenants/a%20b/events/r%2Fb",
+                "seat:a b:r/b for a b and r/b",
+            ),
+            ("/tenants/a%3Ab/events/c", r"seat:a\:b:c for a:b and c"),
+            ("/tenants/a/events/b%3ac", r"seat:a:b\:c for a and b:c"),
+        ] {
+            let response = answer(send(&client(), at, uri)).await;
+            assert_eq!(response.text().await.unwrap(), said);
+        }
+        let _guard = it.redlock.lock("seat:a b:r/b").await.unwrap();
+        problem(
+            send(&client(), at, "/tenants/a%20b/events/r%2fb"),
+            423,
+            "locked",
+        )
+        .await;
+        let other = answer(send(&client(), at, "/tenants/a%20b%2Fr/events/b")).await;
+        assert_eq!(other.status(), StatusCode::OK, "it is not the same");
     }
-    let _guard = it.redlock.lock("seat:a b:r/b").await.unwrap();
-    problem(
-        send(&client, at, "/tenants/a%20b/events/r%2fb"),
-        423,
-        "locked",
-    )
-    .await;
-    let other = answer(send(&client, at, "/tenants/a%20b%2Fr/events/b")).await;
-    assert_eq!(other.status(), StatusCode::OK, "it is not the same");
 }
 
 #[tokio::test]
 async fn two_layers_with_one_key_are_found_out_at_once() {
-    let it = Fixture::new().await;
-    let app = |outer, inner| {
-        let handler = async |_: Locked| "ran";
-        let app = Router::new().route("/events/{event}", post(handler));
-        app.route_layer(inner).route_layer(outer)
-    };
-    let at = serve(app(it.layer(), it.layer())).await;
-    let body = problem(send(&client(), at, "/events/rock"), 500, "misconfigured").await;
-    let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains("two lock layers"), "{detail}");
-    assert_eq!(
-        (&body["handler_ran"], &body["retryable"]),
-        (&false.into(), &false.into())
-    );
-    it.until_free(ROCK).await;
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let app = |outer, inner| {
+            let handler = async |_: Locked| "ran";
+            let app = Router::new().route("/events/{event}", post(handler));
+            app.route_layer(inner).route_layer(outer)
+        };
+        let at = serve(app(it.layer(), it.layer())).await;
+        let body = problem(send(&client(), at, "/events/rock"), 500, "misconfigured").await;
+        let detail = body["detail"].as_str().unwrap();
+        assert!(detail.contains("two lock layers"), "{detail}");
+        assert_eq!(
+            (&body["handler_ran"], &body["retryable"]),
+            (&false.into(), &false.into())
+        );
+        it.until_free(ROCK).await;
 
-    let outer = LockLayer::new(it.redlock.clone(), path("event").scope("venue"));
-    let at = serve(app(outer, it.layer())).await;
-    let response = answer(send(&client(), at, "/events/rock")).await;
-    assert_eq!(response.status(), StatusCode::OK);
+        let outer = LockLayer::new(it.redlock.clone(), path("event").scope("venue"));
+        let at = serve(app(outer, it.layer())).await;
+        let response = answer(send(&client(), at, "/events/rock")).await;
+        assert_eq!(response.status(), StatusCode::OK);
+    }
 }
 
 /// Answers for what panics further in, as layers that catch panics do.
@@ -202,50 +209,52 @@ where
 
 #[tokio::test]
 async fn what_a_panic_leaves_behind_is_released_and_not_handed_over() {
-    for catches in [false, true] {
-        for cancels in [false, true] {
-            for panics in [true, false] {
-                let it = Fixture::new().await;
-                let handler = async move |State(work): State<Work>, locked: Locked| {
-                    work.run(Some(locked)).await;
-                    assert!(!panics || work.ended() > 1, "the first, by intent");
-                };
-                // However long it takes here, it would be handed over.
-                let options = redlock_tokio::LockOptions::new().handover_for(3 * LIMIT);
-                let layer = it.layer().options(options);
-                let layer = if cancels {
-                    layer.cancel_on_disconnect()
-                } else {
-                    layer
-                };
-                let app = Router::new().route("/events/{event}", post(handler));
-                let app = app.with_state(it.work.clone()).route_layer(layer);
-                let app = if catches {
-                    app.layer(MapFutureLayer::new(catch_panic))
-                } else {
-                    app
-                };
-                let at = serve(app).await;
+    for client in VERSIONS {
+        for catches in [false, true] {
+            for cancels in [false, true] {
+                for panics in [true, false] {
+                    let it = Fixture::new().await;
+                    let handler = async move |State(work): State<Work>, locked: Locked| {
+                        work.run(Some(locked)).await;
+                        assert!(!panics || work.ended() > 1, "the first, by intent");
+                    };
+                    // However long it takes here, it would be handed over.
+                    let options = redlock_tokio::LockOptions::new().handover_for(3 * LIMIT);
+                    let layer = it.layer().options(options);
+                    let layer = if cancels {
+                        layer.cancel_on_disconnect()
+                    } else {
+                        layer
+                    };
+                    let app = Router::new().route("/events/{event}", post(handler));
+                    let app = app.with_state(it.work.clone()).route_layer(layer);
+                    let app = if catches {
+                        app.layer(MapFutureLayer::new(catch_panic))
+                    } else {
+                        app
+                    };
+                    let at = serve(app).await;
 
-                let first = send(&client(), at, "/events/rock");
-                it.work.until_entered(1).await;
-                let first_token = it.work.hold().token();
-                let second = send(&client(), at, "/events/rock");
-                until("it waits", || it.redlock.queue().waiting == 1).await;
-                it.work.let_end();
-                it.work.until_entered(2).await;
-                let case = format!("catches: {catches}, cancels: {cancels}, panics: {panics}");
-                let is_handed_over = first_token == it.work.hold().token();
-                assert_eq!(is_handed_over, !panics, "{case}");
-                let first = timeout(LIMIT, first).await.unwrap().unwrap();
-                match (panics, catches) {
-                    (true, true) => assert_eq!(first.unwrap().status(), 418, "{case}"),
-                    (true, false) => assert!(first.is_err(), "{case}"),
-                    (false, _) => assert_eq!(first.unwrap().status(), 200, "{case}"),
+                    let first = send(&client(), at, "/events/rock");
+                    it.work.until_entered(1).await;
+                    let first_token = it.work.hold().token();
+                    let second = send(&client(), at, "/events/rock");
+                    until("it waits", || it.redlock.queue().waiting == 1).await;
+                    it.work.let_end();
+                    it.work.until_entered(2).await;
+                    let case = format!("catches: {catches}, cancels: {cancels}, panics: {panics}");
+                    let is_handed_over = first_token == it.work.hold().token();
+                    assert_eq!(is_handed_over, !panics, "{case}");
+                    let first = timeout(LIMIT, first).await.unwrap().unwrap();
+                    match (panics, catches) {
+                        (true, true) => assert_eq!(first.unwrap().status(), 418, "{case}"),
+                        (true, false) => assert!(first.is_err(), "{case}"),
+                        (false, _) => assert_eq!(first.unwrap().status(), 200, "{case}"),
+                    }
+                    it.work.let_end();
+                    assert_eq!(answer(second).await.status(), 200, "{case}");
+                    it.until_free(ROCK).await;
                 }
-                it.work.let_end();
-                assert_eq!(answer(second).await.status(), 200, "{case}");
-                it.until_free(ROCK).await;
             }
         }
     }
@@ -253,35 +262,37 @@ async fn what_a_panic_leaves_behind_is_released_and_not_handed_over() {
 
 #[tokio::test]
 async fn a_handler_that_hangs_has_its_lock_for_so_long_at_most() {
-    let it = Fixture::new().await;
-    let layer = it.layer().ttl(MS(400)).max_hold(MS(300));
-    let at = it.serve(layer).await;
-    let hangs = send(&client(), at, "/events/rock");
-    it.work.until_entered(1).await;
-    let next = send(&client(), at, "/events/rock");
-    it.work.until_entered(2).await;
-    assert_eq!(
-        (it.work.ended(), it.work.dropped()),
-        (0, 0),
-        "the first is still there"
-    );
-    assert!(!hangs.is_finished());
-    it.work.let_end();
-    it.work.let_end();
-    assert_eq!(answer(hangs).await.status(), StatusCode::OK);
-    assert_eq!(answer(next).await.status(), StatusCode::OK);
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let layer = it.layer().ttl(MS(400)).max_hold(MS(300));
+        let at = it.serve(layer).await;
+        let hangs = send(&client(), at, "/events/rock");
+        it.work.until_entered(1).await;
+        let next = send(&client(), at, "/events/rock");
+        it.work.until_entered(2).await;
+        assert_eq!(
+            (it.work.ended(), it.work.dropped()),
+            (0, 0),
+            "the first is still there"
+        );
+        assert!(!hangs.is_finished());
+        it.work.let_end();
+        it.work.let_end();
+        assert_eq!(answer(hangs).await.status(), StatusCode::OK);
+        assert_eq!(answer(next).await.status(), StatusCode::OK);
 
-    let handler = async || pending::<()>().await;
-    let app = Router::new().route("/events/{event}", post(handler));
-    let layer = it
-        .layer()
-        .ttl(MS(400))
-        .max_hold(MS(100))
-        .on_lost(OnLost::Cancel);
-    let at = serve(app.route_layer(layer)).await;
-    let body = problem(send(&client(), at, "/events/rock"), 500, "lost").await;
-    assert_eq!(body["handler_ran"], true);
-    it.until_free(ROCK).await;
+        let handler = async || pending::<()>().await;
+        let app = Router::new().route("/events/{event}", post(handler));
+        let layer = it
+            .layer()
+            .ttl(MS(400))
+            .max_hold(MS(100))
+            .on_lost(OnLost::Cancel);
+        let at = serve(app.route_layer(layer)).await;
+        let body = problem(send(&client(), at, "/events/rock"), 500, "lost").await;
+        assert_eq!(body["handler_ran"], true);
+        it.until_free(ROCK).await;
+    }
 }
 
 #[tokio::test]
@@ -310,77 +321,81 @@ async fn no_quorum_is_503_or_no_lock() {
     drop(connected.unwrap());
     let _guard = it.elsewhere().await.lock("event:jazz").await.unwrap();
     let entered = it.work.entered();
-    problem(send(&client(), open, "/events/jazz"), 423, "locked").await;
+    problem(send(&clients()[0], open, "/events/jazz"), 423, "locked").await;
     assert_eq!(it.work.entered(), entered);
 }
 
 #[tokio::test]
 async fn what_becomes_of_a_response_whose_lock_was_lost() {
-    for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
-        for cancels in [false, true] {
-            let it = Fixture::new().await;
-            let layer = it.layer().on_lost(on_lost);
-            let layer = if cancels {
-                layer.cancel_on_disconnect()
-            } else {
-                layer
-            };
-            let at = it.serve(layer).await;
-            let sent = send(&client(), at, "/events/rock");
-            it.work.until_entered(1).await;
-            let hold = it.work.hold();
-            it.nodes.iter().for_each(|node| assert!(node.remove(ROCK)));
-            hold.extend().await.unwrap_err();
-            timeout(LIMIT, hold.lost()).await.unwrap();
-            match on_lost {
-                OnLost::Signal => {
-                    assert!(!sent.is_finished());
-                    it.work.let_end();
-                    let response = answer(sent).await;
-                    assert_eq!(response.text().await.unwrap(), "done with a lock");
+    for client in VERSIONS {
+        for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
+            for cancels in [false, true] {
+                let it = Fixture::new().await;
+                let layer = it.layer().on_lost(on_lost);
+                let layer = if cancels {
+                    layer.cancel_on_disconnect()
+                } else {
+                    layer
+                };
+                let at = it.serve(layer).await;
+                let sent = send(&client(), at, "/events/rock");
+                it.work.until_entered(1).await;
+                let hold = it.work.hold();
+                it.nodes.iter().for_each(|node| assert!(node.remove(ROCK)));
+                hold.extend().await.unwrap_err();
+                timeout(LIMIT, hold.lost()).await.unwrap();
+                match on_lost {
+                    OnLost::Signal => {
+                        assert!(!sent.is_finished());
+                        it.work.let_end();
+                        let response = answer(sent).await;
+                        assert_eq!(response.text().await.unwrap(), "done with a lock");
+                    }
+                    OnLost::Fail => {
+                        assert!(!sent.is_finished());
+                        it.work.let_end();
+                        let body = problem(sent, 500, "lost").await;
+                        assert_eq!((&body["handler_ran"], it.work.ended()), (&true.into(), 1));
+                        assert_eq!(body["retryable"], false);
+                    }
+                    _ => {
+                        let body = problem(sent, 500, "lost").await;
+                        assert_eq!((&body["handler_ran"], it.work.dropped()), (&true.into(), 1));
+                    }
                 }
-                OnLost::Fail => {
-                    assert!(!sent.is_finished());
-                    it.work.let_end();
-                    let body = problem(sent, 500, "lost").await;
-                    assert_eq!((&body["handler_ran"], it.work.ended()), (&true.into(), 1));
-                    assert_eq!(body["retryable"], false);
-                }
-                _ => {
-                    let body = problem(sent, 500, "lost").await;
-                    assert_eq!((&body["handler_ran"], it.work.dropped()), (&true.into(), 1));
-                }
+                it.until_free(ROCK).await;
             }
-            it.until_free(ROCK).await;
         }
     }
 }
 
 #[tokio::test]
 async fn a_shutdown_can_wait_for_work_whose_client_has_left() {
-    let it = Fixture::new().await;
-    let tasks = TaskTracker::new();
-    let app = it.app(it.layer().tasks(tasks.clone()));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let at = listener.local_addr().unwrap();
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let server = axum::serve(listener, app).with_graceful_shutdown(async {
-        let _ = stopped.await;
-    });
-    let server = tokio::spawn(server.into_future());
-    let caller = dial(at, "/events/rock").await;
-    it.work.until_entered(1).await;
-    drop(caller);
-    it.work.until_left(1).await;
-    stop.send(()).unwrap();
-    timeout(LIMIT, server).await.unwrap().unwrap().unwrap();
-    tasks.close();
-    assert!(tasks.wait().now_or_never().is_none());
-    assert!(it.is_locked(ROCK));
-    it.work.let_end();
-    timeout(LIMIT, tasks.wait()).await.unwrap();
-    assert_eq!((it.work.ended(), it.work.dropped()), (1, 0));
-    let report = timeout(LIMIT, it.redlock.shutdown()).await.unwrap();
-    assert_eq!((report.held, report.abandoned), (0, 0));
-    assert!(!it.is_locked(ROCK));
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let tasks = TaskTracker::new();
+        let app = it.app(it.layer().tasks(tasks.clone()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let server = axum::serve(listener, app).with_graceful_shutdown(async {
+            let _ = stopped.await;
+        });
+        let server = tokio::spawn(server.into_future());
+        let caller = send(&client(), at, "/events/rock");
+        it.work.until_entered(1).await;
+        caller.abort();
+        it.work.until_left(1).await;
+        stop.send(()).unwrap();
+        timeout(LIMIT, server).await.unwrap().unwrap().unwrap();
+        tasks.close();
+        assert!(tasks.wait().now_or_never().is_none());
+        assert!(it.is_locked(ROCK));
+        it.work.let_end();
+        timeout(LIMIT, tasks.wait()).await.unwrap();
+        assert_eq!((it.work.ended(), it.work.dropped()), (1, 0));
+        let report = timeout(LIMIT, it.redlock.shutdown()).await.unwrap();
+        assert_eq!((report.held, report.abandoned), (0, 0));
+        assert!(!it.is_locked(ROCK));
+    }
 }

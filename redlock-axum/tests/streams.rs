@@ -19,21 +19,23 @@ use redlock_axum::{LockLayer, Locked, OnLost, PartKey};
 use tokio::time::timeout;
 
 use self::support::server::{
-    Fixture, LIMIT, MS, ROCK, answer, client, clients, dial, send, serve, until,
+    Fixture, LIMIT, MS, ROCK, VERSIONS, answer, clients, send, serve, until,
 };
 
 #[tokio::test]
 async fn a_body_that_nobody_gets_does_not_keep_the_lock() {
-    let it = Fixture::new().await;
-    let at = it.serve(it.layer().hold_until_body_end(3 * LIMIT)).await;
-    let caller = dial(at, "/events/rock").await;
-    it.work.until_entered(1).await;
-    drop(caller);
-    it.work.until_left(1).await;
-    assert!(it.is_locked(ROCK));
-    it.work.let_end();
-    it.until_free(ROCK).await;
-    assert_eq!((it.work.dropped(), it.work.ended()), (0, 1));
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let at = it.serve(it.layer().hold_until_body_end(3 * LIMIT)).await;
+        let caller = send(&client(), at, "/events/rock");
+        it.work.until_entered(1).await;
+        caller.abort();
+        it.work.until_left(1).await;
+        assert!(it.is_locked(ROCK));
+        it.work.let_end();
+        it.until_free(ROCK).await;
+        assert_eq!((it.work.dropped(), it.work.ended()), (0, 1));
+    }
 }
 
 /// A route whose body is what the test sends, one after the other.
@@ -95,15 +97,17 @@ async fn a_stream_has_its_lock_until_its_reader_is_gone() {
 
 #[tokio::test]
 async fn a_stream_has_its_lock_for_so_long_at_most_and_goes_on_without() {
-    let it = Fixture::new().await;
-    let (app, chunks) = streaming(it.layer().hold_until_body_end(MS(200)));
-    let at = serve(app).await;
-    let asked = Instant::now();
-    let mut response = answer(send(&client(), at, "/events/rock")).await;
-    it.until_free(ROCK).await;
-    assert!(asked.elapsed() >= MS(200));
-    chunks.unbounded_send("late".into()).unwrap();
-    assert_eq!(response.chunk().await.unwrap().unwrap(), "late");
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let (app, chunks) = streaming(it.layer().hold_until_body_end(MS(200)));
+        let at = serve(app).await;
+        let asked = Instant::now();
+        let mut response = answer(send(&client(), at, "/events/rock")).await;
+        it.until_free(ROCK).await;
+        assert!(asked.elapsed() >= MS(200));
+        chunks.unbounded_send("late".into()).unwrap();
+        assert_eq!(response.chunk().await.unwrap().unwrap(), "late");
+    }
 }
 
 #[tokio::test]
@@ -171,13 +175,49 @@ async fn a_stream_whose_lock_is_lost_goes_on_or_is_cut_off() {
 
 #[tokio::test]
 async fn a_stream_goes_on_without_the_lock_by_default() {
-    let it = Fixture::new().await;
-    let (app, chunks) = streaming(it.layer());
-    let at = serve(app).await;
-    let mut response = answer(send(&client(), at, "/events/rock")).await;
-    it.until_free(ROCK).await;
-    chunks.unbounded_send("one".into()).unwrap();
-    assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let (app, chunks) = streaming(it.layer());
+        let at = serve(app).await;
+        let mut response = answer(send(&client(), at, "/events/rock")).await;
+        it.until_free(ROCK).await;
+        chunks.unbounded_send("one".into()).unwrap();
+        assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_keeps_the_lock_that_it_took_until_it_is_dropped() {
+    for client in VERSIONS {
+        for ends in [true, false] {
+            let it = Fixture::new().await;
+            let (chunks, body) = mpsc::unbounded::<Bytes>();
+            let body = Arc::new(Mutex::new(Some(body)));
+            let handler = async move |locked: Locked| {
+                let guard = locked.into_owned();
+                let body = body.lock().unwrap().take().expect("one request");
+                Body::from_stream(body.map(move |chunk| {
+                    let _held = &guard;
+                    Ok::<_, Infallible>(chunk)
+                }))
+            };
+            let app = Router::new().route("/events/{event}", post(handler));
+            let at = serve(app.route_layer(it.layer())).await;
+            let mut response = answer(send(&client(), at, "/events/rock")).await;
+            for chunk in ["one", "two"] {
+                chunks.unbounded_send(chunk.into()).unwrap();
+                assert_eq!(response.chunk().await.unwrap().unwrap(), chunk);
+                assert!(it.is_locked(ROCK));
+            }
+            if ends {
+                drop(chunks);
+                while response.chunk().await.unwrap().is_some() {}
+            } else {
+                drop(response);
+            }
+            it.until_free(ROCK).await;
+        }
+    }
 }
 
 #[tokio::test]

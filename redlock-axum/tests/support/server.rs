@@ -18,11 +18,10 @@ use axum::{
 };
 use redlock_axum::{LockLayer, Locked, PartKey, path};
 use redlock_tokio::{Hold, MemoryNode, Redlock};
-use reqwest::Client;
+use reqwest::{Client, ClientBuilder};
 use serde_json::Value;
 use tokio::{
-    io::AsyncWriteExt,
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::Semaphore,
     task::JoinHandle,
     time::{sleep, timeout},
@@ -200,30 +199,24 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Sends a request over a connection of its own. Dropping it hangs up.
-pub(crate) async fn dial(at: SocketAddr, uri: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(at).await.unwrap();
-    let request = format!("POST {uri} HTTP/1.1\r\nhost: {at}\r\ncontent-length: 0\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    stream
+/// What makes a client of each version of HTTP, with connections of its own.
+pub(crate) const VERSIONS: [fn() -> Client; 2] = [
+    || client(Client::builder().http1_only()),
+    || client(Client::builder().http2_prior_knowledge()),
+];
+
+fn client(builder: ClientBuilder) -> Client {
+    builder.no_proxy().build().unwrap()
 }
 
 /// A client of each version of HTTP.
 pub(crate) fn clients() -> [Client; 2] {
-    let client = || Client::builder().no_proxy();
-    [
-        client().http1_only().build().unwrap(),
-        client().http2_prior_knowledge().build().unwrap(),
-    ]
-}
-
-pub(crate) fn client() -> Client {
-    let [http1, _] = clients();
-    http1
+    VERSIONS.map(|client| client())
 }
 
 pub(crate) type Sent = JoinHandle<reqwest::Result<reqwest::Response>>;
 
+/// Sends a request. The client is gone when this is aborted.
 pub(crate) fn send(client: &Client, at: SocketAddr, uri: &str) -> Sent {
     tokio::spawn(client.post(format!("http://{at}{uri}")).send())
 }
