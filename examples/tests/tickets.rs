@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use support::{
     Server,
     box_office::{Fleet, buy, give_back, state},
+    eventually,
     live::Live,
 };
 use tokio::{sync::Barrier, task::JoinSet};
@@ -145,6 +146,8 @@ async fn what_is_wrong_with_a_request_is_said() {
         ("rock/seats/7", "%20", 400, "no-name"),
         ("rock/seats/7", "%ff", 400, "no-name"),
         ("rock/seats/7", "Ada%00", 400, "no-name"),
+        ("rock/seats/7", "%e2%80%8b", 400, "no-name"), // a space of no width
+        ("rock/seats/7", "Ada%e2%80%ae", 400, "no-name"), // turns what follows around
         ("rock/seats/7", &too_long, 400, "long-name"),
         ("rock/seats/7", &long, 201, ""),
         ("rock/seats/%38", "Ada", 201, ""), // an 8
@@ -158,6 +161,8 @@ async fn what_is_wrong_with_a_request_is_said() {
             .unwrap();
         assert_eq!(response.status(), status, "{path} {buyer}");
         assert_eq!(response.headers()["cache-control"], "no-store");
+        let policy = response.headers()["content-security-policy"].to_str();
+        assert!(policy.unwrap().starts_with("default-src 'none'"));
         let body: Value = response.json().await.unwrap();
         if !problem.is_empty() {
             let kind = format!("urn:tickets:problem:{problem}");
@@ -194,13 +199,57 @@ async fn who_has_waited_long_enough_is_turned_away() {
 }
 
 #[tokio::test]
+async fn each_seat_of_each_event_has_a_line_of_its_own() {
+    let server = Server::start(TICKETS, &["--payment", "1000s", "--wait", "100ms"], None);
+    let mut live = Live::open(&server.url).await;
+    let mut buyers = JoinSet::new();
+    for (event, seat, buyer) in [("rock", 7, "Ada"), ("rock", 8, "Bob"), ("jazz", 7, "Eve")] {
+        let url = format!("{}/events/{event}/seats/{seat}", server.url);
+        buyers.spawn(Client::new().post(url).header("buyer", buyer).send());
+    }
+    live.shows("that two pay", |state| {
+        let pays = |seat: &str| &state["taken"][seat]["paying"];
+        *pays("7") == json!(["Ada"]) && *pays("8") == json!(["Bob"])
+    })
+    .await;
+    eventually("that Eve pays for a seat of the other event", async || {
+        let state = reqwest::get(format!("{}/events/jazz/seats", server.url)).await;
+        let state: Value = state.unwrap().json().await.unwrap();
+        (state["taken"]["7"]["paying"] == json!(["Eve"])).then_some(())
+    })
+    .await;
+    // To give a seat back is to change it, too: it waits for the same lock.
+    let refused = give_back(&server.url, 7, "Bob").await;
+    assert_eq!(refused.status(), StatusCode::LOCKED);
+}
+
+/// The lock is lost while somebody pays, since most of its nodes are gone.
+#[tokio::test]
+async fn a_sale_whose_lock_is_lost_is_not_written_down() {
+    let fleet = Fleet::start(TICKETS, &["--payment", "12s"]);
+    let url = fleet.url(0).to_owned();
+    let ada = tokio::spawn(async move { buy(&url, 7, "Ada").await });
+    let mut live = Live::open(fleet.url(1)).await;
+    live.shows_line(7, &["Ada"], &[]).await;
+    (0..3).for_each(|node| fleet.nodes.get(node).kill());
+    let lost = ada.await.unwrap();
+    assert_eq!(lost.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let problem: Value = lost.json().await.unwrap();
+    assert_eq!(problem["type"], "urn:redlock:problem:lost");
+    assert_eq!(problem["handler_ran"], true);
+    let seat = &state(fleet.url(1)).await["taken"]["7"];
+    assert_eq!(seat["owner"], Value::Null, "{seat}");
+}
+
+#[tokio::test]
 async fn no_lock_means_no_sale() {
     let fleet = Fleet::start(TICKETS, &["--payment", "0ms", "--wait", "500ms"]);
     (0..3).for_each(|node| fleet.nodes.get(node).kill());
     let refused = buy(fleet.url(0), 7, "Ada").await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(refused.headers().contains_key("retry-after"));
-    assert_eq!(state(fleet.url(1)).await["taken"], json!({}));
+    let seat = &state(fleet.url(1)).await["taken"]["7"];
+    assert_eq!(seat["owner"], Value::Null, "{seat}");
 }
 
 #[test]

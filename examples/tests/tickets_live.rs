@@ -28,6 +28,27 @@ fn buyer(url: &str, name: &'static str) -> JoinHandle<StatusCode> {
     tokio::spawn(async move { buy(&url, 7, name).await.status() })
 }
 
+/// Each page is shown what is new to it, whatever the others have seen.
+#[tokio::test]
+async fn a_page_that_opens_while_somebody_leaves_is_corrected() {
+    let server = Server::start(TICKETS, &["--payment", "1000s", "--wait", "20ms"], None);
+    let url = server.url.clone();
+    let ada = tokio::spawn(async move { buy(&url, 7, "Ada").await });
+    let mut first = Live::open(&server.url).await;
+    first.shows_line(7, &["Ada"], &[]).await;
+    for _ in 0..20 {
+        let turned_away = buy(&server.url, 7, "Zed");
+        let opened = async {
+            let mut page = Live::open(&server.url).await;
+            page.shows_line(7, &["Ada"], &[]).await;
+            page
+        };
+        let (turned_away, _page) = tokio::join!(turned_away, opened);
+        assert_eq!(turned_away.status(), StatusCode::LOCKED);
+    }
+    ada.abort();
+}
+
 #[tokio::test]
 async fn who_waits_is_shown_by_every_process() {
     let fleet = Fleet::start(TICKETS, LOOK);

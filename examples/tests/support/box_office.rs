@@ -1,8 +1,9 @@
 use redlock_tokio::test_util::RedisServers;
 use reqwest::{Client, Method, Response};
 use serde_json::Value;
+use tokio::time::timeout;
 
-use super::Server;
+use super::{SOON, Server};
 
 /// Server processes that sell the same seats.
 pub(crate) struct Fleet {
@@ -41,12 +42,11 @@ pub(crate) async fn give_back(url: &str, seat: usize, buyer: &str) -> Response {
 }
 
 async fn ask(method: Method, url: &str, seat: usize, buyer: &str) -> Response {
-    Client::new()
+    let request = Client::new()
         .request(method, format!("{url}/events/rock/seats/{seat}"))
-        .header("buyer", buyer)
-        .send()
-        .await
-        .expect("an answer")
+        .header("buyer", buyer);
+    let answer = timeout(SOON, request.send()).await;
+    answer.expect("it does not hang").expect("an answer")
 }
 
 /// What there is to see of the event.

@@ -20,8 +20,9 @@ use tokio::time::{Instant, sleep};
 /// How long something may take that is to happen soon.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// A server process, killed when dropped.
+/// A server process, killed when dropped, or when this process dies.
 pub(crate) struct Server {
+    watchdog: Child,
     process: Child,
     output: Lines<BufReader<ChildStdout>>,
     pub(crate) url: String,
@@ -46,7 +47,14 @@ impl Server {
             .map_while(Result::ok)
             .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
             .expect("it says where it listens");
+        let watchdog = Command::new("sh")
+            .args(["-c", r#"read -r _; kill -KILL "$1""#, "watchdog"])
+            .arg(process.id().to_string())
+            .stdin(Stdio::piped()) // which ends with this process
+            .spawn()
+            .expect("a shell");
         Self {
+            watchdog,
             process,
             output,
             url,
@@ -71,9 +79,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        // Errors mean that it has ended already. The watchdog goes first: it must not outlive the process,
+        // whose id may be another's then.
+        for process in [&mut self.watchdog, &mut self.process] {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 

@@ -7,7 +7,11 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt;
 use tokio::time::sleep;
 
-use crate::{event::Event, office::BoxOffice, store::Store};
+use crate::{
+    event::Event,
+    office::BoxOffice,
+    store::{SharedStore, Store},
+};
 
 /// How often everything is shown and told again, even if nothing was heard.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -20,12 +24,12 @@ const GATHER: Duration = Duration::from_millis(50);
 pub(crate) fn start(office: &Arc<BoxOffice>) {
     for event in &office.events {
         tokio::spawn(show(Arc::clone(office), Arc::clone(event)));
-        if let Store::Shared(_) = office.store {
-            tokio::spawn(announce(Arc::clone(office), Arc::clone(event)));
-        }
     }
-    if let Store::Shared(_) = office.store {
-        tokio::spawn(listen(Arc::clone(office)));
+    if let Store::Shared(store) = &office.store {
+        for event in &office.events {
+            tokio::spawn(announce(Arc::clone(store), Arc::clone(event)));
+        }
+        tokio::spawn(listen(Arc::clone(store), Arc::clone(office)));
     }
 }
 
@@ -40,20 +44,13 @@ async fn show(office: Arc<BoxOffice>, event: Arc<Event>) {
             continue;
         }
         let snapshot = office.look_or_remember(&event).await.json();
-        event.snapshots.send_if_modified(|last| {
-            let is_new = *last != snapshot;
-            *last = snapshot;
-            is_new
-        });
+        event.snapshots.send_replace(snapshot);
         sleep(GATHER).await;
     }
 }
 
 /// Tells the other processes what has changed in this one, and who lines up.
-async fn announce(office: Arc<BoxOffice>, event: Arc<Event>) {
-    let Store::Shared(store) = &office.store else {
-        return;
-    };
+async fn announce(store: Arc<SharedStore>, event: Arc<Event>) {
     let mut untold = false;
     loop {
         tokio::select! {
@@ -70,10 +67,7 @@ async fn announce(office: Arc<BoxOffice>, event: Arc<Event>) {
 }
 
 /// Hears what other processes tell.
-async fn listen(office: Arc<BoxOffice>) {
-    let Store::Shared(store) = &office.store else {
-        return;
-    };
+async fn listen(store: Arc<SharedStore>, office: Arc<BoxOffice>) {
     let mut is_down = false;
     loop {
         match store.changes().await {
@@ -88,7 +82,7 @@ async fn listen(office: Arc<BoxOffice>) {
                 }
                 tracing::warn!("lost the connection to the store");
             }
-            Err(error) if !is_down => tracing::warn!("the store is down: {error:#}"),
+            Err(error) if !is_down => tracing::warn!("the store is down: {error}"),
             Err(_) => {}
         }
         is_down = true;

@@ -85,6 +85,7 @@ async fn main() -> Result<()> {
         let seat = Parts::new("seat", [path("event"), path("seat")]);
         LockLayer::new(redlock.clone(), seat)
             .wait(options.wait)
+            .max_hold(options.payment.saturating_add(PATIENCE)) // who takes longer has hung
             .policy("seats")
             .tasks(handlers.clone())
     });
@@ -110,8 +111,8 @@ async fn main() -> Result<()> {
         .with_graceful_shutdown(stop.clone())
         .into_future();
     // Who waits in line is still served; a connection that asks for nothing is not waited for.
-    let last_answer = options.wait + options.payment;
-    let patience = stop.then(|()| sleep(last_answer + PATIENCE));
+    let last_answer = options.wait.saturating_add(options.payment);
+    let patience = stop.then(move |()| sleep(last_answer.saturating_add(PATIENCE)));
     tokio::select! {
         ended = server => ended?,
         () = patience => tracing::warn!("some connections are still open"),

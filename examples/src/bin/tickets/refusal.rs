@@ -31,7 +31,7 @@ pub(crate) enum Refusal {
     NotYours { owner: String },
     #[error("too many look on; come back later")]
     Crowded,
-    #[error("the store does not answer; it is safe to ask for the same again")]
+    #[error("the store does not answer; ask for the same again to find out whether it was done")]
     Store(#[from] StoreError),
     #[error(transparent)]
     Lost(#[from] LockLost),

@@ -79,7 +79,7 @@ impl<S: Sync> FromRequestParts<S> for Buyer {
             .decode_utf8()
             .map_err(|_| Refusal::NoName)?;
         let name = name.trim();
-        if name.is_empty() || name.contains(char::is_control) {
+        if !name.contains(char::is_alphanumeric) || name.contains(is_unprintable) {
             Err(Refusal::NoName)
         } else if name.chars().count() > NAME_LIMIT {
             Err(Refusal::LongName)
@@ -87,4 +87,10 @@ impl<S: Sync> FromRequestParts<S> for Buyer {
             Ok(Self(name.to_owned()))
         }
     }
+}
+
+/// What changes how the text around it is shown, or shows nothing.
+fn is_unprintable(c: char) -> bool {
+    let shows_nothing = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    c.is_control() || shows_nothing
 }

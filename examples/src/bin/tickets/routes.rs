@@ -78,10 +78,16 @@ async fn live(
     }
     let snapshots = event.snapshots.subscribe(); // before the look, so that no change is missed
     let first = office.look_or_remember(&event).await.json();
-    let next = stream::unfold(snapshots, async |mut snapshots| {
-        snapshots.changed().await.ok()?;
-        let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        Some((snapshot, snapshots))
+    let seen = (snapshots, Arc::clone(&first));
+    let next = stream::unfold(seen, async |(mut snapshots, shown)| {
+        // What is new is for each page to say: it may have seen what the others have not.
+        loop {
+            snapshots.changed().await.ok()?;
+            let snapshot = Arc::clone(&snapshots.borrow_and_update());
+            if snapshot != shown {
+                return Some((Arc::clone(&snapshot), (snapshots, snapshot)));
+            }
+        }
     });
     let stream = stream::once(future::ready(first))
         .chain(next)
@@ -126,10 +132,11 @@ async fn buy(
     } else {
         sleep(office.payment).await;
     }
+    let till = office.store.till().await?;
     if let Some(locked) = locked {
         locked.ensure()?; // still held, just before the step that counts
     }
-    office.store.sell(&event, seat, &name).await?;
+    till.sell(&event, seat, &name).await?;
     event.changed();
     Ok((StatusCode::CREATED, ticket).into_response())
 }
@@ -146,10 +153,11 @@ async fn give_back(
     if owner != name {
         return Err(Refusal::NotYours { owner });
     }
+    let till = office.store.till().await?;
     if let Some(locked) = locked {
         locked.ensure()?;
     }
-    office.store.take_back(&event, seat).await?;
+    till.take_back(&event, seat).await?;
     event.changed();
     Ok(StatusCode::NO_CONTENT)
 }

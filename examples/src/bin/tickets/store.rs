@@ -3,14 +3,14 @@
 mod embedded;
 mod shared;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context, Result};
 use deadpool_redis::{PoolError, redis::RedisError};
 use thiserror::Error;
 
-use self::embedded::EmbeddedStore;
 pub(crate) use self::shared::SharedStore;
+use self::{embedded::EmbeddedStore, shared::SharedTill};
 use crate::{event::Event, line::Person};
 
 /// Where sales are kept: in this process, or in a Redis that processes share.
@@ -19,7 +19,7 @@ use crate::{event::Event, line::Person};
 #[derive(Debug)]
 pub(crate) enum Store {
     Embedded(EmbeddedStore),
-    Shared(Box<SharedStore>),
+    Shared(Arc<SharedStore>),
 }
 
 /// What is sold of an event.
@@ -58,7 +58,7 @@ impl Store {
             return Ok(Self::Embedded(EmbeddedStore::default()));
         };
         let store = SharedStore::open(url).context("--data is not a Redis URL")?;
-        Ok(Self::Shared(Box::new(store)))
+        Ok(Self::Shared(Arc::new(store)))
     }
 
     /// Returns whose the seat is, if it is sold.
@@ -74,28 +74,13 @@ impl Store {
         }
     }
 
-    /// Writes down that somebody has paid for the seat and owns it.
-    pub(crate) async fn sell(&self, event: &Event, seat: u32, to: &str) -> Result<(), StoreError> {
-        let event = event.name.as_str();
-        match self {
-            Self::Embedded(store) => {
-                store.sell(event, seat, to);
-                Ok(())
-            }
-            Self::Shared(store) => store.sell(event, seat, to).await,
-        }
-    }
-
-    /// Writes down that the seat is free again.
-    pub(crate) async fn take_back(&self, event: &Event, seat: u32) -> Result<(), StoreError> {
-        let event = event.name.as_str();
-        match self {
-            Self::Embedded(store) => {
-                store.take_back(event, seat);
-                Ok(())
-            }
-            Self::Shared(store) => store.take_back(event, seat).await,
-        }
+    /// Opens the till, where a sale is written down. That may take a while, and writing does not: open it
+    /// before the last look at the lock.
+    pub(crate) async fn till(&self) -> Result<Till<'_>, StoreError> {
+        Ok(match self {
+            Self::Embedded(store) => Till::Embedded(store),
+            Self::Shared(store) => Till::Shared(store.till().await?),
+        })
     }
 
     /// Returns what is sold of an event, and who lines up for it in other processes.
@@ -104,6 +89,38 @@ impl Store {
         match self {
             Self::Embedded(store) => Ok((store.sales(event), Vec::new())),
             Self::Shared(store) => store.read(event).await,
+        }
+    }
+}
+
+/// Where a sale is written down, in one step.
+pub(crate) enum Till<'a> {
+    Embedded(&'a EmbeddedStore),
+    Shared(SharedTill),
+}
+
+impl Till<'_> {
+    /// Writes down that somebody has paid for the seat and owns it.
+    pub(crate) async fn sell(self, event: &Event, seat: u32, to: &str) -> Result<(), StoreError> {
+        let event = event.name.as_str();
+        match self {
+            Self::Embedded(store) => {
+                store.sell(event, seat, to);
+                Ok(())
+            }
+            Self::Shared(till) => till.sell(event, seat, to).await,
+        }
+    }
+
+    /// Writes down that the seat is free again.
+    pub(crate) async fn take_back(self, event: &Event, seat: u32) -> Result<(), StoreError> {
+        let event = event.name.as_str();
+        match self {
+            Self::Embedded(store) => {
+                store.take_back(event, seat);
+                Ok(())
+            }
+            Self::Shared(till) => till.take_back(event, seat).await,
         }
     }
 }

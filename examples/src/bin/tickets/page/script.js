@@ -5,7 +5,7 @@ const at = (id) => document.getElementById(id);
 
 /** What the server said last. */
 let snapshot = null;
-/** The requests that are under way, by seat: what ends them. */
+/** The requests that are under way, by seat: what ends them, and in whose name they are. */
 const asking = new Map();
 /** Until when not to ask again, by seat, in milliseconds since the epoch. */
 const pauses = new Map();
@@ -70,19 +70,20 @@ function logChanges(before, now) {
 
 async function ask(seat, method) {
   const leaving = new AbortController();
-  asking.set(seat, leaving);
+  const name = me();
+  asking.set(seat, { leaving, name });
   draw();
   try {
     const response = await fetch(`/events/${event}/seats/${seat}`, {
       method,
-      headers: { buyer: encodeURIComponent(me()) },
+      headers: { buyer: encodeURIComponent(name) },
       signal: leaving.signal,
     });
     const problem = response.ok ? {} : await response.json().catch(() => ({}));
     answered(seat, response, problem);
   } catch {
     if (leaving.signal.aborted) {
-      tell(`You left the line for seat ${seat}.`, "good");
+      tell(`You left the line for seat ${seat}. If it was your turn just then, it will show as yours.`, "good");
     } else {
       tell(`No answer about seat ${seat}: the server is gone. The seat will show what became of it.`, "bad");
     }
@@ -131,7 +132,8 @@ function press(seat) {
   const { state } = describe(seat);
   if (asking.has(seat)) {
     // Who pays already cannot leave: the sale runs to its end without them.
-    if (state === "you-wait") asking.get(seat).abort();
+    const { leaving, name } = asking.get(seat);
+    if (snapshot.taken[seat]?.waiting.includes(name)) leaving.abort();
   } else if (pauses.has(seat) || state === "sold") {
     at("notice").textContent = `Seat ${seat}: ${describe(seat).text}.`;
     at("notice").dataset.mood = "bad";

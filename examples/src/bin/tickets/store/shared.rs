@@ -60,31 +60,8 @@ impl SharedStore {
         Ok(self.connection().await?.hget(owners(event), seat).await?)
     }
 
-    pub(super) async fn sell(&self, event: &str, seat: u32, to: &str) -> Result<(), StoreError> {
-        let mut connection = self.connection().await?;
-        let (payments,): (u64,) = redis::pipe()
-            .atomic()
-            .hset(owners(event), seat, to)
-            .ignore()
-            .hincr(payments(event), seat, 1)
-            .query_async(&mut connection)
-            .await?;
-        if payments > 1 {
-            let () = connection.hincr(SOLD_TWICE, event, 1).await?;
-        }
-        Ok(())
-    }
-
-    pub(super) async fn take_back(&self, event: &str, seat: u32) -> Result<(), StoreError> {
-        let () = redis::pipe()
-            .atomic()
-            .hdel(owners(event), seat)
-            .ignore()
-            .hdel(payments(event), seat)
-            .ignore()
-            .query_async(&mut self.connection().await?)
-            .await?;
-        Ok(())
+    pub(super) async fn till(&self) -> Result<SharedTill, StoreError> {
+        Ok(SharedTill(self.connection().await?))
     }
 
     /// Returns what is sold, and who lines up in other processes.
@@ -158,6 +135,37 @@ impl SharedStore {
 
     async fn connection(&self) -> Result<Connection, StoreError> {
         Ok(self.pool.get().await?)
+    }
+}
+
+/// A connection on which a sale is written down.
+pub(crate) struct SharedTill(Connection);
+
+impl SharedTill {
+    pub(super) async fn sell(mut self, event: &str, seat: u32, to: &str) -> Result<(), StoreError> {
+        let (payments,): (u64,) = redis::pipe()
+            .atomic()
+            .hset(owners(event), seat, to)
+            .ignore()
+            .hincr(payments(event), seat, 1)
+            .query_async(&mut self.0)
+            .await?;
+        if payments > 1 {
+            let () = self.0.hincr(SOLD_TWICE, event, 1).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn take_back(mut self, event: &str, seat: u32) -> Result<(), StoreError> {
+        let () = redis::pipe()
+            .atomic()
+            .hdel(owners(event), seat)
+            .ignore()
+            .hdel(payments(event), seat)
+            .ignore()
+            .query_async(&mut self.0)
+            .await?;
+        Ok(())
     }
 }
 
