@@ -158,7 +158,8 @@ impl IntoResponse for LockLost {
 /// There is no lock around this handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "this handler runs without a lock: add a redlock_axum::LockLayer to its route, \
+    "this handler runs without a lock: add a redlock_axum::LockLayer to its route \
+     (a layer is around the routes that were added before it), \
      call all_methods() on it if the request's method is a safe one, or extract Option<Locked>"
 )]
 pub struct NoLock;

@@ -217,6 +217,8 @@ async fn several_parts_are_never_mixed_up() {
         "`x-tenant` is missing",
     )
     .await;
+    let of_nothing = layered(LockLayer::new(redlock().await, Parts::new("order", [])));
+    refused(&of_nothing, request("a", "b"), 500, "no parts").await;
     let by_query = layered(LockLayer::new(
         redlock().await,
         Parts::new("order", [query("tenant"), path("order")]),

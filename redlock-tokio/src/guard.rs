@@ -22,7 +22,8 @@ use crate::{Hold, NodeReports, lease_cell::Phase};
 /// it is back, and at the latest the key expires after its ttl. Call
 /// [`Redlock::shutdown`](crate::Redlock::shutdown) before the runtime ends, so that the last
 /// releases are delivered.
-#[must_use = "the lock is released as soon as the guard is dropped"]
+#[must_use = "the lock is released as soon as the guard is dropped: bind it to a name, `let _guard = ..` \
+              (`let _ = ..` drops it)"]
 pub struct LockGuard {
     hold: Hold,
 }

@@ -64,8 +64,9 @@ impl LockOptions {
     }
 
     /// Sets the time to live of the keys, in whole milliseconds (a fraction is cut off): how long
-    /// the others wait for a holder that crashed. At least 3 ms with the default drift, at most
-    /// 100 years.
+    /// the others wait for a holder that crashed. At least 3 ms with the default drift. At most
+    /// [`RedlockBuilder::max_ttl`](crate::RedlockBuilder::max_ttl), which is the builder's default ttl, 10 s,
+    /// unless it is set (and 100 years where nodes are trusted from the start, as embedded ones are).
     ///
     /// A live holder is renewed, so this need not be as long as the work takes. It should be
     /// much longer than a round trip and than the pauses of the process.
@@ -82,6 +83,7 @@ impl LockOptions {
     ///
     /// The first attempt is always carried to its verdict, which silent nodes can delay by their
     /// answer timeout; no later one lasts longer than this.
+    #[doc(alias = "timeout")]
     pub fn wait(self, wait: Duration) -> Self {
         Self {
             wait: Some(wait),

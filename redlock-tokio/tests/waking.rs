@@ -16,7 +16,7 @@ use std::{
 use fastrand::Rng;
 use futures::future::join_all;
 use redlock_tokio::{
-    Lock, LockError, LockGuard, NodeState, ReleaseOutcome, test_util::RedisServers,
+    Lock, LockError, LockGuard, NodeState, RedlockBuilder, ReleaseOutcome, test_util::RedisServers,
 };
 use support::{Cli, MS, eventually, trusting};
 use tokio::{task::JoinHandle, time::timeout};
@@ -35,6 +35,11 @@ async fn is_woken(waiting: JoinHandle<Result<LockGuard, LockError>>) -> LockGuar
     answer.expect("it is woken").unwrap().unwrap()
 }
 
+/// A slow answer is no silence here: who has missed the news looks again after ten minutes only.
+fn patient(servers: &RedisServers) -> RedlockBuilder {
+    servers.builder().node_timeout(Duration::from_secs(2))
+}
+
 fn clis(servers: &RedisServers) -> Vec<Cli> {
     servers.iter().map(Cli::of).collect()
 }
@@ -51,7 +56,7 @@ async fn is_watched(nodes: &[Cli], looks: u64) {
 async fn by_a_foreign_client_that_deletes_the_key() {
     let servers = RedisServers::spawn(3).unwrap();
     let nodes = clis(&servers);
-    let redlock = servers.builder().build().await.unwrap();
+    let redlock = patient(&servers).build().await.unwrap();
     for node in &nodes {
         node.set("k", "foreign");
     }
@@ -68,7 +73,7 @@ async fn by_a_foreign_client_that_deletes_the_key() {
 async fn by_expiry_and_by_flushing() {
     let servers = RedisServers::spawn(3).unwrap();
     let nodes = clis(&servers);
-    let redlock = servers.builder().build().await.unwrap();
+    let redlock = patient(&servers).build().await.unwrap();
     for node in &nodes {
         node.run(&["SET", "k", "foreign", "PX", "300"]);
         node.set("other", "foreign");
@@ -99,7 +104,7 @@ async fn by_the_clock_where_nobody_tells() {
     }
     drop(is_woken(sleeper(redlock.lock("k"))).await);
     // The same without the right to be told, and by looking again after a release.
-    let redlock = servers.builder().build().await.unwrap();
+    let redlock = patient(&servers).build().await.unwrap();
     for node in &nodes {
         node.run(&["SET", "k", "foreign", "PX", "300"]);
         node.run(&["SET", "other", "foreign", "PX", "60000"]);
@@ -119,7 +124,7 @@ async fn by_the_clock_where_nobody_tells() {
 async fn by_looking_again_where_the_news_was_lost() {
     let servers = RedisServers::spawn(3).unwrap();
     let nodes = clis(&servers);
-    let redlock = servers.builder().build().await.unwrap();
+    let redlock = patient(&servers).build().await.unwrap();
     for node in &nodes {
         node.set("k", "foreign");
     }
@@ -139,9 +144,9 @@ async fn by_another_process_of_ours() {
     const ROUNDS: usize = 40;
     let servers = RedisServers::spawn(3).unwrap();
     let processes = [
-        servers.builder().build().await.unwrap(),
-        servers.builder().build().await.unwrap(),
-        servers.builder().build().await.unwrap(),
+        patient(&servers).build().await.unwrap(),
+        patient(&servers).build().await.unwrap(),
+        patient(&servers).build().await.unwrap(),
     ];
     let inside = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
@@ -178,10 +183,10 @@ async fn by_another_process_of_ours() {
 async fn only_the_first_in_line_asks() {
     let servers = RedisServers::spawn(3).unwrap();
     let node = Cli::of(servers.get(0));
-    let redlock = servers.builder().build().await.unwrap();
+    let redlock = patient(&servers).build().await.unwrap();
     let mut costs = Vec::new();
     for waiters in [8, 128] {
-        let foreign = servers.builder().build().await.unwrap();
+        let foreign = patient(&servers).build().await.unwrap();
         let guard = foreign.lock("k").await.unwrap();
         let before = node.calls("set") + node.calls("pttl");
         let entries = (0..waiters).map(|_| {
@@ -203,7 +208,7 @@ async fn only_the_first_in_line_asks() {
 async fn nodes_that_are_free_and_refuse_are_not_tried_without_a_pause() {
     let servers = RedisServers::spawn(3).unwrap();
     let nodes = clis(&servers);
-    let redlock = servers.builder().build().await.unwrap();
+    let redlock = patient(&servers).build().await.unwrap();
     assert_eq!(nodes[0].run(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
     nodes[1].set("k", "foreign");
     let error = redlock.lock("k").wait(MS(1500)).await.unwrap_err();
@@ -217,7 +222,7 @@ async fn nodes_that_are_free_and_refuse_are_not_tried_without_a_pause() {
 async fn the_protocol_of_another_day() {
     let servers = RedisServers::spawn(1).unwrap();
     let node = Cli::of(servers.get(0));
-    let redlock = servers.builder().build().await.unwrap();
+    let redlock = patient(&servers).build().await.unwrap();
     assert_eq!(node.run(&["CONFIG", "SET", "requirepass", "x"]), "OK");
     let admin = Cli::of(servers.get(0)).with(&["-a", "x", "--no-auth-warning"]);
     admin.run(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -234,7 +239,7 @@ async fn nothing_is_left_of_those_who_gave_up() {
     const KEYS: usize = 1000;
     const WAITERS: usize = 10;
     let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let redlock = patient(&servers).build().await.unwrap();
     let answered = Arc::new([const { AtomicUsize::new(0) }; 2]);
     let mut tasks = Vec::new();
     for index in 0..KEYS * WAITERS {
@@ -286,7 +291,7 @@ async fn nothing_is_left_of_those_who_gave_up() {
 async fn several_keys_in_one_round_trip() {
     let servers = RedisServers::spawn(3).unwrap();
     let nodes = clis(&servers);
-    let redlock = servers.builder().build().await.unwrap();
+    let redlock = patient(&servers).build().await.unwrap();
     let guard = redlock.lock_all(["b", "a"]).await.unwrap();
     let token = guard.token().to_string();
     for node in &nodes {
@@ -347,8 +352,8 @@ async fn many_keys_are_looked_at_together() {
     let servers = RedisServers::spawn(3).unwrap();
     let node = Cli::of(servers.get(0));
     let [ours, theirs] = [
-        servers.builder().build().await.unwrap(),
-        servers.builder().build().await.unwrap(),
+        patient(&servers).build().await.unwrap(),
+        patient(&servers).build().await.unwrap(),
     ];
     let keys: Vec<String> = (0..KEYS).map(|index| index.to_string()).collect();
     let guard = theirs.lock_all(&keys).await.unwrap();
@@ -368,7 +373,7 @@ async fn many_keys_are_looked_at_together() {
 #[tokio::test]
 async fn several_keys_without_one_node() {
     let servers = RedisServers::spawn(3).unwrap();
-    let redlock = servers.builder().build().await.unwrap();
+    let redlock = patient(&servers).build().await.unwrap();
     servers.get(2).freeze();
     let guard = redlock.lock_all(["x", "y"]).await.unwrap();
     drop(guard);

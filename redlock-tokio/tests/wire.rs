@@ -5,7 +5,7 @@ mod support;
 
 use futures::future::join_all;
 use redlock_tokio::{ReleaseOutcome, test_util::RedisServers};
-use support::{Cli, eventually, trusting};
+use support::{Cli, MS, eventually, trusting};
 
 /// How often each command was carried out, or refused, since the server started.
 struct Counts(String);
@@ -148,7 +148,8 @@ async fn a_forbidden_key_spoils_nothing_for_the_others() {
     let rights = ["ACL", "SETUSER", "u", "on", ">p", "~app:*", "+@all"];
     assert_eq!(admin.run(&rights), "OK");
     let url = format!("redis://u:p@127.0.0.1:{}", servers.get(0).port());
-    let redlock = trusting([url]).build().await.unwrap();
+    let patient = trusting([url]).node_timeout(MS(2000));
+    let redlock = patient.build().await.unwrap();
     for round in 0..20 {
         let allowed = join_all((0..5).map(|it| redlock.try_lock(format!("app:{round}:{it}"))));
         let forbidden = join_all((0..5).map(|it| redlock.try_lock(format!("other:{round}:{it}"))));

@@ -44,7 +44,8 @@ impl<K, H, M> LockLayer<K, H, M> {
         self.options(LockOptions::new().wait(wait))
     }
 
-    /// Sets the [time to live](LockOptions::ttl) of the locks.
+    /// Sets the [time to live](LockOptions::ttl) of the locks; at most
+    /// [`RedlockBuilder::max_ttl`](redlock_tokio::RedlockBuilder::max_ttl), 10 s unless it is set.
     pub fn ttl(self, ttl: Duration) -> Self {
         self.options(LockOptions::new().ttl(ttl))
     }

@@ -84,7 +84,8 @@ impl LockRequest {
         self.options(LockOptions::new().wait_at_most(bound))
     }
 
-    /// Sets the [time to live](LockOptions::ttl) of this request's lock.
+    /// Sets the [time to live](LockOptions::ttl) of this request's lock; at most
+    /// [`RedlockBuilder::max_ttl`](redlock_tokio::RedlockBuilder::max_ttl), 10 s unless it is set.
     pub fn ttl(self, ttl: Duration) -> Self {
         self.options(LockOptions::new().ttl(ttl))
     }

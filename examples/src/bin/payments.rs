@@ -76,7 +76,8 @@ async fn main() -> Result<()> {
         charge: options.charge,
     });
     // Clients choose their keys themselves: where they are known, put them into the key as well, with
-    // `(extension(..), idempotency_key())`, so that two of them never mean the same payment.
+    // `Parts::new("payment", [extension(..), idempotency_key()])`, so that two of them never mean the same
+    // payment.
     let router = Router::new()
         .route("/payments", post(pay))
         .route_layer(LockLayer::new(redlock.clone(), idempotency_key()).prefix("payments:"))

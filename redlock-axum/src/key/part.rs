@@ -116,9 +116,14 @@ pub fn path(parameter: impl Into<String>) -> PartKey {
                 None if params.iter().next().is_none() => return Ok(None),
                 None => "of a nested service",
             };
+            let names: Vec<_> = params.iter().map(|(name, _)| format!("`{name}`")).collect();
+            let others = match &names[..] {
+                [] => String::new(),
+                names => format!(", only {}", names.join(" and ")),
+            };
             Err(KeyRejection::layer(format!(
-                "the route `{route}` has no path parameter `{parameter}`; \
-                 put the layer on the routes that have one, with route_layer",
+                "the route `{route}` has no path parameter `{parameter}`{others}; \
+                 put the layer on the routes that have it, with route_layer",
             )))
         }
         .boxed()

@@ -1,6 +1,6 @@
 use axum::http::request::Parts as RequestParts;
 use futures::{FutureExt, future::BoxFuture};
-use redlock_tower::{ExtractKey, Extracted};
+use redlock_tower::{ExtractKey, Extracted, KeyRejection};
 
 use super::{
     PartKey,
@@ -28,10 +28,11 @@ impl Parts {
     }
 
     /// Reads all parts; a request for which one is missing without fault needs no lock.
-    async fn read(
-        &self,
-        head: &mut RequestParts,
-    ) -> Result<Option<Vec<String>>, redlock_tower::KeyRejection> {
+    async fn read(&self, head: &mut RequestParts) -> Result<Option<Vec<String>>, KeyRejection> {
+        if self.parts.is_empty() {
+            let error = "a key of no parts would be the same for all requests";
+            return Err(KeyRejection::layer(error));
+        }
         let mut values = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             let found: Found = part.read(head).await;

@@ -83,6 +83,9 @@ impl TestNodes {
 
     /// Has a lock lost: the one that is held now, or else the next that somebody takes. Its holder finds
     /// out as ever, when it is extended, which is after a third of its ttl or when asked to.
+    ///
+    /// A guard that was just dropped is held still: its release is on the way. Wait for
+    /// [`release`](LockGuard::release), or for a moment, before the next is to lose it.
     pub fn lose(&self, key: impl AsRef<[u8]>) {
         if self.is_locked(&key) {
             self.nodes.iter().for_each(|node| _ = node.remove(&key));
