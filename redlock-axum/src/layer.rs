@@ -4,7 +4,7 @@ use axum::{
     http::{Method, StatusCode},
     response::{IntoResponse, Response},
 };
-use redlock_tokio::{LockOptions, Redlock};
+use redlock_tokio::{LockOptions, OptionsError, Redlock};
 use redlock_tower::{OnCancel, OnLost, TaskTracker};
 use tower_layer::Layer;
 
@@ -85,6 +85,16 @@ impl<K> LockLayer<K> {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
+    /// Checks the options, so that a service says what is wrong with them when it starts. Otherwise each
+    /// request that needs a lock is answered with a 500.
+    ///
+    /// # Errors
+    ///
+    /// Says which option makes no lock, and why.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        self.inner.check()
+    }
+
     /// Sets what goes in front of all keys of this layer.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.prefix = prefix.as_ref().into();
@@ -150,6 +160,7 @@ impl<K> LockLayer<K> {
     /// Sets the name under which this layer shows in logs and metrics.
     pub fn policy(mut self, name: &str) -> Self {
         self.inner = self.inner.policy(name);
+        self.policy.name = name.into();
         self
     }
 

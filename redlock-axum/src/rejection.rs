@@ -11,6 +11,8 @@ use crate::{LockLost, Problem};
 /// What a client is told that gets no lock.
 #[derive(Clone)]
 pub(crate) struct RejectionPolicy {
+    /// Of the layer, for the log.
+    pub(crate) name: Arc<str>,
     pub(crate) retry_after: Duration,
     pub(crate) contended: StatusCode,
     pub(crate) respond: Option<Arc<Respond>>,
@@ -89,7 +91,7 @@ impl RejectionPolicy {
             LockError::Inner(never) => match never {},
             // The layer or its options: no request can succeed before somebody mends the service.
             error => {
-                tracing::error!(%error, "misconfigured redlock_axum::LockLayer");
+                tracing::error!(policy = &*self.name, %error, "a redlock_axum::LockLayer makes no lock");
                 Problem::new(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "urn:redlock:problem:misconfigured",
@@ -111,9 +113,30 @@ impl RejectionPolicy {
     }
 }
 
+/// What the layer answers by default, for handlers that lock by hand:
+///
+/// ```
+/// use redlock_axum::Problem;
+/// use redlock_tokio::Redlock;
+///
+/// async fn pay(redlock: Redlock) -> Result<&'static str, Problem> {
+///     let _guard = redlock.lock("order:42").await?;
+///     Ok("paid")
+/// }
+/// # let _ = pay;
+/// ```
+///
+/// It says that the handler did not run: lock before anything is done.
+impl From<redlock_tokio::LockError> for Problem {
+    fn from(error: redlock_tokio::LockError) -> Self {
+        RejectionPolicy::default().problem(error.into(), None)
+    }
+}
+
 impl Default for RejectionPolicy {
     fn default() -> Self {
         Self {
+            name: "default".into(),
             retry_after: Duration::from_secs(1),
             contended: StatusCode::LOCKED,
             respond: None,

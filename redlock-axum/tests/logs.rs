@@ -120,7 +120,10 @@ async fn what_somebody_should_look_at_is_loud() {
 
     let wrong = it.app(layer(&it).ttl(Duration::ZERO));
     problem(post(&wrong, "/events/secret").await, 500, "misconfigured").await;
-    assert!(log.has(Level::ERROR, "misconfigured redlock_axum::LockLayer"));
+    assert!(log.has(
+        Level::ERROR,
+        r#"policy="sales" error=the lock layer is misconfigured"#
+    ));
 
     it.nodes.go_down();
     let closed = it.app(layer(&it).wait(MS(100)));

@@ -255,6 +255,44 @@ async fn a_key_that_the_route_cannot_have_is_500_and_names_the_layer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn options_that_make_no_lock_can_be_found_before_the_first_request() {
+    let it = Bed::new().await;
+    assert!(it.layer().check().is_ok());
+    for (layer, reason) in [
+        (it.layer().ttl(Duration::ZERO), "ttl"),
+        (it.layer().ttl(MS(11_000)), "max_ttl"),
+        (
+            it.layer()
+                .options(LockOptions::new().renew_every(MS(10_000))),
+            "extending every 10s",
+        ),
+    ] {
+        let error = layer.check().unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+        let response = post(&it.app(layer), "/events/rock").await;
+        problem(response, 500, "misconfigured").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_locks_by_hand_answers_as_the_layer_does() {
+    let it = Bed::new().await;
+    let redlock = it.redlock.clone();
+    let by_hand = async move || {
+        let _guard = redlock.lock("event:rock").wait(MS(100)).await?;
+        Ok::<_, Problem>("done")
+    };
+    let app = Router::new().route("/", routed_post(by_hand));
+    assert_eq!(text(post(&app, "/").await).await, "done");
+    let guard = it.nodes.contend("event:rock").await.unwrap();
+    let body = problem(post(&app, "/").await, 423, "locked").await;
+    assert!(terms(&body).1.is_some());
+    guard.release().await;
+    it.nodes.go_down();
+    problem(post(&app, "/").await, 503, "unavailable").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_response_whose_lock_was_lost_is_left_alone_unless_the_route_says_otherwise() {
     for (on_lost, ends, is_left_alone) in [
         (OnLost::Signal, true, true),

@@ -221,7 +221,7 @@ impl RedlockBuilder {
         let nodes = self.nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = Quorum::majority(nodes.len())?;
         refuse_duplicates(&nodes)?;
-        let defaults = self.defaults.resolve(quorum)?;
+        self.defaults.resolve(quorum)?;
         let max_ttl = self.max_ttl.unwrap_or(self.defaults.ttl_or_default());
         let max_ttl = Ttl::new(max_ttl).map_err(BuildError::MaxTtl)?;
         if self.prefix.len() >= Key::MAX_LEN {
@@ -283,7 +283,7 @@ impl RedlockBuilder {
             held: 0.into(),
             undeliverable: 0.into(),
         });
-        redlock.shared().check_ttl(&defaults)?;
+        redlock.check(LockOptions::new())?;
         for (address, outcome) in connecting {
             // A lane that ends without a word belongs to a runtime that is shutting down.
             if let Ok(Err(error @ NodeError::Misconfigured(_))) = outcome.await {

@@ -148,10 +148,7 @@ impl Lock {
             return Err(LockError::InvalidKey(KeyError::Empty));
         };
         let options = self.options.or(shared.defaults);
-        let config = options
-            .resolve(shared.quorum)
-            .and_then(|config| shared.check_ttl(&config).map(|()| config))
-            .map_err(LockError::InvalidOptions)?;
+        let config = shared.resolve(options).map_err(LockError::InvalidOptions)?;
         if self.fenced && !others.is_empty() {
             return Err(LockError::InvalidOptions(OptionsError::SeveralFenced));
         }

@@ -7,8 +7,8 @@ use std::{
 use futures::future::join_all;
 
 use crate::{
-    BuildError, Hold, Key, Lock, LockError, LockGuard, NodeStatus, RedlockBuilder, WithLockError,
-    shared::Shared,
+    BuildError, Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, OptionsError,
+    RedlockBuilder, WithLockError, shared::Shared,
 };
 
 /// A distributed lock service over independent Redis masters.
@@ -199,6 +199,18 @@ impl Redlock {
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Checks that locks with these options can be had here, so that a service says so when it starts and
+    /// not when the first of them is wanted. Asks nobody.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockError::InvalidOptions`] would.
+    pub fn check(&self, options: LockOptions) -> Result<(), OptionsError> {
+        self.shared
+            .resolve(options.or(self.shared.defaults))
+            .map(|_| ())
     }
 
     /// Returns how many keys are held or wanted within this process, and how many wait for their turn.

@@ -37,15 +37,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Refuses a lock that could outlive what a restarted node waits for.
-    pub(crate) fn check_ttl(&self, config: &LeaseConfig) -> Result<(), OptionsError> {
+    /// Makes a configuration of options. Refuses a lock that could outlive what a restarted node waits for.
+    pub(crate) fn resolve(&self, options: LockOptions) -> Result<LeaseConfig, OptionsError> {
+        let config = options.resolve(self.quorum)?;
         let ttl = config.validity.ttl();
         match self.max_ttl {
             Some(max_ttl) if ttl > max_ttl => Err(OptionsError::LongerThanMaxTtl {
                 ttl: ttl.as_duration(),
                 max_ttl: max_ttl.as_duration(),
             }),
-            _ => Ok(()),
+            _ => Ok(config),
         }
     }
 

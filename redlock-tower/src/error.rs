@@ -28,8 +28,9 @@ pub enum LockError<E> {
     Inner(E),
 }
 
-impl<E> LockError<E> {
-    pub(crate) fn from_lock(error: redlock::LockError) -> Self {
+/// Says what the layer would say of it.
+impl<E> From<redlock::LockError> for LockError<E> {
+    fn from(error: redlock::LockError) -> Self {
         match error {
             redlock::LockError::Contended(_) => Self::Contended(error),
             redlock::LockError::QueueFull { .. } | redlock::LockError::Hopeless { .. } => {
@@ -42,7 +43,9 @@ impl<E> LockError<E> {
             _ => Self::Unavailable(error),
         }
     }
+}
 
+impl<E> LockError<E> {
     /// Returns whether the inner service was called.
     #[must_use]
     pub fn was_called(&self) -> bool {

@@ -111,7 +111,7 @@ where
                             Err(error) => {
                                 rules.telemetry.wait().end("queue_full");
                                 this.state.set(State::Done);
-                                return Poll::Ready(Err(LockError::from_lock(error)));
+                                return Poll::Ready(Err(LockError::from(error)));
                             }
                         },
                         Ok(None) => call(request, None),
@@ -142,7 +142,7 @@ where
                         }
                         Err(error) => {
                             if !rules.goes_without(&error) {
-                                let error = LockError::from_lock(error);
+                                let error = LockError::from(error);
                                 wait.end(result_of(&error));
                                 return Poll::Ready(Err(error));
                             }

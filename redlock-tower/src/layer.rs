@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redlock_tokio::{LockOptions, Redlock};
+use redlock_tokio::{LockOptions, OptionsError, Redlock};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
@@ -53,6 +53,16 @@ impl<K, H, M> LockLayer<K, H, M> {
     /// Sets for how long a call may [hold](LockOptions::max_hold) its lock.
     pub fn max_hold(self, max_hold: Duration) -> Self {
         self.options(LockOptions::new().max_hold(max_hold))
+    }
+
+    /// Checks the options, so that a service says what is wrong with them when it starts. Otherwise each
+    /// call fails with [`LockError::Misconfigured`](crate::LockError::Misconfigured).
+    ///
+    /// # Errors
+    ///
+    /// Says which option makes no lock, and why.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        self.rules.redlock.check(self.rules.options)
     }
 
     /// Sets what goes in front of all keys, so that layers for different things never mean the same
