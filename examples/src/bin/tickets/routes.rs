@@ -26,8 +26,9 @@ use crate::{
     request::{Buyer, OfEvent, OfSeat},
 };
 
-/// How many may look on at an event, in this process.
-const ONLOOKERS: usize = 1000;
+/// How many may look on at an event, in this process. One who does not read keeps what was sent in buffers:
+/// some hundred kilobytes, where a thousand people with long names wait.
+const ONLOOKERS: usize = 500;
 
 /// Puts the routes together, the sales behind the lock.
 pub(crate) fn router(office: Arc<BoxOffice>, lock: Option<LockLayer<Parts>>) -> Router {
