@@ -31,6 +31,7 @@ use crate::{LockService, Problem, key::Methods, rejection::RejectionPolicy};
 pub struct LockLayer<K> {
     pub(crate) key: Arc<K>,
     pub(crate) redlock: Redlock,
+    /// Put in front of keys when they are read, so that layers further in can tell them apart.
     pub(crate) prefix: Arc<[u8]>,
     pub(crate) methods: Methods,
     pub(crate) tasks: TaskTracker,
@@ -98,7 +99,6 @@ impl<K> LockLayer<K> {
     /// Sets what goes in front of all keys of this layer.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.prefix = prefix.as_ref().into();
-        self.inner = self.inner.prefix(prefix);
         self
     }
 

@@ -35,7 +35,7 @@ async fn a_client_that_leaves_while_it_waits_takes_no_lock() {
         it.until_free(ROCK).await;
 
         // The same, behind somebody in another process.
-        let guard = it.elsewhere().await.lock(ROCK).await.unwrap();
+        let guard = it.nodes.contend(ROCK).await.unwrap();
         let waiting = send(&client(), at, "/events/rock");
         until("it waits", || it.redlock.queue().keys == 1).await;
         waiting.abort();
@@ -302,7 +302,9 @@ async fn no_quorum_is_503_or_no_lock() {
     it.work.let_end();
     let closed = it.serve(layer.clone()).await;
     let open = it.serve(layer.fail_open()).await;
-    it.nodes[..2].iter().for_each(|node| node.set_down(true));
+    it.nodes.nodes()[..2]
+        .iter()
+        .for_each(|node| node.set_down(true));
     for client in clients() {
         let entered = it.work.entered();
         let sent = send(&client, closed, "/events/rock");
@@ -316,10 +318,10 @@ async fn no_quorum_is_503_or_no_lock() {
         it.work.let_end();
     }
     // Held by another is not unavailable: that stays closed.
-    it.nodes.iter().for_each(|node| node.set_down(false));
+    it.nodes.come_up();
     let connected = it.redlock.lock("any").wait(LIMIT).await;
     drop(connected.unwrap());
-    let _guard = it.elsewhere().await.lock("event:jazz").await.unwrap();
+    let _guard = it.nodes.contend("event:jazz").await.unwrap();
     let entered = it.work.entered();
     problem(send(&clients()[0], open, "/events/jazz"), 423, "locked").await;
     assert_eq!(it.work.entered(), entered);
@@ -341,7 +343,8 @@ async fn what_becomes_of_a_response_whose_lock_was_lost() {
                 let sent = send(&client(), at, "/events/rock");
                 it.work.until_entered(1).await;
                 let hold = it.work.hold();
-                it.nodes.iter().for_each(|node| assert!(node.remove(ROCK)));
+                let nodes = it.nodes.nodes().iter();
+                nodes.for_each(|node| assert!(node.remove(ROCK)));
                 hold.extend().await.unwrap_err();
                 timeout(LIMIT, hold.lost()).await.unwrap();
                 match on_lost {

@@ -158,7 +158,8 @@ async fn a_stream_whose_lock_is_lost_goes_on_or_is_cut_off() {
                 chunks.unbounded_send("one".into()).unwrap();
                 assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
 
-                it.nodes.iter().for_each(|node| assert!(node.remove(ROCK)));
+                let nodes = it.nodes.nodes().iter();
+                nodes.for_each(|node| assert!(node.remove(ROCK)));
                 hold.get().unwrap().extend().await.unwrap_err();
                 if on_lost == OnLost::Signal {
                     chunks.unbounded_send("two".into()).unwrap();

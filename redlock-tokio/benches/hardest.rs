@@ -5,10 +5,7 @@
 //! cargo bench -p redlock-tokio --bench hardest   # half a minute
 //! ```
 
-#[allow(
-    dead_code,
-    reason = "it prints all it has, on a runtime with all threads"
-)]
+#[allow(dead_code, reason = "it prints all, on a runtime of its own")]
 #[path = "shared/program.rs"]
 mod program;
 

@@ -1,9 +1,6 @@
 //! What the tests of the example servers, and their benchmark, share.
 
-#![allow(
-    dead_code,
-    reason = "each test binary, and the benchmark, uses a part of it"
-)]
+#![allow(dead_code, reason = "each test, and the benchmark, uses its part")]
 
 pub(crate) mod box_office;
 pub(crate) mod live;

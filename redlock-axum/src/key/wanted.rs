@@ -96,16 +96,15 @@ impl<K: RequestKey> ExtractKey<Request> for Wanted<K> {
             let Ok(Some(wanted)) = wanted else {
                 return (request, wanted);
             };
-            let full = |key: &Vec<u8>| [&prefix, &**key].concat();
-            let wanted_keys: Vec<_> = wanted.keys().iter().map(full).collect();
+            let wanted = wanted.prefixed(&prefix);
             let held = request.extensions().get::<HeldKeys>();
-            if held.is_some_and(|held| held.contain(&redlock, &wanted_keys)) {
+            if held.is_some_and(|held| held.contain(&redlock, wanted.keys())) {
                 let error = "two lock layers around one handler want the same key: the inner one \
                              would wait for the outer one";
                 return (request, Err(KeyRejection::layer(error)));
             }
             // It is asked once.
-            let _ = keys.set(wanted_keys);
+            let _ = keys.set(wanted.keys().to_vec());
             let wanted = match deadline {
                 Some(deadline) => wanted.wait_at_most(deadline.remaining()),
                 None => wanted,

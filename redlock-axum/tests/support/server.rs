@@ -17,7 +17,7 @@ use axum::{
     routing::post,
 };
 use redlock_axum::{LockLayer, Locked, PartKey, path};
-use redlock_tokio::{Hold, MemoryNode, Redlock};
+use redlock_tokio::{Hold, Redlock, test_util::TestNodes};
 use reqwest::{Client, ClientBuilder};
 use serde_json::Value;
 use tokio::{
@@ -36,26 +36,19 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) const ROCK: &str = "event:rock";
 
 pub(crate) struct Fixture {
-    pub(crate) nodes: Vec<MemoryNode>,
+    pub(crate) nodes: TestNodes,
     pub(crate) redlock: Redlock,
     pub(crate) work: Work,
 }
 
 impl Fixture {
     pub(crate) async fn new() -> Self {
-        let nodes: Vec<_> = (0..3).map(|_| MemoryNode::new()).collect();
-        let redlock = Redlock::builder().custom_nodes(nodes.clone());
+        let nodes = TestNodes::new();
         Self {
+            redlock: nodes.connect().await.unwrap(),
             nodes,
-            redlock: redlock.build().await.unwrap(),
             work: Work::default(),
         }
-    }
-
-    /// The same nodes, as another process sees them.
-    pub(crate) async fn elsewhere(&self) -> Redlock {
-        let redlock = Redlock::builder().custom_nodes(self.nodes.clone());
-        redlock.build().await.unwrap()
     }
 
     pub(crate) fn layer(&self) -> LockLayer<PartKey> {
@@ -79,12 +72,11 @@ impl Fixture {
     }
 
     pub(crate) fn is_locked(&self, key: &str) -> bool {
-        let nodes = self.nodes.iter().filter(|node| node.contains(key));
-        nodes.count() >= 2
+        self.nodes.is_locked(key)
     }
 
     pub(crate) async fn until_free(&self, key: &str) {
-        let is_gone = || !self.nodes.iter().any(|node| node.contains(key));
+        let is_gone = || !self.nodes.nodes().iter().any(|it| it.contains(key));
         until("the lock is released", is_gone).await;
         until("nobody has it", || self.redlock.queue().keys == 0).await;
     }
