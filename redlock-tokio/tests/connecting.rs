@@ -9,7 +9,7 @@ use std::{
 };
 
 use deadpool_redis::{Config, Runtime};
-use redlock_tokio::{BuildError, Redlock, test_util::RedisServers};
+use redlock_tokio::{BuildError, NodeState, NodeStatus, Redlock, test_util::RedisServers};
 use support::{Cli, eventually, trusting};
 
 const PASSWORD: &str = "hunter2";
@@ -135,9 +135,11 @@ async fn connections_that_were_closed_while_idle_are_replaced_before_they_are_ne
         Cli::of(server).run(&["CLIENT", "KILL", "TYPE", "normal"]);
     }
     eventually("connected again", || {
-        // One line is that of the client that asks.
+        // One line is that of the client that asks. A connection that the server knows may still
+        // be greeting it.
         let clients = |server| Cli::of(server).run(&["CLIENT", "LIST"]).lines().count();
-        servers.iter().all(|server| clients(server) > 1)
+        let votes = |node: NodeStatus| node.state == NodeState::Voting;
+        servers.iter().all(|server| clients(server) > 1) && redlock.nodes().into_iter().all(votes)
     })
     .await;
     guard.extend().await.expect("the first request after it");
