@@ -93,12 +93,12 @@ impl Hold {
     /// Returns the key, with its prefix; the first of them, if the lock has several.
     #[must_use]
     pub fn key(&self) -> &Key {
-        self.cell.key()
+        self.cell.keys().first()
     }
 
     /// Returns all keys, with their prefix, in order and without repetitions.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.cell.keys()
+        self.cell.keys().iter()
     }
 
     /// Returns the fencing token, if the lock was acquired with [one](crate::Lock::fenced).

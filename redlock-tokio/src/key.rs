@@ -42,31 +42,6 @@ impl Key {
         }
     }
 
-    /// Creates the keys of a lock of several, in order and without repetitions, and together no longer
-    /// than one may be.
-    pub(crate) fn all<I>(prefix: &[u8], keys: I) -> Result<Box<[Self]>, KeyError>
-    where
-        I: IntoIterator,
-        I::Item: AsRef<[u8]>,
-    {
-        let keys = keys.into_iter();
-        let mut keys = keys
-            .map(|key| Self::with_prefix(prefix, key.as_ref()))
-            .collect::<Result<Vec<_>, _>>()?;
-        keys.sort_unstable();
-        keys.dedup();
-        let len = keys.iter().map(|key| key.0.len()).sum();
-        if keys.is_empty() {
-            Err(KeyError::NoKeys)
-        } else if keys.len() > Self::MAX_KEYS {
-            Err(KeyError::TooMany { count: keys.len() })
-        } else if len > Self::MAX_LEN {
-            Err(KeyError::TooLong { len })
-        } else {
-            Ok(keys.into())
-        }
-    }
-
     /// Returns the bytes that go to Redis, prefix included.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

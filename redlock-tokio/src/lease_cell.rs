@@ -4,7 +4,7 @@ mod queueing;
 mod state;
 
 use std::{
-    fmt, iter,
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -22,7 +22,8 @@ use tokio::sync::Notify;
 use self::state::CellState;
 pub(crate) use self::{queueing::Request, state::Phase};
 use crate::{
-    Hold, Key, NodeError, NodeReports,
+    Hold, NodeError, NodeReports,
+    key_set::KeySet,
     lane::Origin,
     node::{Answer, Command, Vote, reply_of},
     queue::Terms,
@@ -39,9 +40,7 @@ const CLOCK_STEP: Duration = Duration::from_secs(1);
 pub(crate) struct LeaseCell {
     id: u64,
     shared: Arc<Shared>,
-    key: Key,
-    /// The further keys, if the lock has several.
-    others: Arc<[Key]>,
+    keys: KeySet,
     config: LeaseConfig,
     terms: Terms,
     fenced: bool,
@@ -120,11 +119,11 @@ impl LeaseCell {
     pub(crate) fn handle_freed(self: &Arc<Self>, node: NodeId) {
         let now = self.now();
         self.step(now, |state| {
-            if self.others.is_empty() {
-                state.lease.handle_freed(now, node);
-            } else {
+            if self.keys.has_several() {
                 // The others may still be there.
                 state.lease.look_again(node);
+            } else {
+                state.lease.handle_freed(now, node);
             }
         });
     }
@@ -266,13 +265,8 @@ impl LeaseCell {
         self.shared.quorum
     }
 
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
-    }
-
-    /// Returns all keys, in order.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> + Clone {
-        iter::once(&self.key).chain(&*self.others)
+    pub(crate) fn keys(&self) -> &KeySet {
+        &self.keys
     }
 
     pub(crate) fn ttl(&self) -> Ttl {
@@ -436,8 +430,7 @@ impl LeaseCell {
                     state.objections.clear();
                 }
             }
-            let (key, others) = (self.key.clone(), Arc::clone(&self.others));
-            let command = Command::with_others(key, others, transmit.operation);
+            let command = Command::for_all(self.keys.clone(), transmit.operation);
             for node in transmit.nodes.iter() {
                 let origin = Origin {
                     cell: Arc::clone(self),
@@ -525,7 +518,7 @@ impl LeaseCell {
 impl fmt::Debug for LeaseCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseCell")
-            .field("key", &self.key)
+            .field("keys", &self.keys)
             .field("phase", &self.state().phase)
             .finish_non_exhaustive()
     }

@@ -7,6 +7,7 @@ mod guard;
 mod hold;
 mod keeper;
 mod key;
+mod key_set;
 mod lane;
 mod lease_cell;
 mod lock;

@@ -8,8 +8,9 @@ use std::{
 use redlock_core::{AcquireFailure, Nonce, Timestamp};
 
 use crate::{
-    Attempts, Hold, Key, KeyError, LockError, LockGuard, LockOptions, OptionsError, Redlock,
+    Attempts, Hold, KeyError, LockError, LockGuard, LockOptions, OptionsError, Redlock,
     WithLockError,
+    key_set::KeySet,
     lease_cell::{LeaseCell, Phase, Request},
     queue::Refusal,
 };
@@ -31,14 +32,13 @@ use crate::{
 #[must_use = "a lock is only requested when awaited"]
 pub struct Lock {
     redlock: Redlock,
-    /// In order, and without repetitions.
-    keys: Result<Box<[Key]>, KeyError>,
+    keys: Result<KeySet, KeyError>,
     options: LockOptions,
     fenced: bool,
 }
 
 impl Lock {
-    pub(crate) fn new(redlock: Redlock, keys: Result<Box<[Key]>, KeyError>) -> Self {
+    pub(crate) fn new(redlock: Redlock, keys: Result<KeySet, KeyError>) -> Self {
         Self {
             redlock,
             keys,
@@ -140,23 +140,16 @@ impl Lock {
         if shared.is_shut_down() {
             return Err(LockError::ShutDown);
         }
-        let keys = self
-            .keys
-            .as_ref()
-            .map_err(|it| LockError::InvalidKey(it.clone()))?;
-        let Some((key, others)) = keys.split_first() else {
-            return Err(LockError::InvalidKey(KeyError::Empty));
-        };
+        let keys = self.keys.clone().map_err(LockError::InvalidKey)?;
         let options = self.options.or(shared.defaults);
         let config = shared.resolve(options).map_err(LockError::InvalidOptions)?;
-        if self.fenced && !others.is_empty() {
+        if self.fenced && keys.has_several() {
             return Err(LockError::InvalidOptions(OptionsError::SeveralFenced));
         }
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(LockError::Random)?;
         Ok(Request {
-            key: key.clone(),
-            others: others.into(),
+            keys,
             config,
             terms: options.terms(),
             nonce: Nonce::new(u128::from_ne_bytes(random)),

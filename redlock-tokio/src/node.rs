@@ -5,7 +5,7 @@ mod memory;
 mod redis;
 mod server_info;
 
-use std::{fmt, future::pending, iter, sync::Arc, time::Duration};
+use std::{fmt, future::pending, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_core::{FencingToken, Operation, Reply, Timestamp, Token};
@@ -18,7 +18,7 @@ pub use self::{
     server_info::{Server, ServerInfo},
 };
 
-use crate::Key;
+use crate::{Key, key_set::KeySet};
 
 /// One of the independent masters that vote on who holds a lock.
 ///
@@ -80,9 +80,7 @@ pub trait Session: Send {
 pub struct Command(Arc<Content>);
 
 struct Content {
-    key: Key,
-    /// The further keys, if the lock has several.
-    others: Arc<[Key]>,
+    keys: KeySet,
     operation: Operation,
     token: [u8; Token::LEN],
 }
@@ -91,14 +89,13 @@ impl Command {
     /// Creates a command.
     #[must_use]
     pub fn new(key: Key, operation: Operation) -> Self {
-        Self::with_others(key, Arc::default(), operation)
+        Self::for_all(key.into(), operation)
     }
 
     /// Creates a command for several keys at once, which is carried out for all of them or for none.
-    pub(crate) fn with_others(key: Key, others: Arc<[Key]>, operation: Operation) -> Self {
+    pub(crate) fn for_all(keys: KeySet, operation: Operation) -> Self {
         Self(Arc::new(Content {
-            key,
-            others,
+            keys,
             operation,
             token: operation.token().to_ascii(),
         }))
@@ -107,23 +104,23 @@ impl Command {
     /// Returns the key; the first of them, if the lock has several.
     #[must_use]
     pub fn key(&self) -> &Key {
-        &self.0.key
+        self.0.keys.first()
     }
 
     /// Returns all keys. What is asked must be done to all of them, or to none.
     pub fn keys(&self) -> impl Iterator<Item = &Key> + Clone {
-        iter::once(&self.0.key).chain(&*self.0.others)
+        self.0.keys.iter()
     }
 
     /// Returns how many keys there are.
     #[must_use]
     pub fn key_count(&self) -> usize {
-        1 + self.0.others.len()
+        self.0.keys.count()
     }
 
     /// Returns whether there is more than one key.
     pub(crate) fn has_several_keys(&self) -> bool {
-        !self.0.others.is_empty()
+        self.0.keys.has_several()
     }
 
     /// Returns what to do with it.

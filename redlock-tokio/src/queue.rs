@@ -190,6 +190,9 @@ impl<T: Clone> Queue<T> {
         fits: impl FnOnce(&T) -> bool,
     ) -> Option<T> {
         let mut lines = self.lines();
+        if lines.waiting == 0 {
+            return None;
+        }
         let may_hand_over = lines.by_key.get_mut(key)?.may_hand_over(held, now, terms);
         let first = lines.first(key, Some(key)).filter(|_| may_hand_over)?;
         if first.several.is_some() || !fits(&first.who) {

@@ -8,7 +8,7 @@ use futures::future::join_all;
 
 use crate::{
     BuildError, Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, OptionsError,
-    RedlockBuilder, WithLockError, shared::Shared,
+    RedlockBuilder, WithLockError, key_set::KeySet, shared::Shared,
 };
 
 /// A distributed lock service over independent Redis masters.
@@ -97,7 +97,7 @@ impl Redlock {
     /// being released.
     pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
         let key = Key::with_prefix(&self.shared.prefix, key.as_ref());
-        Lock::new(self.clone(), key.map(|key| [key].into()))
+        Lock::new(self.clone(), key.map(KeySet::from))
     }
 
     /// Acquires the locks of several keys at once: all of them or none. They have one guard.
@@ -131,7 +131,7 @@ impl Redlock {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        Lock::new(self.clone(), Key::all(&self.shared.prefix, keys))
+        Lock::new(self.clone(), KeySet::all(&self.shared.prefix, keys))
     }
 
     /// Makes one attempt to acquire the lock with this key.

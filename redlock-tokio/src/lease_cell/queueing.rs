@@ -15,16 +15,15 @@ use tokio::sync::Notify;
 
 use super::{AtomicNodeSet, CellState, LeaseCell, Phase};
 use crate::{
-    Hold, Key,
+    Hold,
+    key_set::KeySet,
     queue::{Joined, Next, Terms},
     shared::Shared,
 };
 
 /// What a lock is asked for.
 pub(crate) struct Request {
-    pub(crate) key: Key,
-    /// The further keys, if there are several, in order, and all after the first.
-    pub(crate) others: Arc<[Key]>,
+    pub(crate) keys: KeySet,
     pub(crate) config: LeaseConfig,
     pub(crate) terms: Terms,
     pub(crate) nonce: Nonce,
@@ -42,8 +41,7 @@ impl LeaseCell {
     pub(crate) fn start(shared: &Arc<Shared>, request: Request) -> Arc<Self> {
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let Request {
-            key,
-            others,
+            keys,
             config,
             terms,
             nonce,
@@ -56,8 +54,7 @@ impl LeaseCell {
         let cell = Arc::new(Self {
             id: CREATED.fetch_add(1, Ordering::Relaxed),
             shared: Arc::clone(shared),
-            key,
-            others,
+            keys,
             config,
             terms,
             fenced,
@@ -73,7 +70,7 @@ impl LeaseCell {
     /// Asks the nodes, if nobody else in this process has one of the keys; otherwise waits in line.
     fn join(self: &Arc<Self>, now: Timestamp) {
         let queue = &self.shared.queue;
-        let joined = queue.join(self.keys(), self.id, now, self, &self.terms);
+        let joined = queue.join(self.keys.iter(), self.id, now, self, &self.terms);
         let has_ended = self.step(now, |state| {
             match joined {
                 Ok(Joined::Turn { stands_back }) => self.begin(state, now, stands_back),
@@ -158,13 +155,13 @@ impl LeaseCell {
         let held_since = state.held_since?;
         // The next should have time to work, and renewal time to fail and be tried again.
         let left = state.lease.valid_until(now)?.saturating_duration_since(now);
-        if left < self.ttl().as_duration() / 2 || self.fenced || !self.others.is_empty() {
+        if left < self.ttl().as_duration() / 2 || self.fenced || self.keys.has_several() {
             return None;
         }
         loop {
             let queue = &self.shared.queue;
             let fits = |heir: &Arc<Self>| heir.could_take(self);
-            let heir = queue.heir(&self.key, now, held_since, &self.terms, fits)?;
+            let heir = queue.heir(self.keys.first(), now, held_since, &self.terms, fits)?;
             let given = Hold::of(Arc::clone(self), state.tenure + 1);
             // Otherwise it has given up at this very moment.
             if let Some(heir) = heir.inherit(given) {
@@ -179,7 +176,7 @@ impl LeaseCell {
     /// Returns whether a lock like the other would do.
     fn could_take(&self, other: &Self) -> bool {
         self.terms.hands_over
-            && self.others.is_empty()
+            && !self.keys.has_several()
             && self.config.validity == other.config.validity
             && self.config.keep_alive == other.config.keep_alive
             && !self.fenced
@@ -204,7 +201,7 @@ impl LeaseCell {
         let queue = &self.shared.queue;
         give_turns(
             now,
-            queue.leave(self.keys(), self.id, now, held, &self.terms),
+            queue.leave(self.keys.iter(), self.id, now, held, &self.terms),
         );
     }
 }

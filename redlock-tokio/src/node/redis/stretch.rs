@@ -1,5 +1,3 @@
-use std::collections::HashSet;
-
 use redlock_core::{Operation, Token};
 
 use crate::node::Command;
@@ -11,8 +9,9 @@ pub(super) struct Stretch {
     pub(super) extensions: Vec<usize>,
     pub(super) releases: Vec<usize>,
     pub(super) rest: Vec<usize>,
-    /// The tokens of the rest.
-    tokens: HashSet<Token>,
+    /// The tokens of the rest. There are so few of them that to look through them is faster than to
+    /// hash.
+    tokens: Vec<Token>,
 }
 
 impl Stretch {
@@ -29,11 +28,11 @@ impl Stretch {
     pub(super) fn push(&mut self, position: usize, command: &Command) {
         match command.operation() {
             operation if command.has_several_keys() => {
-                self.tokens.insert(operation.token());
+                self.tokens.push(operation.token());
                 self.rest.push(position);
             }
             Operation::Acquire { token, .. } | Operation::Fence { token, .. } => {
-                self.tokens.insert(token);
+                self.tokens.push(token);
                 self.rest.push(position);
             }
             Operation::Look { .. } => self.rest.push(position),

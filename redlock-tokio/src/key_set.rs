@@ -1,0 +1,100 @@
+use std::{iter, sync::Arc};
+
+use crate::{Key, KeyError};
+
+/// What a lock is for: one key most of the time, or several, in order and without repetitions.
+#[derive(Clone, Debug)]
+pub(crate) struct KeySet {
+    first: Key,
+    /// All after the first, if there are any.
+    others: Option<Arc<[Key]>>,
+}
+
+impl KeySet {
+    /// Takes these keys with the prefix, which together may be no longer than one.
+    pub(crate) fn all<I>(prefix: &[u8], keys: I) -> Result<Self, KeyError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        let keys = keys.into_iter();
+        let mut keys = keys
+            .map(|key| Key::with_prefix(prefix, key.as_ref()))
+            .collect::<Result<Vec<_>, _>>()?;
+        keys.sort_unstable();
+        keys.dedup();
+        let len = keys.iter().map(|key| key.as_bytes().len()).sum();
+        if keys.len() > Key::MAX_KEYS {
+            return Err(KeyError::TooMany { count: keys.len() });
+        }
+        if len > Key::MAX_LEN {
+            return Err(KeyError::TooLong { len });
+        }
+        let (first, others) = keys.split_first().ok_or(KeyError::NoKeys)?;
+        Ok(Self {
+            first: first.clone(),
+            others: (!others.is_empty()).then(|| others.into()),
+        })
+    }
+
+    pub(crate) fn first(&self) -> &Key {
+        &self.first
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Key> + Clone {
+        iter::once(&self.first).chain(self.others.as_deref().unwrap_or_default())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        1 + self.others.as_ref().map_or(0, |others| others.len())
+    }
+
+    pub(crate) fn has_several(&self) -> bool {
+        self.others.is_some()
+    }
+}
+
+impl From<Key> for KeySet {
+    fn from(first: Key) -> Self {
+        Self {
+            first,
+            others: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn are_in_order_without_repetitions() {
+        let keys = KeySet::all(b"lock:", ["b", "a", "b"]).unwrap();
+        let shown: Vec<_> = keys.iter().map(Key::as_bytes).collect();
+        assert_eq!(shown, [b"lock:a", b"lock:b"]);
+        assert!(keys.has_several() && keys.count() == 2 && keys.first().as_bytes() == b"lock:a");
+        let one = KeySet::all(b"", ["a", "a"]).unwrap();
+        assert!(!one.has_several() && one.count() == 1 && one.iter().count() == 1);
+    }
+
+    #[test]
+    fn are_some_but_not_too_many() {
+        let all = |keys: Vec<Vec<u8>>| KeySet::all(b"", keys).map(|keys| keys.count());
+        let numbered = |count| {
+            (0..count)
+                .map(|it: usize| it.to_string().into_bytes())
+                .collect()
+        };
+        assert_eq!(all(Vec::new()), Err(KeyError::NoKeys));
+        assert_eq!(all(vec![b"a".to_vec(), Vec::new()]), Err(KeyError::Empty));
+        assert_eq!(all(numbered(Key::MAX_KEYS)), Ok(Key::MAX_KEYS));
+        let count = Key::MAX_KEYS + 1;
+        assert_eq!(all(numbered(count)), Err(KeyError::TooMany { count }));
+        let half = |first| [&[first], &*vec![b'x'; Key::MAX_LEN / 2]].concat();
+        let len = Key::MAX_LEN + 2;
+        assert_eq!(
+            all(vec![half(b'a'), half(b'b')]),
+            Err(KeyError::TooLong { len })
+        );
+    }
+}
