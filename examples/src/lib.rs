@@ -4,6 +4,7 @@ use std::{
     env,
     io::{self, IsTerminal},
     net::{Ipv4Addr, SocketAddr},
+    process,
     time::Duration,
 };
 
@@ -78,7 +79,7 @@ pub async fn listen(port: u16) -> Result<TcpListener> {
 }
 
 /// Waits for Ctrl-C, or for the signal with which a supervisor stops a service. Listens for them from
-/// the call on.
+/// the call on. Whoever asks again does not want to wait, and the process ends at once.
 ///
 /// # Errors
 ///
@@ -86,11 +87,19 @@ pub async fn listen(port: u16) -> Result<TcpListener> {
 pub fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
-    Ok(async move {
+    let mut asked = async move || {
         tokio::select! {
             _ = interrupted.recv() => {}
             _ = terminated.recv() => {}
         }
+    };
+    Ok(async move {
+        asked().await;
+        tokio::spawn(async move {
+            asked().await;
+            eprintln!("asked to stop twice: locks are left to expire");
+            process::exit(1);
+        });
     })
 }
 

@@ -190,6 +190,17 @@ async fn graceful_says_which_handlers_it_abandons() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn graceful_stops_at_once_when_it_is_asked_again() {
+    let arguments = ["--work", "1000s", "--patience", "20s"];
+    let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, None);
+    abandoned_order(&mut server).await;
+    server.ask_to_stop();
+    server.wait_for("stopping");
+    let (status, lines) = server.stop();
+    assert_eq!(status.code(), Some(1), "{lines:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn graceful_says_which_releases_it_abandons() {
     let nodes = RedisServers::spawn(5).unwrap();
     let arguments = ["--work", "1s", "--releases", "500ms"];

@@ -123,8 +123,8 @@ impl<K> LockLayer<K> {
     }
 
     /// Drops the handler where it stands when its client goes away, and releases the lock at once, or lets
-    /// it expire, as [`on_cancel`](Self::on_cancel) says. By default it runs to its end under the lock, in a task of its own: a statement that a database is
-    /// carrying out would otherwise go on without the lock.
+    /// it expire, as [`on_cancel`](Self::on_cancel) says. By default it runs to its end under the lock, in a
+    /// task of its own: a statement that a database is carrying out would otherwise go on without the lock.
     pub fn cancel_on_disconnect(mut self) -> Self {
         self.cancels = true;
         self

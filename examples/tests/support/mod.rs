@@ -64,11 +64,16 @@ impl Server {
         assert!(found.into_iter().any(|it| it == line), "no line `{line}`");
     }
 
-    /// Sends SIGTERM, and returns how the process ends and what it prints until then.
-    pub(crate) fn stop(mut self) -> (ExitStatus, Vec<String>) {
+    /// Sends SIGTERM.
+    pub(crate) fn ask_to_stop(&self) {
         let kill = format!("kill -TERM {}", self.process.id());
         let sent = Command::new("sh").args(["-c", &kill]).status();
         assert!(sent.expect("a shell").success());
+    }
+
+    /// Sends SIGTERM, and returns how the process ends and what it prints until then.
+    pub(crate) fn stop(mut self) -> (ExitStatus, Vec<String>) {
+        self.ask_to_stop();
         let lines = self.output.by_ref().map_while(Result::ok).collect();
         (self.process.wait().expect("it ends"), lines)
     }
