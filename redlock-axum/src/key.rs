@@ -17,8 +17,8 @@ use crate::Request;
 
 /// A source of keys for requests: what [`LockLayer`](crate::LockLayer) takes.
 ///
-/// Implemented for what [`path`], [`header`] and the like make, for [`Parts`] of several of them, and for
-/// closures `|request: &Request| ..`, as [`ExtractKey`] says.
+/// Implemented for what [`path`], [`header`] and the like make, for [`Parts`] of one key, for closures
+/// `|request: &Request| ..`, and for tuples of these, whose keys are locked together; see [`ExtractKey`].
 pub trait RequestKey: ExtractKey<Request, Future: Send + 'static> + Send + Sync + 'static {}
 
 impl<K> RequestKey for K where K: ExtractKey<Request, Future: Send + 'static> + Send + Sync + 'static

@@ -238,6 +238,39 @@ async fn several_parts_are_never_mixed_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_tuple_locks_all_of_its_keys() {
+    let account = |field: &str| json_field(field, 1024).scope("account");
+    let nodes = TestNodes::new();
+    let key = (account("from"), account("to"), path("order"));
+    let layer = LockLayer::new(nodes.connect().await.unwrap(), key).wait(MS(50));
+    let app = layered(layer);
+    let transfer = |from: u32, to: u32| {
+        let body = json!({ "from": from, "to": to }).to_string();
+        post("/orders/1").body(Body::from(body)).unwrap()
+    };
+    assert_eq!(
+        text(&app, transfer(7, 3)).await,
+        "account:3 and account:7 and order:1"
+    );
+    assert_eq!(
+        text(&app, transfer(7, 7)).await,
+        "account:7 and order:1",
+        "no key is locked twice"
+    );
+    let _other = nodes.contend("account:3").await.unwrap();
+    for contended in [transfer(3, 5), transfer(5, 3)] {
+        problem(send(&app, contended).await, 423, "locked").await;
+    }
+    assert_eq!(
+        text(&app, transfer(5, 7)).await,
+        "account:5 and account:7 and order:1"
+    );
+    let body = json!({ "from": 1 }).to_string();
+    let request = post("/orders/1").body(Body::from(body)).unwrap();
+    refused(&app, request, 400, "no field `to`").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn closures_choose_several_keys_one_or_none() {
     let key = |request: &Request| match request.uri().query() {
         None => Ok(None),

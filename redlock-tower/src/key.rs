@@ -1,3 +1,5 @@
+mod tuple;
+
 use std::{
     error::Error,
     future::{Ready, ready},
@@ -18,7 +20,8 @@ pub type Extracted = Result<Option<LockRequest>, KeyRejection>;
 ///
 /// Implemented for closures `Fn(&Request) -> K`, where `K` is an [`IntoKey`]: an owned string or
 /// bytes, an integer, a [`LockRequest`], an `Option` or a `Result` of them. (Owned, since the request goes
-/// on while the key stays.)
+/// on while the key stays.) And for tuples of up to four of them: such a request wants the keys of all,
+/// locked together.
 ///
 /// ```
 /// use redlock_tower::{ExtractKey, LockRequest};

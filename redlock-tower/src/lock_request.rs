@@ -64,6 +64,12 @@ impl LockRequest {
         Self::new(key)
     }
 
+    /// Wants the keys of another request too: all of them or none. Options that both set are the other's.
+    pub fn and(mut self, other: Self) -> Self {
+        self.keys.extend(other.keys);
+        self.options(other.options)
+    }
+
     /// Sets options for this request. What they leave open falls back to what was set before, and then
     /// to the layer's.
     pub fn options(self, options: LockOptions) -> Self {

@@ -8,10 +8,12 @@ use super::{
 };
 use crate::Request;
 
-/// A key that is made of several parts of a request, such as the tenant in a header and the order in the
+/// One key that is made of several parts of a request, such as the tenant in a header and the order in the
 /// path: `Parts::new("order", [header("x-tenant"), path("order")])`. They are joined so that different parts
 /// never make the same key; see [`LockRequest::parts`](redlock_tower::LockRequest::parts). A value that is
 /// empty is none.
+///
+/// A tuple instead makes as many keys, and locks all of them: `(path("from"), path("to"))`.
 #[derive(Clone, Debug)]
 pub struct Parts {
     scope: String,

@@ -1,0 +1,108 @@
+use futures::{FutureExt, future::BoxFuture};
+
+use super::{ExtractKey, Extracted};
+
+macro_rules! tuples_extract_keys {
+    ($($rest:ident)+) => {
+        /// Several sources of keys, whose keys are locked together: all of them or none. What a request has
+        /// no key for, it goes without.
+        impl<Request, First, $($rest),+> ExtractKey<Request> for (First, $($rest),+)
+        where
+            Request: Send + 'static,
+            First: ExtractKey<Request, Future: Send + 'static>,
+            $($rest: ExtractKey<Request, Future: Send> + Clone + Send + 'static,)+
+        {
+            type Future = BoxFuture<'static, (Request, Extracted)>;
+
+            #[allow(non_snake_case, reason = "values are named after their types")]
+            fn extract(&self, request: Request) -> Self::Future {
+                let (first, $($rest),+) = self;
+                let extracting = first.extract(request);
+                $(let $rest = $rest.clone();)+
+                async move {
+                    let extracted = extracting.await;
+                    $(let extracted = extract_too($rest, extracted).await;)+
+                    extracted
+                }
+                .boxed()
+            }
+        }
+    };
+}
+
+tuples_extract_keys!(Second);
+tuples_extract_keys!(Second Third);
+tuples_extract_keys!(Second Third Fourth);
+
+/// Extracts another key of a request.
+async fn extract_too<Request, K: ExtractKey<Request>>(
+    key: K,
+    (request, before): (Request, Extracted),
+) -> (Request, Extracted) {
+    let before = match before {
+        Ok(before) => before,
+        Err(rejection) => return (request, Err(rejection)),
+    };
+    let (request, extracted) = key.extract(request).await;
+    let both = extracted.map(|this| match (before, this) {
+        (Some(before), Some(this)) => Some(before.and(this)),
+        (before, this) => before.or(this),
+    });
+    (request, both)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{KeyRejection, LockRequest};
+
+    struct Transfer {
+        from: u32,
+        to: Option<u32>,
+    }
+
+    fn extract(key: &impl ExtractKey<Transfer>, from: u32, to: Option<u32>) -> Extracted {
+        let (transfer, wanted) = key
+            .extract(Transfer { from, to })
+            .now_or_never()
+            .expect("nothing to wait for");
+        assert_eq!((transfer.from, transfer.to), (from, to), "it is given back");
+        wanted
+    }
+
+    #[test]
+    fn all_keys_are_wanted() {
+        let from = |it: &Transfer| it.from;
+        let to = |it: &Transfer| it.to;
+        let always = |_: &Transfer| "bank";
+        assert_eq!(
+            extract(&(from, to), 7, Some(3)).unwrap(),
+            Some(LockRequest::all(["7", "3"]))
+        );
+        assert_eq!(
+            extract(&(from, to, always, always), 7, Some(3)).unwrap(),
+            Some(LockRequest::all(["7", "3", "bank", "bank"]))
+        );
+        assert_eq!(
+            extract(&(to, from, always), 7, None).unwrap(),
+            Some(LockRequest::all(["7", "bank"]))
+        );
+        assert_eq!(extract(&(to, to), 7, None).unwrap(), None);
+    }
+
+    #[test]
+    fn the_first_that_is_at_fault_is_told() {
+        let good = |it: &Transfer| it.from;
+        let bad = |_: &Transfer| Err::<String, _>(KeyRejection::request("no account"));
+        let worse = |_: &Transfer| Err::<String, _>(KeyRejection::layer("no such part"));
+        for (outcome, expected) in [
+            (extract(&(bad, worse), 7, None), "no account"),
+            (extract(&(worse, bad), 7, None), "no such part"),
+            (extract(&(good, bad, worse), 7, None), "no account"),
+            (extract(&(good, good, good, worse), 7, None), "no such part"),
+        ] {
+            let error = outcome.unwrap_err().to_string();
+            assert!(error.ends_with(expected), "{error}");
+        }
+    }
+}
