@@ -100,6 +100,23 @@ fn transfer_on_real_nodes() {
 }
 
 #[test]
+fn transfer_in_processes_that_share_a_database() {
+    let nodes = RedisServers::spawn(5).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("accounts.db");
+    let arguments = ["--database", file.to_str().unwrap(), "--accounts", "3"];
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let output = output(env!("CARGO_BIN_EXE_transfer"), &arguments, Some(&nodes));
+                let sums = output.matches("3 accounts have 300\n").count();
+                assert_eq!(sums, 2, "{output}");
+            });
+        }
+    });
+}
+
+#[test]
 fn transfers_without_locks_lose_money() {
     let arguments = ["--no-lock", "--tellers", "64"];
     let output = run(env!("CARGO_BIN_EXE_transfer"), &arguments, None);

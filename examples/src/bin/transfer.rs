@@ -1,27 +1,39 @@
-//! Many transfers at once between a few accounts. Each locks both of its accounts with one `lock_all`,
-//! and commits its transaction *before* the release: what commits later is a lost update.
+//! Many transfers at once between a few accounts of an SQL database. Each locks both of its accounts with
+//! one `lock_all`, and commits its transaction *before* the release: what commits later is a lost update.
 //!
 //! ```sh
 //! cargo run -p redlock-examples --bin transfer
 //! cargo run -p redlock-examples --bin transfer -- --no-lock # money appears or vanishes
 //! ```
+//!
+//! Several processes with the same `--database`, over the same `REDLOCK_NODES`, serialise as one does.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use redlock_tokio::Redlock;
+use sqlx::{
+    SqlitePool, query, query_as, query_scalar,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode},
+};
 use tokio::{task::JoinSet, time::sleep};
+
+/// How long a transfer waits for its locks, or for another's transaction.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Transfers money between accounts, and counts it afterwards.
 #[derive(Clone, Debug, Parser)]
 struct Options {
     /// How many accounts there are, with 100 each.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..))]
-    accounts: u64,
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(i64).range(2..))]
+    accounts: i64,
+    /// The file that the database is in; one that is gone afterwards if there is none.
+    #[arg(long)]
+    database: Option<PathBuf>,
     /// How many transfers are under way at once.
     #[arg(long, default_value_t = 16)]
     tellers: u64,
@@ -43,15 +55,17 @@ async fn main() -> Result<()> {
     let (redlock, nodes) = redlock_examples::connect().await?;
     println!("redlock transfer, on {nodes}; seed {}", options.seed);
 
-    let balances = vec![100; usize::try_from(options.accounts)?];
-    let bank = Arc::new(Bank(Mutex::new(balances)));
-    let before = bank.sum();
-    println!("{} accounts have {before}", options.accounts);
+    let directory = tempfile::tempdir()?;
+    let file = options.database.clone();
+    let file = file.unwrap_or_else(|| directory.path().join("accounts.db"));
+    let bank = Bank::open(&file, options.accounts).await?;
+    let (accounts, before) = bank.sum().await?;
+    println!("{accounts} accounts have {before}");
 
     let start = Instant::now();
     let mut tellers = JoinSet::new();
     for teller in 0..options.tellers {
-        let (options, redlock, bank) = (options.clone(), redlock.clone(), Arc::clone(&bank));
+        let (options, redlock, bank) = (options.clone(), redlock.clone(), bank.clone());
         tellers.spawn(async move {
             let mut random = SplitMix(options.seed.wrapping_add(teller << 32));
             for _ in 0..options.transfers {
@@ -71,8 +85,8 @@ async fn main() -> Result<()> {
 
     let transfers = options.tellers * options.transfers;
     println!("{transfers} transfers took {:?}", start.elapsed());
-    let after = bank.sum();
-    println!("{} accounts have {after}", options.accounts);
+    let (accounts, after) = bank.sum().await?;
+    println!("{accounts} accounts have {after}");
     redlock.shutdown().await;
     ensure!(after == before, "{before} became {after}");
     Ok(())
@@ -80,18 +94,18 @@ async fn main() -> Result<()> {
 
 #[derive(Clone, Copy)]
 struct Transfer {
-    from: u64,
-    to: u64,
+    from: i64,
+    to: i64,
     amount: i64,
 }
 
 impl Transfer {
-    fn random(random: &mut SplitMix, accounts: u64) -> Self {
+    fn random(random: &mut SplitMix, accounts: i64) -> Self {
         let from = random.below(accounts);
         Self {
             from,
             to: (from + 1 + random.below(accounts - 1)) % accounts, // another one
-            amount: random.below(50).cast_signed(),
+            amount: random.below(50),
         }
     }
 }
@@ -102,7 +116,7 @@ async fn locked(redlock: &Redlock, bank: &Bank, transfer: Transfer) -> Result<()
     let keys = [transfer.from, transfer.to].map(|account| format!("transfer:account:{account}"));
     let guard = redlock
         .lock_all(keys)
-        .wait(Duration::from_secs(30))
+        .wait(PATIENCE)
         .retry_delay(Duration::from_millis(2), Duration::from_millis(20))
         .await?;
     bank.transfer(transfer, || guard.is_valid()).await?;
@@ -110,57 +124,81 @@ async fn locked(redlock: &Redlock, bank: &Bank, transfer: Transfer) -> Result<()
     Ok(())
 }
 
-/// A database that keeps two transactions from nothing: each reads what the other is about to change.
-struct Bank(Mutex<Vec<i64>>);
+/// Accounts in an SQL database.
+#[derive(Clone)]
+struct Bank(SqlitePool);
 
 impl Bank {
+    async fn open(file: &Path, accounts: i64) -> Result<Self> {
+        let options = SqliteConnectOptions::new()
+            .filename(file)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .busy_timeout(PATIENCE);
+        let database = SqlitePool::connect_with(options)
+            .await
+            .with_context(|| format!("cannot open {}", file.display()))?;
+        query("CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)")
+            .execute(&database)
+            .await?;
+        for id in 0..accounts {
+            query("INSERT OR IGNORE INTO accounts (id, balance) VALUES (?, 100)")
+                .bind(id)
+                .execute(&database)
+                .await?;
+        }
+        Ok(Self(database))
+    }
+
     /// Commits only while `is_locked`: after a pause of this process the locks may be somebody else's.
+    ///
+    /// What the balances are is read before the transaction and not in it: the decision takes a while, and
+    /// nobody else could write until it is made.
     async fn transfer(&self, transfer: Transfer, is_locked: impl Fn() -> bool) -> Result<()> {
         let Transfer { from, to, amount } = transfer;
-        let mut transaction = Transaction::new();
-        let available = self.select(from).await;
-        if available < amount {
-            return Ok(()); // and nothing was changed
+        let (left, credited) = (self.balance(from).await?, self.balance(to).await?);
+        if !is_approved(left, amount).await {
+            return Ok(());
         }
-        transaction.push((from, available - amount));
-        transaction.push((to, self.select(to).await + amount));
+        let mut transaction = self.0.begin_with("BEGIN IMMEDIATE").await?;
+        for (id, balance) in [(from, left - amount), (to, credited + amount)] {
+            query("UPDATE accounts SET balance = ? WHERE id = ?")
+                .bind(balance)
+                .bind(id)
+                .execute(&mut *transaction)
+                .await?;
+        }
+        // Without the commit it is rolled back.
         ensure!(is_locked(), "the locks were lost before the commit");
-        self.commit(transaction).await;
+        transaction.commit().await?;
         Ok(())
     }
 
-    async fn select(&self, account: u64) -> i64 {
-        sleep(Duration::from_millis(1)).await; // a round trip to the database
-        self.balances()[account as usize]
+    async fn balance(&self, id: i64) -> Result<i64> {
+        let balance = query_scalar("SELECT balance FROM accounts WHERE id = ?").bind(id);
+        Ok(balance.fetch_one(&self.0).await?)
     }
 
-    async fn commit(&self, transaction: Transaction) {
-        sleep(Duration::from_millis(1)).await;
-        let mut balances = self.balances();
-        for (account, balance) in transaction {
-            balances[account as usize] = balance;
-        }
-    }
-
-    fn sum(&self) -> i64 {
-        self.balances().iter().sum()
-    }
-
-    fn balances(&self) -> MutexGuard<'_, Vec<i64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns how many accounts there are, and what they have.
+    async fn sum(&self) -> Result<(i64, i64)> {
+        let sum = query_as("SELECT count(*), sum(balance) FROM accounts");
+        Ok(sum.fetch_one(&self.0).await?)
     }
 }
 
-/// What is to be written at the commit.
-type Transaction = Vec<(u64, i64)>;
+/// Asks whoever decides on transfers.
+async fn is_approved(left: i64, amount: i64) -> bool {
+    sleep(Duration::from_millis(1)).await; // a round trip
+    left >= amount
+}
 
 /// Random numbers that a seed repeats.
 struct SplitMix(u64);
 
 impl SplitMix {
-    fn below(&mut self, limit: u64) -> u64 {
+    fn below(&mut self, limit: i64) -> i64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ (mixed >> 31)) % limit
+        (mixed ^ (mixed >> 31)).cast_signed().rem_euclid(limit)
     }
 }
