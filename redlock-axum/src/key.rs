@@ -7,7 +7,7 @@ mod wanted;
 
 use redlock_tower::ExtractKey;
 
-pub(crate) use self::wanted::{HeldKeys, Methods, Wanted};
+pub(crate) use self::wanted::{HeldKeys, Methods, Wanted, WantedKeys};
 pub use self::{
     body::{JsonKey, json_field},
     part::{PartKey, extension, header, idempotency_key, matched_path, path, query, typed},

@@ -1,8 +1,4 @@
-use std::{
-    convert::Infallible,
-    ops::Deref,
-    sync::{Arc, OnceLock},
-};
+use std::{convert::Infallible, ops::Deref, sync::Arc};
 
 use axum::{
     extract::{FromRequestParts, OptionalFromRequestParts, Request},
@@ -13,7 +9,10 @@ use redlock_tokio::{Hold, LockGuard, LossReason, Redlock, ReleaseReport};
 use redlock_tower::{HeldLock, ShareHold};
 use thiserror::Error;
 
-use crate::{Problem, key::HeldKeys};
+use crate::{
+    Problem,
+    key::{HeldKeys, WantedKeys},
+};
 
 /// Extracts the lock that a handler runs under.
 ///
@@ -112,16 +111,15 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Locked {
 #[derive(Clone)]
 pub(crate) struct InsertLock {
     pub(crate) redlock: Redlock,
-    pub(crate) keys: Arc<OnceLock<Vec<Vec<u8>>>>,
+    pub(crate) keys: WantedKeys,
 }
 
 impl ShareHold<Request> for InsertLock {
     fn share(&self, request: &mut Request, lock: HeldLock) {
         let extensions = request.extensions_mut();
-        if let Some(keys) = self.keys.get() {
-            let held = extensions.get_or_insert_default::<HeldKeys>();
-            held.add(&self.redlock, keys, lock.hold());
-        }
+        let held = extensions.get_or_insert_default::<HeldKeys>();
+        let (redlock, keys) = (self.redlock.clone(), Arc::clone(&self.keys));
+        held.add(redlock, keys, lock.hold().clone());
         extensions.insert(Locked(lock));
     }
 }

@@ -1,7 +1,7 @@
 use std::{
     convert::Infallible,
     fmt,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use crate::{
     LockLayer, Request,
-    key::{RequestKey, Wanted},
+    key::{RequestKey, Wanted, WantedKeys},
     locked::InsertLock,
     response_service::Responding,
 };
@@ -51,7 +51,7 @@ where
 
     fn call(&mut self, request: Request) -> Self::Future {
         let it = &self.layer;
-        let keys = Arc::new(OnceLock::new());
+        let keys = WantedKeys::default();
         let wanted = Wanted {
             key: Arc::clone(&it.key),
             methods: it.methods.clone(),
@@ -65,33 +65,37 @@ where
         };
         let layer = it.inner.clone().with_key(wanted).share_hold(share);
         let inner = Responding(self.inner.clone());
-        let outcome = match (it.cancels, it.body_end) {
-            (true, None) => layer.layer(inner).call(request).boxed(),
+        let (policy, redlock) = (it.policy.clone(), it.redlock.clone());
+        let respond = move |outcome: Result<Response, _>| {
+            Ok(outcome.unwrap_or_else(|error| {
+                let keys = keys.get().into_iter().flatten();
+                let expected = keys.filter_map(|key| redlock.expected_wait(key)).max();
+                policy.respond(error, expected)
+            }))
+        };
+        match (it.cancels, it.body_end) {
+            (true, None) => {
+                let response = layer.layer(inner).call(request);
+                response.map(respond).boxed()
+            }
             (false, None) => {
                 let layer = layer.detached_in(it.tasks.clone());
-                layer.layer(inner).call(request).boxed()
+                let response = layer.layer(inner).call(request);
+                response.map(respond).boxed()
             }
             (true, Some(max)) => {
                 let layer = layer.hold_until_body_end(max);
                 let response = layer.layer(inner).call(request);
-                response.map_ok(|it| it.map(Body::new)).boxed()
+                let response = response.map_ok(|it| it.map(Body::new));
+                response.map(respond).boxed()
             }
             (false, Some(max)) => {
                 let layer = layer.detached_in(it.tasks.clone()).hold_until_body_end(max);
                 let response = layer.layer(inner).call(request);
-                response.map_ok(|it| it.map(Body::new)).boxed()
+                let response = response.map_ok(|it| it.map(Body::new));
+                response.map(respond).boxed()
             }
-        };
-        let (policy, redlock) = (it.policy.clone(), it.redlock.clone());
-        outcome
-            .map(move |outcome| {
-                Ok(outcome.unwrap_or_else(|error| {
-                    let keys = keys.get().into_iter().flatten();
-                    let expected = keys.filter_map(|key| redlock.expected_wait(key)).max();
-                    policy.respond(error, expected)
-                }))
-            })
-            .boxed()
+        }
     }
 }
 

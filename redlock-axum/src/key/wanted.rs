@@ -13,29 +13,35 @@ use crate::Request;
 
 /// What the layers around a request hold for it: whoever asks for it again would wait for himself.
 #[derive(Clone, Default)]
-pub(crate) struct HeldKeys(Vec<HeldKey>);
+pub(crate) struct HeldKeys(Vec<Held>);
 
 #[derive(Clone)]
-struct HeldKey {
+struct Held {
     redlock: Redlock,
-    key: Vec<u8>,
+    keys: WantedKeys,
     hold: Hold,
 }
 
+/// The keys that one request wants, once that is known.
+pub(crate) type WantedKeys = Arc<OnceLock<Vec<Vec<u8>>>>;
+
 impl HeldKeys {
-    pub(crate) fn add(&mut self, redlock: &Redlock, keys: &[Vec<u8>], hold: &Hold) {
-        let held = keys.iter().map(|key| HeldKey {
-            redlock: redlock.clone(),
-            key: key.clone(),
-            hold: hold.clone(),
+    pub(crate) fn add(&mut self, redlock: Redlock, keys: WantedKeys, hold: Hold) {
+        self.0.push(Held {
+            redlock,
+            keys,
+            hold,
         });
-        self.0.extend(held);
     }
 
     /// Returns whether one of these keys is held, and not released or lost by now.
     fn contain(&self, redlock: &Redlock, keys: &[Vec<u8>]) -> bool {
-        let is_one = |it: &HeldKey| it.redlock.is_same(redlock) && keys.contains(&it.key);
-        self.0.iter().any(|it| is_one(it) && it.hold.is_valid())
+        self.0.iter().any(|held| {
+            let mut held_keys = held.keys.get().into_iter().flatten();
+            held.redlock.is_same(redlock)
+                && held_keys.any(|key| keys.contains(key))
+                && held.hold.is_valid()
+        })
     }
 }
 
@@ -46,7 +52,7 @@ pub(crate) struct Wanted<K> {
     pub(crate) redlock: Redlock,
     pub(crate) prefix: Arc<[u8]>,
     /// What it turned out to be.
-    pub(crate) keys: Arc<OnceLock<Vec<Vec<u8>>>>,
+    pub(crate) keys: WantedKeys,
 }
 
 impl<K> Clone for Wanted<K> {
