@@ -15,6 +15,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use fastrand::Rng;
 use redlock_tokio::Redlock;
 use sqlx::{
     SqlitePool, query, query_as, query_scalar,
@@ -67,7 +68,7 @@ async fn main() -> Result<()> {
     for teller in 0..options.tellers {
         let (options, redlock, bank) = (options.clone(), redlock.clone(), bank.clone());
         tellers.spawn(async move {
-            let mut random = SplitMix(options.seed.wrapping_add(teller << 32));
+            let mut random = Rng::with_seed(options.seed.wrapping_add(teller << 32));
             for _ in 0..options.transfers {
                 let transfer = Transfer::random(&mut random, options.accounts);
                 if options.no_lock {
@@ -83,7 +84,7 @@ async fn main() -> Result<()> {
         outcome??;
     }
 
-    let transfers = options.tellers * options.transfers;
+    let transfers = options.tellers.saturating_mul(options.transfers);
     println!("{transfers} transfers took {:?}", start.elapsed());
     let (accounts, after) = bank.sum().await?;
     println!("{accounts} accounts have {after}");
@@ -100,12 +101,12 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn random(random: &mut SplitMix, accounts: i64) -> Self {
-        let from = random.below(accounts);
+    fn random(random: &mut Rng, accounts: i64) -> Self {
+        let from = random.i64(0..accounts);
         Self {
             from,
-            to: (from + 1 + random.below(accounts - 1)) % accounts, // another one
-            amount: random.below(50),
+            to: (from + random.i64(1..accounts)) % accounts, // another one
+            amount: random.i64(0..50),
         }
     }
 }
@@ -190,15 +191,4 @@ impl Bank {
 async fn is_approved(left: i64, amount: i64) -> bool {
     sleep(Duration::from_millis(1)).await; // a round trip
     left >= amount
-}
-
-/// Random numbers that a seed repeats.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn below(&mut self, limit: i64) -> i64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ (mixed >> 31)).cast_signed().rem_euclid(limit)
-    }
 }
