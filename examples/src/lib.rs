@@ -5,7 +5,7 @@ use std::{
     io::{self, IsTerminal},
     net::{Ipv4Addr, SocketAddr},
     process,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
@@ -78,8 +78,11 @@ pub async fn listen(port: u16) -> Result<TcpListener> {
     Ok(listener)
 }
 
+/// Signals that come within this time are one: who stops a process may stop its group as well.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
 /// Waits for Ctrl-C, or for the signal with which a supervisor stops a service. Listens for them from
-/// the call on. Whoever asks again does not want to wait, and the process ends at once.
+/// the call on. Whoever asks again, later than [`AT_ONCE`], does not want to wait, and the process ends.
 ///
 /// # Errors
 ///
@@ -96,7 +99,10 @@ pub fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static> {
     Ok(async move {
         asked().await;
         tokio::spawn(async move {
-            asked().await;
+            let since = Instant::now();
+            while since.elapsed() < AT_ONCE {
+                asked().await;
+            }
             eprintln!("asked to stop twice: locks are left to expire");
             process::exit(1);
         });

@@ -18,7 +18,9 @@ use crate::Request;
 /// A source of keys for requests: what [`LockLayer`](crate::LockLayer) takes.
 ///
 /// Implemented for what [`path`], [`header`] and the like make, for [`Parts`] of one key, for closures
-/// `|request: &Request| ..`, and for tuples of these, whose keys are locked together; see [`ExtractKey`].
+/// `|request: &Request| ..`, and for tuples of two to four of these, whose keys are locked together:
+/// `(path("from").scope("account"), path("to").scope("account"))`. Without the scope that they share,
+/// `from:7` and `to:7` would be different resources. See [`ExtractKey`].
 pub trait RequestKey: ExtractKey<Request, Future: Send + 'static> + Send + Sync + 'static {}
 
 impl<K> RequestKey for K where K: ExtractKey<Request, Future: Send + 'static> + Send + Sync + 'static

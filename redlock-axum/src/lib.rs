@@ -23,8 +23,8 @@ pub use service::LockService;
 
 pub use redlock_tokio;
 pub use redlock_tower::{
-    self, CallerDeadline, ExtractKey, IntoKey, KeyRejection, LockRequest, OnCancel, OnLost,
-    TaskTracker,
+    self, CallerDeadline, ExtractKey, Extracted, IntoKey, KeyRejection, LockRequest, OnCancel,
+    OnLost, TaskTracker,
 };
 
 /// The requests that the layer sees.

@@ -14,6 +14,7 @@ use axum::{
     http::{Method, StatusCode, header as http_header, request},
     routing::any,
 };
+use futures::future::join_all;
 use redlock_axum::{
     KeyRejection, LockLayer, LockRequest, Locked, Parts, RequestKey, extension, header,
     idempotency_key, json_field, matched_path, path, query, typed,
@@ -21,6 +22,7 @@ use redlock_axum::{
 use redlock_tokio::{Redlock, test_util::TestNodes};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use self::support::{MS, problem, send, terms};
 
@@ -268,6 +270,30 @@ async fn a_tuple_locks_all_of_its_keys() {
     let body = json!({ "from": 1 }).to_string();
     let request = post("/orders/1").body(Body::from(body)).unwrap();
     refused(&app, request, 400, "no field `to`").await;
+}
+
+/// The scope is what makes `from` and `to` the same kind of resource.
+#[tokio::test(start_paused = true)]
+async fn opposite_transfers_wait_for_each_other() {
+    let redlock = redlock().await;
+    for (key, expected) in [
+        (
+            (path("from").scope("account"), path("to").scope("account")),
+            MS(40),
+        ),
+        ((path("from"), path("to")), MS(20)),
+    ] {
+        let transfer = async || tokio::time::sleep(MS(20)).await;
+        let app = Router::new()
+            .route("/{from}/{to}", any(transfer))
+            .route_layer(LockLayer::new(redlock.clone(), key));
+        let start = Instant::now();
+        let requests = ["/7/3", "/3/7"].map(|uri| send(&app, empty(post(uri))));
+        for response in join_all(requests).await {
+            assert_eq!(response.status(), StatusCode::OK);
+        }
+        assert_eq!(start.elapsed(), expected);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,9 @@
-use std::{iter, sync::Arc};
+use std::{fmt, iter, sync::Arc};
 
 use crate::{Key, KeyError};
 
 /// What a lock is for: one key most of the time, or several, in order and without repetitions.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct KeySet {
     first: Key,
     /// All after the first, if there are any.
@@ -51,6 +51,12 @@ impl KeySet {
 
     pub(crate) fn has_several(&self) -> bool {
         self.others.is_some()
+    }
+}
+
+impl fmt::Debug for KeySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 

@@ -313,6 +313,8 @@ impl Seen {
 }
 
 async fn change_the_weather(bed: Arc<Bed>, mut rng: Rng) {
+    // Whatever the choices are, some connections break.
+    bed.proxies[0].reset();
     loop {
         let proxy = rng.choice(&bed.proxies).expect("there are some");
         let link = if rng.bool() {

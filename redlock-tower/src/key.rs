@@ -20,8 +20,11 @@ pub type Extracted = Result<Option<LockRequest>, KeyRejection>;
 ///
 /// Implemented for closures `Fn(&Request) -> K`, where `K` is an [`IntoKey`]: an owned string or
 /// bytes, an integer, a [`LockRequest`], an `Option` or a `Result` of them. (Owned, since the request goes
-/// on while the key stays.) And for tuples of up to four of them: such a request wants the keys of all,
-/// locked together.
+/// on while the key stays.)
+///
+/// Implemented for tuples of two to four of any that implement it, too, all but the first of which are
+/// `Clone`. A request wants the keys of all, which are locked together; of options that several set, the
+/// last are taken.
 ///
 /// ```
 /// use redlock_tower::{ExtractKey, LockRequest};

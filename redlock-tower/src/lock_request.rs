@@ -64,9 +64,15 @@ impl LockRequest {
         Self::new(key)
     }
 
-    /// Wants the keys of another request too: all of them or none. Options that both set are the other's.
+    /// Wants the keys of another request too: all of them or none. Where both set an option, the other's is
+    /// taken; of two [bounds](Self::wait_at_most), the shorter. With a request of no keys it is refused, as
+    /// that one would be.
     pub fn and(mut self, other: Self) -> Self {
-        self.keys.extend(other.keys);
+        if self.keys.is_empty() || other.keys.is_empty() {
+            self.keys.clear();
+        } else {
+            self.keys.extend(other.keys);
+        }
         self.options(other.options)
     }
 

@@ -18,7 +18,7 @@ use clap::Parser;
 use fastrand::Rng;
 use redlock_tokio::Redlock;
 use sqlx::{
-    SqlitePool, query, query_as, query_scalar,
+    SqlitePool, query, query_scalar,
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
 };
 use tokio::{task::JoinSet, time::sleep};
@@ -32,7 +32,8 @@ struct Options {
     /// How many accounts there are, with 100 each.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(i64).range(2..))]
     accounts: i64,
-    /// The file that the database is in; one that is gone afterwards if there is none.
+    /// The database's file, which other processes may work on that lock over the same nodes. A
+    /// temporary one by default.
     #[arg(long)]
     database: Option<PathBuf>,
     /// How many transfers are under way at once.
@@ -56,12 +57,14 @@ async fn main() -> Result<()> {
     let (redlock, nodes) = redlock_examples::connect().await?;
     println!("redlock transfer, on {nodes}; seed {}", options.seed);
 
-    let directory = tempfile::tempdir()?;
+    let temporary = tempfile::tempdir()?;
     let file = options.database.clone();
-    let file = file.unwrap_or_else(|| directory.path().join("accounts.db"));
-    let bank = Bank::open(&file, options.accounts).await?;
-    let (accounts, before) = bank.sum().await?;
-    println!("{accounts} accounts have {before}");
+    let file = file.unwrap_or_else(|| temporary.path().join("accounts.db"));
+    let bank = Bank::open(&file, options.accounts)
+        .await
+        .with_context(|| format!("cannot work with {}", file.display()))?;
+    let before = bank.sum().await?;
+    println!("{} accounts have {before}", options.accounts);
 
     let start = Instant::now();
     let mut tellers = JoinSet::new();
@@ -86,8 +89,9 @@ async fn main() -> Result<()> {
 
     let transfers = options.tellers.saturating_mul(options.transfers);
     println!("{transfers} transfers took {:?}", start.elapsed());
-    let (accounts, after) = bank.sum().await?;
-    println!("{accounts} accounts have {after}");
+    let after = bank.sum().await?;
+    println!("{} accounts have {after}", options.accounts);
+    bank.0.close().await;
     redlock.shutdown().await;
     ensure!(after == before, "{before} became {after}");
     Ok(())
@@ -136,18 +140,24 @@ impl Bank {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .busy_timeout(PATIENCE);
-        let database = SqlitePool::connect_with(options)
-            .await
-            .with_context(|| format!("cannot open {}", file.display()))?;
+        let database = SqlitePool::connect_with(options).await?;
+        let mut transaction = database.begin_with("BEGIN IMMEDIATE").await?;
         query("CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)")
-            .execute(&database)
+            .execute(&mut *transaction)
             .await?;
-        for id in 0..accounts {
-            query("INSERT OR IGNORE INTO accounts (id, balance) VALUES (?, 100)")
-                .bind(id)
-                .execute(&database)
-                .await?;
+        let count = query_scalar("SELECT count(*) FROM accounts");
+        let count: i64 = count.fetch_one(&mut *transaction).await?;
+        if count == 0 {
+            for id in 0..accounts {
+                query("INSERT INTO accounts (id, balance) VALUES (?, 100)")
+                    .bind(id)
+                    .execute(&mut *transaction)
+                    .await?;
+            }
+        } else {
+            ensure!(count == accounts, "it has {count} accounts, see --accounts");
         }
+        transaction.commit().await?;
         Ok(Self(database))
     }
 
@@ -180,9 +190,8 @@ impl Bank {
         Ok(balance.fetch_one(&self.0).await?)
     }
 
-    /// Returns how many accounts there are, and what they have.
-    async fn sum(&self) -> Result<(i64, i64)> {
-        let sum = query_as("SELECT count(*), sum(balance) FROM accounts");
+    async fn sum(&self) -> Result<i64> {
+        let sum = query_scalar("SELECT sum(balance) FROM accounts");
         Ok(sum.fetch_one(&self.0).await?)
     }
 }

@@ -13,7 +13,7 @@ use crate::Request;
 /// never make the same key; see [`LockRequest::parts`](redlock_tower::LockRequest::parts). A value that is
 /// empty is none.
 ///
-/// A tuple instead makes as many keys, and locks all of them: `(path("from"), path("to"))`.
+/// A tuple instead makes as many keys, and locks all of them; see [`RequestKey`](crate::RequestKey).
 #[derive(Clone, Debug)]
 pub struct Parts {
     scope: String,

@@ -53,6 +53,8 @@ async fn extract_too<Request, K: ExtractKey<Request>>(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{KeyRejection, LockRequest};
 
@@ -88,6 +90,26 @@ mod tests {
             Some(LockRequest::all(["7", "bank"]))
         );
         assert_eq!(extract(&(to, to), 7, None).unwrap(), None);
+    }
+
+    #[test]
+    fn options_of_the_last_are_taken_and_no_keys_stay_none() {
+        let wanted = |keys: &[&str], wait| LockRequest::all(keys.to_vec()).wait(wait);
+        let (short, long) = (Duration::from_secs(1), Duration::from_secs(2));
+        let a = move |_: &Transfer| wanted(&["a"], short);
+        let b = move |_: &Transfer| wanted(&["b"], long);
+        let none = move |_: &Transfer| wanted(&[], long);
+        assert_eq!(
+            extract(&(a, b), 7, None).unwrap(),
+            Some(wanted(&["a", "b"], long))
+        );
+        assert_eq!(
+            extract(&(b, a), 7, None).unwrap(),
+            Some(wanted(&["b", "a"], short))
+        );
+        for outcome in [extract(&(a, none), 7, None), extract(&(none, b), 7, None)] {
+            assert_eq!(outcome.unwrap(), Some(wanted(&[], long)));
+        }
     }
 
     #[test]

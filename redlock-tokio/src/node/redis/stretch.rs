@@ -9,8 +9,8 @@ pub(super) struct Stretch {
     pub(super) extensions: Vec<usize>,
     pub(super) releases: Vec<usize>,
     pub(super) rest: Vec<usize>,
-    /// The tokens of the rest. There are so few of them that to look through them is faster than to
-    /// hash.
+    /// The tokens of the rest: as many as travel in a batch at most, and mostly so few that to look
+    /// through them is faster than to hash.
     tokens: Vec<Token>,
 }
 
