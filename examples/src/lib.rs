@@ -82,7 +82,7 @@ pub async fn listen(port: u16) -> Result<TcpListener> {
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Waits for Ctrl-C, or for the signal with which a supervisor stops a service. Listens for them from
-/// the call on. Whoever asks again, later than [`AT_ONCE`], does not want to wait, and the process ends.
+/// the call on. Whoever asks again, more than a second later, does not want to wait, and the process ends.
 ///
 /// # Errors
 ///
@@ -98,13 +98,15 @@ pub fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static> {
     };
     Ok(async move {
         asked().await;
+        let since = Instant::now();
         tokio::spawn(async move {
-            let since = Instant::now();
-            while since.elapsed() < AT_ONCE {
+            loop {
                 asked().await;
+                if since.elapsed() > AT_ONCE {
+                    eprintln!("asked to stop twice: locks are left to expire");
+                    process::exit(1);
+                }
             }
-            eprintln!("asked to stop twice: locks are left to expire");
-            process::exit(1);
         });
     })
 }
