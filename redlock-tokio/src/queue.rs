@@ -21,7 +21,7 @@ use self::{
     line::{Line, Waiter},
     recent::Recent,
 };
-use crate::Key;
+use crate::{Key, key_set::KeySet};
 
 /// The lines of one [`Redlock`](crate::Redlock). There is one for each key that is held or wanted, and
 /// it goes with the last who wants it.
@@ -77,9 +77,9 @@ impl<T: Clone> Queue<T> {
     }
 
     /// Takes the turn for all of these keys, if nobody has one of them; otherwise waits in their lines.
-    pub(crate) fn join<'a>(
+    pub(crate) fn join(
         &self,
-        keys: impl Iterator<Item = &'a Key> + Clone,
+        keys: &KeySet,
         id: u64,
         now: Timestamp,
         who: &T,
@@ -93,9 +93,9 @@ impl<T: Clone> Queue<T> {
             recent,
         } = &mut *lines;
         let is_busy = |key: &&Key| by_key.get(*key).is_some_and(|line| line.turn().is_some());
-        let Some(busy) = keys.clone().find(is_busy) else {
+        let Some(busy) = keys.iter().find(is_busy) else {
             let mut stands_back = false;
-            for key in keys {
+            for key in keys.iter() {
                 let line = by_key.entry(key.clone()).or_insert_with(|| {
                     let streak = recent.take(key, now);
                     let goes_on = streak.filter(|it| it.may_go_on(now, terms));
@@ -127,9 +127,9 @@ impl<T: Clone> Queue<T> {
         let waiter = Waiter {
             id,
             who: who.clone(),
-            several: (keys.clone().nth(1).is_some()).then(|| keys.clone().cloned().collect()),
+            keys: keys.clone(),
         };
-        for key in keys {
+        for key in keys.iter() {
             let line = by_key.entry(key.clone());
             line.or_insert_with(|| Line::new(None)).push(waiter.clone());
         }
@@ -139,9 +139,9 @@ impl<T: Clone> Queue<T> {
 
     /// Leaves the lines for these keys, after having held the lock from `held` on, if at all. Returns
     /// those who have the turn now.
-    pub(crate) fn leave<'a>(
+    pub(crate) fn leave(
         &self,
-        keys: impl Iterator<Item = &'a Key> + Clone,
+        keys: &KeySet,
         id: u64,
         now: Timestamp,
         held: Option<Timestamp>,
@@ -152,7 +152,7 @@ impl<T: Clone> Queue<T> {
         let mut has_next = false;
         let mut was_waiting = false;
         let mut stands_back = false;
-        for key in keys.clone() {
+        for key in keys.iter() {
             let Entry::Occupied(mut line) = lines.by_key.entry(key.clone()) else {
                 continue;
             };
@@ -174,9 +174,8 @@ impl<T: Clone> Queue<T> {
             return Vec::new();
         }
         // After all of them are free, since one who waits may want several.
-        keys.filter_map(|key| lines.advance(key))
-            .map(|who| Next { who, stands_back })
-            .collect()
+        let next = keys.iter().filter_map(|key| lines.advance(key));
+        next.map(|who| Next { who, stands_back }).collect()
     }
 
     /// Takes the next out of the line to hand the lock over to, if who has the turn, and holds the lock
@@ -190,12 +189,13 @@ impl<T: Clone> Queue<T> {
         fits: impl FnOnce(&T) -> bool,
     ) -> Option<T> {
         let mut lines = self.lines();
+        // As it is most often: there is no need to look for the line.
         if lines.waiting == 0 {
             return None;
         }
         let may_hand_over = lines.by_key.get_mut(key)?.may_hand_over(held, now, terms);
         let first = lines.first(key, Some(key)).filter(|_| may_hand_over)?;
-        if first.several.is_some() || !fits(&first.who) {
+        if first.keys.has_several() || !fits(&first.who) {
             return None;
         }
         let line = lines.by_key.get_mut(key)?;
@@ -241,8 +241,7 @@ impl<T: Clone> Lines<T> {
             return None;
         }
         let next = self.first(key, None)?;
-        let one = [key.clone()];
-        for key in next.several.as_deref().unwrap_or(&one) {
+        for key in next.keys.iter() {
             if let Some(line) = self.by_key.get_mut(key) {
                 line.remove(next.id);
                 line.give_turn(next.id, next.who.clone());
@@ -257,10 +256,7 @@ impl<T: Clone> Lines<T> {
         let has_turn = |key: &Key| self.by_key.get(key).is_some_and(|it| it.turn().is_some());
         let is_free = |key: &Key| Some(key) == free || !has_turn(key);
         let line = self.by_key.get(key)?;
-        line.first(|waiter| match &waiter.several {
-            None => true,
-            Some(keys) => keys.iter().all(is_free),
-        })
+        line.first(|waiter| waiter.keys.iter().all(is_free))
     }
 }
 

@@ -70,7 +70,7 @@ impl LeaseCell {
     /// Asks the nodes, if nobody else in this process has one of the keys; otherwise waits in line.
     fn join(self: &Arc<Self>, now: Timestamp) {
         let queue = &self.shared.queue;
-        let joined = queue.join(self.keys.iter(), self.id, now, self, &self.terms);
+        let joined = queue.join(&self.keys, self.id, now, self, &self.terms);
         let has_ended = self.step(now, |state| {
             match joined {
                 Ok(Joined::Turn { stands_back }) => self.begin(state, now, stands_back),
@@ -201,7 +201,7 @@ impl LeaseCell {
         let queue = &self.shared.queue;
         give_turns(
             now,
-            queue.leave(self.keys.iter(), self.id, now, held, &self.terms),
+            queue.leave(&self.keys, self.id, now, held, &self.terms),
         );
     }
 }

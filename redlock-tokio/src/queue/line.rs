@@ -1,9 +1,9 @@
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use redlock_core::Timestamp;
 
 use super::Terms;
-use crate::Key;
+use crate::key_set::KeySet;
 
 /// Who wants one key within this process: one has the turn, if any, and the others wait.
 ///
@@ -22,8 +22,8 @@ pub(super) struct Line<T> {
 pub(super) struct Waiter<T> {
     pub(super) id: u64,
     pub(super) who: T,
-    /// All keys, if it wants several: it waits in the lines of all of them.
-    pub(super) several: Option<Arc<[Key]>>,
+    /// It waits in the lines of all of them.
+    pub(super) keys: KeySet,
 }
 
 /// One hold after the other within this process, while the rest of the world waits.

@@ -38,7 +38,7 @@ fn join_at(
     now: Timestamp,
     terms: &Terms,
 ) -> Result<Joined, Refusal> {
-    queue.join([key].into_iter(), who as u64, now, &who, terms)
+    queue.join(&key.clone().into(), who as u64, now, &who, terms)
 }
 
 /// Leaves the line for a key; returns who has the turn then.
@@ -50,7 +50,7 @@ fn leave_at(
     held: Option<Timestamp>,
     terms: &Terms,
 ) -> Option<Next<usize>> {
-    let mut next = queue.leave([key].into_iter(), who as u64, now, held, terms);
+    let mut next = queue.leave(&key.clone().into(), who as u64, now, held, terms);
     assert!(next.len() < 2, "{next:?}");
     next.pop()
 }
@@ -183,8 +183,8 @@ fn who_comes_back_at_once_goes_on_with_the_streak() {
 fn several_keys_are_had_together() {
     let queue = queue();
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
-    let both = || [&a, &b].into_iter();
-    let join_both = |who: usize| queue.join(both(), who as u64, at(0), &who, &TERMS);
+    let both = KeySet::all(b"", [&a, &b]).unwrap();
+    let join_both = |who: usize| queue.join(&both, who as u64, at(0), &who, &TERMS);
     let leave = |key, who| leave_at(&queue, key, who, at(0), None, &TERMS);
     let next = |who| {
         let stands_back = false;
@@ -210,10 +210,10 @@ fn several_keys_are_had_together() {
     assert_eq!(join_at(&queue, &a, 4, at(0), &TERMS), Ok(Joined::Waiting));
     assert_eq!(join_both(5), Ok(Joined::Waiting));
     assert_eq!(join_at(&queue, &b, 6, at(0), &TERMS), Ok(Joined::Waiting));
-    let both_next = queue.leave(both(), 1, at(0), None, &TERMS);
+    let both_next = queue.leave(&both, 1, at(0), None, &TERMS);
     assert_eq!(both_next, [next(4), next(6)]);
     assert_eq!(
-        queue.leave(both(), 5, at(0), None, &TERMS),
+        queue.leave(&both, 5, at(0), None, &TERMS),
         [],
         "it gives up"
     );
