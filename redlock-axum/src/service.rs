@@ -74,14 +74,10 @@ where
             }))
         };
         match (it.cancels, it.body_end) {
-            (true, None) => {
-                let response = layer.layer(inner).call(request);
-                response.map(respond).boxed()
-            }
+            (true, None) => layer.layer(inner).call(request).map(respond).boxed(),
             (false, None) => {
                 let layer = layer.detached_in(it.tasks.clone());
-                let response = layer.layer(inner).call(request);
-                response.map(respond).boxed()
+                layer.layer(inner).call(request).map(respond).boxed()
             }
             (true, Some(max)) => {
                 let layer = layer.hold_until_body_end(max);
