@@ -165,12 +165,8 @@ pub struct NoLock;
 impl IntoResponse for NoLock {
     fn into_response(self) -> Response {
         tracing::error!("{self}");
-        Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "urn:redlock:problem:misconfigured",
-            "The service is misconfigured",
-        )
-        .detail(self.to_string())
-        .into_response()
+        Problem::misconfigured()
+            .detail(self.to_string())
+            .into_response()
     }
 }

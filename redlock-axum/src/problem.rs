@@ -5,11 +5,15 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// An error response in the form of RFC 9457, "Problem Details for HTTP APIs".
 ///
 /// It never names the key or the holder of a lock: keys may carry what the client must not see.
+///
+/// [`LockLayer`](crate::LockLayer) answers with it, and knows whether the handler ran. A `Problem` that a
+/// handler makes from the [`LockError`](redlock_tokio::LockError) of a lock that it takes by hand has no
+/// `handler_ran`, and calls no retry safe: what the handler did before is not known.
 ///
 /// ```json
 /// {
@@ -38,11 +42,38 @@ pub struct Problem {
     detail: Cow<'static, str>,
     /// Whether the same request may succeed later, and does no harm if it does.
     retryable: bool,
-    /// Whether the handler ran, so that a retry may do twice what it did.
-    handler_ran: bool,
+    /// Whether the handler ran, so that a retry may do twice what it did. Absent if that is not known.
+    #[serde(rename = "handler_ran", skip_serializing_if = "HandlerRun::is_unknown")]
+    #[cfg_attr(feature = "utoipa", schema(value_type = bool, required = false))]
+    handler_run: HandlerRun,
     /// After how many milliseconds to come back, if that may help.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
+}
+
+/// What is known of the handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HandlerRun {
+    NotBegun,
+    Begun,
+    Unknown,
+}
+
+impl HandlerRun {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes fields by reference"
+    )]
+    fn is_unknown(&self) -> bool {
+        *self == Self::Unknown
+    }
+}
+
+impl Serialize for HandlerRun {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Of what is not known, nothing is written.
+        serializer.serialize_bool(*self != Self::NotBegun)
+    }
 }
 
 impl Problem {
@@ -53,9 +84,18 @@ impl Problem {
             status,
             detail: Cow::Borrowed(title),
             retryable: false,
-            handler_ran: false,
+            handler_run: HandlerRun::NotBegun,
             retry_after_ms: None,
         }
+    }
+
+    /// No request can succeed before somebody mends the service.
+    pub(crate) fn misconfigured() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "urn:redlock:problem:misconfigured",
+            "The service is misconfigured",
+        )
     }
 
     pub(crate) fn detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
@@ -63,7 +103,23 @@ impl Problem {
         Self { detail, ..self }
     }
 
-    pub(crate) fn retry_after(self, delay: Duration) -> Self {
+    /// Says that a retry is safe, and after how long to come back: for a handler that locks by hand before
+    /// it does anything else. The layer's problems say so by themselves.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use redlock_axum::Problem;
+    /// # use redlock_tokio::Redlock;
+    ///
+    /// # async fn pay(redlock: Redlock) -> Result<&'static str, Problem> {
+    /// let locking = redlock.lock("order:42").await; // the first thing that the handler does
+    /// let _guard = locking.map_err(|error| Problem::from(error).retry_after(Duration::from_secs(1)))?;
+    /// # Ok("paid")
+    /// # }
+    /// # let _ = pay;
+    /// ```
+    #[must_use]
+    pub fn retry_after(self, delay: Duration) -> Self {
         Self {
             retryable: true,
             retry_after_ms: Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
@@ -82,8 +138,23 @@ impl Problem {
 
     pub(crate) fn handler_ran(self) -> Self {
         Self {
-            handler_ran: true,
+            handler_run: HandlerRun::Begun,
             ..self
+        }
+    }
+
+    /// Takes back what only a layer can know: that the handler did nothing, and that a retry is safe.
+    pub(crate) fn by_hand(self) -> Self {
+        let detail = if self.retryable {
+            "The lock was needed half-way. Find out what the request has done before a retry."
+                .into()
+        } else {
+            self.detail.clone()
+        };
+        Self {
+            detail,
+            handler_run: HandlerRun::Unknown,
+            ..self.settled_if(true)
         }
     }
 
@@ -105,10 +176,11 @@ impl Problem {
         self.retry_after_ms
     }
 
-    /// Returns whether the handler ran, so that a retry may do twice what it did.
+    /// Returns whether the handler ran, so that a retry may do twice what it did. True if that is not known:
+    /// false only where it is certain that the handler did not run.
     #[must_use]
     pub fn has_handler_run(&self) -> bool {
-        self.handler_ran
+        self.handler_run != HandlerRun::NotBegun
     }
 
     /// Returns whether the same request may succeed later, and does no harm if it does.
@@ -149,6 +221,6 @@ impl IntoResponse for Problem {
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes fields by reference"
 )]
-fn as_number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_number<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u16(status.as_u16())
 }

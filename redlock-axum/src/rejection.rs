@@ -92,12 +92,7 @@ impl RejectionPolicy {
             // The layer or its options: no request can succeed before somebody mends the service.
             error => {
                 tracing::error!(policy = &*self.name, %error, "a redlock_axum::LockLayer makes no lock");
-                Problem::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "urn:redlock:problem:misconfigured",
-                    "The service is misconfigured",
-                )
-                .detail(format!("redlock_axum::LockLayer: {error}"))
+                Problem::misconfigured().detail(format!("redlock_axum::LockLayer: {error}"))
             }
         }
     }
@@ -113,7 +108,7 @@ impl RejectionPolicy {
     }
 }
 
-/// What the layer answers by default, for handlers that lock by hand:
+/// The status and the type that the layer would answer with, for handlers that lock by hand:
 ///
 /// ```
 /// use redlock_axum::Problem;
@@ -126,10 +121,18 @@ impl RejectionPolicy {
 /// # let _ = pay;
 /// ```
 ///
-/// It says that the handler did not run: lock before anything is done.
+/// What the handler did before is not known here. So it says nothing about the handler, is not retryable and
+/// has no `Retry-After`, unless the handler adds one with [`Problem::retry_after`].
 impl From<redlock_tokio::LockError> for Problem {
     fn from(error: redlock_tokio::LockError) -> Self {
-        RejectionPolicy::default().problem(error.into(), None)
+        let problem = match error {
+            redlock_tokio::LockError::InvalidOptions(error) => {
+                tracing::error!(%error, "a handler's own lock has options that cannot be used");
+                Self::misconfigured().detail(error.to_string())
+            }
+            error => RejectionPolicy::default().problem(error.into(), None),
+        };
+        problem.by_hand()
     }
 }
 

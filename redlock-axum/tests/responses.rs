@@ -274,22 +274,54 @@ async fn options_that_make_no_lock_can_be_found_before_the_first_request() {
     }
 }
 
+/// The handler may have written something before it wanted the lock.
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_locks_by_hand_answers_as_the_layer_does() {
+async fn a_handler_that_locks_by_hand_does_not_call_a_retry_safe() {
     let it = Bed::new().await;
+    let app = |wait, ttl| {
+        let redlock = it.redlock.clone();
+        let by_hand = async move || {
+            let _guard = redlock.lock("event:rock").wait(wait).ttl(ttl).await?;
+            Ok::<_, Problem>("done")
+        };
+        Router::new().route("/", routed_post(by_hand))
+    };
+    let refused = async |app: &Router, status, kind| {
+        let response = post(app, "/").await;
+        assert!(!response.headers().contains_key(header::RETRY_AFTER));
+        let body = problem(response, status, kind).await;
+        assert!(body.get("handler_ran").is_none(), "nobody knows: {body}");
+        assert_eq!(body["retryable"], false);
+        let detail = body["detail"].as_str().unwrap();
+        assert!(
+            !detail.contains("Try again") && !detail.contains("LockLayer"),
+            "{detail}"
+        );
+    };
+    let (wait, ttl) = (MS(100), MS(10_000));
+    assert_eq!(text(post(&app(wait, ttl), "/").await).await, "done");
+    let guard = it.nodes.contend("event:rock").await.unwrap();
+    refused(&app(wait, ttl), 423, "locked").await;
+    guard.release().await;
+    it.nodes.go_down();
+    refused(&app(wait, ttl), 503, "unavailable").await;
+    refused(&app(wait, Duration::ZERO), 500, "misconfigured").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_has_done_nothing_may_call_a_retry_safe() {
+    let it = Bed::new().await;
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
     let redlock = it.redlock.clone();
     let by_hand = async move || {
-        let _guard = redlock.lock("event:rock").wait(MS(100)).await?;
+        let locking = redlock.lock("event:rock").wait(MS(100)).await;
+        let _guard = locking.map_err(|it| Problem::from(it).retry_after(MS(1500)))?;
         Ok::<_, Problem>("done")
     };
     let app = Router::new().route("/", routed_post(by_hand));
-    assert_eq!(text(post(&app, "/").await).await, "done");
-    let guard = it.nodes.contend("event:rock").await.unwrap();
     let body = problem(post(&app, "/").await, 423, "locked").await;
-    assert!(terms(&body).1.is_some());
-    guard.release().await;
-    it.nodes.go_down();
-    problem(post(&app, "/").await, 503, "unavailable").await;
+    assert_eq!(body["retry_after_ms"], 1500);
+    assert!(body.get("handler_ran").is_none(), "{body}");
 }
 
 #[tokio::test(start_paused = true)]
