@@ -10,7 +10,8 @@ use thiserror::Error;
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
-    Clock, Key, LockOptions, MemoryNode, NodeError, OptionsError, Redlock,
+    Clock, Key, LockOptions, MemoryNode, NodeError, NodeReport, NodeReports, Objection,
+    OptionsError, Redlock,
     keeper::Keeper,
     lane::{Lane, LaneLimits},
     lease_cell::LeaseCell,
@@ -208,7 +209,9 @@ impl RedlockBuilder {
     /// Waits until each node has been connected to once or has failed to be, which takes at most
     /// the connect timeout. Nodes that are down do not prevent it, not even all of them: the
     /// service can start, and gets [`LockError::NoQuorum`](crate::LockError::NoQuorum) until a
-    /// majority is up.
+    /// majority is up. A minority of nodes that refuse this client (a wrong password, a replica) does not
+    /// prevent it either: each is logged, is shown by [`Redlock::nodes`], and is tried again, every
+    /// second at the latest, until somebody has mended it.
     ///
     /// # Cancel safety
     ///
@@ -216,7 +219,8 @@ impl RedlockBuilder {
     ///
     /// # Errors
     ///
-    /// Refuses a configuration that cannot work, on our side or on that of a node that is up.
+    /// Refuses a configuration that cannot work: invalid options, one server under two addresses (if
+    /// it answers at both), and so many nodes that refuse this client that the others are no majority.
     pub async fn build(self) -> Result<Redlock, BuildError> {
         let nodes = self.nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = Quorum::majority(nodes.len())?;
@@ -284,12 +288,16 @@ impl RedlockBuilder {
             undeliverable: 0.into(),
         });
         redlock.check(LockOptions::new())?;
+        let mut refusals = Vec::new();
         for (address, outcome) in connecting {
             // A lane that ends without a word belongs to a runtime that is shutting down.
-            if let Ok(Err(error @ NodeError::Misconfigured(_))) = outcome.await {
-                return Err(BuildError::Node { address, error });
+            if let Ok(Err(error)) = outcome.await
+                && error.is_refusal()
+            {
+                refusals.push((address, error));
             }
         }
+        refuse_to_start(&redlock, refusals)?;
         Ok(redlock)
     }
 }
@@ -340,6 +348,37 @@ fn refuse_duplicates(nodes: &[Arc<dyn Node>]) -> Result<(), BuildError> {
     Ok(())
 }
 
+/// Judges the nodes that answered and refused this client. A minority of them may be mended while the
+/// others serve; one server under two addresses was never meant.
+fn refuse_to_start(
+    redlock: &Redlock,
+    refusals: Vec<(Arc<str>, NodeError)>,
+) -> Result<(), BuildError> {
+    let addresses: Vec<_> = redlock.nodes().into_iter().map(|it| it.address).collect();
+    for (address, error) in &refusals {
+        if let NodeError::SameServer { address: other } = error {
+            // In the order in which they were given, whichever was connected to first.
+            let mut pair = [Arc::clone(address), Arc::clone(other)];
+            pair.sort_by_key(|it| addresses.iter().position(|address| address == it));
+            let [first, second] = pair;
+            return Err(BuildError::SameServer { first, second });
+        }
+    }
+    let quorum = redlock.shared().quorum;
+    if refusals.len() <= quorum.tolerated_failures() {
+        return Ok(());
+    }
+    let report = |(address, error)| NodeReport {
+        address,
+        objection: Objection::Failed(error),
+    };
+    Err(BuildError::Refused {
+        votes_needed: quorum.votes(),
+        votes_possible: quorum.nodes(),
+        nodes: NodeReports::new(refusals.into_iter().map(report).collect()),
+    })
+}
+
 /// Why a [`Redlock`] could not be built.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -355,8 +394,8 @@ pub enum BuildError {
         /// What is wrong.
         error: UrlError,
     },
-    /// Two nodes have the same address: one server would vote twice. (Only the text of addresses
-    /// is compared; `localhost` and `127.0.0.1` are not found out.)
+    /// Two nodes have the same address: one server would vote twice. (`localhost` and `127.0.0.1` are
+    /// [`SameServer`](Self::SameServer), if it is up.)
     #[error("nodes {first} and {second} are both {address}: one server must not vote twice")]
     DuplicateNode {
         /// The address that occurs twice.
@@ -389,13 +428,26 @@ pub enum BuildError {
         /// The length of the prefix.
         len: usize,
     },
-    /// A node answers, but will not work with this client: see [`NodeError::Misconfigured`].
-    #[error("{address} is {error}")]
-    Node {
-        /// The node's address.
-        address: Arc<str>,
-        /// What it said.
-        error: NodeError,
+    /// So many nodes answer and refuse this client that the others are no majority: see
+    /// [`NodeError::Misconfigured`].
+    #[error(
+        "{votes_needed} of {votes_possible} nodes must agree, and too many refuse this client ({nodes})"
+    )]
+    Refused {
+        /// How many nodes must agree.
+        votes_needed: usize,
+        /// How many nodes there are.
+        votes_possible: usize,
+        /// The nodes that refuse this client, and why.
+        nodes: NodeReports,
+    },
+    /// Two addresses lead to one server, which would vote twice.
+    #[error("{first} and {second} are one server: one server must not vote twice")]
+    SameServer {
+        /// The address that was given first.
+        first: Arc<str>,
+        /// The address that was given second.
+        second: Arc<str>,
     },
     /// There is no tokio runtime to run the background work on.
     #[error("no tokio runtime: call this from within one, such as under #[tokio::main]")]

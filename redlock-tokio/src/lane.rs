@@ -180,7 +180,12 @@ impl Lane {
                 }
                 Err(error) => {
                     if cause != error {
-                        tracing::warn!(node = self.node.address(), %error, "cannot connect");
+                        let node = self.node.address();
+                        if error.is_refusal() {
+                            tracing::warn!(node, %error, "has no vote until this is mended");
+                        } else {
+                            tracing::warn!(node, %error, "cannot connect");
+                        }
                     }
                     self.status.disconnected(error.clone());
                     cause = error;
@@ -460,7 +465,8 @@ fn connecting() -> NodeError {
 /// What to tell requests while there is no connection, from why there is none.
 fn not_connected(cause: &NodeError) -> NodeError {
     match cause {
-        NodeError::Unreachable(_) | NodeError::Misconfigured(_) => cause.clone(),
+        NodeError::Unreachable(_) => cause.clone(),
+        refusal if refusal.is_refusal() => cause.clone(),
         other => NodeError::Unreachable(other.to_string().into()),
     }
 }

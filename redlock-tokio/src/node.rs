@@ -186,6 +186,12 @@ pub enum NodeError {
     /// credentials, the database, the address. The command never left.
     #[error("misconfigured: {0}")]
     Misconfigured(Arc<str>),
+    /// The node is a server that another node's address leads to as well, so it must not vote twice.
+    #[error("the same server as {address}: one server must not vote twice")]
+    SameServer {
+        /// The address of the other node.
+        address: Arc<str>,
+    },
     /// The node has stopped answering, so the command was not sent.
     #[error("silent since an earlier request")]
     Silent,
@@ -220,11 +226,17 @@ impl NodeError {
         }
     }
 
+    /// Returns whether the node answers, but must not vote until somebody changes something.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Misconfigured(_) | Self::SameServer { .. })
+    }
+
     /// Returns what the error means for a vote.
     pub(crate) fn reply(&self) -> Reply {
         match self {
             Self::Unreachable(_)
             | Self::Misconfigured(_)
+            | Self::SameServer { .. }
             | Self::Silent
             | Self::Overloaded
             | Self::Refused { .. } => Reply::Refused,

@@ -129,7 +129,7 @@ impl StatusBoard {
             },
             Condition::Connected { .. } => NodeState::Voting,
             Condition::Silent => NodeState::Silent,
-            Condition::Disconnected(error @ NodeError::Misconfigured(_)) => {
+            Condition::Disconnected(error) if error.is_refusal() => {
                 NodeState::Refused(error.clone())
             }
             Condition::Disconnected(error) => NodeState::Reconnecting(error.clone()),

@@ -39,7 +39,7 @@ pub(crate) struct Vetting {
 #[derive(Debug)]
 struct Seat {
     address: Arc<str>,
-    /// Which server sits here, as long as it may vote.
+    /// Which server sits here, whether or not it may vote.
     run_id: Option<RunId>,
     restarts: Option<Restarts>,
 }
@@ -74,14 +74,16 @@ impl Vetting {
         now: Timestamp,
         server: &Server,
     ) -> Result<Option<Timestamp>, NodeError> {
-        // Whoever sat here before does not any more.
-        self.lock()[node.index()].run_id = None;
+        // Locked throughout, so that of two addresses of one server one is always found out.
+        let mut seats = self.lock();
+        let seat = &mut seats[node.index()];
+        // The server that sat here before may have gone.
+        seat.run_id = None;
         let info = match server {
             Server::None => return Ok(None),
             Server::Known(info) => info,
             Server::Withheld(error) if self.rules.allow_unvetted => {
-                let address = &self.lock()[node.index()].address;
-                tracing::warn!(node = %address, %error, "not vetted: it does not answer INFO");
+                tracing::warn!(node = %seat.address, %error, "not vetted: it does not answer INFO");
                 return Ok(None);
             }
             Server::Withheld(error) => {
@@ -91,12 +93,17 @@ impl Vetting {
                 )));
             }
         };
-        let mut seats = self.lock();
+        if let (Some(_), Some(restarts)) = (&info.replica_of, &mut seat.restarts) {
+            restarts.handle_demotion();
+        }
+        // Before all else: one server under two addresses never works, whatever it is.
+        if let Some(other) = seats.iter().find(|it| it.run_id == Some(info.run_id)) {
+            let address = Arc::clone(&other.address);
+            return Err(NodeError::SameServer { address });
+        }
         let seat = &mut seats[node.index()];
+        seat.run_id = Some(info.run_id);
         if let Some(master) = &info.replica_of {
-            if let Some(restarts) = &mut seat.restarts {
-                restarts.handle_demotion();
-            }
             return Err(misconfigured(format!(
                 "a replica of {master}, which may lag behind it: only masters vote"
             )));
@@ -107,14 +114,6 @@ impl Vetting {
                     .into(),
             ));
         }
-        if let Some(other) = seats.iter().find(|it| it.run_id == Some(info.run_id)) {
-            return Err(misconfigured(format!(
-                "the same server as {}: one server must not vote twice",
-                other.address
-            )));
-        }
-        let seat = &mut seats[node.index()];
-        seat.run_id = Some(info.run_id);
         self.warn(&seat.address, info);
         let eligible_at = seat
             .restarts

@@ -37,7 +37,7 @@ async fn a_wrong_or_missing_password_is_refused_by_name_and_not_repeated() {
         format!("redis://nobody:wrong-secret@127.0.0.1:{port}"),
     ] {
         let error = trusting([url]).build().await.unwrap_err();
-        assert!(matches!(error, BuildError::Node { .. }), "{error:?}");
+        assert!(matches!(error, BuildError::Refused { .. }), "{error:?}");
         let text = format!("{error} {error:?}");
         assert!(text.contains(&format!("127.0.0.1:{port}")), "{text}");
         assert!(!text.contains("wrong-secret"), "{text}");

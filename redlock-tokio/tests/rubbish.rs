@@ -239,7 +239,7 @@ async fn connect_to(name: &str, fakes: &[Fake]) {
             drop(guard.unwrap_or_else(|error| panic!("{name}: {error}")));
         }
         // Somebody is there, who is no lock server.
-        Err(error @ BuildError::Node { .. }) => {
+        Err(error @ BuildError::Refused { .. }) => {
             let text = error.to_string();
             assert!(text.chars().count() < LONGEST_REPORT, "{name}: {text:.600}");
             let is_named = fakes.iter().any(|it| text.contains(&it.address()));

@@ -202,6 +202,10 @@ pub(super) fn shorten(mut text: String) -> String {
 
 /// What an error while connecting means: that nobody is there, or that somebody is and objects.
 fn connect_error(error: &RedisError) -> NodeError {
+    // `HELLO` says so in a paragraph.
+    if error.to_string().contains("NOAUTH") {
+        return NodeError::Misconfigured("it asks for a password".into());
+    }
     let text = shorten(error.to_string()).into();
     // What rustls reports of a certificate that it does not trust. The redis crate keeps the
     // error in an `Arc` that shows as a source of its own.

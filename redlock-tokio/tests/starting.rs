@@ -1,0 +1,156 @@
+//! What a service finds when it starts: nodes that refuse it, one server under two addresses.
+
+mod support;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+use redlock_tokio::{
+    Answer, Clock, Command, Node, NodeError, NodeState, Redlock, RunId, Server, ServerInfo,
+    Session, Vote,
+    test_util::{RedisServer, RedisServers},
+};
+use support::{Cli, MS, eventually, trusting};
+
+/// A way in which a server refuses a client, and how somebody mends it.
+struct Fault {
+    name: &'static str,
+    break_it: fn(&RedisServer),
+    mend: fn(&RedisServer),
+    says: &'static str,
+}
+
+fn admin(server: &RedisServer, command: &[&str]) {
+    let said = Cli::of(server).with(&["-a", "hunter2"]).run(command);
+    assert_eq!(said, "OK", "{command:?}");
+}
+
+const FAULTS: [Fault; 2] = [
+    Fault {
+        name: "a replica",
+        break_it: |server| admin(server, &["REPLICAOF", "127.0.0.1", "1"]),
+        mend: |server| admin(server, &["REPLICAOF", "NO", "ONE"]),
+        says: "a replica of 127.0.0.1:1",
+    },
+    Fault {
+        name: "a wrong password",
+        break_it: |server| admin(server, &["CONFIG", "SET", "requirepass", "hunter2"]),
+        mend: |server| admin(server, &["CONFIG", "SET", "requirepass", ""]),
+        says: "it asks for a password",
+    },
+];
+
+#[tokio::test]
+async fn a_service_starts_while_a_minority_refuses_it() {
+    for fault in FAULTS {
+        let servers = RedisServers::spawn(5).unwrap();
+        for index in [1, 3] {
+            (fault.break_it)(servers.get(index));
+        }
+        let redlock = trusting(servers.urls()).build().await;
+        let redlock = redlock.unwrap_or_else(|error| panic!("{}: {error}", fault.name));
+        for (index, node) in redlock.nodes().into_iter().enumerate() {
+            let is_refused = matches!(&node.state, NodeState::Refused(error) if error.to_string().contains(fault.says));
+            assert_eq!(
+                is_refused,
+                [1, 3].contains(&index),
+                "{}: {node:?}",
+                fault.name
+            );
+        }
+        let guard = redlock.lock("k").await.expect("three of five vote");
+        // It is asked again until it agrees.
+        (fault.mend)(servers.get(1));
+        let votes = || redlock.nodes()[1].state == NodeState::Voting;
+        eventually("the mended node votes", votes).await;
+        drop(guard);
+    }
+}
+
+#[tokio::test]
+async fn a_service_does_not_start_where_a_majority_refuses_it() {
+    for fault in FAULTS {
+        let servers = RedisServers::spawn(5).unwrap();
+        servers.get(4).kill();
+        for index in [0, 1, 3] {
+            (fault.break_it)(servers.get(index));
+        }
+        let error = trusting(servers.urls()).build().await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(fault.says), "{text}");
+        for (index, server) in servers.iter().enumerate() {
+            let is_named = text.contains(&server.address().to_string());
+            assert_eq!(is_named, [0, 1, 3].contains(&index), "{text}");
+        }
+    }
+}
+
+/// A node that tells what server it is, once it has taken its time.
+struct Slow {
+    address: &'static str,
+    delay: Duration,
+    info: ServerInfo,
+}
+
+impl Node for Slow {
+    fn address(&self) -> &str {
+        self.address
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        async {
+            tokio::time::sleep(self.delay).await;
+            Ok(Box::new(Agreeable(self.info.clone())) as Box<dyn Session>)
+        }
+        .boxed()
+    }
+}
+
+struct Agreeable(ServerInfo);
+
+impl Session for Agreeable {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        let answers = batch.iter().map(|_| Ok(Vote::Granted)).collect();
+        async { Ok(answers) }.boxed()
+    }
+
+    fn server(&self) -> Server {
+        Server::Known(self.0.clone())
+    }
+}
+
+fn server(letter: char) -> ServerInfo {
+    let digits = [u8::try_from(letter).unwrap(); RunId::LEN];
+    ServerInfo::new(RunId::new(digits), Duration::from_secs(3600))
+}
+
+/// Whichever of the two addresses answers first, and whatever else the server is.
+#[tokio::test(start_paused = true)]
+async fn one_server_under_two_addresses_fails_the_build_in_the_same_words_each_time() {
+    let mut texts = BTreeSet::new();
+    for is_replica in [false, true] {
+        for delays in [[0, 0], [0, 900], [900, 0], [5, 5], [1, 2]] {
+            let mut twice = server('b');
+            twice.replica_of = is_replica.then(|| "master:6379".to_owned());
+            let node = |address, delay, info| Slow {
+                address,
+                delay: MS(delay),
+                info,
+            };
+            let nodes = [
+                node("one", 3, server('a')),
+                node("two", delays[0], twice.clone()),
+                node("three", 2, server('c')),
+                node("four", delays[1], twice),
+                node("five", 0, server('e')),
+            ];
+            let builder = Redlock::builder().custom_nodes(nodes);
+            let outcome = builder.clock(Clock::tokio()).build().await;
+            let error = outcome.expect_err("one server would vote twice");
+            texts.insert(error.to_string());
+        }
+    }
+    let text = texts.first().unwrap();
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    assert!(text.contains("two and four are one server"), "{text}");
+}
