@@ -141,8 +141,23 @@ impl Lease {
         }
     }
 
-    /// Notes that a held lock has passed from one holder to the next, without a word to the nodes: the
-    /// longest time that it may be held starts anew. Returns whether it did.
+    /// Notes that the holder has taken the lock. Renewal starts now.
+    ///
+    /// A lock that is held but not claimed is not renewed, so a holder that never runs again keeps
+    /// the others out for one validity only. Call this when the holder learns of
+    /// [`Event::Acquired`], and when the next holder takes a lock after
+    /// [`hand_over`](Self::hand_over). An overdue renewal is then due at once. Changes nothing
+    /// unless the lock is held.
+    pub fn claim(&mut self, now: Timestamp) {
+        self.expire(now);
+        if let State::Held(held) = &mut self.state {
+            held.is_claimed = true;
+        }
+    }
+
+    /// Notes that a held lock has passed from one holder to the next without a request to the nodes.
+    /// The longest time that it may be held starts anew, and the next holder has to
+    /// [claim](Self::claim) it. Returns whether the lock was held.
     ///
     /// It stays one lease, with its token and its validity, so it is as safe as before; that the
     /// holder before does nothing more under it is the driver's to see to.
@@ -152,6 +167,7 @@ impl Lease {
             return false;
         };
         held.held_since = now;
+        held.is_claimed = false;
         if let Extension::Idle { due, .. } = &mut held.extension
             && due.is_none()
         {

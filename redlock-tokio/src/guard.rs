@@ -34,6 +34,11 @@ impl LockGuard {
         Self { hold }
     }
 
+    /// Notes that its owner has it. Returns whether the lock is still held.
+    pub(crate) fn claim(&self) -> bool {
+        self.hold.cell().claim(self.hold.tenure())
+    }
+
     /// Releases the lock and waits until a majority of nodes has confirmed it, or cannot any more. If
     /// others wait for it in this process, it is [handed over](crate::LockOptions::handover_for) instead.
     ///

@@ -176,6 +176,19 @@ impl LeaseCell {
         })
     }
 
+    /// Notes that the holder has taken the lock, which is renewed from now on. Returns whether the
+    /// lock is still held.
+    pub(crate) fn claim(self: &Arc<Self>, tenure: u64) -> bool {
+        let now = self.now();
+        self.step(now, |state| {
+            if state.tenure != tenure {
+                return false;
+            }
+            state.lease.claim(now);
+            state.lease.valid_until(now).is_some()
+        })
+    }
+
     // What the holder asks.
 
     /// Waits until the lock is held, or will not be.

@@ -181,12 +181,14 @@ impl fmt::Debug for Lock {
 /// Costs one round trip to the majority if the lock is free, and none if it is handed over by its
 /// holder in this process.
 ///
+/// The lock is renewed once this future has returned the guard. If the future is kept but not polled
+/// after the nodes have granted the lock, the lock ends with its first validity, after at most one
+/// [ttl](LockOptions::ttl).
+///
 /// # Cancel safety
 ///
-/// Dropping it gives up: its place in the line is gone, those behind it move up, and whatever was set on
-/// any node is released in the background. A guard owns
-/// the lock from before the first byte leaves, so no key is ever left without somebody who releases
-/// it.
+/// Dropping the future gives up. The waiters behind it move up, and everything that was set on any node
+/// is released in the background.
 #[must_use = "futures do nothing unless polled"]
 pub struct LockFuture(State);
 
@@ -245,10 +247,10 @@ fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuar
         // Nobody is to begin with anything any more.
         Phase::Held | Phase::Given if cell.is_shut_down() => Err(LockError::ShutDown),
         // The task may have been kept from running since the lock was acquired.
-        Phase::Held if guard.is_valid() => Ok(guard),
+        Phase::Held if guard.claim() => Ok(guard),
         // The guard of the lease that got it has nothing to release.
         Phase::Given => match cell.take_given().map(LockGuard::new) {
-            Some(guard) if guard.is_valid() => Ok(guard),
+            Some(guard) if guard.claim() => Ok(guard),
             _ => Err(LockError::TooSlow(attempts(0))),
         },
         Phase::Refused(Refusal::Busy) => Err(LockError::Contended(attempts(0))),

@@ -385,3 +385,48 @@ async fn options_of_the_builder_are_defaults_and_those_of_a_lock_win() {
         "{error}"
     );
 }
+
+/// A lock whose future is woken and never polled again, such as a branch of a `select!` that is not
+/// looked at while another one runs.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_nobody_takes_is_renewed_only_once_it_is_taken() {
+    let (nodes, redlock) = paused().await;
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut future = pin!(redlock.lock("k").into_future());
+    assert!(future.as_mut().poll(&mut cx).is_pending());
+    tokio::time::sleep(MS(9000)).await;
+    assert!(!all_empty(&nodes), "nine of ten seconds have passed");
+    tokio::time::sleep(MS(1001)).await;
+    assert!(all_empty(&nodes), "it was renewed though nobody took it");
+    let error = future.await.unwrap_err();
+    assert!(matches!(error, LockError::TooSlow(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_taken_late_is_renewed_from_then_on() {
+    let (_nodes, redlock) = paused().await;
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut future = pin!(redlock.lock("k").into_future());
+    assert!(future.as_mut().poll(&mut cx).is_pending());
+    tokio::time::sleep(MS(9000)).await;
+    let guard = future.await.unwrap();
+    assert!(guard.remaining() < MS(1000), "{:?}", guard.remaining());
+    tokio::time::sleep(MS(1)).await;
+    assert!(guard.remaining() > MS(9000), "{:?}", guard.remaining());
+    tokio::time::sleep(MS(20_000)).await;
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_handed_over_and_not_taken_is_not_renewed() {
+    let (nodes, redlock) = paused().await;
+    let first = redlock.lock("k").await.unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut second = pin!(redlock.lock("k").into_future());
+    assert!(second.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
+    tokio::time::sleep(MS(10_001)).await;
+    assert!(all_empty(&nodes), "it was renewed though nobody took it");
+    let error = second.await.unwrap_err();
+    assert!(matches!(error, LockError::TooSlow(_)), "{error}");
+}

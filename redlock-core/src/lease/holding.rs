@@ -12,6 +12,8 @@ pub(super) struct Held {
     pub(super) valid_until: Timestamp,
     /// The last extension failed.
     pub(super) renewal_fails: bool,
+    /// The holder has taken the lock. Renewal starts then.
+    pub(super) is_claimed: bool,
     pub(super) extension: Extension,
 }
 
@@ -41,6 +43,7 @@ impl Held {
             held_since,
             valid_until,
             renewal_fails: false,
+            is_claimed: false,
             extension: Extension::Idle { due, last: None },
         }
     }
@@ -48,8 +51,8 @@ impl Held {
     /// Returns when something is to be done if no reply comes before.
     pub(super) fn timeout(&self) -> Timestamp {
         match &self.extension {
-            Extension::Idle { due: Some(due), .. } => self.valid_until.min(*due),
-            Extension::Idle { due: None, .. } | Extension::Running { .. } => self.valid_until,
+            Extension::Idle { due: Some(due), .. } if self.is_claimed => self.valid_until.min(*due),
+            Extension::Idle { .. } | Extension::Running { .. } => self.valid_until,
         }
     }
 }

@@ -50,6 +50,7 @@ impl Driven {
         driven.run(|lease| lease.acquire(at(0)));
         driven.reply(at(1), &[Granted; 3]);
         assert!(matches!(driven.told[..], [Event::Acquired { .. }]));
+        driven.run(|lease| lease.claim(at(1)));
         driven.sent.clear();
         driven.told.clear();
         driven
@@ -498,6 +499,7 @@ fn a_quarantine_within_the_budget_is_waited_for() {
     while !driven.is_held(at(0)) && driven.told.is_empty() {
         let now = driven.lease.poll_timeout().unwrap().min(at(999));
         driven.reply(now, &[Reply::Quarantined { until }; 3]);
+        driven.run(|lease| lease.claim(now));
         let Some(due) = driven.lease.poll_timeout() else {
             break;
         };
@@ -581,4 +583,38 @@ fn an_extension_beyond_max_hold_leaves_late_losses_to_be_repaired() {
         driven.operations().last(),
         Some(Operation::Acquire { .. })
     ));
+}
+
+#[test]
+fn a_lock_is_renewed_only_once_it_is_claimed() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0)));
+    driven.reply(at(1), &[Granted; 3]);
+    driven.sent.clear();
+    assert_eq!(
+        driven.lease.poll_timeout(),
+        Some(at(900)),
+        "the end of validity"
+    );
+    driven.run(|lease| lease.handle_timeout(at(500)));
+    assert_eq!(driven.sent, []);
+    driven.run(|lease| lease.claim(at(501)));
+    assert_eq!(driven.lease.poll_timeout(), Some(at(300)), "overdue");
+    driven.run(|lease| lease.handle_timeout(at(501)));
+    assert!(matches!(
+        driven.operations()[..],
+        [Operation::Extend { .. }]
+    ));
+}
+
+#[test]
+fn a_lock_that_was_handed_over_has_to_be_claimed_again() {
+    let mut driven = Driven::held();
+    assert!(driven.run(|lease| lease.hand_over(at(10))));
+    assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
+    driven.run(|lease| lease.claim(at(20)));
+    assert_eq!(driven.lease.poll_timeout(), Some(at(300)));
+    driven.run(|lease| lease.hand_over(at(30)));
+    driven.run(|lease| lease.claim(at(900)));
+    assert_eq!(driven.told, [Event::Lost(LossReason::Expired)], "too late");
 }

@@ -366,6 +366,7 @@ impl Setup {
             match event {
                 Event::Acquired { fence, .. } => {
                     it.phase = Phase::Held;
+                    it.lease.claim(local);
                     world.fences.extend(fence);
                 }
                 Event::Exhausted { failure, .. } => it.phase = Phase::Exhausted(failure),

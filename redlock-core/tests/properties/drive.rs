@@ -13,6 +13,7 @@ use redlock_core::{
 pub(crate) enum Input {
     Acquire,
     AcquireFenced(FencingToken),
+    Claim,
     Extend,
     Release,
     Abandon,
@@ -99,6 +100,7 @@ impl Driven {
         match input {
             Input::Acquire => lease.acquire(*now),
             Input::AcquireFenced(proposal) => lease.acquire_fenced(*now, proposal),
+            Input::Claim => lease.claim(*now),
             Input::Extend => return Some(lease.extend(*now)),
             Input::Release => lease.release(*now),
             Input::Abandon => lease.abandon(),
@@ -324,6 +326,7 @@ fn steps() -> impl Strategy<Value = Step> {
     let fence = (0..40u64).prop_map(|fence| Input::AcquireFenced(FencingToken::new(fence)));
     let call = prop_oneof![
         16 => Just(Input::Timeout),
+        6 => Just(Input::Claim),
         8 => Just(Input::Extend),
         1 => Just(Input::Release),
         1 => Just(Input::Abandon),
@@ -364,16 +367,25 @@ pub(crate) fn lives() -> impl Strategy<Value = Life> {
             action,
         })
     });
+    // Most holders run as soon as they have the lock.
+    let claim = option::weighted(0.9, Just(Input::Claim)).prop_map(|input| {
+        input.map(|input| Step {
+            pause: Pause::None,
+            action: Action::Call(input),
+        })
+    });
     let inputs = (
         configs(),
         any::<u128>(),
         start,
         first,
         then,
+        claim,
         vec(steps(), 0..30),
     );
-    inputs.prop_map(|(config, nonce, start, first, then, steps)| {
-        let steps = iter::once(first).chain(then).chain(steps).collect();
+    inputs.prop_map(|(config, nonce, start, first, then, claim, later)| {
+        let begin = iter::once(first).chain(then).chain(claim);
+        let steps = begin.chain(later).collect();
         Life {
             config,
             nonce,

@@ -22,6 +22,7 @@ impl Story<'_> {
         } = won;
         let ttl = validity.ttl();
         self.tell(Event::Acquired { valid_until, fence });
+        let mut claimed = false;
         let mut uncertain = false;
         let mut due = keep_alive.next_extension(start, start);
         // The request and the start of the extension under way, and of the last that ended, with
@@ -30,7 +31,8 @@ impl Story<'_> {
         let mut last: Option<(usize, Timestamp, bool)> = None;
         let mut repaired = NodeSet::EMPTY;
         loop {
-            let wake = due.filter(|_| extension.is_none()).unwrap_or(valid_until);
+            let renews = claimed && extension.is_none();
+            let wake = due.filter(|_| renews).unwrap_or(valid_until);
             self.timeout = Some(wake.min(valid_until));
             self.held = Some((valid_until, uncertain));
             let entry = self.next()?;
@@ -43,6 +45,7 @@ impl Story<'_> {
                     return self.lose(token, self.why_it_ended(start, valid_until));
                 }
                 Input::Release => return self.releasing(token, now),
+                Input::Claim => claimed = true,
                 Input::Timeout if now < wake => {}
                 Input::Timeout | Input::Extend => {
                     if extension.is_none() {
