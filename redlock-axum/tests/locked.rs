@@ -39,7 +39,7 @@ async fn it_can_tell_whether_the_lock_is_lost() {
     let nodes = it.nodes.clone();
     let handler = async move |locked: Locked| {
         locked.ensure()?;
-        nodes.lose("event:rock");
+        nodes.lose_held("event:rock");
         locked.lost().await;
         assert!(!locked.is_valid() && locked.remaining().is_zero());
         locked.ensure()?;

@@ -114,7 +114,7 @@ async fn what_somebody_should_look_at_is_loud() {
         sleep(MS(10)).await;
     };
     let app = Router::new().route("/events/{event}", routed_post(lost));
-    it.nodes.lose("event:secret");
+    it.nodes.lose_next("event:secret");
     text(post(&app.route_layer(layer(&it)), "/events/secret").await).await;
     assert!(log.has(Level::WARN, "the lock of a call was lost while it ran"));
 

@@ -341,7 +341,7 @@ async fn a_response_whose_lock_was_lost_is_left_alone_unless_the_route_says_othe
         };
         let route = Router::new().route("/events/{event}", routed_post(handler));
         let app = route.route_layer(it.layer().on_lost(on_lost));
-        it.nodes.lose("event:rock");
+        it.nodes.lose_next("event:rock");
         let response = post(&app, "/events/rock").await;
         assert_eq!(has_ended.try_recv().is_ok(), ends);
         if is_left_alone {

@@ -213,6 +213,12 @@ impl RedlockBuilder {
     /// prevent it either: each is logged, is shown by [`Redlock::nodes`], and is tried again, every
     /// second at the latest, until somebody has mended it.
     ///
+    /// All background work runs on the runtime that calls this: requests, renewal and the end of waiting.
+    /// It stands still while that runtime is not driven, such as a `current_thread` runtime between two
+    /// calls of `block_on`. Then a [`lock`](Redlock::lock) that is awaited elsewhere can take longer than
+    /// its `wait`, and locks expire. Where you build a runtime by hand, keep it driven for as long as its
+    /// `Redlock` is in use.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future closes what was opened.

@@ -5,6 +5,7 @@ mod state;
 
 use std::{
     fmt,
+    panic::{RefUnwindSafe, UnwindSafe},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -527,6 +528,10 @@ impl LeaseCell {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+// As for `Shared`.
+impl UnwindSafe for LeaseCell {}
+impl RefUnwindSafe for LeaseCell {}
 
 impl fmt::Debug for LeaseCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{AcquireFailure, Nonce, Timestamp};
+use redlock_core::{AcquireFailure, LossReason, Nonce, Timestamp};
 
 use crate::{
     Attempts, Hold, KeyError, LockError, LockGuard, LockOptions, OptionsError, Redlock,
@@ -244,8 +244,10 @@ fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuar
         nodes: cell.reports(),
     };
     match phase {
-        // Nobody is to begin with anything any more.
-        Phase::Held | Phase::Given if cell.is_shut_down() => Err(LockError::ShutDown),
+        // Whatever became of the lease: without a runtime no lock is given out, and the nodes are not to
+        // blame.
+        _ if cell.is_shut_down() => Err(LockError::ShutDown),
+        Phase::Lost(LossReason::Abandoned) => Err(LockError::ShutDown),
         // The task may have been kept from running since the lock was acquired.
         Phase::Held if guard.claim() => Ok(guard),
         // The guard of the lease that got it has nothing to release.

@@ -1,4 +1,5 @@
 use std::{
+    panic::{RefUnwindSafe, UnwindSafe},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -95,10 +96,15 @@ impl Shared {
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {
-        // All lanes live and end with the same runtime.
-        self.shut_down.load(Ordering::SeqCst) || self.lanes[0].is_closed()
+        // The lanes end with their runtime, one after the other.
+        self.shut_down.load(Ordering::SeqCst) || self.lanes.iter().any(LaneHandle::is_closed)
     }
 }
+
+// State is only changed by code that does not panic in the middle of a change, whatever the user's nodes
+// and clock do, so a panic leaves nothing half done that a holder could see.
+impl UnwindSafe for Shared {}
+impl RefUnwindSafe for Shared {}
 
 impl Drop for Shared {
     fn drop(&mut self) {

@@ -3,6 +3,7 @@
 mod support;
 
 use std::{
+    panic::{RefUnwindSafe, UnwindSafe},
     pin::pin,
     task::{Context, Waker},
     time::Duration,
@@ -10,8 +11,9 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_tokio::{
-    Answer, Clock, Command, ExtendError, LockError, LockFuture, LockOptions, LossReason,
-    MemoryNode, Node, NodeError, Redlock, ReleaseOutcome, Session, Ttl, WithLockError,
+    Answer, Clock, Command, ExtendError, Hold, LockError, LockFuture, LockGuard, LockOptions,
+    LossReason, MemoryNode, Node, NodeError, Redlock, ReleaseOutcome, Session, Ttl, WithLockError,
+    test_util::TestNodes,
 };
 use support::MS;
 use tokio::task::yield_now;
@@ -429,4 +431,44 @@ async fn a_lock_that_is_handed_over_and_not_taken_is_not_renewed() {
     assert!(all_empty(&nodes), "it was renewed though nobody took it");
     let error = second.await.unwrap_err();
     assert!(matches!(error, LockError::TooSlow(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_can_lose_the_next_lock_while_the_last_release_is_on_its_way() {
+    let nodes = TestNodes::new();
+    let redlock = nodes.connect().await.unwrap();
+    drop(redlock.lock("k").no_handover().await.unwrap());
+    assert!(nodes.is_locked("k"), "the release has not arrived yet");
+    nodes.lose_next("k");
+    let guard = redlock.lock("k").await.unwrap();
+    assert_eq!(guard.lost().await, LossReason::KeysLost);
+}
+
+/// Nobody renews a lock without its runtime, so the future must not give it out, nor blame the nodes.
+#[test]
+fn a_lock_whose_runtime_died_before_it_was_taken_is_refused_because_of_the_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().unwrap();
+    let redlock = runtime.block_on(Redlock::embedded()).unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut future = pin!(redlock.lock("k").into_future());
+    runtime.block_on(async {
+        assert!(future.as_mut().poll(&mut cx).is_pending());
+        // The lanes answer.
+        tokio::time::sleep(MS(50)).await;
+    });
+    drop(runtime);
+    match future.as_mut().poll(&mut cx) {
+        std::task::Poll::Ready(Err(LockError::ShutDown)) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn handles_and_guards_can_cross_catch_unwind() {
+    fn assert_unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
+    assert_unwind_safe::<Redlock>();
+    assert_unwind_safe::<LockGuard>();
+    assert_unwind_safe::<Hold>();
+    assert_unwind_safe::<LockFuture>();
 }

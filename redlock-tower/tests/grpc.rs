@@ -106,7 +106,7 @@ async fn a_service_keeps_its_name_and_refusals_are_statuses() {
     assert!(message.contains("over 64 bytes"), "{message}");
 
     let fails = served(lock.on_lost(OnLost::Fail).detached());
-    nodes.lose("2");
+    nodes.lose_next("2");
     assert_eq!(call(&fails, Some("2"), "9S").await.0, Code::Unknown);
     nodes.go_down();
     assert_eq!(call(&routes, Some("3"), "300m").await.0, Code::Unavailable);

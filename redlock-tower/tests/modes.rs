@@ -176,7 +176,7 @@ async fn a_loss_is_not_the_layers_if_the_lock_was_taken_over() {
         let layer = LockLayer::new(redlock, |_: &Option<HeldLock>| "k")
             .share_hold(|request: &mut Option<HeldLock>, lock| *request = Some(lock))
             .on_lost(on_lost);
-        nodes.lose("k");
+        nodes.lose_next("k");
         let service = layer.layer(service_fn(async |lock: Option<HeldLock>| {
             let guard = lock.and_then(HeldLock::into_owned).expect("it is there");
             guard.lost().await;
@@ -211,7 +211,7 @@ async fn lose(on_lost: OnLost) -> (Result<(), LockError<Infallible>>, bool) {
             let (nodes, ended) = (nodes.clone(), ended.clone());
             async move {
                 sleep(MS(1000)).await;
-                nodes.lose("k");
+                nodes.lose_held("k");
                 sleep(MS(5000)).await;
                 ended.fetch_add(1, SeqCst);
                 Ok(())

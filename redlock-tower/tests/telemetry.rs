@@ -157,7 +157,7 @@ async fn a_loss_is_counted_once_wherever_it_is_found() {
                 });
                 Ok::<_, Infallible>(Response::new(StreamBody::new(Box::pin(body))))
             });
-            it.nodes.lose("secret");
+            it.nodes.lose_next("secret");
             let held = layer.hold_until_body_end(2 * long).layer(inner);
             let response = held.oneshot("secret").await;
             let body = match response {

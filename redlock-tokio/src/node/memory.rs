@@ -139,12 +139,11 @@ impl MemoryNode {
         removed.is_some_and(|entry| entry.is_live(now))
     }
 
-    /// Deletes a key, whoever holds it, or if nobody does, as soon as somebody has set it: its holder
-    /// believes to have it then, and finds out with its next extension.
-    pub fn lose(&self, key: impl AsRef<[u8]>) {
-        if !self.remove(&key)
-            && let Ok(key) = Key::new(key)
-        {
+    /// Loses the key the next time that a client sets it. The node grants the request and forgets the
+    /// key at once, so the client learns of the loss with its next extension. A key that exists now is
+    /// not touched.
+    pub fn lose_next(&self, key: impl AsRef<[u8]>) {
+        if let Ok(key) = Key::new(key) {
             self.keys().doomed.insert(key);
         }
     }
@@ -436,23 +435,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_is_lost_once_now_or_as_soon_as_it_is_set() {
+    async fn only_the_next_key_that_is_set_is_lost() {
         let node = paused();
         let acquire = Operation::Acquire {
             token: Nonce::new(1).token(1),
             ttl: ttl(100),
             fence: None,
         };
-        node.lose("k");
+        node.lose_next("k");
         assert_eq!(execute(&node, "k", acquire), Vote::Granted);
         assert!(!node.contains("k"), "its holder does not know");
         assert_eq!(execute(&node, "k", acquire), Vote::Granted);
-        assert!(node.contains("k"), "once");
-        node.lose("k");
-        assert!(!node.contains("k"));
+        assert!(node.contains("k"), "the one before was lost");
+        node.lose_next("k");
+        assert!(node.contains("k"), "not the key that exists");
+        assert!(node.remove("k"));
         assert_eq!(execute(&node, "k", acquire), Vote::Granted);
-        assert!(node.contains("k"), "that was the one");
-        node.lose("");
+        assert!(!node.contains("k"));
+        node.lose_next("");
     }
 
     #[tokio::test(start_paused = true)]

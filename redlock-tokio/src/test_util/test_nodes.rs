@@ -22,7 +22,7 @@ use crate::{BuildError, Clock, LockError, LockGuard, MemoryNode, Redlock, Redloc
 /// assert!(matches!(error, LockError::Contended(_)));
 /// other.release().await;
 ///
-/// nodes.lose("order:42"); // whoever gets it next loses it
+/// nodes.lose_next("order:42"); // the next holder loses it
 /// let guard = redlock.lock("order:42").await?;
 /// guard.hold().lost().await;
 /// drop(guard);
@@ -81,17 +81,29 @@ impl TestNodes {
         another.lock(key).max_hold(Duration::MAX).await
     }
 
-    /// Has a lock lost: the one that is held now, or else the next that somebody takes. Its holder finds
-    /// out as ever, when it is extended, which is after a third of its ttl or when asked to.
+    /// Takes the lock away from its holder. The holder learns of it with the next extension, which is
+    /// due after a third of the ttl or when the holder asks for one.
     ///
-    /// A guard that was just dropped is held still: its release is on the way. Wait for
-    /// [`release`](LockGuard::release), or for a moment, before the next is to lose it.
-    pub fn lose(&self, key: impl AsRef<[u8]>) {
-        if self.is_locked(&key) {
-            self.nodes.iter().for_each(|node| _ = node.remove(&key));
-        } else {
-            self.nodes.iter().for_each(|node| node.lose(&key));
-        }
+    /// # Panics
+    ///
+    /// If no client holds the lock. For a lock that is yet to be taken see
+    /// [`lose_next`](Self::lose_next).
+    #[track_caller]
+    pub fn lose_held(&self, key: impl AsRef<[u8]>) {
+        assert!(
+            self.is_locked(&key),
+            "no client holds this lock: call lose_next before it is taken"
+        );
+        self.nodes.iter().for_each(|node| _ = node.remove(&key));
+    }
+
+    /// Lets the next holder lose the lock as soon as it has it. That holder learns of it as after
+    /// [`lose_held`](Self::lose_held).
+    ///
+    /// The present holder keeps the lock. So this is the method to call when a guard was dropped a moment
+    /// ago, whose release may still be on its way.
+    pub fn lose_next(&self, key: impl AsRef<[u8]>) {
+        self.nodes.iter().for_each(|node| node.lose_next(&key));
     }
 
     /// Takes all nodes down: no lock is to be had, and those that are held are lost in time.
