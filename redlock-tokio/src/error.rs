@@ -79,6 +79,13 @@ pub enum LockError {
     Random(getrandom::Error),
 }
 
+/// So that a function that locks can use `?` on [`Key::parts`](crate::Key::parts).
+impl From<KeyError> for LockError {
+    fn from(error: KeyError) -> Self {
+        Self::InvalidKey(error)
+    }
+}
+
 impl LockError {
     /// Returns whether another client holding the lock is the only thing in the way.
     #[must_use]
@@ -176,6 +183,12 @@ pub enum WithLockError {
     /// had done by then is done.
     #[error("the lock was lost while its holder worked: {0}")]
     Lost(LossReason),
+}
+
+impl From<KeyError> for WithLockError {
+    fn from(error: KeyError) -> Self {
+        Self::Lock(error.into())
+    }
 }
 
 /// What each of the nodes that did not agree said.

@@ -29,6 +29,53 @@ impl Key {
         Self::with_prefix(&[], key.as_ref())
     }
 
+    /// Creates one key that is made of parts, such as the kind of resource, the tenant and the number.
+    ///
+    /// Joins them with colons, and puts a backslash before each colon and backslash within a part, so that
+    /// different parts never make the same key. A program in another language makes the same key by the same
+    /// rule, and so does `redlock_axum::key("order", [header("x-tenant"), path("order")])` of a request.
+    ///
+    /// ```
+    /// use redlock_tokio::Key;
+    ///
+    /// let order = Key::parts(["order", "acme", "42"])?;
+    /// assert_eq!(order.as_bytes(), b"order:acme:42");
+    /// assert_ne!(Key::parts(["ab", "c"])?, Key::parts(["a", "bc"])?);
+    /// assert_ne!(Key::parts(["a:b", "c"])?, Key::parts(["a", "b:c"])?); // `a\:b:c` and `a:b\:c`
+    /// # Ok::<_, redlock_tokio::KeyError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refuses a key of no parts or with an empty part (all callers whose part is missing would share
+    /// it), and one that is longer than [`Key::MAX_LEN`].
+    pub fn parts<I>(parts: I) -> Result<Self, KeyError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        let mut key = Vec::new();
+        for (index, part) in parts.into_iter().enumerate() {
+            let part = part.as_ref();
+            if part.is_empty() {
+                return Err(KeyError::EmptyPart { index });
+            }
+            if index > 0 {
+                key.push(b':');
+            }
+            for &byte in part {
+                if matches!(byte, b':' | b'\\') {
+                    key.push(b'\\');
+                }
+                key.push(byte);
+            }
+        }
+        if key.is_empty() {
+            return Err(KeyError::NoParts);
+        }
+        Self::new(key)
+    }
+
     pub(crate) fn with_prefix(prefix: &[u8], key: &[u8]) -> Result<Self, KeyError> {
         let len = prefix.len() + key.len();
         if key.is_empty() {
@@ -61,6 +108,12 @@ impl AsRef<[u8]> for Key {
     }
 }
 
+impl From<Key> for Vec<u8> {
+    fn from(key: Key) -> Self {
+        key.0.to_vec()
+    }
+}
+
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({} bytes)", self.0.len())
@@ -74,6 +127,15 @@ pub enum KeyError {
     /// There are no bytes.
     #[error("the key is empty: give each resource a name of its own")]
     Empty,
+    /// There are no parts to make a key of.
+    #[error("the key has no parts: give each resource a name of its own")]
+    NoParts,
+    /// One of the key's parts has no bytes.
+    #[error("part {index} of the key is empty, counted from 0")]
+    EmptyPart {
+        /// Which part it is, counted from 0.
+        index: usize,
+    },
     /// There are no keys to lock all of.
     #[error("no keys are given: there is nothing to lock")]
     NoKeys,
@@ -116,6 +178,36 @@ mod tests {
         assert!(Key::new(vec![b'x'; Key::MAX_LEN]).is_ok());
         let len = Key::MAX_LEN + 1;
         assert_eq!(Key::new(vec![b'x'; len]), Err(KeyError::TooLong { len }));
+    }
+
+    #[test]
+    fn parts_are_never_mixed_up() {
+        let all = [
+            vec!["ab", "c"],
+            vec!["a", "bc"],
+            vec!["a:b", "c"],
+            vec!["a", "b:c"],
+            vec!["a\\", "b"],
+            vec!["a\\:b"],
+            vec!["a", "b"],
+            vec!["a:b"],
+            vec!["abc"],
+        ];
+        let keys: std::collections::HashSet<_> =
+            all.iter().map(|parts| Key::parts(parts).unwrap()).collect();
+        assert_eq!(keys.len(), all.len());
+        let escaped = Key::parts(["order", r"a:b\c", "7"]).unwrap();
+        assert_eq!(escaped.as_bytes(), br"order:a\:b\\c:7");
+    }
+
+    #[test]
+    fn no_part_is_empty() {
+        assert_eq!(Key::parts::<[&str; 0]>([]), Err(KeyError::NoParts));
+        let error = Key::parts(["order", "", "7"]);
+        assert_eq!(error, Err(KeyError::EmptyPart { index: 1 }));
+        let long = "x".repeat(Key::MAX_LEN);
+        let len = Key::MAX_LEN + 2;
+        assert_eq!(Key::parts(["a", &long]), Err(KeyError::TooLong { len }));
     }
 
     #[test]

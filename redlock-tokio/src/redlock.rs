@@ -89,6 +89,16 @@ impl Redlock {
     /// Acquires the lock with this key, waiting for it if another client holds it. See [`Lock`] for
     /// options, and [`LockFuture`](crate::LockFuture) for cost and cancel safety.
     ///
+    /// The key is any bytes, or a [`Key`]. [`Key::parts`] makes one of several parts:
+    ///
+    /// ```
+    /// # use redlock_tokio::{Key, LockError, LockGuard, Redlock};
+    /// async fn lock_order(redlock: &Redlock, tenant: &str, order: &str) -> Result<LockGuard, LockError> {
+    ///     redlock.lock(Key::parts(["order", tenant, order])?).await
+    /// }
+    /// # let _ = lock_order;
+    /// ```
+    ///
     /// A lock is not reentrant: who holds it and asks for it again waits in vain.
     ///
     /// # Errors
