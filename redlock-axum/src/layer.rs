@@ -8,7 +8,11 @@ use redlock_tokio::{LockOptions, OptionsError, Redlock};
 use redlock_tower::{OnCancel, OnLost, TaskTracker};
 use tower_layer::Layer;
 
-use crate::{LockService, Problem, key::Methods, rejection::RejectionPolicy};
+use crate::{
+    LockService, Problem,
+    key::{Methods, RequestKey},
+    rejection::RejectionPolicy,
+};
 
 /// Serialises the handlers of a route by resource, in every process that locks over the same nodes.
 ///
@@ -42,10 +46,10 @@ pub struct LockLayer<K> {
     pub(crate) inner: redlock_tower::LockLayer<()>,
 }
 
-impl<K> LockLayer<K> {
-    /// Creates a layer that takes each request's key from `key`: from a [path
-    /// parameter](crate::path), a [header](crate::header) or the like, from a closure
-    /// `|request: &Request| ..`, or from any [`ExtractKey`](crate::ExtractKey).
+impl<K: RequestKey> LockLayer<K> {
+    /// Creates a layer that takes each request's key from `key`: from [parts of the request](crate::key()), such
+    /// as `key("order", path("id"))`, from a closure `|request: &Request| ..`, or from any
+    /// [`ExtractKey`](crate::ExtractKey). A tuple of keys locks all of them.
     pub fn new(redlock: Redlock, key: K) -> Self {
         let options = LockOptions::new().max_waiters(64).refuse_when_hopeless();
         Self {
@@ -62,7 +66,9 @@ impl<K> LockLayer<K> {
             policy: RejectionPolicy::default(),
         }
     }
+}
 
+impl<K> LockLayer<K> {
     /// Sets options for the layer's locks. What they leave open falls back to what was set
     /// before, and then to the defaults of the [`Redlock`].
     pub fn options(mut self, options: LockOptions) -> Self {

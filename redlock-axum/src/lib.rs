@@ -11,8 +11,8 @@ mod response_service;
 mod service;
 
 pub use key::{
-    JsonKey, PartKey, Parts, RequestKey, extension, header, idempotency_key, json_field,
-    matched_path, path, query, typed,
+    BodyLimit, CompositeKey, KeyPart, RequestKey, extension, header, idempotency_key, json_field,
+    key, matched_path, path, query, typed,
 };
 pub use layer::LockLayer;
 pub use locked::{LockLost, Locked, NoLock};

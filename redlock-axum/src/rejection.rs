@@ -88,6 +88,16 @@ impl RejectionPolicy {
                 )
                 .detail(error.to_string())
             }
+            LockError::Key(error @ KeyRejection::TooSlow { .. }) => {
+                tracing::debug!(%error, "request has no lock key");
+                Problem::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "urn:redlock:problem:too-slow",
+                    "The request took too long to arrive",
+                )
+                .detail(error.to_string())
+                .retry_after(self.jittered(None))
+            }
             LockError::Inner(never) => match never {},
             // The layer or its options: no request can succeed before somebody mends the service.
             error => {

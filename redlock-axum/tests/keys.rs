@@ -2,26 +2,21 @@
 
 mod support;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::SeqCst},
-};
-
 use axum::{
-    Extension, Json, Router,
+    Extension, Router,
     body::Body,
     extract::{Path, Query, Request},
-    http::{Method, StatusCode, header as http_header, request},
+    http::{Method, StatusCode, request},
     routing::any,
 };
 use futures::future::join_all;
 use redlock_axum::{
-    KeyRejection, LockLayer, LockRequest, Locked, Parts, RequestKey, extension, header,
-    idempotency_key, json_field, matched_path, path, query, typed,
+    KeyRejection, LockLayer, LockRequest, Locked, RequestKey, extension, header, idempotency_key,
+    json_field, key, matched_path, path, query, typed,
 };
-use redlock_tokio::{Redlock, test_util::TestNodes};
+use redlock_tokio::{Key, Redlock, test_util::TestNodes};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 
 use self::support::{MS, problem, send, terms};
@@ -79,10 +74,10 @@ async fn refused(app: &Router, request: Request, status: u16, reason: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn path_parameters() {
-    let app = app(path("order")).await;
+    let app = app(key("order", path("order"))).await;
     assert_eq!(text(&app, empty(post("/orders/4%2F2"))).await, "order:4/2");
     refused(&app, empty(post("/orders/%ff")), 400, "UTF-8").await;
-    let wrong = layered(LockLayer::new(redlock().await, path("ordre")));
+    let wrong = self::app(key("order", path("ordre"))).await;
     let reason = "the route `/orders/{order}` has no path parameter `ordre`";
     refused(&wrong, empty(post("/orders/42")), 500, reason).await;
     let nowhere = send(&app, empty(post("/nowhere"))).await;
@@ -91,10 +86,10 @@ async fn path_parameters() {
 
 #[tokio::test(start_paused = true)]
 async fn headers() {
-    let app = app(header("X-Tenant")).await;
+    let app = app(key("tenant", header("X-Tenant"))).await;
     let request = || post("/orders/42");
     let given = empty(request().header("x-tenant", "acme"));
-    assert_eq!(text(&app, given).await, "x-tenant:acme");
+    assert_eq!(text(&app, given).await, "tenant:acme");
     refused(&app, empty(request()), 400, "`x-tenant` is missing").await;
     for unusable in [&b""[..], b"\xff"] {
         let request = empty(request().header("x-tenant", unusable));
@@ -102,12 +97,6 @@ async fn headers() {
     }
     let twice = request().header("x-tenant", "a").header("x-tenant", "b");
     refused(&app, empty(twice), 400, "more than once").await;
-    let scoped = layered(LockLayer::new(
-        redlock().await,
-        header("x-tenant").scope("tenant"),
-    ));
-    let given = empty(request().header("x-tenant", "acme"));
-    assert_eq!(text(&scoped, given).await, "tenant:acme");
 }
 
 #[test]
@@ -118,13 +107,13 @@ fn a_name_that_no_header_can_have() {
 
 #[tokio::test(start_paused = true)]
 async fn idempotency_keys() {
-    let app = app(idempotency_key()).await;
+    let app = app(key("payment", idempotency_key())).await;
     let request = |value: &str| empty(post("/orders/42").header("idempotency-key", value));
     for same in [r#""8e03978e""#, "8e03978e"] {
-        assert_eq!(text(&app, request(same)).await, "idempotency-key:8e03978e");
+        assert_eq!(text(&app, request(same)).await, "payment:8e03978e");
     }
     let escaped = text(&app, request(r#""a\"b\\c""#)).await;
-    assert_eq!(escaped, r#"idempotency-key:a"b\\c"#);
+    assert_eq!(escaped, r#"payment:a"b\\c"#);
     for malformed in [r#"""#, r#""a"#, r#""a" b"#, r#""a\b""#, r#""""#] {
         refused(&app, request(malformed), 400, "no quoted string").await;
     }
@@ -133,7 +122,7 @@ async fn idempotency_keys() {
 
 #[tokio::test(start_paused = true)]
 async fn parameters_of_the_query() {
-    let app = app(query("account")).await;
+    let app = app(key("account", query("account"))).await;
     for (asked, key) in [
         ("account=7", "account:7"),
         ("x=1&account=a+b%26c", "account:a b&c"),
@@ -164,7 +153,7 @@ struct User {
 
 #[tokio::test(start_paused = true)]
 async fn extensions() {
-    let inner = app(extension("user", |user: &User| user.name)).await;
+    let inner = app(key("user", extension(|user: &User| user.name))).await;
     let app = inner.clone().layer(Extension(User { name: "ada" }));
     assert_eq!(text(&app, empty(post("/orders/42"))).await, "user:ada");
     let reason = "put the layer that adds it outside of this one";
@@ -173,7 +162,7 @@ async fn extensions() {
 
 #[tokio::test(start_paused = true)]
 async fn the_route_itself() {
-    let app = app(matched_path()).await;
+    let app = app(key("route", matched_path())).await;
     for uri in ["/orders/1", "/orders/2"] {
         assert_eq!(text(&app, empty(post(uri))).await, "route:/orders/{order}");
     }
@@ -189,13 +178,13 @@ struct Seat {
 
 #[tokio::test(start_paused = true)]
 async fn what_an_extractor_reads() {
-    let key = typed("seat", |Query(Seat { row, seat })| format!("{row}/{seat}"));
-    let by_seat = app(key).await;
+    let seat = typed(|Query(Seat { row, seat })| format!("{row}/{seat}"));
+    let by_seat = app(key("seat", seat)).await;
     let request = empty(post("/orders/42?seat=7&row=03"));
     assert_eq!(text(&by_seat, request).await, "seat:3/7");
     refused(&by_seat, empty(post("/orders/42?row=3")), 400, "").await;
 
-    let by_order = app(typed("order", |Path(order): Path<u32>| order)).await;
+    let by_order = app(key("order", typed(|Path(order): Path<u32>| order))).await;
     for uri in ["/orders/42", "/orders/0042"] {
         assert_eq!(text(&by_order, empty(post(uri))).await, "order:42");
     }
@@ -204,7 +193,7 @@ async fn what_an_extractor_reads() {
 
 #[tokio::test(start_paused = true)]
 async fn several_parts_are_never_mixed_up() {
-    let app = app(Parts::new("order", [header("x-tenant"), path("order")])).await;
+    let app = app(key("order", [header("x-tenant"), path("order")])).await;
     let request = |tenant: &str, order: &str| {
         let request = post(&format!("/orders/{order}"));
         empty(request.header("x-tenant", tenant))
@@ -219,32 +208,28 @@ async fn several_parts_are_never_mixed_up() {
         "`x-tenant` is missing",
     )
     .await;
-    let of_nothing = layered(LockLayer::new(redlock().await, Parts::new("order", [])));
+    let of_nothing = self::app(key("order", [])).await;
     refused(&of_nothing, request("a", "b"), 500, "no parts").await;
-    let by_query = layered(LockLayer::new(
-        redlock().await,
-        Parts::new("order", [query("tenant"), path("order")]),
-    ));
+    let unscoped = self::app(key("", path("order"))).await;
+    refused(&unscoped, request("a", "b"), 500, "empty scope").await;
+    let by_query = self::app(key("order", [query("tenant"), path("order")])).await;
     refused(
         &by_query,
         empty(post("/orders/42?tenant=")),
         400,
-        "is empty",
+        "`tenant` of the query is empty",
     )
     .await;
-    let wrong = layered(LockLayer::new(
-        redlock().await,
-        Parts::new("order", [header("x-tenant"), path("ordre")]),
-    ));
+    let wrong = self::app(key("order", [header("x-tenant"), path("ordre")])).await;
     refused(&wrong, request("a", "b"), 500, "no path parameter `ordre`").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tuple_locks_all_of_its_keys() {
-    let account = |field: &str| json_field(field, 1024).scope("account");
+    let account = |field: &str| key("account", json_field(field, 1024));
     let nodes = TestNodes::new();
-    let key = (account("from"), account("to"), path("order"));
-    let layer = LockLayer::new(nodes.connect().await.unwrap(), key).wait(MS(50));
+    let keys = (account("from"), account("to"), key("order", path("order")));
+    let layer = LockLayer::new(nodes.connect().await.unwrap(), keys).wait(MS(50));
     let app = layered(layer);
     let transfer = |from: u32, to: u32| {
         let body = json!({ "from": from, "to": to }).to_string();
@@ -276,17 +261,12 @@ async fn a_tuple_locks_all_of_its_keys() {
 #[tokio::test(start_paused = true)]
 async fn opposite_transfers_wait_for_each_other() {
     let redlock = redlock().await;
-    for (key, expected) in [
-        (
-            (path("from").scope("account"), path("to").scope("account")),
-            MS(40),
-        ),
-        ((path("from"), path("to")), MS(20)),
-    ] {
+    for (from, to, expected) in [("account", "account", MS(40)), ("from", "to", MS(20))] {
+        let keys = (key(from, path("from")), key(to, path("to")));
         let transfer = async || tokio::time::sleep(MS(20)).await;
         let app = Router::new()
             .route("/{from}/{to}", any(transfer))
-            .route_layer(LockLayer::new(redlock.clone(), key));
+            .route_layer(LockLayer::new(redlock.clone(), keys));
         let start = Instant::now();
         let requests = ["/7/3", "/3/7"].map(|uri| send(&app, empty(post(uri))));
         for response in join_all(requests).await {
@@ -321,73 +301,121 @@ async fn closures_choose_several_keys_one_or_none() {
     assert_eq!(text(&app, empty(post("/orders/42?b"))).await, "app/b");
 }
 
-/// A route whose handler gives its JSON back.
-async fn echo(field: &str, limit: usize) -> (Router, Arc<AtomicUsize>) {
-    let ran = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&ran);
-    let handler = async move |locked: Locked, Json(body): Json<Value>| {
-        count.fetch_add(1, SeqCst);
-        let key = String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
-        Json(json!({ "key": key, "body": body }))
+/// Both have a parameter `id`.
+#[tokio::test(start_paused = true)]
+async fn resources_of_two_kinds_are_independent_and_routes_of_one_kind_are_not() {
+    let redlock = redlock().await;
+    let handler = async |locked: Locked| {
+        locked
+            .into_owned()
+            .map(std::mem::forget)
+            .is_some()
+            .to_string()
     };
-    let layer = LockLayer::new(redlock().await, json_field(field, limit));
-    let app = Router::new().route("/", any(handler)).route_layer(layer);
-    (app, ran)
+    let on = |route: &str, scope: &str| {
+        let layer = LockLayer::new(redlock.clone(), key(scope, path("id"))).wait(MS(50));
+        Router::new().route(route, any(handler)).route_layer(layer)
+    };
+    let app = on("/orders/{id}", "order")
+        .merge(on("/v1/orders/{id}/refund", "order"))
+        .merge(on("/customers/{id}", "customer"));
+    // Nobody releases what a handler takes.
+    assert_eq!(text(&app, empty(post("/orders/7"))).await, "true");
+    assert_eq!(text(&app, empty(post("/customers/7"))).await, "true");
+    let refund = send(&app, empty(post("/v1/orders/7/refund"))).await;
+    problem(refund, 423, "locked").await;
 }
 
-fn posted(body: impl Into<Body>) -> Request {
-    let request = post("/").header(http_header::CONTENT_TYPE, "application/json");
-    request.body(body.into()).unwrap()
-}
-
-#[tokio::test(start_paused = true)]
-async fn fields_of_a_body_which_the_handler_still_reads() {
-    let (app, ran) = echo("order.id", 100).await;
-    for (id, key) in [
-        (json!("a:b"), r"order.id:a\:b"),
-        (json!(42), "order.id:42"),
-        (json!(-1), "order.id:-1"),
-    ] {
-        let body = json!({ "order": { "id": id, "of": [1, 2] }, "note": "ü" });
-        let response = text(&app, posted(body.to_string())).await;
-        let response: Value = serde_json::from_str(&response).unwrap();
-        assert_eq!(response, json!({ "key": key, "body": body }));
-    }
-    assert_eq!(ran.swap(0, SeqCst), 3);
-    for (body, reason) in [
-        ("", "not JSON"),
-        ("{", "not JSON"),
-        ("{}", "no field `order.id`"),
-        (r#"{"order": 1}"#, "no field `order.id`"),
-        (r#"{"order.id": 1}"#, "no field `order.id`"),
-        (r#"[{"order": {"id": 1}}]"#, "no field `order.id`"),
-        (
-            r#"{"order": {"id": null}}"#,
-            "neither a string nor a number",
-        ),
-        (r#"{"order": {"id": {}}}"#, "neither a string nor a number"),
-    ] {
-        refused(&app, posted(body), 400, reason).await;
-    }
-    assert_eq!(ran.load(SeqCst), 0);
+fn order(tenant: &str, order: u32) -> Request {
+    let request = post("/orders").header("x-tenant", tenant);
+    let body = json!({ "order": order }).to_string();
+    request.body(Body::from(body)).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_too_large_or_breaks_off() {
-    let body = r#"{"id":"a"}"#;
-    let (app, _) = echo("id", body.len()).await;
-    assert_eq!(send(&app, posted(body)).await.status(), StatusCode::OK);
-    let (app, ran) = echo("id", body.len() - 1).await;
-    refused(&app, posted(body), 413, "over 9 bytes").await;
-    let broken = futures::stream::iter([Ok("{"), Err("hung up")]);
-    let broken = posted(Body::from_stream(broken));
-    refused(&app, broken, 400, "cannot be read").await;
-    assert_eq!(ran.load(SeqCst), 0);
+async fn one_key_of_a_header_and_a_json_field_locks_one_order_and_not_the_tenant() {
+    let redlock = redlock().await;
+    let parts = [header("x-tenant"), json_field("order", 1024)];
+    let layer = LockLayer::new(redlock.clone(), key("order", parts)).wait(MS(50));
+    let handler =
+        async |locked: Locked| String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
+    let app = Router::new()
+        .route("/orders", any(handler))
+        .route_layer(layer);
+    let by_hand = Key::parts(["order", "acme", "7"]).unwrap();
+    let guard = redlock.lock(&by_hand).await.unwrap();
+    problem(send(&app, order("acme", 7)).await, 423, "locked").await;
+    assert_eq!(text(&app, order("acme", 8)).await, "order:acme:8");
+    assert_eq!(text(&app, order("apex", 7)).await, "order:apex:7");
+    guard.release().await;
+    assert_eq!(
+        text(&app, order("acme", 7)).await.as_bytes(),
+        by_hand.as_bytes()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_behind_a_layer_excludes_locks_by_hand_with_the_same_parts() {
+    let redlock = redlock().await;
+    let inner = redlock.clone();
+    let handler = async move |_: Locked| {
+        let by_hand = |order: &str| Key::parts(["order", "acme", order]);
+        let same = by_hand("7").unwrap();
+        let one = inner.try_lock(&same).await.is_ok();
+        let with = inner
+            .lock(&same)
+            .wait(MS(50))
+            .with(async |_| ())
+            .await
+            .is_ok();
+        let all = inner
+            .lock_all([same, by_hand("8").unwrap()])
+            .wait(MS(50))
+            .await
+            .is_ok();
+        let other = inner
+            .with_lock(by_hand("8").unwrap(), async |_| ())
+            .await
+            .is_ok();
+        format!("{one} {with} {all} {other}")
+    };
+    let parts = [header("x-tenant"), json_field("order", 1024)];
+    let layer = LockLayer::new(redlock.clone(), key("order", parts));
+    let app = Router::new()
+        .route("/orders", any(handler))
+        .route_layer(layer);
+    assert_eq!(text(&app, order("acme", 7)).await, "false false false true");
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_all_sources_make_one_key() {
+    let parts = vec![
+        json_field("order.id", 1024),
+        extension(|user: &User| user.name),
+        path("order"),
+        query("shop"),
+        matched_path(),
+        header("x-tenant"),
+        idempotency_key(),
+        typed(|method: Method| method),
+        json_field("note", 1024),
+    ];
+    let app = app(key("all", parts))
+        .await
+        .layer(Extension(User { name: "ada" }));
+    let request = post("/orders/42?shop=a:b")
+        .header("x-tenant", "acme")
+        .header("idempotency-key", r#""8e03""#)
+        .body(Body::from(r#"{"order": {"id": -7}, "note": "n"}"#));
+    assert_eq!(
+        text(&app, request.unwrap()).await,
+        r"all:-7:ada:42:a\:b:/orders/{order}:acme:8e03:POST:n"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn which_methods_need_a_lock() {
-    let layer = LockLayer::new(redlock().await, path("order"));
+    let layer = LockLayer::new(redlock().await, key("order", path("order")));
     let by_default = layered(layer.clone());
     let all = layered(layer.clone().all_methods());
     let these = layered(layer.methods([Method::GET, Method::DELETE]));
@@ -410,7 +438,7 @@ async fn which_methods_need_a_lock() {
         }
     }
     // No body says whether it ran under a lock.
-    let wrong = LockLayer::new(redlock().await, path("ordre"));
+    let wrong = LockLayer::new(redlock().await, key("order", path("ordre")));
     let head = || empty(Request::head("/orders/42"));
     let passes = send(&layered(wrong.clone()), head()).await;
     assert_eq!(passes.status(), StatusCode::OK);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::{Router, routing::post as routed_post};
-use redlock_axum::{LockLayer, Locked, PartKey, path};
+use redlock_axum::{CompositeKey, LockLayer, Locked, key, path};
 use tokio::time::sleep;
 use tracing::{
     Event, Level, Subscriber,
@@ -75,8 +75,8 @@ impl Visit for Text {
     }
 }
 
-fn layer(it: &Bed) -> LockLayer<PartKey> {
-    LockLayer::new(it.redlock.clone(), path("event")).policy("sales")
+fn layer(it: &Bed) -> LockLayer<CompositeKey> {
+    LockLayer::new(it.redlock.clone(), key("event", path("event"))).policy("sales")
 }
 
 #[tokio::test(start_paused = true)]

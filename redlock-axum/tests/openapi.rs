@@ -2,7 +2,7 @@
 
 use axum::{Router, body::Body, extract::Request, http::StatusCode, routing::post};
 use http_body_util::BodyExt;
-use redlock_axum::{LockLayer, LockResponses, path};
+use redlock_axum::{LockLayer, LockResponses, key, path};
 use redlock_tokio::test_util::TestNodes;
 use serde_json::Value;
 use tower::ServiceExt;
@@ -46,7 +46,7 @@ fn the_document_has_what_the_lock_refuses_with() {
 #[tokio::test(start_paused = true)]
 async fn what_a_service_answers_is_what_its_document_says() {
     let nodes = TestNodes::new();
-    let layer = LockLayer::new(nodes.connect().await.unwrap(), path("order"));
+    let layer = LockLayer::new(nodes.connect().await.unwrap(), key("order", path("order")));
     let app = Router::new().route("/orders/{order}", post(async || "placed"));
     let app = app.route_layer(layer);
     let _guard = nodes.contend("order:7").await.unwrap();
@@ -95,7 +95,8 @@ async fn what_a_service_answers_is_what_its_document_says() {
 #[tokio::test]
 async fn a_layer_describes_the_status_that_it_answers_with() {
     let redlock = TestNodes::new().connect().await.unwrap();
-    let layer = LockLayer::new(redlock, path("order")).contended_as(StatusCode::CONFLICT);
+    let layer =
+        LockLayer::new(redlock, key("order", path("order"))).contended_as(StatusCode::CONFLICT);
     let statuses: Vec<_> = layer.openapi_responses().into_keys().collect();
     assert_eq!(statuses, ["409", "429", "503"]);
     let both = layer.contended_as(StatusCode::TOO_MANY_REQUESTS);

@@ -13,7 +13,7 @@ use axum::{
     response::Response,
     routing::post as routed_post,
 };
-use redlock_axum::{KeyRejection, LockLayer, Locked, OnLost, Problem, json_field, path};
+use redlock_axum::{KeyRejection, LockLayer, Locked, OnLost, Problem, json_field, key, path};
 use redlock_tokio::LockOptions;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
@@ -222,7 +222,7 @@ async fn a_key_that_the_client_should_have_given_is_400() {
 #[tokio::test(start_paused = true)]
 async fn a_body_with_more_than_the_layer_reads_is_413() {
     let it = Bed::new().await;
-    let layer = LockLayer::new(it.redlock.clone(), json_field("id", 16));
+    let layer = LockLayer::new(it.redlock.clone(), key("id", json_field("id", 16)));
     let app = it.app(layer);
     let posted = |body: &'static str| {
         let request = Request::post("/events/rock");
@@ -239,7 +239,10 @@ async fn a_body_with_more_than_the_layer_reads_is_413() {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_the_route_cannot_have_is_500_and_names_the_layer() {
     let it = Bed::new().await;
-    let app = it.app(LockLayer::new(it.redlock.clone(), path("evnet")));
+    let app = it.app(LockLayer::new(
+        it.redlock.clone(),
+        key("event", path("evnet")),
+    ));
     let body = problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
     let detail = body["detail"].as_str().unwrap();
     for part in [

@@ -12,7 +12,7 @@ use axum::{
     routing::post,
 };
 use futures::FutureExt;
-use redlock_axum::{LockLayer, Locked, OnLost, Parts, TaskTracker, path};
+use redlock_axum::{LockLayer, Locked, OnLost, TaskTracker, key, path};
 use reqwest::StatusCode;
 use tokio::{net::TcpListener, time::timeout};
 use tower::util::MapFutureLayer;
@@ -140,7 +140,7 @@ async fn one_at_a_time_and_423_for_who_cannot_wait() {
 async fn keys_of_nested_routers_are_decoded() {
     for client in VERSIONS {
         let it = Fixture::new().await;
-        let key = Parts::new("seat", [path("tenant"), path("event")]);
+        let key = key("seat", [path("tenant"), path("event")]);
         let layer = LockLayer::new(it.redlock.clone(), key).wait(Duration::ZERO);
         let handler = async |locked: Locked, Path((tenant, event)): Path<(String, String)>| {
             let key = String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
@@ -191,7 +191,7 @@ async fn two_layers_with_one_key_are_found_out_at_once() {
         );
         it.until_free(ROCK).await;
 
-        let outer = LockLayer::new(it.redlock.clone(), path("event").scope("venue"));
+        let outer = LockLayer::new(it.redlock.clone(), key("venue", path("event")));
         let at = serve(app(outer, it.layer())).await;
         let response = answer(send(&client(), at, "/events/rock")).await;
         assert_eq!(response.status(), StatusCode::OK);

@@ -15,7 +15,7 @@ use axum::{
     routing::{get, post},
 };
 use futures::{SinkExt, StreamExt, channel::mpsc, stream};
-use redlock_axum::{LockLayer, Locked, OnLost, PartKey};
+use redlock_axum::{CompositeKey, LockLayer, Locked, OnLost};
 use tokio::time::timeout;
 
 use self::support::server::{
@@ -39,7 +39,7 @@ async fn a_body_that_nobody_gets_does_not_keep_the_lock() {
 }
 
 /// A route whose body is what the test sends, one after the other.
-fn streaming(layer: LockLayer<PartKey>) -> (Router, mpsc::UnboundedSender<Bytes>) {
+fn streaming(layer: LockLayer<CompositeKey>) -> (Router, mpsc::UnboundedSender<Bytes>) {
     let (chunks, body) = mpsc::unbounded::<Bytes>();
     let body = Arc::new(Mutex::new(Some(body)));
     let handler = async move || {

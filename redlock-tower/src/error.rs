@@ -36,9 +36,7 @@ impl<E> From<redlock::LockError> for LockError<E> {
             redlock::LockError::QueueFull { .. } | redlock::LockError::Hopeless { .. } => {
                 Self::QueueFull(error)
             }
-            redlock::LockError::InvalidKey(error) => {
-                Self::Key(KeyRejection::request(error.to_string()))
-            }
+            redlock::LockError::InvalidKey(error) => Self::Key(error.into()),
             redlock::LockError::InvalidOptions(error) => Self::Misconfigured(error),
             _ => Self::Unavailable(error),
         }

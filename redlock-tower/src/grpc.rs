@@ -24,6 +24,7 @@ use crate::{KeyRejection, LockError, LockService};
 /// | [`QueueFull`](LockError::QueueFull) | `RESOURCE_EXHAUSTED` |
 /// | [`Unavailable`](LockError::Unavailable) | `UNAVAILABLE` |
 /// | [`Key`](LockError::Key), the caller's fault | `INVALID_ARGUMENT` |
+/// | [`Key`](LockError::Key), the request did not arrive in time | `DEADLINE_EXCEEDED` |
 /// | [`Key`](LockError::Key) or [`Misconfigured`](LockError::Misconfigured), the layer's | `INTERNAL` |
 /// | [`Lost`](LockError::Lost) | `UNKNOWN`: the call ran, and its outcome is not known |
 ///
@@ -34,7 +35,8 @@ use crate::{KeyRejection, LockError, LockService};
 ///
 /// ```
 /// # use std::{convert::Infallible, task::{Context, Poll}};
-/// use redlock_tower::{CallerDeadline, GrpcStatusLayer, LockLayer, LockRequest};
+/// use redlock_tokio::Key;
+/// use redlock_tower::{CallerDeadline, GrpcStatusLayer, KeyRejection, LockLayer, LockRequest};
 /// use tonic::{body::Body, service::Routes};
 /// use tower::ServiceBuilder;
 /// # #[derive(Clone)]
@@ -49,9 +51,9 @@ use crate::{KeyRejection, LockError, LockService};
 /// # }
 ///
 /// /// The tenant of a call, in its metadata. Waits no longer than the caller does.
-/// fn tenant(call: &http::Request<Body>) -> Result<LockRequest, &'static str> {
+/// fn tenant(call: &http::Request<Body>) -> Result<LockRequest, KeyRejection> {
 ///     let tenant = call.headers().get("tenant").ok_or("no `tenant` in the metadata")?;
-///     let wanted = LockRequest::parts(["tenant".as_bytes(), tenant.as_bytes()]);
+///     let wanted = LockRequest::new(Key::parts(["tenant".as_bytes(), tenant.as_bytes()])?);
 ///     let deadline = CallerDeadline::of(call).map(|it| it.remaining());
 ///     Ok(deadline.map_or(wanted.clone(), |it| wanted.wait_at_most(it)))
 /// }
@@ -118,6 +120,9 @@ impl From<LockError<Infallible>> for Status {
             LockError::Unavailable(_) => (Code::Unavailable, "no lock could be taken"),
             LockError::Key(error @ (KeyRejection::Request(_) | KeyRejection::TooLarge { .. })) => {
                 return Self::invalid_argument(error.to_string());
+            }
+            LockError::Key(error @ KeyRejection::TooSlow { .. }) => {
+                return Self::deadline_exceeded(error.to_string());
             }
             LockError::Key(KeyRejection::Layer(_)) | LockError::Misconfigured(_) => {
                 tracing::error!(%error, "misconfigured redlock_tower::LockLayer");

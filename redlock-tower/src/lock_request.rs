@@ -5,14 +5,15 @@ use redlock_tokio::LockOptions;
 /// What a request wants locked, and how.
 ///
 /// ```
-/// use std::{fmt, time::Duration};
+/// use std::time::Duration;
+/// use redlock_tokio::Key;
 /// use redlock_tower::LockRequest;
 ///
 /// let one = LockRequest::new("order:42").wait(Duration::from_secs(1));
-/// let both = LockRequest::all(["account:7", "account:3"]); // both or none
-/// let pair = LockRequest::parts(["tenant-a", "42"]);       // `tenant-a:42`, and never `tenant:a-42`
-/// assert_eq!(pair, LockRequest::new("tenant-a:42"));
-/// assert_ne!(LockRequest::parts(["a:b", "c"]), LockRequest::parts(["a", "b:c"]));
+/// let both = LockRequest::all(["account:7", "account:3"]); // two keys, both or none
+/// let pair = LockRequest::new(Key::parts(["order", "acme", "42"])?); // one key of three parts
+/// assert_eq!(pair, LockRequest::new("order:acme:42"));
+/// # Ok::<_, redlock_tokio::KeyError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 #[must_use]
@@ -22,7 +23,8 @@ pub struct LockRequest {
 }
 
 impl LockRequest {
-    /// Wants one key.
+    /// Wants one key: bytes, or a [`Key`](redlock_tokio::Key), such as
+    /// [`Key::parts`](redlock_tokio::Key::parts) makes.
     pub fn new(key: impl Into<Vec<u8>>) -> Self {
         Self {
             keys: vec![key.into()],
@@ -40,28 +42,6 @@ impl LockRequest {
             keys: keys.into_iter().map(Into::into).collect(),
             options: LockOptions::new(),
         }
-    }
-
-    /// Wants one key that is made of parts, with colons between them. Colons within a part, and
-    /// backslashes, get a backslash in front, so that different parts never make the same key.
-    pub fn parts<I>(parts: I) -> Self
-    where
-        I: IntoIterator,
-        I::Item: AsRef<[u8]>,
-    {
-        let mut key = Vec::new();
-        for (index, part) in parts.into_iter().enumerate() {
-            if index > 0 {
-                key.push(b':');
-            }
-            for &byte in part.as_ref() {
-                if matches!(byte, b':' | b'\\') {
-                    key.push(b'\\');
-                }
-                key.push(byte);
-            }
-        }
-        Self::new(key)
     }
 
     /// Wants the keys of another request too: all of them or none. Where both set an option, the other's is

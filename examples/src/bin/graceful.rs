@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::Result;
 use axum::{Router, extract::Path, routing::post};
 use clap::Parser;
-use redlock_axum::{LockLayer, LockLost, Locked, TaskTracker, path};
+use redlock_axum::{LockLayer, LockLost, Locked, TaskTracker, key, path};
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep, timeout_at},
@@ -52,7 +52,9 @@ async fn main() -> Result<()> {
             "/orders/{order}",
             post(move |order, locked| handle(order, locked, work)),
         )
-        .route_layer(LockLayer::new(redlock.clone(), path("order")).tasks(handlers.clone()));
+        .route_layer(
+            LockLayer::new(redlock.clone(), key("order", path("order"))).tasks(handlers.clone()),
+        );
 
     let asked_to_stop = redlock_examples::asked_to_stop()?;
     let listener = redlock_examples::listen(options.port).await?;

@@ -29,7 +29,7 @@ use axum::{
     routing::{get, post},
 };
 use clap::Parser;
-use redlock_axum::{LockLayer, LockLost, Locked, idempotency_key};
+use redlock_axum::{LockLayer, LockLost, Locked, idempotency_key, key};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
@@ -75,12 +75,14 @@ async fn main() -> Result<()> {
         charges: AtomicU64::new(0),
         charge: options.charge,
     });
-    // Clients choose their keys themselves: where they are known, put them into the key as well, with
-    // `Parts::new("payment", [extension(..), idempotency_key()])`, so that two of them never mean the same
-    // payment.
+    // Clients choose their keys themselves. Where a client is known, put it into the key as well, with
+    // `key("payment", [extension(..), idempotency_key()])`, so that two clients never mean the same payment.
     let router = Router::new()
         .route("/payments", post(pay))
-        .route_layer(LockLayer::new(redlock.clone(), idempotency_key()).prefix("payments:"))
+        .route_layer(LockLayer::new(
+            redlock.clone(),
+            key("payment", idempotency_key()),
+        ))
         .route("/charges", get(charges))
         .with_state(ledger);
 

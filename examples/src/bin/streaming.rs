@@ -25,7 +25,7 @@ use axum::{
 };
 use clap::Parser;
 use futures::stream;
-use redlock_axum::{LockLayer, LockLost, Locked, path};
+use redlock_axum::{LockLayer, LockLost, Locked, key, path};
 use tokio::time::sleep;
 
 /// Exports tables that do not change meanwhile.
@@ -59,7 +59,7 @@ async fn main() -> Result<()> {
     let (redlock, nodes) = redlock_examples::connect().await?;
     println!("exporting, on {nodes}");
 
-    let layer = LockLayer::new(redlock.clone(), path("table"))
+    let layer = LockLayer::new(redlock.clone(), key("table", path("table")))
         .all_methods() // a GET needs no lock elsewhere, and here it does
         .hold_until_body_end(options.at_most);
     let router = Router::new()

@@ -1,98 +1,102 @@
-use std::error::Error;
+use std::fmt;
 
-use axum::body::{Body, to_bytes};
-use futures::{FutureExt, future::BoxFuture};
-use http_body_util::LengthLimitError;
-use redlock_tower::{ExtractKey, Extracted, KeyRejection, LockRequest};
-use serde_json::Value;
+use redlock_tower::KeyRejection;
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Deserializer, value::RawValue};
 
-use super::part::key_of;
-use crate::Request;
+use super::body::BodyLimit;
 
-/// Takes the key from a field of a JSON body, such as `json_field("account", 64 * 1024)`. The field must
-/// be a string or a number, and is taken as it is written: `42` and `42.0` are two keys. `order.id` is the
-/// field `id` of the object `order`.
-///
-/// The body is read whole, before the lock is waited for, and given back to the handler. One with more
-/// than `limit` bytes is answered with 413.
-pub fn json_field(field: impl Into<String>, limit: usize) -> JsonKey {
-    let field = field.into();
-    JsonKey {
-        scope: field.clone(),
-        field,
-        limit,
-    }
+/// A field of a JSON body, by the names that lead to it.
+#[derive(Clone)]
+pub(super) struct JsonField {
+    pub(super) field: String,
+    pub(super) limit: BodyLimit,
 }
 
-/// Takes the key from a field of a JSON body. Made by [`json_field`].
-#[derive(Clone, Debug)]
-pub struct JsonKey {
-    scope: String,
-    field: String,
-    limit: usize,
-}
-
-impl JsonKey {
-    /// Sets what goes in front of the value, instead of the field's name.
-    #[must_use]
-    pub fn scope(self, scope: impl Into<String>) -> Self {
-        Self {
-            scope: scope.into(),
-            ..self
-        }
-    }
-
-    fn unreadable(&self, error: &axum::Error) -> KeyRejection {
-        let is_too_large = error.source().is_some_and(|it| it.is::<LengthLimitError>());
-        if is_too_large {
-            KeyRejection::TooLarge { limit: self.limit }
-        } else {
-            KeyRejection::request(format!("the body cannot be read: {error}"))
-        }
-    }
-
-    fn find(&self, body: &[u8]) -> Result<LockRequest, KeyRejection> {
-        let body: Value = serde_json::from_slice(body)
-            .map_err(|error| KeyRejection::request(format!("the body is not JSON: {error}")))?;
-        let mut names = self.field.split('.');
-        let value = match names.try_fold(&body, |value, name| value.get(name)) {
-            Some(Value::String(value)) => value.clone(),
-            Some(Value::Number(value)) => value.to_string(),
-            Some(_) => {
-                return Err(KeyRejection::request(format!(
-                    "the field `{}` is neither a string nor a number",
-                    self.field
-                )));
-            }
-            None => {
-                return Err(KeyRejection::request(format!(
-                    "the body has no field `{}`",
-                    self.field
-                )));
-            }
-        };
-        key_of(&self.scope, &[value])
-    }
-}
-
-impl ExtractKey<Request> for JsonKey {
-    type Future = BoxFuture<'static, (Request, Extracted)>;
-
-    fn extract(&self, request: Request) -> Self::Future {
-        let it = self.clone();
-        async move {
-            let (head, body) = request.into_parts();
-            match to_bytes(body, it.limit).await {
-                Ok(bytes) => {
-                    let wanted = it.find(&bytes).map(Some);
-                    (Request::from_parts(head, Body::from(bytes)), wanted)
+impl JsonField {
+    pub(super) fn find(&self, body: &[u8]) -> Result<String, KeyRejection> {
+        let mut value: &RawValue =
+            serde_json::from_slice(body).map_err(|error| not_json(&error))?;
+        for name in self.field.split('.') {
+            value = match member(value, name).map_err(|error| not_json(&error))? {
+                Member::Once(value) => value,
+                Member::None => {
+                    return Err(self.rejection("the body has no field", ""));
                 }
-                Err(error) => {
-                    let rejection = it.unreadable(&error);
-                    (Request::from_parts(head, Body::empty()), Err(rejection))
+                Member::Twice => {
+                    return Err(self.rejection("the body has more than one field", ""));
                 }
+            };
+        }
+        self.text(value.get())
+    }
+
+    fn text(&self, value: &str) -> Result<String, KeyRejection> {
+        match value.as_bytes() {
+            [b'"', ..] => serde_json::from_str(value).map_err(|error| not_json(&error)),
+            [b'-' | b'0'..=b'9', ..] if is_whole(value) => Ok(value.to_owned()),
+            [b'-' | b'0'..=b'9', ..] => Err(self.rejection(
+                "the field",
+                " is a number with a fraction, an exponent or more than 64 bits, or -0, which can be \
+                 written in several ways: send it as a string",
+            )),
+            _ => Err(self.rejection("the field", " is neither a string nor a number")),
+        }
+    }
+
+    fn rejection(&self, before: &str, after: &str) -> KeyRejection {
+        KeyRejection::request(format!("{before} `{}`{after}", self.field))
+    }
+}
+
+fn not_json(error: &serde_json::Error) -> KeyRejection {
+    KeyRejection::request(format!("the body is not JSON: {error}"))
+}
+
+/// Whether a number of JSON, which has no plus and no leading zeros, is the only way to write it.
+fn is_whole(number: &str) -> bool {
+    let fits = number.parse::<u64>().is_ok() || number.parse::<i64>().is_ok();
+    fits && number != "-0"
+}
+
+/// How often an object has a member.
+enum Member<'a> {
+    None,
+    Once(&'a RawValue),
+    Twice,
+}
+
+/// Finds a member of a JSON value. What is no object has none.
+fn member<'a>(value: &'a RawValue, name: &str) -> serde_json::Result<Member<'a>> {
+    if value.get().starts_with('{') {
+        Deserializer::from_str(value.get()).deserialize_map(MemberOf(name))
+    } else {
+        Ok(Member::None)
+    }
+}
+
+struct MemberOf<'n>(&'n str);
+
+impl<'de> Visitor<'de> for MemberOf<'_> {
+    type Value = Member<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Member<'de>, A::Error> {
+        let mut found = Member::None;
+        while let Some(name) = map.next_key::<String>()? {
+            if name == self.0 {
+                let value = map.next_value()?;
+                found = match found {
+                    Member::None => Member::Once(value),
+                    Member::Once(_) | Member::Twice => Member::Twice,
+                };
+            } else {
+                map.next_value::<IgnoredAny>()?;
             }
         }
-        .boxed()
+        Ok(found)
     }
 }

@@ -22,7 +22,7 @@ use axum::{
     routing::get,
 };
 use http_body_util::BodyExt;
-use redlock_axum::{LockLayer, Locked, PartKey, path};
+use redlock_axum::{CompositeKey, LockLayer, Locked, key, path};
 use redlock_tokio::{Redlock, test_util::TestNodes};
 use serde_json::Value;
 use tower::ServiceExt;
@@ -48,8 +48,8 @@ impl Bed {
     }
 
     /// Locks by event.
-    pub(crate) fn layer(&self) -> LockLayer<PartKey> {
-        LockLayer::new(self.redlock.clone(), path("event"))
+    pub(crate) fn layer(&self) -> LockLayer<CompositeKey> {
+        LockLayer::new(self.redlock.clone(), key("event", path("event")))
     }
 
     /// `/events/{event}`, with a handler that says for which event it runs, and under which key.

@@ -16,7 +16,7 @@ use axum::{
     response::Response,
     routing::post,
 };
-use redlock_axum::{LockLayer, Locked, PartKey, path};
+use redlock_axum::{CompositeKey, LockLayer, Locked, key, path};
 use redlock_tokio::{Hold, Redlock, test_util::TestNodes};
 use reqwest::{Client, ClientBuilder};
 use serde_json::Value;
@@ -51,17 +51,17 @@ impl Fixture {
         }
     }
 
-    pub(crate) fn layer(&self) -> LockLayer<PartKey> {
+    pub(crate) fn layer(&self) -> LockLayer<CompositeKey> {
         // A wait that no test sees the end of, unless it sets another.
-        LockLayer::new(self.redlock.clone(), path("event")).wait(3 * LIMIT)
+        LockLayer::new(self.redlock.clone(), key("event", path("event"))).wait(3 * LIMIT)
     }
 
     /// Serves `/events/{event}`, where the work is done.
-    pub(crate) async fn serve(&self, layer: LockLayer<PartKey>) -> SocketAddr {
+    pub(crate) async fn serve(&self, layer: LockLayer<CompositeKey>) -> SocketAddr {
         serve(self.app(layer)).await
     }
 
-    pub(crate) fn app(&self, layer: LockLayer<PartKey>) -> Router {
+    pub(crate) fn app(&self, layer: LockLayer<CompositeKey>) -> Router {
         let handler =
             async |State(work): State<Work>, locked: Option<Locked>| work.run(locked).await;
         Router::new()

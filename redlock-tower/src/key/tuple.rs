@@ -4,8 +4,8 @@ use super::{ExtractKey, Extracted};
 
 macro_rules! tuples_extract_keys {
     ($($rest:ident)+) => {
-        /// Several sources of keys, whose keys are locked together: all of them or none. What a request has
-        /// no key for, it goes without.
+        /// Several keys, all of which are locked, together or not at all; for one key of several parts see
+        /// [`Key::parts`](redlock_tokio::Key::parts). A request goes without the keys that it does not have.
         impl<Request, First, $($rest),+> ExtractKey<Request> for (First, $($rest),+)
         where
             Request: Send + 'static,

@@ -37,7 +37,7 @@ use std::{process, sync::Arc, time::Duration};
 use anyhow::{Context, Result};
 use clap::Parser;
 use futures::FutureExt;
-use redlock_axum::{LockLayer, Parts, TaskTracker, path};
+use redlock_axum::{LockLayer, TaskTracker, key, path};
 use tokio::time::sleep;
 
 use crate::{event::EventName, office::BoxOffice, store::Store};
@@ -82,7 +82,7 @@ async fn main() -> Result<()> {
     let handlers = TaskTracker::new();
     let lock = (!options.no_lock).then(|| {
         // One line of people for each seat.
-        let seat = Parts::new("seat", [path("event"), path("seat")]);
+        let seat = key("seat", [path("event"), path("seat")]);
         LockLayer::new(redlock.clone(), seat)
             .wait(options.wait)
             .max_hold(options.payment.saturating_add(PATIENCE)) // who takes longer has hung

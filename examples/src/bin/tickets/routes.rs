@@ -14,7 +14,7 @@ use axum::{
     routing::{get, post},
 };
 use futures::{Stream, StreamExt, future, stream};
-use redlock_axum::{LockLayer, Locked, Parts};
+use redlock_axum::{CompositeKey, LockLayer, Locked};
 use serde_json::json;
 use tokio::{task::yield_now, time::sleep};
 
@@ -31,7 +31,7 @@ use crate::{
 const ONLOOKERS: usize = 500;
 
 /// Puts the routes together, the sales behind the lock.
-pub(crate) fn router(office: Arc<BoxOffice>, lock: Option<LockLayer<Parts>>) -> Router {
+pub(crate) fn router(office: Arc<BoxOffice>, lock: Option<LockLayer<CompositeKey>>) -> Router {
     let mut sales = post(buy).delete(give_back);
     if let Some(lock) = lock {
         sales = sales.route_layer(lock);
