@@ -5,8 +5,8 @@ use std::{hint::black_box, time::Duration};
 
 use divan::{AllocProfiler, Bencher};
 use redlock_core::{
-    Acquire, Drift, Event, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Quorum, Reply,
-    RetrySchedule, RoundId, Timestamp, Ttl, Validity,
+    Acquire, Drift, Eligibility, Event, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Quorum,
+    Reply, RetrySchedule, RoundId, Timestamp, Ttl, Validity,
 };
 
 #[global_allocator]
@@ -50,7 +50,13 @@ fn grant(lease: &mut Lease, round: RoundId, count: usize) -> Option<Event> {
     let mut event = None;
     for index in 0..count {
         let node = NodeId::new(index).expect("below 64");
-        lease.handle_reply(black_box(LATER), round, node, black_box(Reply::Granted));
+        lease.handle_reply(
+            black_box(LATER),
+            round,
+            node,
+            black_box(Reply::Granted),
+            black_box(Eligibility::ALWAYS),
+        );
         event = lease.poll_event().or(event);
     }
     event
@@ -77,7 +83,12 @@ fn acquire_round(bencher: Bencher<'_, '_>) {
         let mut round = Acquire::new(quorum, validity, token, None, black_box(START));
         let mut verdict = None;
         for node in &nodes {
-            verdict = round.handle_reply(black_box(LATER), *node, black_box(Reply::Granted));
+            verdict = round.handle_reply(
+                black_box(LATER),
+                *node,
+                black_box(Reply::Granted),
+                black_box(Eligibility::ALWAYS),
+            );
         }
         verdict.expect("three of five")
     });
@@ -129,7 +140,13 @@ fn lease_contended(bencher: Bencher<'_, '_>) {
         let round = drain(&mut lease).expect("it asks the nodes");
         for index in 0..3 {
             let node = NodeId::new(index).expect("below 64");
-            lease.handle_reply(black_box(LATER), round, node, black_box(Reply::Denied));
+            lease.handle_reply(
+                black_box(LATER),
+                round,
+                node,
+                black_box(Reply::Denied),
+                black_box(Eligibility::ALWAYS),
+            );
         }
         drain(&mut lease).expect("it releases what it may have set");
         lease

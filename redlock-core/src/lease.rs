@@ -1,6 +1,7 @@
 //! The whole life of a lock, from the first attempt to its release or loss.
 
 mod acquiring;
+mod agreement;
 mod config;
 mod event;
 mod holding;
@@ -16,12 +17,13 @@ pub use transmit::{Operation, RoundId, Transmit};
 
 use self::{
     acquiring::{Budget, round_deadline},
+    agreement::Agreement,
     holding::{Extension, Held},
     vigil::Vigil,
 };
 use crate::{
-    Acquire, AcquireFailure, Fence, FencingToken, NodeId, NodeSet, Nonce, Release, ReleaseVerdict,
-    Reply, Timestamp, Token,
+    Acquire, AcquireFailure, Eligibility, Fence, FencingToken, NodeId, NodeSet, Nonce, Release,
+    ReleaseVerdict, Reply, Timestamp, Token, Withdrawal,
 };
 
 /// One client's attempt to hold one lock: acquiring, retrying, renewing, releasing.
@@ -41,8 +43,8 @@ use crate::{
 ///
 /// A lease does no I/O and reads no clock. Its driver calls commands ([`acquire`](Self::acquire),
 /// [`extend`](Self::extend), [`release`](Self::release)) and inputs
-/// ([`handle_reply`](Self::handle_reply), [`handle_timeout`](Self::handle_timeout)), and after
-/// each of them drains [`poll_transmit`](Self::poll_transmit) and
+/// ([`handle_reply`](Self::handle_reply), [`handle_withdrawal`](Self::handle_withdrawal),
+/// [`handle_timeout`](Self::handle_timeout)), and after each of them drains [`poll_transmit`](Self::poll_transmit) and
 /// [`poll_event`](Self::poll_event) and arms a timer for [`poll_timeout`](Self::poll_timeout).
 ///
 /// Whatever it is fed, it does not panic: a command that does not fit the state, a repeated or
@@ -236,8 +238,16 @@ impl Lease {
 
     // Inputs.
 
-    /// Takes a node's reply to the transmission with this id.
-    pub fn handle_reply(&mut self, now: Timestamp, id: RoundId, node: NodeId, reply: Reply) {
+    /// Takes a node's reply to the transmission with this id, with what the node's votes are worth
+    /// when the reply comes ([`Voter::eligibility`](crate::Voter::eligibility)).
+    pub fn handle_reply(
+        &mut self,
+        now: Timestamp,
+        id: RoundId,
+        node: NodeId,
+        reply: Reply,
+        eligibility: Eligibility,
+    ) {
         self.expire(now);
         match &mut self.state {
             State::Acquiring {
@@ -246,7 +256,7 @@ impl Lease {
                 budget,
             } if *current == id => {
                 let budget = *budget;
-                if let Some(verdict) = round.handle_reply(now, node, reply) {
+                if let Some(verdict) = round.handle_reply(now, node, reply, eligibility) {
                     self.conclude_acquire(now, budget, verdict);
                 }
             }
@@ -257,31 +267,34 @@ impl Lease {
                 ..
             } if *current == id => {
                 let budget = *budget;
-                if let Some(verdict) = round.handle_reply(now, node, reply) {
+                if let Some(verdict) = round.handle_reply(now, node, reply, eligibility) {
                     self.conclude_fence(now, budget, verdict);
                 }
             }
-            State::Held(held) => match &mut held.extension {
-                Extension::Running { id: current, round } if *current == id => {
-                    if let Some(verdict) = round.handle_reply(now, node, reply) {
-                        self.conclude_extend(now, verdict);
+            State::Held(held) => {
+                held.handle_late_reply(now, id, node, reply, eligibility);
+                match &mut held.extension {
+                    Extension::Running { id: current, round } if *current == id => {
+                        if let Some(verdict) = round.handle_reply(now, node, reply, eligibility) {
+                            self.conclude_extend(now, verdict);
+                        }
                     }
-                }
-                Extension::Idle {
-                    last: Some((last, round)),
-                    ..
-                } if *last == id => {
-                    let known = round.lost_on();
-                    round.handle_reply(now, node, reply);
-                    let lost_on = round.lost_on().difference(known);
-                    if round.is_lost() {
-                        self.lose(LossReason::KeysLost);
-                    } else if round.has_succeeded() {
-                        self.repair(lost_on);
+                    Extension::Idle {
+                        last: Some((last, round)),
+                        ..
+                    } if *last == id => {
+                        let known = round.lost_on();
+                        round.handle_reply(now, node, reply, eligibility);
+                        let lost_on = round.lost_on().difference(known);
+                        if round.is_lost() {
+                            self.lose(LossReason::KeysLost);
+                        } else if round.has_succeeded() {
+                            self.repair(lost_on);
+                        }
                     }
+                    Extension::Running { .. } | Extension::Idle { .. } => {}
                 }
-                Extension::Running { .. } | Extension::Idle { .. } => {}
-            },
+            }
             State::Releasing {
                 id: current, round, ..
             } if *current == id => {
@@ -303,6 +316,43 @@ impl Lease {
             | State::Backoff { .. }
             | State::Releasing { .. }
             | State::Closed => {}
+        }
+    }
+
+    /// Takes back what a node has agreed to in a round that is under way, or in the round that a held
+    /// lock rests on: another server may have spoken in its place.
+    ///
+    /// The lock goes on if the votes of other nodes are enough. Otherwise an attempt fails, an
+    /// extension is tried again, and a held lock is lost ([`LossReason::VotesWithdrawn`]) and
+    /// released on all nodes.
+    pub fn handle_withdrawal(&mut self, now: Timestamp, node: NodeId, withdrawal: Withdrawal) {
+        self.expire(now);
+        let Withdrawal { since, eligibility } = withdrawal;
+        match &mut self.state {
+            State::Acquiring { round, budget, .. } => {
+                let budget = *budget;
+                if let Some(verdict) = round.withdraw(now, node, eligibility) {
+                    self.conclude_acquire(now, budget, verdict);
+                }
+            }
+            // Each node that accepts a fence holds our key, so these votes speak for the keys too.
+            State::Fencing { round, budget, .. } => {
+                let budget = *budget;
+                if let Some(verdict) = round.withdraw(now, node, eligibility) {
+                    self.conclude_fence(now, budget, verdict);
+                }
+            }
+            State::Held(held) => {
+                if !held.withdraw(node, since) {
+                    self.lose(LossReason::VotesWithdrawn);
+                } else if let Extension::Running { round, .. } = &mut held.extension
+                    && let Some(verdict) = round.withdraw(now, node, eligibility)
+                {
+                    self.conclude_extend(now, verdict);
+                }
+            }
+            // Nothing is won by a look or by a release.
+            State::Idle | State::Backoff { .. } | State::Releasing { .. } | State::Closed => {}
         }
     }
 

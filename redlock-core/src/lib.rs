@@ -3,37 +3,45 @@
 
 extern crate alloc;
 
+mod eligibility;
 mod fencing;
+mod history_marker;
 mod keep_alive;
 mod lease;
 mod node;
 mod quarantine;
 mod quorum;
 mod reply;
-mod restarts;
 mod retry;
 mod round;
+#[cfg(test)]
+mod said;
+mod sighting;
 mod tally;
 mod timestamp;
 mod token;
 mod ttl;
 mod validity;
+mod voter;
 
+pub use eligibility::Eligibility;
 pub use fencing::FencingToken;
+pub use history_marker::HistoryMarker;
 pub use keep_alive::{KeepAlive, KeepAliveError};
 pub use lease::{Event, Lease, LeaseConfig, LossReason, Operation, RoundId, Standing, Transmit};
 pub use node::{NodeId, NodeSet};
 pub use quarantine::Quarantine;
 pub use quorum::{Quorum, QuorumError};
 pub use reply::Reply;
-pub use restarts::{Restarts, RunId};
 pub use retry::{RetrySchedule, RetryScheduleError};
 pub use round::{
     Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Fence, FenceVerdict, Release,
     ReleaseVerdict,
 };
+pub use sighting::{Replication, ReplicationId, RunId, Sighting};
 pub use tally::Tally;
 pub use timestamp::Timestamp;
 pub use token::{Nonce, Token};
 pub use ttl::{Ttl, TtlError};
 pub use validity::{Drift, Validity, ValidityError};
+pub use voter::{Voter, Withdrawal};

@@ -57,6 +57,13 @@ impl NodeSet {
         self.0 != before
     }
 
+    /// Takes a node out; returns whether it was there.
+    pub fn remove(&mut self, node: NodeId) -> bool {
+        let before = self.0;
+        self.0 &= !(1 << node.0);
+        self.0 != before
+    }
+
     /// Returns whether the node is in the set.
     #[must_use]
     pub const fn contains(self, node: NodeId) -> bool {
@@ -152,5 +159,7 @@ mod tests {
         assert_eq!(both.difference(set).iter().collect::<Vec<_>>(), [b]);
         assert_eq!(format!("{both:?}"), "{0, 63}");
         assert!(both.difference(both).is_empty());
+        assert!(set.remove(a) && !set.remove(a));
+        assert!(set.is_empty());
     }
 }

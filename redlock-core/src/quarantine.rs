@@ -40,8 +40,13 @@ impl Quarantine {
     /// later than it says.
     #[must_use]
     pub fn eligible_at(self, now: Timestamp, uptime: Duration) -> Timestamp {
-        let up_for_certain = uptime.saturating_sub(Duration::from_secs(1));
-        now.saturating_add(self.length.saturating_sub(up_for_certain))
+        self.ends_at(now, uptime.saturating_sub(Duration::from_secs(1)))
+    }
+
+    /// Returns when it ends for a node of which it is certain at `now` that it has been the same one
+    /// for `age`.
+    pub(crate) fn ends_at(self, now: Timestamp, age: Duration) -> Timestamp {
+        now.saturating_add(self.length.saturating_sub(age))
     }
 }
 

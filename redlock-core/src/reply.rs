@@ -1,17 +1,13 @@
 use crate::{FencingToken, Timestamp};
 
 /// What became of a request to one node, as far as the algorithm cares.
+///
+/// A driver says here what the node *did*. What that is worth is said by the
+/// [`Eligibility`](crate::Eligibility) that goes with it, and decided by the round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
     /// The node did it: it set, extended or deleted our key, or raised its fencing counter.
     Granted,
-    /// The node did it, but came up so recently that it may have forgotten a lock that is still
-    /// held: it has no vote in rounds that start before `until`. See
-    /// [`Quarantine`](crate::Quarantine).
-    Quarantined {
-        /// When it may vote again.
-        until: Timestamp,
-    },
     /// The node holds our key, but did not raise its fencing counter, which is no smaller than what
     /// was proposed.
     Outbid {

@@ -1,10 +1,10 @@
-use crate::{FencingToken, NodeId, NodeSet, Quorum, Reply, Timestamp};
+use crate::{Eligibility, FencingToken, NodeId, NodeSet, Quorum, Reply, Timestamp};
 
 /// The replies to one round, at most one from each node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tally {
     quorum: Quorum,
-    /// Nodes in quarantine until later than this have no vote.
+    /// A node has a vote if its eligibility covers this.
     start: Timestamp,
     granted: NodeSet,
     quarantined: NodeSet,
@@ -35,23 +35,22 @@ impl Tally {
 
     /// Counts a reply, unless the node has replied before or does not belong to the round.
     /// Returns whether it was counted.
-    pub(crate) fn record(&mut self, node: NodeId, reply: Reply) -> bool {
+    ///
+    /// Where the node is not eligible, no reply is an agreement: neither a grant nor a counter that
+    /// is ahead, which says that the node holds our key. A refusal is one all the same.
+    pub(crate) fn record(&mut self, node: NodeId, reply: Reply, eligibility: Eligibility) -> bool {
         if !self.undecided().contains(node) {
             return false;
         }
+        if let Reply::Outbid { counter } = reply {
+            self.highest_counter = self.highest_counter.max(Some(counter));
+        }
         match reply {
+            Reply::Granted | Reply::Outbid { .. } if !eligibility.covers(self.start) => {
+                self.hold_back(node, eligibility)
+            }
             Reply::Granted => self.granted.insert(node),
-            // The quarantine must be over when the round starts, not when the reply comes: the
-            // node may have acted at any time in between.
-            Reply::Quarantined { until } if until <= self.start => self.granted.insert(node),
-            Reply::Quarantined { until } => {
-                self.quarantined_until = self.quarantined_until.max(until);
-                self.quarantined.insert(node)
-            }
-            Reply::Outbid { counter } => {
-                self.highest_counter = self.highest_counter.max(Some(counter));
-                self.outbid.insert(node)
-            }
+            Reply::Outbid { .. } => self.outbid.insert(node),
             Reply::Denied => self.denied.insert(node),
             Reply::Refused => self.refused.insert(node),
             // A look's answer is none to what is counted here.
@@ -59,10 +58,27 @@ impl Tally {
         }
     }
 
+    /// Takes back what a node has agreed to, if it has: another server may have spoken in its place.
+    /// Returns whether anything was taken back.
+    pub(crate) fn withdraw(&mut self, node: NodeId, eligibility: Eligibility) -> bool {
+        let had_agreed = self.granted.remove(node) | self.outbid.remove(node);
+        had_agreed && self.hold_back(node, eligibility)
+    }
+
+    fn hold_back(&mut self, node: NodeId, eligibility: Eligibility) -> bool {
+        self.quarantined_until = self.quarantined_until.max(eligibility.starts_at());
+        self.quarantined.insert(node)
+    }
+
     /// Returns the quorum that the round needs.
     #[must_use]
     pub const fn quorum(&self) -> Quorum {
         self.quorum
+    }
+
+    /// Returns when the round started.
+    pub(crate) const fn start(&self) -> Timestamp {
+        self.start
     }
 
     /// Returns the nodes that did what was asked, and may vote.
@@ -146,8 +162,14 @@ impl Tally {
 mod tests {
     use super::*;
 
+    const ALWAYS: Eligibility = Eligibility::ALWAYS;
+
     fn node(index: usize) -> NodeId {
         NodeId::new(index).unwrap()
+    }
+
+    fn later_than_start() -> Eligibility {
+        Eligibility::since(Timestamp::from_nanos(101))
     }
 
     fn tally(nodes: usize) -> Tally {
@@ -158,9 +180,12 @@ mod tests {
     #[test]
     fn each_node_counts_once_and_first() {
         let mut tally = tally(3);
-        assert!(tally.record(node(0), Reply::Unknown));
-        assert!(!tally.record(node(0), Reply::Granted));
-        assert!(!tally.record(node(3), Reply::Granted), "not a member");
+        assert!(tally.record(node(0), Reply::Unknown, ALWAYS));
+        assert!(!tally.record(node(0), Reply::Granted, ALWAYS));
+        assert!(
+            !tally.record(node(3), Reply::Granted, ALWAYS),
+            "not a member"
+        );
         assert_eq!(tally.unknown().len(), 1);
         assert!(tally.granted().is_empty());
         assert_eq!(tally.undecided().len(), 2);
@@ -170,17 +195,16 @@ mod tests {
     fn replies_are_kept_apart() {
         let mut tally = tally(6);
         let counter = FencingToken::new(9);
-        let until = Timestamp::from_nanos(101);
         let replies = [
-            Reply::Granted,
-            Reply::Denied,
-            Reply::Refused,
-            Reply::Unknown,
-            Reply::Outbid { counter },
-            Reply::Quarantined { until },
+            (Reply::Granted, ALWAYS),
+            (Reply::Denied, ALWAYS),
+            (Reply::Refused, ALWAYS),
+            (Reply::Unknown, ALWAYS),
+            (Reply::Outbid { counter }, ALWAYS),
+            (Reply::Granted, later_than_start()),
         ];
-        for (index, reply) in replies.into_iter().enumerate() {
-            assert!(tally.record(node(index), reply));
+        for (index, (reply, eligibility)) in replies.into_iter().enumerate() {
+            assert!(tally.record(node(index), reply, eligibility));
         }
         let sets = [
             tally.granted(),
@@ -195,16 +219,46 @@ mod tests {
         }
         assert_eq!(tally.failed().len(), 2);
         assert_eq!(tally.highest_counter(), Some(counter));
-        assert_eq!(tally.quarantined_until(), until);
+        assert_eq!(tally.quarantined_until(), later_than_start().starts_at());
         assert!(tally.undecided().is_empty());
+    }
+
+    #[test]
+    fn a_counter_that_is_ahead_is_no_agreement_where_the_node_has_no_vote() {
+        let mut tally = tally(3);
+        let counter = FencingToken::new(9);
+        tally.record(node(0), Reply::Outbid { counter }, later_than_start());
+        assert!(tally.outbid().is_empty() && tally.granted().is_empty());
+        assert_eq!(tally.quarantined(), NodeSet::first(1));
+        assert_eq!(tally.highest_counter(), Some(counter), "it is known");
+    }
+
+    #[test]
+    fn what_is_withdrawn_is_held_back() {
+        let mut tally = tally(5);
+        let counter = FencingToken::new(9);
+        tally.record(node(0), Reply::Granted, ALWAYS);
+        tally.record(node(1), Reply::Outbid { counter }, ALWAYS);
+        tally.record(node(2), Reply::Denied, ALWAYS);
+        assert!(tally.withdraw(node(0), later_than_start()));
+        assert!(tally.withdraw(node(1), later_than_start()));
+        assert!(!tally.withdraw(node(2), later_than_start()), "a denial");
+        assert!(!tally.withdraw(node(3), later_than_start()), "no reply yet");
+        assert!(
+            !tally.withdraw(node(63), later_than_start()),
+            "not a member"
+        );
+        assert_eq!(tally.quarantined(), NodeSet::first(2));
+        assert!(tally.granted().is_empty() && tally.outbid().is_empty());
+        assert_eq!(tally.denied().len(), 1);
     }
 
     #[test]
     fn a_quarantine_that_ended_before_the_start_does_not_matter() {
         let mut tally = tally(3);
         for (index, until) in [99, 100, 101].into_iter().enumerate() {
-            let until = Timestamp::from_nanos(until);
-            tally.record(node(index), Reply::Quarantined { until });
+            let eligibility = Eligibility::since(Timestamp::from_nanos(until));
+            tally.record(node(index), Reply::Granted, eligibility);
         }
         assert_eq!(tally.granted(), NodeSet::first(2));
         assert_eq!(tally.quarantined().len(), 1);

@@ -1,6 +1,6 @@
 //! From the first attempt to the verdict: attempts, fences, delays.
 
-use super::{Event, Held, Lease, LeaseConfig, Operation, State};
+use super::{Agreement, Event, Held, Lease, LeaseConfig, Operation, State};
 use crate::{
     Acquire, AcquireFailure, AcquireVerdict, Fence, FenceVerdict, FencingToken, Timestamp,
 };
@@ -75,13 +75,20 @@ impl Lease {
         budget: Budget,
         verdict: AcquireVerdict,
     ) {
-        let State::Acquiring { round, .. } = &self.state else {
+        let State::Acquiring { id, round, .. } = &self.state else {
             return;
         };
         let (acquired_at, valid_until) = (round.start(), round.valid_until());
         match verdict {
             AcquireVerdict::Acquired { valid_until, fence } => {
-                self.hold(acquired_at, valid_until, fence);
+                let tally = round.tally();
+                let votes = match fence {
+                    Some(_) => tally.granted(),
+                    // A counter that is ahead does not matter: the key is ours.
+                    None => tally.granted().union(tally.outbid()),
+                };
+                let agreement = Agreement::new(*id, tally, votes, now);
+                self.hold(acquired_at, valid_until, fence, agreement);
             }
             AcquireVerdict::Outbid { counter } => {
                 self.propose(now, budget, acquired_at, valid_until, counter);
@@ -120,7 +127,10 @@ impl Lease {
 
     pub(super) fn conclude_fence(&mut self, now: Timestamp, budget: Budget, verdict: FenceVerdict) {
         let State::Fencing {
-            round, acquired_at, ..
+            id,
+            round,
+            acquired_at,
+            ..
         } = &self.state
         else {
             return;
@@ -129,7 +139,9 @@ impl Lease {
         match verdict {
             FenceVerdict::Accepted => {
                 let fence = Some(round.fence());
-                self.hold(acquired_at, valid_until, fence);
+                let tally = round.tally();
+                let agreement = Agreement::new(*id, tally, tally.granted(), now);
+                self.hold(acquired_at, valid_until, fence, agreement);
             }
             // No other client can raise the counters of nodes that hold our key, so each round
             // learns of more of them, and there are few.
@@ -145,13 +157,16 @@ impl Lease {
         acquired_at: Timestamp,
         valid_until: Timestamp,
         fence: Option<FencingToken>,
+        agreement: Agreement,
     ) {
         let due = self
             .config
             .keep_alive
             .next_extension(acquired_at, acquired_at);
         let token = self.token();
-        self.state = State::Held(Held::new(token, acquired_at, valid_until, due));
+        let fenced_by = fence.map(|_| agreement.clone());
+        let held = Held::new(token, acquired_at, valid_until, due, agreement, fenced_by);
+        self.state = State::Held(held);
         self.events
             .push_back(Event::Acquired { valid_until, fence });
     }

@@ -63,6 +63,9 @@ pub enum LossReason {
     MaxHold,
     /// A majority of nodes said that the key is not ours any more.
     KeysLost,
+    /// A node that was needed for the majority turned out to be another server than before, such as
+    /// a replica that was promoted. It may not know of the locks that the first one knew.
+    VotesWithdrawn,
     /// The driver ended, so that nobody could renew the lock.
     Abandoned,
 }
@@ -73,6 +76,9 @@ impl fmt::Display for LossReason {
             Self::Expired => "its validity ended before it could be extended",
             Self::MaxHold => "it was held for the longest time allowed",
             Self::KeysLost => "its keys were deleted or overwritten on a majority of nodes",
+            Self::VotesWithdrawn => {
+                "a node whose vote it needed was replaced by a server that may have forgotten locks"
+            }
             Self::Abandoned => "nobody was left to renew it",
         })
     }

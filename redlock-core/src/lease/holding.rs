@@ -1,7 +1,7 @@
 //! While the lock is held: extensions, repair, loss.
 
-use super::{Event, Lease, LeaseConfig, LossReason, Operation, RoundId, State};
-use crate::{Extend, ExtendVerdict, NodeSet, Timestamp, Token};
+use super::{Agreement, Event, Lease, LeaseConfig, LossReason, Operation, RoundId, State};
+use crate::{Eligibility, Extend, ExtendVerdict, NodeId, NodeSet, Reply, Timestamp, Token};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held {
@@ -10,6 +10,10 @@ pub(super) struct Held {
     /// hold counts.
     pub(super) held_since: Timestamp,
     pub(super) valid_until: Timestamp,
+    /// The votes by which it is valid until then.
+    pub(super) rests_on: Agreement,
+    /// The votes by which it has its fencing token.
+    pub(super) fenced_by: Option<Agreement>,
     /// The last extension failed.
     pub(super) renewal_fails: bool,
     /// The holder has taken the lock. Renewal starts then.
@@ -37,15 +41,40 @@ impl Held {
         held_since: Timestamp,
         valid_until: Timestamp,
         due: Option<Timestamp>,
+        rests_on: Agreement,
+        fenced_by: Option<Agreement>,
     ) -> Self {
         Self {
             token,
             held_since,
             valid_until,
+            rests_on,
+            fenced_by,
             renewal_fails: false,
             is_claimed: false,
             extension: Extension::Idle { due, last: None },
         }
+    }
+
+    /// Counts a vote that comes after the lock was won or extended by others.
+    pub(super) fn handle_late_reply(
+        &mut self,
+        now: Timestamp,
+        id: RoundId,
+        node: NodeId,
+        reply: Reply,
+        eligibility: Eligibility,
+    ) {
+        let fenced_by = self.fenced_by.as_mut();
+        for agreement in [Some(&mut self.rests_on), fenced_by].into_iter().flatten() {
+            agreement.handle_reply(now, id, node, reply, eligibility);
+        }
+    }
+
+    /// Takes a node's votes out, if they were counted after `since`. Returns whether a quorum is left.
+    pub(super) fn withdraw(&mut self, node: NodeId, since: Timestamp) -> bool {
+        let fenced_by = self.fenced_by.as_mut();
+        self.rests_on.withdraw(node, since) && fenced_by.is_none_or(|it| it.withdraw(node, since))
     }
 
     /// Returns when something is to be done if no reply comes before.
@@ -121,6 +150,7 @@ impl Lease {
             ExtendVerdict::KeysLost => self.lose(LossReason::KeysLost),
             ExtendVerdict::Extended { valid_until } => {
                 held.valid_until = valid_until;
+                held.rests_on = Agreement::new(id, round.tally(), round.tally().granted(), now);
                 held.renewal_fails = false;
                 let lost_on = round.lost_on();
                 held.extension = Extension::Idle {

@@ -5,7 +5,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::*;
-use crate::{Drift, KeepAlive, Quorum, RetrySchedule, Ttl, Validity};
+use crate::{
+    Drift, KeepAlive, Quorum, RetrySchedule, Ttl, Validity,
+    said::{Said, quarantined},
+};
 
 use Reply::{Denied, Granted, Refused, Unknown};
 
@@ -66,15 +69,22 @@ impl Driven {
     }
 
     /// Answers the last request, from node 0 on.
-    fn reply(&mut self, now: Timestamp, replies: &[Reply]) {
+    fn reply<R: Into<Said> + Copy>(&mut self, now: Timestamp, replies: &[R]) {
         let round = self.sent.last().expect("a request was sent").round;
         self.reply_to(round, now, 0, replies);
     }
 
-    fn reply_to(&mut self, round: RoundId, now: Timestamp, first: usize, replies: &[Reply]) {
+    fn reply_to<R: Into<Said> + Copy>(
+        &mut self,
+        round: RoundId,
+        now: Timestamp,
+        first: usize,
+        replies: &[R],
+    ) {
         for (index, reply) in replies.iter().enumerate() {
             let node = NodeId::new(first + index).unwrap();
-            self.run(|lease| lease.handle_reply(now, round, node, *reply));
+            let Said { reply, eligibility } = (*reply).into();
+            self.run(|lease| lease.handle_reply(now, round, node, reply, eligibility));
         }
     }
 
@@ -455,10 +465,9 @@ fn a_release_after_the_end_of_validity_reports_the_loss() {
 #[test]
 fn a_cold_fleet_is_refused_at_once_with_the_time_left() {
     let until = at(5000);
-    let quarantined = Reply::Quarantined { until };
     let mut driven = Driven::new(config());
     driven.run(|lease| lease.acquire(at(0)));
-    driven.reply(at(1), &[quarantined; 3]);
+    driven.reply(at(1), &[quarantined(Granted, until); 3]);
     let failure = AcquireFailure::Quarantined { until };
     assert_eq!(
         driven.told,
@@ -476,7 +485,7 @@ fn a_quarantine_to_the_very_end_of_the_budget_is_not_waited_for() {
     for (until, exhausted) in [(at(999), false), (at(1000), true)] {
         let mut driven = Driven::new(config());
         driven.run(|lease| lease.acquire(at(0)));
-        driven.reply(at(1), &[Reply::Quarantined { until }; 3]);
+        driven.reply(at(1), &[quarantined(Granted, until); 3]);
         assert_eq!(driven.lease.is_closed(), exhausted, "{until:?}");
     }
 }
@@ -498,7 +507,7 @@ fn a_quarantine_within_the_budget_is_waited_for() {
     driven.run(|lease| lease.acquire(at(0)));
     while !driven.is_held(at(0)) && driven.told.is_empty() {
         let now = driven.lease.poll_timeout().unwrap().min(at(999));
-        driven.reply(now, &[Reply::Quarantined { until }; 3]);
+        driven.reply(now, &[quarantined(Granted, until); 3]);
         driven.run(|lease| lease.claim(now));
         let Some(due) = driven.lease.poll_timeout() else {
             break;

@@ -1,6 +1,6 @@
 use core::fmt;
 
-use crate::{FencingToken, NodeId, Quorum, Reply, Tally, Timestamp, Token, Validity};
+use crate::{Eligibility, FencingToken, NodeId, Quorum, Reply, Tally, Timestamp, Token, Validity};
 
 /// One attempt to set our key on a majority of nodes (Redlock steps 1 to 3).
 ///
@@ -38,15 +38,32 @@ impl Acquire {
         }
     }
 
-    /// Counts a node's reply. Returns the verdict once, with the reply that makes it certain.
+    /// Counts a node's reply, by what its votes are worth. Returns the verdict once, with the reply that makes it certain.
     pub fn handle_reply(
         &mut self,
         now: Timestamp,
         node: NodeId,
         reply: Reply,
+        eligibility: Eligibility,
     ) -> Option<AcquireVerdict> {
-        let counted = self.tally.record(node, reply);
+        let counted = self.tally.record(node, reply, eligibility);
         if !counted || self.verdict.is_some() {
+            return None;
+        }
+        self.verdict = self.judge(now);
+        self.verdict
+    }
+
+    /// Takes back what a node has agreed to in this round, if it has. Returns the verdict if that makes
+    /// it certain.
+    pub fn withdraw(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        eligibility: Eligibility,
+    ) -> Option<AcquireVerdict> {
+        let taken_back = self.tally.withdraw(node, eligibility);
+        if !taken_back || self.verdict.is_some() {
             return None;
         }
         self.verdict = self.judge(now);
@@ -194,7 +211,10 @@ impl fmt::Display for AcquireFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Drift, Nonce, Ttl};
+    use crate::{
+        Drift, Nonce, Ttl,
+        said::{Said, quarantined},
+    };
     use core::time::Duration;
 
     use Reply::{Denied, Granted, Refused, Unknown};
@@ -214,17 +234,22 @@ mod tests {
 
     /// Feeds the replies of nodes 0, 1, 2 ... at one time; returns the verdict and after how many
     /// replies it came.
-    fn verdict(round: &mut Acquire, now: Timestamp, replies: &[Reply]) -> (AcquireVerdict, usize) {
+    fn verdict<R: Into<Said> + Copy>(
+        round: &mut Acquire,
+        now: Timestamp,
+        replies: &[R],
+    ) -> (AcquireVerdict, usize) {
         for (index, reply) in replies.iter().enumerate() {
             let node = NodeId::new(index).unwrap();
-            if let Some(verdict) = round.handle_reply(now, node, *reply) {
+            let Said { reply, eligibility } = (*reply).into();
+            if let Some(verdict) = round.handle_reply(now, node, reply, eligibility) {
                 return (verdict, index + 1);
             }
         }
         panic!("no verdict after {} replies", replies.len());
     }
 
-    fn failure(replies: &[Reply]) -> (AcquireFailure, usize) {
+    fn failure<R: Into<Said> + Copy>(replies: &[R]) -> (AcquireFailure, usize) {
         match verdict(&mut round(5), Timestamp::ZERO, replies) {
             (AcquireVerdict::Failed(failure), after) => (failure, after),
             (other, _) => panic!("{other:?}"),
@@ -280,9 +305,12 @@ mod tests {
         let mut round = round(3);
         verdict(&mut round, Timestamp::ZERO, &[Granted, Granted]);
         let last = NodeId::new(2).unwrap();
-        assert_eq!(round.handle_reply(Timestamp::ZERO, last, Granted), None);
+        let always = Eligibility::ALWAYS;
+        let late = round.handle_reply(Timestamp::ZERO, last, Granted, always);
+        assert_eq!(late, None);
         assert_eq!(round.tally().granted().len(), 3, "a late vote is recorded");
-        assert_eq!(round.handle_reply(Timestamp::ZERO, last, Denied), None);
+        let repeated = round.handle_reply(Timestamp::ZERO, last, Denied, always);
+        assert_eq!(repeated, None);
         assert_eq!(round.give_up(Timestamp::ZERO, None), None);
     }
 
@@ -292,7 +320,7 @@ mod tests {
         let give_up = |reply: Option<Reply>, now, suspicion| {
             let mut round = round(5);
             if let Some(reply) = reply {
-                round.handle_reply(now, first, reply);
+                round.handle_reply(now, first, reply, Eligibility::ALWAYS);
             }
             round.give_up(now, suspicion)
         };
@@ -317,19 +345,54 @@ mod tests {
     #[test]
     fn nodes_in_quarantine_have_no_vote() {
         let until = Timestamp::from_nanos(9);
-        let quarantined = Reply::Quarantined { until };
-        let replies = [quarantined, Granted, quarantined, Granted, quarantined];
+        let held_back = quarantined(Granted, until);
+        let [granted, refused, denied] = [Granted, Refused, Denied].map(Said::from);
+        let replies = [held_back, granted, held_back, granted, held_back];
         let expected = AcquireFailure::Quarantined { until };
         assert_eq!(failure(&replies), (expected, 5));
         let (verdict, _) = verdict(
             &mut round(5),
             Timestamp::ZERO,
-            &[quarantined, Granted, quarantined, Granted, Granted],
+            &[held_back, granted, held_back, granted, granted],
         );
         assert!(matches!(verdict, AcquireVerdict::Acquired { .. }));
         // One failed, one in quarantine, one foreign: it is the foreign key that tips the scales.
-        let contended = [Refused, quarantined, Denied];
+        let contended = [refused, held_back, denied];
         assert_eq!(failure(&contended), (AcquireFailure::Contended, 3));
+    }
+
+    #[test]
+    fn a_counter_of_a_node_in_quarantine_is_no_agreement() {
+        let until = Timestamp::from_nanos(9);
+        let counter = FencingToken::new(40);
+        let held_back = quarantined(Reply::Outbid { counter }, until);
+        let mut round = round(3);
+        round.fence = Some(FencingToken::new(7));
+        let (verdict, _) = verdict(
+            &mut round,
+            Timestamp::ZERO,
+            &[Granted.into(), held_back, held_back],
+        );
+        let failure = AcquireFailure::Quarantined { until };
+        assert_eq!(verdict, AcquireVerdict::Failed(failure));
+    }
+
+    #[test]
+    fn what_is_withdrawn_may_decide_the_round() {
+        let until = Timestamp::from_nanos(9);
+        let doubted = Eligibility::since(until);
+        let node = |index| NodeId::new(index).unwrap();
+        let mut round = round(3);
+        let (now, always) = (Timestamp::ZERO, Eligibility::ALWAYS);
+        round.handle_reply(now, node(0), Granted, always);
+        assert_eq!(round.withdraw(now, node(1), doubted), None, "no vote yet");
+        assert_eq!(round.withdraw(now, node(0), doubted), None, "1 of 3");
+        let failure = AcquireFailure::Quarantined { until };
+        assert_eq!(
+            round.handle_reply(now, node(1), Granted, doubted),
+            Some(AcquireVerdict::Failed(failure))
+        );
+        assert_eq!(round.withdraw(now, node(1), doubted), None, "once");
     }
 
     fn fenced(replies: &[Reply]) -> (AcquireVerdict, usize) {

@@ -1,4 +1,4 @@
-use crate::{NodeId, NodeSet, Quorum, Reply, Tally, Timestamp, Token, Validity};
+use crate::{Eligibility, NodeId, NodeSet, Quorum, Reply, Tally, Timestamp, Token, Validity};
 
 /// One attempt to lengthen the life of our keys on a majority of nodes.
 ///
@@ -40,15 +40,32 @@ impl Extend {
         }
     }
 
-    /// Counts a node's reply. Returns the verdict once, with the reply that makes it certain.
+    /// Counts a node's reply, by what its votes are worth. Returns the verdict once, with the reply that makes it certain.
     pub fn handle_reply(
         &mut self,
         now: Timestamp,
         node: NodeId,
         reply: Reply,
+        eligibility: Eligibility,
     ) -> Option<ExtendVerdict> {
-        let counted = self.tally.record(node, reply);
+        let counted = self.tally.record(node, reply, eligibility);
         if !counted || self.verdict.is_some() {
+            return None;
+        }
+        self.verdict = self.judge(now);
+        self.verdict
+    }
+
+    /// Takes back what a node has agreed to in this round, if it has. Returns the verdict if that makes
+    /// it certain.
+    pub fn withdraw(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        eligibility: Eligibility,
+    ) -> Option<ExtendVerdict> {
+        let taken_back = self.tally.withdraw(node, eligibility);
+        if !taken_back || self.verdict.is_some() {
             return None;
         }
         self.verdict = self.judge(now);
@@ -138,7 +155,10 @@ pub enum ExtendVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Drift, Nonce, Ttl};
+    use crate::{
+        Drift, Nonce, Ttl,
+        said::{Said, quarantined},
+    };
     use core::time::Duration;
 
     use Reply::{Denied, Granted, Refused, Unknown};
@@ -153,11 +173,15 @@ mod tests {
         Extend::new(quorum, validity, Nonce::new(1).token(1), VALID_UNTIL, NOW)
     }
 
-    fn verdict(mut round: Extend, now: Timestamp, replies: &[Reply]) -> Option<ExtendVerdict> {
-        replies
-            .iter()
-            .enumerate()
-            .find_map(|(index, reply)| round.handle_reply(now, NodeId::new(index).unwrap(), *reply))
+    fn verdict<R: Into<Said> + Copy>(
+        mut round: Extend,
+        now: Timestamp,
+        replies: &[R],
+    ) -> Option<ExtendVerdict> {
+        replies.iter().enumerate().find_map(|(index, reply)| {
+            let Said { reply, eligibility } = (*reply).into();
+            round.handle_reply(now, NodeId::new(index).unwrap(), reply, eligibility)
+        })
     }
 
     #[test]
@@ -210,14 +234,15 @@ mod tests {
         // Gating SET alone is not enough: a late SET may have put our key on a node that has
         // forgotten another's.
         let until = Timestamp::from_nanos(NOW.as_nanos() + 1);
-        let quarantined = Reply::Quarantined { until };
-        let replies = [Granted, Granted, quarantined, quarantined, quarantined];
+        let held_back = quarantined(Granted, until);
+        let granted = Said::from(Granted);
+        let replies = [granted, granted, held_back, held_back, held_back];
         assert_eq!(
             verdict(round(10), NOW, &replies),
             Some(ExtendVerdict::Failed)
         );
-        let over = Reply::Quarantined { until: NOW };
-        let replies = [Granted, over, over];
+        let over = quarantined(Granted, NOW);
+        let replies = [granted, over, over];
         let verdict = verdict(round(10), NOW, &replies);
         assert!(matches!(verdict, Some(ExtendVerdict::Extended { .. })));
     }
@@ -226,10 +251,12 @@ mod tests {
     fn the_verdict_is_given_once_but_late_losses_are_recorded() {
         let mut round = round(10);
         for index in 0..3 {
-            round.handle_reply(NOW, NodeId::new(index).unwrap(), Granted);
+            let node = NodeId::new(index).unwrap();
+            round.handle_reply(NOW, node, Granted, Eligibility::ALWAYS);
         }
         let last = NodeId::new(4).unwrap();
-        assert_eq!(round.handle_reply(NOW, last, Denied), None);
+        let late = round.handle_reply(NOW, last, Denied, Eligibility::ALWAYS);
+        assert_eq!(late, None);
         assert!(round.lost_on().contains(last));
     }
 }

@@ -1,4 +1,6 @@
-use crate::{AcquireFailure, FencingToken, NodeId, Quorum, Reply, Tally, Timestamp, Token};
+use crate::{
+    AcquireFailure, Eligibility, FencingToken, NodeId, Quorum, Reply, Tally, Timestamp, Token,
+};
 
 /// A further proposal for a fencing token, by a client whose keys are already on a majority.
 ///
@@ -34,15 +36,32 @@ impl Fence {
         }
     }
 
-    /// Counts a node's reply. Returns the verdict once, with the reply that makes it certain.
+    /// Counts a node's reply, by what its votes are worth. Returns the verdict once, with the reply that makes it certain.
     pub fn handle_reply(
         &mut self,
         now: Timestamp,
         node: NodeId,
         reply: Reply,
+        eligibility: Eligibility,
     ) -> Option<FenceVerdict> {
-        let counted = self.tally.record(node, reply);
+        let counted = self.tally.record(node, reply, eligibility);
         if !counted || self.verdict.is_some() {
+            return None;
+        }
+        self.verdict = self.judge(now);
+        self.verdict
+    }
+
+    /// Takes back what a node has agreed to in this round, if it has. Returns the verdict if that makes
+    /// it certain.
+    pub fn withdraw(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        eligibility: Eligibility,
+    ) -> Option<FenceVerdict> {
+        let taken_back = self.tally.withdraw(node, eligibility);
+        if !taken_back || self.verdict.is_some() {
             return None;
         }
         self.verdict = self.judge(now);
@@ -114,7 +133,10 @@ pub enum FenceVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Nonce;
+    use crate::{
+        Nonce,
+        said::{Said, quarantined},
+    };
 
     use Reply::{Denied, Granted, Refused, Unknown};
 
@@ -124,13 +146,17 @@ mod tests {
         counter: FencingToken::new(40),
     };
 
-    fn verdict(now: Timestamp, replies: &[Reply]) -> Option<(FenceVerdict, usize)> {
+    fn verdict<R: Into<Said> + Copy>(
+        now: Timestamp,
+        replies: &[R],
+    ) -> Option<(FenceVerdict, usize)> {
         let quorum = Quorum::majority(5).unwrap();
         let token = Nonce::new(1).token(1);
         let mut round = Fence::new(quorum, token, FencingToken::new(7), VALID_UNTIL, NOW);
         replies.iter().enumerate().find_map(|(index, reply)| {
             let node = NodeId::new(index).unwrap();
-            let verdict = round.handle_reply(now, node, *reply)?;
+            let Said { reply, eligibility } = (*reply).into();
+            let verdict = round.handle_reply(now, node, reply, eligibility)?;
             Some((verdict, index + 1))
         })
     }
@@ -161,7 +187,8 @@ mod tests {
         let lost = [Denied, Granted, Denied, Denied];
         assert_eq!(verdict(NOW, &lost), failed(AcquireFailure::Contended, 4));
         let until = VALID_UNTIL;
-        let down = [Unknown, Refused, Reply::Quarantined { until }];
+        let held_back = quarantined(Granted, until);
+        let down = [Unknown.into(), Refused.into(), held_back];
         assert_eq!(verdict(NOW, &down), failed(AcquireFailure::NoQuorum, 3));
     }
 }

@@ -1,4 +1,4 @@
-use crate::{NodeId, Quorum, Reply, Tally, Timestamp, Token};
+use crate::{Eligibility, NodeId, Quorum, Reply, Tally, Timestamp, Token};
 
 /// One attempt to delete our key on every node, whether or not the node ever had it (Redlock
 /// step 5).
@@ -26,7 +26,7 @@ impl Release {
 
     /// Counts a node's reply. Returns the verdict once, with the reply that makes it certain.
     pub fn handle_reply(&mut self, node: NodeId, reply: Reply) -> Option<ReleaseVerdict> {
-        let counted = self.tally.record(node, reply);
+        let counted = self.tally.record(node, reply, Eligibility::ALWAYS);
         if !counted || self.verdict.is_some() {
             return None;
         }

@@ -105,6 +105,20 @@ const STRAGGLER: Setup = Setup {
     ..Setup::CALM
 };
 
+/// The world in which the votes for a fence of a restarted master matter: it still has its counter,
+/// which is ahead, and a late SET may have put a key there.
+const FENCED_AFTER_RESTART: Setup = Setup {
+    name: "fenced, a late SET on a restarted master",
+    begin_by: 0,
+    faults: Faults {
+        stragglers: 1,
+        restarts: 1,
+        ..NONE
+    },
+    reaches: &["acquired", "restarted while held", "outbid in quarantine"],
+    ..FENCED
+};
+
 const FENCED: Setup = Setup {
     name: "fenced, a straggler",
     fenced: true,
@@ -227,6 +241,7 @@ fn worlds() -> Vec<Setup> {
             },
             ..FENCED
         },
+        FENCED_AFTER_RESTART,
         Setup {
             name: "fenced, beyond the drift allowance",
             drift: 0,
@@ -302,6 +317,12 @@ fn negative_controls() -> Vec<Setup> {
             one_holder,
             Some(Mutation::ExtendNotGated),
             LATE_SET_AFTER_RESTART,
+        ),
+        broken(
+            "NOT: votes for a fence not gated",
+            one_holder,
+            Some(Mutation::FenceNotGated),
+            FENCED_AFTER_RESTART,
         ),
         broken(
             "NOT: quorum one short of a majority",

@@ -6,7 +6,7 @@ use stateright::{Model, Property};
 use crate::{
     setup::{Beyond, Setup},
     steps::Step,
-    world::{Client, MASTERS, Phase, World},
+    world::{Client, MASTERS, Master, Phase, World},
 };
 
 type Condition = fn(&Setup, &World) -> bool;
@@ -44,7 +44,7 @@ impl Model for Setup {
             Property::always("always a timer", always_a_timer),
             Property::always("nothing left behind", nothing_left_behind),
         ];
-        let sometimes: [(&'static str, Condition); 9] = [
+        let sometimes: [(&'static str, Condition); 10] = [
             ("acquired", |_, world| world.holders() == 1),
             ("contended", |_, world| {
                 let failed = Phase::Exhausted(AcquireFailure::Contended);
@@ -89,6 +89,11 @@ impl Model for Setup {
                         })
                 };
                 (0..MASTERS).any(is_back)
+            }),
+            ("outbid in quarantine", |_, world| {
+                // A key that was set after the restart, and a counter from before it.
+                let outbid = |it: &Master| it.restarted && it.key.is_some() && it.counter.is_some();
+                world.holders() == 1 && world.masters.iter().any(outbid)
             }),
             ("fenced twice", |_, world| {
                 world.fences.iter().any(|it| *it > Self::proposal())

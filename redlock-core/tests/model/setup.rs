@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redlock_core::{
-    Drift, FencingToken, KeepAlive, Lease, LeaseConfig, Nonce, Quorum, RetrySchedule, Ttl, Validity,
+    Drift, Eligibility, FencingToken, KeepAlive, Lease, LeaseConfig, Nonce, Quorum, RetrySchedule,
+    Ttl, Validity,
 };
 
 use crate::{
@@ -63,6 +64,8 @@ pub(crate) enum Mutation {
     TokenReused,
     /// Votes for EXTEND count in quarantine.
     ExtendNotGated,
+    /// What fences are agreed on by counts in quarantine: counters that are ahead, and accepts.
+    FenceNotGated,
     /// One vote of each round is made up: a quorum that is one short.
     QuorumOneShort,
     /// A failed extension releases the keys.
@@ -131,7 +134,7 @@ impl Setup {
             phase: Phase::Idle,
             lag: 0,
             paused: None,
-            quarantine: [0; MASTERS],
+            eligibility: [Eligibility::ALWAYS; MASTERS],
             links: Default::default(),
             extended: false,
         }

@@ -1,12 +1,14 @@
 //! What can happen next, and what it does: the driver of the leases, the masters, the faults.
 
-use redlock_core::{Event, Lease, Operation, Reply, RoundId, Timestamp};
+use redlock_core::{Eligibility, Event, Lease, Operation, Reply, RoundId, Timestamp};
 
 use crate::{
     masters::execute,
     setup::{Mutation, Setup},
-    world::{MASTERS, Message, Phase, World, node, ticks},
+    world::{Heard, MASTERS, Message, Phase, World, node, ticks},
 };
+
+const ALWAYS: Eligibility = Eligibility::ALWAYS;
 
 /// One step of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -210,9 +212,15 @@ impl Setup {
                 if timers_first {
                     self.fire_timers(world, client);
                 }
-                for (round, master, reply) in inbox {
+                for heard in inbox {
                     self.drive(world, client, |lease, now| {
-                        lease.handle_reply(now, round, master, reply);
+                        let Heard {
+                            round,
+                            node,
+                            reply,
+                            eligibility,
+                        } = heard;
+                        lease.handle_reply(now, round, node, reply, eligibility);
                     });
                 }
                 self.fire_timers(world, client);
@@ -248,7 +256,7 @@ impl Setup {
                 newest.given_up = given_up;
                 let round = newest.round;
                 if given_up {
-                    self.answer(world, client, master, round, Reply::Unknown);
+                    self.answer(world, client, master, round, Reply::Unknown, ALWAYS);
                 }
             }
             Step::Lose {
@@ -263,15 +271,16 @@ impl Setup {
                 if carried_out {
                     execute(self, world, master, &message.operation);
                 }
-                self.answer(world, client, master, message.round, Reply::Unknown);
+                let round = message.round;
+                self.answer(world, client, master, round, Reply::Unknown, ALWAYS);
             }
             Step::Restart(master) => {
                 world.faults.restarts -= 1;
                 world.masters[master].key = None;
                 world.masters[master].restarted = true;
                 for client in 0..world.clients.len() {
-                    let until = world.local(client) + self.quarantine;
-                    world.clients[client].quarantine[master] = until;
+                    let until = ticks(world.local(client) + self.quarantine);
+                    world.clients[client].eligibility[master] = Eligibility::since(until);
                 }
             }
         }
@@ -288,21 +297,14 @@ impl Setup {
     fn carry_out(&self, world: &mut World, client: usize, master: usize, message: &Message) {
         let reply = execute(self, world, master, &message.operation);
         if !message.given_up {
-            let reply = self.vote(world, client, master, &message.operation, reply);
-            self.answer(world, client, master, message.round, reply);
+            let reply = self.tell(master, &message.operation, reply);
+            let eligibility = self.worth(world, client, master, &message.operation, reply);
+            self.answer(world, client, master, message.round, reply, eligibility);
         }
     }
 
-    /// What the driver makes of a master's answer.
-    fn vote(
-        &self,
-        world: &World,
-        client: usize,
-        master: usize,
-        operation: &Operation,
-        reply: Reply,
-    ) -> Reply {
-        let extends = matches!(operation, Operation::Extend { .. });
+    /// What the driver tells of a master's answer: the truth, unless it is broken.
+    fn tell(&self, master: usize, operation: &Operation, reply: Reply) -> Reply {
         let releases = matches!(operation, Operation::Release { .. });
         if self.mutation == Some(Mutation::QuorumOneShort) && master == 0 && !releases {
             return Reply::Granted;
@@ -311,13 +313,28 @@ impl Setup {
         {
             return Reply::Granted;
         }
-        let until = world.clients[client].quarantine[master];
-        let gated = !(extends && self.mutation == Some(Mutation::ExtendNotGated));
-        if reply == Reply::Granted && until > 0 && gated {
-            let until = ticks(until);
-            return Reply::Quarantined { until };
-        }
         reply
+    }
+
+    /// What the driver says that a master's votes are worth.
+    fn worth(
+        &self,
+        world: &World,
+        client: usize,
+        master: usize,
+        operation: &Operation,
+        reply: Reply,
+    ) -> Eligibility {
+        let extends = matches!(operation, Operation::Extend { .. });
+        let fences =
+            matches!(operation, Operation::Fence { .. }) || matches!(reply, Reply::Outbid { .. });
+        match self.mutation {
+            Some(Mutation::ExtendNotGated) if extends => ALWAYS,
+            Some(Mutation::FenceNotGated) if fences => ALWAYS,
+            // The vote that is made up is nobody's.
+            Some(Mutation::QuorumOneShort) => ALWAYS,
+            _ => world.clients[client].eligibility[master],
+        }
     }
 
     fn answer(
@@ -327,6 +344,7 @@ impl Setup {
         master: usize,
         round: Option<RoundId>,
         reply: Reply,
+        eligibility: Eligibility,
     ) {
         let it = &mut world.clients[client];
         let Some(round) = round else { return };
@@ -334,9 +352,14 @@ impl Setup {
             return;
         }
         match &mut it.paused {
-            Some(inbox) => inbox.push((round, node(master), reply)),
+            Some(inbox) => inbox.push(Heard {
+                round,
+                node: node(master),
+                reply,
+                eligibility,
+            }),
             None => self.drive(world, client, |lease, now| {
-                lease.handle_reply(now, round, node(master), reply);
+                lease.handle_reply(now, round, node(master), reply, eligibility);
             }),
         }
     }

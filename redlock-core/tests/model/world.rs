@@ -1,8 +1,8 @@
 //! The state of a small world: masters, clients with real leases, messages between them.
 
 use redlock_core::{
-    AcquireFailure, FencingToken, Lease, LossReason, NodeId, Operation, Reply, RoundId, Timestamp,
-    Token,
+    AcquireFailure, Eligibility, FencingToken, Lease, LossReason, NodeId, Operation, Reply,
+    RoundId, Timestamp, Token,
 };
 
 /// How many masters there are.
@@ -64,12 +64,21 @@ pub(crate) struct Client {
     /// How far its clock is behind.
     pub(crate) lag: u8,
     /// It stands still; what comes in waits here.
-    pub(crate) paused: Option<Vec<(RoundId, NodeId, Reply)>>,
-    /// Until when each master has no vote, on this client's clock.
-    pub(crate) quarantine: [u8; MASTERS],
+    pub(crate) paused: Option<Vec<Heard>>,
+    /// What the votes of each master are worth to this client.
+    pub(crate) eligibility: [Eligibility; MASTERS],
     /// The messages under way to each master, oldest first.
     pub(crate) links: [Vec<Message>; MASTERS],
     pub(crate) extended: bool,
+}
+
+/// A reply as it comes to a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Heard {
+    pub(crate) round: RoundId,
+    pub(crate) node: NodeId,
+    pub(crate) reply: Reply,
+    pub(crate) eligibility: Eligibility,
 }
 
 /// What has become of a client's one lease.

@@ -8,6 +8,8 @@ use redlock_core::{
     RetrySchedule, RoundId, Standing, Timestamp, Transmit, Ttl, Validity,
 };
 
+use crate::said::Said;
+
 /// One call of a lease, and what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
@@ -23,7 +25,7 @@ pub(crate) enum Input {
     Reply {
         to: Option<usize>,
         node: NodeId,
-        reply: Reply,
+        said: Said,
     },
 }
 
@@ -105,9 +107,9 @@ impl Driven {
             Input::Release => lease.release(*now),
             Input::Abandon => lease.abandon(),
             Input::Timeout => lease.handle_timeout(*now),
-            Input::Reply { to, node, reply } => {
+            Input::Reply { to, node, said } => {
                 let round = to.map_or(self.stranger, |to| self.sent[to].round);
-                lease.handle_reply(*now, round, node, reply);
+                lease.handle_reply(*now, round, node, said.reply, said.eligibility());
             }
         }
         None
@@ -128,8 +130,8 @@ impl Driven {
                 let to = self.sent.len().checked_sub(back + 1);
                 for (index, reply) in replies {
                     let node = NodeId::new(*index).expect("below 64");
-                    let reply = reply.at(self.now);
-                    self.input(Input::Reply { to, node, reply });
+                    let said = reply.at(self.now);
+                    self.input(Input::Reply { to, node, said });
                 }
             }
             Action::Volley {
@@ -142,8 +144,8 @@ impl Driven {
                 let [few, most] = replies.map(|reply| reply.at(self.now));
                 for count in 0..nodes {
                     let node = NodeId::new((first + count) % nodes).expect("below 64");
-                    let reply = if count < *minority { few } else { most };
-                    self.input(Input::Reply { to, node, reply });
+                    let said = if count < *minority { few } else { most };
+                    self.input(Input::Reply { to, node, said });
                 }
             }
         }
@@ -231,19 +233,20 @@ enum Action {
     },
 }
 
-/// A reply whose quarantine ends some time from now.
+/// A reply, perhaps of a node whose quarantine ends some time from now.
 #[derive(Clone, Copy, Debug)]
 enum RelativeReply {
     Plain(Reply),
-    Quarantined(i64),
+    Quarantined(Reply, i64),
 }
 
 impl RelativeReply {
-    fn at(self, now: Timestamp) -> Reply {
+    fn at(self, now: Timestamp) -> Said {
         match self {
-            Self::Plain(reply) => reply,
-            Self::Quarantined(offset) => Reply::Quarantined {
-                until: Timestamp::from_nanos(now.as_nanos().saturating_add_signed(offset)),
+            Self::Plain(reply) => reply.into(),
+            Self::Quarantined(reply, offset) => Said {
+                reply,
+                votes_from: Timestamp::from_nanos(now.as_nanos().saturating_add_signed(offset)),
             },
         }
     }
@@ -296,7 +299,9 @@ fn replies() -> impl Strategy<Value = RelativeReply> {
         4 => Just(RelativeReply::Plain(Reply::Denied)),
         1 => Just(RelativeReply::Plain(Reply::Refused)),
         2 => Just(RelativeReply::Plain(Reply::Unknown)),
-        2 => around.prop_map(RelativeReply::Quarantined),
+        2 => around.clone().prop_map(|offset| RelativeReply::Quarantined(Reply::Granted, offset)),
+        1 => (outbid.clone(), around)
+            .prop_map(|(reply, offset)| RelativeReply::Quarantined(reply, offset)),
         2 => outbid.prop_map(RelativeReply::Plain),
         1 => Just(RelativeReply::Plain(Reply::Free)),
         1 => Just(RelativeReply::Plain(last)),

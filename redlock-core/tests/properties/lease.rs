@@ -8,14 +8,17 @@ use proptest::{
     test_runner::{TestCaseResult, TestRunner},
 };
 use redlock_core::{
-    AcquireFailure, Event, FencingToken, LossReason, Operation, ReleaseVerdict, Reply, Standing,
-    Timestamp, Token,
+    AcquireFailure, Eligibility, Event, FencingToken, LossReason, Operation, ReleaseVerdict, Reply,
+    Standing, Timestamp, Token,
 };
 
 use crate::{
     check,
     drive::{Driven, Entry, Input, lives},
+    said::Said,
 };
+
+const ALWAYS: Eligibility = Eligibility::ALWAYS;
 
 /// Checks something of lives that are driven to their end.
 fn check_lives(cases: u32, property: impl Fn(&Driven) -> TestCaseResult) {
@@ -129,7 +132,7 @@ fn repeated_stale_and_foreign_replies_change_nothing() {
             let mut lease = entry.after.clone();
             for (to, node) in &replied {
                 for reply in [Reply::Granted, Reply::Denied, Reply::Unknown] {
-                    lease.handle_reply(entry.now, sent[*to].0, *node, reply);
+                    lease.handle_reply(entry.now, sent[*to].0, *node, reply, ALWAYS);
                 }
             }
             prop_assert_eq!(&lease, &entry.after, "repeated");
@@ -137,7 +140,7 @@ fn repeated_stale_and_foreign_replies_change_nothing() {
             for (round, token) in &sent {
                 if released.contains(token) && Some(*round) != releasing {
                     for node in driven.config.quorum.all().iter() {
-                        lease.handle_reply(entry.now, *round, node, Reply::Granted);
+                        lease.handle_reply(entry.now, *round, node, Reply::Granted, ALWAYS);
                     }
                 }
             }
@@ -253,7 +256,7 @@ fn validity_counts_from_the_start_of_the_last_round_that_succeeded() {
 #[derive(Default)]
 struct Answers {
     sent_at: Vec<(Timestamp, Operation)>,
-    first: BTreeMap<usize, BTreeMap<usize, Reply>>,
+    first: BTreeMap<usize, BTreeMap<usize, Said>>,
 }
 
 impl Answers {
@@ -262,7 +265,7 @@ impl Answers {
         if let Input::Reply {
             to: Some(to),
             node,
-            reply,
+            said,
         } = entry.input
             && node.index() < nodes
         {
@@ -270,7 +273,7 @@ impl Answers {
                 .entry(to)
                 .or_default()
                 .entry(node.index())
-                .or_insert(reply);
+                .or_insert(said);
         }
         let sent = entry.sent.iter().map(|sent| (entry.now, sent.operation));
         self.sent_at.extend(sent);
@@ -282,10 +285,9 @@ impl Answers {
         let Some(first) = self.first.get(&transmission) else {
             return false;
         };
-        let votes = first.values().filter(|reply| match reply {
-            Reply::Granted => true,
-            Reply::Quarantined { until } => *until <= start,
-            Reply::Outbid { .. } => or_outbid,
+        let votes = first.values().filter(|said| match said.reply {
+            Reply::Granted => said.votes_at(start),
+            Reply::Outbid { .. } => or_outbid && said.votes_at(start),
             _ => false,
         });
         2 * votes.count() > nodes
@@ -381,10 +383,8 @@ fn a_further_proposal_is_the_next_after_what_outbid_the_last() {
                     prop_assert!(false, "nobody outbid");
                     continue;
                 };
-                let counters = answers.first[&to].values().filter_map(|reply| match reply {
-                    Reply::Outbid { counter } => Some(*counter),
-                    _ => None,
-                });
+                let counters = answers.first[&to].values();
+                let counters = counters.filter_map(|said| said.counter());
                 // Never smaller than the last, whatever a node says of its counter.
                 let outbid = counters.max().max(last);
                 prop_assert_eq!(Some(fence), outbid.and_then(FencingToken::next));

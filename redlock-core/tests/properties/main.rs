@@ -20,6 +20,7 @@ mod lease;
 mod reference;
 mod retry;
 mod rounds;
+mod said;
 
 /// Checks a property on `cases` random inputs.
 fn check<S>(cases: u32, inputs: &S, property: impl Fn(S::Value) -> TestCaseResult)

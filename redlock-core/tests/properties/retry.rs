@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redlock_core::{
-    Drift, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Quorum, Reply, RetrySchedule, Timestamp,
-    Ttl, Validity,
+    Drift, Eligibility, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Quorum, Reply, RetrySchedule,
+    Timestamp, Ttl, Validity,
 };
 
 use crate::check;
@@ -120,7 +120,13 @@ fn lease_delay(nonce: u128, attempts: u32) -> Duration {
     lease.acquire(now);
     loop {
         let transmit = lease.poll_transmit().expect("an attempt");
-        lease.handle_reply(now, transmit.round, node, Reply::Denied);
+        lease.handle_reply(
+            now,
+            transmit.round,
+            node,
+            Reply::Denied,
+            Eligibility::ALWAYS,
+        );
         lease.poll_transmit().expect("its release");
         let next = lease.poll_timeout().expect("an endless budget");
         if lease.attempts() == attempts {

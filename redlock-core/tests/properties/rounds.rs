@@ -20,7 +20,7 @@ use redlock_core::{
     Ttl, Validity,
 };
 
-use crate::check;
+use crate::{check, said::Said};
 
 const START: Timestamp = Timestamp::from_nanos(1_000_000);
 const FENCE: FencingToken = FencingToken::new(50);
@@ -38,22 +38,23 @@ fn until_around_start() -> impl Strategy<Value = Timestamp> {
     (0..=2 * START.as_nanos()).prop_map(Timestamp::from_nanos)
 }
 
-fn replies() -> impl Strategy<Value = Reply> {
+fn replies() -> impl Strategy<Value = Said> {
     let outbid = (50..60u64).prop_map(|counter| Reply::Outbid {
         counter: FencingToken::new(counter),
     });
-    prop_oneof![
+    let reply = prop_oneof![
         6 => Just(Reply::Granted),
         3 => Just(Reply::Denied),
         1 => Just(Reply::Refused),
         1 => Just(Reply::Unknown),
-        1 => until_around_start().prop_map(|until| Reply::Quarantined { until }),
         1 => outbid,
-    ]
+    ];
+    let votes_from = prop_oneof![6 => Just(Timestamp::ZERO), 1 => until_around_start()];
+    (reply, votes_from).prop_map(|(reply, votes_from)| Said { reply, votes_from })
 }
 
 /// Replies of all of some nodes, each once, in a random order.
-fn ballots() -> impl Strategy<Value = Vec<(usize, Reply)>> {
+fn ballots() -> impl Strategy<Value = Vec<(usize, Said)>> {
     prop_oneof![9 => 1..=9usize, 1 => 60..=64usize]
         .prop_flat_map(|nodes| vec(replies(), nodes))
         .prop_map(|replies| replies.into_iter().enumerate().collect::<Vec<_>>())
@@ -92,11 +93,21 @@ impl Round {
         ]
     }
 
-    fn reply(&mut self, now: Timestamp, node: NodeId, reply: Reply) -> Option<Verdict> {
+    fn reply(&mut self, now: Timestamp, node: NodeId, said: Said) -> Option<Verdict> {
+        let (reply, worth) = (said.reply, said.eligibility());
         match self {
-            Self::Acquire(round) => round.handle_reply(now, node, reply).map(Verdict::Acquire),
-            Self::Extend(round) => round.handle_reply(now, node, reply).map(Verdict::Extend),
-            Self::Fence(round) => round.handle_reply(now, node, reply).map(Verdict::Fence),
+            Self::Acquire(round) => {
+                let verdict = round.handle_reply(now, node, reply, worth);
+                verdict.map(Verdict::Acquire)
+            }
+            Self::Extend(round) => {
+                let verdict = round.handle_reply(now, node, reply, worth);
+                verdict.map(Verdict::Extend)
+            }
+            Self::Fence(round) => {
+                let verdict = round.handle_reply(now, node, reply, worth);
+                verdict.map(Verdict::Fence)
+            }
             Self::Release(round) => round.handle_reply(node, reply).map(Verdict::Release),
         }
     }
@@ -111,7 +122,7 @@ impl Round {
     }
 
     /// Replies to everything; returns the verdict and after how many replies it came.
-    fn vote(&mut self, now: Timestamp, ballots: &[(usize, Reply)]) -> Option<(Verdict, usize)> {
+    fn vote(&mut self, now: Timestamp, ballots: &[(usize, Said)]) -> Option<(Verdict, usize)> {
         let mut verdict = None;
         for (count, (index, reply)) in ballots.iter().enumerate() {
             if let Some(given) = self.reply(now, node(*index), *reply) {
@@ -123,11 +134,10 @@ impl Round {
     }
 
     /// Whether this reply is a vote for the round.
-    fn is_vote(&self, reply: Reply) -> bool {
-        match reply {
-            Reply::Granted => true,
-            Reply::Quarantined { until } => matches!(self, Self::Release(_)) || until <= START,
-            Reply::Outbid { .. } => matches!(self, Self::Acquire(_)),
+    fn is_vote(&self, said: Said) -> bool {
+        match said.reply {
+            Reply::Granted => matches!(self, Self::Release(_)) || said.votes_at(START),
+            Reply::Outbid { .. } => matches!(self, Self::Acquire(_)) && said.votes_at(START),
             Reply::Denied | Reply::Refused | Reply::Unknown | Reply::Free | Reply::Taken { .. } => {
                 false
             }
@@ -140,8 +150,8 @@ fn majority(yes: usize, all: usize) -> bool {
     2 * yes > all
 }
 
-fn count(ballots: &[(usize, Reply)], test: impl Fn(Reply) -> bool) -> usize {
-    ballots.iter().filter(|(_, reply)| test(*reply)).count()
+fn count(ballots: &[(usize, Said)], test: impl Fn(Said) -> bool) -> usize {
+    ballots.iter().filter(|(_, said)| test(*said)).count()
 }
 
 fn is_success(verdict: Verdict) -> bool {
@@ -213,7 +223,7 @@ fn a_success_is_a_majority_of_votes_in_any_order() {
     check(1500, &inputs, |(ballots, shuffled)| {
         let nodes = ballots.len();
         for mut round in Round::all(nodes) {
-            let votes = count(&ballots, |reply| round.is_vote(reply));
+            let votes = count(&ballots, |said| round.is_vote(said));
             let one = round
                 .clone()
                 .vote(START, &ballots)
@@ -226,7 +236,7 @@ fn a_success_is_a_majority_of_votes_in_any_order() {
                     Some(verdict) => prop_assert_eq!(is_success(verdict), majority(votes, nodes)),
                     None => {
                         prop_assert!(matches!(round, Round::Extend(_)));
-                        let outbid = |reply| matches!(reply, Reply::Outbid { .. });
+                        let outbid = |said: Said| said.counter().is_some();
                         prop_assert!(count(&ballots, outbid) > 0);
                         prop_assert!(!majority(votes, nodes));
                     }
@@ -234,9 +244,7 @@ fn a_success_is_a_majority_of_votes_in_any_order() {
             }
             if let (Round::Acquire(round), Some(Verdict::Acquire(verdict))) = (&round, other) {
                 // With a fence, acceptance needs a majority of its own.
-                let granted = count(&ballots, |reply| {
-                    !matches!(reply, Reply::Outbid { .. }) && is_granted(reply)
-                });
+                let granted = count(&ballots, |said| said.grants_at(START));
                 if let AcquireVerdict::Acquired { valid_until, fence } = verdict {
                     prop_assert_eq!(valid_until, validity().until(START));
                     prop_assert_eq!(valid_until, round.valid_until());
@@ -248,20 +256,12 @@ fn a_success_is_a_majority_of_votes_in_any_order() {
     });
 }
 
-fn is_granted(reply: Reply) -> bool {
-    match reply {
-        Reply::Granted => true,
-        Reply::Quarantined { until } => until <= START,
-        _ => false,
-    }
-}
-
 #[test]
 fn a_verdict_comes_as_soon_as_it_is_certain_and_no_sooner() {
     check(1000, &ballots(), |ballots| {
         let nodes = ballots.len();
         for mut round in Round::all(nodes) {
-            let is_vote = |reply| round.is_vote(reply);
+            let is_vote = |said| round.is_vote(said);
             let certain = (1..=nodes).find(|so_far| {
                 let votes = count(&ballots[..*so_far], is_vote);
                 // What the undecided nodes could still bring.
@@ -314,19 +314,19 @@ fn failures_name_what_stood_in_the_way() {
             };
             let so_far = &ballots[..after];
             let blocks =
-                |test: &dyn Fn(Reply) -> bool| !majority(nodes - count(so_far, test), nodes);
-            let down = |reply| matches!(reply, Reply::Refused | Reply::Unknown);
-            let denied = |reply| reply == Reply::Denied;
+                |test: &dyn Fn(Said) -> bool| !majority(nodes - count(so_far, test), nodes);
+            let down = |said: Said| matches!(said.reply, Reply::Refused | Reply::Unknown);
+            let denied = |said: Said| said.reply == Reply::Denied;
             match verdict {
                 Verdict::Acquire(AcquireVerdict::Failed(failure)) => match failure {
                     AcquireFailure::NoQuorum => prop_assert!(blocks(&down)),
                     AcquireFailure::Contended => prop_assert!(count(so_far, denied) > 0),
                     AcquireFailure::Quarantined { until } => {
                         prop_assert!(until > START);
-                        let named = |reply| reply == Reply::Quarantined { until };
+                        let held_back = |said: Said| said.is_held_back_at(START);
+                        let named = |said: Said| held_back(said) && said.votes_from == until;
                         prop_assert!(count(so_far, named) > 0);
-                        let later =
-                            |reply| matches!(reply, Reply::Quarantined { until: it } if it > until);
+                        let later = |said: Said| held_back(said) && said.votes_from > until;
                         prop_assert_eq!(count(so_far, later), 0);
                         prop_assert!(!blocks(&down));
                     }
@@ -337,10 +337,9 @@ fn failures_name_what_stood_in_the_way() {
                 Verdict::Release(ReleaseVerdict::Unconfirmed) => prop_assert!(blocks(&down)),
                 Verdict::Acquire(AcquireVerdict::Outbid { counter })
                 | Verdict::Fence(FenceVerdict::Outbid { counter }) => {
-                    let named = |reply| reply == Reply::Outbid { counter };
+                    let named = |said: Said| said.counter() == Some(counter);
                     prop_assert!(count(so_far, named) > 0);
-                    let larger =
-                        |reply| matches!(reply, Reply::Outbid { counter: it } if it > counter);
+                    let larger = |said: Said| said.counter() > Some(counter);
                     prop_assert_eq!(count(so_far, larger), 0);
                 }
                 _ => {}

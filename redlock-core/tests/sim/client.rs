@@ -5,7 +5,8 @@ mod script;
 use std::{collections::VecDeque, time::Duration};
 
 use redlock_core::{
-    Event as LeaseEvent, FencingToken, Lease, NodeId, Operation, Reply, RoundId, Timestamp,
+    Eligibility, Event as LeaseEvent, FencingToken, Lease, NodeId, Operation, Reply, RoundId,
+    Timestamp,
 };
 
 pub(crate) use self::script::Act;
@@ -35,9 +36,16 @@ pub(crate) struct Client {
     stalled: VecDeque<ClientEvent>,
     pub(crate) active: Option<Box<Active>>,
     /// Replies that its lanes have for the lease, oldest first.
-    replies: VecDeque<(usize, RoundId, NodeId, Reply)>,
+    replies: VecDeque<(usize, RoundId, NodeId, Said)>,
     /// For each key, the largest fencing token it has seen.
     seen_fences: Vec<u64>,
+}
+
+/// A master's reply, and what the client says that its votes are worth.
+#[derive(Clone, Copy)]
+pub(crate) struct Said {
+    pub(crate) reply: Reply,
+    pub(crate) eligibility: Eligibility,
 }
 
 /// The lease that a client is busy with.
@@ -150,8 +158,8 @@ impl Client {
         self.clock.rate() < -Clock::RATE_WITHIN
     }
 
-    pub(crate) fn hand_over(&mut self, lease: usize, round: RoundId, node: NodeId, reply: Reply) {
-        self.replies.push_back((lease, round, node, reply));
+    pub(crate) fn hand_over(&mut self, lease: usize, round: RoundId, node: NodeId, said: Said) {
+        self.replies.push_back((lease, round, node, said));
     }
 
     /// Ends its process. Returns the number of the lease that is forgotten.
@@ -342,15 +350,17 @@ impl World {
                 }
             } else if let Some(event) = active.lease.poll_event() {
                 self.hear(client, &mut active, event);
-            } else if let Some((lease, round, node, reply)) =
+            } else if let Some((lease, round, node, said)) =
                 self.clients[client].replies.pop_front()
             {
                 if lease == active.number {
-                    let reply = self.forge(&mut active, round, reply);
+                    let Said { reply, eligibility } = self.forge(&mut active, round, said);
                     if reply == Reply::Denied && active.acquired_at.is_none() {
                         self.note(Seen::Contended);
                     }
-                    active.lease.handle_reply(now, round, node, reply);
+                    active
+                        .lease
+                        .handle_reply(now, round, node, reply, eligibility);
                 }
             } else {
                 break;
@@ -422,14 +432,17 @@ impl World {
     }
 
     /// Turns one refusal in each round of acquisition into a grant, for the mutant.
-    fn forge(&self, active: &mut Active, round: RoundId, reply: Reply) -> Reply {
+    fn forge(&self, active: &mut Active, round: RoundId, said: Said) -> Said {
         let forges = self.configuration.mutant == Some(Mutant::ForgesAVote);
         let free = active.acquired_at.is_none() && active.forged_in != Some(round);
-        if forges && free && reply == Reply::Denied {
+        if forges && free && said.reply == Reply::Denied {
             active.forged_in = Some(round);
-            Reply::Granted
+            Said {
+                reply: Reply::Granted,
+                eligibility: Eligibility::ALWAYS,
+            }
         } else {
-            reply
+            said
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redlock_core::{NodeId, Operation, Reply, RoundId, Timestamp};
+use redlock_core::{Eligibility, NodeId, Operation, Reply, RoundId, Timestamp};
 
 use crate::{
-    client::{Answer, ClientEvent},
+    client::{Answer, ClientEvent, Said},
     clock::{MILLI, SECOND},
     history::MAX_LATE,
     lane::{Flight, NODE_TIMEOUT, Purpose, RETRY_DEBTS_AFTER, SILENCE_LIMIT},
@@ -34,7 +34,8 @@ impl World {
             self.lane(client, master)
                 .settle(request, purpose, None, expires_at);
             if let Purpose::Round(round) = purpose {
-                self.hand_over(client, master, request.lease, round, Reply::Refused);
+                let refused = worthless(Reply::Refused);
+                self.hand_over(client, master, request.lease, round, refused);
             }
             self.retry_debts(client, master);
             return;
@@ -209,7 +210,7 @@ impl World {
             return;
         };
         let reply = match vote {
-            Vote::Granted => self.vetted(client, master),
+            Vote::Granted => Reply::Granted,
             Vote::Denied => Reply::Denied,
             Vote::Outbid(counter) => Reply::Outbid { counter },
             Vote::Free => Reply::Free,
@@ -221,19 +222,22 @@ impl World {
                 }
             }
         };
-        self.hand_over(client, master, request.lease, round, reply);
-    }
-
-    /// A grant, without a vote if the master may have forgotten a lock when the round started.
-    fn vetted(&mut self, client: usize, master: usize) -> Reply {
-        if !self.configuration.quarantine {
-            return Reply::Granted;
-        }
-        let until = self.lane(client, master).eligible_at;
-        if until > self.clients[client].now(self.at) {
+        let eligibility = self.worth(client, master);
+        let now = self.clients[client].now(self.at);
+        if reply == Reply::Granted && !eligibility.remaining(now).is_zero() {
             self.note(Seen::QuarantinedVote);
         }
-        Reply::Quarantined { until }
+        let said = Said { reply, eligibility };
+        self.hand_over(client, master, request.lease, round, said);
+    }
+
+    /// What the client says that a master's votes are worth.
+    fn worth(&mut self, client: usize, master: usize) -> Eligibility {
+        if self.configuration.quarantine {
+            Eligibility::since(self.lane(client, master).eligible_at)
+        } else {
+            Eligibility::ALWAYS
+        }
     }
 
     /// Answers for what has been under way for too long.
@@ -280,7 +284,8 @@ impl World {
 
     fn tell_unknown(&mut self, client: usize, master: usize, flight: &Flight) {
         if let Purpose::Round(round) = flight.purpose {
-            self.hand_over(client, master, flight.request.lease, round, Reply::Unknown);
+            let unknown = worthless(Reply::Unknown);
+            self.hand_over(client, master, flight.request.lease, round, unknown);
         }
     }
 
@@ -364,11 +369,11 @@ impl World {
         master: usize,
         lease: usize,
         round: RoundId,
-        reply: Reply,
+        said: Said,
     ) {
         // Fewer than ten masters, so each has an id.
         let node = NodeId::new(master).expect("fewer than 64 masters");
-        self.clients[client].hand_over(lease, round, node, reply);
+        self.clients[client].hand_over(lease, round, node, said);
     }
 
     /// Will look whether a request that is under way is answered in time.
@@ -404,5 +409,13 @@ impl World {
     fn key_expiry(&self, client: usize) -> Timestamp {
         let ttl = self.scale.max_ttl.as_duration();
         self.clients[client].now(self.at).saturating_add(ttl)
+    }
+}
+
+/// A reply that is no vote, of whomever.
+fn worthless(reply: Reply) -> Said {
+    Said {
+        reply,
+        eligibility: Eligibility::ALWAYS,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use redlock_core::{FencingToken, NodeId, NodeSet, Reply, Timestamp};
 
 use super::Story;
-use crate::drive::Input;
+use crate::{drive::Input, said::Said};
 
 /// The replies to one request, counted.
 #[derive(Default)]
@@ -40,17 +40,16 @@ impl Story<'_> {
             replied: ballots.len(),
             ..Votes::default()
         };
-        for reply in ballots.values() {
-            match *reply {
-                Reply::Quarantined { until } if until > asked => {
-                    votes.quarantined += 1;
-                    votes.until = votes.until.max(Some(until));
-                }
-                Reply::Granted | Reply::Quarantined { .. } => votes.granted += 1,
-                Reply::Outbid { counter } => {
-                    votes.outbid += 1;
-                    votes.counter = votes.counter.max(Some(counter));
-                }
+        for said in ballots.values() {
+            votes.counter = votes.counter.max(said.counter());
+            if said.is_held_back_at(asked) {
+                votes.quarantined += 1;
+                votes.until = votes.until.max(Some(said.votes_from));
+                continue;
+            }
+            match said.reply {
+                Reply::Granted => votes.granted += 1,
+                Reply::Outbid { .. } => votes.outbid += 1,
                 Reply::Denied => votes.denied += 1,
                 Reply::Refused | Reply::Unknown | Reply::Free | Reply::Taken { .. } => {
                     votes.failed += 1;
@@ -62,21 +61,23 @@ impl Story<'_> {
 
     pub(super) fn denied_by(&self, request: usize) -> NodeSet {
         let ballots = self.ballots(request);
-        let denied = ballots.iter().filter(|(_, reply)| **reply == Reply::Denied);
+        let denied = ballots
+            .iter()
+            .filter(|(_, said)| said.reply == Reply::Denied);
         denied
             .filter_map(|(index, _)| NodeId::new(*index))
             .collect()
     }
 
     /// What each node first replied to a request, up to now.
-    fn ballots(&self, request: usize) -> BTreeMap<usize, Reply> {
+    fn ballots(&self, request: usize) -> BTreeMap<usize, Said> {
         let mut ballots = BTreeMap::new();
         for entry in &self.log[..self.expected.len()] {
-            if let Input::Reply { to, node, reply } = entry.input
+            if let Input::Reply { to, node, said } = entry.input
                 && to == Some(request)
                 && node.index() < self.config.quorum.nodes()
             {
-                ballots.entry(node.index()).or_insert(reply);
+                ballots.entry(node.index()).or_insert(said);
             }
         }
         ballots

@@ -1,0 +1,27 @@
+//! For tests: replies with what they are worth.
+
+use crate::{Eligibility, Reply, Timestamp};
+
+/// A node's reply, and what the node's votes are worth.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said {
+    pub(crate) reply: Reply,
+    pub(crate) eligibility: Eligibility,
+}
+
+impl From<Reply> for Said {
+    fn from(reply: Reply) -> Self {
+        Self {
+            reply,
+            eligibility: Eligibility::ALWAYS,
+        }
+    }
+}
+
+/// A reply of a node that votes only in rounds that start at `until` or later.
+pub(crate) fn quarantined(reply: Reply, until: Timestamp) -> Said {
+    Said {
+        reply,
+        eligibility: Eligibility::since(until),
+    }
+}
