@@ -178,7 +178,7 @@ impl RedlockBuilder {
     /// Lets nodes vote that have just come up, though they may have forgotten locks that are still
     /// held: *for tests*, whose servers have just come up for the first time.
     pub fn trust_fresh_nodes(mut self) -> Self {
-        self.restarts = |_| RestartRule::Trusted;
+        self.restarts = RestartRule::Trusted;
         self
     }
 
@@ -287,7 +287,7 @@ impl RedlockBuilder {
             clock: self.clock,
             prefix: self.prefix,
             defaults: self.defaults,
-            max_ttl: (rules.restarts != RestartRule::Trusted).then_some(max_ttl),
+            max_ttl: (!matches!(rules.restarts, RestartRule::Trusted(_))).then_some(max_ttl),
             shut_down: false.into(),
             last_fence: 0.into(),
             held: 0.into(),

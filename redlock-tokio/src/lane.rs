@@ -15,7 +15,7 @@ mod turn;
 
 use std::{ops::ControlFlow, pin::pin, sync::Arc, time::Duration};
 
-use redlock_core::{NodeId, Operation, Timestamp};
+use redlock_core::{Eligibility, NodeId, Operation};
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
@@ -69,8 +69,8 @@ pub(crate) struct Lane {
     /// Where the node tells that keys are gone.
     freed: Freed,
     status: Arc<StatusBoard>,
-    /// From when on the node may vote, if it came up only recently.
-    eligible_at: Option<Timestamp>,
+    /// What the node's votes are worth.
+    eligibility: Eligibility,
     inbox: mpsc::UnboundedReceiver<Message>,
     /// What was taken from the inbox and is not on its way yet.
     gathered: Vec<Message>,
@@ -113,7 +113,7 @@ impl Lane {
             vetting,
             freed,
             status,
-            eligible_at: None,
+            eligibility: Eligibility::ALWAYS,
             inbox,
             gathered: Vec::new(),
             closed: false,
@@ -200,9 +200,9 @@ impl Lane {
     fn vet(&mut self, mut session: Box<dyn Session>) -> Result<Box<dyn Session>, NodeError> {
         let now = self.clock.now();
         let server = session.server();
-        self.eligible_at = self.vetting.admit(self.id, now, &server)?;
-        if let Some(at) = self.eligible_at {
-            let remaining = at.saturating_duration_since(now);
+        self.eligibility = self.vetting.admit(self.id, now, &server)?;
+        let remaining = self.eligibility.remaining(now);
+        if !remaining.is_zero() {
             tracing::warn!(
                 node = self.node.address(),
                 ?remaining,
@@ -213,7 +213,7 @@ impl Lane {
             Server::Known(info) => Some(info),
             Server::None | Server::Withheld(_) => None,
         };
-        self.status.connected(info, self.eligible_at);
+        self.status.connected(info, self.eligibility);
         session.watch(self.freed.clone());
         Ok(session)
     }
@@ -276,7 +276,7 @@ impl Lane {
                 landed = flights.land(), if !flights.is_empty() => {
                     self.status.answered_in(landed.round_trip);
                     if silent && !flights.is_silent() {
-                        self.status.answering(self.eligible_at);
+                        self.status.answering(self.eligibility);
                     }
                     if let ControlFlow::Break(error) = self.deliver(landed) {
                         break error;
@@ -357,7 +357,7 @@ impl Lane {
                 let late = Err(NodeError::TimedOut(self.limits.answer));
                 origin
                     .cell
-                    .handle_answer(now, origin.round, self.id, late, None);
+                    .handle_answer(now, origin.round, self.id, late, self.eligibility);
             }
         });
     }
@@ -387,7 +387,6 @@ impl Lane {
             {
                 changed = Some(error.clone());
             }
-            let mut eligible_at = self.eligible_at;
             match command.operation() {
                 Operation::Acquire { .. } if flow.is_break() => {
                     if let Purpose::Request(origin) = &purpose {
@@ -395,8 +394,6 @@ impl Lane {
                     }
                 }
                 Operation::Release { .. } => {
-                    // It needs no vote.
-                    eligible_at = None;
                     self.debts.settle(now, command, &purpose, &answer);
                 }
                 Operation::Acquire { .. }
@@ -406,7 +403,7 @@ impl Lane {
             }
             if let Purpose::Request(origin) = purpose {
                 let Origin { cell, round } = origin;
-                cell.handle_answer(now, round, self.id, answer, eligible_at);
+                cell.handle_answer(now, round, self.id, answer, self.eligibility);
             }
         }
         match changed {
@@ -425,7 +422,7 @@ impl Lane {
             let purpose = Purpose::Request(origin);
             self.debts.settle(now, command, &purpose, &answer);
         }
-        cell.handle_answer(now, round, self.id, Err(cause), None);
+        cell.handle_answer(now, round, self.id, Err(cause), self.eligibility);
     }
 
     /// Tells those who wait for it that nothing is owed. Returns whether the lane can end.

@@ -15,8 +15,8 @@ use std::{
 };
 
 use redlock_core::{
-    AcquireFailure, Event, FencingToken, LeaseConfig, NodeId, Operation, Quorum, Reply, RoundId,
-    Timestamp, Token, Ttl,
+    AcquireFailure, Eligibility, Event, FencingToken, LeaseConfig, NodeId, Operation, Quorum,
+    Reply, RoundId, Timestamp, Token, Ttl,
 };
 use tokio::sync::Notify;
 
@@ -72,35 +72,26 @@ impl AtomicNodeSet {
 impl LeaseCell {
     // Inputs.
 
-    /// Takes a node's answer, or the reason why there is none. A node that came up only recently
-    /// votes from `eligible_at` on.
+    /// Takes a node's answer, or the reason why there is none, and what the node's votes are worth.
     pub(crate) fn handle_answer(
         self: &Arc<Self>,
         now: Timestamp,
         round: RoundId,
         node: NodeId,
         answer: Answer,
-        eligible_at: Option<Timestamp>,
+        eligibility: Eligibility,
     ) {
         self.step(now, |state| {
-            let reply = match (reply_of(&answer, now), eligible_at) {
-                (Reply::Granted, Some(until)) => Reply::Quarantined { until },
-                // This round may have begun while the node had no vote. The counter must not be
-                // taken for an agreement then, nor later.
-                (Reply::Outbid { .. }, Some(until))
-                    if now < until.saturating_add(self.ttl().as_duration()) =>
-                {
-                    Reply::Refused
-                }
-                (reply, _) => reply,
-            };
+            let reply = reply_of(&answer, now);
             if let Ok(Vote::Extended { remaining }) = answer {
                 self.look_at_remaining(state, now, round, node, remaining);
             }
             if state.watched == Some(round) {
-                state.object(node, now, answer, eligible_at);
+                state.object(node, now, answer, eligibility);
             }
-            state.lease.handle_reply(now, round, node, reply);
+            state
+                .lease
+                .handle_reply(now, round, node, reply, eligibility);
         });
     }
 
@@ -462,11 +453,11 @@ impl LeaseCell {
                 }
                 if is_watched {
                     let gone = NodeError::Unreachable("the runtime has shut down".into());
-                    state.object(node, now, Err(gone), None);
+                    state.object(node, now, Err(gone), Eligibility::ALWAYS);
                 }
-                state
-                    .lease
-                    .handle_reply(now, transmit.round, node, Reply::Refused);
+                let (round, worth) = (transmit.round, Eligibility::ALWAYS);
+                let refused = Reply::Refused;
+                state.lease.handle_reply(now, round, node, refused, worth);
             }
         }
     }

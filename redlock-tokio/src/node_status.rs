@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::Timestamp;
+use redlock_core::{Eligibility, Timestamp};
 
 use crate::{NodeError, ServerInfo};
 
@@ -74,7 +74,7 @@ struct Entry {
 
 #[derive(Clone, Debug)]
 enum Condition {
-    Connected { eligible_at: Option<Timestamp> },
+    Connected { eligibility: Eligibility },
     Silent,
     Disconnected(NodeError),
 }
@@ -90,9 +90,9 @@ impl StatusBoard {
         }
     }
 
-    pub(crate) fn connected(&self, server: Option<ServerInfo>, eligible_at: Option<Timestamp>) {
+    pub(crate) fn connected(&self, server: Option<ServerInfo>, eligibility: Eligibility) {
         *self.lock() = Entry {
-            condition: Condition::Connected { eligible_at },
+            condition: Condition::Connected { eligibility },
             server,
         };
     }
@@ -105,8 +105,8 @@ impl StatusBoard {
         self.lock().condition = Condition::Silent;
     }
 
-    pub(crate) fn answering(&self, eligible_at: Option<Timestamp>) {
-        self.lock().condition = Condition::Connected { eligible_at };
+    pub(crate) fn answering(&self, eligibility: Eligibility) {
+        self.lock().condition = Condition::Connected { eligibility };
     }
 
     pub(crate) fn answered_in(&self, round_trip: Duration) {
@@ -122,12 +122,14 @@ impl StatusBoard {
     pub(crate) fn status(&self, address: &Arc<str>, now: Timestamp) -> NodeStatus {
         let entry = self.lock();
         let state = match &entry.condition {
-            Condition::Connected {
-                eligible_at: Some(at),
-            } if *at > now => NodeState::Quarantined {
-                remaining: at.saturating_duration_since(now),
-            },
-            Condition::Connected { .. } => NodeState::Voting,
+            Condition::Connected { eligibility } => {
+                let remaining = eligibility.remaining(now);
+                if remaining.is_zero() {
+                    NodeState::Voting
+                } else {
+                    NodeState::Quarantined { remaining }
+                }
+            }
             Condition::Silent => NodeState::Silent,
             Condition::Disconnected(error) if error.is_refusal() => {
                 NodeState::Refused(error.clone())

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use redlock_core::{NodeId, Quarantine, Restarts, RunId, Timestamp};
+use redlock_core::{Eligibility, NodeId, Quarantine, RunId, Sighting, Timestamp, Voter};
 
 use crate::{
     NodeError,
@@ -26,7 +26,7 @@ pub(crate) enum RestartRule {
     /// Vote, because it forgets nothing, unless it is another server.
     Durable(Quarantine),
     /// Vote all the same.
-    Trusted,
+    Trusted(Quarantine),
 }
 
 /// The nodes of one lock service, as they were last seen.
@@ -41,7 +41,7 @@ struct Seat {
     address: Arc<str>,
     /// Which server sits here, whether or not it may vote.
     run_id: Option<RunId>,
-    restarts: Option<Restarts>,
+    voter: Voter,
 }
 
 impl Vetting {
@@ -50,10 +50,10 @@ impl Vetting {
         let seat = |address| Seat {
             address,
             run_id: None,
-            restarts: match rules.restarts {
-                RestartRule::Quarantined(quarantine) => Some(Restarts::new(quarantine)),
-                RestartRule::Durable(quarantine) => Some(Restarts::of_durable_node(quarantine)),
-                RestartRule::Trusted => None,
+            voter: match rules.restarts {
+                RestartRule::Quarantined(quarantine) => Voter::new(quarantine).allowing_unvetted(),
+                RestartRule::Durable(quarantine) => Voter::durable(quarantine),
+                RestartRule::Trusted(quarantine) => Voter::trusted(quarantine),
             },
         };
         Self {
@@ -62,8 +62,7 @@ impl Vetting {
         }
     }
 
-    /// Decides on a node that was just connected to. Returns from when on it may vote, if that is
-    /// not at once.
+    /// Decides on a node that was just connected to. Returns what its votes are worth.
     ///
     /// # Errors
     ///
@@ -73,18 +72,18 @@ impl Vetting {
         node: NodeId,
         now: Timestamp,
         server: &Server,
-    ) -> Result<Option<Timestamp>, NodeError> {
+    ) -> Result<Eligibility, NodeError> {
         // Locked throughout, so that of two addresses of one server one is always found out.
         let mut seats = self.lock();
         let seat = &mut seats[node.index()];
         // The server that sat here before may have gone.
         seat.run_id = None;
         let info = match server {
-            Server::None => return Ok(None),
+            Server::None => return Ok(Eligibility::ALWAYS),
             Server::Known(info) => info,
             Server::Withheld(error) if self.rules.allow_unvetted => {
                 tracing::warn!(node = %seat.address, %error, "not vetted: it does not answer INFO");
-                return Ok(None);
+                return Ok(Eligibility::ALWAYS);
             }
             Server::Withheld(error) => {
                 return Err(misconfigured(format!(
@@ -93,8 +92,8 @@ impl Vetting {
                 )));
             }
         };
-        if let (Some(_), Some(restarts)) = (&info.replica_of, &mut seat.restarts) {
-            restarts.handle_demotion();
+        if info.replica_of.is_some() {
+            seat.voter.handle_demotion(now);
         }
         // Before all else: one server under two addresses never works, whatever it is.
         if let Some(other) = seats.iter().find(|it| it.run_id == Some(info.run_id)) {
@@ -115,11 +114,15 @@ impl Vetting {
             ));
         }
         self.warn(&seat.address, info);
-        let eligible_at = seat
-            .restarts
-            .as_mut()
-            .map(|restarts| restarts.handle_sighting(now, info.run_id, info.uptime));
-        Ok(eligible_at.filter(|&at| at > now))
+        let sighting = Sighting {
+            asked_at: now,
+            run_id: info.run_id,
+            uptime: Some(info.uptime),
+            replication: None,
+            history_age: None,
+        };
+        seat.voter.handle_connection(now, &sighting);
+        Ok(seat.voter.eligibility())
     }
 
     /// Tells of what does not keep a node from voting, but may make it forget.

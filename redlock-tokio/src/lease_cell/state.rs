@@ -1,7 +1,8 @@
 use std::task::Waker;
 
 use redlock_core::{
-    AcquireFailure, FencingToken, Lease, LossReason, NodeId, ReleaseVerdict, RoundId, Timestamp,
+    AcquireFailure, Eligibility, FencingToken, Lease, LossReason, NodeId, ReleaseVerdict, RoundId,
+    Timestamp,
 };
 
 use crate::{
@@ -118,15 +119,18 @@ impl CellState {
         node: NodeId,
         now: Timestamp,
         answer: Answer,
-        eligible_at: Option<Timestamp>,
+        eligibility: Eligibility,
     ) {
         let objection = match answer {
-            Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => match eligible_at {
-                Some(at) if at > now => Objection::Quarantined {
-                    remaining: at.saturating_duration_since(now),
-                },
-                _ => return,
-            },
+            // A release needs no vote.
+            Ok(Vote::Granted) if self.phase == Phase::Releasing => return,
+            Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => {
+                let remaining = eligibility.remaining(now);
+                if remaining.is_zero() {
+                    return;
+                }
+                Objection::Quarantined { remaining }
+            }
             Ok(Vote::Free | Vote::Taken { .. }) => return,
             Ok(Vote::Denied) => Objection::Denied,
             Err(error) => Objection::Failed(error),
