@@ -61,8 +61,8 @@ async fn who_waits_is_shown_by_every_process() {
     let bob = buyer(here, "Bob");
     live.shows_line(7, &["Ada"], &["Bob"]).await;
     let zoe = buyer(there, "Zo%C3%AB");
-    live.shows_line(7, &["Ada"], &["Zo\u{eb}", "Bob"]).await;
-    // The other process shows the same; its own people come first.
+    live.shows_line(7, &["Ada"], &["Bob", "Zo\u{eb}"]).await;
+    // Both processes show them in the order in which they came.
     let mut elsewhere = Live::open(here).await;
     elsewhere
         .shows_line(7, &["Ada"], &["Bob", "Zo\u{eb}"])

@@ -13,8 +13,12 @@ use driver::Driver;
 use futures::future::join;
 use page::{Outcome, Page};
 use redlock_tokio::test_util::Proxy;
-use support::{Server, box_office::Fleet, eventually};
-use tokio::sync::Mutex;
+use support::{
+    Server,
+    box_office::{Fleet, buy},
+    eventually,
+};
+use tokio::{sync::Mutex, task::JoinSet};
 
 const TICKETS: &str = env!("CARGO_BIN_EXE_tickets");
 
@@ -43,7 +47,8 @@ async fn of_two_people_one_gets_the_seat() {
             let shown = eve.seat(seat).await;
             let lines = [("Ada", "Bob"), ("Bob", "Ada")].into_iter();
             lines.into_iter().find(|(pays, waits)| {
-                shown.text == format!("{pays} pays") && shown.line == format!("1 in line: {waits}")
+                let label = format!("Seat {seat}, {pays} is paying. 1 in line: {waits}. ");
+                shown.label.starts_with(&label)
             })
         });
         let (outcomes, (paid, waited)) = join(race([&ada, &bob], seat), looking_on).await;
@@ -64,7 +69,7 @@ async fn of_two_people_one_gets_the_seat() {
         assert_eq!(yours.text, "yours");
         for page in [loser, &eve] {
             let sold = page.until(seat, "sold").await;
-            assert_eq!(sold.text, format!("sold to {paid}"));
+            assert_eq!(sold.text, paid);
             assert_eq!(sold.label, format!("Seat {seat}, sold to {paid}."));
         }
     }
@@ -106,7 +111,7 @@ async fn two_tabs_are_two_people() {
     ada.browser.switch_to_window(tab.handle).await.unwrap();
     let mallory = "<img src=x onerror=alert(1)>";
     let tab = Page::open(ada.browser.clone(), &server.url, mallory).await;
-    assert_eq!(tab.until(7, "sold").await.text, "sold to Ada");
+    assert_eq!(tab.until(7, "sold").await.text, "Ada");
     tab.press(8).await;
     assert_eq!(tab.outcome(8).await, Outcome::Bought);
     tab.until(8, "yours").await;
@@ -117,10 +122,7 @@ async fn two_tabs_are_two_people() {
         .switch_to_window(windows[0].clone())
         .await
         .unwrap();
-    assert_eq!(
-        ada.until(8, "sold").await.text,
-        format!("sold to {mallory}")
-    );
+    assert_eq!(ada.until(8, "sold").await.text, mallory);
     assert_eq!(ada.text("#me").await, "Ada");
     ada.press(7).await;
     ada.says("You gave seat 7 back.").await;
@@ -133,6 +135,114 @@ async fn two_tabs_are_two_people() {
     let (status, _) = tokio::task::spawn_blocking(|| server.stop()).await.unwrap();
     assert!(status.success(), "{status}");
     ada.find("#connection[data-state=lost]").await;
+}
+
+/// The page says how many are before you, and for how long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn somebody_in_line_sees_their_place_and_the_time() {
+    let _browsers = BROWSERS.lock().await;
+    let server = Server::start(TICKETS, &["--payment", "1000s", "--wait", "1000s"], None);
+    let driver = Driver::start();
+    let eve = Page::open(driver.browser().await, &server.url, "Eve").await;
+    let mut others = JoinSet::new();
+    let mut joins = async |name: &'static str, shown: &str| {
+        let url = server.url.clone();
+        others.spawn(async move { buy(&url, 7, name).await });
+        eve.shows("#lines", shown).await;
+    };
+    joins("Ada", "Ada is paying").await;
+    joins("Bob", "In line: Bob").await;
+    eve.press(7).await;
+    eve.shows(
+        "#place",
+        "You are second in line for seat 7: Ada is paying.",
+    )
+    .await;
+    eve.shows("#clock", "You will know in about 99").await;
+    eve.shows("#lines", "In line: Bob, you").await;
+}
+
+/// One person alone sees in a moment what the lock does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_buyers_come_at_the_press_of_a_button() {
+    let _browsers = BROWSERS.lock().await;
+    let server = Server::start(TICKETS, &[], None);
+    let driver = Driver::start();
+    let eve = Page::open(driver.browser().await, &server.url, "Eve").await;
+    let lights = eve.texts("#nodes li").await;
+    assert_eq!(lights.len(), 5);
+    assert!(lights.iter().all(|it| it.ends_with("votes")), "{lights:?}");
+
+    eve.find("#with-lock button").await.click().await.unwrap();
+    eve.find("#without-lock button")
+        .await
+        .click()
+        .await
+        .unwrap();
+    eve.shows("#with-lock .headline", "is paying. 19 people wait.")
+        .await;
+    eve.shows(
+        "#without-lock .headline",
+        "20 people are paying for the same seat.",
+    )
+    .await;
+    eve.shows("#with-lock .headline", "Sold once, to ").await;
+    eve.shows("#with-lock .tally", "\u{d7} 19 were told that it is sold")
+        .await;
+    eve.shows("#without-lock .headline", "Sold 20 times! Only ")
+        .await;
+    eve.shows("#without-lock .tally", "! 19 paid for nothing")
+        .await;
+    for (panel, state, count) in [
+        ("#with-lock", "owner", 1),
+        ("#with-lock", "sold", 19),
+        ("#without-lock", "owner", 1),
+        ("#without-lock", "robbed", 19),
+    ] {
+        let selector = format!("{panel} .buyers [data-state={state}]");
+        assert_eq!(eve.texts(&selector).await.len(), count, "{selector}");
+    }
+    // Nothing was sold in the real hall.
+    assert_eq!(
+        eve.text("#totals").await,
+        "40 of 40 seats are left, 0 are yours."
+    );
+    eve.find("#warning[hidden]").await;
+
+    // A page that is opened afterwards shows how it ended.
+    eve.browser.refresh().await.unwrap();
+    eve.shows("#with-lock .headline", "Sold once, to ").await;
+    eve.shows("#without-lock .headline", "Sold 20 times!").await;
+}
+
+/// The whole hall is in view, on a laptop and on a phone, and nothing sticks out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_seats_are_in_one_view() {
+    let _browsers = BROWSERS.lock().await;
+    let driver = Driver::start();
+    for (seats, screens) in [
+        ("40", &[(1280, 720), (1366, 768), (500, 844)][..]),
+        ("400", &[(1280, 720), (500, 1000)]),
+        ("2000", &[(1280, 720)]),
+    ] {
+        let server = Server::start(TICKETS, &["--seats", seats], None);
+        let page = Page::open(driver.browser().await, &server.url, "Eve").await;
+        page.until(1, "free").await;
+        for &(width, height) in screens {
+            page.browser.set_window_size(width, height).await.unwrap();
+            let script = "
+                const last = document.querySelector('#seats').lastChild.getBoundingClientRect();
+                return last.bottom <= innerHeight
+                    && document.documentElement.scrollWidth <= innerWidth;";
+            let fits = format!("{seats} seats in {width} x {height}");
+            eventually(&fits, async || {
+                let fits = page.browser.execute(script, Vec::new()).await.unwrap();
+                (fits == true).then_some(())
+            })
+            .await;
+        }
+        page.browser.close().await.unwrap();
+    }
 }
 
 /// What goes wrong is said in words, and passes.
@@ -158,7 +268,8 @@ async fn troubles_are_shown() {
     ada.press(2).await;
     bob.until(2, "paying").await;
     bob.press(2).await;
-    bob.until(2, "you-wait").await;
+    bob.shows("#place", "You are first in line for seat 2: Ada is paying.")
+        .await;
     bob.press(2).await;
     bob.says("You left the line for seat 2.").await;
 
@@ -181,8 +292,16 @@ async fn troubles_are_shown() {
     fleet.data.get(0).restart().unwrap();
     bob.find("#warning[hidden]").await;
 
-    // No lock is to be had.
+    // Too few lock nodes are up.
     (0..3).for_each(|node| fleet.nodes.get(node).kill());
     bob.press(5).await;
-    bob.says("No lock is to be had for seat 5").await;
+    bob.says("No lock available for seat 5").await;
+    bob.shows(
+        "#warning",
+        "No lock available: 2 of 5 lock nodes vote, and 3 are needed.",
+    )
+    .await;
+    let lights = bob.texts("#nodes li").await;
+    let down = |it: &&String| it.ends_with("no connection");
+    assert_eq!(lights.iter().filter(down).count(), 3, "{lights:?}");
 }

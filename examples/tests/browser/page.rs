@@ -14,9 +14,8 @@ pub(crate) struct Page {
 pub(crate) struct Seat {
     /// What its colours say.
     pub(crate) state: String,
-    /// What it says in words.
+    /// What it says in short.
     pub(crate) text: String,
-    pub(crate) line: String,
     /// What it says to those who listen.
     pub(crate) label: String,
 }
@@ -65,7 +64,7 @@ impl Page {
             const text = (part) => button.querySelector(part).textContent;
             return {
                 state: button.dataset.state, label: button.ariaLabel,
-                text: text('.state'), line: text('.line'),
+                text: text('.state'),
             };";
         let shown = self.browser.execute(script, vec![seat.into()]).await;
         serde_json::from_value(shown.unwrap()).expect("a seat")
@@ -126,5 +125,22 @@ impl Page {
     /// Returns what an element says.
     pub(crate) async fn text(&self, selector: &str) -> String {
         self.find(selector).await.text().await.unwrap()
+    }
+
+    /// Waits until an element says so, among other things.
+    pub(crate) async fn shows(&self, selector: &str, words: &str) {
+        eventually(&format!("`{words}` in {selector}"), async || {
+            let texts = self.texts(selector).await;
+            texts.iter().any(|it| it.contains(words)).then_some(())
+        })
+        .await;
+    }
+
+    /// Returns what each of these elements says, all at one moment.
+    pub(crate) async fn texts(&self, selector: &str) -> Vec<String> {
+        let script = "
+            return [...document.querySelectorAll(arguments[0])].map((it) => it.textContent);";
+        let texts = self.browser.execute(script, vec![selector.into()]).await;
+        serde_json::from_value(texts.unwrap()).expect("texts")
     }
 }

@@ -4,32 +4,43 @@ use tokio::time::timeout;
 
 use super::SOON;
 
-/// What a page of the box office would be shown.
+/// What a page of the box office would be shown of one hall.
 pub(crate) struct Live {
     stream: Response,
     unread: String,
+    hall: &'static str,
 }
 
 impl Live {
     pub(crate) async fn open(url: &str) -> Self {
+        Self::of_hall(url, "rock").await
+    }
+
+    /// Looks at another hall that the same page shows.
+    pub(crate) async fn of_hall(url: &str, hall: &'static str) -> Self {
         let stream = reqwest::get(format!("{url}/events/rock/live")).await;
         let stream = stream.expect("an answer");
         assert_eq!(stream.status(), StatusCode::OK);
         assert_eq!(stream.headers()["content-type"], "text/event-stream");
         let unread = String::new();
-        Self { stream, unread }
+        Self {
+            stream,
+            unread,
+            hall,
+        }
     }
 
     /// Returns the next state, or `None` if the stream has ended.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some((event, rest)) = self.unread.split_once("\n\n") {
-                let state = event.strip_prefix("data: ").map(str::to_owned);
+                let data = event.lines().find_map(|it| it.strip_prefix("data: "));
+                let state = data.map(|it| serde_json::from_str::<Value>(it).expect("JSON"));
                 self.unread = rest.to_owned();
-                if let Some(state) = state {
-                    return Some(serde_json::from_str(&state).expect("JSON"));
+                match state {
+                    Some(state) if state["event"] == self.hall => return Some(state),
+                    _ => continue, // another hall, or a comment, which keeps the connection alive
                 }
-                continue; // a comment, which keeps the connection alive
             }
             let chunk = self.stream.chunk().await.expect("no broken stream")?;
             self.unread += str::from_utf8(&chunk).expect("text");

@@ -2,6 +2,7 @@ use std::{
     collections::BTreeSet,
     str::FromStr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use anyhow::{Result, ensure};
@@ -32,15 +33,27 @@ impl FromStr for EventName {
     }
 }
 
+/// How the seats of an event are sold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// How many there are, numbered from 1.
+    pub(crate) seats: u32,
+    /// How long a payment takes.
+    pub(crate) payment: Duration,
+    /// How long people wait for a seat that somebody else pays for.
+    pub(crate) wait: Duration,
+    /// Whether a lock makes the sales safe.
+    pub(crate) locked: bool,
+}
+
 /// An event, as this process sees it.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) name: EventName,
-    /// They are numbered from 1.
-    pub(crate) seats: u32,
-    /// Who waits and pays in this process.
+    pub(crate) terms: Terms,
+    /// The people who wait and pay in this process.
     pub(crate) line: Line,
-    /// What those who look on are shown; JSON, made once for all of them.
+    /// What open pages are shown; JSON, made once for all of them.
     pub(crate) snapshots: watch::Sender<Arc<str>>,
     /// There is something new to show.
     pub(crate) outdated: Notify,
@@ -51,16 +64,21 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    fn new(name: EventName, seats: u32) -> Self {
+    fn new(name: EventName, terms: Terms) -> Self {
         Self {
             name,
-            seats,
+            terms,
             line: Line::default(),
             snapshots: watch::Sender::new("".into()),
             outdated: Notify::new(),
             unannounced: Notify::new(),
             last_sales: Mutex::default(),
         }
+    }
+
+    /// Creates a hall that is not among the events, since its name has a character that theirs cannot have.
+    pub(crate) fn demonstration(name: &str, terms: Terms) -> Self {
+        Self::new(EventName(format!("demo:{name}").into()), terms)
     }
 
     /// To be called whenever something has changed in this process.
@@ -86,11 +104,11 @@ impl Event {
     }
 }
 
-/// Opens events with so many seats each. They are known from the start on: no client can add one.
-pub(crate) fn open(names: Vec<EventName>, seats: u32) -> Result<Vec<Arc<Event>>> {
+/// Opens events that all have the same terms. No client can add one later.
+pub(crate) fn open(names: Vec<EventName>, terms: Terms) -> Result<Vec<Arc<Event>>> {
     let distinct = names.iter().collect::<BTreeSet<_>>();
     ensure!(!names.is_empty(), "no events");
     ensure!(distinct.len() == names.len(), "an event is given twice");
-    let open = |name| Arc::new(Event::new(name, seats));
+    let open = |name| Arc::new(Event::new(name, terms));
     Ok(names.into_iter().map(open).collect())
 }

@@ -1,6 +1,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,15 @@ pub(crate) struct Person {
     pub(crate) name: String,
     /// Or else waits.
     pub(crate) pays: bool,
+    /// Since when, in milliseconds of Unix time: other hosts read it too. It is for people to look at, and
+    /// as exact as the hosts' clocks are.
+    pub(crate) since: u64,
+}
+
+/// Returns the milliseconds of Unix time.
+pub(crate) fn now() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH);
+    time.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Who waits for seats of an event, and who pays for one.
@@ -61,6 +71,7 @@ impl Turn {
             seat,
             name: name.to_owned(),
             pays: false,
+            since: now(),
         };
         people.present.insert(arrival, person);
         drop(people);
@@ -73,6 +84,7 @@ impl Turn {
         let Place { event, arrival } = &*self.0;
         if let Some(person) = event.line.lock().present.get_mut(arrival) {
             person.pays = true;
+            person.since = now();
         }
         event.changed();
     }
@@ -87,12 +99,20 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::event;
+    use crate::event::{self, Terms};
 
     #[test]
     fn a_turn_is_shown_until_its_last_clone_is_dropped() {
-        let [event] = &event::open(vec!["rock".parse().unwrap()], 2).unwrap()[..] else {
+        let terms = Terms {
+            seats: 2,
+            payment: Duration::ZERO,
+            wait: Duration::ZERO,
+            locked: true,
+        };
+        let [event] = &event::open(vec!["rock".parse().unwrap()], terms).unwrap()[..] else {
             panic!("not one event");
         };
         let shown = || {

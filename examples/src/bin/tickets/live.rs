@@ -22,11 +22,11 @@ const GATHER: Duration = Duration::from_millis(50);
 
 /// Starts the tasks, which run for as long as the process.
 pub(crate) fn start(office: &Arc<BoxOffice>) {
-    for event in &office.events {
+    for event in office.halls() {
         tokio::spawn(show(Arc::clone(office), Arc::clone(event)));
     }
     if let Store::Shared(store) = &office.store {
-        for event in &office.events {
+        for event in office.halls() {
             tokio::spawn(announce(Arc::clone(store), Arc::clone(event)));
         }
         tokio::spawn(listen(Arc::clone(store), Arc::clone(office)));
@@ -76,7 +76,8 @@ async fn listen(store: Arc<SharedStore>, office: Arc<BoxOffice>) {
                     tracing::warn!("the store is back");
                 }
                 while let Some(changed) = changes.next().await {
-                    if let Some(event) = office.event(&changed) {
+                    let mut halls = office.halls();
+                    if let Some(event) = halls.find(|it| it.name.as_str() == changed) {
                         event.outdated.notify_one();
                     }
                 }

@@ -3,7 +3,7 @@
 //!
 //! A sale reads the seat, waits for the payment and writes the seat, which is not atomic on purpose: a
 //! `LockLayer` on the route makes it safe. Who comes while somebody pays waits in line, and the page
-//! shows who that is, in all processes.
+//! shows who that is, in all processes. Two buttons send twenty buyers at one seat, with the lock and without it.
 //!
 //! ```sh
 //! # One process, everything embedded; then open http://localhost:3000 in two windows.
@@ -18,10 +18,12 @@
 //! ```
 //!
 //! From the outside in: [`routes`] is what clients see, [`request`] what they may say and [`refusal`]
-//! what they are told if it goes wrong; [`office`] and [`event`] are the state, [`mod@line`] is who waits,
-//! [`store`] what is sold, and [`live`] keeps all of it up to date for those who look on.
+//! what they are told if it goes wrong; [`rush`] is the demonstration; [`office`] and [`event`] are the
+//! state, [`mod@line`] is who waits, [`store`] what is sold, [`light`] how the lock nodes are, and [`live`]
+//! keeps all of it up to date for those who look on.
 
 mod event;
+mod light;
 mod line;
 mod live;
 mod office;
@@ -29,6 +31,7 @@ mod page;
 mod refusal;
 mod request;
 mod routes;
+mod rush;
 mod snapshot;
 mod store;
 
@@ -37,10 +40,14 @@ use std::{process, sync::Arc, time::Duration};
 use anyhow::{Context, Result};
 use clap::Parser;
 use futures::FutureExt;
-use redlock_axum::{LockLayer, TaskTracker, key, path};
+use redlock_axum::TaskTracker;
 use tokio::time::sleep;
 
-use crate::{event::EventName, office::BoxOffice, store::Store};
+use crate::{
+    event::{EventName, Terms},
+    office::BoxOffice,
+    store::Store,
+};
 
 /// How long open connections may outlast the last answer that is due.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -77,41 +84,39 @@ async fn main() -> Result<()> {
     let options = Options::parse();
     let (redlock, nodes) = redlock_examples::connect().await?;
     let store = Store::open(options.data.as_deref())?;
-    let events = event::open(options.events, options.seats).context("--events")?;
-
-    let handlers = TaskTracker::new();
-    let lock = (!options.no_lock).then(|| {
-        // One line of people for each seat.
-        let seat = key("seat", [path("event"), path("seat")]);
-        LockLayer::new(redlock.clone(), seat)
-            .wait(options.wait)
-            .max_hold(options.payment.saturating_add(PATIENCE)) // who takes longer has hung
-            .policy("seats")
-            .tasks(handlers.clone())
-    });
-    match lock {
-        Some(_) => println!("selling, locking on {nodes}"),
-        None => println!("selling without a lock"),
+    let terms = Terms {
+        seats: options.seats,
+        payment: options.payment,
+        wait: options.wait,
+        locked: !options.no_lock,
+    };
+    let events = event::open(options.events, terms).context("--events")?;
+    if terms.locked {
+        println!("selling, locking on {nodes}");
+    } else {
+        println!("selling without a lock");
     }
 
+    let handlers = TaskTracker::new();
     let stop = redlock_examples::asked_to_stop()?.boxed().shared();
     let listener = redlock_examples::listen(options.port).await?;
     let address = listener.local_addr().context("the listener's address")?;
     let office = Arc::new(BoxOffice {
         events,
+        demonstration: rush::halls(),
         store,
-        payment: options.payment,
+        redlock: redlock.clone(),
+        handlers: handlers.clone(),
         server: format!("process {} on port {}", process::id(), address.port()),
-        locked: lock.is_some(),
         closing: stop.clone(),
     });
     live::start(&office);
 
-    let server = axum::serve(listener, routes::router(office, lock))
+    let server = axum::serve(listener, routes::router(office, terms))
         .with_graceful_shutdown(stop.clone())
         .into_future();
     // Who waits in line is still served; a connection that asks for nothing is not waited for.
-    let last_answer = options.wait.saturating_add(options.payment);
+    let last_answer = terms.wait.saturating_add(terms.payment);
     let patience = stop.then(move |()| sleep(last_answer.saturating_add(PATIENCE)));
     tokio::select! {
         ended = server => ended?,

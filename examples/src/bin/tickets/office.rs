@@ -1,6 +1,7 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use futures::future::{BoxFuture, Shared};
+use redlock_axum::{TaskTracker, redlock_tokio::Redlock};
 
 use crate::{
     event::Event,
@@ -9,23 +10,31 @@ use crate::{
 };
 
 /// What the handlers and the tasks of this process share.
+#[derive(Clone)]
 pub(crate) struct BoxOffice {
     /// In the order in which they are shown.
     pub(crate) events: Vec<Arc<Event>>,
+    /// Halls in which nothing is really sold, and which all pages show.
+    pub(crate) demonstration: Vec<Arc<Event>>,
     pub(crate) store: Store,
-    /// How long a payment takes.
-    pub(crate) payment: Duration,
+    pub(crate) redlock: Redlock,
+    /// The sales that are under way, also those whose buyers have gone away.
+    pub(crate) handlers: TaskTracker,
     /// Which process this is, in words.
     pub(crate) server: String,
-    /// Whether a lock makes the sales safe.
-    pub(crate) locked: bool,
     /// Ends when the process is told to stop.
     pub(crate) closing: Shared<BoxFuture<'static, ()>>,
 }
 
 impl BoxOffice {
+    /// Returns the event that people buy seats of.
     pub(crate) fn event(&self, name: &str) -> Option<&Arc<Event>> {
         self.events.iter().find(|event| event.name.as_str() == name)
+    }
+
+    /// Returns all that changes and is shown, the demonstration included.
+    pub(crate) fn halls(&self) -> impl Iterator<Item = &Arc<Event>> {
+        self.events.iter().chain(&self.demonstration)
     }
 
     /// Returns what there is to see of an event now.

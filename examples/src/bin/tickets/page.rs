@@ -1,4 +1,4 @@
-//! The page: three files, without anything from elsewhere.
+//! The page: some files, without anything from elsewhere.
 
 use axum::{
     Router,
@@ -19,11 +19,22 @@ pub(crate) fn html() -> Response {
 
 /// Returns the routes of what the page loads.
 pub(crate) fn assets<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let scripts = [
+        ("/main.js", include_str!("page/main.js")),
+        ("/hall.js", include_str!("page/hall.js")),
+        ("/journal.js", include_str!("page/journal.js")),
+        ("/lines.js", include_str!("page/lines.js")),
+        ("/nodes.js", include_str!("page/nodes.js")),
+        ("/rush.js", include_str!("page/rush.js")),
+        ("/sale.js", include_str!("page/sale.js")),
+        ("/words.js", include_str!("page/words.js")),
+        ("/you.js", include_str!("page/you.js")),
+    ];
     let style = || async { as_type("text/css", include_str!("page/style.css")) };
-    let script = || async { as_type("text/javascript", include_str!("page/script.js")) };
-    Router::new()
-        .route("/style.css", get(style))
-        .route("/script.js", get(script))
+    let router = Router::new().route("/style.css", get(style));
+    scripts.into_iter().fold(router, |router, (path, text)| {
+        router.route(path, get(async move || as_type("text/javascript", text)))
+    })
 }
 
 /// Adds the headers that every answer has.

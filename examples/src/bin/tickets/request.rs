@@ -49,14 +49,14 @@ impl FromRequestParts<Arc<BoxOffice>> for OfSeat {
         office: &Arc<BoxOffice>,
     ) -> Result<Self, Refusal> {
         let OfEvent(event) = OfEvent::from_request_parts(parts, office).await?;
-        let refusal = Refusal::NoSeat(event.seats);
+        let refusal = Refusal::NoSeat(event.terms.seats);
         let Ok(Path((_, text))) = Path::<(String, String)>::from_request_parts(parts, office).await
         else {
             return Err(refusal);
         };
         // The key of the lock is the text in the path. A seat must have one key, so `07` is none.
         match text.parse() {
-            Ok(seat) if (1..=event.seats).contains(&seat) && text == seat.to_string() => {
+            Ok(seat) if (1..=event.terms.seats).contains(&seat) && text == seat.to_string() => {
                 Ok(Self { event, seat })
             }
             _ => Err(refusal),

@@ -1,6 +1,6 @@
 //! What clients see: pages, state, and sales.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Json, Router,
@@ -13,40 +13,66 @@ use axum::{
     },
     routing::{get, post},
 };
-use futures::{Stream, StreamExt, future, stream};
-use redlock_axum::{CompositeKey, LockLayer, Locked};
+use futures::{
+    Stream, StreamExt,
+    future::{join, join_all, ready},
+    stream,
+};
+use redlock_axum::{LockLayer, Locked, key, path};
 use serde_json::json;
 use tokio::{task::yield_now, time::sleep};
 
 use crate::{
+    event::{Event, Terms},
     line::Turn,
     office::BoxOffice,
     page,
     refusal::Refusal,
     request::{Buyer, OfEvent, OfSeat},
+    rush,
 };
 
 /// How many may look on at an event, in this process. One who does not read keeps what was sent in buffers:
 /// some hundred kilobytes, where a thousand people with long names wait.
 const ONLOOKERS: usize = 500;
 
-/// Puts the routes together, the sales behind the lock.
-pub(crate) fn router(office: Arc<BoxOffice>, lock: Option<LockLayer<CompositeKey>>) -> Router {
-    let mut sales = post(buy).delete(give_back);
-    if let Some(lock) = lock {
-        sales = sales.route_layer(lock);
-    }
-    // Outside of the lock: it is for those who wait.
-    let sales = sales.route_layer(from_fn_with_state(Arc::clone(&office), line_up));
+/// For how much longer than a payment a sale may hold its lock. One that takes longer has hung.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// Puts the routes together.
+pub(crate) fn router(office: Arc<BoxOffice>, terms: Terms) -> Router {
+    let sales = sales(&office, terms);
+    let rushes = rush::router(&office);
     let router = Router::new()
         .route("/", get(first_event))
         .route("/events/{event}", get(show_page))
         .route("/events/{event}/seats", get(seats))
         .route("/events/{event}/live", get(live))
-        .route("/events/{event}/seats/{seat}", sales)
-        .merge(page::assets())
-        .with_state(office);
+        .with_state(office)
+        .merge(sales)
+        .merge(rushes)
+        .merge(page::assets());
     page::with_headers(router)
+}
+
+/// Returns the route of the sales, behind the lock if there is one.
+pub(crate) fn sales(office: &Arc<BoxOffice>, terms: Terms) -> Router {
+    let mut sales = post(buy).delete(give_back);
+    if terms.locked {
+        // One line of people for each seat.
+        let seat = key("seat", [path("event"), path("seat")]);
+        let lock = LockLayer::new(office.redlock.clone(), seat)
+            .wait(terms.wait)
+            .max_hold(terms.payment.saturating_add(SLACK))
+            .policy("seats")
+            .tasks(office.handlers.clone());
+        sales = sales.route_layer(lock);
+    }
+    // Outside of the lock: it is for those who wait.
+    let sales = sales.route_layer(from_fn_with_state(Arc::clone(office), line_up));
+    Router::new()
+        .route("/events/{event}/seats/{seat}", sales)
+        .with_state(Arc::clone(office))
 }
 
 async fn first_event(State(office): State<Arc<BoxOffice>>) -> Result<Redirect, Refusal> {
@@ -69,7 +95,8 @@ async fn seats(
     Ok(Json(office.look(&event).await?).into_response())
 }
 
-/// Says the same whenever it changes, as server-sent events. Who reads slowly misses what was in between.
+/// Says the same whenever it changes, as server-sent events; and what there is to see of the demonstration,
+/// as events of the type `rush`. A client that reads slowly misses what was in between.
 async fn live(
     State(office): State<Arc<BoxOffice>>,
     OfEvent(event): OfEvent,
@@ -77,8 +104,27 @@ async fn live(
     if event.snapshots.receiver_count() >= ONLOOKERS {
         return Err(Refusal::Crowded);
     }
-    let snapshots = event.snapshots.subscribe(); // before the look, so that no change is missed
-    let first = office.look_or_remember(&event).await.json();
+    let rushes = office
+        .demonstration
+        .iter()
+        .map(|hall| snapshots(&office, hall));
+    let (hall, rushes) = join(snapshots(&office, &event), join_all(rushes)).await;
+    let hall = hall.map(|it| SseEvent::default().data(it));
+    let rushes = stream::select_all(rushes).map(|it| SseEvent::default().event("rush").data(it));
+    let stream = stream::select(hall, rushes)
+        .map(Ok)
+        // An open page must not keep the process from stopping.
+        .take_until(office.closing.clone());
+    Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
+}
+
+/// Returns what there is to see of the hall, now and whenever it has changed.
+async fn snapshots(
+    office: &BoxOffice,
+    hall: &Event,
+) -> impl Stream<Item = Arc<str>> + Unpin + use<> {
+    let snapshots = hall.snapshots.subscribe(); // before the look, so that no change is missed
+    let first = office.look_or_remember(hall).await.json();
     let seen = (snapshots, Arc::clone(&first));
     let next = stream::unfold(seen, async |(mut snapshots, shown)| {
         // What is new is for each page to say: it may have seen what the others have not.
@@ -90,12 +136,7 @@ async fn live(
             }
         }
     });
-    let stream = stream::once(future::ready(first))
-        .chain(next)
-        .map(|snapshot| Ok(SseEvent::default().data(snapshot)))
-        // An open page must not keep the process from stopping.
-        .take_until(office.closing.clone());
-    Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
+    Box::pin(stream::once(ready(first)).chain(next))
 }
 
 /// Shows who asks in the line for the seat, from before the lock is waited for until it is let go.
@@ -128,10 +169,10 @@ async fn buy(
     }
     turn.pay();
     // Meanwhile, without the lock, somebody else may find the seat free.
-    if office.payment.is_zero() {
+    if event.terms.payment.is_zero() {
         yield_now().await; // a timer takes up to a millisecond
     } else {
-        sleep(office.payment).await;
+        sleep(event.terms.payment).await;
     }
     let till = office.store.till().await?;
     if let Some(locked) = locked {

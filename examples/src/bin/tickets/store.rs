@@ -16,9 +16,9 @@ use crate::{event::Event, line::Person};
 /// Where sales are kept: in this process, or in a Redis that processes share.
 ///
 /// A seat is sold in two steps: its owner is read, and one is written. Nothing here makes them one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Store {
-    Embedded(EmbeddedStore),
+    Embedded(Arc<EmbeddedStore>),
     Shared(Arc<SharedStore>),
 }
 
@@ -55,7 +55,7 @@ impl Store {
     /// Opens the Redis at the URL, or an empty store in this process.
     pub(crate) fn open(url: Option<&str>) -> Result<Self> {
         let Some(url) = url else {
-            return Ok(Self::Embedded(EmbeddedStore::default()));
+            return Ok(Self::Embedded(Arc::default()));
         };
         let store = SharedStore::open(url).context("--data is not a Redis URL")?;
         Ok(Self::Shared(Arc::new(store)))

@@ -1,0 +1,45 @@
+// The lights of the lock nodes.
+
+const at = (id) => document.getElementById(id);
+const WORDS = {
+  voting: "votes",
+  silent: "does not answer",
+  reconnecting: "no connection",
+  refused: "may not vote",
+};
+
+const describe = ({ state, seconds }) =>
+  state === "quarantined" ? `just started, votes in ${seconds} s` : WORDS[state] ?? "is in an unknown state";
+
+const isVoting = ({ state }) => state === "voting";
+const needed = (nodes) => Math.floor(nodes.length / 2) + 1;
+
+/** Returns what is wrong if too few of the nodes vote, or nothing. */
+export function shortage(nodes) {
+  const voting = nodes.filter(isVoting).length;
+  return voting < needed(nodes)
+    ? `No lock available: ${voting} of ${nodes.length} lock nodes vote, and ${needed(nodes)} are needed.`
+    : "";
+}
+
+export function draw(nodes) {
+  const items = nodes.map((node) => {
+    const item = document.createElement("li");
+    item.dataset.state = node.state;
+    const address = document.createElement("strong");
+    address.textContent = node.address;
+    const state = document.createElement("span");
+    state.textContent = describe(node);
+    item.append(address, state);
+    item.title = node.reason ?? "";
+    if (node.state === "refused" || node.state === "unknown") {
+      const reason = document.createElement("small");
+      reason.textContent = node.reason;
+      item.append(reason);
+    }
+    return item;
+  });
+  at("nodes").replaceChildren(...items);
+  const count = `${nodes.filter(isVoting).length} of ${nodes.length} vote, ${needed(nodes)} are needed.`;
+  if (at("quorum").textContent !== count) at("quorum").textContent = count;
+}

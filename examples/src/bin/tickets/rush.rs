@@ -1,0 +1,158 @@
+//! Twenty buyers who want one seat at the same moment, with the lock and without it, so that one person
+//! alone sees what the lock does. The handlers and the lock layer are those of all sales; the two halls are
+//! not, so that the real sales stay right.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    body::{Body, to_bytes},
+    extract::{Request, State},
+    http::{HeaderValue, Method, StatusCode},
+    routing::post,
+};
+use futures::future::{join, join_all};
+use redlock_axum::{LockLayer, key, matched_path};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::time::sleep;
+use tower::ServiceExt;
+
+use crate::{
+    event::{Event, Terms},
+    office::BoxOffice,
+    refusal::Refusal,
+    request::Buyer,
+    routes,
+    store::Store,
+};
+
+/// The people who come.
+const BUYERS: [&str; 20] = [
+    "Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gia", "Hugo", "Ida", "Jack", "Kim", "Leo", "Mia",
+    "Ned", "Ola", "Pia", "Ray", "Sue", "Tom", "Una",
+];
+
+/// The seat that all of them want.
+const SEAT: u32 = 1;
+
+/// Long enough to be watched.
+const PAYMENT: Duration = Duration::from_millis(1500);
+
+/// How long they wait: longer than the one payment takes.
+const WAIT: Duration = Duration::from_secs(4);
+
+/// The longest answer to a sale is a problem of some hundred bytes.
+const ANSWER_LIMIT: usize = 16 * 1024;
+
+/// Creates the two halls, of one seat each.
+pub(crate) fn halls() -> Vec<Arc<Event>> {
+    let hall = |name, locked| {
+        let terms = Terms {
+            seats: SEAT,
+            payment: PAYMENT,
+            wait: WAIT,
+            locked,
+        };
+        Arc::new(Event::demonstration(name, terms))
+    };
+    vec![hall("with-lock", true), hall("without-lock", false)]
+}
+
+/// Returns the routes that send the buyers.
+///
+/// They are no load tool: a rush takes as long as a payment, and all processes together let one into each
+/// hall at a time. That is what the lock around these routes is for.
+pub(crate) fn router(office: &BoxOffice) -> Router {
+    let one_at_a_time = LockLayer::new(office.redlock.clone(), key("rush", matched_path()))
+        .wait(Duration::ZERO)
+        .fail_open() // without a quorum, the buyers show what that means
+        .policy("rushes")
+        .tasks(office.handlers.clone());
+    let demonstration = Arc::new(BoxOffice {
+        events: office.demonstration.clone(),
+        demonstration: Vec::new(),
+        ..office.clone()
+    });
+    let mut router = Router::new();
+    for (path, hall) in ["/rushes/with-lock", "/rushes/without-lock"]
+        .into_iter()
+        .zip(&demonstration.events)
+    {
+        let rush = Rush {
+            hall: Arc::clone(hall),
+            store: demonstration.store.clone(),
+            sales: routes::sales(&demonstration, hall.terms),
+        };
+        let send = post(send).route_layer(one_at_a_time.clone());
+        router = router.merge(Router::new().route(path, send).with_state(rush));
+    }
+    router
+}
+
+/// Where the buyers go.
+#[derive(Clone)]
+struct Rush {
+    hall: Arc<Event>,
+    store: Store,
+    /// What they ask, without the detour over the network.
+    sales: Router,
+}
+
+/// What came of the rush.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    /// How often the seat was sold.
+    sold: usize,
+    /// The one who has it now.
+    owner: Option<String>,
+    buyers: Vec<Answered>,
+}
+
+/// What a buyer was answered.
+#[derive(Debug, Serialize)]
+struct Answered {
+    name: &'static str,
+    status: u16,
+    /// The problem's type, if it is one.
+    problem: Option<String>,
+}
+
+/// Frees the seat, sends the buyers, and says what each of them was answered.
+async fn send(State(rush): State<Rush>, _: Buyer) -> Result<Json<Outcome>, Refusal> {
+    let till = rush.store.till().await?;
+    till.take_back(&rush.hall, SEAT).await?;
+    rush.hall.changed();
+    let buyers = join_all(BUYERS.map(|name| rush.buy(name)));
+    let (buyers, ()) = join(buyers, sleep(PAYMENT)).await; // also if all are refused at once
+    let is_sold = |it: &&Answered| it.status == StatusCode::CREATED;
+    let sold = buyers.iter().filter(is_sold).count();
+    let owner = rush.store.owner(&rush.hall, SEAT).await?;
+    Ok(Json(Outcome {
+        sold,
+        owner,
+        buyers,
+    }))
+}
+
+impl Rush {
+    /// Asks for the seat, as anybody would.
+    async fn buy(&self, name: &'static str) -> Answered {
+        let path = format!("/events/{}/seats/{SEAT}", self.hall.name.as_str());
+        let mut request = Request::new(Body::empty());
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = path.parse().unwrap_or_default();
+        let buyer = HeaderValue::from_static(name);
+        request.headers_mut().insert("buyer", buyer);
+        let Ok(response) = self.sales.clone().oneshot(request).await;
+        let status = response.status().as_u16();
+        let body = to_bytes(response.into_body(), ANSWER_LIMIT).await;
+        let answer: Option<Value> = body.ok().and_then(|it| serde_json::from_slice(&it).ok());
+        let problem = answer.and_then(|it| it["type"].as_str().map(str::to_owned));
+        Answered {
+            name,
+            status,
+            problem,
+        }
+    }
+}
