@@ -125,6 +125,42 @@ fn transfers_without_locks_lose_money() {
     assert!(errors.contains("800 became"), "{errors}");
 }
 
+/// A holder's lock is lost on purpose, and its layer says so in the log.
+fn fenced(nodes: Option<&RedisServers>) {
+    let output = run(env!("CARGO_BIN_EXE_fenced"), &[], nodes);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("the lock of a call was lost"), "{errors}");
+    let output = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<_> = output.lines().collect();
+    let at = |line: &str| lines.iter().position(|it| *it == line);
+    let written = at("Bob: writes 150").expect(&output);
+    let refused = at("Ada: the write of 110 is refused").expect(&output);
+    let repeated = at("Ada: writes 160").expect(&output);
+    assert!(written < refused && refused < repeated, "{output}");
+    assert!(output.contains("the account has 160\n"), "{output}");
+}
+
+#[test]
+fn a_late_write_is_refused_on_embedded_nodes() {
+    fenced(None);
+}
+
+#[test]
+fn a_late_write_is_refused_on_real_nodes() {
+    fenced(Some(&RedisServers::spawn(5).unwrap()));
+}
+
+#[test]
+fn a_late_write_without_a_fence_wins() {
+    let output = run(env!("CARGO_BIN_EXE_fenced"), &["--no-fence"], None);
+    assert!(!output.status.success(), "no deposit was lost");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("100 + 10 + 50 became 110"), "{errors}");
+    let output = String::from_utf8(output.stdout).unwrap();
+    assert!(output.contains("Ada: writes 110\n"), "{output}");
+}
+
 const EVERY_SECOND: [&str; 4] = ["--every", "1s", "--runs", "3"];
 
 /// Returns how often the job was run in each slot in which somebody was there.

@@ -10,7 +10,7 @@ use tower_layer::Layer;
 
 use crate::{
     LockService, Problem,
-    key::{Methods, RequestKey},
+    key::{Methods, RequestKey, Wanted, WantedKeys},
     rejection::RejectionPolicy,
 };
 
@@ -30,6 +30,7 @@ use crate::{
 /// | [`on_cancel`](Self::on_cancel) | it is released | what becomes of the lock of a handler that is dropped, or panics |
 /// | [`hold_until_body_end`](Self::hold_until_body_end) | no | whether the lock is held while the body is sent |
 /// | [`on_lost`](Self::on_lost) | the response is left alone | what becomes of it if the lock is lost |
+/// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
 /// | [`fail_open`](Self::fail_open) | no | whether handlers run without a lock when there is no quorum |
 #[must_use = "a layer does nothing until it is added to a router"]
 pub struct LockLayer<K> {
@@ -66,9 +67,32 @@ impl<K: RequestKey> LockLayer<K> {
             policy: RejectionPolicy::default(),
         }
     }
+
+    /// Checks the options, so that a service says what is wrong with them when it starts. Otherwise each
+    /// request that needs a lock is answered with a 500.
+    ///
+    /// # Errors
+    ///
+    /// Says which option makes no lock, and why. A tuple of keys cannot be [fenced](Self::fenced); that a closure
+    /// makes several keys is only seen when a request comes.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        let wanted = self.wanted(WantedKeys::default());
+        self.inner.clone().with_key(wanted).check()
+    }
 }
 
 impl<K> LockLayer<K> {
+    /// Makes what extracts the key of one request.
+    pub(crate) fn wanted(&self, keys: WantedKeys) -> Wanted<K> {
+        Wanted {
+            key: Arc::clone(&self.key),
+            methods: self.methods.clone(),
+            redlock: self.redlock.clone(),
+            prefix: Arc::clone(&self.prefix),
+            keys,
+        }
+    }
+
     /// Sets options for the layer's locks. What they leave open falls back to what was set
     /// before, and then to the defaults of the [`Redlock`].
     pub fn options(mut self, options: LockOptions) -> Self {
@@ -92,14 +116,11 @@ impl<K> LockLayer<K> {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Checks the options, so that a service says what is wrong with them when it starts. Otherwise each
-    /// request that needs a lock is answered with a 500.
-    ///
-    /// # Errors
-    ///
-    /// Says which option makes no lock, and why.
-    pub fn check(&self) -> Result<(), OptionsError> {
-        self.inner.check()
+    /// Acquires the locks with a [fencing token](LockOptions::fenced), which a handler finds in its
+    /// [`Locked`](crate::Locked) by [`fencing_token`](redlock_tokio::Hold::fencing_token). A request that wants several
+    /// keys is answered with a 500 then.
+    pub fn fenced(self) -> Self {
+        self.options(LockOptions::new().fenced())
     }
 
     /// Sets what goes in front of all keys of this layer.

@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use crate::{
     LockLayer, Request,
-    key::{RequestKey, Wanted, WantedKeys},
+    key::{RequestKey, WantedKeys},
     locked::InsertLock,
     response_service::Responding,
 };
@@ -52,13 +52,7 @@ where
     fn call(&mut self, request: Request) -> Self::Future {
         let it = &self.layer;
         let keys = WantedKeys::default();
-        let wanted = Wanted {
-            key: Arc::clone(&it.key),
-            methods: it.methods.clone(),
-            redlock: it.redlock.clone(),
-            prefix: Arc::clone(&it.prefix),
-            keys: Arc::clone(&keys),
-        };
+        let wanted = it.wanted(Arc::clone(&keys));
         let share = InsertLock {
             redlock: it.redlock.clone(),
             keys: Arc::clone(&keys),

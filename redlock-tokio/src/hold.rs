@@ -104,8 +104,12 @@ impl Hold {
     /// Returns the fencing token, if the lock was acquired with [one](crate::Lock::fenced).
     ///
     /// Send it with every write to a resource that refuses smaller tokens than it has seen, such as
-    /// `UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence < $2`: then even a
-    /// holder that was paused and does not know that its lock is lost can do no harm.
+    /// `UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence < $2`: then a holder that was paused
+    /// and does not know that its lock is lost cannot overwrite what a later holder has written.
+    ///
+    /// Where the new value depends on the old one, store the token *before* that is read (`UPDATE account SET
+    /// fence = $2 WHERE id = $3 AND fence < $2`), and write where `fence = $2`. Otherwise a late write could
+    /// still come between a later holder's read and its write. The program `fenced` in `examples` does so.
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.cell.fence()

@@ -34,7 +34,6 @@ pub struct Lock {
     redlock: Redlock,
     keys: Result<KeySet, KeyError>,
     options: LockOptions,
-    fenced: bool,
 }
 
 impl Lock {
@@ -43,7 +42,6 @@ impl Lock {
             redlock,
             keys,
             options: LockOptions::new(),
-            fenced: false,
         }
     }
 
@@ -56,10 +54,7 @@ impl Lock {
     /// never expire; nodes that lose them weaken the order of tokens to that of the clients' wall
     /// clocks.
     pub fn fenced(self) -> Self {
-        Self {
-            fenced: true,
-            ..self
-        }
+        self.options(LockOptions::new().fenced())
     }
 
     /// Sets options for this lock. What they leave open falls back to what was set before.
@@ -143,7 +138,7 @@ impl Lock {
         let keys = self.keys.clone().map_err(LockError::InvalidKey)?;
         let options = self.options.or(shared.defaults);
         let config = shared.resolve(options).map_err(LockError::InvalidOptions)?;
-        if self.fenced && keys.has_several() {
+        if options.is_fenced() && keys.has_several() {
             return Err(LockError::InvalidOptions(OptionsError::SeveralFenced));
         }
         let mut random = [0; 16];
@@ -153,7 +148,7 @@ impl Lock {
             config,
             terms: options.terms(),
             nonce: Nonce::new(u128::from_ne_bytes(random)),
-            fenced: self.fenced,
+            fenced: options.is_fenced(),
         })
     }
 }

@@ -25,6 +25,7 @@ use crate::queue::Terms;
 /// | [`refuse_when_hopeless`](Self::refuse_when_hopeless) | no | not to wait if the time is not likely to do |
 /// | [`handover_for`](Self::handover_for) | 100 ms | for how long the lock goes from one to the next in this process |
 /// | [`max_handovers`](Self::max_handovers) | none | how often it does |
+/// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct LockOptions {
@@ -41,6 +42,7 @@ pub struct LockOptions {
     hands_over: Option<bool>,
     streak: Option<Duration>,
     max_handovers: Option<u32>,
+    fenced: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,6 +219,16 @@ impl LockOptions {
         }
     }
 
+    /// Acquires the lock with a [fencing token](crate::Hold::fencing_token); see
+    /// [`Lock::fenced`](crate::Lock::fenced) for its cost. A lock of several keys cannot have one, and is refused
+    /// with [`OptionsError::SeveralFenced`].
+    pub fn fenced(self) -> Self {
+        Self {
+            fenced: true,
+            ..self
+        }
+    }
+
     /// Returns these options, completed by others where they are not set.
     pub fn or(self, fallback: Self) -> Self {
         Self {
@@ -236,7 +248,12 @@ impl LockOptions {
             hands_over: self.hands_over.or(fallback.hands_over),
             streak: self.streak.or(fallback.streak),
             max_handovers: self.max_handovers.or(fallback.max_handovers),
+            fenced: self.fenced || fallback.fenced,
         }
+    }
+
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced
     }
 
     /// The ttl, or the default.
@@ -323,7 +340,7 @@ pub enum OptionsError {
         max_ttl: Duration,
     },
     /// A lock of several keys cannot have a fencing token.
-    #[error("there is no fencing token for several keys at once: lock one, or go without")]
+    #[error("a lock of several keys has no fencing token: lock one key, or leave out `fenced`")]
     SeveralFenced,
     /// The renewal interval cannot keep the lock.
     #[error(transparent)]
@@ -357,6 +374,7 @@ mod tests {
         let fallback = LockOptions::new().ttl(MS(1)).wait(MS(2));
         let options = LockOptions::new().ttl(MS(3)).or(fallback);
         assert_eq!(options, LockOptions::new().ttl(MS(3)).wait(MS(2)));
+        assert_eq!(options.or(options.fenced()), options.fenced());
     }
 
     #[test]

@@ -223,6 +223,19 @@ impl Redlock {
             .map(|_| ())
     }
 
+    /// Does so for locks of several keys, which cannot be [fenced](LockOptions::fenced).
+    ///
+    /// # Errors
+    ///
+    /// As [`LockError::InvalidOptions`] would.
+    pub fn check_all(&self, options: LockOptions) -> Result<(), OptionsError> {
+        self.check(options)?;
+        if options.or(self.shared.defaults).is_fenced() {
+            return Err(OptionsError::SeveralFenced);
+        }
+        Ok(())
+    }
+
     /// Returns how many keys are held or wanted within this process, and how many wait for their turn.
     /// Asks nobody.
     #[must_use]

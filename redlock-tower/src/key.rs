@@ -51,6 +51,12 @@ pub trait ExtractKey<Request> {
     ///
     /// The key's error says whether the request is at fault or the layer.
     fn extract(&self, request: Request) -> Self::Future;
+
+    /// Returns whether requests want several keys, as far as that is known before one comes, as it is of
+    /// tuples. [`LockLayer::check`](crate::LockLayer::check) asks.
+    fn makes_several(&self) -> bool {
+        false
+    }
 }
 
 impl<F, Request, K> ExtractKey<Request> for F

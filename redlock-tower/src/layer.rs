@@ -4,7 +4,9 @@ use redlock_tokio::{LockOptions, OptionsError, Redlock};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
-use crate::{Detached, Inline, LockService, OnCancel, OnLost, rules::Rules, telemetry::Telemetry};
+use crate::{
+    Detached, ExtractKey, Inline, LockService, OnCancel, OnLost, rules::Rules, telemetry::Telemetry,
+};
 
 /// Serialises calls with the same key, in every process that locks over the same nodes.
 ///
@@ -55,14 +57,29 @@ impl<K, H, M> LockLayer<K, H, M> {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
+    /// Acquires the locks with a [fencing token](LockOptions::fenced), which the view of the lock
+    /// [has](redlock_tokio::Hold::fencing_token). Calls that want several keys fail then.
+    pub fn fenced(self) -> Self {
+        self.options(LockOptions::new().fenced())
+    }
+
     /// Checks the options, so that a service says what is wrong with them when it starts. Otherwise each
     /// call fails with [`LockError::Misconfigured`](crate::LockError::Misconfigured).
     ///
     /// # Errors
     ///
-    /// Says which option makes no lock, and why.
-    pub fn check(&self) -> Result<(), OptionsError> {
-        self.rules.redlock.check(self.rules.options)
+    /// Says which option makes no lock, and why. A tuple of keys cannot be [fenced](Self::fenced); that a closure
+    /// makes several keys is only seen when a call comes.
+    pub fn check<Request>(&self) -> Result<(), OptionsError>
+    where
+        K: ExtractKey<Request>,
+    {
+        let (redlock, options) = (&self.rules.redlock, self.rules.options);
+        if self.key.makes_several() {
+            redlock.check_all(options)
+        } else {
+            redlock.check(options)
+        }
     }
 
     /// Sets what goes in front of all keys, so that layers for different things never mean the same

@@ -82,6 +82,12 @@ impl LockRequest {
         self.options(LockOptions::new().ttl(ttl))
     }
 
+    /// Acquires this request's lock with a [fencing token](LockOptions::fenced). A request of several keys is
+    /// refused then.
+    pub fn fenced(self) -> Self {
+        self.options(LockOptions::new().fenced())
+    }
+
     /// Returns the keys.
     #[must_use]
     pub fn keys(&self) -> &[Vec<u8>] {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Hold, Redlock, test_util::TestNodes};
+use redlock_tokio::{Hold, OptionsError, Redlock, test_util::TestNodes};
 use redlock_tower::{HeldLock, KeyRejection, LockError, LockLayer};
 use tokio::{task::JoinSet, time::sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -259,4 +259,33 @@ async fn always_ready() {
     let second = service.call(());
     first.await.unwrap();
     second.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_layer_gives_tokens_but_not_for_several_keys() {
+    let (_, redlock) = paused().await;
+    let share = |request: &mut Option<HeldLock>, lock| *request = Some(lock);
+    let token = service_fn(async |lock: Option<HeldLock>| {
+        let token = lock.and_then(|lock| lock.fencing_token());
+        Ok::<_, Infallible>(token)
+    });
+    let one = |_: &Option<HeldLock>| "one";
+    let other = |_: &Option<HeldLock>| "other";
+    let layer = LockLayer::new(redlock.clone(), one).share_hold(share);
+    assert_eq!(layer.layer(token).oneshot(None).await.unwrap(), None);
+    let fenced = layer.fenced();
+    assert_eq!(fenced.check(), Ok(()));
+    let first = fenced.layer(token).oneshot(None).await.unwrap();
+    let second = fenced.layer(token).oneshot(None).await.unwrap();
+    assert!(first.is_some() && first < second, "{first:?}, {second:?}");
+
+    let pair = LockLayer::new(redlock, (one, other));
+    assert_eq!(pair.check(), Ok(()));
+    let pair = pair.fenced();
+    assert_eq!(pair.check(), Err(OptionsError::SeveralFenced));
+    let refused = pair.layer(token).oneshot(None).await;
+    assert!(matches!(
+        refused,
+        Err(LockError::Misconfigured(OptionsError::SeveralFenced))
+    ));
 }

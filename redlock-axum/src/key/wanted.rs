@@ -119,4 +119,8 @@ impl<K: RequestKey> ExtractKey<Request> for Wanted<K> {
         }
         .boxed()
     }
+
+    fn makes_several(&self) -> bool {
+        self.key.makes_several()
+    }
 }

@@ -26,6 +26,10 @@ macro_rules! tuples_extract_keys {
                 }
                 .boxed()
             }
+
+            fn makes_several(&self) -> bool {
+                true
+            }
         }
     };
 }

@@ -1,0 +1,233 @@
+//! A holder that was paused for longer than its lock lives, and writes late. The database refuses the write,
+//! since it has seen a larger fencing token.
+//!
+//! No lock can stop such a write, and no check before it can: the pause may come between the check and the
+//! write. What can is the database, as long as each write carries its holder's token.
+//!
+//! ```sh
+//! cargo run -p redlock-examples --bin fenced
+//! cargo run -p redlock-examples --bin fenced -- --no-fence # the late write wins, and a deposit is lost
+//! ```
+
+use std::{path::Path as FilePath, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Path, State},
+    http::{Request, StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use clap::Parser;
+use redlock_axum::{LockLayer, Locked, key, path};
+use redlock_tokio::{FencingToken, LockOptions};
+use serde::{Deserialize, Serialize};
+use sqlx::{SqlitePool, query, query_scalar, sqlite::SqliteConnectOptions};
+use tokio::sync::Notify;
+use tower::ServiceExt;
+
+/// Has a holder write after its lock is lost.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Writes without looking at the tokens.
+    #[arg(long)]
+    no_fence: bool,
+}
+
+/// What a request asks for.
+#[derive(Clone, Serialize, Deserialize)]
+struct Deposit {
+    name: String,
+    amount: i64,
+    /// Whether the handler is paused between its read and its write.
+    pauses: bool,
+}
+
+impl Deposit {
+    fn new(name: &str, amount: i64) -> Self {
+        Self {
+            name: name.to_owned(),
+            amount,
+            pauses: false,
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    redlock_examples::init_logging();
+    let options = Options::parse();
+    let (redlock, nodes) = redlock_examples::connect().await?;
+    println!("redlock fenced, on {nodes}");
+
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("accounts.db");
+    let bank = Arc::new(Bank {
+        accounts: Accounts::open(&file, options.no_fence).await?,
+        pause: Pause::default(),
+    });
+    // Without renewal, a handler that waits is as good as a process that is stopped: its lock expires.
+    let stopped = LockOptions::new().no_renewal();
+    let layer = LockLayer::new(redlock.clone(), key("account", path("account")))
+        .ttl(Duration::from_millis(500))
+        .options(stopped)
+        .fenced();
+    layer.check()?;
+    let router = Router::new()
+        .route("/accounts/{account}/deposits", post(deposit))
+        .route_layer(layer)
+        .with_state(Arc::clone(&bank));
+
+    let (ada, bob) = (Deposit::new("Ada", 10), Deposit::new("Bob", 50));
+    let paused = Deposit {
+        pauses: true,
+        ..ada.clone()
+    };
+    let first = tokio::spawn(send(router.clone(), paused));
+    bank.pause.begun.notified().await;
+    // Her lock expires, and Bob gets it.
+    ensure!(send(router.clone(), bob).await? == StatusCode::OK);
+    bank.pause.over.notify_one();
+    if first.await?? == StatusCode::CONFLICT {
+        // Nothing of it was done, so that it can be repeated.
+        ensure!(send(router, ada).await? == StatusCode::OK);
+    }
+
+    let balance = bank.accounts.balance(7).await?;
+    println!("the account has {balance}");
+    bank.accounts.database.close().await;
+    redlock.shutdown().await;
+    ensure!(
+        balance == 160,
+        "100 + 10 + 50 became {balance}: a deposit is lost"
+    );
+    Ok(())
+}
+
+/// Sends a request, and returns the answer's status.
+async fn send(router: Router, deposit: Deposit) -> Result<StatusCode> {
+    let request = Request::post("/accounts/7/deposits").header(CONTENT_TYPE, "application/json");
+    let body = Body::from(serde_json::to_vec(&deposit)?);
+    let response = router.oneshot(request.body(body)?).await?;
+    Ok(response.status())
+}
+
+struct Bank {
+    accounts: Accounts,
+    pause: Pause,
+}
+
+/// A handler says that it is paused, and goes on when it is told.
+#[derive(Default)]
+struct Pause {
+    begun: Notify,
+    over: Notify,
+}
+
+/// Reads the balance, and writes a new one. Whether that takes a millisecond or an hour, no other deposit on the
+/// account comes between.
+async fn deposit(
+    State(bank): State<Arc<Bank>>,
+    Path(account): Path<i64>,
+    locked: Locked,
+    Json(deposit): Json<Deposit>,
+) -> Result<StatusCode, Failure> {
+    let Deposit { name, amount, .. } = deposit;
+    let token = locked.fencing_token().context("the layer is fenced")?;
+    if !bank.accounts.claim(account, token).await? {
+        println!("{name}: refused before it began");
+        return Ok(StatusCode::CONFLICT);
+    }
+    let balance = bank.accounts.balance(account).await?;
+    println!("{name}: reads {balance}, with token {token}");
+    if deposit.pauses {
+        println!("{name}: is paused");
+        bank.pause.begun.notify_one();
+        bank.pause.over.notified().await;
+        println!(
+            "{name}: goes on, and the lock is valid: {}",
+            locked.is_valid()
+        );
+    }
+    let balance = balance + amount;
+    if !bank.accounts.write(account, balance, token).await? {
+        println!("{name}: the write of {balance} is refused");
+        return Ok(StatusCode::CONFLICT);
+    }
+    println!("{name}: writes {balance}");
+    Ok(StatusCode::OK)
+}
+
+/// Accounts in an SQL database, each with the largest token of those who worked on it.
+struct Accounts {
+    database: SqlitePool,
+    /// Turns the conditions off.
+    is_unfenced: bool,
+}
+
+impl Accounts {
+    async fn open(file: &FilePath, is_unfenced: bool) -> Result<Self> {
+        let options = SqliteConnectOptions::new()
+            .filename(file)
+            .create_if_missing(true);
+        let database = SqlitePool::connect_with(options).await?;
+        query("CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER, fence INTEGER)")
+            .execute(&database)
+            .await?;
+        query("INSERT INTO accounts (id, balance, fence) VALUES (7, 100, 0)")
+            .execute(&database)
+            .await?;
+        Ok(Self {
+            database,
+            is_unfenced,
+        })
+    }
+
+    /// Keeps all earlier holders from writing from now on. It comes before the read: a late write must not
+    /// come between this holder's read and its write.
+    async fn claim(&self, account: i64, token: FencingToken) -> Result<bool> {
+        let claim = query("UPDATE accounts SET fence = $1 WHERE id = $2 AND (fence < $1 OR $3)")
+            .bind(number(token)?)
+            .bind(account)
+            .bind(self.is_unfenced);
+        Ok(claim.execute(&self.database).await?.rows_affected() == 1)
+    }
+
+    /// Writes, unless a later holder has claimed the account.
+    async fn write(&self, account: i64, balance: i64, token: FencingToken) -> Result<bool> {
+        let write = query("UPDATE accounts SET balance = $1 WHERE id = $2 AND (fence = $3 OR $4)")
+            .bind(balance)
+            .bind(account)
+            .bind(number(token)?)
+            .bind(self.is_unfenced);
+        Ok(write.execute(&self.database).await?.rows_affected() == 1)
+    }
+
+    async fn balance(&self, account: i64) -> Result<i64> {
+        let balance = query_scalar("SELECT balance FROM accounts WHERE id = $1").bind(account);
+        Ok(balance.fetch_one(&self.database).await?)
+    }
+}
+
+/// Tokens have 53 bits at most, so each fits.
+fn number(token: FencingToken) -> Result<i64> {
+    Ok(i64::try_from(token.get())?)
+}
+
+/// What went wrong in the database.
+struct Failure(anyhow::Error);
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let error = format!("{:#}\n", self.0);
+        (StatusCode::INTERNAL_SERVER_ERROR, error).into_response()
+    }
+}
