@@ -5,6 +5,10 @@ use crate::{Timestamp, timestamp::saturating_nanos};
 /// How long clients stand back at most that have collided once: some round trips on a local network.
 const FIRST_WINDOW: Duration = Duration::from_millis(1);
 
+/// How often nodes that have no vote yet are asked again at the least, unless attempts are to be
+/// rarer: others, that were down, may have come back meanwhile.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// When to try again after a failed attempt, and when to give up.
 ///
 /// "When a client is unable to acquire the lock, it should try again after a random delay in order
@@ -99,8 +103,7 @@ impl RetrySchedule {
     /// one soon after the other.
     pub(crate) fn stand_back(&self, collisions: u32, random: u64) -> Duration {
         let window = self.collision_window(collisions);
-        let nanos = u128::from(saturating_nanos(window));
-        Duration::from_nanos(((u128::from(random) * nanos) >> 64) as u64)
+        share(window, random)
     }
 
     /// Returns the longest of these delays.
@@ -149,6 +152,41 @@ impl RetrySchedule {
         let extra = (u128::from(random) * (u128::from(span) + 1)) >> 64;
         Some(now.saturating_add(Duration::from_nanos(shortest + extra as u64)))
     }
+
+    /// Returns when to try again while nodes that are needed have no vote until `until`, or `None` to
+    /// give up.
+    ///
+    /// That is when they have one, and a random part of the shortest delay later; and before that about
+    /// once a second, since other nodes may come back. If the deadline is first, it is the deadline, for
+    /// the attempts to end there.
+    #[must_use]
+    pub fn next_in_quarantine(
+        &self,
+        deadline: Timestamp,
+        attempts: u32,
+        now: Timestamp,
+        until: Timestamp,
+        random: u64,
+    ) -> Option<Timestamp> {
+        if self.max_attempts.is_some_and(|most| attempts >= most) || now >= deadline {
+            return None;
+        }
+        let opens_at = until.max(now);
+        let room = deadline.saturating_duration_since(opens_at) / 2;
+        let spread = share(self.shortest.min(room), random).max(Duration::from_nanos(1));
+        let pause = PATIENCE.max(self.longest);
+        let again = now
+            .saturating_add(pause / 2)
+            .saturating_add(share(pause / 2, random));
+        let next = opens_at.saturating_add(spread).min(again);
+        Some(next.min(deadline))
+    }
+}
+
+/// Returns a part of a time, from nothing to all but the last nanosecond of it, as random bits say.
+fn share(of: Duration, random: u64) -> Duration {
+    let nanos = u128::from(saturating_nanos(of));
+    Duration::from_nanos(((u128::from(random) * nanos) >> 64) as u64)
 }
 
 /// Why a range of delays makes no schedule.
@@ -256,6 +294,37 @@ mod tests {
         assert_eq!(next(schedule(), at(999)), Some(deadline));
         assert_eq!(next(schedule(), deadline), None);
         assert_eq!(next(schedule().with_max_attempts(2), at(999)), None);
+    }
+
+    #[test]
+    fn a_quarantine_is_waited_for_and_looked_at_once_a_second() {
+        let long = schedule().with_budget(MS(5000));
+        let deadline = long.deadline(at(0));
+        let next =
+            |now, until, random| long.next_in_quarantine(deadline, 1, at(now), at(until), random);
+        let a_nanosecond = Duration::from_nanos(1);
+        assert_eq!(next(0, 300, 0), Some(at(300).saturating_add(a_nanosecond)));
+        assert_eq!(
+            next(0, 300, u64::MAX),
+            Some(at(320).saturating_sub(a_nanosecond))
+        );
+        assert_eq!(next(0, 9000, 0), Some(at(500)));
+        assert_eq!(
+            next(0, 9000, u64::MAX),
+            Some(at(1000).saturating_sub(a_nanosecond))
+        );
+        assert_eq!(
+            next(4900, 4996, u64::MAX / 2),
+            Some(at(4997).saturating_sub(a_nanosecond))
+        );
+        assert_eq!(next(4900, 9000, 0), Some(deadline));
+        assert_eq!(next(5000, 9000, 0), None);
+        assert!(
+            next(7, 3, 0) > Some(at(7)),
+            "not at once, whatever a node says"
+        );
+        let once = long.with_max_attempts(1);
+        assert_eq!(once.next_in_quarantine(deadline, 1, at(0), at(9), 0), None);
     }
 
     #[test]

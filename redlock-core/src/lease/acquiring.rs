@@ -178,13 +178,15 @@ impl Lease {
         let retry = self.config.retry;
         let tries = budget.tries(self.attempts);
         let watches = failure == AcquireFailure::Contended && retry.has_looks();
-        let next = if watches {
-            retry.next_look(budget.deadline, tries, now, random)
-        } else {
-            retry.next_attempt(budget.deadline, tries, now, random)
+        let next = match failure {
+            AcquireFailure::Quarantined { until } => {
+                retry.next_in_quarantine(budget.deadline, tries, now, until, random)
+            }
+            _ if watches => retry.next_look(budget.deadline, tries, now, random),
+            _ => retry.next_attempt(budget.deadline, tries, now, random),
         };
         // No token is used twice, not even after four billion attempts.
-        let may_go_on = self.attempts < u32::MAX && can_change(failure, budget);
+        let may_go_on = self.attempts < u32::MAX && can_change(failure);
         let Some(until) = next.filter(|_| may_go_on) else {
             return self.exhaust(failure);
         };
@@ -214,11 +216,12 @@ impl Lease {
 }
 
 /// Whether another attempt within the budget may end otherwise.
-fn can_change(failure: AcquireFailure, budget: Budget) -> bool {
+const fn can_change(failure: AcquireFailure) -> bool {
     match failure {
-        // A quarantine that outlasts the budget is not waited for in vain.
-        AcquireFailure::Quarantined { until } => until < budget.deadline,
         AcquireFailure::FenceExhausted | AcquireFailure::Abandoned => false,
-        AcquireFailure::Contended | AcquireFailure::NoQuorum | AcquireFailure::TooSlow => true,
+        AcquireFailure::Contended
+        | AcquireFailure::NoQuorum
+        | AcquireFailure::Quarantined { .. }
+        | AcquireFailure::TooSlow => true,
     }
 }

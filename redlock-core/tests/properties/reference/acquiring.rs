@@ -37,16 +37,14 @@ impl Story<'_> {
             blame = Some(failure);
             self.release(self.nonce.token(number));
             let attempts = number;
-            let next = |random| {
-                self.config
-                    .retry
-                    .next_attempt(deadline, number, now, random)
+            let retry = &self.config.retry;
+            let next = |random| match failure {
+                AcquireFailure::Quarantined { until } => {
+                    retry.next_in_quarantine(deadline, number, now, until, random)
+                }
+                _ => retry.next_attempt(deadline, number, now, random),
             };
-            let hopeless = match failure {
-                AcquireFailure::FenceExhausted => true,
-                AcquireFailure::Quarantined { until } => until >= deadline,
-                _ => false,
-            };
+            let hopeless = failure == AcquireFailure::FenceExhausted;
             let (Some(soonest), Some(latest), false) = (next(0), next(u64::MAX), hopeless) else {
                 self.tell(Event::Exhausted { failure, attempts });
                 return Ok(None);
