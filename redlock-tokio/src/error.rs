@@ -13,8 +13,9 @@ use crate::{KeyError, NodeError, OptionsError};
 #[non_exhaustive]
 pub enum LockError {
     /// Another client holds the lock, or several that want it kept each other from it, until the
-    /// waiting time was over.
-    #[error("the lock is taken: held by another client, or wanted by several at once ({0})")]
+    /// waiting time was over. No attempt was made if it is another task of this process that holds the
+    /// lock or waits for it.
+    #[error("the lock is taken: {whom} ({0})", whom = taken_by(.0))]
     Contended(Attempts),
     /// So many nodes are down, silent or refusing that no majority could be had.
     #[error(
@@ -28,10 +29,17 @@ pub enum LockError {
     #[error("too slow: the nodes answered after the lock's validity was spent ({0})")]
     TooSlow(Attempts),
     /// Nodes that were needed came up so recently that they may have forgotten a lock that is
-    /// still held; they have no vote until that lock must have expired.
-    #[error("quarantined: nodes came up too recently to vote, for {remaining:?} more ({attempts})")]
+    /// still held; they have no vote until that lock must have expired, which was not within the waiting
+    /// time. [`Redlock::ready`](crate::Redlock::ready) waits for it when a service starts.
+    #[error(
+        "quarantined: nodes came up so recently that they may have forgotten a lock, and a majority \
+         votes in {}; a shorter max_ttl shortens that, nodes_are_durable is for nodes that keep locks \
+         on disk, trust_fresh_nodes is for tests{}",
+        WholeSeconds(*remaining),
+        Failures(&attempts.nodes)
+    )]
     Quarantined {
-        /// How long until the last of them has a vote.
+        /// How long until a majority may vote, if no node fails meanwhile.
         remaining: Duration,
         /// What was tried.
         attempts: Attempts,
@@ -130,9 +138,6 @@ pub struct Attempts {
 
 impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.count == 0 {
-            write!(f, "behind others in this process, ")?;
-        }
         let s = if self.count == 1 { "" } else { "s" };
         // Microseconds are enough for people.
         let waited = Duration::from_micros(self.waited.as_micros() as u64);
@@ -141,6 +146,37 @@ impl fmt::Display for Attempts {
             write!(f, "; {}", self.nodes)?;
         }
         Ok(())
+    }
+}
+
+/// Tells who has a lock that was not to be had.
+fn taken_by(attempts: &Attempts) -> &'static str {
+    match attempts.count {
+        0 => "another task of this process holds it or waits for it",
+        _ => "held by another client, or wanted by several at once",
+    }
+}
+
+/// A time for people, in whole seconds, rounded up.
+pub(crate) struct WholeSeconds(pub(crate) Duration);
+
+impl fmt::Display for WholeSeconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} s", self.0.as_nanos().div_ceil(1_000_000_000))
+    }
+}
+
+/// What nodes say that are not only waiting for the end of their quarantine.
+struct Failures<'a>(&'a NodeReports);
+
+impl fmt::Display for Failures<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_failure = |it: &&NodeReport| matches!(it.objection, Objection::Failed(_));
+        let failures: Vec<_> = self.0.iter().filter(is_failure).cloned().collect();
+        if failures.is_empty() {
+            return Ok(());
+        }
+        write!(f, "; {}", NodeReports::new(failures))
     }
 }
 
@@ -221,19 +257,17 @@ impl NodeReports {
 impl fmt::Display for NodeReports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Nodes that say the same are named together.
-        let mut separator = "";
-        for (index, report) in self.0.iter().enumerate() {
-            let same = |other: &&NodeReport| other.objection == report.objection;
-            if self.0[..index].iter().any(|earlier| same(&earlier)) {
-                continue;
+        let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+        for report in self.iter() {
+            let says = report.objection.to_string();
+            match groups.iter_mut().find(|(said, _)| *said == says) {
+                Some((_, nodes)) => nodes.push(&report.address),
+                None => groups.push((says, vec![&report.address])),
             }
-            f.write_str(separator)?;
-            for (index, report) in self.0[index..].iter().filter(same).enumerate() {
-                let comma = if index == 0 { "" } else { ", " };
-                write!(f, "{comma}{}", report.address)?;
-            }
-            write!(f, ": {}", report.objection)?;
-            separator = "; ";
+        }
+        for (index, (says, nodes)) in groups.into_iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}{}: {says}", nodes.join(", "))?;
         }
         Ok(())
     }
@@ -258,7 +292,7 @@ pub enum Objection {
     Denied,
     /// It agreed, but came up so recently that it may have forgotten a lock that is still held, so
     /// it has no vote yet.
-    #[error("came up too recently to vote, for {remaining:?} more")]
+    #[error("came up too recently to vote, for {} more", WholeSeconds(*remaining))]
     Quarantined {
         /// For how much longer.
         remaining: Duration,

@@ -23,11 +23,12 @@ use tokio::sync::Notify;
 use self::state::CellState;
 pub(crate) use self::{queueing::Request, state::Phase};
 use crate::{
-    Hold, NodeError, NodeReports,
+    Hold, Key, NodeError, NodeReports,
     key_set::KeySet,
     lane::Origin,
     node::{Answer, Command, Vote, reply_of},
     queue::Terms,
+    readiness,
     shared::Shared,
 };
 
@@ -268,6 +269,20 @@ impl LeaseCell {
 
     pub(crate) fn quorum(&self) -> Quorum {
         self.shared.quorum
+    }
+
+    /// Returns in how long a majority may vote, if nothing but quarantines is in its way.
+    pub(crate) fn quorum_in(&self) -> Option<Duration> {
+        readiness::quorum_in(&self.shared.nodes(), self.quorum())
+    }
+
+    /// Returns whether another lease of this process holds one of the keys.
+    pub(crate) fn is_held_by_another(&self) -> bool {
+        let holds = |key: &Key| {
+            let turn = self.shared.queue.turn(key.as_bytes());
+            turn.is_some_and(|it| it.id != self.id && it.state().phase == Phase::Held)
+        };
+        self.keys.iter().any(holds)
     }
 
     pub(crate) fn keys(&self) -> &KeySet {

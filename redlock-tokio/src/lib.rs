@@ -15,6 +15,7 @@ mod node;
 mod node_status;
 mod options;
 mod queue;
+mod readiness;
 mod redlock;
 mod shared;
 #[cfg(all(unix, feature = "test-util"))]
@@ -37,6 +38,7 @@ pub use node::{
 };
 pub use node_status::{NodeState, NodeStatus};
 pub use options::{LockOptions, OptionsError};
+pub use readiness::NotReady;
 pub use redlock::{QueueStatus, Redlock, ShutdownReport};
 pub use redlock_core::{
     Drift, FencingToken, LossReason, Operation, RunId, Timestamp, Token, Ttl, TtlError,

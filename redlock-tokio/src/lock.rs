@@ -250,7 +250,7 @@ fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuar
             Some(guard) if guard.claim() => Ok(guard),
             _ => Err(LockError::TooSlow(attempts(0))),
         },
-        Phase::Refused(Refusal::Busy) => Err(LockError::Contended(attempts(0))),
+        Phase::Refused(Refusal::Busy) => Err(passed_over(cell, attempts(0))),
         Phase::Refused(Refusal::Full { waiting, limit }) => {
             Err(LockError::QueueFull { waiting, limit })
         }
@@ -261,11 +261,14 @@ fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuar
             failure,
             attempts: count,
         } => Err(match failure {
+            AcquireFailure::Contended if count == 0 => passed_over(cell, attempts(0)),
             AcquireFailure::Contended => LockError::Contended(attempts(count)),
             AcquireFailure::NoQuorum => LockError::NoQuorum(attempts(count)),
             AcquireFailure::TooSlow => LockError::TooSlow(attempts(count)),
             AcquireFailure::Quarantined { until } => LockError::Quarantined {
-                remaining: until.saturating_duration_since(cell.now()),
+                remaining: cell
+                    .quorum_in()
+                    .unwrap_or(until.saturating_duration_since(cell.now())),
                 attempts: attempts(count),
             },
             AcquireFailure::FenceExhausted => LockError::FenceExhausted,
@@ -273,6 +276,22 @@ fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuar
             _ => LockError::ShutDown,
         }),
         _ => Err(LockError::TooSlow(attempts(cell.attempts()))),
+    }
+}
+
+/// Tells what stood in the way of a lease that never had its turn in this process: that another task
+/// holds the lock, or else what keeps that task from it.
+fn passed_over(cell: &LeaseCell, attempts: Attempts) -> LockError {
+    if cell.is_held_by_another() {
+        return LockError::Contended(attempts);
+    }
+    match cell.quorum_in() {
+        Some(Duration::ZERO) => LockError::Contended(attempts),
+        Some(remaining) => LockError::Quarantined {
+            remaining,
+            attempts,
+        },
+        None => LockError::NoQuorum(attempts),
     }
 }
 

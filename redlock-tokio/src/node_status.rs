@@ -8,8 +8,9 @@ use std::{
 };
 
 use redlock_core::{Eligibility, Timestamp};
+use tokio::sync::{Notify, futures::Notified};
 
-use crate::{NodeError, ServerInfo};
+use crate::{NodeError, ServerInfo, error::WholeSeconds};
 
 /// How a node is, for people and dashboards. See [`Redlock::nodes`](crate::Redlock::nodes).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +51,11 @@ impl fmt::Display for NodeState {
         match self {
             Self::Voting => f.write_str("voting"),
             Self::Quarantined { remaining } => {
-                write!(f, "came up too recently to vote, for {remaining:?} more")
+                write!(
+                    f,
+                    "came up too recently to vote, for {} more",
+                    WholeSeconds(*remaining)
+                )
             }
             Self::Silent => f.write_str("silent"),
             Self::Reconnecting(error) | Self::Refused(error) => error.fmt(f),
@@ -62,6 +67,7 @@ impl fmt::Display for NodeState {
 #[derive(Debug)]
 pub(crate) struct StatusBoard {
     entry: Mutex<Entry>,
+    changed: Notify,
     /// In nanoseconds; zero for none.
     round_trip: AtomicU64,
 }
@@ -86,6 +92,7 @@ impl StatusBoard {
                 condition: Condition::Disconnected(cause),
                 server: None,
             }),
+            changed: Notify::new(),
             round_trip: AtomicU64::new(0),
         }
     }
@@ -95,18 +102,19 @@ impl StatusBoard {
             condition: Condition::Connected { eligibility },
             server,
         };
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn disconnected(&self, cause: NodeError) {
-        self.lock().condition = Condition::Disconnected(cause);
+        self.enter(Condition::Disconnected(cause));
     }
 
     pub(crate) fn silent(&self) {
-        self.lock().condition = Condition::Silent;
+        self.enter(Condition::Silent);
     }
 
     pub(crate) fn answering(&self, eligibility: Eligibility) {
-        self.lock().condition = Condition::Connected { eligibility };
+        self.enter(Condition::Connected { eligibility });
     }
 
     pub(crate) fn answered_in(&self, round_trip: Duration) {
@@ -142,6 +150,15 @@ impl StatusBoard {
             server: entry.server.clone(),
             round_trip: self.round_trip(),
         }
+    }
+
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    fn enter(&self, condition: Condition) {
+        self.lock().condition = condition;
+        self.changed.notify_waiters();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Entry> {

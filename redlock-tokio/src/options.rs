@@ -330,8 +330,9 @@ pub enum OptionsError {
     RetryDelay(#[from] RetryScheduleError),
     /// The ttl is longer than what a restarted node waits for before it votes again.
     #[error(
-        "the ttl of {ttl:?} is longer than max_ttl, which is {max_ttl:?}: raise \
-         RedlockBuilder::max_ttl, in all processes that use these nodes"
+        "the ttl of {ttl:?} is longer than max_ttl, which is {max_ttl:?}: build with \
+         `Redlock::builder().max_ttl(Duration::from_millis({}))`, in all processes that use these nodes",
+        ttl.as_millis()
     )]
     LongerThanMaxTtl {
         /// The ttl that was asked for.

@@ -7,8 +7,8 @@ use std::{
 use futures::future::join_all;
 
 use crate::{
-    BuildError, Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, OptionsError,
-    RedlockBuilder, WithLockError, key_set::KeySet, shared::Shared,
+    BuildError, Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady,
+    OptionsError, RedlockBuilder, WithLockError, key_set::KeySet, readiness, shared::Shared,
 };
 
 /// A distributed lock service over independent Redis masters.
@@ -200,9 +200,40 @@ impl Redlock {
     /// nothing.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeStatus> {
-        let now = self.shared.clock.now();
-        let lanes = self.shared.lanes.iter();
-        lanes.map(|lane| lane.status(now)).collect()
+        self.shared.nodes()
+    }
+
+    /// Waits until a majority of nodes may vote, for at most `limit`: for a service to call when it starts,
+    /// and, with a limit of zero, for its health check.
+    ///
+    /// Servers that have just come up have no vote for [`max_ttl`](RedlockBuilder::max_ttl) and some more
+    /// (10.2 s after the connection at most by default), so 15 s is a good limit after a start of all of them.
+    /// [`Duration::MAX`] means for ever.
+    ///
+    /// Asks no node: it goes by what the connections have told, which can be a second old. That a node
+    /// has fallen silent shows only when a lock is asked for, or after five seconds.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`NotReady::TooFewVote`] tells which nodes may not vote yet, why, and for how long, if that is
+    /// known; [`NotReady::ShutDown`] comes within a second.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redlock = Redlock::embedded().await?;
+    /// redlock.ready(Duration::from_secs(15)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn ready(&self, limit: Duration) -> Result<(), NotReady> {
+        readiness::ready(&self.shared, limit).await
     }
 
     /// Returns whether both are handles of one lock service.

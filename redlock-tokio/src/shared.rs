@@ -10,8 +10,8 @@ use std::{
 use redlock_core::{FencingToken, LeaseConfig, NodeId, Quorum, Ttl};
 
 use crate::{
-    Clock, LockOptions, NodeReport, NodeReports, Objection, OptionsError, keeper::Keeper,
-    lane::LaneHandle, lease_cell::LeaseCell, queue::Queue,
+    Clock, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
+    keeper::Keeper, lane::LaneHandle, lease_cell::LeaseCell, queue::Queue,
 };
 
 /// What all handles, guards and leases of one [`Redlock`](crate::Redlock) have in common.
@@ -61,6 +61,12 @@ impl Shared {
         // In the order in which the nodes were given, whoever answered first.
         objections.sort_by_key(|(node, _)| node.index());
         NodeReports::new(objections.into_iter().map(report).collect())
+    }
+
+    /// Returns how each node is, in the order in which they were given.
+    pub(crate) fn nodes(&self) -> Vec<NodeStatus> {
+        let now = self.clock.now();
+        self.lanes.iter().map(|lane| lane.status(now)).collect()
     }
 
     /// Proposes a fencing token: "the larger of the last seen plus one and the wall clock in

@@ -7,7 +7,7 @@ use std::{
 };
 
 use redlock_core::{Operation, RoundId, Timestamp};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{futures::Notified, mpsc, oneshot};
 
 use crate::{
     NodeStatus, lease_cell::LeaseCell, node::Command, node_status::StatusBoard, warning::Warning,
@@ -124,6 +124,11 @@ impl LaneHandle {
 
     pub(crate) fn status(&self, now: Timestamp) -> NodeStatus {
         self.status.status(&self.address, now)
+    }
+
+    /// Resolves when the node's [status](Self::status) has changed, but for what time alone changes.
+    pub(crate) fn status_changed(&self) -> Notified<'_> {
+        self.status.changed()
     }
 
     /// Returns whether the lane's runtime is gone.

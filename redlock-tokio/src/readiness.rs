@@ -1,0 +1,118 @@
+//! Whether a majority of nodes may vote, as far as the lanes know, and when it will.
+
+use std::{fmt, pin::pin, time::Duration};
+
+use futures::future::select_all;
+use redlock_core::Quorum;
+use thiserror::Error;
+
+use crate::{
+    NodeError, NodeReport, NodeReports, NodeState, NodeStatus, Objection, error::WholeSeconds,
+    shared::Shared,
+};
+
+/// Why [`Redlock::ready`](crate::Redlock::ready) gave up.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NotReady {
+    /// So many nodes may not vote that the others are no majority.
+    #[error(
+        "not ready: {votes_needed} of {votes_possible} nodes must agree{} ({nodes})",
+        Promise(*remaining)
+    )]
+    TooFewVote {
+        /// How many nodes must agree.
+        votes_needed: usize,
+        /// How many nodes there are.
+        votes_possible: usize,
+        /// How long until a majority may vote, if nothing but quarantines is in its way.
+        remaining: Option<Duration>,
+        /// The nodes that may not vote, and why.
+        nodes: NodeReports,
+    },
+    /// [`Redlock::shutdown`](crate::Redlock::shutdown) was called, or the runtime that the
+    /// [`Redlock`](crate::Redlock) was built on has ended.
+    #[error("shut down: no more locks are given out")]
+    ShutDown,
+}
+
+/// When a majority votes, if that is known.
+struct Promise(Option<Duration>);
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(remaining) => write!(f, ", which they will in {}", WholeSeconds(remaining)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Waits until a majority may vote, but no longer than `limit`.
+pub(crate) async fn ready(shared: &Shared, limit: Duration) -> Result<(), NotReady> {
+    let deadline = shared.clock.now().saturating_add(limit);
+    loop {
+        // Registered before the look, so that no change falls between the two.
+        let mut changes: Vec<_> = shared
+            .lanes
+            .iter()
+            .map(|lane| Box::pin(lane.status_changed()))
+            .collect();
+        for change in &mut changes {
+            change.as_mut().enable();
+        }
+        if shared.is_shut_down() {
+            return Err(NotReady::ShutDown);
+        }
+        let nodes = shared.nodes();
+        let remaining = quorum_in(&nodes, shared.quorum);
+        if remaining.is_some_and(|it| it.is_zero()) {
+            return Ok(());
+        }
+        let now = shared.clock.now();
+        if now >= deadline {
+            return Err(NotReady::TooFewVote {
+                votes_needed: shared.quorum.votes(),
+                votes_possible: shared.quorum.nodes(),
+                remaining,
+                nodes: objections(nodes),
+            });
+        }
+        let votes_at = remaining.map_or(deadline, |it| now.saturating_add(it));
+        let mut timer = pin!(shared.clock.sleep_until(votes_at.min(deadline)));
+        tokio::select! {
+            _ = select_all(changes) => {}
+            () = &mut timer => {}
+        }
+    }
+}
+
+/// Returns in how long so many nodes may vote: at once, after their quarantine, or nobody knows when.
+pub(crate) fn quorum_in(nodes: &[NodeStatus], quorum: Quorum) -> Option<Duration> {
+    let mut waits: Vec<_> = nodes
+        .iter()
+        .filter_map(|node| match node.state {
+            NodeState::Voting => Some(Duration::ZERO),
+            NodeState::Quarantined { remaining } => Some(remaining),
+            NodeState::Silent | NodeState::Reconnecting(_) | NodeState::Refused(_) => None,
+        })
+        .collect();
+    waits.sort_unstable();
+    waits.get(quorum.votes() - 1).copied()
+}
+
+fn objections(nodes: Vec<NodeStatus>) -> NodeReports {
+    let report = |node: NodeStatus| {
+        let objection = match node.state {
+            NodeState::Voting => return None,
+            NodeState::Quarantined { remaining } => Objection::Quarantined { remaining },
+            NodeState::Silent => Objection::Failed(NodeError::Silent),
+            NodeState::Reconnecting(error) | NodeState::Refused(error) => Objection::Failed(error),
+        };
+        Some(NodeReport {
+            address: node.address,
+            objection,
+        })
+    };
+    NodeReports::new(nodes.into_iter().filter_map(report).collect())
+}
