@@ -60,13 +60,19 @@ impl RejectionPolicy {
             }
             LockError::Unavailable(error) => {
                 tracing::warn!(%error, "request gets no lock");
+                let retry_after = match &error {
+                    redlock_tokio::LockError::Quarantined { remaining, .. } => {
+                        remaining.saturating_add(random_part(self.retry_after))
+                    }
+                    _ => self.jittered(None),
+                };
                 Problem::new(
                     StatusCode::SERVICE_UNAVAILABLE,
                     "urn:redlock:problem:unavailable",
                     "The lock service is unavailable",
                 )
                 .detail("No lock could be taken on this resource. Try again.")
-                .retry_after(self.jittered(None))
+                .retry_after(retry_after)
             }
             LockError::Lost(_) => LockLost::problem(),
             LockError::Key(KeyRejection::Request(error)) => {
@@ -110,12 +116,16 @@ impl RejectionPolicy {
     /// The delay, or what is expected if that is longer, and up to as much again.
     fn jittered(&self, expected: Option<Duration>) -> Duration {
         let delay = self.retry_after.max(expected.unwrap_or_default());
-        // Without randomness the delays are merely not spread.
-        let random = getrandom::u32().unwrap_or(0);
-        let extra = (delay.as_millis() * u128::from(random)) >> u32::BITS;
-        let extra = Duration::from_millis(u64::try_from(extra).unwrap_or(u64::MAX));
-        delay.saturating_add(extra)
+        delay.saturating_add(random_part(delay))
     }
+}
+
+/// Up to that long, so that not all come back at once.
+fn random_part(of: Duration) -> Duration {
+    // Without randomness the delays are merely not spread.
+    let random = getrandom::u32().unwrap_or(0);
+    let extra = (of.as_millis() * u128::from(random)) >> u32::BITS;
+    Duration::from_millis(u64::try_from(extra).unwrap_or(u64::MAX))
 }
 
 /// The status and the type that the layer would answer with, for handlers that lock by hand:
