@@ -214,7 +214,7 @@ async fn a_service_is_ready_as_soon_as_a_majority_may_vote() {
         "{waited:?}"
     );
     assert_eq!(asked.load(SeqCst), 0, "no node is asked");
-    redlock.try_lock("k").await.expect("it is ready");
+    drop(redlock.try_lock("k").await.expect("it is ready"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,7 +234,7 @@ async fn a_service_that_is_not_ready_says_which_nodes_may_not_vote_and_why() {
         assert_eq!(nodes.len(), 5);
         assert!(error.to_string().contains(text), "{error}");
     }
-    drop(redlock.shutdown().await);
+    redlock.shutdown().await;
     let error = redlock.ready(Duration::MAX).await.unwrap_err();
     assert_eq!(error, NotReady::ShutDown);
 }
@@ -281,5 +281,5 @@ async fn a_ttl_that_is_too_long_is_mended_by_the_line_that_is_named() {
     let builder = Redlock::builder().max_ttl(Duration::from_millis(30000));
     let builder = builder.custom_nodes(nodes()).clock(Clock::tokio());
     let lock = builder.build().await.unwrap().lock("k").ttl(ttl);
-    lock.wait(MS(60_000)).await.expect("when they may vote");
+    drop(lock.wait(MS(60_000)).await.expect("when they may vote"));
 }
