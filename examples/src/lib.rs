@@ -14,7 +14,12 @@ use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt,
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 /// Starts to configure a lock over the nodes named by the environment variable `REDLOCK_NODES`, a
 /// list of URLs with commas between them; over five nodes within this process if it is not set. With
@@ -56,11 +61,14 @@ pub async fn connect() -> Result<(Redlock, String)> {
 
 /// Writes what the libraries log to standard error: warnings, or what `RUST_LOG` asks for.
 pub fn init_logging() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let asked = env::var("RUST_LOG").ok();
+    let filter = asked.and_then(|targets| targets.parse().ok());
+    let output = fmt::layer()
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(io::stderr().is_terminal());
+    tracing_subscriber::registry()
+        .with(output)
+        .with(filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN)))
         .init();
 }
 

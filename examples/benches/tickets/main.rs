@@ -2,9 +2,9 @@
 //! the lock and without it, all in one run, since only figures of one run can be compared.
 //!
 //! ```sh
-//! cargo bench -p redlock-examples --bench tickets                            # less than a minute
-//! cargo bench -p redlock-examples --bench tickets -- --seconds 10            # longer cells
-//! cargo bench -p redlock-examples --bench tickets -- --seats 1,8 --json figures.json
+//! cargo bench -p redlock-examples --features tickets --bench tickets                            # less than a minute
+//! cargo bench -p redlock-examples --features tickets --bench tickets -- --seconds 10            # longer cells
+//! cargo bench -p redlock-examples --features tickets --bench tickets -- --seats 1,8 --json figures.json
 //! ```
 //!
 //! The server is a process of its own; payments take no time. Clients buy random seats, and give back what

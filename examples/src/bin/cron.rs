@@ -4,7 +4,7 @@
 //! short the job: a host whose clock is late finds it held, and skips.
 //!
 //! ```sh
-//! cargo run -p redlock-examples --bin cron -- --every 1s --runs 3
+//! cargo run -p redlock-examples --features cron --bin cron -- --every 1s --runs 3
 //! ```
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

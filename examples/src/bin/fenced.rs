@@ -5,8 +5,8 @@
 //! write. What can is the database, as long as each write carries its holder's token.
 //!
 //! ```sh
-//! cargo run -p redlock-examples --bin fenced
-//! cargo run -p redlock-examples --bin fenced -- --no-fence # the late write wins, and a deposit is lost
+//! cargo run -p redlock-examples --features fenced --bin fenced
+//! cargo run -p redlock-examples --features fenced --bin fenced -- --no-fence # the late write wins, and a deposit is lost
 //! ```
 
 use std::{path::Path as FilePath, sync::Arc, time::Duration};

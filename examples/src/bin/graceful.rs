@@ -5,7 +5,7 @@
 //! it had to abandon.
 //!
 //! ```sh
-//! cargo run -p redlock-examples --bin graceful # then, in another terminal:
+//! cargo run -p redlock-examples --features graceful --bin graceful # then, in another terminal:
 //! curl -m 1 -X POST localhost:3000/orders/7; pkill -TERM graceful
 //! ```
 

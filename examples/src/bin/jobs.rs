@@ -2,7 +2,7 @@
 //! in this process and in every other that uses the same nodes.
 //!
 //! ```sh
-//! cargo run -p redlock-examples --bin jobs
+//! cargo run -p redlock-examples --features jobs --bin jobs
 //! ```
 
 use std::{

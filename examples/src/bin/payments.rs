@@ -5,7 +5,7 @@
 //! lock makes the second wait, and the store gives it the result of the first.
 //!
 //! ```sh
-//! cargo run -p redlock-examples --bin payments
+//! cargo run -p redlock-examples --features payments --bin payments
 //! for i in 1 2 3; do
 //!     curl -X POST localhost:3000/payments --json '{"amount": 5}' -H 'Idempotency-Key: "8e03"' &
 //! done

@@ -5,7 +5,7 @@
 //! the export is cut off.
 //!
 //! ```sh
-//! cargo run -p redlock-examples --bin streaming # then, in two other terminals:
+//! cargo run -p redlock-examples --features streaming --bin streaming # then, in two other terminals:
 //! curl -N localhost:3000/tables/users
 //! curl -X POST localhost:3000/tables/users # answers when the export is done
 //! ```

@@ -2,8 +2,8 @@
 //! one `lock_all`, and commits its transaction *before* the release: what commits later is a lost update.
 //!
 //! ```sh
-//! cargo run -p redlock-examples --bin transfer
-//! cargo run -p redlock-examples --bin transfer -- --no-lock # money appears or vanishes
+//! cargo run -p redlock-examples --features transfer --bin transfer
+//! cargo run -p redlock-examples --features transfer --bin transfer -- --no-lock # money appears or vanishes
 //! ```
 //!
 //! Several processes with the same `--database`, over the same `REDLOCK_NODES`, serialise as one does.

@@ -7,14 +7,14 @@
 //!
 //! ```sh
 //! # One process, everything embedded; then open http://localhost:3000 in two windows.
-//! cargo run -p redlock-examples --bin tickets
+//! cargo run -p redlock-examples --features tickets --bin tickets
 //!
 //! # Several processes: lock nodes, and a store that they share.
 //! REDLOCK_NODES=redis://a,redis://b,redis://c \
-//!     cargo run -p redlock-examples --bin tickets -- --port 3001 --data redis://store
+//!     cargo run -p redlock-examples --features tickets --bin tickets -- --port 3001 --data redis://store
 //!
 //! # What happens without the lock:
-//! cargo run -p redlock-examples --bin tickets -- --no-lock
+//! cargo run -p redlock-examples --features tickets --bin tickets -- --no-lock
 //! ```
 //!
 //! From the outside in: [`routes`] is what clients see, [`request`] what they may say and [`refusal`]
