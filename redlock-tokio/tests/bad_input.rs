@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use redlock_tokio::{
     BuildError, ExtendError, Key, KeyError, LockError, LockOptions, LossReason, MemoryNode,
     OptionsError, Redlock, ReleaseOutcome,
+    test_util::{RedisServers, SpawnError},
 };
 use support::MS;
 
@@ -179,7 +180,7 @@ async fn the_longest_times_are_accepted() {
 
 #[tokio::test]
 async fn the_longest_ttl_is_one_that_redis_takes() {
-    let servers = redlock_tokio::test_util::RedisServers::spawn(1).unwrap();
+    let servers = RedisServers::spawn(1).unwrap();
     let redlock = servers.builder().build().await.unwrap();
     let century = Duration::from_secs(100 * 365 * 24 * 3600);
     assert!(redlock.lock("k").ttl(century).await.is_ok());
@@ -233,7 +234,7 @@ async fn keys() {
 
 #[tokio::test]
 async fn any_bytes_reach_real_servers_unchanged() {
-    let servers = redlock_tokio::test_util::RedisServers::spawn(1).unwrap();
+    let servers = RedisServers::spawn(1).unwrap();
     let redlock = servers.builder().build().await.unwrap();
     let any: Vec<u8> = (0..=255).collect();
     let guard = redlock.lock(&any).await.unwrap();
@@ -317,10 +318,16 @@ async fn shutdown_stops_those_who_wait() {
 }
 
 #[test]
-fn a_server_that_cannot_start_says_why_at_once() {
-    let before = Instant::now();
-    let error =
-        redlock_tokio::test_util::RedisServers::spawn_with(1, &["--bogus", "x"]).unwrap_err();
-    assert!(error.to_string().contains("bogus"), "{error}");
-    assert!(before.elapsed() < Duration::from_secs(10));
+fn a_server_that_ends_while_it_starts_says_why_at_once() {
+    // Servers word the first of these as a fatal error of the configuration, or not, and the second never.
+    for (arguments, word) in [
+        (["--bogus", "x"], "bogus"),
+        (["--unixsocket", "/no/such/folder"], "Unix socket"),
+    ] {
+        let before = Instant::now();
+        let error = RedisServers::spawn_with(1, &arguments).unwrap_err();
+        assert!(matches!(error, SpawnError::Ended { .. }), "{error:?}");
+        assert!(error.to_string().contains(word), "{error}");
+        assert!(before.elapsed() < Duration::from_secs(10));
+    }
 }

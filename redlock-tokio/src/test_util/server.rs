@@ -3,13 +3,16 @@ use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    io::{ioctl_fionbio, read},
+    process::{Pid, Signal, kill_process},
+};
 use tempfile::TempDir;
 use thiserror::Error;
 
@@ -21,13 +24,12 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// How often a port that someone else was faster to take is replaced by another.
 const PORT_TRIES: usize = 5;
 
-/// What a server writes that will not start with the arguments it was given.
-const FATAL: [&str; 2] = ["FATAL CONFIG FILE ERROR", "port number too high"];
-
 /// Starts the server given as `"$@"` and says its pid; kills it when standard input ends, which
 /// happens when its owner drops it, and also when its owner dies. The shell has not waited for the
-/// server by then, so the pid is still the server's.
-const WATCHDOG: &str = r#""$@" >>redis.log 2>&1 & echo $!; read -r _; kill -9 $!; wait $!"#;
+/// server by then, so the pid is still the server's. After the pid, nobody but the server has the
+/// shell's standard output, which ends with the server therefore.
+const WATCHDOG: &str =
+    r#""$@" 3>&1 >>redis.log 2>&1 & echo $!; exec >&-; read -r _; kill -9 $!; wait $!"#;
 
 /// One `redis-server` process, and the next ones on the same port if it is restarted.
 #[derive(Debug)]
@@ -178,11 +180,10 @@ impl Process {
             .spawn()?;
         let leash = watchdog.stdin.take();
         let mut line = String::new();
-        if let Some(output) = watchdog.stdout.take() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
+        let mut output = BufReader::new(watchdog.stdout.take().expect("it is piped"));
+        output.read_line(&mut line)?;
         let pid = line.trim().parse().ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| SpawnError::NotReady {
+        let pid = pid.ok_or_else(|| SpawnError::Ended {
             log: format!("no pid but {line:?}"),
         })?;
         let process = Self {
@@ -190,7 +191,7 @@ impl Process {
             watchdog,
             leash,
         };
-        log.wait_until_ready()?;
+        log.wait_until_ready(&Life::watch(output)?)?;
         Ok(process)
     }
 
@@ -229,23 +230,43 @@ impl Log {
         Ok(Self { path })
     }
 
-    fn wait_until_ready(&self) -> Result<(), SpawnError> {
+    fn wait_until_ready(&self, life: &Life) -> Result<(), SpawnError> {
         let deadline = Instant::now() + START_LIMIT;
         loop {
+            // Asked before the log is read, which is whole then.
+            let ended = life.has_ended();
             let log = fs::read_to_string(&self.path).unwrap_or_default();
             // The port is open before the server says so.
             if log.contains("Ready to accept connections") {
                 return Ok(());
             }
-            if log.contains("Address already in use") {
+            if ended && log.contains("Address already in use") {
                 return Err(SpawnError::PortTaken);
             }
-            let gave_up = FATAL.iter().any(|words| log.contains(words));
-            if gave_up || Instant::now() > deadline {
+            if ended {
+                return Err(SpawnError::Ended { log });
+            }
+            if Instant::now() > deadline {
                 return Err(SpawnError::NotReady { log });
             }
             thread::sleep(Duration::from_millis(5));
         }
+    }
+}
+
+/// The end of a pipe whose other end only the server has.
+struct Life(ChildStdout);
+
+impl Life {
+    fn watch(output: BufReader<ChildStdout>) -> io::Result<Self> {
+        let pipe = output.into_inner();
+        ioctl_fionbio(&pipe, true)?;
+        Ok(Self(pipe))
+    }
+
+    /// Returns whether the server has ended, however it words that in its log.
+    fn has_ended(&self) -> bool {
+        read(&self.0, &mut [0_u8]) == Ok(0)
     }
 }
 
@@ -262,8 +283,14 @@ pub enum SpawnError {
         /// The program.
         program: String,
     },
-    /// It did not answer in time.
-    #[error("the server did not come up; its log says:\n{log}")]
+    /// It ended before it was ready, as with arguments that it does not know.
+    #[error("the server ended before it was ready; its log says:\n{log}")]
+    Ended {
+        /// Its log.
+        log: String,
+    },
+    /// It runs, but was not ready in time.
+    #[error("the server was not ready within {START_LIMIT:?}; its log says:\n{log}")]
     NotReady {
         /// Its log.
         log: String,
