@@ -8,9 +8,12 @@ run:
 
 # Installs redis-server, and Chromium with its chromedriver, if there are none, then runs the whole test
 # suite, and the driver's part of it once more against Valkey (see .ci/test-valkey).
+#
+# Each step names the whole workspace, also where it runs a part of it. The dependencies then have the same
+# features in every step, and are built once. `transfer` is there for its dependencies' features.
 test: redis browser
 	cargo test --workspace --all-features
-	cargo test -p redlock-tokio --test bad_input # without TLS, which the above has on
+	cargo test --workspace --features redlock-examples/transfer --test bad_input # without TLS
 	@.ci/test-valkey
 
 # What the tests need.
@@ -38,7 +41,7 @@ sim:
 # MINUTES=10`. SEED replays the faults of an earlier run. First come short runs that must find
 # something: without the lock, with nodes that forget or that vote too soon, and with leaks.
 MINUTES ?= 1
-SOAK = cargo test -p redlock-tokio --all-features --test soak
+SOAK = cargo test --workspace --all-features --test soak
 soak: redis
 	for it in no-lock forget trust leak; do SOAK_BREAK=$$it SOAK_SECONDS=5 $(SOAK) || exit; done
 	SOAK_SECONDS=$$(($(MINUTES) * 60)) SOAK_SEED=$(SEED) $(SOAK)
