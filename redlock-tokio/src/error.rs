@@ -84,7 +84,7 @@ pub enum LockError {
     ShutDown,
     /// The operating system gave no random bits for a token.
     #[error("no random bits for a token: {0}")]
-    Random(getrandom::Error),
+    Random(RandomError),
 }
 
 /// So that a function that locks can use `?` on [`Key::parts`](crate::Key::parts).
@@ -119,6 +119,11 @@ impl LockError {
         }
     }
 }
+
+/// Why the operating system gave no random bits, in its words.
+#[derive(Clone, Debug, Error)]
+#[error(transparent)]
+pub struct RandomError(pub(crate) getrandom::Error);
 
 /// What was tried before an acquisition failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

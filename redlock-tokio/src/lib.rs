@@ -26,7 +26,8 @@ mod warning;
 pub use builder::{BuildError, RedlockBuilder};
 pub use clock::Clock;
 pub use error::{
-    Attempts, ExtendError, LockError, NodeReport, NodeReports, Objection, WithLockError,
+    Attempts, ExtendError, LockError, NodeReport, NodeReports, Objection, RandomError,
+    WithLockError,
 };
 pub use guard::{LockGuard, ReleaseOutcome, ReleaseReport};
 pub use hold::Hold;
@@ -43,3 +44,6 @@ pub use redlock::{QueueStatus, Redlock, ShutdownReport};
 pub use redlock_core::{
     Drift, FencingToken, LossReason, Operation, RunId, Timestamp, Token, Ttl, TtlError,
 };
+
+/// The crate whose pools [`RedlockBuilder::pools`] and [`RedisNode::from_pool`] take.
+pub use deadpool_redis;

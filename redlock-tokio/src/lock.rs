@@ -8,8 +8,8 @@ use std::{
 use redlock_core::{AcquireFailure, LossReason, Nonce, Timestamp};
 
 use crate::{
-    Attempts, Hold, KeyError, LockError, LockGuard, LockOptions, OptionsError, Redlock,
-    WithLockError,
+    Attempts, Hold, KeyError, LockError, LockGuard, LockOptions, OptionsError, RandomError,
+    Redlock, WithLockError,
     key_set::KeySet,
     lease_cell::{LeaseCell, Phase, Request},
     queue::Refusal,
@@ -142,7 +142,7 @@ impl Lock {
             return Err(LockError::InvalidOptions(OptionsError::SeveralFenced));
         }
         let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(LockError::Random)?;
+        getrandom::fill(&mut random).map_err(|error| LockError::Random(RandomError(error)))?;
         Ok(Request {
             keys,
             config,

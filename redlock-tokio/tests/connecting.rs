@@ -8,8 +8,11 @@ use std::{
     thread,
 };
 
-use deadpool_redis::{Config, Runtime};
-use redlock_tokio::{BuildError, NodeState, NodeStatus, Redlock, test_util::RedisServers};
+use redlock_tokio::{
+    BuildError, NodeState, NodeStatus, Redlock,
+    deadpool_redis::{self, Config, Runtime},
+    test_util::RedisServers,
+};
 use support::{Cli, eventually, trusting};
 
 const PASSWORD: &str = "hunter2";
