@@ -61,7 +61,7 @@ fn rediss_urls_are_encrypted_and_the_certificate_is_checked() {
     let errors = String::from_utf8_lossy(&doubting.stderr);
     assert!(!doubting.status.success());
     assert!(
-        errors.contains("is misconfigured: invalid peer certificate"),
+        errors.contains("misconfigured: invalid peer certificate"),
         "{errors}"
     );
 }
