@@ -98,14 +98,18 @@ impl LeaseCell {
 
     /// Does what is due.
     pub(crate) fn handle_timeout(self: &Arc<Self>, now: Timestamp) {
-        self.step(now, |state| {
+        let lapses = self.step(now, |state| {
             // The keeper has forgotten this deadline, or is about to be told another. (Taking one
             // away never fails.)
             let due = state.due.take();
             let _ = self.shared.keeper.reschedule(self, due, None);
-            self.queue_timeout(state, now);
+            let lapses = self.queue_timeout(state, now);
             state.lease.handle_timeout(now);
+            lapses
         });
+        if lapses {
+            self.lapse(now);
+        }
     }
 
     /// Takes the news that a key is gone from a node.

@@ -1,61 +1,78 @@
-//! Who waits for a lock within this process: one line for each key, first come, first served.
+//! The waiters for locks within this process: one queue for each key, first come, first served.
 //!
-//! Only the first of a line asks the nodes, so that a hundred waiters cost no more than one. Who wants
-//! several keys waits in the lines of all of them, and has his turn when nobody has any of them; until
-//! then he keeps nobody from those that are free, or two could wait for each other for ever.
+//! Only the first in a queue asks the nodes, so a hundred waiters cost no more than one. A waiter for
+//! several keys waits in the queues of all of them, and has its turn when all are free. Until then others
+//! overtake it, within the bounds of [`reservation`].
 
-mod line;
 mod recent;
+mod reservation;
+mod streak;
 mod terms;
+mod ticket;
+mod wait_queue;
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use redlock_core::Timestamp;
 
-pub(crate) use self::terms::Terms;
 use self::{
-    line::{Line, Waiter},
     recent::Recent,
+    reservation::{MultiKeyWaiter, ReservationRule},
+    wait_queue::WaitQueue,
 };
+pub(crate) use self::{terms::Terms, ticket::Ticket};
 use crate::{Key, key_set::KeySet};
 
-/// The lines of one [`Redlock`](crate::Redlock). There is one for each key that is held or wanted, and
-/// it goes with the last who wants it.
+/// How many waiters for several keys are looked at when one of these is free. Those behind them are not
+/// found before they move up, or a reservation lapses: a look at all would take as long as there are many.
+const LOOK: usize = 8;
+
+/// The wait queues of one [`Redlock`](crate::Redlock). There is one for each key that is held or wanted.
 #[derive(Debug)]
-pub(crate) struct Queue<T>(Mutex<Lines<T>>);
+pub(crate) struct Queue<T>(Mutex<Queues<T>>);
 
 #[derive(Debug)]
-struct Lines<T> {
-    by_key: HashMap<Key, Line<T>>,
+struct Queues<T> {
+    by_key: HashMap<Key, WaitQueue<T>>,
+    several: BTreeMap<Ticket, MultiKeyWaiter<T>>,
     waiting: usize,
     max_waiting: usize,
+    rule: ReservationRule,
     recent: Recent,
 }
 
-/// What became of joining a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Joined {
+/// What became of joining.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Joined<T> {
     /// Nobody else is there.
     Turn {
-        /// Whether to let other processes have a try first.
+        /// Whether to let other processes try first.
         stands_back: bool,
     },
-    Waiting,
+    Waiting {
+        /// What to do because it waits.
+        next: Option<Next<T>>,
+    },
 }
 
-/// Who has the turn now.
+/// What to do after a change, outside of all locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Next<T> {
-    pub(crate) who: T,
-    /// Whether to let other processes have a try first.
-    pub(crate) stands_back: bool,
+pub(crate) enum Next<T> {
+    /// Give this waiter its turn.
+    Turn {
+        waiter: T,
+        /// Whether to let other processes try first.
+        stands_back: bool,
+    },
+    /// Call [`Queue::lapse`] for this waiter at that time.
+    Lapse { waiter: T, at: Timestamp },
 }
 
-/// Why somebody cannot wait.
+/// Why one cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// Others are there, and no time to wait.
@@ -66,121 +83,146 @@ pub(crate) enum Refusal {
     Hopeless { waiting: usize, estimate: Duration },
 }
 
+/// Whether a waiter may have all its keys now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access<'a> {
+    Open,
+    /// Somebody has the turn for this key.
+    Taken {
+        key: &'a Key,
+    },
+    /// All are free, but this one is reserved for another waiter.
+    Reserved {
+        key: &'a Key,
+        by: Ticket,
+    },
+}
+
+/// Which waiter gets a key that is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// The first for this key alone.
+    One,
+    Several(Ticket),
+    /// The key is kept from somebody because of this waiter for several keys.
+    Withheld {
+        by: Ticket,
+    },
+    Nobody,
+}
+
 impl<T: Clone> Queue<T> {
     pub(crate) fn new(max_waiting: usize) -> Self {
-        Self(Mutex::new(Lines {
+        Self::with_rule(max_waiting, ReservationRule::DEFAULT)
+    }
+
+    fn with_rule(max_waiting: usize, rule: ReservationRule) -> Self {
+        Self(Mutex::new(Queues {
             by_key: HashMap::new(),
+            several: BTreeMap::new(),
             waiting: 0,
             max_waiting,
+            rule,
             recent: Recent::new(),
         }))
     }
 
-    /// Takes the turn for all of these keys, if nobody has one of them; otherwise waits in their lines.
+    /// Takes the turn for all of these keys if they are free; otherwise waits in their queues.
     pub(crate) fn join(
         &self,
         keys: &KeySet,
-        id: u64,
+        ticket: Ticket,
         now: Timestamp,
-        who: &T,
+        waiter: &T,
         terms: &Terms,
-    ) -> Result<Joined, Refusal> {
-        let mut lines = self.lines();
-        let Lines {
-            by_key,
-            waiting,
-            max_waiting,
-            recent,
-        } = &mut *lines;
-        let is_busy = |key: &&Key| by_key.get(*key).is_some_and(|line| line.turn().is_some());
-        let Some(busy) = keys.iter().find(is_busy) else {
-            let mut stands_back = false;
-            for key in keys.iter() {
-                let line = by_key.entry(key.clone()).or_insert_with(|| {
-                    let streak = recent.take(key, now);
-                    let goes_on = streak.filter(|it| it.may_go_on(now, terms));
-                    stands_back |= streak.is_some() && goes_on.is_none() && !terms.wait.is_zero();
-                    Line::new(goes_on)
-                });
-                line.give_turn(id, who.clone());
+    ) -> Result<Joined<T>, Refusal> {
+        let mut queues = self.queues();
+        let (key, reserved_by) = match queues.access(keys, ticket, now) {
+            Access::Open => {
+                let stands_back = queues.begin(keys, ticket, now, waiter, terms);
+                return Ok(Joined::Turn { stands_back });
             }
-            return Ok(Joined::Turn { stands_back });
+            Access::Taken { key } => (key, None),
+            Access::Reserved { key, by } => (key, Some(by)),
         };
         if terms.wait.is_zero() {
             return Err(Refusal::Busy);
         }
-        if let Some(line) = by_key.get(busy) {
-            let of_key = (line.waiting(), terms.max_waiters);
-            for (waiting, limit) in [of_key, (*waiting, *max_waiting)] {
-                if waiting >= limit {
-                    return Err(Refusal::Full { waiting, limit });
-                }
-            }
-            if terms.refuses_hopeless
-                && let Some(estimate) = line.estimate()
-                && estimate > terms.wait
-            {
-                let waiting = line.waiting();
-                return Err(Refusal::Hopeless { waiting, estimate });
-            }
-        }
-        let waiter = Waiter {
-            id,
-            who: who.clone(),
-            keys: keys.clone(),
-        };
-        for key in keys.iter() {
-            let line = by_key.entry(key.clone());
-            line.or_insert_with(|| Line::new(None)).push(waiter.clone());
-        }
-        *waiting += 1;
-        Ok(Joined::Waiting)
+        queues.admit(key, terms)?;
+        queues.push(keys, ticket, now, waiter);
+        let next = reserved_by.and_then(|by| queues.note_withheld(by, now));
+        Ok(Joined::Waiting { next })
     }
 
-    /// Leaves the lines for these keys, after having held the lock from `held` on, if at all. Returns
-    /// those who have the turn now.
+    /// Leaves the queues of these keys, after having held the lock since `held`, if at all.
+    #[must_use]
     pub(crate) fn leave(
         &self,
         keys: &KeySet,
-        id: u64,
+        ticket: Ticket,
         now: Timestamp,
         held: Option<Timestamp>,
         terms: &Terms,
     ) -> Vec<Next<T>> {
-        let mut lines = self.lines();
-        let lines = &mut *lines;
-        let mut has_next = false;
-        let mut was_waiting = false;
+        let mut queues = self.queues();
+        let queues = &mut *queues;
+        let mut was_waiting = queues.several.remove(&ticket).is_some();
         let mut stands_back = false;
+        let mut others_wait = false;
         for key in keys.iter() {
-            let Entry::Occupied(mut line) = lines.by_key.entry(key.clone()) else {
+            let Entry::Occupied(mut queue) = queues.by_key.entry(key.clone()) else {
                 continue;
             };
-            match line.get_mut().end_turn(id, now, held, terms) {
-                Some(next_stands_back) => {
-                    has_next |= !line.get().is_empty();
-                    stands_back |= next_stands_back;
-                }
-                None => was_waiting |= line.get_mut().remove(id),
+            match queue.get_mut().end_turn(ticket, now, held, terms) {
+                Some(next_stands_back) => stands_back |= next_stands_back,
+                None => was_waiting |= queue.get_mut().remove(ticket),
             }
-            if line.get().is_empty()
-                && let Some(streak) = line.remove().last_streak().filter(|_| held.is_some())
+            others_wait |= queue.get().waiting() > 0;
+            if queue.get().is_empty()
+                && let Some(streak) = queue.remove().last_streak().filter(|_| held.is_some())
             {
-                lines.recent.note(key, streak, now);
+                queues.recent.note(key, streak, now);
             }
         }
-        lines.waiting -= usize::from(was_waiting);
-        if !has_next {
+        queues.waiting -= usize::from(was_waiting);
+        if !others_wait {
             return Vec::new();
         }
-        // After all of them are free, since one who waits may want several.
-        let next = keys.iter().filter_map(|key| lines.advance(key));
-        next.map(|who| Next { who, stands_back }).collect()
+        // After all of them are free, because a waiter may want several.
+        let next = keys
+            .iter()
+            .filter_map(|key| queues.advance(key, now, stands_back, LOOK));
+        next.collect()
     }
 
-    /// Takes the next out of the line to hand the lock over to, if who has the turn, and holds the lock
-    /// since `held`, may do so. The turn stays where it is.
-    pub(crate) fn heir(
+    /// Ends the reservation for a waiter, if its time is over: who waits now may pass.
+    #[must_use]
+    pub(crate) fn lapse(&self, ticket: Ticket, now: Timestamp) -> Vec<Next<T>> {
+        let mut queues = self.queues();
+        let queues = &mut *queues;
+        let Some(waiter) = queues.several.get_mut(&ticket) else {
+            return Vec::new();
+        };
+        if !waiter.lapse(now) {
+            return Vec::new();
+        }
+        let keys = waiter.keys.clone();
+        for key in keys.iter() {
+            if let Some(queue) = queues.by_key.get_mut(key)
+                && queue.turn().is_none()
+            {
+                queue.let_pass(ticket);
+            }
+        }
+        let next = keys
+            .iter()
+            .filter_map(|key| queues.advance(key, now, false, usize::MAX));
+        next.collect()
+    }
+
+    /// Removes the next waiter for a key, for its holder since `held` to hand the lock over to it. The
+    /// turn stays where it is. Returns `None` if the lock is to be released instead.
+    pub(crate) fn successor(
         &self,
         key: &Key,
         now: Timestamp,
@@ -188,75 +230,271 @@ impl<T: Clone> Queue<T> {
         terms: &Terms,
         fits: impl FnOnce(&T) -> bool,
     ) -> Option<T> {
-        let mut lines = self.lines();
-        // As it is most often: there is no need to look for the line.
-        if lines.waiting == 0 {
+        let mut queues = self.queues();
+        // Most often nobody waits, and there is no queue to look for.
+        if queues.waiting == 0 {
             return None;
         }
-        let may_hand_over = lines.by_key.get_mut(key)?.may_hand_over(held, now, terms);
-        let first = lines.first(key, Some(key)).filter(|_| may_hand_over)?;
-        if first.keys.has_several() || !fits(&first.who) {
+        let queue = queues.by_key.get_mut(key)?;
+        if !queue.may_hand_over(held, now, terms) {
             return None;
         }
-        let line = lines.by_key.get_mut(key)?;
-        line.remove(first.id);
-        line.note_handover(held, now);
-        lines.waiting -= 1;
-        Some(first.who)
+        let queue = queues.by_key.get(key)?;
+        let (ticket, waiter) = queue.first_single()?;
+        if !fits(waiter)
+            || queues.reserver(queue, ticket, now).is_some()
+            || queues.is_only_obstacle(key, queue, now)
+        {
+            return None;
+        }
+        let queue = queues.by_key.get_mut(key)?;
+        let (_, waiter) = queue.pop()?;
+        queue.note_handover(held, now);
+        queues.waiting -= 1;
+        queues.note_overtaking(key, ticket);
+        Some(waiter)
     }
 
-    /// Returns who has the turn for a key.
+    /// Returns the one that has the turn for a key.
     pub(crate) fn turn(&self, key: &[u8]) -> Option<T> {
-        self.lines().by_key.get(key)?.turn().cloned()
+        self.queues().by_key.get(key)?.turn().cloned()
     }
 
-    /// Returns who has a turn, for each key.
+    /// Returns the one that has the turn, for each key.
     pub(crate) fn turns(&self) -> Vec<T> {
-        let lines = self.lines();
-        let turns = lines.by_key.values().filter_map(Line::turn);
+        let queues = self.queues();
+        let turns = queues.by_key.values().filter_map(WaitQueue::turn);
         turns.cloned().collect()
     }
 
     /// Returns how many keys are held or wanted, and how many wait for their turn.
     pub(crate) fn len(&self) -> (usize, usize) {
-        let lines = self.lines();
-        (lines.by_key.len(), lines.waiting)
+        let queues = self.queues();
+        (queues.by_key.len(), queues.waiting)
     }
 
-    /// Returns how long one more would wait for a key, as far as can be told.
+    /// Returns how long one more would wait for a key, as far as is known.
     pub(crate) fn estimate(&self, key: &Key) -> Option<Duration> {
-        self.lines().by_key.get(key)?.estimate()
+        self.queues().by_key.get(key)?.estimate()
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines<T>> {
+    fn queues(&self) -> MutexGuard<'_, Queues<T>> {
         // No code panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T: Clone> Lines<T> {
-    /// Gives the turn for a key that nobody has to the first who may have it.
-    fn advance(&mut self, key: &Key) -> Option<T> {
-        if self.by_key.get(key)?.turn().is_some() {
-            return None;
+impl<T: Clone> Queues<T> {
+    /// Takes the turn for keys that are free. Returns whether to let other processes try first.
+    fn begin(
+        &mut self,
+        keys: &KeySet,
+        ticket: Ticket,
+        now: Timestamp,
+        waiter: &T,
+        terms: &Terms,
+    ) -> bool {
+        let mut stands_back = false;
+        for key in keys.iter() {
+            let queue = self.by_key.entry(key.clone()).or_insert_with(|| {
+                let streak = self.recent.take(key, now);
+                let goes_on = streak.filter(|it| it.may_go_on(now, terms));
+                stands_back |= streak.is_some() && goes_on.is_none() && !terms.wait.is_zero();
+                WaitQueue::new(goes_on)
+            });
+            queue.give_turn(ticket, waiter.clone());
+            self.note_overtaking(key, ticket);
         }
-        let next = self.first(key, None)?;
-        for key in next.keys.iter() {
-            if let Some(line) = self.by_key.get_mut(key) {
-                line.remove(next.id);
-                line.give_turn(next.id, next.who.clone());
-            }
-        }
-        self.waiting -= 1;
-        Some(next.who)
+        stands_back
     }
 
-    /// Returns the first in a line who is kept from no key by anybody, but from `free` perhaps.
-    fn first(&self, key: &Key, free: Option<&Key>) -> Option<Waiter<T>> {
-        let has_turn = |key: &Key| self.by_key.get(key).is_some_and(|it| it.turn().is_some());
-        let is_free = |key: &Key| Some(key) == free || !has_turn(key);
-        let line = self.by_key.get(key)?;
-        line.first(|waiter| waiter.keys.iter().all(is_free))
+    /// Returns why one more cannot wait for a key.
+    fn admit(&self, key: &Key, terms: &Terms) -> Result<(), Refusal> {
+        let Some(queue) = self.by_key.get(key) else {
+            return Ok(());
+        };
+        let of_key = (queue.waiting(), terms.max_waiters);
+        for (waiting, limit) in [of_key, (self.waiting, self.max_waiting)] {
+            if waiting >= limit {
+                return Err(Refusal::Full { waiting, limit });
+            }
+        }
+        if terms.refuses_hopeless
+            && let Some(estimate) = queue.estimate()
+            && estimate > terms.wait
+        {
+            let waiting = queue.waiting();
+            return Err(Refusal::Hopeless { waiting, estimate });
+        }
+        Ok(())
+    }
+
+    /// Lets one wait for all of these keys.
+    fn push(&mut self, keys: &KeySet, ticket: Ticket, now: Timestamp, waiter: &T) {
+        for key in keys.iter() {
+            let queue = self.by_key.entry(key.clone());
+            let queue = queue.or_insert_with(|| WaitQueue::new(None));
+            if keys.has_several() {
+                queue.push_several(ticket);
+            } else {
+                queue.push(ticket, waiter.clone());
+            }
+        }
+        if keys.has_several() {
+            let waiter = MultiKeyWaiter::new(waiter.clone(), keys.clone(), now, &self.rule);
+            self.several.insert(ticket, waiter);
+        }
+        self.waiting += 1;
+    }
+
+    /// Gives the turn for a key, if it is free, to the first that may have it.
+    fn advance(
+        &mut self,
+        key: &Key,
+        now: Timestamp,
+        stands_back: bool,
+        look: usize,
+    ) -> Option<Next<T>> {
+        let queue = self.by_key.get(key).filter(|it| it.turn().is_none())?;
+        match self.choose(queue, now, look) {
+            Choice::One => self.give_turn_for_one(key, stands_back),
+            Choice::Several(ticket) => self.give_turn_for_several(ticket, stands_back),
+            Choice::Withheld { by } => self.note_withheld(by, now),
+            Choice::Nobody => None,
+        }
+    }
+
+    /// Returns which waiter may have a key that is free. Looks at so many of those that wait for other keys
+    /// as well.
+    fn choose(&self, queue: &WaitQueue<T>, now: Timestamp, look: usize) -> Choice {
+        let mut choice = Choice::Nobody;
+        for ticket in queue.several_in_front().take(look) {
+            let waiter = self.several.get(&ticket);
+            match waiter.map(|it| self.access(&it.keys, ticket, now)) {
+                Some(Access::Open) => return Choice::Several(ticket),
+                Some(Access::Reserved { by, .. }) => choice = Choice::Withheld { by },
+                Some(Access::Taken { .. }) | None => {}
+            }
+        }
+        match (queue.first_single(), queue.first_several()) {
+            (Some((ticket, _)), _) => match self.reserver(queue, ticket, now) {
+                None => Choice::One,
+                Some(by) => Choice::Withheld { by },
+            },
+            // Until the reservation lapses, when all are looked at.
+            (None, Some(by)) if queue.count_several() > look => Choice::Withheld { by },
+            (None, _) => choice,
+        }
+    }
+
+    fn give_turn_for_one(&mut self, key: &Key, stands_back: bool) -> Option<Next<T>> {
+        let queue = self.by_key.get_mut(key)?;
+        let (ticket, waiter) = queue.pop()?;
+        queue.give_turn(ticket, waiter.clone());
+        self.waiting -= 1;
+        self.note_overtaking(key, ticket);
+        Some(Next::Turn {
+            waiter,
+            stands_back,
+        })
+    }
+
+    fn give_turn_for_several(&mut self, ticket: Ticket, stands_back: bool) -> Option<Next<T>> {
+        let MultiKeyWaiter { waiter, keys, .. } = self.several.remove(&ticket)?;
+        for key in keys.iter() {
+            if let Some(queue) = self.by_key.get_mut(key) {
+                queue.remove(ticket);
+                queue.give_turn(ticket, waiter.clone());
+            }
+            self.note_overtaking(key, ticket);
+        }
+        self.waiting -= 1;
+        Some(Next::Turn {
+            waiter,
+            stands_back,
+        })
+    }
+
+    /// Returns whether a waiter may have all these keys now.
+    fn access<'a>(&self, keys: &'a KeySet, ticket: Ticket, now: Timestamp) -> Access<'a> {
+        let mut access = Access::Open;
+        for key in keys.iter() {
+            let Some(queue) = self.by_key.get(key) else {
+                continue;
+            };
+            if queue.turn().is_some() {
+                return Access::Taken { key };
+            }
+            if access == Access::Open
+                && let Some(by) = self.reserver(queue, ticket, now)
+            {
+                access = Access::Reserved { key, by };
+            }
+        }
+        access
+    }
+
+    /// Returns the waiter for which a key is reserved, if that keeps this one from it.
+    fn reserver(&self, queue: &WaitQueue<T>, ticket: Ticket, now: Timestamp) -> Option<Ticket> {
+        #[cfg(test)]
+        if self.rule.reserves_out_of_order {
+            let first = self.several.get(&queue.first_several()?)?;
+            let is_this = |it: &WaitQueue<T>| std::ptr::eq(it, queue);
+            let is_first_key = self.by_key.get(first.keys.first()).is_some_and(is_this);
+            let by = if is_first_key {
+                queue.first_several()
+            } else {
+                queue.last_several()
+            };
+            return by.filter(|by| *by != ticket && !queue.lets_pass(*by, ticket));
+        }
+        let first = queue.first_several().filter(|it| *it < ticket)?;
+        let waiter = self.several.get(&first)?;
+        let is_first = |key| {
+            let queue = self.by_key.get(key);
+            queue.is_some_and(|it| it.first() == Some(first))
+        };
+        let reserves = waiter.is_due(now, &self.rule)
+            && !queue.lets_pass(first, ticket)
+            && waiter.keys.iter().all(is_first);
+        reserves.then_some(first)
+    }
+
+    /// Returns whether a waiter for several keys, in front of those for this key alone, would have all if
+    /// this one was free.
+    fn is_only_obstacle(&self, key: &Key, queue: &WaitQueue<T>, now: Timestamp) -> bool {
+        queue.several_in_front().take(LOOK).any(|ticket| {
+            let waiter = self.several.get(&ticket);
+            waiter.is_some_and(|it| {
+                it.keys.iter().filter(|it| *it != key).all(|key| {
+                    let queue = self.by_key.get(key);
+                    queue.is_none_or(|queue| {
+                        queue.turn().is_none() && self.reserver(queue, ticket, now).is_none()
+                    })
+                })
+            })
+        })
+    }
+
+    /// Notes that one gets a key before a waiter for several that came earlier.
+    fn note_overtaking(&mut self, key: &Key, ticket: Ticket) {
+        if self.several.is_empty() {
+            return;
+        }
+        if let Some(first) = self.by_key.get(key).and_then(WaitQueue::first_several)
+            && first < ticket
+            && let Some(overtaken) = self.several.get_mut(&first)
+        {
+            overtaken.note_overtaking();
+        }
+    }
+
+    /// Notes that a free key is kept from somebody because of a waiter for several keys.
+    fn note_withheld(&mut self, by: Ticket, now: Timestamp) -> Option<Next<T>> {
+        let reserver = self.several.get_mut(&by)?;
+        let at = reserver.note_withheld(now)?;
+        let waiter = reserver.waiter.clone();
+        Some(Next::Lapse { waiter, at })
     }
 }
 

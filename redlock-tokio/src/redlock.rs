@@ -117,6 +117,14 @@ impl Redlock {
     /// `node-redlock` does with several resources. Costs what one key does: one script for each node,
     /// one round trip to the majority if all are free.
     ///
+    /// Within this process others go first while one of the keys is taken, but at most 8 that asked for one
+    /// of the keys later, and none once it has waited for 100 ms: its keys are then reserved for it, as soon
+    /// as nobody that asked earlier waits for any of them. A key that is free stays free until all are. A
+    /// reservation that keeps somebody from a free key lapses after 50 ms: those that wait at that moment go
+    /// first, and the next reservation lasts twice as long. So a task that holds one of the keys and locks
+    /// another is late by that time, and no two ever wait for each other. Other processes are not bound by
+    /// this.
+    ///
     /// The keys together must not be longer than one [`Key`] may be, and are locked without a
     /// [fence](Lock::fenced). They are never handed over within the process.
     ///

@@ -12,12 +12,12 @@ use std::{
 };
 
 use fastrand::Rng;
-use redlock_tokio::{ExtendError, LockError, LossReason, MemoryNode};
+use redlock_tokio::{ExtendError, LockError, LockOptions, LossReason, MemoryNode, Redlock};
 use support::{
     MS,
     in_memory::{embedded, over, settle, three_nodes},
 };
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 
 #[tokio::test(start_paused = true)]
 async fn several_keys_are_locked_together_or_not_at_all() {
@@ -84,9 +84,9 @@ async fn several_keys_are_locked_together_or_not_at_all() {
     );
 }
 
-/// Who holds one key and asks for another is not kept from it by somebody who waits for both.
+/// A holder of one key that locks another is not kept from it by a waiter for both.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_several_keys_keeps_none_from_others() {
+async fn a_waiter_for_several_keys_keeps_none_from_others() {
     let nodes = three_nodes();
     let redlock = over(&nodes).build().await.unwrap();
     let b = redlock.lock("b").await.unwrap();
@@ -114,7 +114,36 @@ async fn who_waits_for_several_keys_keeps_none_from_others() {
     assert!(nodes[0].contains("a"));
 }
 
-/// Two accounts in both directions, thousands of times: nobody waits for ever.
+/// Once the waiter for both has waited for long, the keys are reserved for it. The reservation lapses, so
+/// that a holder of one key that locks the other, alone or with more, is not kept from it for ever.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_locks_a_reserved_key_has_it_after_a_while() {
+    let redlock = embedded().await;
+    for others in [1, 40] {
+        for wanted in [&["a"][..], &["a", "c"]] {
+            let b = redlock.lock("b").await.unwrap();
+            let wait = |keys: &[&str]| {
+                let lock = redlock.lock_all(keys).wait(Duration::MAX);
+                tokio::spawn(lock.into_future())
+            };
+            let both: Vec<_> = (0..others).map(|_| wait(&["a", "b"])).collect();
+            tokio::time::sleep(MS(200)).await;
+            let error = redlock.try_lock("a").await.unwrap_err();
+            assert!(error.is_contended(), "{error}");
+            let start = Instant::now();
+            let nested = wait(wanted).await.unwrap().unwrap();
+            let waited = start.elapsed();
+            assert!(waited > MS(0) && waited <= MS(60), "{waited:?}");
+            drop((nested, b));
+            for both in both {
+                drop(both.await.unwrap().unwrap());
+            }
+        }
+    }
+}
+
+/// Two accounts in both directions, thousands of times, at once or one after the other: nobody waits for
+/// ever.
 #[tokio::test(start_paused = true)]
 async fn several_keys_are_no_deadlock() {
     let redlock = embedded().await;
@@ -128,8 +157,22 @@ async fn several_keys_are_no_deadlock() {
                 let mut keys = [0, 1, 2, 3];
                 rng.shuffle(&mut keys);
                 let keys = &keys[..rng.usize(1..=3)];
-                let names = keys.iter().map(|key| format!("account:{key}"));
-                let lock = redlock.lock_all(names).wait(Duration::MAX);
+                let lock_all = |keys: &[usize]| {
+                    let names = keys.iter().map(|key| format!("account:{key}"));
+                    redlock.lock_all(names).wait(Duration::MAX)
+                };
+                // Some lock one after the other, in an order of their own.
+                let mut one_by_one = Vec::new();
+                if rng.u8(..) < 60 {
+                    let mut keys = keys.to_vec();
+                    keys.sort_unstable_by_key(|key| std::cmp::Reverse(*key));
+                    for key in keys {
+                        one_by_one.push(lock_all(&[key]).await.unwrap());
+                    }
+                    tokio::time::sleep(MS(rng.u64(0..4))).await;
+                    continue;
+                }
+                let lock = lock_all(keys);
                 let guard = if rng.u8(..) < 40 {
                     let limit = MS(rng.u64(0..30));
                     match tokio::time::timeout(limit, lock.into_future()).await {
@@ -154,4 +197,49 @@ async fn several_keys_are_no_deadlock() {
     all.await.expect("nobody waits for ever");
     redlock.shutdown().await;
     assert_eq!(redlock.queue().keys, 0);
+}
+
+/// Takes the lock of one key again and again, and holds it for 2 ms.
+async fn keep_busy(redlock: Redlock, key: &'static str) -> usize {
+    for entries in 0.. {
+        match redlock.lock(key).await {
+            Ok(_guard) => tokio::time::sleep(MS(2)).await,
+            Err(_) => return entries,
+        }
+    }
+    unreachable!()
+}
+
+/// Three tasks keep each of two keys busy. A task that wants both is served within 100 ms each time, with
+/// handover and without.
+#[tokio::test(start_paused = true)]
+async fn row_48_several_keys_are_served_beside_busy_single_ones() {
+    for options in [LockOptions::new(), LockOptions::new().no_handover()] {
+        let redlock = over(&three_nodes())
+            .defaults(options)
+            .build()
+            .await
+            .unwrap();
+        let mut busy = JoinSet::new();
+        for key in ["a", "a", "a", "b", "b", "b"] {
+            busy.spawn(keep_busy(redlock.clone(), key));
+        }
+        let start = Instant::now();
+        let (mut entries, mut longest) = (0, Duration::ZERO);
+        while start.elapsed() < MS(8000) {
+            let asked = Instant::now();
+            let guard = redlock.lock_all(["a", "b"]).await;
+            let guard = guard.unwrap_or_else(|error| panic!("after {entries} entries: {error}"));
+            longest = longest.max(asked.elapsed());
+            entries += 1;
+            tokio::time::sleep(MS(2)).await;
+            drop(guard);
+        }
+        redlock.shutdown().await;
+        let singles: usize = busy.join_all().await.into_iter().sum();
+        println!("{options:?}: {singles} single, {entries} both, longest wait {longest:?}");
+        assert!(longest <= MS(100), "{longest:?}");
+        // Each key has three tasks and this one, so each has a quarter of the turns when all are equal.
+        assert!(entries * 24 > singles, "{entries} to {singles}");
+    }
 }

@@ -17,7 +17,7 @@ use super::{AtomicNodeSet, CellState, LeaseCell, Phase};
 use crate::{
     Hold,
     key_set::KeySet,
-    queue::{Joined, Next, Terms},
+    queue::{Joined, Next, Terms, Ticket},
     shared::Shared,
 };
 
@@ -70,12 +70,13 @@ impl LeaseCell {
     /// Asks the nodes, if nobody else in this process has one of the keys; otherwise waits in line.
     fn join(self: &Arc<Self>, now: Timestamp) {
         let queue = &self.shared.queue;
-        let joined = queue.join(&self.keys, self.id, now, self, &self.terms);
+        let joined = queue.join(&self.keys, self.ticket(), now, self, &self.terms);
+        let mut next = None;
         let has_ended = self.step(now, |state| {
             match joined {
                 Ok(Joined::Turn { stands_back }) => self.begin(state, now, stands_back),
                 // The keeper is told of the deadline, as of every change.
-                Ok(Joined::Waiting) => {}
+                Ok(Joined::Waiting { next: it }) => next = it,
                 Err(refusal) if state.phase == Phase::Queued => {
                     self.enter(state, Phase::Refused(refusal));
                 }
@@ -87,11 +88,20 @@ impl LeaseCell {
             // Perhaps while it joined, and then it has not left these lines yet.
             self.leave(now, None);
         }
+        apply_all(now, next.into_iter().collect());
     }
 
-    /// Asks the nodes, with the turn for all keys.
-    fn take_turn(self: &Arc<Self>, now: Timestamp, stands_back: bool) {
-        self.step(now, |state| self.begin(state, now, stands_back));
+    /// Asks the nodes, with the turn for all keys; or waits for the end of the reservation.
+    fn apply(next: Next<Arc<Self>>, now: Timestamp) {
+        match next {
+            Next::Turn {
+                waiter,
+                stands_back,
+            } => waiter.step(now, |state| waiter.begin(state, now, stands_back)),
+            Next::Lapse { waiter, at } => waiter.step(now, |state| {
+                state.queued.lapses_at = Some(at);
+            }),
+        }
     }
 
     /// Asks the nodes, now or a little later.
@@ -119,16 +129,23 @@ impl LeaseCell {
         }
     }
 
-    /// Does what is due while it waits.
-    pub(super) fn queue_timeout(&self, state: &mut CellState, now: Timestamp) {
+    /// Does what is due while it waits. Returns whether a [lapse](Self::lapse) is due too.
+    pub(super) fn queue_timeout(&self, state: &mut CellState, now: Timestamp) -> bool {
         if state.phase != Phase::Queued {
-            return;
+            return false;
         }
         if state.queued.begin_at.is_some_and(|at| at <= now) {
             self.begin(state, now, false);
         } else if state.queued.deadline <= now {
             self.enter(state, Phase::exhausted(AcquireFailure::Contended));
         }
+        let lapses_at = &mut state.queued.lapses_at;
+        lapses_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Ends the reservation of its keys, so that others pass.
+    pub(super) fn lapse(&self, now: Timestamp) {
+        apply_all(now, self.shared.queue.lapse(self.ticket(), now));
     }
 
     /// Hands the lock over to the next that waits for it within this process, without a word to the
@@ -161,7 +178,7 @@ impl LeaseCell {
         loop {
             let queue = &self.shared.queue;
             let fits = |heir: &Arc<Self>| heir.could_take(self);
-            let heir = queue.heir(self.keys.first(), now, held_since, &self.terms, fits)?;
+            let heir = queue.successor(self.keys.first(), now, held_since, &self.terms, fits)?;
             let given = Hold::of(Arc::clone(self), state.tenure + 1);
             // Otherwise it has given up at this very moment.
             if let Some(heir) = heir.inherit(given) {
@@ -196,72 +213,74 @@ impl LeaseCell {
         Some(Heir { waker })
     }
 
-    /// Leaves all lines, and lets the next begin.
+    /// Leaves all queues, and lets the next begin.
     pub(super) fn leave(&self, now: Timestamp, held: Option<Timestamp>) {
         let queue = &self.shared.queue;
-        give_turns(
-            now,
-            queue.leave(&self.keys, self.id, now, held, &self.terms),
-        );
+        let next = queue.leave(&self.keys, self.ticket(), now, held, &self.terms);
+        apply_all(now, next);
+    }
+
+    fn ticket(&self) -> Ticket {
+        Ticket::new(self.id)
     }
 }
 
 thread_local! {
-    /// Who is to be given a turn by this thread, while it gives another.
-    static TURNS: RefCell<Option<Turns>> = const { RefCell::new(None) };
+    /// What this thread is to do after what it does now.
+    static PENDING: RefCell<Option<Pending>> = const { RefCell::new(None) };
 }
 
-type Turns = VecDeque<Next<Arc<LeaseCell>>>;
+type Pending = VecDeque<Next<Arc<LeaseCell>>>;
 
 /// Gives turns one after the other. A lease that ends as soon as it begins (because the runtime has
 /// gone) gives the turn away while it is given its own; thousands of them must not be thousands deep on
 /// the stack.
-fn give_turns(now: Timestamp, next: Vec<Next<Arc<LeaseCell>>>) {
+fn apply_all(now: Timestamp, next: Vec<Next<Arc<LeaseCell>>>) {
     if next.is_empty() {
         return;
     }
-    let is_outermost = TURNS.try_with(|turns| {
-        let mut turns = turns.borrow_mut();
-        let is_outermost = turns.is_none();
-        turns.get_or_insert_default().extend(next.iter().cloned());
+    let is_outermost = PENDING.try_with(|pending| {
+        let mut pending = pending.borrow_mut();
+        let is_outermost = pending.is_none();
+        pending.get_or_insert_default().extend(next.iter().cloned());
         is_outermost
     });
     match is_outermost {
-        Ok(true) => give_all(now),
+        Ok(true) => apply_pending(now),
         Ok(false) => {}
         // A guard is dropped by a thread that is at its very end.
         Err(_) => {
             for next in next {
-                next.who.take_turn(now, next.stands_back);
+                LeaseCell::apply(next, now);
             }
         }
     }
 }
 
-/// Gives all turns that this thread is to give.
-fn give_all(now: Timestamp) {
-    let take = || TURNS.with_borrow_mut(|turns| turns.as_mut()?.pop_front());
+/// Does all that this thread is to do.
+fn apply_pending(now: Timestamp) {
+    let take = || PENDING.with_borrow_mut(|pending| pending.as_mut()?.pop_front());
     while let Some(next) = take() {
         let mut rest = Rest {
             now,
-            is_given: false,
+            is_done: false,
         };
-        next.who.take_turn(now, next.stands_back);
-        rest.is_given = true;
+        LeaseCell::apply(next, now);
+        rest.is_done = true;
     }
-    TURNS.set(None);
+    PENDING.set(None);
 }
 
-/// Gives the turns that are left when somebody's waker panics.
+/// Does what is left when somebody's waker panics.
 struct Rest {
     now: Timestamp,
-    is_given: bool,
+    is_done: bool,
 }
 
 impl Drop for Rest {
     fn drop(&mut self) {
-        if !self.is_given {
-            give_all(self.now);
+        if !self.is_done {
+            apply_pending(self.now);
         }
     }
 }

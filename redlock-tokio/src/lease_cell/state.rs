@@ -48,6 +48,15 @@ pub(super) struct Queued {
     pub(super) deadline: Timestamp,
     /// It has the turn for all of them, and lets other processes have a try until then.
     pub(super) begin_at: Option<Timestamp>,
+    /// When the reservation of its keys lapses, if it keeps somebody from one that is free.
+    pub(super) lapses_at: Option<Timestamp>,
+}
+
+impl Queued {
+    fn next_due(&self) -> Timestamp {
+        let earlier = self.begin_at.into_iter().chain(self.lapses_at);
+        earlier.fold(self.deadline, Timestamp::min)
+    }
 }
 
 /// How far a lease has come.
@@ -80,6 +89,7 @@ impl CellState {
             queued: Queued {
                 deadline,
                 begin_at: None,
+                lapses_at: None,
             },
             given: None,
             due: None,
@@ -106,8 +116,7 @@ impl CellState {
     /// Returns when something is to be done if nothing happens before.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         if self.phase == Phase::Queued {
-            let deadline = self.queued.deadline;
-            Some(self.queued.begin_at.map_or(deadline, |at| at.min(deadline)))
+            Some(self.queued.next_due())
         } else {
             self.lease.poll_timeout()
         }

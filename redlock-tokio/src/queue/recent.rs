@@ -6,7 +6,7 @@ use std::{
 
 use redlock_core::Timestamp;
 
-use super::line::Streak;
+use super::streak::Streak;
 use crate::Key;
 
 /// How soon after a release the next hold is one in a row with it. Whoever else was waiting would have

@@ -1,4 +1,6 @@
-//! The lines in every order of events, for three who want one key.
+//! The queue of one key: its limits, streaks, and every order of events for three waiters.
+
+mod several;
 
 use std::time::Duration;
 
@@ -27,7 +29,11 @@ fn queue() -> Queue<usize> {
     Queue::new(usize::MAX)
 }
 
-fn join(queue: &Queue<usize>, who: usize, terms: &Terms) -> Result<Joined, Refusal> {
+fn ticket(who: usize) -> Ticket {
+    Ticket::new(who as u64)
+}
+
+fn join(queue: &Queue<usize>, who: usize, terms: &Terms) -> Result<Joined<usize>, Refusal> {
     join_at(queue, &key(), who, at(0), terms)
 }
 
@@ -37,8 +43,8 @@ fn join_at(
     who: usize,
     now: Timestamp,
     terms: &Terms,
-) -> Result<Joined, Refusal> {
-    queue.join(&key.clone().into(), who as u64, now, &who, terms)
+) -> Result<Joined<usize>, Refusal> {
+    queue.join(&key.clone().into(), ticket(who), now, &who, terms)
 }
 
 /// Leaves the line for a key; returns who has the turn then.
@@ -50,29 +56,34 @@ fn leave_at(
     held: Option<Timestamp>,
     terms: &Terms,
 ) -> Option<Next<usize>> {
-    let mut next = queue.leave(&key.clone().into(), who as u64, now, held, terms);
+    let mut next = queue.leave(&key.clone().into(), ticket(who), now, held, terms);
     assert!(next.len() < 2, "{next:?}");
     next.pop()
 }
 
-const TURN: Result<Joined, Refusal> = Ok(Joined::Turn { stands_back: false });
+const TURN: Result<Joined<usize>, Refusal> = Ok(Joined::Turn { stands_back: false });
+const WAITING: Result<Joined<usize>, Refusal> = Ok(Joined::Waiting { next: None });
+
+/// What gives somebody the turn.
+fn turn(waiter: usize) -> Next<usize> {
+    let stands_back = false;
+    Next::Turn {
+        waiter,
+        stands_back,
+    }
+}
 
 #[test]
 fn first_come_first_served() {
     let queue = queue();
     assert_eq!(join(&queue, 0, &TERMS), TURN);
-    assert_eq!(join(&queue, 1, &TERMS), Ok(Joined::Waiting));
-    assert_eq!(join(&queue, 2, &TERMS), Ok(Joined::Waiting));
+    assert_eq!(join(&queue, 1, &TERMS), WAITING);
+    assert_eq!(join(&queue, 2, &TERMS), WAITING);
     assert_eq!((queue.len(), queue.turn(b"k")), ((1, 2), Some(0)));
-    let next = leave_at(&queue, &key(), 0, at(1), None, &TERMS).unwrap();
-    assert_eq!((next.who, next.stands_back), (1, false));
-    assert_eq!(
-        leave_at(&queue, &key(), 1, at(1), None, &TERMS)
-            .unwrap()
-            .who,
-        2
-    );
-    assert_eq!(leave_at(&queue, &key(), 2, at(1), None, &TERMS), None);
+    let leave = |who| leave_at(&queue, &key(), who, at(1), None, &TERMS);
+    assert_eq!(leave(0), Some(turn(1)));
+    assert_eq!(leave(1), Some(turn(2)));
+    assert_eq!(leave(2), None);
     assert_eq!((queue.len(), queue.turn(b"k")), ((0, 0), None));
 }
 
@@ -86,7 +97,7 @@ fn limits_are_told() {
     assert_eq!(join(&queue, 0, &busy), TURN);
     assert_eq!(join(&queue, 1, &busy), Err(Refusal::Busy));
     for who in 1..3 {
-        assert_eq!(join(&queue, who, &TERMS), Ok(Joined::Waiting));
+        assert_eq!(join(&queue, who, &TERMS), WAITING);
     }
     let full = |waiting, limit| Err(Refusal::Full { waiting, limit });
     assert_eq!(join(&queue, 3, &TERMS), full(2, 2));
@@ -116,7 +127,7 @@ fn hope_goes_by_how_long_the_lock_was_held_of_late() {
     let estimate = Duration::from_millis(800);
     assert_eq!(queue.len(), (1, 1));
     assert_eq!(queue.estimate(&key()), Some(estimate));
-    assert_eq!(join(&queue, 3, &hopeful), Ok(Joined::Waiting));
+    assert_eq!(join(&queue, 3, &hopeful), WAITING);
     let roomy = Terms {
         max_waiters: 9,
         ..hopeful
@@ -128,27 +139,27 @@ fn hope_goes_by_how_long_the_lock_was_held_of_late() {
 
 #[test]
 fn a_streak_is_bounded_in_time_and_number() {
-    let heir = |terms: &Terms, now| {
+    let successors = |terms: &Terms, now| {
         let queue = queue();
         for who in 0..3 {
             join(&queue, who, &TERMS).unwrap();
         }
-        let first = queue.heir(&key(), at(1), at(0), terms, |_| true);
-        let second = queue.heir(&key(), now, at(1), terms, |_| true);
+        let first = queue.successor(&key(), at(1), at(0), terms, |_| true);
+        let second = queue.successor(&key(), now, at(1), terms, |_| true);
         (first, second)
     };
-    assert_eq!(heir(&TERMS, at(9)), (Some(1), Some(2)));
-    assert_eq!(heir(&TERMS, at(10)), (Some(1), None));
+    assert_eq!(successors(&TERMS, at(9)), (Some(1), Some(2)));
+    assert_eq!(successors(&TERMS, at(10)), (Some(1), None));
     let once = Terms {
         max_handovers: 1,
         ..TERMS
     };
-    assert_eq!(heir(&once, at(2)), (Some(1), None));
+    assert_eq!(successors(&once, at(2)), (Some(1), None));
     let queue = queue();
     for who in 0..2 {
         join(&queue, who, &TERMS).unwrap();
     }
-    let misfit = queue.heir(&key(), at(1), at(0), &TERMS, |_| false);
+    let misfit = queue.successor(&key(), at(1), at(0), &TERMS, |_| false);
     assert_eq!((misfit, queue.len()), (None, (1, 1)), "it waits on");
 }
 
@@ -175,51 +186,6 @@ fn who_comes_back_at_once_goes_on_with_the_streak() {
     for now in (20..60).step_by(4) {
         assert_eq!(go(now), TURN, "{now}: not at once");
     }
-}
-
-/// Who wants several keys has his turn when nobody has any of them, and keeps nobody from the others
-/// until then.
-#[test]
-fn several_keys_are_had_together() {
-    let queue = queue();
-    let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
-    let both = KeySet::all(b"", [&a, &b]).unwrap();
-    let join_both = |who: usize| queue.join(&both, who as u64, at(0), &who, &TERMS);
-    let leave = |key, who| leave_at(&queue, key, who, at(0), None, &TERMS);
-    let next = |who| {
-        let stands_back = false;
-        Next { who, stands_back }
-    };
-    assert_eq!(join_at(&queue, &b, 0, at(0), &TERMS), TURN);
-    assert_eq!(join_both(1), Ok(Joined::Waiting));
-    assert_eq!(queue.len(), (2, 1));
-    assert_eq!(
-        join_at(&queue, &a, 2, at(0), &TERMS),
-        TURN,
-        "a is free for others"
-    );
-    assert_eq!(join_at(&queue, &b, 3, at(0), &TERMS), Ok(Joined::Waiting));
-    assert_eq!(
-        leave(&b, 0),
-        Some(next(3)),
-        "the first can have only one of them"
-    );
-    assert_eq!(leave(&a, 2), None);
-    assert_eq!(leave(&b, 3), Some(next(1)));
-    assert_eq!([queue.turn(b"a"), queue.turn(b"b")], [Some(1); 2]);
-    assert_eq!(join_at(&queue, &a, 4, at(0), &TERMS), Ok(Joined::Waiting));
-    assert_eq!(join_both(5), Ok(Joined::Waiting));
-    assert_eq!(join_at(&queue, &b, 6, at(0), &TERMS), Ok(Joined::Waiting));
-    let both_next = queue.leave(&both, 1, at(0), None, &TERMS);
-    assert_eq!(both_next, [next(4), next(6)]);
-    assert_eq!(
-        queue.leave(&both, 5, at(0), None, &TERMS),
-        [],
-        "it gives up"
-    );
-    assert_eq!(leave(&a, 4), None);
-    assert_eq!(leave(&b, 6), None);
-    assert_eq!(queue.len(), (0, 0));
 }
 
 /// One of those who want the key, as its lease sees it.
@@ -258,8 +224,9 @@ enum Mutant {
 struct World {
     queue: Queue<usize>,
     stages: [Stage; 3],
-    /// Who holds the turn's lease, in the name of whom the line knows it.
+    /// The one that acquired the lock, by which the queue knows it after a handover.
     lease: Option<usize>,
+    /// In the order of their tickets.
     joined: Vec<usize>,
     served: Vec<usize>,
     mutant: Mutant,
@@ -295,12 +262,12 @@ impl World {
     fn take(&mut self, step: Step) {
         match step {
             Step::Join(who) => {
-                self.stages[who] = match join(&self.queue, who, &TERMS) {
+                self.joined.push(who);
+                self.stages[who] = match self.join(who) {
                     Ok(Joined::Turn { .. }) => Stage::Turn,
-                    Ok(Joined::Waiting) => Stage::Waiting,
+                    Ok(Joined::Waiting { .. }) => Stage::Waiting,
                     Err(refusal) => panic!("{refusal:?}"),
                 };
-                self.joined.push(who);
             }
             Step::Leave(who) => {
                 let was = std::mem::replace(&mut self.stages[who], Stage::Gone);
@@ -316,11 +283,11 @@ impl World {
             }
             Step::Release(who) => {
                 self.stages[who] = Stage::Gone;
-                let heir = self.queue.heir(&key(), at(0), at(0), &TERMS, |_| true);
+                let heir = self.queue.successor(&key(), at(0), at(0), &TERMS, |_| true);
                 match heir {
                     Some(heir) => {
                         if self.mutant == Mutant::HeirStays {
-                            join(&self.queue, heir, &TERMS).unwrap();
+                            self.join(heir).unwrap();
                         }
                         self.stages[heir] = Stage::Held;
                         self.served.push(heir);
@@ -330,11 +297,11 @@ impl World {
             }
             Step::ReleaseToNobody(who) => {
                 self.stages[who] = Stage::Gone;
-                while let Some(heir) = self.queue.heir(&key(), at(0), at(0), &TERMS, |_| true) {
+                while let Some(heir) = self.queue.successor(&key(), at(0), at(0), &TERMS, |_| true)
+                {
                     // It has given up, and finds that it is in no line any more.
                     self.stages[heir] = Stage::Gone;
-                    let next = leave_at(&self.queue, &key(), heir, at(0), None, &TERMS);
-                    assert_eq!(next, None);
+                    assert_eq!(self.leave_queue(heir, None), None);
                 }
                 self.leave(who, true);
             }
@@ -352,9 +319,31 @@ impl World {
             return;
         }
         let held = held.then(|| at(0));
-        if let Some(next) = leave_at(&self.queue, &key(), name, at(0), held, &TERMS) {
-            self.stages[next.who] = Stage::Turn;
+        if let Some(next) = self.leave_queue(name, held) {
+            let Next::Turn { waiter, .. } = next else {
+                panic!("nobody wants several keys: {next:?}");
+            };
+            self.stages[waiter] = Stage::Turn;
         }
+    }
+
+    fn join(&self, who: usize) -> Result<Joined<usize>, Refusal> {
+        let keys = key().into();
+        self.queue
+            .join(&keys, self.ticket(who), at(0), &who, &TERMS)
+    }
+
+    fn leave_queue(&self, who: usize, held: Option<Timestamp>) -> Option<Next<usize>> {
+        let keys = key().into();
+        let next = self
+            .queue
+            .leave(&keys, self.ticket(who), at(0), held, &TERMS);
+        next.into_iter().next()
+    }
+
+    fn ticket(&self, who: usize) -> Ticket {
+        let place = self.joined.iter().position(|it| *it == who);
+        ticket(place.expect("it has joined"))
     }
 
     /// Returns what is wrong, if anything.
