@@ -100,7 +100,8 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets how long a request [waits](LockOptions::wait) for its lock.
+    /// Sets how long a request [waits](LockOptions::wait) for its lock. A body that the key is in is read before,
+    /// and has a [limit of its own](crate::BodyLimit).
     pub fn wait(self, wait: Duration) -> Self {
         self.options(LockOptions::new().wait(wait))
     }

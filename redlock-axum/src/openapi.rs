@@ -14,7 +14,8 @@ use utoipa::{
 use crate::{LockLayer, Problem};
 
 /// The responses of a route behind a [`LockLayer`] whose handler did not run: 423, 429 and 503, each a
-/// [`Problem`] with `Retry-After`.
+/// [`Problem`] with `Retry-After`. What depends on the key is not among them: 400, and 408 and 413 where it is
+/// in the body.
 ///
 /// ```
 /// use redlock_axum::LockResponses;

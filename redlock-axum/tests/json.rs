@@ -22,9 +22,13 @@ use futures::{StreamExt, stream};
 use redlock_axum::{BodyLimit, CallerDeadline, LockLayer, Locked, json_field, key};
 use redlock_tokio::test_util::TestNodes;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{Instant, sleep, timeout},
+};
 
-use self::support::{MS, problem, send, terms, text};
+use self::support::{MS, problem, refused, send, server, terms, text};
 
 /// A route whose handler gives its JSON back.
 async fn echo(field: &str, limit: impl Into<BodyLimit>) -> (Router, Arc<AtomicUsize>) {
@@ -39,19 +43,6 @@ async fn echo(field: &str, limit: impl Into<BodyLimit>) -> (Router, Arc<AtomicUs
     let layer = LockLayer::new(redlock, key("id", json_field(field, limit)));
     let app = Router::new().route("/", any(handler)).route_layer(layer);
     (app, ran)
-}
-
-/// Asserts that the handler does not run, and that the reason is told.
-async fn refused(app: &Router, request: Request, status: u16, reason: &str) {
-    let kind = match status {
-        400 => "key",
-        413 => "too-large",
-        _ => "misconfigured",
-    };
-    let body = problem(send(app, request).await, status, kind).await;
-    assert_eq!(terms(&body), (false, None));
-    let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains(reason), "{detail}");
 }
 
 fn posted(body: impl Into<Body>) -> Request {
@@ -209,6 +200,23 @@ async fn a_body_that_does_not_arrive_is_408() {
         assert!(detail.contains(&format!("{waits:?}")), "{detail}");
         assert_eq!(ran.load(SeqCst), 0);
     }
+}
+
+/// As a client sees it that sends its head, a part of its body, and no more.
+#[tokio::test]
+async fn a_server_answers_a_client_whose_body_stops_and_closes_the_connection() {
+    let (app, ran) = echo("id", BodyLimit::new(1000).time(MS(50))).await;
+    let mut client = TcpStream::connect(server::serve(app).await).await.unwrap();
+    let head = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n";
+    client
+        .write_all(format!("{head}{{").as_bytes())
+        .await
+        .unwrap();
+    let mut response = String::new();
+    let read = client.read_to_string(&mut response);
+    timeout(server::LIMIT, read).await.unwrap().unwrap();
+    assert!(response.starts_with("HTTP/1.1 408"), "{response}");
+    assert_eq!(ran.load(SeqCst), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use self::support::{MS, problem, send, terms};
+use self::support::{MS, problem, refused, send};
 
 /// Use on a paused runtime.
 async fn redlock() -> Redlock {
@@ -57,19 +57,6 @@ fn empty(request: request::Builder) -> Request {
 /// The body of a success.
 async fn text(app: &Router, request: Request) -> String {
     support::text(send(app, request).await).await
-}
-
-/// Asserts that the handler does not run, and that the reason is told.
-async fn refused(app: &Router, request: Request, status: u16, reason: &str) {
-    let kind = match status {
-        400 => "key",
-        413 => "too-large",
-        _ => "misconfigured",
-    };
-    let body = problem(send(app, request).await, status, kind).await;
-    assert_eq!(terms(&body), (false, None));
-    let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains(reason), "{detail}");
 }
 
 #[tokio::test(start_paused = true)]

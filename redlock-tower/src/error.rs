@@ -28,7 +28,8 @@ pub enum LockError<E> {
     Inner(E),
 }
 
-/// Says what the layer would say of it.
+/// What the layer makes of it, before it calls the inner service. An inner service that locks by hand fails
+/// with an error of its own: this one would [claim](LockError::was_called) that it was not called.
 impl<E> From<redlock::LockError> for LockError<E> {
     fn from(error: redlock::LockError) -> Self {
         match error {

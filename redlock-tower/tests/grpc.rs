@@ -51,6 +51,10 @@ fn order(call: &Request<Body>) -> Result<LockRequest, KeyRejection> {
     if order == "large" {
         return Err(KeyRejection::TooLarge { limit: 64 });
     }
+    if order == "slow" {
+        let limit = Duration::from_secs(10);
+        return Err(KeyRejection::TooSlow { limit });
+    }
     let wanted = LockRequest::new(order.as_bytes());
     let deadline = CallerDeadline::of(call).map(|it| it.remaining());
     Ok(deadline.map_or(wanted.clone(), |it| wanted.wait_at_most(it)))
@@ -104,6 +108,9 @@ async fn a_service_keeps_its_name_and_refusals_are_statuses() {
     let (code, message) = call(&routes, Some("large"), "9S").await;
     assert_eq!(code, Code::InvalidArgument);
     assert!(message.contains("over 64 bytes"), "{message}");
+    let (code, message) = call(&routes, Some("slow"), "9S").await;
+    assert_eq!(code, Code::DeadlineExceeded);
+    assert!(message.contains("within 10s"), "{message}");
 
     let fails = served(lock.on_lost(OnLost::Fail).detached());
     nodes.lose_next("2");

@@ -122,3 +122,16 @@ pub(crate) fn terms(body: &Value) -> (bool, Option<u64>) {
     let handler_ran = body["handler_ran"].as_bool().unwrap();
     (handler_ran, body["retry_after_ms"].as_u64())
 }
+
+/// Asserts that a request gets no key, that its handler does not run, and that the reason is told.
+pub(crate) async fn refused(app: &Router, request: Request, status: u16, reason: &str) {
+    let kind = match status {
+        400 => "key",
+        413 => "too-large",
+        _ => "misconfigured",
+    };
+    let body = problem(send(app, request).await, status, kind).await;
+    assert_eq!(terms(&body), (false, None));
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains(reason), "{detail}");
+}
