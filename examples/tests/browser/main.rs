@@ -173,12 +173,8 @@ async fn twenty_buyers_come_at_the_press_of_a_button() {
     assert_eq!(lights.len(), 5);
     assert!(lights.iter().all(|it| it.ends_with("votes")), "{lights:?}");
 
-    eve.find("#with-lock button").await.click().await.unwrap();
-    eve.find("#without-lock button")
-        .await
-        .click()
-        .await
-        .unwrap();
+    eve.click("#with-lock button").await;
+    eve.click("#without-lock button").await;
     eve.shows("#with-lock .headline", "is paying. 19 people wait.")
         .await;
     eve.shows(
@@ -213,6 +209,35 @@ async fn twenty_buyers_come_at_the_press_of_a_button() {
     eve.browser.refresh().await.unwrap();
     eve.shows("#with-lock .headline", "Sold once, to ").await;
     eve.shows("#without-lock .headline", "Sold 20 times!").await;
+}
+
+/// Nobody needs a mouse.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_enough() {
+    const ENTER: &str = "\u{e007}";
+    const RIGHT: &str = "\u{e014}";
+    const DOWN: &str = "\u{e015}";
+    let _browsers = BROWSERS.lock().await;
+    let server = Server::start(TICKETS, &["--payment", "0ms"], None);
+    let driver = Driver::start();
+    let eve = Page::open(driver.browser().await, &server.url, "Eve").await;
+    // One seat is reached with the tab key, and the others from there.
+    let reached = eve.texts("#seats [tabindex='0'] .number").await;
+    assert_eq!(reached, ["1"]);
+    eve.keys(&[DOWN, RIGHT, ENTER]).await;
+    eve.says("Seat 12 is yours.").await;
+    let reached = eve.texts("#seats [tabindex='0'] .number").await;
+    assert_eq!(reached, ["12"], "the place in the hall is kept");
+
+    let button = eve.find("#without-lock button").await;
+    button.send_keys(ENTER).await.unwrap();
+    eve.shows("#without-lock .headline", "Sold 20 times!").await;
+    // What changes is announced, and the time that passes is not.
+    for status in ["#notice", "#place", "#quorum", "#without-lock .headline"] {
+        eve.find(&format!("{status}[role=status]")).await;
+    }
+    eve.find("#warning[role=alert]").await;
+    eve.find("#clock[aria-hidden=true]").await;
 }
 
 /// The whole hall is in view, on a laptop and on a phone, and nothing sticks out.
@@ -281,6 +306,8 @@ async fn troubles_are_shown() {
     bob.says("No answer about seat 3").await;
     proxy.heal();
     bob.find("#connection[data-state=live]").await;
+    bob.click("#without-lock button").await;
+    bob.shows("#without-lock .headline", "Sold 20 times!").await;
 
     // The store is away.
     fleet.data.get(0).kill();

@@ -51,6 +51,20 @@ impl Page {
         self.find("#connection[data-state=live]").await;
     }
 
+    /// Clicks on what is there already.
+    pub(crate) async fn click(&self, selector: &str) {
+        self.find(selector).await.click().await.unwrap();
+    }
+
+    /// Types keys, beginning at the first seat.
+    pub(crate) async fn keys(&self, keys: &[&str]) {
+        let mut selector = "#seats [tabindex='0']";
+        for key in keys {
+            self.find(selector).await.send_keys(key).await.unwrap();
+            selector = ":focus";
+        }
+    }
+
     /// Presses a seat.
     pub(crate) async fn press(&self, seat: usize) {
         let button = self.find(&format!("[data-seat='{seat}']")).await;

@@ -9,7 +9,7 @@ const WORDS = {
 };
 
 const describe = ({ state, seconds }) =>
-  state === "quarantined" ? `just started, votes in ${seconds} s` : WORDS[state] ?? "is in an unknown state";
+  state === "quarantined" ? `votes in ${seconds} s` : WORDS[state] ?? "is in an unknown state";
 
 const isVoting = ({ state }) => state === "voting";
 const needed = (nodes) => Math.floor(nodes.length / 2) + 1;
@@ -31,7 +31,7 @@ export function draw(nodes) {
     const state = document.createElement("span");
     state.textContent = describe(node);
     item.append(address, state);
-    item.title = node.reason ?? "";
+    item.title = node.state === "quarantined" ? "It has just started." : node.reason ?? "";
     if (node.state === "refused" || node.state === "unknown") {
       const reason = document.createElement("small");
       reason.textContent = node.reason;

@@ -19,6 +19,7 @@ const STATES = {
   "no-store": ["×", "got no answer from the store", "got no answer from the store"],
   lost: ["×", "lost the lock, and did not buy", "lost the lock, and did not buy"],
   error: ["×", "met an error", "met an error"],
+  left: ["×", "left without the seat", "left without the seat"],
 };
 
 /** One of the two sides. */
@@ -81,7 +82,6 @@ class Rush {
     } else if (this.isBusy || (payments > 0 && !this.isRunning && this.buyers.size === 0)) {
       this.isBusy = false;
       for (const name of this.buyers.keys()) this.leave(name, owner);
-      if (payments === 0) this.buyers.clear(); // nobody knows here what they were told
       this.conclude(payments, owner);
     }
     this.draw();
@@ -91,7 +91,7 @@ class Rush {
   leave(name, owner) {
     const state = this.buyers.get(name);
     if (name === owner) this.buyers.set(name, "owner");
-    else if (owner === null) return;
+    else if (owner === null) this.buyers.set(name, "left");
     else if (state === "paying" || state === "owner") this.buyers.set(name, "robbed");
     else if (state === "waiting") this.buyers.set(name, "sold");
   }
