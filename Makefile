@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser valkey model sim soak mutants coverage lint
+.PHONY: run test redis browser valkey model sim soak mutants coverage bounds lint
 
 # The main job on the embedded default: needs nothing but Rust and a C compiler.
 run:
@@ -62,6 +62,10 @@ mutants:
 coverage:
 	cargo tarpaulin -p redlock-core --test properties --test sim --doc --engine llvm \
 		--include-files 'redlock-core/src/*' --out Stdout
+
+# Whether the libraries compile with the oldest dependencies that their manifests allow.
+bounds:
+	@.ci/check-bounds
 
 # What must be clean before a commit.
 lint:

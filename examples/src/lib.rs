@@ -59,7 +59,8 @@ pub async fn connect() -> Result<(Redlock, String)> {
     Ok((redlock, description))
 }
 
-/// Writes what the libraries log to standard error: warnings, or what `RUST_LOG` asks for.
+/// Writes what the libraries log to standard error: warnings, or what `RUST_LOG` asks for, such as
+/// `redlock_tokio=debug,info`.
 pub fn init_logging() {
     let asked = env::var("RUST_LOG").ok();
     let filter = asked.and_then(|targets| targets.parse().ok());
