@@ -14,9 +14,9 @@ impl FencingToken {
     /// starts at the wall clock in microseconds reaches it in the year 2255.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// Creates a token; beyond [`FencingToken::MAX`], that one. For the first proposal take the
-    /// larger of the last token seen plus one and the wall clock in microseconds, so that a counter
-    /// that was lost is not counted up from zero.
+    /// Creates a token; beyond [`FencingToken::MAX`], that one. For the first proposal take the wall
+    /// clock in microseconds, so that a counter that was lost is not counted up from zero. A clock
+    /// that was set back since the last proposal must not lower the next one.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         if number < Self::MAX.0 {

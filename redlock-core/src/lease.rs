@@ -5,6 +5,7 @@ mod agreement;
 mod config;
 mod event;
 mod holding;
+mod proposals;
 mod transmit;
 mod vigil;
 mod watching;
@@ -19,6 +20,7 @@ use self::{
     acquiring::{Budget, round_deadline},
     agreement::Agreement,
     holding::{Extension, Held},
+    proposals::Proposals,
     vigil::Vigil,
 };
 use crate::{
@@ -55,8 +57,8 @@ pub struct Lease {
     nonce: Nonce,
     attempts: u32,
     rounds: u32,
-    /// What the next attempt proposes, if the lock is fenced.
-    proposal: Option<FencingToken>,
+    /// What its attempts propose, if the lock is fenced.
+    proposals: Option<Proposals>,
     state: State,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
@@ -105,7 +107,7 @@ impl Lease {
             nonce,
             attempts: 0,
             rounds: 0,
-            proposal: None,
+            proposals: None,
             state: State::Idle,
             transmits: VecDeque::new(),
             events: VecDeque::new(),
@@ -124,12 +126,15 @@ impl Lease {
 
     /// Starts to acquire the lock with a fencing token. Changes nothing unless the lease is new.
     ///
-    /// Costs one round if `proposal` is larger than the counters of a majority of nodes; see
-    /// [`FencingToken::new`] for what to propose. The token that was agreed on comes with
-    /// [`Event::Acquired`].
+    /// `proposal` is the wall clock in microseconds, read at `now`; see [`FencingToken::new`]. Each
+    /// later attempt proposes anew, by the time that has passed: `proposal` plus the microseconds
+    /// from `now` to its start, and always more than any counter that a node has told of.
+    ///
+    /// Costs one round if the proposal is larger than the counters of a majority of nodes. The
+    /// token that was agreed on comes with [`Event::Acquired`].
     pub fn acquire_fenced(&mut self, now: Timestamp, proposal: FencingToken) {
         if matches!(self.state, State::Idle) {
-            self.proposal = Some(proposal);
+            self.proposals = Some(Proposals::new(proposal, now));
             self.acquire(now);
         }
     }

@@ -19,6 +19,7 @@ use crate::{
     queue::Queue,
     shared::Shared,
     vetting::{RestartRule, Rules, Vetting},
+    wall_clock::WallClock,
 };
 
 /// Longer than anybody wants to wait for a node.
@@ -289,7 +290,7 @@ impl RedlockBuilder {
             defaults: self.defaults,
             max_ttl: (!matches!(rules.restarts, RestartRule::Trusted(_))).then_some(max_ttl),
             shut_down: false.into(),
-            last_fence: 0.into(),
+            wall_clock: WallClock::default(),
             held: 0.into(),
             undeliverable: 0.into(),
         });

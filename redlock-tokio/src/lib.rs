@@ -21,6 +21,7 @@ mod shared;
 #[cfg(all(unix, feature = "test-util"))]
 pub mod test_util;
 mod vetting;
+mod wall_clock;
 mod warning;
 
 pub use builder::{BuildError, RedlockBuilder};

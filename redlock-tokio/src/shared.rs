@@ -2,16 +2,16 @@ use std::{
     panic::{RefUnwindSafe, UnwindSafe},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
-use redlock_core::{FencingToken, LeaseConfig, NodeId, Quorum, Ttl};
+use redlock_core::{LeaseConfig, NodeId, Quorum, Ttl};
 
 use crate::{
     Clock, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
-    keeper::Keeper, lane::LaneHandle, lease_cell::LeaseCell, queue::Queue,
+    keeper::Keeper, lane::LaneHandle, lease_cell::LeaseCell, queue::Queue, wall_clock::WallClock,
 };
 
 /// What all handles, guards and leases of one [`Redlock`](crate::Redlock) have in common.
@@ -29,8 +29,8 @@ pub(crate) struct Shared {
     /// The longest ttl that a lock may have, where restarted nodes must wait for it.
     pub(crate) max_ttl: Option<Ttl>,
     pub(crate) shut_down: AtomicBool,
-    /// The largest fencing token that was proposed.
-    pub(crate) last_fence: AtomicU64,
+    /// What fencing tokens are proposed by. One serves all keys, since tokens need only grow.
+    pub(crate) wall_clock: WallClock,
     /// How many locks are held now.
     pub(crate) held: AtomicUsize,
     /// How many releases could not be handed to a lane, because its runtime is gone.
@@ -67,23 +67,6 @@ impl Shared {
     pub(crate) fn nodes(&self) -> Vec<NodeStatus> {
         let now = self.clock.now();
         self.lanes.iter().map(|lane| lane.status(now)).collect()
-    }
-
-    /// Proposes a fencing token: "the larger of the last seen plus one and the wall clock in
-    /// microseconds". One counter serves all keys, since tokens need only grow.
-    pub(crate) fn propose_fence(&self) -> FencingToken {
-        // A clock before 1970 leaves it to the counters on the nodes.
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let wall = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
-        let last = self.last_fence.fetch_max(wall, Ordering::Relaxed);
-        let proposal = if wall > last {
-            wall
-        } else {
-            self.last_fence.fetch_add(1, Ordering::Relaxed) + 1
-        };
-        FencingToken::new(proposal)
     }
 
     /// Returns how long to let others have a try: two round trips to the quorum. One brings the news

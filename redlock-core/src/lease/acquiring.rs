@@ -1,6 +1,6 @@
 //! From the first attempt to the verdict: attempts, fences, delays.
 
-use super::{Agreement, Event, Held, Lease, LeaseConfig, Operation, State};
+use super::{Agreement, Event, Held, Lease, LeaseConfig, Operation, State, holding::Fenced};
 use crate::{
     Acquire, AcquireFailure, AcquireVerdict, Fence, FenceVerdict, FencingToken, Timestamp,
 };
@@ -52,13 +52,14 @@ pub(super) fn round_deadline(valid_until: Timestamp, budget: Budget, attempts: u
 
 impl Lease {
     /// Redlock step 1: the time is read before the first request leaves. Each attempt has a token
-    /// of its own.
+    /// of its own, and a proposal of its own if the lock is fenced.
     pub(super) fn attempt(&mut self, now: Timestamp, budget: Budget) {
         self.attempts += 1;
         let LeaseConfig {
             quorum, validity, ..
         } = self.config;
-        let (token, fence) = (self.token(), self.proposal);
+        let token = self.token();
+        let fence = self.proposals.as_mut().map(|it| it.draw(now));
         let operation = Operation::Acquire {
             token,
             ttl: validity.ttl(),
@@ -88,7 +89,8 @@ impl Lease {
                     None => tally.granted().union(tally.outbid()),
                 };
                 let agreement = Agreement::new(*id, tally, votes, now);
-                self.hold(acquired_at, valid_until, fence, agreement);
+                let fenced = fence.map(|fence| Fenced::with_the_key(fence, agreement.clone()));
+                self.hold(acquired_at, valid_until, agreement, fenced);
             }
             AcquireVerdict::Outbid { counter } => {
                 self.propose(now, budget, acquired_at, valid_until, counter);
@@ -107,14 +109,10 @@ impl Lease {
         valid_until: Timestamp,
         counter: FencingToken,
     ) {
-        let Some(fence) = self
-            .proposal
-            .max(Some(counter))
-            .and_then(FencingToken::next)
-        else {
+        let fence = self.proposals.as_mut().and_then(|it| it.surpass(counter));
+        let Some(fence) = fence else {
             return self.fail_attempt(now, budget, AcquireFailure::FenceExhausted);
         };
-        self.proposal = Some(fence);
         let (quorum, token) = (self.config.quorum, self.token());
         let id = self.send(quorum.all(), Operation::Fence { token, fence });
         self.state = State::Fencing {
@@ -138,10 +136,10 @@ impl Lease {
         let (acquired_at, valid_until) = (*acquired_at, round.valid_until());
         match verdict {
             FenceVerdict::Accepted => {
-                let fence = Some(round.fence());
                 let tally = round.tally();
                 let agreement = Agreement::new(*id, tally, tally.granted(), now);
-                self.hold(acquired_at, valid_until, fence, agreement);
+                let fenced = Fenced::after_the_key(round.fence(), agreement.clone());
+                self.hold(acquired_at, valid_until, agreement, Some(fenced));
             }
             // No other client can raise the counters of nodes that hold our key, so each round
             // learns of more of them, and there are few.
@@ -156,16 +154,16 @@ impl Lease {
         &mut self,
         acquired_at: Timestamp,
         valid_until: Timestamp,
-        fence: Option<FencingToken>,
         agreement: Agreement,
+        fenced: Option<Fenced>,
     ) {
         let due = self
             .config
             .keep_alive
             .next_extension(acquired_at, acquired_at);
         let token = self.token();
-        let fenced_by = fence.map(|_| agreement.clone());
-        let held = Held::new(token, acquired_at, valid_until, due, agreement, fenced_by);
+        let fence = fenced.as_ref().map(Fenced::fence);
+        let held = Held::new(token, acquired_at, valid_until, due, agreement, fenced);
         self.state = State::Held(held);
         self.events
             .push_back(Event::Acquired { valid_until, fence });
@@ -173,6 +171,7 @@ impl Lease {
 
     /// Redlock step 5: a failed attempt is released on every node, the silent ones included.
     pub(super) fn fail_attempt(&mut self, now: Timestamp, budget: Budget, failure: AcquireFailure) {
+        self.note_counters();
         self.send_release(self.token());
         let random = self.nonce.jitter(self.attempts);
         let retry = self.config.retry;
@@ -203,6 +202,18 @@ impl Lease {
                 budget,
                 vigil: None,
             };
+        }
+    }
+
+    /// Remembers the largest counter that a node has told of, also in an attempt that failed.
+    fn note_counters(&mut self) {
+        let tally = match &self.state {
+            State::Acquiring { round, .. } => round.tally(),
+            State::Fencing { round, .. } => round.tally(),
+            _ => return,
+        };
+        if let (Some(proposals), Some(counter)) = (&mut self.proposals, tally.highest_counter()) {
+            proposals.note(counter);
         }
     }
 

@@ -44,6 +44,11 @@ impl Agreement {
         }
     }
 
+    /// Returns the nodes whose votes it does not have.
+    pub(super) fn others(&self) -> NodeSet {
+        self.quorum.all().difference(self.votes)
+    }
+
     /// Takes a node's vote out, unless all were counted by `since`. Returns whether a quorum is left.
     ///
     /// One time is kept for all votes: if the latest of them is in doubt, so is each vote of the node.

@@ -1,7 +1,9 @@
 //! While the lock is held: extensions, repair, loss.
 
 use super::{Agreement, Event, Lease, LeaseConfig, LossReason, Operation, RoundId, State};
-use crate::{Eligibility, Extend, ExtendVerdict, NodeId, NodeSet, Reply, Timestamp, Token};
+use crate::{
+    Eligibility, Extend, ExtendVerdict, FencingToken, NodeId, NodeSet, Reply, Timestamp, Token,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held {
@@ -12,8 +14,7 @@ pub(super) struct Held {
     pub(super) valid_until: Timestamp,
     /// The votes by which it is valid until then.
     pub(super) rests_on: Agreement,
-    /// The votes by which it has its fencing token.
-    pub(super) fenced_by: Option<Agreement>,
+    pub(super) fenced: Option<Fenced>,
     /// The last extension failed.
     pub(super) renewal_fails: bool,
     /// The holder has taken the lock. Renewal starts then.
@@ -35,6 +36,49 @@ pub(super) enum Extension {
     },
 }
 
+/// The fencing token of a held lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Fenced {
+    fence: FencingToken,
+    /// The votes by which it is ours.
+    by: Agreement,
+    /// It was settled when the key was set already, so a node may have the one without the other.
+    is_after_the_key: bool,
+}
+
+impl Fenced {
+    /// A token that went with the key: no node has set the one without the other.
+    pub(super) fn with_the_key(fence: FencingToken, by: Agreement) -> Self {
+        Self {
+            fence,
+            by,
+            is_after_the_key: false,
+        }
+    }
+
+    /// A token that went after the key, in a round of its own.
+    pub(super) fn after_the_key(fence: FencingToken, by: Agreement) -> Self {
+        Self {
+            fence,
+            by,
+            is_after_the_key: true,
+        }
+    }
+
+    pub(super) fn fence(&self) -> FencingToken {
+        self.fence
+    }
+
+    /// Returns the nodes that may have our key and a smaller counter.
+    fn behind(&self) -> NodeSet {
+        if self.is_after_the_key {
+            self.by.others()
+        } else {
+            NodeSet::EMPTY
+        }
+    }
+}
+
 impl Held {
     pub(super) fn new(
         token: Token,
@@ -42,14 +86,14 @@ impl Held {
         valid_until: Timestamp,
         due: Option<Timestamp>,
         rests_on: Agreement,
-        fenced_by: Option<Agreement>,
+        fenced: Option<Fenced>,
     ) -> Self {
         Self {
             token,
             held_since,
             valid_until,
             rests_on,
-            fenced_by,
+            fenced,
             renewal_fails: false,
             is_claimed: false,
             extension: Extension::Idle { due, last: None },
@@ -65,7 +109,7 @@ impl Held {
         reply: Reply,
         eligibility: Eligibility,
     ) {
-        let fenced_by = self.fenced_by.as_mut();
+        let fenced_by = self.fenced.as_mut().map(|it| &mut it.by);
         for agreement in [Some(&mut self.rests_on), fenced_by].into_iter().flatten() {
             agreement.handle_reply(now, id, node, reply, eligibility);
         }
@@ -73,7 +117,7 @@ impl Held {
 
     /// Takes a node's votes out, if they were counted after `since`. Returns whether a quorum is left.
     pub(super) fn withdraw(&mut self, node: NodeId, since: Timestamp) -> bool {
-        let fenced_by = self.fenced_by.as_mut();
+        let fenced_by = self.fenced.as_mut().map(|it| &mut it.by);
         self.rests_on.withdraw(node, since) && fenced_by.is_none_or(|it| it.withdraw(node, since))
     }
 
@@ -158,6 +202,7 @@ impl Lease {
                     last: Some((id, round)),
                 };
                 self.repair(lost_on);
+                self.raise_counters(lost_on);
                 self.events.push_back(Event::Extended { valid_until });
             }
             ExtendVerdict::Failed => {
@@ -173,8 +218,11 @@ impl Lease {
     }
 
     /// Puts our key back on nodes that lost it, after a majority has confirmed the lock without
-    /// them. It wins nothing by itself (the reply is not counted), but keeps the lock alive when
-    /// nodes restart one after the other.
+    /// them, and the fencing counter with it. It wins nothing by itself (the reply is not counted),
+    /// but keeps the lock alive, and its token in force, when nodes restart one after the other.
+    ///
+    /// A node whose counter is larger keeps it. One where another's key stands keeps that; the next
+    /// extension finds our key missing there, and tries again.
     pub(super) fn repair(&mut self, nodes: NodeSet) {
         if let State::Held(held) = &self.state
             && !nodes.is_empty()
@@ -182,9 +230,28 @@ impl Lease {
             let operation = Operation::Acquire {
                 token: held.token,
                 ttl: self.config.validity.ttl(),
-                fence: None,
+                fence: held.fenced.as_ref().map(Fenced::fence),
             };
             self.send(nodes, operation);
+        }
+    }
+
+    /// Raises the fencing counter on nodes that have our key, but did not confirm the round that
+    /// settled the token.
+    ///
+    /// Together with [`Self::repair`] this leaves no node with our key and a smaller counter: where
+    /// the two were set together, the key cannot be there without the counter, whatever the node
+    /// has forgotten; where the token came after the key, it is sent again. So the token outlives
+    /// the loss of any one node, and not only of those that did not vote for it.
+    fn raise_counters(&mut self, lost_on: NodeSet) {
+        if let State::Held(held) = &self.state
+            && let Some(fenced) = &held.fenced
+        {
+            let (token, fence) = (held.token, fenced.fence);
+            let nodes = fenced.behind().difference(lost_on);
+            if !nodes.is_empty() {
+                self.send(nodes, Operation::Fence { token, fence });
+            }
         }
     }
 

@@ -26,6 +26,8 @@ pub enum Operation {
     /// With a fence, do so in one step with raising the key's fencing counter to it. If the counter
     /// is no smaller than the fence, leave it and answer [`Reply::Outbid`](crate::Reply::Outbid);
     /// the key is set all the same.
+    ///
+    /// While the lock is held, this goes to nodes that have lost the key; the reply is not counted.
     Acquire {
         /// The value to set.
         token: Token,
@@ -34,7 +36,8 @@ pub enum Operation {
         /// What to raise the counter to.
         fence: Option<FencingToken>,
     },
-    /// If the key's value is the token, raise its fencing counter as for an acquisition.
+    /// If the key's value is the token, raise its fencing counter as for an acquisition. While the
+    /// lock is held, this goes to nodes that may have missed it before; the reply is not counted.
     Fence {
         /// The value to compare with.
         token: Token,

@@ -4,6 +4,7 @@
 use redlock_core::Operation;
 
 use crate::{
+    fences,
     setup::{Beyond, Mutation, Setup, TTL},
     steps::Step,
     world::{Faults, World},
@@ -133,7 +134,9 @@ const FENCED: Setup = Setup {
 /// Returns all configurations: what must hold, then what must not.
 pub(crate) fn all() -> Vec<Setup> {
     let mut all = worlds();
+    all.extend(fences::worlds());
     all.extend(negative_controls());
+    all.extend(fences::negative_controls());
     all
 }
 

@@ -6,6 +6,7 @@
 //! configurations that contain the name.
 
 mod configurations;
+mod fences;
 mod masters;
 mod properties;
 mod setup;

@@ -9,7 +9,7 @@ use redlock_core::{
 
 use crate::{
     steps::Step,
-    world::{Client, Faults, MASTERS, Phase, World},
+    world::{Client, Faults, MASTERS, MICROS_PER_TICK, Master, Phase, World},
 };
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -31,6 +31,8 @@ pub(crate) struct Setup {
     /// Whether messages from one client to one master keep their order.
     pub(crate) fifo: bool,
     pub(crate) fenced: bool,
+    pub(crate) counters: Counters,
+    pub(crate) wall_clocks: WallClocks,
     pub(crate) faults: Faults,
     /// The allowance for drift, in ticks.
     pub(crate) drift: u8,
@@ -46,6 +48,26 @@ pub(crate) struct Setup {
     pub(crate) reaches: &'static [&'static str],
     /// The property that must be violated, in a negative control.
     pub(crate) violates: Option<&'static str>,
+}
+
+/// What becomes of fencing counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counters {
+    /// They are on disk.
+    Durable,
+    /// A restart loses them with the keys.
+    Lost,
+    /// The same, and at first they are as large as the smallest proposal.
+    AheadAndLost,
+}
+
+/// What clients propose first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WallClocks {
+    /// Always the same: the client that begins later has the slower clock.
+    Apart,
+    /// The time, in microseconds.
+    Agree,
 }
 
 /// An assumption that does not hold.
@@ -74,6 +96,12 @@ pub(crate) enum Mutation {
     ReleaseOnlyGranted,
     /// Fencing counters that are ahead are taken for accepts.
     CountersIgnored,
+    /// Every attempt proposes what the first did.
+    ProposalKept,
+    /// A repair brings the key back without its counter.
+    RepairWithoutCounter,
+    /// Counters beside a key that is there are not raised again.
+    CountersNotRaisedAgain,
     /// Timers never fire.
     TimersIgnored,
 }
@@ -88,6 +116,8 @@ impl Setup {
         begin_by: 3,
         fifo: true,
         fenced: false,
+        counters: Counters::Durable,
+        wall_clocks: WallClocks::Apart,
         faults: Faults {
             stragglers: 0,
             losses: 0,
@@ -109,7 +139,7 @@ impl Setup {
     pub(crate) fn world(&self) -> World {
         World {
             now: 0,
-            masters: Default::default(),
+            masters: core::array::from_fn(|_| self.master()),
             clients: (0..self.clients).map(|it| self.client(it)).collect(),
             faults: self.faults,
             fences: Vec::new(),
@@ -123,9 +153,25 @@ impl Setup {
         self.begin_by + attempts + self.max_hold + TTL + self.faults.stalls
     }
 
-    /// What every client proposes first: the same, as if their wall clocks agreed.
+    /// The smallest proposal.
     pub(crate) fn proposal() -> FencingToken {
         FencingToken::new(1)
+    }
+
+    /// What a client proposes first that begins at this tick.
+    pub(crate) fn proposal_at(&self, now: u8) -> FencingToken {
+        match self.wall_clocks {
+            WallClocks::Apart => Self::proposal(),
+            WallClocks::Agree => FencingToken::new(1 + MICROS_PER_TICK * u64::from(now)),
+        }
+    }
+
+    fn master(&self) -> Master {
+        let is_ahead = self.counters == Counters::AheadAndLost;
+        Master {
+            counter: is_ahead.then(Self::proposal),
+            ..Master::default()
+        }
     }
 
     fn client(&self, index: usize) -> Client {
@@ -135,6 +181,7 @@ impl Setup {
             lag: 0,
             paused: None,
             eligibility: [Eligibility::ALWAYS; MASTERS],
+            kept: None,
             links: Default::default(),
             extended: false,
         }

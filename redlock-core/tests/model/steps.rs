@@ -1,11 +1,11 @@
 //! What can happen next, and what it does: the driver of the leases, the masters, the faults.
 
-use redlock_core::{Eligibility, Event, Lease, Operation, Reply, RoundId, Timestamp};
+use redlock_core::{Eligibility, Event, FencingToken, Lease, Operation, Reply, RoundId, Timestamp};
 
 use crate::{
     masters::execute,
-    setup::{Mutation, Setup},
-    world::{Heard, MASTERS, Message, Phase, World, node, ticks},
+    setup::{Counters, Mutation, Setup},
+    world::{Client, Heard, MASTERS, MICROS_PER_TICK, Message, Phase, World, node, ticks},
 };
 
 const ALWAYS: Eligibility = Eligibility::ALWAYS;
@@ -182,9 +182,13 @@ impl Setup {
             }
             Step::Begin(client) => {
                 world.clients[client].phase = Phase::Acquiring;
+                let proposal = self.proposal_at(world.now);
+                if self.mutation == Some(Mutation::ProposalKept) {
+                    world.clients[client].kept = Some(proposal);
+                }
                 self.drive(world, client, |lease, now| {
                     if self.fenced {
-                        lease.acquire_fenced(now, Self::proposal());
+                        lease.acquire_fenced(now, proposal);
                     } else {
                         lease.acquire(now);
                     }
@@ -278,6 +282,9 @@ impl Setup {
                 world.faults.restarts -= 1;
                 world.masters[master].key = None;
                 world.masters[master].restarted = true;
+                if self.counters != Counters::Durable {
+                    world.masters[master].counter = None;
+                }
                 for client in 0..world.clients.len() {
                     let until = ticks(world.local(client) + self.quarantine);
                     world.clients[client].eligibility[master] = Eligibility::since(until);
@@ -373,7 +380,9 @@ impl Setup {
         while let Some(transmit) = it.lease.poll_transmit() {
             for to in transmit.nodes.iter() {
                 let master = to.index();
-                let operation = transmit.operation;
+                let Some(operation) = self.fence_as_sent(it, transmit.operation) else {
+                    continue;
+                };
                 if self.mutation == Some(Mutation::ReleaseOnlyGranted)
                     && let Operation::Release { token } = operation
                 {
@@ -390,7 +399,7 @@ impl Setup {
                 Event::Acquired { fence, .. } => {
                     it.phase = Phase::Held;
                     it.lease.claim(local);
-                    world.fences.extend(fence);
+                    world.fences.extend(fence.map(|fence| kept_of(it, fence)));
                 }
                 Event::Exhausted { failure, .. } => it.phase = Phase::Exhausted(failure),
                 Event::Lost(reason) => it.phase = Phase::Lost(reason),
@@ -408,6 +417,34 @@ impl Setup {
             }
         }
     }
+}
+
+impl Setup {
+    /// What a driver that breaks a rule of fences sends instead of an operation, if anything.
+    fn fence_as_sent(&self, client: &Client, operation: Operation) -> Option<Operation> {
+        let repairs = client.phase == Phase::Held;
+        match (operation, self.mutation) {
+            (Operation::Acquire { token, ttl, .. }, Some(Mutation::RepairWithoutCounter))
+                if repairs =>
+            {
+                let fence = None;
+                Some(Operation::Acquire { token, ttl, fence })
+            }
+            (Operation::Fence { .. }, Some(Mutation::CountersNotRaisedAgain)) if repairs => None,
+            (Operation::Acquire { token, ttl, fence }, Some(Mutation::ProposalKept)) => {
+                let fence = fence.map(|fence| kept_of(client, fence));
+                Some(Operation::Acquire { token, ttl, fence })
+            }
+            _ => Some(operation),
+        }
+    }
+}
+
+/// The first proposal instead of a later one, if the driver keeps it. What was raised in a second
+/// round lies between two ticks.
+fn kept_of(client: &Client, fence: FencingToken) -> FencingToken {
+    let is_drawn = fence.get() % MICROS_PER_TICK == Setup::proposal().get();
+    client.kept.filter(|_| is_drawn).unwrap_or(fence)
 }
 
 fn prompt(round: Option<RoundId>, operation: Operation) -> Message {

@@ -11,6 +11,9 @@ pub(crate) const MASTERS: usize = 3;
 /// One tick is a millisecond, the smallest unit of a ttl.
 const TICK: u64 = 1_000_000;
 
+/// How many fencing tokens there are in a tick.
+pub(crate) const MICROS_PER_TICK: u64 = TICK / 1000;
+
 /// Everything that can change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
@@ -46,7 +49,7 @@ pub(crate) struct Faults {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Master {
     pub(crate) key: Option<Key>,
-    /// The fencing counter, which survives restarts.
+    /// The fencing counter.
     pub(crate) counter: Option<FencingToken>,
     pub(crate) restarted: bool,
 }
@@ -67,6 +70,8 @@ pub(crate) struct Client {
     pub(crate) paused: Option<Vec<Heard>>,
     /// What the votes of each master are worth to this client.
     pub(crate) eligibility: [Eligibility; MASTERS],
+    /// The proposal that a broken driver keeps.
+    pub(crate) kept: Option<FencingToken>,
     /// The messages under way to each master, oldest first.
     pub(crate) links: [Vec<Message>; MASTERS],
     pub(crate) extended: bool,

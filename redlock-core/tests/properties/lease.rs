@@ -372,12 +372,16 @@ fn a_further_proposal_is_the_next_after_what_outbid_the_last() {
         let mut last = None;
         for entry in &driven.log {
             answers.hear(driven.nodes(), entry);
-            if let Input::AcquireFenced(proposal) = entry.input {
-                last = last.or(Some(proposal));
-            }
-            for sent in &entry.sent {
-                let Operation::Fence { fence, .. } = sent.operation else {
-                    continue;
+            for sent in entry.sent.iter().filter(|_| !is_held(entry)) {
+                let fence = match sent.operation {
+                    Operation::Fence { fence, .. } => fence,
+                    Operation::Acquire { fence, .. } => {
+                        // Each attempt proposes more than the one before, until the last token.
+                        prop_assert!(fence > last || last.is_none_or(|it| it == FencingToken::MAX));
+                        last = fence;
+                        continue;
+                    }
+                    _ => continue,
                 };
                 let Input::Reply { to: Some(to), .. } = entry.input else {
                     prop_assert!(false, "nobody outbid");
@@ -399,14 +403,26 @@ fn a_further_proposal_is_the_next_after_what_outbid_the_last() {
 fn each_attempt_has_a_fresh_token_and_asks_every_node() {
     check_lives(400, |driven| {
         let mut used = HashSet::new();
-        let mut held = None;
+        let (mut held, mut agreed) = (None, None);
         for entry in &driven.log {
+            for event in &entry.told {
+                if let Event::Acquired { fence, .. } = event {
+                    agreed = *fence;
+                }
+            }
             for sent in &entry.sent {
                 match sent.operation {
-                    // A repair, of nodes that lost the key.
+                    // A repair, of nodes that lost the key; the counter comes with it.
                     Operation::Acquire { token, fence, .. } if is_held(entry) => {
                         prop_assert_eq!(Some(token), held);
-                        prop_assert_eq!(fence, None);
+                        prop_assert_eq!(fence, agreed);
+                        prop_assert!(!sent.nodes.is_empty());
+                        continue;
+                    }
+                    // The same for nodes that have the key.
+                    Operation::Fence { token, fence } if is_held(entry) => {
+                        prop_assert_eq!(Some(token), held);
+                        prop_assert_eq!(Some(fence), agreed);
                         prop_assert!(!sent.nodes.is_empty());
                         continue;
                     }

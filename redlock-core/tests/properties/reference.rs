@@ -26,6 +26,7 @@ use redlock_core::{
     Token, Validity,
 };
 
+use self::acquiring::Purse;
 use crate::{
     check,
     drive::{Driven, Entry, Input, lives},
@@ -90,16 +91,18 @@ impl<'a> Story<'a> {
     // The story.
 
     fn tell_all(&mut self) -> Result<Never, LogEnds> {
-        let (begin, proposal) = loop {
+        let (begin, purse) = loop {
             let entry = self.next()?;
             match entry.input {
                 Input::Acquire => break (entry.now, None),
-                Input::AcquireFenced(proposal) => break (entry.now, Some(proposal)),
+                Input::AcquireFenced(proposal) => {
+                    break (entry.now, Some(Purse::new(entry.now, proposal)));
+                }
                 Input::Release => return self.silence(),
                 _ => {}
             }
         };
-        if let Some(won) = self.acquiring(begin, proposal)? {
+        if let Some(won) = self.acquiring(begin, purse)? {
             self.holding(&won)?;
         }
         self.silence()

@@ -5,13 +5,12 @@ mod script;
 use std::{collections::VecDeque, time::Duration};
 
 use redlock_core::{
-    Eligibility, Event as LeaseEvent, FencingToken, Lease, NodeId, Operation, Reply, RoundId,
-    Timestamp,
+    Eligibility, Event as LeaseEvent, Lease, NodeId, Operation, Reply, RoundId, Timestamp,
 };
 
 pub(crate) use self::script::Act;
 use crate::{
-    clock::{Clock, HOUR, MICRO, MILLI, SECOND},
+    clock::{Clock, MICRO, MILLI},
     configuration::{Configuration, Mutant},
     history::Breach,
     lane::Purpose,
@@ -56,8 +55,8 @@ pub(crate) struct Active {
     pub(crate) lease: Lease,
     /// When the timer that was armed last fires, in true time.
     armed: Option<u64>,
-    /// The fencing token that was proposed first.
-    proposed: Option<FencingToken>,
+    /// The fence was proposed again after the key was set.
+    fenced_twice: bool,
     /// The longest that it may be held after its acquisition, on the client's clock.
     longest: Duration,
     acquired_at: Option<Timestamp>,
@@ -123,15 +122,9 @@ impl Client {
             let slower = rng.between(100_000, 400_000) as i64;
             clock = Clock::new(clock.local(0), -slower);
         }
-        // Where counters are lost, only wall clocks that agree could make up for them.
-        let wall_offset = if configuration.durable_counters {
-            10 * SECOND
-        } else {
-            HOUR
-        };
         Self {
             clock,
-            wall_offset: rng.below(wall_offset) / MICRO,
+            wall_offset: rng.below(configuration.wall_clocks_differ) / MICRO,
             life: 0,
             up: true,
             paused_at: None,
@@ -322,8 +315,12 @@ impl World {
         loop {
             if let Some(transmit) = active.lease.poll_transmit() {
                 let held = active.lease.valid_until(now).is_some();
-                if held && matches!(transmit.operation, Operation::Acquire { .. }) {
-                    self.note(Seen::Repaired);
+                match transmit.operation {
+                    Operation::Acquire { .. } if held => self.note(Seen::Repaired),
+                    Operation::Fence { .. } if held => self.note(Seen::RaisedAgain),
+                    Operation::Acquire { .. } => active.fenced_twice = false,
+                    Operation::Fence { .. } => active.fenced_twice = true,
+                    _ => {}
                 }
                 let request = Request {
                     key: active.key,

@@ -1,5 +1,7 @@
 //! The worlds that are simulated: within the assumptions, beyond them, and with a broken driver.
 
+use crate::clock::{HOUR, SECOND};
+
 /// What a run is allowed to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
@@ -35,6 +37,8 @@ pub(crate) struct Configuration {
     /// The quarantine is for a ttl that is this many times shorter than the longest.
     pub(crate) quarantine_share: u64,
     pub(crate) durable_counters: bool,
+    /// By how much clients' wall clocks differ at most, in nanoseconds.
+    pub(crate) wall_clocks_differ: u64,
     pub(crate) slow_clients: bool,
     pub(crate) clock_steps: bool,
     pub(crate) flushes: bool,
@@ -58,6 +62,7 @@ const WITHIN: Configuration = Configuration {
     quarantine: true,
     quarantine_share: 1,
     durable_counters: true,
+    wall_clocks_differ: 10 * SECOND,
     slow_clients: false,
     clock_steps: false,
     flushes: false,
@@ -86,6 +91,14 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         ..WITHIN
     },
     Configuration {
+        name: "within-counters-lost",
+        about: "in order, restarts lose fencing counters, wall clocks agree to half a second",
+        durable_counters: false,
+        wall_clocks_differ: SECOND / 2,
+        severity: 3,
+        ..WITHIN
+    },
+    Configuration {
         name: "beyond-slow-clients",
         about: "some clients' clocks run 10 to 40 % slow: they trust keys that have expired",
         slow_clients: true,
@@ -107,7 +120,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         name: "beyond-short-quarantine",
         about: "the quarantine is a quarter of the longest ttl: the fleet disagrees on max_ttl",
         quarantine_share: 4,
-        severity: 8,
+        severity: 20,
         ..BEYOND
     },
     Configuration {
@@ -120,6 +133,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         name: "beyond-counters-lost",
         about: "restarts lose fencing counters, wall clocks differ: tokens may go back",
         durable_counters: false,
+        wall_clocks_differ: HOUR,
         ..BEYOND
     },
     Configuration {

@@ -52,6 +52,7 @@ seen! {
     OwedRelease = "owed releases delivered",
     Fenced = "fenced acquisitions",
     SecondFence = "fences settled in a second round",
+    RaisedAgain = "counters raised again under a hold",
     StaleWrite = "stale writes refused by the fence",
     Spurious = "spurious timeouts",
     Probed = "keys free again at the end",

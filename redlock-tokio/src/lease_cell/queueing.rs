@@ -122,7 +122,7 @@ impl LeaseCell {
         self.enter(state, Phase::Acquiring);
         state.lease.set_deadline(now, state.queued.deadline);
         if self.fenced {
-            let proposal = self.shared.propose_fence();
+            let proposal = self.shared.wall_clock.propose(&self.shared.clock, now);
             state.lease.acquire_fenced(now, proposal);
         } else {
             state.lease.acquire(now);

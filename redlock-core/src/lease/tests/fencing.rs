@@ -54,14 +54,104 @@ fn a_fence_that_cannot_be_agreed_on_in_time_fails_the_attempt() {
     let token = driven.lease.token();
     driven.reply(at(2), &[Denied; 3]);
     assert_eq!(driven.operations()[2], release_of(token));
+}
+
+/// Retries at the earliest time, and returns how long after the start that is, in microseconds, and
+/// what is proposed.
+fn retried(driven: &mut Driven) -> (u64, u64) {
     let retry = driven.lease.poll_timeout().unwrap();
     driven.run(|lease| lease.handle_timeout(retry));
-    let fence = Some(FencingToken::new(10));
-    let again = driven.sent.last().unwrap().operation;
-    assert!(
-        matches!(again, Operation::Acquire { fence: it, .. } if it == fence),
-        "it has learned"
-    );
+    match driven.sent.last().unwrap().operation {
+        Operation::Acquire {
+            fence: Some(fence), ..
+        } => (retry.as_nanos() / 1000, fence.get()),
+        other => panic!("{other:?} is no fenced attempt"),
+    }
+}
+
+#[test]
+fn each_attempt_proposes_anew_by_the_time_that_has_passed() {
+    let mut driven = fenced(7);
+    driven.reply(at(1), &[Denied; 3]);
+    let (passed, proposal) = retried(&mut driven);
+    assert!(passed > 20_000, "a delay of 20 ms at least");
+    assert_eq!(proposal, 7 + passed);
+    driven.reply(at(400), &[Denied; 3]);
+    let (passed, proposal) = retried(&mut driven);
+    assert!(passed > 400_000);
+    assert_eq!(proposal, 7 + passed);
+}
+
+#[test]
+fn no_attempt_proposes_less_than_a_counter_that_was_told() {
+    // A minority is ahead; the attempt fails for another reason.
+    let mut driven = fenced(7);
+    driven.reply(at(1), &[outbid(900_000_000), Denied, Denied, Denied]);
+    let (_, proposal) = retried(&mut driven);
+    assert_eq!(proposal, 900_000_001);
+    // The same in a second round that nobody else answers.
+    let mut driven = fenced(7);
+    driven.reply(at(1), &[outbid(9); 3]);
+    driven.reply(at(2), &[outbid(900_000_000)]);
+    driven.run(|lease| lease.handle_timeout(at(900)));
+    let (_, proposal) = retried(&mut driven);
+    assert_eq!(proposal, 900_000_001);
+}
+
+/// Extends, and returns what follows when nodes 0 to 2 still have the key and node 3 has lost it.
+fn after_an_extension(driven: &mut Driven) -> Vec<(NodeSet, Operation)> {
+    driven.run(|lease| lease.extend(at(300)));
+    let extension = driven.sent.last().unwrap().round;
+    let before = driven.sent.len();
+    driven.reply_to(extension, at(301), 3, &[Denied]);
+    driven.reply_to(extension, at(301), 0, &[Granted; 3]);
+    let sent = driven.sent[before..].iter();
+    sent.map(|it| (it.nodes, it.operation)).collect()
+}
+
+fn only(nodes: &[usize]) -> NodeSet {
+    nodes.iter().map(|it| NodeId::new(*it).unwrap()).collect()
+}
+
+fn repair_of(driven: &Driven, fence: u64) -> (NodeSet, Operation) {
+    let operation = Operation::Acquire {
+        token: driven.lease.token(),
+        ttl: config().validity.ttl(),
+        fence: Some(FencingToken::new(fence)),
+    };
+    (only(&[3]), operation)
+}
+
+#[test]
+fn a_repair_brings_the_counter_back_with_the_key() {
+    let mut driven = fenced(7);
+    driven.reply(at(1), &[Granted; 3]);
+    let sent = after_an_extension(&mut driven);
+    assert_eq!(sent, [repair_of(&driven, 7)]);
+    // A loss that is told late.
+    let extension = driven.sent[1].round;
+    driven.reply_to(extension, at(302), 4, &[Denied]);
+    let late = driven.sent.last().unwrap();
+    assert_eq!(late.nodes, only(&[4]));
+    assert_eq!(late.operation, repair_of(&driven, 7).1);
+}
+
+#[test]
+fn a_counter_that_missed_the_second_round_is_raised_where_the_key_is() {
+    let mut driven = fenced(7);
+    driven.reply(at(1), &[outbid(9); 3]);
+    driven.reply(at(2), &[Granted, Unknown, Granted, Granted]);
+    let sent = after_an_extension(&mut driven);
+    let token = driven.lease.token();
+    let fence = FencingToken::new(10);
+    let raise = (only(&[1, 4]), Operation::Fence { token, fence });
+    assert_eq!(sent, [repair_of(&driven, 10), raise]);
+    // Neither answer is counted.
+    let held = driven.lease.clone();
+    for round in [driven.sent[3].round, driven.sent[4].round] {
+        driven.reply_to(round, at(302), 0, &[Denied; 5]);
+    }
+    assert_eq!(driven.lease, held);
 }
 
 #[test]

@@ -11,6 +11,51 @@ pub(super) struct Won {
     pub(super) start: Timestamp,
     pub(super) valid_until: Timestamp,
     pub(super) fence: Option<FencingToken>,
+    /// The request that settled the fence after the key was set, and when it was sent.
+    pub(super) fenced_by: Option<(usize, Timestamp)>,
+}
+
+/// What a fenced lease has to propose.
+pub(super) struct Purse {
+    begin: Timestamp,
+    first: FencingToken,
+    /// All that was proposed, and all counters that count.
+    known: Vec<FencingToken>,
+}
+
+impl Purse {
+    pub(super) fn new(begin: Timestamp, first: FencingToken) -> Self {
+        let known = Vec::new();
+        Self {
+            begin,
+            first,
+            known,
+        }
+    }
+
+    /// One more than the largest that is known, if there is one.
+    fn next(&self) -> Option<FencingToken> {
+        self.known
+            .iter()
+            .max()
+            .copied()
+            .and_then(FencingToken::next)
+    }
+
+    /// What an attempt proposes: as many more as microseconds have passed, or one more than is known.
+    fn attempt(&mut self, now: Timestamp) -> FencingToken {
+        let passed = now.saturating_duration_since(self.begin).as_nanos() / 1000;
+        let by_time = u128::from(self.first.get()) + passed;
+        let by_time = FencingToken::new(by_time.try_into().unwrap_or(u64::MAX));
+        let last = self.known.contains(&FencingToken::MAX);
+        let fence = if last {
+            FencingToken::MAX
+        } else {
+            self.next().into_iter().fold(by_time, FencingToken::max)
+        };
+        self.known.push(fence);
+        fence
+    }
 }
 
 enum Attempt {
@@ -23,17 +68,16 @@ impl Story<'_> {
     pub(super) fn acquiring(
         &mut self,
         begin: Timestamp,
-        mut proposal: Option<FencingToken>,
+        mut purse: Option<Purse>,
     ) -> Result<Option<Won>, LogEnds> {
         let deadline = self.config.retry.deadline(begin);
         let (mut start, mut blame) = (begin, None);
         for number in 1.. {
-            let (now, failure) =
-                match self.attempt(number, start, &mut proposal, deadline, blame)? {
-                    Attempt::Won(won) => return Ok(Some(won)),
-                    Attempt::GivenUp => return Ok(None),
-                    Attempt::Failed(now, failure) => (now, failure),
-                };
+            let (now, failure) = match self.attempt(number, start, &mut purse, deadline, blame)? {
+                Attempt::Won(won) => return Ok(Some(won)),
+                Attempt::GivenUp => return Ok(None),
+                Attempt::Failed(now, failure) => (now, failure),
+            };
             blame = Some(failure);
             self.release(self.nonce.token(number));
             let attempts = number;
@@ -77,7 +121,7 @@ impl Story<'_> {
         &mut self,
         number: u32,
         start: Timestamp,
-        proposal: &mut Option<FencingToken>,
+        purse: &mut Option<Purse>,
         deadline: Timestamp,
         blame: Option<AcquireFailure>,
     ) -> Result<Attempt, LogEnds> {
@@ -90,7 +134,7 @@ impl Story<'_> {
             valid_until
         };
         let ttl = self.config.validity.ttl();
-        let fence = *proposal;
+        let mut fence = purse.as_mut().map(|it| it.attempt(start));
         let mut request = self.send(Operation::Acquire { token, ttl, fence });
         let mut asked = start;
         let mut fencing = false;
@@ -99,6 +143,9 @@ impl Story<'_> {
             let entry = self.next()?;
             let now = entry.now;
             let votes = self.votes(request, asked);
+            if let Some(purse) = purse {
+                purse.known.extend(votes.counter);
+            }
             match entry.input {
                 Input::Release => {
                     self.release(token);
@@ -125,7 +172,6 @@ impl Story<'_> {
                 }
                 Input::Reply { to, .. } if to == Some(request) => {
                     let ours = if fencing { 0 } else { votes.outbid } + votes.granted;
-                    let fence = *proposal;
                     let accepted = votes.majority(votes.granted) || fence.is_none();
                     let outbid = if votes.majority(ours) {
                         if now >= valid_until {
@@ -137,6 +183,7 @@ impl Story<'_> {
                                 start,
                                 valid_until,
                                 fence,
+                                fenced_by: fencing.then_some((request, asked)),
                             }));
                         }
                         true
@@ -148,10 +195,11 @@ impl Story<'_> {
                         false
                     };
                     let failure = if outbid {
-                        let next = votes.counter.max(*proposal).and_then(FencingToken::next);
-                        if let Some(fence) = next {
-                            *proposal = next;
-                            request = self.send(Operation::Fence { token, fence });
+                        let next = purse.as_ref().and_then(Purse::next);
+                        if let (Some(purse), Some(next)) = (&mut *purse, next) {
+                            purse.known.push(next);
+                            fence = Some(next);
+                            request = self.send(Operation::Fence { token, fence: next });
                             (asked, fencing) = (now, true);
                             continue;
                         }

@@ -18,6 +18,7 @@ impl Story<'_> {
             token,
             start,
             fence,
+            fenced_by,
             mut valid_until,
         } = won;
         let ttl = validity.ttl();
@@ -62,6 +63,7 @@ impl Story<'_> {
                     }
                 }
                 Input::Reply { to, .. } => {
+                    let mut just_extended = false;
                     if let Some((request, asked)) = extension
                         && to == Some(request)
                     {
@@ -73,6 +75,7 @@ impl Story<'_> {
                             last = Some((request, asked, true));
                             extension = None;
                             repaired = NodeSet::EMPTY;
+                            just_extended = true;
                             self.tell(Event::Extended { valid_until });
                         } else if votes.hopeless(votes.denied) {
                             return self.lose(token, LossReason::KeysLost);
@@ -99,8 +102,17 @@ impl Story<'_> {
                         let lost = self.denied_by(request).difference(repaired);
                         repaired = repaired.union(lost);
                         if !lost.is_empty() {
-                            let fence = None;
                             self.send_to(lost, Operation::Acquire { token, ttl, fence });
+                        }
+                        if let (Some(fence), Some((request, asked))) = (fence, fenced_by)
+                            && just_extended
+                        {
+                            let all = self.config.quorum.all();
+                            let behind = all.difference(self.granted_by(request, asked));
+                            let behind = behind.difference(lost);
+                            if !behind.is_empty() {
+                                self.send_to(behind, Operation::Fence { token, fence });
+                            }
                         }
                     }
                 }

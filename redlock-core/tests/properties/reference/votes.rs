@@ -59,6 +59,15 @@ impl Story<'_> {
         votes
     }
 
+    /// The nodes that granted a request that was sent at this time, and could vote.
+    pub(super) fn granted_by(&self, request: usize, asked: Timestamp) -> NodeSet {
+        let ballots = self.ballots(request);
+        let granted = ballots.iter().filter(|(_, said)| said.grants_at(asked));
+        granted
+            .filter_map(|(index, _)| NodeId::new(*index))
+            .collect()
+    }
+
     pub(super) fn denied_by(&self, request: usize) -> NodeSet {
         let ballots = self.ballots(request);
         let denied = ballots

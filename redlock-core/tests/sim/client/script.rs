@@ -54,12 +54,10 @@ impl World {
         let mut lease = Lease::new(config.clone(), Nonce::new(nonce));
         let now = self.clients[client].now(self.at);
         // Each key is fenced or not, for all.
-        let mut proposed = None;
         if key % 2 == 1 {
             let it = &self.clients[client];
             let wall_clock = 1_700_000_000_000_000 + self.at / MICRO + it.wall_offset;
             let proposal = FencingToken::new(wall_clock.max(it.seen_fences[key] + 1));
-            proposed = Some(proposal);
             lease.acquire_fenced(now, proposal);
         } else {
             lease.acquire(now);
@@ -71,7 +69,7 @@ impl World {
             key,
             lease,
             armed: None,
-            proposed,
+            fenced_twice: false,
             longest,
             acquired_at: None,
             renewal_fails: false,
@@ -242,7 +240,7 @@ impl World {
     fn check_fence(&mut self, active: &Active, fence: FencingToken) {
         let key = active.key;
         self.note(Seen::Fenced);
-        if active.proposed != Some(fence) {
+        if active.fenced_twice {
             self.note(Seen::SecondFence);
         }
         if let Some(old) = self.history.fence(key, fence) {

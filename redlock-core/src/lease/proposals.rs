@@ -1,0 +1,95 @@
+use crate::{FencingToken, Timestamp};
+
+/// What the attempts of one fenced lease propose.
+///
+/// Each attempt proposes anew. A proposal from before a pause may be smaller than the token of a
+/// holder that came and went meanwhile, and nodes that restarted since have no counter that says
+/// so. An attempt counts no node that came up less than the longest ttl before the attempt began;
+/// so a forgotten token is older than its proposal by at least that, if wall clocks differ by less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Proposals {
+    /// The wall clock in microseconds, as it was at `drawn_at`.
+    first: FencingToken,
+    drawn_at: Timestamp,
+    /// The largest token that was proposed, or that a node has told of.
+    largest: Option<FencingToken>,
+}
+
+impl Proposals {
+    pub(super) const fn new(first: FencingToken, drawn_at: Timestamp) -> Self {
+        Self {
+            first,
+            drawn_at,
+            largest: None,
+        }
+    }
+
+    /// Returns what an attempt that starts at `now` proposes: the first proposal plus the time that
+    /// has passed, and more than all tokens that are known. (After the last token, that one again,
+    /// which the nodes then refuse.)
+    pub(super) fn draw(&mut self, now: Timestamp) -> FencingToken {
+        let passed = now.saturating_duration_since(self.drawn_at).as_micros();
+        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
+        let by_clock = FencingToken::new(self.first.get().saturating_add(passed));
+        let least = self.largest.map(|it| it.next().unwrap_or(it));
+        let proposal = least.map_or(by_clock, |least| least.max(by_clock));
+        self.largest = Some(proposal);
+        proposal
+    }
+
+    /// Returns what to propose against this counter, or `None` if there is no larger token.
+    pub(super) fn surpass(&mut self, counter: FencingToken) -> Option<FencingToken> {
+        self.note(counter);
+        let proposal = self.largest.and_then(FencingToken::next)?;
+        self.largest = Some(proposal);
+        Some(proposal)
+    }
+
+    /// Notes what a node's counter is.
+    pub(super) fn note(&mut self, counter: FencingToken) {
+        self.largest = self.largest.max(Some(counter));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::ZERO.saturating_add(Duration::from_millis(millis))
+    }
+
+    fn proposals(first: u64) -> Proposals {
+        Proposals::new(FencingToken::new(first), at(500))
+    }
+
+    #[test]
+    fn grow_by_a_microsecond_in_a_microsecond() {
+        let mut proposals = proposals(7);
+        assert_eq!(proposals.draw(at(500)).get(), 7);
+        assert_eq!(proposals.draw(at(503)).get(), 3007);
+        // Time that stands still, or goes back, is no reason to propose the same again.
+        assert_eq!(proposals.draw(at(503)).get(), 3008);
+        assert_eq!(proposals.draw(at(0)).get(), 3009);
+    }
+
+    #[test]
+    fn are_larger_than_all_counters_that_are_known() {
+        let mut proposals = proposals(7);
+        proposals.draw(at(500));
+        assert_eq!(proposals.surpass(FencingToken::new(9)).unwrap().get(), 10);
+        assert_eq!(proposals.surpass(FencingToken::new(2)).unwrap().get(), 11);
+        proposals.note(FencingToken::new(5_000));
+        assert_eq!(proposals.draw(at(501)).get(), 5_001);
+        assert_eq!(proposals.draw(at(600)).get(), 100_007);
+    }
+
+    #[test]
+    fn end_at_the_last_token() {
+        let mut proposals = proposals(7);
+        assert_eq!(proposals.draw(Timestamp::MAX), FencingToken::MAX);
+        assert_eq!(proposals.surpass(FencingToken::new(1)), None);
+        assert_eq!(proposals.draw(at(500)), FencingToken::MAX);
+    }
+}

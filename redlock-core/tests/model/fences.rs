@@ -1,0 +1,157 @@
+//! Fencing counters that are lost: what keeps tokens growing all the same, each with a control.
+
+use crate::{
+    setup::{Counters, Mutation, Setup, WallClocks},
+    steps::Step,
+    world::{Faults, MASTERS, World, ticks},
+};
+
+/// The first client holds the lock; the second gets it later.
+const HOLDER: usize = 0;
+const NEXT: usize = 1;
+
+const LOST: Setup = Setup {
+    fenced: true,
+    attempts: 1,
+    counters: Counters::Lost,
+    ..Setup::CALM
+};
+
+/// The world in which it matters that each attempt proposes anew.
+const ONE_WALL_CLOCK: Setup = Setup {
+    name: "fenced, counters lost, one wall clock",
+    attempts: 2,
+    wall_clocks: WallClocks::Agree,
+    faults: Faults {
+        restarts: 2,
+        pauses: 1,
+        ..Setup::CALM.faults
+    },
+    allows: paused_before_the_holder,
+    reaches: &[
+        "acquired",
+        "acquired at the second attempt",
+        "restarted while held",
+    ],
+    ..LOST
+};
+
+/// The world in which it matters that the counter comes back with the key.
+const ROLLING_RESTARTS: Setup = Setup {
+    name: "fenced, rolling restarts, wall clocks apart",
+    begin_by: 7,
+    max_hold: 5,
+    faults: Faults {
+        restarts: 2,
+        ..Setup::CALM.faults
+    },
+    allows: rolling_restarts,
+    reaches: &[
+        "acquired",
+        "contended",
+        "restarted while held",
+        "repaired",
+        "fenced twice",
+    ],
+    ..LOST
+};
+
+/// The world in which it matters that a counter is raised again beside a key that is there.
+const SECOND_ROUND_LOST: Setup = Setup {
+    name: "fenced twice, a loss, then a restart",
+    begin_by: 5,
+    max_hold: 2,
+    counters: Counters::AheadAndLost,
+    faults: Faults {
+        losses: 1,
+        restarts: 1,
+        ..Setup::CALM.faults
+    },
+    allows: restart_after_an_extension,
+    reaches: &[
+        "acquired",
+        "extended",
+        "restarted while held",
+        "fenced twice",
+    ],
+    ..LOST
+};
+
+pub(crate) fn worlds() -> Vec<Setup> {
+    vec![ONE_WALL_CLOCK, ROLLING_RESTARTS, SECOND_ROUND_LOST]
+}
+
+pub(crate) fn negative_controls() -> Vec<Setup> {
+    let broken = |name, violates, mutation, setup| Setup {
+        name,
+        violates: Some(violates),
+        mutation: Some(mutation),
+        reaches: &[],
+        ..setup
+    };
+    vec![
+        broken(
+            "NOT: the first proposal kept",
+            "fences grow",
+            Mutation::ProposalKept,
+            ONE_WALL_CLOCK,
+        ),
+        broken(
+            "NOT: repaired without the counter",
+            "fences grow",
+            Mutation::RepairWithoutCounter,
+            ROLLING_RESTARTS,
+        ),
+        broken(
+            "NOT: counters repaired only with the key",
+            "fences grow",
+            Mutation::CountersNotRaisedAgain,
+            SECOND_ROUND_LOST,
+        ),
+    ]
+}
+
+/// The next holder begins first, and may stand still for a while.
+fn paused_before_the_holder(world: &World, step: &Step) -> bool {
+    match *step {
+        Step::Begin(NEXT) => world.now == 0,
+        Step::Begin(_) => world.now > 0,
+        Step::Pause(client) => client == NEXT,
+        // So late that all is forgotten, and so early that another attempt ends in time.
+        Step::Resume { .. } => world.now <= 9,
+        _ => true,
+    }
+}
+
+/// The next holder begins when the last quarantine may be over. Masters restart one at a time under
+/// the holder, each when the one before has its vote and the key back.
+fn rolling_restarts(world: &World, step: &Step) -> bool {
+    let is_back = |master: usize| {
+        let votes = world.clients[HOLDER].eligibility[master].covers(ticks(world.local(HOLDER)));
+        votes && world.masters[master].restarted && world.live_key(master).is_some()
+    };
+    match *step {
+        Step::Begin(HOLDER) => world.now == 0,
+        Step::Begin(_) => world.now >= 6,
+        Step::Restart(master) => {
+            let is_next = !world.masters[master].restarted && (0..master).all(is_back);
+            is_next && world.is_valid(HOLDER)
+        }
+        _ => true,
+    }
+}
+
+/// A master restarts under the holder once an extension, and what follows it, has arrived.
+fn restart_after_an_extension(world: &World, step: &Step) -> bool {
+    let holder = &world.clients[HOLDER];
+    match *step {
+        Step::Begin(HOLDER) => world.now == 0,
+        Step::Begin(_) => world.now >= 4,
+        Step::Lose { client, .. } => client == HOLDER,
+        Step::Restart(_) => {
+            let has_arrived = (0..MASTERS).all(|it| holder.links[it].is_empty());
+            world.is_valid(HOLDER) && holder.extended && has_arrived
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,75 @@
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use redlock_core::{FencingToken, Timestamp};
+
+use crate::Clock;
+
+/// The wall clock, as fencing tokens see it: in microseconds, and never going back.
+///
+/// A clock that is set back would make this process propose less than it did before. So the wall
+/// clock is kept as a lead over the lock's own clock, and the lead only grows.
+#[derive(Debug, Default)]
+pub(crate) struct WallClock {
+    /// The largest lead so far, in microseconds.
+    lead: AtomicU64,
+}
+
+impl WallClock {
+    /// Returns the first proposal of a lock that is requested at `now`.
+    pub(crate) fn propose(&self, clock: &Clock, now: Timestamp) -> FencingToken {
+        // A clock before 1970 leaves it to the counters on the nodes.
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        // Read after the wall clock, so that a pause between the two makes the lead no larger.
+        self.propose_at(wall, clock.now(), now)
+    }
+
+    fn propose_at(&self, wall: Duration, local: Timestamp, now: Timestamp) -> FencingToken {
+        let wall = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
+        let lead = wall.saturating_sub(micros(local));
+        let lead = self.lead.fetch_max(lead, Ordering::Relaxed).max(lead);
+        FencingToken::new(lead.saturating_add(micros(now)))
+    }
+}
+
+fn micros(time: Timestamp) -> u64 {
+    time.as_nanos() / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Duration = Duration::from_secs(1_700_000_000);
+
+    fn propose(clock: &WallClock, wall: Duration, local: u64) -> u64 {
+        let local = Timestamp::ZERO.saturating_add(Duration::from_secs(local));
+        clock.propose_at(wall, local, local).get()
+    }
+
+    #[test]
+    fn is_read_in_microseconds() {
+        let wall = START + Duration::from_micros(7);
+        let proposal = propose(&WallClock::default(), wall, 40);
+        assert_eq!(proposal, 1_700_000_000_000_007);
+    }
+
+    #[test]
+    fn goes_on_when_it_is_set_back() {
+        let clock = WallClock::default();
+        let before = propose(&clock, START, 40);
+        let hour = Duration::from_secs(3600);
+        assert_eq!(propose(&clock, START - hour, 50), before + 10_000_000);
+        assert_eq!(propose(&clock, START + hour, 60), before + 3_600_000_000);
+    }
+
+    #[test]
+    fn before_1970_the_own_clock_is_all_there_is() {
+        let proposal = propose(&WallClock::default(), Duration::ZERO, 40);
+        assert_eq!(proposal, 40_000_000);
+    }
+}
