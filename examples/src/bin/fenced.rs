@@ -2,7 +2,7 @@
 //! since it has seen a larger fencing token.
 //!
 //! No lock can stop such a write, and no check before it can: the pause may come between the check and the
-//! write. What can is the database, as long as each write carries its holder's token.
+//! write. The database can, as long as each write carries its holder's token.
 //!
 //! ```sh
 //! cargo run -p redlock-examples --features fenced --bin fenced
@@ -185,8 +185,8 @@ impl Accounts {
         })
     }
 
-    /// Keeps all earlier holders from writing from now on. It comes before the read: a late write must not
-    /// come between this holder's read and its write.
+    /// Keeps all earlier holders from writing from now on. A handler claims the account before it reads the
+    /// balance: otherwise a late write could come between its read and its write.
     async fn claim(&self, account: i64, token: FencingToken) -> Result<bool> {
         let claim = query("UPDATE accounts SET fence = $1 WHERE id = $2 AND (fence < $1 OR $3)")
             .bind(number(token)?)
