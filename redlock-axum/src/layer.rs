@@ -25,7 +25,7 @@ use crate::{
 /// | [`methods`](Self::methods) | all but GET, HEAD, OPTIONS, TRACE | which requests need a lock |
 /// | [`wait`](Self::wait) | 5 s | how long a request waits |
 /// | [`max_waiters`](Self::max_waiters) | 64, 1024 | how many wait for a key, and in all |
-/// | [`wait_when_hopeless`](LockOptions::wait_when_hopeless) | no | whether a request waits that is not likely to get the lock in time |
+/// | [`refuse_long_waits`](LockOptions::refuse_long_waits) | no | whether to refuse at once if the expected wait exceeds the limit |
 /// | [`cancel_on_disconnect`](Self::cancel_on_disconnect) | no | whether a handler is dropped with its client |
 /// | [`on_cancel`](Self::on_cancel) | it is released | what becomes of the lock of a handler that is dropped, or panics |
 /// | [`hold_until_body_end`](Self::hold_until_body_end) | no | whether the lock is held while the body is sent |
@@ -52,7 +52,7 @@ impl<K: RequestKey> LockLayer<K> {
     /// as `key("order", path("id"))`, from a closure `|request: &Request| ..`, or from any
     /// [`ExtractKey`](crate::ExtractKey). A tuple of keys locks all of them.
     pub fn new(redlock: Redlock, key: K) -> Self {
-        let options = LockOptions::new().max_waiters(64).refuse_when_hopeless();
+        let options = LockOptions::new().max_waiters(64);
         Self {
             key: Arc::new(key),
             inner: redlock_tower::LockLayer::new(redlock.clone(), ())

@@ -52,7 +52,7 @@ fn responses(contended: StatusCode) -> BTreeMap<String, RefOr<Response>> {
         ),
         (
             StatusCode::TOO_MANY_REQUESTS,
-            "Too many requests wait for the resource already.",
+            "Too many requests wait for the resource already, or the expected wait exceeds the limit.",
         ),
         (
             StatusCode::SERVICE_UNAVAILABLE,

@@ -58,6 +58,16 @@ impl RejectionPolicy {
                 .detail("Too many requests wait for this resource already. Try again later.")
                 .retry_after(self.jittered(expected))
             }
+            LockError::WaitTooLong(error) => {
+                tracing::debug!(%error, "request gets no lock");
+                Problem::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "urn:redlock:problem:wait-too-long",
+                    "The expected wait exceeds the limit",
+                )
+                .detail("The expected wait for this resource exceeds the limit. Try again later.")
+                .retry_after(self.jittered(expected))
+            }
             LockError::Unavailable(error) => {
                 tracing::warn!(%error, "request gets no lock");
                 let retry_after = match &error {
@@ -113,10 +123,10 @@ impl RejectionPolicy {
         }
     }
 
-    /// The delay, or what is expected if that is longer, and up to as much again.
+    /// The delay, or what is expected if that is longer, and up to the delay again.
     fn jittered(&self, expected: Option<Duration>) -> Duration {
         let delay = self.retry_after.max(expected.unwrap_or_default());
-        delay.saturating_add(random_part(delay))
+        delay.saturating_add(random_part(self.retry_after))
     }
 }
 

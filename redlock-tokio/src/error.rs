@@ -54,16 +54,20 @@ pub enum LockError {
         /// How many may.
         limit: usize,
     },
-    /// So many wait before us in this process that the waiting time is not likely to do, and
-    /// [`refuse_when_hopeless`](crate::LockOptions::refuse_when_hopeless) was set.
+    /// The expected wait exceeds the limit, and
+    /// [`refuse_long_waits`](crate::LockOptions::refuse_long_waits) was set.
     #[error(
-        "no hope to get the lock in time: {waiting} wait before, and it takes about {estimate:?}"
+        "the expected wait exceeds the limit: {waiting} wait in this process, which takes about \
+         {expected:?}, and the limit is {limit:?}; see refuse_long_waits"
     )]
-    Hopeless {
+    WaitTooLong {
         /// How many wait for the key.
         waiting: usize,
-        /// How long one more would, by how long the lock was held of late.
-        estimate: Duration,
+        /// How long one more would wait, if each of them held the lock as briefly as the shortest of the
+        /// last eight holds.
+        expected: Duration,
+        /// How long it was to wait at most.
+        limit: Duration,
     },
     /// The lock's fencing counters have reached the largest token. Delete them (`<key>:fence`, on
     /// all nodes) once the resource has been told to start anew.
@@ -111,7 +115,7 @@ impl LockError {
             Self::Quarantined { attempts, .. } => Some(attempts),
             Self::FenceExhausted
             | Self::QueueFull { .. }
-            | Self::Hopeless { .. }
+            | Self::WaitTooLong { .. }
             | Self::InvalidKey(_)
             | Self::InvalidOptions(_)
             | Self::ShutDown

@@ -254,9 +254,15 @@ fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuar
         Phase::Refused(Refusal::Full { waiting, limit }) => {
             Err(LockError::QueueFull { waiting, limit })
         }
-        Phase::Refused(Refusal::Hopeless { waiting, estimate }) => {
-            Err(LockError::Hopeless { waiting, estimate })
-        }
+        Phase::Refused(Refusal::TooLong {
+            waiting,
+            expected,
+            limit,
+        }) => Err(LockError::WaitTooLong {
+            waiting,
+            expected,
+            limit,
+        }),
         Phase::Exhausted {
             failure,
             attempts: count,

@@ -22,7 +22,7 @@ use crate::queue::Terms;
 /// | [`max_hold`](Self::max_hold) | 60 s | for how long it is extended |
 /// | [`drift`](Self::drift) | ttl / 100 + 2 ms | how far clocks may differ |
 /// | [`max_waiters`](Self::max_waiters) | 1024 | how many may wait for a key in this process |
-/// | [`refuse_when_hopeless`](Self::refuse_when_hopeless) | no | not to wait if the time is not likely to do |
+/// | [`refuse_long_waits`](Self::refuse_long_waits) | no | whether to refuse at once if the expected wait exceeds the limit |
 /// | [`handover_for`](Self::handover_for) | 100 ms | for how long the lock goes from one to the next in this process |
 /// | [`max_handovers`](Self::max_handovers) | none | how often it does |
 /// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
@@ -38,7 +38,7 @@ pub struct LockOptions {
     max_hold: Option<Duration>,
     drift: Option<Drift>,
     max_waiters: Option<usize>,
-    refuses_hopeless: Option<bool>,
+    refuses_long_waits: Option<bool>,
     hands_over: Option<bool>,
     streak: Option<Duration>,
     max_handovers: Option<u32>,
@@ -172,20 +172,24 @@ impl LockOptions {
         }
     }
 
-    /// Refuses to wait, with [`LockError::Hopeless`](crate::LockError::Hopeless), if there are so many
-    /// before us in this process that the waiting time is not likely to do, by how long the lock was
-    /// held of late.
-    pub fn refuse_when_hopeless(self) -> Self {
+    /// Refuses at once, with [`LockError::WaitTooLong`](crate::LockError::WaitTooLong), if the expected wait
+    /// for those before us in this process exceeds [`wait`](Self::wait): if it would even if each of them
+    /// held the lock as briefly as the shortest of the last eight holds. It never refuses while fewer holds are
+    /// known, or before one has ended since somebody waits.
+    ///
+    /// Right where all holds take about as long. Where they differ much, it still refuses some that would
+    /// have been served, if several long holds follow each other; so it is not the default.
+    pub fn refuse_long_waits(self) -> Self {
         Self {
-            refuses_hopeless: Some(true),
+            refuses_long_waits: Some(true),
             ..self
         }
     }
 
-    /// Waits even then, as far as the line has room.
-    pub fn wait_when_hopeless(self) -> Self {
+    /// Waits even if the expected wait exceeds the limit. This is the default.
+    pub fn allow_long_waits(self) -> Self {
         Self {
-            refuses_hopeless: Some(false),
+            refuses_long_waits: Some(false),
             ..self
         }
     }
@@ -244,7 +248,7 @@ impl LockOptions {
             max_hold: self.max_hold.or(fallback.max_hold),
             drift: self.drift.or(fallback.drift),
             max_waiters: self.max_waiters.or(fallback.max_waiters),
-            refuses_hopeless: self.refuses_hopeless.or(fallback.refuses_hopeless),
+            refuses_long_waits: self.refuses_long_waits.or(fallback.refuses_long_waits),
             hands_over: self.hands_over.or(fallback.hands_over),
             streak: self.streak.or(fallback.streak),
             max_handovers: self.max_handovers.or(fallback.max_handovers),
@@ -282,7 +286,7 @@ impl LockOptions {
             max_handovers: self.max_handovers.unwrap_or(u32::MAX),
             max_waiters: self.max_waiters.unwrap_or(Self::MAX_WAITERS),
             wait: self.wait_or_default(),
-            refuses_hopeless: self.refuses_hopeless.unwrap_or(false),
+            refuses_long_waits: self.refuses_long_waits.unwrap_or(false),
         }
     }
 

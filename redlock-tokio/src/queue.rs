@@ -4,6 +4,7 @@
 //! several keys waits in the queues of all of them, and has its turn when all are free. Until then others
 //! overtake it, within the bounds of [`reservation`].
 
+mod hold_times;
 mod recent;
 mod reservation;
 mod streak;
@@ -20,7 +21,7 @@ use std::{
 use redlock_core::Timestamp;
 
 use self::{
-    recent::Recent,
+    recent::{Past, Recent},
     reservation::{MultiKeyWaiter, ReservationRule},
     wait_queue::WaitQueue,
 };
@@ -79,8 +80,12 @@ pub(crate) enum Refusal {
     Busy,
     /// Too many wait already.
     Full { waiting: usize, limit: usize },
-    /// The time to wait is not likely to be enough.
-    Hopeless { waiting: usize, estimate: Duration },
+    /// The expected wait exceeds the limit.
+    TooLong {
+        waiting: usize,
+        expected: Duration,
+        limit: Duration,
+    },
 }
 
 /// Whether a waiter may have all its keys now.
@@ -149,7 +154,7 @@ impl<T: Clone> Queue<T> {
             return Err(Refusal::Busy);
         }
         queues.admit(key, terms)?;
-        queues.push(keys, ticket, now, waiter);
+        queues.push(keys, ticket, now, waiter, terms);
         let next = reserved_by.and_then(|by| queues.note_withheld(by, now));
         Ok(Joined::Waiting { next })
     }
@@ -178,10 +183,9 @@ impl<T: Clone> Queue<T> {
                 None => was_waiting |= queue.get_mut().remove(ticket),
             }
             others_wait |= queue.get().waiting() > 0;
-            if queue.get().is_empty()
-                && let Some(streak) = queue.remove().last_streak().filter(|_| held.is_some())
-            {
-                queues.recent.note(key, streak, now);
+            if queue.get().is_empty() {
+                let past = queue.remove().past();
+                queues.recent.note(key, past, now);
             }
         }
         queues.waiting -= usize::from(was_waiting);
@@ -274,8 +278,8 @@ impl<T: Clone> Queue<T> {
     }
 
     /// Returns how long one more would wait for a key, as far as is known.
-    pub(crate) fn estimate(&self, key: &Key) -> Option<Duration> {
-        self.queues().by_key.get(key)?.estimate()
+    pub(crate) fn expected_wait(&self, key: &Key, now: Timestamp) -> Option<Duration> {
+        self.queues().by_key.get(key)?.expected_wait(now)
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues<T>> {
@@ -297,10 +301,11 @@ impl<T: Clone> Queues<T> {
         let mut stands_back = false;
         for key in keys.iter() {
             let queue = self.by_key.entry(key.clone()).or_insert_with(|| {
-                let streak = self.recent.take(key, now);
-                let goes_on = streak.filter(|it| it.may_go_on(now, terms));
-                stands_back |= streak.is_some() && goes_on.is_none() && !terms.wait.is_zero();
-                WaitQueue::new(goes_on)
+                let mut past = self.recent.take(key, now);
+                let had_streak = past.streak.is_some();
+                past.streak = past.streak.filter(|it| it.may_go_on(now, terms));
+                stands_back |= had_streak && past.streak.is_none() && !terms.wait.is_zero();
+                WaitQueue::new(past)
             });
             queue.give_turn(ticket, waiter.clone());
             self.note_overtaking(key, ticket);
@@ -319,25 +324,29 @@ impl<T: Clone> Queues<T> {
                 return Err(Refusal::Full { waiting, limit });
             }
         }
-        if terms.refuses_hopeless
-            && let Some(estimate) = queue.estimate()
-            && estimate > terms.wait
+        let limit = terms.wait;
+        if terms.refuses_long_waits
+            && let Some(expected) = queue.least_wait().filter(|it| *it > limit)
         {
-            let waiting = queue.waiting();
-            return Err(Refusal::Hopeless { waiting, estimate });
+            return Err(Refusal::TooLong {
+                waiting: queue.waiting(),
+                expected,
+                limit,
+            });
         }
         Ok(())
     }
 
     /// Lets one wait for all of these keys.
-    fn push(&mut self, keys: &KeySet, ticket: Ticket, now: Timestamp, waiter: &T) {
+    fn push(&mut self, keys: &KeySet, ticket: Ticket, now: Timestamp, waiter: &T, terms: &Terms) {
+        let until = now.saturating_add(terms.wait);
         for key in keys.iter() {
             let queue = self.by_key.entry(key.clone());
-            let queue = queue.or_insert_with(|| WaitQueue::new(None));
+            let queue = queue.or_insert_with(|| WaitQueue::new(Past::default()));
             if keys.has_several() {
-                queue.push_several(ticket);
+                queue.push_several(ticket, until);
             } else {
-                queue.push(ticket, waiter.clone());
+                queue.push(ticket, waiter.clone(), until);
             }
         }
         if keys.has_several() {

@@ -283,12 +283,16 @@ impl Redlock {
         QueueStatus { keys, waiting }
     }
 
-    /// Returns how long one who asked for the lock now would wait for those before in this process, by
-    /// how long it was held of late. `None` if nobody is there, or nothing is known.
+    /// Returns how long one that asked for the lock now would expect to wait for those before it in this
+    /// process, by the median of the last eight holds: but no longer than those that wait already, because
+    /// they have gone by then. `None` if nobody is there, or fewer than three holds are known; those of a
+    /// lock that nobody holds or wants are forgotten after a minute. Asks nobody.
     #[must_use]
     pub fn expected_wait(&self, key: impl AsRef<[u8]>) -> Option<Duration> {
         let key = Key::with_prefix(&self.shared.prefix, key.as_ref()).ok()?;
-        self.shared.queue.estimate(&key)
+        self.shared
+            .queue
+            .expected_wait(&key, self.shared.clock.now())
     }
 
     /// Gives out no more locks (whoever waits for one gets [`LockError::ShutDown`]), and waits until

@@ -140,37 +140,61 @@ async fn too_many_are_refused() {
     for waiting in waiting {
         drop(waiting.await.unwrap().unwrap());
     }
-    // Held for two seconds each; the fourth would wait for six.
-    let mut tasks = JoinSet::new();
-    for _ in 0..3 {
-        let lock = redlock.lock("c").wait(MS(60_000)).into_future();
-        tasks.spawn(async move {
-            let _guard = lock.await.unwrap();
+}
+
+/// Eight have held a lock for two seconds, and so does the first of those that wait now.
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_is_refused_where_it_is_known_to_be_too_long() {
+    let redlock = embedded().await;
+    let hold = |wait| {
+        let options = LockOptions::new().refuse_long_waits().wait(wait);
+        let lock = redlock.lock("c").options(options).into_future();
+        async move {
+            let guard = lock.await?;
             tokio::time::sleep(MS(2000)).await;
-        });
+            drop(guard);
+            Ok::<_, LockError>(())
+        }
+    };
+    for _ in 0..8 {
+        assert_eq!(redlock.expected_wait("c"), None, "nobody is there");
+        hold(MS(0)).await.unwrap();
+    }
+    let mut tasks = JoinSet::new();
+    for _ in 0..5 {
+        tasks.spawn(hold(MS(9000)));
     }
     tokio::time::sleep(MS(2100)).await;
-    assert!(redlock.expected_wait("c") > Some(MS(3900)));
-    let hopeless = LockOptions::new().refuse_when_hopeless();
-    let error = redlock
+    assert_eq!(
+        redlock.expected_wait("c"),
+        Some(MS(6900)),
+        "they have gone by then"
+    );
+    let error = hold(MS(5000)).await.unwrap_err();
+    let LockError::WaitTooLong {
+        waiting,
+        expected,
+        limit,
+    } = error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!((waiting, expected, limit), (3, MS(6000), MS(5000)));
+    assert!(
+        error
+            .to_string()
+            .contains("the expected wait exceeds the limit")
+    );
+    let allowed = redlock
         .lock("c")
-        .options(hopeless)
-        .wait(MS(3000))
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(error, LockError::Hopeless { waiting: 1, .. }),
-        "{error}"
-    );
-    assert!(
-        redlock
-            .lock("c")
-            .options(hopeless)
-            .wait(MS(6000))
-            .await
-            .is_ok()
-    );
-    tasks.join_all().await;
+        .options(LockOptions::new().allow_long_waits());
+    assert!(allowed.wait(MS(9000)).await.is_ok());
+    for served in tasks.join_all().await {
+        served.unwrap();
+    }
+    // A minute later it is forgotten.
+    tokio::time::sleep(MS(61_000)).await;
+    let _guard = redlock.lock("c").await.unwrap();
     assert_eq!(redlock.expected_wait("c"), None);
 }
 
@@ -257,4 +281,36 @@ fn a_waker_that_panics_costs_nobody_else_the_turn() {
             .unwrap()
             .expect("turns are given as before"),
     );
+}
+
+/// One holder of 2 s is followed by 25 of 20 ms. All ten that come then are served, and are not told to come
+/// back in a minute.
+#[tokio::test(start_paused = true)]
+async fn one_long_hold_does_not_make_a_short_wait_look_long() {
+    let redlock = embedded().await;
+    let hold = |time| {
+        let options = LockOptions::new().refuse_long_waits();
+        let lock = redlock.lock("k").options(options).into_future();
+        async move {
+            let guard = lock.await;
+            tokio::time::sleep(time).await;
+            guard.map(drop)
+        }
+    };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(hold(MS(2000)));
+    settle().await;
+    for _ in 0..25 {
+        tasks.spawn(hold(MS(20)));
+    }
+    tokio::time::sleep(MS(2001)).await;
+    let mut longest = Duration::ZERO;
+    for _ in 0..10 {
+        tasks.spawn(hold(MS(20)));
+        settle().await;
+        longest = longest.max(redlock.expected_wait("k").unwrap_or_default());
+    }
+    let refused = tasks.join_all().await.into_iter().filter(Result::is_err);
+    assert_eq!(refused.count(), 0);
+    assert!(longest <= MS(5000), "{longest:?}");
 }

@@ -12,8 +12,11 @@ use crate::KeyRejection;
 pub enum LockError<E> {
     /// Another call holds the lock, and did so until the waiting time was over.
     Contended(redlock::LockError),
-    /// Too many wait already, or the waiting time is not likely to do.
+    /// Too many wait already.
     QueueFull(redlock::LockError),
+    /// The expected wait exceeds the limit, and
+    /// [`refuse_long_waits`](redlock::LockOptions::refuse_long_waits) was set.
+    WaitTooLong(redlock::LockError),
     /// No lock is to be had from anyone: too many nodes are down, silent or slow, or the lock
     /// service was shut down.
     Unavailable(redlock::LockError),
@@ -34,9 +37,8 @@ impl<E> From<redlock::LockError> for LockError<E> {
     fn from(error: redlock::LockError) -> Self {
         match error {
             redlock::LockError::Contended(_) => Self::Contended(error),
-            redlock::LockError::QueueFull { .. } | redlock::LockError::Hopeless { .. } => {
-                Self::QueueFull(error)
-            }
+            redlock::LockError::QueueFull { .. } => Self::QueueFull(error),
+            redlock::LockError::WaitTooLong { .. } => Self::WaitTooLong(error),
             redlock::LockError::InvalidKey(error) => Self::Key(error.into()),
             redlock::LockError::InvalidOptions(error) => Self::Misconfigured(error),
             _ => Self::Unavailable(error),
@@ -55,9 +57,10 @@ impl<E> LockError<E> {
 impl<E: fmt::Display> fmt::Display for LockError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Contended(error) | Self::QueueFull(error) | Self::Unavailable(error) => {
-                error.fmt(f)
-            }
+            Self::Contended(error)
+            | Self::QueueFull(error)
+            | Self::WaitTooLong(error)
+            | Self::Unavailable(error) => error.fmt(f),
             Self::Misconfigured(error) => write!(f, "the lock layer is misconfigured: {error}"),
             Self::Key(error) => error.fmt(f),
             Self::Lost(reason) => write!(f, "the lock was lost while the call ran: {reason}"),

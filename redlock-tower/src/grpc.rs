@@ -21,7 +21,7 @@ use crate::{KeyRejection, LockError, LockService};
 /// | error | status |
 /// |---|---|
 /// | [`Contended`](LockError::Contended) | `ABORTED` |
-/// | [`QueueFull`](LockError::QueueFull) | `RESOURCE_EXHAUSTED` |
+/// | [`QueueFull`](LockError::QueueFull), [`WaitTooLong`](LockError::WaitTooLong) | `RESOURCE_EXHAUSTED` |
 /// | [`Unavailable`](LockError::Unavailable) | `UNAVAILABLE` |
 /// | [`Key`](LockError::Key), the caller's fault | `INVALID_ARGUMENT` |
 /// | [`Key`](LockError::Key), the request did not arrive in time | `DEADLINE_EXCEEDED` |
@@ -116,6 +116,10 @@ impl From<LockError<Infallible>> for Status {
             LockError::QueueFull(_) => (
                 Code::ResourceExhausted,
                 "too many calls wait for this resource",
+            ),
+            LockError::WaitTooLong(_) => (
+                Code::ResourceExhausted,
+                "the expected wait for this resource exceeds the limit",
             ),
             LockError::Unavailable(_) => (Code::Unavailable, "no lock could be taken"),
             LockError::Key(error @ (KeyRejection::Request(_) | KeyRejection::TooLarge { .. })) => {

@@ -6,19 +6,22 @@ use std::{
 
 use redlock_core::Timestamp;
 
-use super::streak::Streak;
+use super::{hold_times::HoldTimes, streak::Streak};
 use crate::Key;
 
 /// How soon after a release the next hold is one in a row with it. Whoever else was waiting would have
 /// had the time to be faster, had he been let.
 const IN_A_ROW: Duration = Duration::from_millis(2);
 
-/// How many are remembered. Keys that share a place forget each other's streak, which costs others a
-/// turn and nothing else.
+/// For how long a release is remembered for how long the lock was held before.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// How many keys are remembered. Those that share a place forget each other, which costs others a turn, or
+/// a key what is known of its holds, and nothing else.
 const PLACES: usize = 1024;
 
-/// The streaks of lines that have gone: a process that always comes back at once, with nobody waiting
-/// behind, would keep all others out.
+/// What is known of keys that nobody holds or wants: their streaks, because a process that always comes
+/// back at once would keep all others out; and how long they were held.
 pub(super) struct Recent {
     places: Box<[Option<Place>]>,
     hasher: RandomState,
@@ -27,8 +30,15 @@ pub(super) struct Recent {
 #[derive(Clone, Copy)]
 struct Place {
     hash: u64,
-    streak: Streak,
+    past: Past,
     ended: Timestamp,
+}
+
+/// What is known of a key from before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Past {
+    pub(super) streak: Option<Streak>,
+    pub(super) holds: HoldTimes,
 }
 
 impl Recent {
@@ -39,21 +49,30 @@ impl Recent {
         }
     }
 
-    pub(super) fn note(&mut self, key: &Key, streak: Streak, ended: Timestamp) {
+    pub(super) fn note(&mut self, key: &Key, past: Past, ended: Timestamp) {
+        if past.streak.is_none() && past.holds.is_empty() {
+            return;
+        }
         let hash = self.hasher.hash_one(key);
-        self.places[place_of(hash)] = Some(Place {
-            hash,
-            streak,
-            ended,
-        });
+        self.places[place_of(hash)] = Some(Place { hash, past, ended });
     }
 
-    /// Returns the streak that a hold which begins now would go on with.
-    pub(super) fn take(&mut self, key: &Key, now: Timestamp) -> Option<Streak> {
+    /// Returns what a hold that begins now goes on with: the streak, if it follows at once.
+    pub(super) fn take(&mut self, key: &Key, now: Timestamp) -> Past {
         let hash = self.hasher.hash_one(key);
-        let place = self.places[place_of(hash)].take_if(|it| it.hash == hash)?;
-        let pause = now.saturating_duration_since(place.ended);
-        (pause < IN_A_ROW).then_some(place.streak)
+        let place = self.places[place_of(hash)].take_if(|it| it.hash == hash);
+        let Some(Place { past, ended, .. }) = place else {
+            return Past::default();
+        };
+        let pause = now.saturating_duration_since(ended);
+        Past {
+            streak: past.streak.filter(|_| pause < IN_A_ROW),
+            holds: if pause < REMEMBERED {
+                past.holds
+            } else {
+                HoldTimes::default()
+            },
+        }
     }
 }
 

@@ -12,6 +12,6 @@ pub(crate) struct Terms {
     pub(crate) max_waiters: usize,
     /// How long to wait at most.
     pub(crate) wait: Duration,
-    /// Not to wait at all if it is likely to be in vain.
-    pub(crate) refuses_hopeless: bool,
+    /// Whether to refuse at once if the expected wait exceeds that.
+    pub(crate) refuses_long_waits: bool,
 }

@@ -1,5 +1,6 @@
 //! The queue of one key: its limits, streaks, and every order of events for three waiters.
 
+mod refusals;
 mod several;
 
 use std::time::Duration;
@@ -14,7 +15,7 @@ const TERMS: Terms = Terms {
     max_handovers: u32::MAX,
     max_waiters: 2,
     wait: Duration::from_secs(1),
-    refuses_hopeless: false,
+    refuses_long_waits: false,
 };
 
 fn at(millis: u64) -> Timestamp {
@@ -108,33 +109,6 @@ fn limits_are_told() {
     }
     assert!(join_at(&small, &other, 2, at(0), &TERMS).is_ok());
     assert_eq!(join_at(&small, &other, 3, at(0), &TERMS), full(1, 1));
-}
-
-#[test]
-fn hope_goes_by_how_long_the_lock_was_held_of_late() {
-    let queue = queue();
-    let hopeful = Terms {
-        refuses_hopeless: true,
-        wait: Duration::from_millis(1000),
-        ..TERMS
-    };
-    for who in 0..3 {
-        assert!(join(&queue, who, &hopeful).is_ok(), "nothing is known yet");
-    }
-    assert_eq!((queue.len(), queue.estimate(&key())), ((1, 2), None));
-    // Held for 400 ms; the second has the turn now, and the third waits.
-    leave_at(&queue, &key(), 0, at(500), Some(at(100)), &hopeful);
-    let estimate = Duration::from_millis(800);
-    assert_eq!(queue.len(), (1, 1));
-    assert_eq!(queue.estimate(&key()), Some(estimate));
-    assert_eq!(join(&queue, 3, &hopeful), WAITING);
-    let roomy = Terms {
-        max_waiters: 9,
-        ..hopeful
-    };
-    let (waiting, estimate) = (2, Duration::from_millis(1200));
-    let hopeless = Err(Refusal::Hopeless { waiting, estimate });
-    assert_eq!(join(&queue, 4, &roomy), hopeless);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{
 
 use redlock_core::Timestamp;
 
-use super::{Terms, Ticket, streak::Streak};
+use super::{Terms, Ticket, hold_times::HoldTimes, recent::Past, streak::Streak};
 
 /// The waiters for one key within this process, and the one that has the turn: it contends with the
 /// rest of the world for the lock, and then holds it.
@@ -18,7 +18,9 @@ pub(super) struct WaitQueue<T> {
     several: BTreeSet<Ticket>,
     lapsed: Option<Lapsed>,
     streak: Option<Streak>,
-    mean_hold: Option<Duration>,
+    holds: HoldTimes,
+    /// When the waiting time of all that have joined is over.
+    gone_by: Timestamp,
 }
 
 /// A reservation that has lapsed.
@@ -30,14 +32,15 @@ struct Lapsed {
 }
 
 impl<T> WaitQueue<T> {
-    pub(super) fn new(streak: Option<Streak>) -> Self {
+    pub(super) fn new(Past { streak, holds }: Past) -> Self {
         Self {
             turn: None,
             single: BTreeMap::new(),
             several: BTreeSet::new(),
             lapsed: None,
             streak,
-            mean_hold: None,
+            holds,
+            gone_by: Timestamp::ZERO,
         }
     }
 
@@ -68,14 +71,16 @@ impl<T> WaitQueue<T> {
         Some(stands_back)
     }
 
-    /// Adds a waiter for this key alone.
-    pub(super) fn push(&mut self, ticket: Ticket, waiter: T) {
+    /// Adds a waiter for this key alone, which waits until then at most.
+    pub(super) fn push(&mut self, ticket: Ticket, waiter: T, until: Timestamp) {
         self.single.insert(ticket, waiter);
+        self.gone_by = self.gone_by.max(until);
     }
 
-    /// Adds a waiter for this key and others.
-    pub(super) fn push_several(&mut self, ticket: Ticket) {
+    /// Adds a waiter for this key and others, which waits until then at most.
+    pub(super) fn push_several(&mut self, ticket: Ticket, until: Timestamp) {
         self.several.insert(ticket);
+        self.gone_by = self.gone_by.max(until);
     }
 
     /// Removes the first waiter for this key alone.
@@ -161,27 +166,41 @@ impl<T> WaitQueue<T> {
         self.turn.is_none() && self.waiting() == 0
     }
 
-    /// Returns how long one that joined now would wait, by how long the last holds took.
-    pub(super) fn estimate(&self) -> Option<Duration> {
-        let ahead = u32::try_from(1 + self.waiting()).unwrap_or(u32::MAX);
-        Some(self.mean_hold?.saturating_mul(ahead))
+    /// Returns how long one that joined now would wait, if each hold takes what the last ones took; but no
+    /// longer than those that wait already.
+    pub(super) fn expected_wait(&self, now: Timestamp) -> Option<Duration> {
+        let ahead = count(1 + self.waiting());
+        let expected = self.holds.median()?.saturating_mul(ahead);
+        if self.waiting() == 0 {
+            return Some(expected);
+        }
+        Some(expected.min(self.gone_by.saturating_duration_since(now)))
     }
 
-    /// Returns the streak up to the last hold.
-    pub(super) fn last_streak(&self) -> Option<Streak> {
-        self.streak
+    /// Returns how long one that joined now would wait at least, if no hold is shorter than the last eight.
+    /// Waiters for several keys are not counted, because others may overtake them.
+    pub(super) fn least_wait(&self) -> Option<Duration> {
+        let ahead = count(self.single.len());
+        Some(self.holds.shortest()?.saturating_mul(ahead))
+    }
+
+    /// Returns what is to be remembered when nobody is left.
+    pub(super) fn past(&self) -> Past {
+        Past {
+            streak: self.streak,
+            holds: self.holds.remembered(),
+        }
     }
 
     fn streak(&mut self, held: Timestamp) -> &mut Streak {
         self.streak.get_or_insert(Streak::new(held))
     }
 
-    /// Takes a hold into the mean of the last eight or so.
     fn note_hold(&mut self, now: Timestamp, held: Timestamp) {
-        let hold = now.saturating_duration_since(held);
-        self.mean_hold = Some(match self.mean_hold {
-            None => hold,
-            Some(mean) => (mean * 7).saturating_add(hold) / 8,
-        });
+        self.holds.note(now.saturating_duration_since(held));
     }
+}
+
+fn count(waiters: usize) -> u32 {
+    u32::try_from(waiters).unwrap_or(u32::MAX)
 }
