@@ -69,7 +69,7 @@ pub enum LockError {
         /// How long it was to wait at most.
         limit: Duration,
     },
-    /// The lock's fencing counters have reached the largest token. Delete them (`<key>:fence`, on
+    /// The lock's fencing counters have reached the largest token. Delete them (`redlock:fence:{<key>}`, on
     /// all nodes) once the resource has been told to start anew.
     #[error(
         "there is no larger fencing token: the counters are at {}",

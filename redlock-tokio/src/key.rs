@@ -19,12 +19,15 @@ impl Key {
     /// The most keys that are locked at once. A server does nothing else while it sets them.
     pub const MAX_KEYS: usize = 1024;
 
+    /// What the names of fencing counters begin with.
+    pub(crate) const COUNTERS: &'static [u8] = b"redlock:fence:";
+
     /// Creates a key.
     ///
     /// # Errors
     ///
     /// Refuses an empty key (all callers whose key is missing would share it), and one longer
-    /// than [`Key::MAX_LEN`].
+    /// than [`Key::MAX_LEN`]; and one that begins with `redlock:fence:`, where fencing counters are kept.
     pub fn new(key: impl AsRef<[u8]>) -> Result<Self, KeyError> {
         Self::with_prefix(&[], key.as_ref())
     }
@@ -82,10 +85,12 @@ impl Key {
             Err(KeyError::Empty)
         } else if len > Self::MAX_LEN {
             Err(KeyError::TooLong { len })
-        } else if prefix.is_empty() {
-            Ok(Self(key.into()))
         } else {
-            Ok(Self([prefix, key].concat().into()))
+            let key: Arc<[u8]> = [prefix, key].concat().into();
+            if key.starts_with(Self::COUNTERS) {
+                return Err(KeyError::Reserved);
+            }
+            Ok(Self(key))
         }
     }
 
@@ -136,6 +141,11 @@ pub enum KeyError {
         /// Which part it is, counted from 0.
         index: usize,
     },
+    /// It begins with `redlock:fence:`, with its prefix.
+    #[error(
+        "the key begins with `redlock:fence:`, where fencing counters are kept: choose another"
+    )]
+    Reserved,
     /// There are no keys to lock all of.
     #[error("no keys are given: there is nothing to lock")]
     NoKeys,
@@ -208,6 +218,14 @@ mod tests {
         let long = "x".repeat(Key::MAX_LEN);
         let len = Key::MAX_LEN + 2;
         assert_eq!(Key::parts(["a", &long]), Err(KeyError::TooLong { len }));
+    }
+
+    #[test]
+    fn leaves_fencing_counters_alone() {
+        assert_eq!(Key::new("redlock:fence:{a}"), Err(KeyError::Reserved));
+        let in_two = Key::with_prefix(b"redlock:", b"fence:x");
+        assert_eq!(in_two, Err(KeyError::Reserved));
+        assert!(Key::with_prefix(b"lock:", b"redlock:fence:x").is_ok());
     }
 
     #[test]

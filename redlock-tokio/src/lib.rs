@@ -35,8 +35,8 @@ pub use hold::Hold;
 pub use key::{Key, KeyError};
 pub use lock::{Lock, LockFuture};
 pub use node::{
-    Answer, Command, Freed, MemoryNode, Node, NodeError, RedisNode, Server, ServerInfo, Session,
-    UrlError, Vote,
+    Answer, Command, CounterDefect, Freed, MemoryNode, Node, NodeError, RedisNode, Server,
+    ServerInfo, Session, UrlError, Vote,
 };
 pub use node_status::{NodeState, NodeStatus};
 pub use options::{LockOptions, OptionsError};

@@ -50,9 +50,12 @@ impl Lock {
     /// use.
     ///
     /// Costs one round trip as long as the nodes' counters are behind this machine's wall clock,
-    /// and one or two more otherwise. The counters are kept beside the key, as `<key>:fence`, and
-    /// never expire; nodes that lose them weaken the order of tokens to that of the clients' wall
-    /// clocks.
+    /// and one or two more otherwise. Each node keeps a counter for the key,
+    /// which never expires, as `redlock:fence:{<key>}` (or with another tag, see the README). A
+    /// node that has something else there [gives no vote](crate::NodeError::NotACounter).
+    ///
+    /// Counters that are lost in a restart come back with the key while the lock is held. Otherwise
+    /// tokens grow if wall clocks agree to within [`max_ttl`](crate::RedlockBuilder::max_ttl).
     pub fn fenced(self) -> Self {
         self.options(LockOptions::new().fenced())
     }

@@ -206,6 +206,15 @@ pub enum NodeError {
         /// The rest of it.
         message: Arc<str>,
     },
+    /// Something else is where the lock's fencing counter should be. The command was not carried out,
+    /// and nothing was changed.
+    #[error("`{name}` is not a fencing counter, because it {defect}: delete it or rename it there")]
+    NotACounter {
+        /// The name of the counter on the node, with other than ASCII characters escaped.
+        name: Arc<str>,
+        /// What is wrong with what is there.
+        defect: CounterDefect,
+    },
     /// No answer came in time. The command may have been carried out, or still be.
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
@@ -215,6 +224,24 @@ pub enum NodeError {
     /// The answer makes no sense. The command may have been carried out.
     #[error("unexpected answer: {0}")]
     Unexpected(Arc<str>),
+}
+
+/// Why a key is not a fencing counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CounterDefect {
+    /// It is a list, a hash or the like.
+    #[error("holds no text")]
+    OtherType,
+    /// Its text is no whole number.
+    #[error("is no number")]
+    NoNumber,
+    /// Its number is beyond [`FencingToken::MAX`].
+    #[error("is beyond the largest token")]
+    Beyond,
+    /// It has a time to live; a counter has none.
+    #[error("expires")]
+    Expires,
 }
 
 impl NodeError {
@@ -239,7 +266,8 @@ impl NodeError {
             | Self::SameServer { .. }
             | Self::Silent
             | Self::Overloaded
-            | Self::Refused { .. } => Reply::Refused,
+            | Self::Refused { .. }
+            | Self::NotACounter { .. } => Reply::Refused,
             Self::TimedOut(_) | Self::Disconnected(_) | Self::Unexpected(_) => Reply::Unknown,
         }
     }

@@ -49,7 +49,7 @@ impl Way {
     /// The fencing counter that is on a node before.
     fn counter(self, node: usize, key: &str) -> Option<(String, String)> {
         let ahead = [6, 4, 5][node] * 1_000_000_000_000_000_u64;
-        (self == Self::Fenced).then(|| (format!("{key}:fence"), ahead.to_string()))
+        (self == Self::Fenced).then(|| (format!("redlock:fence:{{{key}}}"), ahead.to_string()))
     }
 
     /// Asks for the lock, and gives it back.
@@ -161,7 +161,7 @@ async fn fenced_acquire_cancelled_when_its_script_is_missing() {
     cut_after(1, redlock.lock("k").fenced().into_future()).await;
     for server in 0..3 {
         let cli = bed.cli(server);
-        let was_carried_out = || cli.get("k:fence").is_some();
+        let was_carried_out = || cli.get("redlock:fence:{k}").is_some();
         eventually("it was sent again in full", was_carried_out).await;
     }
     bed.no_key_is_left().await;

@@ -44,7 +44,7 @@ async fn tokens_grow_beyond_counters_that_are_ahead_of_the_wall_clock() {
     let ahead = 8_000_000_000_000_000_u64; // the year 2223, in microseconds
     for (index, server) in servers.iter().enumerate() {
         let counter = ahead + 10 * index as u64;
-        Cli::of(server).set("k:fence", &counter.to_string());
+        Cli::of(server).set("redlock:fence:{k}", &counter.to_string());
     }
     let tokens = tokens([&redlock, &redlock]).await;
     assert!(is_growing(&tokens), "{tokens:?}");
@@ -62,15 +62,15 @@ async fn tokens_grow_beyond_counters_that_are_ahead_of_the_wall_clock() {
 async fn a_counter_that_is_no_number_is_no_vote() {
     let servers = RedisServers::spawn(3).unwrap();
     let redlock = servers.builder().build().await.unwrap();
-    Cli::of(servers.get(0)).set("k:fence", "rubbish");
+    Cli::of(servers.get(0)).set("redlock:fence:{k}", "rubbish");
     assert!(
         redlock.try_lock("k").await.is_ok(),
         "not looked at without a fence"
     );
     let guard = redlock.lock("k").fenced().await.expect("two of three vote");
     assert!(guard.fencing_token().is_some());
-    Cli::of(servers.get(1)).set("other:fence", "rubbish");
-    Cli::of(servers.get(2)).set("other:fence", "rubbish");
+    Cli::of(servers.get(1)).set("redlock:fence:{other}", "rubbish");
+    Cli::of(servers.get(2)).set("redlock:fence:{other}", "rubbish");
     let error = redlock
         .lock("other")
         .fenced()

@@ -8,7 +8,7 @@ use redlock_tokio::{Hold, NodeState, Redlock, test_util::RedisServers};
 use support::{Cli, MS, eventually};
 
 const TTL: Duration = Duration::from_millis(1500);
-const COUNTER: &str = "k:fence";
+const COUNTER: &str = "redlock:fence:{k}";
 
 async fn service(servers: &RedisServers, parameters: &str) -> Redlock {
     let urls = servers.urls();

@@ -1,4 +1,5 @@
 mod compare;
+mod counter_name;
 mod part;
 mod pushes;
 mod request;

@@ -73,7 +73,7 @@ impl Cli {
     pub(crate) fn locks(&self) -> BTreeMap<String, String> {
         let all = "local locks = {} \
              for _, key in ipairs(redis.call('KEYS', '*')) do \
-               if string.sub(key, -6) ~= ':fence' then \
+               if string.sub(key, 1, 14) ~= 'redlock:fence:' then \
                  table.insert(locks, key) \
                  table.insert(locks, redis.call('GET', key)) \
                end \

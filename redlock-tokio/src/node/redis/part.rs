@@ -7,7 +7,7 @@ use super::{
     script::{self, Script},
     shorten,
 };
-use crate::node::{Answer, NodeError, Vote};
+use crate::node::{Answer, CounterDefect, NodeError, Vote};
 
 /// What `PTTL` says of a key that does not exist.
 const PTTL_NO_KEY: i64 = -2;
@@ -161,7 +161,13 @@ impl Part {
     }
 
     /// Reads the reply.
-    pub(super) fn read(self, reply: Value, positions: &[usize], answers: &mut [Option<Answer>]) {
+    pub(super) fn read(
+        self,
+        cmd: &Cmd,
+        reply: Value,
+        positions: &[usize],
+        answers: &mut [Option<Answer>],
+    ) {
         match (self.form, reply) {
             (Form::Releases, Value::BulkString(digits)) if digits.len() == positions.len() => {
                 for (&position, digit) in positions.iter().zip(digits) {
@@ -181,6 +187,11 @@ impl Part {
             }
             (Form::Fence | Form::AcquireFenced, Value::BulkString(text)) => {
                 answers[positions[0]] = Some(read_counter(&text));
+            }
+            (Form::Fence | Form::AcquireFenced, Value::ServerError(error))
+                if error.code() == "NOCOUNTER" =>
+            {
+                answers[positions[0]] = Some(Err(no_counter(cmd, &error)));
             }
             (Form::Peek, Value::Int(left)) if left != PTTL_NO_KEY => {
                 answers[positions[0]] = Some(Ok(extended(left)));
@@ -258,6 +269,21 @@ fn is_of_the_server(code: &str) -> bool {
 
 fn is_comma(byte: &u8) -> bool {
     *byte == b','
+}
+
+/// Says what is under the name of a fencing counter: `EVAL source 2 key counter ..`.
+fn no_counter(cmd: &Cmd, error: &ServerError) -> NodeError {
+    let name = arguments(cmd).nth(4).unwrap_or_default();
+    let defect = match error.details() {
+        Some("type") => CounterDefect::OtherType,
+        Some("beyond") => CounterDefect::Beyond,
+        Some("expires") => CounterDefect::Expires,
+        _ => CounterDefect::NoNumber,
+    };
+    NodeError::NotACounter {
+        name: shorten(name.escape_ascii().to_string()).into(),
+        defect,
+    }
 }
 
 pub(super) fn refusal(error: &ServerError) -> NodeError {

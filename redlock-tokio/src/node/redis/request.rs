@@ -5,6 +5,7 @@ use redlock_core::{Operation, Token};
 
 use super::{
     compare::{Compare, Native},
+    counter_name,
     part::{Form, Part},
     script::{self, Script},
     stretch::Stretch,
@@ -78,7 +79,7 @@ impl Request {
             positions = rest;
             let instead = part.instead(cmd, &reply);
             if instead.is_empty() {
-                part.read(reply, own, answers);
+                part.read(cmd, reply, own, answers);
                 continue;
             }
             if part.is_unknown_command(&reply) {
@@ -204,14 +205,14 @@ impl Request {
             } => {
                 // By hash it might have to be sent again, and then arrive after its own release.
                 cmd.arg("EVAL").arg(script::ACQUIRE_FENCED.source());
-                cmd.arg(2).arg(key).arg(counter_of(key));
+                cmd.arg(2).arg(key).arg(counter_name::name_of(key));
                 cmd.arg(command.token()).arg(ttl.as_millis());
                 cmd.arg(fence.get());
                 Form::AcquireFenced
             }
             Operation::Fence { fence, .. } => {
                 cmd.arg("EVALSHA").arg(script::FENCE.hash());
-                cmd.arg(2).arg(key).arg(counter_of(key));
+                cmd.arg(2).arg(key).arg(counter_name::name_of(key));
                 cmd.arg(command.token()).arg(fence.get());
                 Form::Fence
             }
@@ -262,11 +263,6 @@ impl Request {
         self.parts.push(Part::shared(form, 1));
         self.positions.push(position);
     }
-}
-
-/// The key of a lock's fencing counter.
-fn counter_of(key: &[u8]) -> Vec<u8> {
-    [key, b":fence"].concat()
 }
 
 #[cfg(test)]

@@ -55,36 +55,68 @@ pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
+/// Reads the fencing counter, and ends the script with an error of ours before anything is changed if
+/// what is there is none: of another type, no number, beyond the largest token, or about to expire.
+/// `2^53 - 1` is the last number that Lua's numbers tell from its neighbours.
+macro_rules! read_counter {
+    ($key:literal) => {
+        concat!(
+            "local counter = redis.pcall('GET', ",
+            $key,
+            ") \
+             if type(counter) == 'table' then \
+               if string.sub(counter.err, 1, 9) == 'WRONGTYPE' then \
+                 return redis.error_reply('NOCOUNTER type') \
+               end \
+               return counter \
+             end \
+             if counter then \
+               if not string.match(counter, '^%d+$') then \
+                 return redis.error_reply('NOCOUNTER text') \
+               end \
+               if #counter > 16 or tonumber(counter) > 9007199254740991 then \
+                 return redis.error_reply('NOCOUNTER beyond') \
+               end \
+               if redis.call('PTTL', ",
+            $key,
+            ") >= 0 then \
+                 return redis.error_reply('NOCOUNTER expires') \
+               end \
+             end "
+        )
+    };
+}
+
 /// Sets the key if it does not exist, and raises the fencing counter if it is smaller than the
 /// fence. Returns nothing if the key is another's, 1 if the counter was raised, else the counter
 /// as it is stored.
 pub(super) static ACQUIRE_FENCED: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
+    Script::new(concat!(
+        read_counter!("KEYS[2]"),
         "if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
            return false \
          end \
-         local counter = redis.call('GET', KEYS[2]) \
          if counter and tonumber(counter) >= tonumber(ARGV[3]) then \
            return counter \
          end \
          redis.call('SET', KEYS[2], ARGV[3]) \
          return 1",
-    )
+    ))
 });
 
 /// Raises the fencing counter in the same way, if the key's value is the token.
 pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
+    Script::new(concat!(
         "if redis.call('GET', KEYS[1]) ~= ARGV[1] then \
            return false \
-         end \
-         local counter = redis.call('GET', KEYS[2]) \
-         if counter and tonumber(counter) >= tonumber(ARGV[2]) then \
+         end ",
+        read_counter!("KEYS[2]"),
+        "if counter and tonumber(counter) >= tonumber(ARGV[2]) then \
            return counter \
          end \
          redis.call('SET', KEYS[2], ARGV[2]) \
          return 1",
-    )
+    ))
 });
 
 /// Sets all keys if none of them is another's. (Keys with the token itself are set again: that is how a

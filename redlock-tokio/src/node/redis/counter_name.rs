@@ -1,0 +1,150 @@
+//! Under which name the fencing counter of a lock is kept.
+
+use std::sync::LazyLock;
+
+/// How many slots a cluster has.
+const SLOTS: usize = 1 << 14;
+
+/// For each slot, the smallest decimal number that falls into it.
+static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+    let mut numbers = vec![None; SLOTS];
+    let mut missing = SLOTS;
+    let mut number = 0;
+    while missing > 0 {
+        let place = &mut numbers[slot_of(number.to_string().as_bytes())];
+        if place.is_none() {
+            *place = Some(number);
+            missing -= 1;
+        }
+        number += 1;
+    }
+    numbers.into_iter().flatten().collect()
+});
+
+/// Returns the name of the counter: `redlock:fence:{tag}`, and after it `:` and the key unless the
+/// tag is the key. Different keys have different counters.
+///
+/// The tag keeps the counter in the slot of the key on a cluster. It is the key's own hash tag, if the
+/// key has one. Otherwise the slot depends on the whole key, which is the tag then. A tag ends at the
+/// first `}`, so a key that contains one, and has no tag of its own, cannot be a tag; then the tag is
+/// the smallest decimal number that falls into the same slot.
+pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
+    let number;
+    let (tag, rest): (&[u8], &[u8]) = match tag_of(key) {
+        Some(tag) => (tag, key),
+        None if !key.contains(&b'}') => (key, &[]),
+        None => {
+            number = NUMBERS[slot_of(key)].to_string();
+            (number.as_bytes(), key)
+        }
+    };
+    let separator: &[u8] = if rest.is_empty() { b"" } else { b":" };
+    [crate::Key::COUNTERS, b"{", tag, b"}", separator, rest].concat()
+}
+
+/// Returns the part of a key that decides on its slot, if it is not the whole: what is between the
+/// first `{` and the first `}` after it, unless that is nothing.
+fn tag_of(key: &[u8]) -> Option<&[u8]> {
+    let begin = 1 + key.iter().position(|byte| *byte == b'{')?;
+    let len = key[begin..].iter().position(|byte| *byte == b'}')?;
+    (len > 0).then(|| &key[begin..begin + len])
+}
+
+/// The slot of a key without a tag: CRC16 (XMODEM) modulo the number of slots.
+fn slot_of(bytes: &[u8]) -> usize {
+    let crc = bytes.iter().fold(0u16, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
+            let shifted = crc << 1;
+            if crc & 0x8000 == 0 {
+                shifted
+            } else {
+                shifted ^ 0x1021
+            }
+        })
+    });
+    usize::from(crc) % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn slot(key: &[u8]) -> usize {
+        slot_of(tag_of(key).unwrap_or(key))
+    }
+
+    fn shown(key: &str) -> String {
+        String::from_utf8(name_of(key.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn slots_are_those_of_the_cluster_specification() {
+        // The check value of CRC16 XMODEM, and what `CLUSTER KEYSLOT` says.
+        assert_eq!(slot(b"123456789"), 0x31c3);
+        assert_eq!(slot(b"somekey"), 11_058);
+        assert_eq!(slot(b"foo{hash_tag}"), 2_515);
+        assert_eq!(slot(b"{user1000}.following"), slot(b"user1000"));
+        assert_eq!(slot(b"foo{{bar}}zap"), slot(b"{bar"));
+        assert_eq!(slot(b"foo{bar}{zap}"), slot(b"bar"));
+        assert_eq!(slot(b"foo{}{bar}"), slot_of(b"foo{}{bar}"));
+    }
+
+    #[test]
+    fn names_can_be_read() {
+        assert_eq!(shown("order:42"), "redlock:fence:{order:42}");
+        assert_eq!(shown("{u1}:cart"), "redlock:fence:{u1}:{u1}:cart");
+        assert_eq!(shown("a{b"), "redlock:fence:{a{b}");
+        let odd = shown("a}b");
+        let number = odd.strip_prefix("redlock:fence:{").unwrap();
+        let number = number.strip_suffix("}:a}b").unwrap();
+        assert!(number.parse::<u32>().is_ok(), "{odd}");
+    }
+
+    /// All keys of up to six bytes that are braces or one of two letters, and any bytes after them.
+    #[test]
+    fn every_key_has_a_counter_of_its_own_in_its_slot() {
+        let mut names = HashSet::new();
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        for len in 1..=6u32 {
+            for code in 0..4usize.pow(len) {
+                let byte = |place| b"{}ab"[code / 4usize.pow(place) % 4];
+                keys.push((0..len).map(byte).collect());
+            }
+        }
+        let mut random = 7u64;
+        for _ in 0..5000 {
+            let key = (0..9).map(|_| {
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                let byte = random.to_be_bytes()[0];
+                if byte < 60 {
+                    b"{}"[usize::from(byte % 2)]
+                } else {
+                    byte
+                }
+            });
+            keys.push(key.collect());
+        }
+        keys.sort();
+        keys.dedup();
+        let kinds = [true, false].map(|is_tagged| {
+            let kind = keys.iter().filter(|key| tag_of(key).is_some() == is_tagged);
+            kind.count()
+        });
+        assert!(kinds.iter().all(|count| *count > 1000), "{kinds:?}");
+        for key in &keys {
+            let name = name_of(key);
+            assert_eq!(slot(&name), slot(key), "{}", name.escape_ascii());
+            assert!(names.insert(name), "two keys have one counter");
+        }
+    }
+
+    #[test]
+    fn every_slot_has_a_number() {
+        assert_eq!(NUMBERS.len(), SLOTS);
+        for (slot, number) in NUMBERS.iter().enumerate() {
+            assert_eq!(slot_of(number.to_string().as_bytes()), slot);
+        }
+    }
+}
