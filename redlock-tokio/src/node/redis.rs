@@ -3,6 +3,7 @@ mod counter_name;
 mod part;
 mod pushes;
 mod request;
+mod rights;
 mod script;
 mod session;
 mod stretch;

@@ -259,6 +259,14 @@ impl Shared {
             // Nobody relies on what it says.
             b"SCRIPT" => bulk(&[b'0'; 40]),
             b"CLIENT" | b"AUTH" | b"SELECT" => b"+OK\r\n".into(),
+            // What it is asked when it is connected to, to see whether it may be. It knows no transactions.
+            b"MULTI" | b"DISCARD" => b"-ERR unknown command\r\n".into(),
+            b"GET" | b"MGET" | b"EXISTS" | b"PTTL" | b"PEXPIRE" | b"DEL" => {
+                b"-ERR it is of no use\r\n".into()
+            }
+            b"SET" if arguments[2..] == [b"NX".to_vec(), b"XX".to_vec()] => {
+                b"-ERR syntax error\r\n".into()
+            }
             b"ECHO" => bulk(&arguments[0]),
             b"SET" => self.set(&arguments[0], &arguments[1]),
             b"EVALSHA" => b"-NOSCRIPT it has a short memory\r\n".into(),

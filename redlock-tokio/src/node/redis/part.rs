@@ -4,6 +4,7 @@ use deadpool_redis::redis::{self, Arg, Cmd, ServerError, Value};
 use redlock_core::FencingToken;
 
 use super::{
+    rights::is_denied_command,
     script::{self, Script},
     shorten,
 };
@@ -125,8 +126,12 @@ impl Part {
         let arguments: Vec<&[u8]> = arguments(cmd).collect();
         match (self.form, error.code()) {
             _ if is_other_type(error) => Vec::new(),
-            // The server was restarted, or somebody flushed its scripts.
-            (_, "NOSCRIPT") if !self.in_full && arguments.len() > 2 => {
+            // The server was restarted, somebody flushed its scripts, or only `EVAL` may be used.
+            (Form::Fence | Form::Extensions | Form::Releases, code)
+                if !self.in_full
+                    && arguments.len() > 2
+                    && (code == "NOSCRIPT" || is_denied_command(error)) =>
+            {
                 let mut full = redis::cmd("EVAL");
                 full.arg(script.source()).arg(&arguments[2..]);
                 vec![(full, Self::in_full(self.form, self.count))]

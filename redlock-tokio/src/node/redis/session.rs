@@ -13,8 +13,13 @@ use deadpool_redis::{
 use futures::{FutureExt, future::BoxFuture};
 
 use super::{
-    compare::Compare, connect_error, part::refusal, pushes::Pushes, request::Request, script,
-    shorten,
+    compare::Compare,
+    connect_error,
+    part::refusal,
+    pushes::Pushes,
+    request::Request,
+    rights::{self, Rights},
+    script, shorten,
 };
 use crate::node::{Answer, Command, Freed, NodeError, Server, ServerInfo, Session};
 
@@ -30,8 +35,9 @@ pub(super) struct RedisSession {
     multiplexed: MultiplexedConnection,
     /// Keeps the pool's slot while the session lives.
     pooled: Option<Connection>,
-    /// What the server compares values with, and whether it has refused to.
-    compare: Compare,
+    /// What this client may do, and with what the server compares values.
+    rights: Rights,
+    /// Whether it has refused to compare them by command.
     refused: Arc<AtomicBool>,
     server: Server,
     /// Where to tell of keys that are gone, if the server tells of them.
@@ -41,8 +47,9 @@ pub(super) struct RedisSession {
 }
 
 impl RedisSession {
-    /// Loads the scripts, so that `EVALSHA` finds them, and finds out whether they are needed. A
-    /// server that does not allow it is no worse off: there is always `EVAL`.
+    /// Loads the scripts, so that `EVALSHA` finds them, and finds out whether they are needed, and
+    /// whether this client may do what a lock needs. A server that loads no scripts is no worse off:
+    /// there is `EVAL`.
     ///
     /// With `pushes`, what the server says unasked on this connection comes there.
     pub(super) async fn open(
@@ -51,6 +58,7 @@ impl RedisSession {
     ) -> Result<Self, NodeError> {
         let mut multiplexed = MultiplexedConnection::clone(&connection);
         let mut pipeline = Pipeline::new();
+        rights::ask(&mut pipeline);
         for script in script::all() {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
@@ -76,26 +84,30 @@ impl RedisSession {
         let mut last = || replies.pop().unwrap_or(Value::Nil);
         let (info, commands) = (last(), last());
         let pushes = pushes.filter(|_| last() == Value::Okay);
+        let loaded = replies.get(rights::REPLIES..).unwrap_or_default();
+        let knows_scripts = !loaded.iter().any(|it| matches!(it, Value::ServerError(_)));
+        let answers = replies.get(..rights::REPLIES).unwrap_or_default();
+        let compare = Compare::from_command_info(&commands);
+        let rights = Rights::read(answers, knows_scripts, compare)?;
         Ok(Self {
             multiplexed,
             pooled: Some(connection),
-            compare: Compare::from_command_info(&commands),
+            rights,
             refused: Arc::default(),
             server: read_info(info)?,
             pushes,
             batches: 0,
         })
     }
-}
 
-impl Session for RedisSession {
-    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+    /// Sends what the server may do.
+    fn send(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
         if self.refused.load(Ordering::Relaxed) {
-            self.compare = Compare::ByScript;
+            self.rights.compare = Compare::ByScript;
         }
         let mut connection = self.multiplexed.clone();
         let refused = Arc::clone(&self.refused);
-        let mut request = Request::new(batch, self.compare, self.pushes.is_some());
+        let mut request = Request::new(batch, self.rights.compare, self.pushes.is_some());
         let mut answers = vec![None; batch.len()];
         self.batches += 1;
         let number = self.batches;
@@ -121,6 +133,31 @@ impl Session for RedisSession {
                 .into_iter()
                 .map(|answer| answer.unwrap_or_else(unanswered))
                 .collect())
+        }
+        .boxed()
+    }
+}
+
+impl Session for RedisSession {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        if batch.iter().all(|it| self.rights.refusal(it).is_none()) {
+            return self.send(batch);
+        }
+        let refusals: Vec<_> = batch.iter().map(|it| self.rights.refusal(it)).collect();
+        let kept: Vec<_> = batch
+            .iter()
+            .zip(&refusals)
+            .filter(|(_, refusal)| refusal.is_none())
+            .map(|(command, _)| command.clone())
+            .collect();
+        let answers = self.send(&kept);
+        async move {
+            let mut answers = answers.await?.into_iter();
+            let answer = |refusal: Option<NodeError>| match refusal {
+                Some(refusal) => Some(Err(refusal)),
+                None => answers.next(),
+            };
+            Ok(refusals.into_iter().map_while(answer).collect())
         }
         .boxed()
     }

@@ -1,0 +1,251 @@
+//! What a client may do on a server, found out before the first lock is granted.
+
+use deadpool_redis::redis::{Pipeline, ServerError, Value};
+use redlock_core::Operation;
+
+use super::compare::{Compare, Native};
+use crate::node::{Command, NodeError};
+
+/// The commands that are asked for, with arguments that have no effect. In place of `KEY` comes a key
+/// that nobody has.
+const PROBES: [(&str, &[&str]); 11] = [
+    // A contradiction, so a syntax error.
+    ("SET", &[KEY, "", "NX", "XX"]),
+    ("GET", &[KEY]),
+    ("MGET", &[KEY]),
+    ("EXISTS", &[KEY]),
+    ("PTTL", &[KEY]),
+    // No number.
+    ("PEXPIRE", &[KEY, "x"]),
+    ("DEL", &[KEY]),
+    ("DELEX", &[KEY, "IFEQ", ""]),
+    ("DELIFEQ", &[KEY, ""]),
+    ("EVAL", &["return 1", "0"]),
+    // No script has this hash.
+    (
+        "EVALSHA",
+        &["0000000000000000000000000000000000000000", "0"],
+    ),
+];
+
+const KEY: &str = "KEY";
+
+/// What the scripts that extend and release call.
+const SCRIPTS: [&str; 4] = ["MGET", "PTTL", "PEXPIRE", "DEL"];
+
+/// What a lock of several keys needs, and one with a fence.
+const SEVERAL: [&str; 7] = ["EVAL", "MGET", "EXISTS", "SET", "PTTL", "PEXPIRE", "DEL"];
+const FENCED: [&str; 3] = ["EVAL", "SET", "GET"];
+
+/// How many replies [`ask`] makes.
+pub(super) const REPLIES: usize = PROBES.len() + 2;
+
+/// Asks what the client may do, within a transaction that is given up: a server says of each command
+/// whether it would carry it out, and carries out none. Where there are no transactions the commands
+/// are carried out, and have no effect.
+///
+/// What keys the client may use is not asked, since nobody knows yet which it will.
+pub(super) fn ask(pipeline: &mut Pipeline) {
+    // Without randomness it is merely more likely that somebody has the key.
+    let key = format!("redlock:probe:{:016x}", getrandom::u64().unwrap_or(0));
+    pipeline.cmd("MULTI");
+    for (name, arguments) in PROBES {
+        let probe = pipeline.cmd(name);
+        for &argument in arguments {
+            probe.arg(if argument == KEY { &key } else { argument });
+        }
+    }
+    pipeline.cmd("DISCARD");
+}
+
+/// What the client may not do.
+#[derive(Debug)]
+pub(super) struct Rights {
+    denied: Vec<&'static str>,
+    /// How keys are compared that are extended and released.
+    pub(super) compare: Compare,
+}
+
+impl Rights {
+    /// Reads the replies to what was asked. `knows_scripts` says whether the server has loaded those
+    /// that are called by their hash, and `compare` what it has instead.
+    ///
+    /// # Errors
+    ///
+    /// Names what is missing if a lock could be neither set, nor extended and released.
+    pub(super) fn read(
+        replies: &[Value],
+        knows_scripts: bool,
+        compare: Compare,
+    ) -> Result<Self, NodeError> {
+        let (begun, given_up) = (replies.first(), replies.last());
+        if begun == Some(&Value::Okay) && given_up.is_some_and(is_denied) {
+            return Err(misconfigured(
+                "it lets this client begin a transaction (MULTI) and not give it up: DISCARD is \
+                 missing",
+            ));
+        }
+        let answers = PROBES.iter().zip(replies.iter().skip(1));
+        let denied: Vec<_> = answers
+            .filter(|(_, reply)| is_denied(reply))
+            .map(|((name, _), _)| *name)
+            .collect();
+        let rights = Self { denied, compare };
+        let always = rights.missing(&["SET", "PTTL"]);
+        if !always.is_empty() {
+            return Err(misconfigured(&format!(
+                "every lock needs what this client may not do here, or what was renamed: {}",
+                always.join(", ")
+            )));
+        }
+        let mut missing = rights.missing(&SCRIPTS);
+        let calls_by_hash = knows_scripts && rights.missing(&["EVALSHA"]).is_empty();
+        if !calls_by_hash {
+            missing.extend(rights.missing(&["EVAL"]));
+        }
+        let native = match compare {
+            Compare::ByScript => None,
+            Compare::Natively(Native::Delex) => Some("DELEX"),
+            Compare::Natively(Native::DelIfEq) => Some("DELIFEQ"),
+        };
+        if native.is_some_and(|it| rights.missing(&[it]).is_empty()) {
+            return Ok(rights);
+        }
+        if missing.is_empty() {
+            return Ok(Self {
+                compare: Compare::ByScript,
+                ..rights
+            });
+        }
+        missing.extend(native);
+        Err(misconfigured(&format!(
+            "locks could neither be extended nor released, for want of commands that this client may \
+             not use here, or that were renamed: {}",
+            missing.join(", ")
+        )))
+    }
+
+    /// Returns why the server would not do what a command asks, if it is a lock that it could set, and
+    /// perhaps not extend or release.
+    pub(super) fn refusal(&self, command: &Command) -> Option<NodeError> {
+        let Operation::Acquire { fence, .. } = command.operation() else {
+            return None;
+        };
+        let (what, needs) = match (command.has_several_keys(), fence) {
+            (true, _) => ("a lock of several keys", &SEVERAL[..]),
+            (false, Some(_)) => ("a lock with a fence", &FENCED[..]),
+            (false, None) => return None,
+        };
+        let missing = self.missing(needs);
+        if missing.is_empty() {
+            return None;
+        }
+        Some(NodeError::Refused {
+            code: "NOPERM".into(),
+            message: format!(
+                "{what} needs commands that this client may not use here, or that were renamed: {}",
+                missing.join(", ")
+            )
+            .into(),
+        })
+    }
+
+    fn missing(&self, needs: &[&'static str]) -> Vec<&'static str> {
+        let is_missing = |need: &&&'static str| self.denied.contains(*need);
+        needs.iter().filter(is_missing).copied().collect()
+    }
+}
+
+fn is_denied(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if is_denied_command(error))
+}
+
+/// Whether an error says that the client may not use a command, or that the server has none of that
+/// name; whatever the keys are.
+pub(super) fn is_denied_command(error: &ServerError) -> bool {
+    let details = error.details().unwrap_or_default();
+    match error.code() {
+        "NOPERM" => details.contains("permissions to run"),
+        "ERR" => details.starts_with("unknown command"),
+        _ => false,
+    }
+}
+
+fn misconfigured(text: &str) -> NodeError {
+    NodeError::Misconfigured(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use deadpool_redis::redis::parse_redis_value;
+
+    use super::*;
+
+    const QUEUED: &[u8] = b"+QUEUED\r\n";
+    const DENIED: &[u8] = b"-NOPERM User x has no permissions to run the 'x' command\r\n";
+
+    /// What a server says to a client that may do all but this.
+    fn rights(denied: &[&str], knows_scripts: bool, compare: Compare) -> Result<Rights, NodeError> {
+        let say = |name: &str| {
+            let line = if denied.contains(&name) {
+                DENIED
+            } else {
+                QUEUED
+            };
+            parse_redis_value(line).unwrap()
+        };
+        let asked = PROBES.iter().map(|(name, _)| say(name));
+        let replies: Vec<_> = [Value::Okay]
+            .into_iter()
+            .chain(asked)
+            .chain([say("DISCARD")])
+            .collect();
+        assert_eq!(replies.len(), REPLIES);
+        Rights::read(&replies, knows_scripts, compare)
+    }
+
+    #[test]
+    fn one_way_to_extend_and_release_is_enough() {
+        const REDIS: Compare = Compare::Natively(Native::Delex);
+        let outcomes: [(&[&str], bool, Compare, Option<Compare>); 9] = [
+            (&[], true, REDIS, Some(REDIS)),
+            (&["EVAL", "EVALSHA", "DEL"], false, REDIS, Some(REDIS)),
+            (&["DELEX"], true, REDIS, Some(Compare::ByScript)),
+            (&["DELEX", "DEL"], true, REDIS, None),
+            (
+                &["EVALSHA"],
+                false,
+                Compare::ByScript,
+                Some(Compare::ByScript),
+            ),
+            (&["EVAL"], true, Compare::ByScript, Some(Compare::ByScript)),
+            (&["EVAL"], false, Compare::ByScript, None),
+            (&["EVAL", "EVALSHA"], true, Compare::ByScript, None),
+            (&["SET"], true, REDIS, None),
+        ];
+        for (denied, knows_scripts, compare, expected) in outcomes {
+            let found = rights(denied, knows_scripts, compare);
+            assert_eq!(
+                found.as_ref().ok().map(|it| it.compare),
+                expected,
+                "{denied:?}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_a_key_is_no_missing_right() {
+        for line in [
+            "-NOPERM No permissions to access a key\r\n",
+            "-READONLY You can't write\r\n",
+            "-OOM command not allowed\r\n",
+            "-ERR syntax error\r\n",
+            ":0\r\n",
+        ] {
+            assert!(!is_denied(&parse_redis_value(line.as_bytes()).unwrap()));
+        }
+        assert!(is_denied(
+            &parse_redis_value(b"-ERR unknown command 'EVAL', with args\r\n").unwrap()
+        ));
+    }
+}

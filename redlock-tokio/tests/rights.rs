@@ -1,0 +1,186 @@
+//! The fault matrix, row 46 and a part of 30: rights that are missing, by ACL and because commands were
+//! renamed. They are found out when a node is connected to, before it grants a lock that it could not
+//! extend or release.
+
+mod support;
+
+use redlock_tokio::{
+    BuildError, LockError, NodeState, Redlock, ReleaseOutcome,
+    test_util::{RedisServer, RedisServers},
+};
+use support::{Cli, MS, eventually, trusting};
+
+/// The commands by which a server compares and deletes without scripts.
+const NATIVE: [&str; 2] = ["DELEX", "DELIFEQ"];
+
+/// Redis 8.4 and Valkey 9 need no scripts for locks of one key.
+fn compares_natively(server: &RedisServer) -> bool {
+    let knows = |name: &&str| !Cli::of(server).run(&["COMMAND", "INFO", name]).is_empty();
+    NATIVE.iter().any(|name| knows(name))
+}
+
+/// A server, and the URL of a user who may do everything there but for these commands.
+fn but_for(denied: &[&str]) -> (RedisServers, String) {
+    let servers = RedisServers::spawn(1).unwrap();
+    let denied = denied.iter().map(|it| format!("-{it}")).collect::<Vec<_>>();
+    let rules = ["ACL", "SETUSER", "locker", "on", ">pw", "~*", "&*", "+@all"];
+    let rules: Vec<_> = rules
+        .into_iter()
+        .chain(denied.iter().map(|it| &**it))
+        .collect();
+    assert_eq!(Cli::of(servers.get(0)).run(&rules), "OK");
+    let url = format!("redis://locker:pw@127.0.0.1:{}", servers.get(0).port());
+    (servers, url)
+}
+
+async fn refusal(url: &str) -> String {
+    match trusting([url]).build().await {
+        Err(error @ BuildError::Refused { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Locks, extends and releases, and looks that nothing is left behind.
+async fn works(server: &RedisServer, redlock: &Redlock) {
+    let guard = redlock.lock("k").no_renewal().await.expect("a lock");
+    guard.extend().await.expect("extended");
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    let guards = [redlock.lock("a").await, redlock.lock("b").await];
+    drop(guards.map(Result::unwrap));
+    redlock.shutdown().await;
+    assert_eq!(Cli::of(server).run(&["DBSIZE"]), "0");
+}
+
+#[tokio::test]
+async fn row_46_a_node_that_could_not_release_is_refused_by_name() {
+    let sets: [&[&str]; 6] = [
+        &["eval", "evalsha"],
+        &["eval", "script"],
+        &["mget"],
+        &["del"],
+        &["pexpire"],
+        &["eval", "evalsha", "script"],
+    ];
+    for denied in sets {
+        let (servers, url) = but_for(denied);
+        let server = servers.get(0);
+        if compares_natively(server) {
+            works(server, &trusting([&url]).build().await.unwrap()).await;
+            continue;
+        }
+        let text = refusal(&url).await;
+        let missing = denied[0].to_uppercase();
+        assert!(
+            text.contains("could neither be extended nor released"),
+            "{text}"
+        );
+        assert!(text.contains(&missing), "{missing}: {text}");
+        assert!(text.contains(&server.address().to_string()), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn row_46_what_every_lock_needs_is_named() {
+    for denied in ["set", "pttl"] {
+        let (_servers, url) = but_for(&[denied]);
+        let text = refusal(&url).await;
+        assert!(text.contains(&denied.to_uppercase()), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn row_46_commands_that_were_renamed_are_found_out() {
+    let sets: [&[&str]; 3] = [&["EVAL", "EVALSHA"], &["DEL"], &["SET"]];
+    for renamed in sets {
+        let arguments: Vec<_> = renamed
+            .iter()
+            .flat_map(|it| ["--rename-command", it, ""])
+            .collect();
+        let servers = RedisServers::spawn_with(1, &arguments).unwrap();
+        let server = servers.get(0);
+        if compares_natively(server) && renamed != ["SET"] {
+            works(server, &servers.builder().build().await.unwrap()).await;
+            continue;
+        }
+        let text = refusal(&server.url()).await;
+        assert!(text.contains(renamed[0]), "{text}");
+    }
+}
+
+/// One of the two is enough, and for a single key as well as for many.
+#[tokio::test]
+async fn row_46_a_script_is_sent_in_full_where_it_may_not_be_called_by_its_hash() {
+    let (servers, url) = but_for(&["evalsha"]);
+    works(servers.get(0), &trusting([&url]).build().await.unwrap()).await;
+    let arguments = ["--rename-command", "EVALSHA", ""];
+    let servers = RedisServers::spawn_with(1, &arguments).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    works(servers.get(0), &redlock).await;
+    let (servers, url) = but_for(&["eval"]);
+    works(servers.get(0), &trusting([&url]).build().await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn row_46_what_only_some_locks_need_is_said_when_they_are_wanted() {
+    let sets: [(&[&str], bool, bool); 3] = [
+        (&["exists"], true, false),
+        (&["get"], false, true),
+        (&["eval"], true, true),
+    ];
+    for (denied, hinders_several, hinders_fenced) in sets {
+        let (servers, url) = but_for(denied);
+        let redlock = trusting([&url]).build().await.unwrap();
+        let missing = denied[0].to_uppercase();
+        let several = redlock.lock_all(["a", "b"]).wait(MS(0)).await;
+        let fenced = redlock.lock("f").fenced().wait(MS(0)).await;
+        for (outcome, is_hindered) in [(several, hinders_several), (fenced, hinders_fenced)] {
+            match outcome {
+                Ok(guard) => assert!(!is_hindered && guard.is_valid()),
+                Err(LockError::NoQuorum(attempts)) => {
+                    let text = attempts.nodes.to_string();
+                    assert!(is_hindered && text.contains(&missing), "{text}");
+                    assert!(text.contains("need"), "{text}");
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        drop(redlock.lock("k").await.expect("one key without a fence"));
+        redlock.shutdown().await;
+        assert!(Cli::of(servers.get(0)).locks().is_empty());
+    }
+}
+
+/// The questions have no effect, even where they are not asked within a transaction.
+#[tokio::test]
+async fn what_is_asked_when_a_node_is_connected_to_changes_nothing() {
+    let sets: [&[&str]; 2] = [&[], &["multi", "discard"]];
+    for denied in sets {
+        let (servers, url) = but_for(denied);
+        let cli = Cli::of(servers.get(0));
+        cli.set("redlock:probe", "a value");
+        let _redlock = trusting([&url]).build().await.unwrap();
+        assert_eq!(cli.get("redlock:probe").as_deref(), Some("a value"));
+        assert_eq!(cli.pttl("redlock:probe"), -1);
+        assert_eq!(cli.run(&["DBSIZE"]), "1");
+    }
+}
+
+/// A user who may not leave a transaction is told so, rather than to wait for ever.
+#[tokio::test]
+async fn a_user_that_may_begin_a_transaction_and_not_leave_it_is_refused() {
+    let (_servers, url) = but_for(&["discard"]);
+    assert!(refusal(&url).await.contains("DISCARD"));
+}
+
+#[tokio::test]
+async fn rights_that_are_granted_later_are_found_out() {
+    let (servers, url) = but_for(&["set"]);
+    let whole = RedisServers::spawn(2).unwrap();
+    let urls = whole.urls().into_iter().chain([url]);
+    let redlock = trusting(urls).build().await.expect("two of three");
+    let state = || redlock.nodes()[2].state.clone();
+    assert!(matches!(state(), NodeState::Refused(_)), "{:?}", state());
+    let cli = Cli::of(servers.get(0));
+    assert_eq!(cli.run(&["ACL", "SETUSER", "locker", "+set"]), "OK");
+    eventually("it votes", || state() == NodeState::Voting).await;
+}
