@@ -25,7 +25,7 @@ fn admin(server: &RedisServer, command: &[&str]) {
     assert_eq!(said, "OK", "{command:?}");
 }
 
-const FAULTS: [Fault; 2] = [
+const FAULTS: [Fault; 3] = [
     Fault {
         name: "a replica",
         break_it: |server| admin(server, &["REPLICAOF", "127.0.0.1", "1"]),
@@ -37,6 +37,12 @@ const FAULTS: [Fault; 2] = [
         break_it: |server| admin(server, &["CONFIG", "SET", "requirepass", "hunter2"]),
         mend: |server| admin(server, &["CONFIG", "SET", "requirepass", ""]),
         says: "it asks for a password",
+    },
+    Fault {
+        name: "missing rights",
+        break_it: |server| admin(server, &["ACL", "SETUSER", "default", "-set", "-pttl"]),
+        mend: |server| admin(server, &["ACL", "SETUSER", "default", "+@all"]),
+        says: "SET, PTTL",
     },
 ];
 
