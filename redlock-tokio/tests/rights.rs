@@ -16,7 +16,7 @@ const NATIVE: [&str; 2] = ["DELEX", "DELIFEQ"];
 /// Redis 8.4 and Valkey 9 need no scripts for locks of one key.
 fn compares_natively(server: &RedisServer) -> bool {
     let knows = |name: &&str| !Cli::of(server).run(&["COMMAND", "INFO", name]).is_empty();
-    NATIVE.iter().any(|name| knows(name))
+    NATIVE.iter().any(knows)
 }
 
 /// A server, and the URL of a user who may do everything there but for these commands.

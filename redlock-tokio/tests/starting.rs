@@ -1,8 +1,12 @@
-//! What a service finds when it starts: nodes that refuse it, one server under two addresses.
+//! What a service finds when it starts: nodes that refuse it, one server under two addresses, servers
+//! that came up just now.
 
 mod support;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
@@ -159,4 +163,57 @@ async fn one_server_under_two_addresses_fails_the_build_in_the_same_words_each_t
     let text = texts.first().unwrap();
     assert_eq!(texts.len(), 1, "{texts:?}");
     assert!(text.contains("two and four are one server"), "{text}");
+}
+
+/// The command line of the nodes in the README's compose file.
+fn documented_arguments() -> Vec<String> {
+    let readme = include_str!("../../README.md");
+    let line = readme
+        .lines()
+        .find_map(|it| it.trim().strip_prefix("command: "));
+    let command: Vec<String> = serde_json::from_str(line.expect("a command")).unwrap();
+    assert_eq!(command[0], "redis-server");
+    command[1..].to_vec()
+}
+
+/// What a service sees over five servers that were started as the README says, with default settings. Run
+/// it with `--nocapture` for a log.
+#[tokio::test]
+async fn five_fresh_servers_give_locks_after_the_longest_ttl() {
+    let arguments = documented_arguments();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let servers = RedisServers::spawn_with(5, &arguments).unwrap();
+    let start = Instant::now();
+    let say = |text: &str| println!("{:5.1} s  {text}", start.elapsed().as_secs_f64());
+    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    say("built");
+    say(&format!(
+        "try_lock: {}",
+        redlock.try_lock("k").await.unwrap_err()
+    ));
+    say(&format!(
+        "ready(0): {}",
+        redlock.ready(Duration::ZERO).await.unwrap_err()
+    ));
+    let (mut refused, mut first) = (0, None);
+    while start.elapsed() < Duration::from_secs(15) {
+        match redlock.lock("k").await {
+            Ok(guard) => {
+                say("lock: held");
+                first.get_or_insert(start.elapsed());
+                guard.release().await;
+                tokio::time::sleep(MS(1000)).await;
+            }
+            Err(error) => {
+                say(&format!("lock: {error}"));
+                refused += 1;
+            }
+        }
+    }
+    let asked = Cli::of(servers.get(0)).calls("set");
+    say(&format!("a node was sent {asked} SET in all"));
+    let first = first.expect("a lock").as_secs_f64();
+    assert!((9.0..12.5).contains(&first), "{first}");
+    assert!(refused <= 2, "each waits for 5 s");
+    redlock.ready(Duration::ZERO).await.expect("all vote");
 }
