@@ -11,6 +11,10 @@ pub(crate) struct Args {
     pub(crate) json: Option<PathBuf>,
     /// Who takes part.
     pub(crate) contestants: Vec<Name>,
+    /// Measures clients of several kinds beside each other, and nothing else; these mixes of them, or all.
+    pub(crate) fairness: Option<Vec<usize>>,
+    /// How often, with each policy in turn.
+    pub(crate) repeat: usize,
     /// Makes this process a worker of another one.
     pub(crate) work: Option<String>,
 }
@@ -22,6 +26,8 @@ impl Args {
             time: Duration::from_secs(2),
             json: None,
             contestants: Name::ALL.to_vec(),
+            fairness: None,
+            repeat: 1,
             work: None,
         };
         while let Some(flag) = args.next() {
@@ -35,6 +41,13 @@ impl Args {
                     parsed.contestants =
                         names.split(',').map(str::parse).collect::<Result<_, _>>()?;
                 }
+                "--fairness" => parsed.fairness = Some(Vec::new()),
+                "--mix" => {
+                    let mixes = value()?;
+                    let mixes = mixes.split(',').map(str::parse).collect::<Result<_, _>>()?;
+                    parsed.fairness = Some(mixes);
+                }
+                "--repeat" => parsed.repeat = value()?.parse()?,
                 "--work" => parsed.work = Some(value()?),
                 _ => return Err(format!("{flag} is not known; {USAGE}").into()),
             }
@@ -43,7 +56,8 @@ impl Args {
     }
 }
 
-const USAGE: &str = "use --seconds NUMBER, --json PATH, --only CONTESTANT,..";
+const USAGE: &str = "use --seconds NUMBER, --json PATH, --only CONTESTANT,.., \
+     --fairness, --mix NUMBER,.., --repeat NUMBER";
 
 /// Less than a lock may be waited for, so that no wait comes to its own end.
 fn time(seconds: f64) -> Result<Duration> {

@@ -15,7 +15,11 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
-    no_lock::NoLock, ours::Ours, plain::Plain, polling::Polling, rslock::Rslock,
+    no_lock::NoLock,
+    ours::{Ours, OverPools},
+    plain::Plain,
+    polling::Polling,
+    rslock::Rslock,
 };
 use crate::Result;
 
@@ -25,11 +29,16 @@ pub(crate) enum Name {
     Floor,
     Rslock,
     Ours,
+    OursResp2,
+    OursOverPools,
+    NodeRedlock,
+    RedisSemaphore,
+    RedisPy,
     NoLock,
 }
 
 impl Name {
-    /// Those that are locks, in the order in which they take their turns.
+    /// Those that are measured by themselves, in the order in which they take their turns.
     pub(crate) const ALL: [Self; 3] = [Self::Floor, Self::Rslock, Self::Ours];
 
     fn flag(self) -> &'static str {
@@ -37,6 +46,11 @@ impl Name {
             Self::Floor => "floor",
             Self::Rslock => "rslock",
             Self::Ours => "ours",
+            Self::OursResp2 => "ours-resp2",
+            Self::OursOverPools => "ours-over-pools",
+            Self::NodeRedlock => "node-redlock",
+            Self::RedisSemaphore => "redis-semaphore",
+            Self::RedisPy => "redis-py",
             Self::NoLock => "no-lock",
         }
     }
@@ -60,6 +74,11 @@ impl fmt::Display for Name {
             Self::Floor => "polling floor",
             Self::Rslock => "rslock 0.10",
             Self::Ours => "redlock-tokio",
+            Self::OursResp2 => "redlock-tokio, RESP2",
+            Self::OursOverPools => "redlock-tokio, own pools",
+            Self::NodeRedlock => "node-redlock 5",
+            Self::RedisSemaphore => "redis-semaphore 5",
+            Self::RedisPy => "redis-py 5",
             Self::NoLock => "no lock",
         })
     }

@@ -1,14 +1,20 @@
 use std::{
     env,
     io::{BufRead, BufReader, Write},
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
 use crate::{
     Result,
+    contestants::Name,
     history::TaskHistory,
+    packages,
     worker::{Order, READY},
 };
+
+/// Where the workers are that are not written in Rust.
+const SCRIPTS: &str = "benches/contention/scripts";
 
 /// The worker processes. They end when this one does, however it ends.
 pub(crate) struct Crew {
@@ -65,8 +71,8 @@ impl Crew {
 
 impl Worker {
     fn start(order: &Order) -> Result<Self> {
-        let mut process = Command::new(env::current_exe()?)
-            .args(["--bench", "--work", &serde_json::to_string(order)?])
+        let mut process = program(order.contestant)?
+            .arg(serde_json::to_string(order)?)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -86,6 +92,33 @@ impl Worker {
         line.truncate(line.trim_end().len());
         Ok(line)
     }
+}
+
+/// What carries out an order that comes as its last argument.
+fn program(contestant: Name) -> Result<Command> {
+    let script = |name| {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(SCRIPTS)
+            .join(name)
+    };
+    let mut program;
+    match contestant {
+        Name::NodeRedlock | Name::RedisSemaphore => {
+            program = Command::new("node");
+            program.env("NODE_PATH", packages::npm()?);
+            program.arg(script("poller.cjs"));
+        }
+        Name::RedisPy => {
+            program = Command::new("python3");
+            program.env("PYTHONPATH", packages::pip()?);
+            program.arg(script("poller.py"));
+        }
+        _ => {
+            program = Command::new(env::current_exe()?);
+            program.args(["--bench", "--work"]);
+        }
+    }
+    Ok(program)
 }
 
 impl Drop for Worker {

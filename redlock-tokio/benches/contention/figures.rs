@@ -1,6 +1,11 @@
 use serde::Serialize;
 
-use crate::{cell::Cell, machine::Machine, round_trip::RoundTrip, sections::Foreign};
+use crate::{
+    cell::Cell,
+    machine::Machine,
+    round_trip::RoundTrip,
+    sections::{Fair, Foreign},
+};
 
 /// Everything that was measured.
 #[derive(Serialize)]
@@ -10,6 +15,7 @@ pub(crate) struct Figures {
     pub(crate) round_trip: RoundTrip,
     pub(crate) cells: Vec<Cell>,
     pub(crate) foreign: Vec<Foreign>,
+    pub(crate) fairness: Vec<Fair>,
     /// What failed, and why.
     pub(crate) failures: Vec<String>,
 }

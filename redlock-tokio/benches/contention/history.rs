@@ -15,7 +15,7 @@ pub(crate) struct Hold {
 }
 
 /// What one task went through.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TaskHistory {
     pub(crate) holds: Vec<Hold>,
     /// Since when it waited at the end, if it did.
@@ -112,6 +112,32 @@ impl History {
             }
         }
         Ok(gaps)
+    }
+
+    /// The longest time in which a process did not get in once, for the one to which that happened.
+    pub(crate) fn longest_shut_out(&self) -> Duration {
+        let of_one = |tasks: &Vec<TaskHistory>| {
+            let Range { start, end } = self.window;
+            let entered = tasks.iter().flat_map(|task| &task.holds);
+            let mut entered: Vec<_> = entered.map(|hold| hold.entered.clamp(start, end)).collect();
+            entered.extend([start, end]);
+            entered.sort_unstable();
+            let gaps = entered.windows(2).map(|pair| time(pair[0]..pair[1]));
+            gaps.max().unwrap_or_default()
+        };
+        self.processes.iter().map(of_one).max().unwrap_or_default()
+    }
+
+    /// How long a hold lasted, on average.
+    pub(crate) fn mean_hold(&self) -> Duration {
+        let count = u32::try_from(self.holds.len()).unwrap_or(u32::MAX).max(1);
+        let holds = self.holds.iter().map(|hold| time(hold.entered..hold.left));
+        holds.sum::<Duration>() / count
+    }
+
+    /// How many tasks there are.
+    pub(crate) fn tasks(&self) -> usize {
+        self.processes.iter().map(Vec::len).sum()
     }
 
     /// The share of the window in which somebody was in.

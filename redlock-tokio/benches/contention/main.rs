@@ -6,6 +6,7 @@
 //! cargo bench -p redlock-tokio --bench contention                          # two or three minutes
 //! cargo bench -p redlock-tokio --bench contention -- --only ours,rslock    # some contestants
 //! cargo bench -p redlock-tokio --bench contention -- --seconds 5           # longer cells
+//! cargo bench -p redlock-tokio --bench contention -- --fairness            # clients of several kinds, 4 minutes
 //! ```
 //!
 //! Prints Markdown tables, and writes all figures to a JSON file; its path is relative to the
@@ -26,6 +27,8 @@ mod machine;
 #[allow(dead_code, reason = "peers asks the nodes more than this does")]
 #[path = "../shared/nodes.rs"]
 mod nodes;
+mod packages;
+mod policy;
 #[path = "../shared/program.rs"]
 mod program;
 mod round_trip;

@@ -1,11 +1,12 @@
 //! What is measured, one module a question.
 
 mod control;
+mod fairness;
 mod foreign;
 mod one_key;
 mod summary;
 
-pub(crate) use self::foreign::Foreign;
+pub(crate) use self::{fairness::Fair, foreign::Foreign};
 use crate::{Result, args::Args, figures::Figures, machine::Machine, test_bed::TestBed};
 
 /// Runs all sections, and prints their tables. A contestant that fails does not keep the others from
@@ -20,10 +21,15 @@ pub(crate) fn run(args: &Args) -> Result<Figures> {
         round_trip: bed.round_trip,
         cells: Vec::new(),
         foreign: Vec::new(),
+        fairness: Vec::new(),
         failures: Vec::new(),
     };
-    one_key::measure(&bed, args, &mut figures);
-    foreign::measure(&bed, args, &mut figures);
-    summary::print(args, &figures);
+    if let Some(mixes) = &args.fairness {
+        fairness::measure(&bed, args, mixes, &mut figures);
+    } else {
+        one_key::measure(&bed, args, &mut figures);
+        foreign::measure(&bed, args, &mut figures);
+        summary::print(args, &figures);
+    }
     Ok(figures)
 }

@@ -4,8 +4,15 @@ use redlock_tokio::test_util::RedisServers;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Result, clock, contestants::Name, crew::Crew, history::History, nodes, round_trip::RoundTrip,
-    worker::Order, workload::Workload,
+    Result, clock,
+    contestants::Name,
+    crew::Crew,
+    history::{History, TaskHistory},
+    nodes,
+    policy::Policy,
+    round_trip::RoundTrip,
+    worker::Order,
+    workload::Workload,
 };
 
 pub(crate) const NODES: usize = 5;
@@ -20,6 +27,16 @@ pub(crate) struct TestBed {
     keys: Cell<usize>,
     /// They end with this.
     _servers: RedisServers,
+}
+
+/// What came of orders.
+pub(crate) struct Outcome {
+    /// What each process's tasks went through, in the order of the orders.
+    pub(crate) processes: Vec<Vec<TaskHistory>>,
+    /// When that was, without the beginning and the end.
+    pub(crate) window: Range<u64>,
+    /// How many commands all nodes together carried out meanwhile.
+    pub(crate) commands: f64,
 }
 
 impl TestBed {
@@ -54,18 +71,28 @@ impl TestBed {
         let order = Order {
             urls: self.urls.clone(),
             contestant,
+            policy: Policy::default(),
             key: self.new_key(),
             tasks: workload.tasks / workload.processes,
             hold: workload.hold,
         };
-        let mut crew = Crew::hire(&vec![order; workload.processes])?;
+        let outcome = self.carry_out(&vec![order; workload.processes], time)?;
+        let history = History::new(outcome.processes, outcome.window);
+        Ok((history, outcome.commands))
+    }
+
+    /// Lets a process carry out each of these orders for this long.
+    pub(crate) fn carry_out(&self, orders: &[Order], time: Duration) -> Result<Outcome> {
+        let mut crew = Crew::hire(orders)?;
         let (begun, before) = self.commands()?;
         crew.start()?;
         thread::sleep(time);
         let (ended, after) = self.commands()?;
-        let processes = crew.stop()?;
-        let history = History::new(processes, middle(&begun)..middle(&ended));
-        Ok((history, after - before - self.commands_to_ask))
+        Ok(Outcome {
+            processes: crew.stop()?,
+            window: middle(&begun)..middle(&ended),
+            commands: after - before - self.commands_to_ask,
+        })
     }
 
     /// Returns a key that nobody has used: what others have left behind is not in the way.

@@ -16,9 +16,10 @@ use tokio::{
 use crate::{
     Result,
     contestant::Contestant,
-    contestants::{Name, NoLock, Ours, Polling, Rslock},
+    contestants::{Name, NoLock, Ours, OverPools, Polling, Rslock},
     history::TaskHistory,
     load,
+    policy::Policy,
 };
 
 /// What a worker says when it can begin.
@@ -35,6 +36,7 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct Order {
     pub(crate) urls: Vec<String>,
     pub(crate) contestant: Name,
+    pub(crate) policy: Policy,
     pub(crate) key: String,
     pub(crate) tasks: usize,
     pub(crate) hold: Duration,
@@ -46,8 +48,12 @@ pub(crate) fn run(order: &str) -> Result<()> {
         match order.contestant {
             Name::Floor => work::<Polling>(&order).await,
             Name::Rslock => work::<Rslock>(&order).await,
-            Name::Ours => work::<Ours>(&order).await,
+            Name::Ours | Name::OursResp2 => work::<Ours>(&order).await,
+            Name::OursOverPools => work::<OverPools>(&order).await,
             Name::NoLock => work::<NoLock>(&order).await,
+            Name::NodeRedlock | Name::RedisSemaphore | Name::RedisPy => {
+                Err(format!("{} is not written in Rust", order.contestant).into())
+            }
         }
     })?;
     say(&serde_json::to_string(&histories)?)
@@ -63,7 +69,7 @@ async fn work<C: Contestant>(order: &Order) -> Result<Vec<TaskHistory>> {
 
 /// Opens connections and loads scripts, which is not to be measured.
 async fn warm_up<C: Contestant>(order: &Order) -> Result<C> {
-    let contestant = C::connect(&order.urls).await?;
+    let contestant = C::connect(&order.urls, order.policy).await?;
     let key = format!("warm-up:{}", process::id());
     let held = contestant.acquire(&key).await?;
     contestant.release(&key, held).await?;

@@ -1,8 +1,9 @@
 use std::time::Duration;
 
-use redlock_tokio::{LockGuard, Redlock, ReleaseOutcome};
+use deadpool_redis::{Config, Runtime};
+use redlock_tokio::{LockGuard, Redlock, RedlockBuilder, ReleaseOutcome};
 
-use crate::{Result, contestant::Contestant};
+use crate::{Result, contestant::Contestant, policy::Policy};
 
 /// Longer than any cell is measured.
 const WAIT: Duration = Duration::from_secs(60);
@@ -12,16 +13,26 @@ const WAIT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(crate) struct Ours(Redlock);
 
+/// The same over pools of our own, on which no server tells anything.
+#[derive(Clone)]
+pub(crate) struct OverPools(Ours);
+
+impl Ours {
+    async fn build(builder: RedlockBuilder, policy: Policy) -> Result<Self> {
+        let builder = builder.defaults(policy.options().wait(WAIT));
+        Ok(Self(builder.trust_fresh_nodes().build().await?))
+    }
+}
+
 impl Contestant for Ours {
     type Held = LockGuard;
 
-    async fn connect(urls: &[String]) -> Result<Self> {
-        let builder = Redlock::builder().nodes(urls).trust_fresh_nodes();
-        Ok(Self(builder.build().await?))
+    async fn connect(urls: &[String], policy: Policy) -> Result<Self> {
+        Self::build(Redlock::builder().nodes(urls), policy).await
     }
 
     async fn acquire(&self, key: &str) -> Result<LockGuard> {
-        Ok(self.0.lock(key).wait(WAIT).await?)
+        Ok(self.0.lock(key).await?)
     }
 
     async fn release(&self, _key: &str, guard: LockGuard) -> Result<()> {
@@ -30,5 +41,27 @@ impl Contestant for Ours {
             ReleaseOutcome::Released | ReleaseOutcome::HandedOver => Ok(()),
             _ => Err(format!("{report:?}").into()),
         }
+    }
+}
+
+impl Contestant for OverPools {
+    type Held = LockGuard;
+
+    async fn connect(urls: &[String], policy: Policy) -> Result<Self> {
+        let mut pools = Vec::new();
+        for url in urls {
+            let pool = Config::from_url(url).create_pool(Some(Runtime::Tokio1))?;
+            pools.push((url.clone(), pool));
+        }
+        let builder = Redlock::builder().pools(pools);
+        Ok(Self(Ours::build(builder, policy).await?))
+    }
+
+    async fn acquire(&self, key: &str) -> Result<LockGuard> {
+        self.0.acquire(key).await
+    }
+
+    async fn release(&self, key: &str, guard: LockGuard) -> Result<()> {
+        self.0.release(key, guard).await
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     contestant::Contestant,
     contestants::{Name, Ours, Plain, Polling, Rslock},
     figures::Figures,
+    policy::Policy,
     table,
     test_bed::{NODES, TestBed},
     times::{Summary, Times},
@@ -84,7 +85,7 @@ fn watch(bed: &TestBed, contestant: Name) -> Result<Foreign> {
             Name::Floor => waits::<Polling>(bed).await?,
             Name::Rslock => waits::<Rslock>(bed).await?,
             Name::Ours => waits::<Ours>(bed).await?,
-            Name::NoLock => return Err("there is nothing to wait for".into()),
+            _ => return Err("it is not measured by itself".into()),
         };
         Ok(Foreign {
             contestant,
@@ -96,7 +97,7 @@ fn watch(bed: &TestBed, contestant: Name) -> Result<Foreign> {
 
 async fn waits<C: Contestant>(bed: &TestBed) -> Result<(Times, Times)> {
     let foreigner = Plain::connect(&bed.urls).await?;
-    let contestant = C::connect(&bed.urls).await?;
+    let contestant = C::connect(&bed.urls, Policy::default()).await?;
     // Connections are opened, scripts loaded.
     let key = bed.new_key();
     let held = contestant.acquire(&key).await?;

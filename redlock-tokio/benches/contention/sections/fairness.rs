@@ -1,0 +1,278 @@
+use std::{fmt, time::Duration};
+
+use serde::Serialize;
+
+use crate::{
+    Result,
+    args::Args,
+    contestants::Name,
+    figures::Figures,
+    history::History,
+    policy::Policy,
+    table,
+    test_bed::{Outcome, TestBed},
+    worker::Order,
+};
+
+/// How long each task holds the lock. It asks again at once.
+const HOLD: Duration = Duration::from_millis(1);
+
+/// Clients of one kind in a mix.
+#[derive(Clone, Copy)]
+struct Group {
+    contestant: Name,
+    processes: usize,
+    /// Of each process.
+    tasks: usize,
+}
+
+/// Clients of several kinds that want the same key.
+struct Mix {
+    groups: &'static [Group],
+    /// redis-py's lock knows of one node only.
+    nodes: usize,
+}
+
+const fn group(contestant: Name, processes: usize, tasks: usize) -> Group {
+    Group {
+        contestant,
+        processes,
+        tasks,
+    }
+}
+
+const fn mix(groups: &'static [Group]) -> Mix {
+    Mix { groups, nodes: 5 }
+}
+
+const BUSY: Group = group(Name::Ours, 1, 8);
+const BUSY_FLEET: Group = group(Name::Ours, 4, 8);
+
+const MIXES: [Mix; 11] = [
+    mix(&[BUSY_FLEET]),
+    mix(&[group(Name::OursResp2, 3, 8)]),
+    mix(&[BUSY, group(Name::OursResp2, 1, 1)]),
+    mix(&[BUSY, group(Name::OursOverPools, 3, 1)]),
+    mix(&[BUSY, group(Name::NodeRedlock, 1, 1)]),
+    mix(&[BUSY, group(Name::RedisSemaphore, 1, 1)]),
+    Mix {
+        groups: &[BUSY, group(Name::RedisPy, 1, 1)],
+        nodes: 1,
+    },
+    mix(&[BUSY_FLEET, group(Name::OursResp2, 1, 1)]),
+    mix(&[BUSY_FLEET, group(Name::NodeRedlock, 1, 1)]),
+    mix(&[
+        group(Name::RedisSemaphore, 1, 8),
+        group(Name::NodeRedlock, 1, 1),
+    ]),
+    mix(&[BUSY]),
+];
+
+/// What became of the clients of one kind.
+#[derive(Serialize)]
+struct Share {
+    contestant: Name,
+    processes: usize,
+    tasks: usize,
+    entries: usize,
+    /// Of the process that got in least often.
+    fewest: usize,
+    p99_ms: f64,
+    /// The longest time in which a process of this kind did not get in.
+    shut_out_ms: f64,
+}
+
+/// What came out for one mix under one policy.
+#[derive(Serialize)]
+pub(crate) struct Fair {
+    mix: usize,
+    policy: Policy,
+    run: usize,
+    entries_per_s: f64,
+    busy: f64,
+    commands_per_s: f64,
+    /// How long each would wait if all were served in the order in which they come.
+    in_order_ms: f64,
+    shares: Vec<Share>,
+}
+
+/// Clients of several kinds, beside each other.
+pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize], figures: &mut Figures) {
+    println!(
+        "## Clients of several kinds, one key, {:.1} s each\n\n\
+         Every task holds the lock for {} ms and asks again at once. *In order* is how long each would \
+         wait if all were served in the order in which they come: the holds of all others. A process is \
+         *shut out* from one of its entries to its next, or from the beginning or to the end.\n",
+        args.time.as_secs_f64(),
+        HOLD.as_millis(),
+    );
+    for run in 0..args.repeat {
+        for (index, mix) in MIXES.iter().enumerate() {
+            let number = index + 1;
+            if !mixes.is_empty() && !mixes.contains(&number) {
+                continue;
+            }
+            for policy in Policy::all() {
+                match Fair::measure(bed, mix, number, policy, run, args.time) {
+                    Ok(fair) => figures.fairness.push(fair),
+                    Err(error) => println!("NOT RUN: {mix}: {error}\n"),
+                }
+            }
+        }
+    }
+    let mut table = table::new(Fair::HEADER);
+    for fair in &figures.fairness {
+        for row in fair.rows() {
+            table.add_row(row);
+        }
+    }
+    println!("{table}\n");
+    for (index, mix) in MIXES.iter().enumerate() {
+        println!("{}: {mix}", index + 1);
+    }
+    println!();
+}
+
+impl Fair {
+    const HEADER: [&str; 12] = [
+        "mix",
+        "policy",
+        "entries/s",
+        "busy",
+        "commands/s",
+        "client",
+        "entries",
+        "fewest",
+        "p99",
+        "in order",
+        "ratio",
+        "shut out",
+    ];
+
+    fn measure(
+        bed: &TestBed,
+        mix: &Mix,
+        number: usize,
+        policy: Policy,
+        run: usize,
+        time: Duration,
+    ) -> Result<Self> {
+        let outcome = bed.carry_out(&mix.orders(bed, policy), time)?;
+        let Outcome {
+            processes,
+            window,
+            commands,
+        } = outcome;
+        let mut rest = processes.as_slice();
+        let mut shares = Vec::new();
+        for group in mix.groups {
+            let (of_group, others) = rest.split_at(group.processes);
+            rest = others;
+            let history = History::new(of_group.to_vec(), window.clone());
+            shares.push(Share::of(*group, &history)?);
+        }
+        let all = History::new(processes, window);
+        if all.overlaps() > 0 {
+            return Err(format!("{} holds overlap", all.overlaps()).into());
+        }
+        let others = all.tasks().saturating_sub(1) as f64;
+        Ok(Self {
+            mix: number,
+            policy,
+            run,
+            entries_per_s: all.entries() as f64 / all.seconds(),
+            busy: all.busy(),
+            commands_per_s: commands / all.seconds(),
+            in_order_ms: all.mean_hold().as_secs_f64() * 1e3 * others,
+            shares,
+        })
+    }
+
+    fn rows(&self) -> impl Iterator<Item = [String; 12]> {
+        let ms = |ms: f64| table::time(ms * 1e3);
+        self.shares.iter().enumerate().map(move |(index, share)| {
+            let of_all = |text: String| if index == 0 { text } else { String::new() };
+            [
+                of_all(self.mix.to_string()),
+                of_all(self.policy.to_string()),
+                of_all(format!("{:.0}", self.entries_per_s)),
+                of_all(format!("{:.1} %", self.busy * 100.0)),
+                of_all(format!("{:.0}", self.commands_per_s)),
+                format!("{} x {} {}", share.processes, share.tasks, share.contestant),
+                share.entries.to_string(),
+                share.fewest.to_string(),
+                ms(share.p99_ms),
+                ms(self.in_order_ms),
+                table::ratio(share.p99_ms, self.in_order_ms),
+                ms(share.shut_out_ms),
+            ]
+        })
+    }
+}
+
+impl Share {
+    fn of(group: Group, history: &History) -> Result<Self> {
+        if let (1.., Some(first)) = history.failures() {
+            return Err(first.into());
+        }
+        let of_processes = history.entries_of_processes();
+        Ok(Self {
+            contestant: group.contestant,
+            processes: group.processes,
+            tasks: group.tasks,
+            entries: history.entries(),
+            fewest: of_processes.into_iter().min().unwrap_or_default(),
+            p99_ms: history.waits()?.summary().p99_us / 1e3,
+            shut_out_ms: history.longest_shut_out().as_secs_f64() * 1e3,
+        })
+    }
+}
+
+impl Mix {
+    fn orders(&self, bed: &TestBed, policy: Policy) -> Vec<Order> {
+        // Which redis-semaphore puts in front of its keys.
+        let key = format!("mutex:{}", bed.new_key());
+        let order = |group: &Group| Order {
+            urls: bed.urls[..self.nodes]
+                .iter()
+                .map(|url| group.url(url))
+                .collect(),
+            contestant: group.contestant,
+            policy,
+            key: key.clone(),
+            tasks: group.tasks,
+            hold: HOLD,
+        };
+        let orders = self.groups.iter();
+        orders
+            .flat_map(|group| vec![order(group); group.processes])
+            .collect()
+    }
+}
+
+impl Group {
+    fn url(&self, url: &str) -> String {
+        match self.contestant {
+            Name::OursResp2 => format!("{url}?protocol=resp2"),
+            _ => url.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, group) in self.groups.iter().enumerate() {
+            let and = if index == 0 { "" } else { ", " };
+            let Group {
+                contestant,
+                processes,
+                tasks,
+            } = group;
+            write!(
+                f,
+                "{and}{processes} of {contestant} with {tasks} tasks each"
+            )?;
+        }
+        write!(f, ", over {} nodes", self.nodes)
+    }
+}
