@@ -24,8 +24,8 @@ use self::{
     vigil::Vigil,
 };
 use crate::{
-    Acquire, AcquireFailure, Eligibility, Fence, FencingToken, NodeId, NodeSet, Nonce, Release,
-    ReleaseVerdict, Reply, Timestamp, Token, Withdrawal,
+    Acquire, AcquireFailure, Eligibility, Fence, FencingToken, NodeId, NodeSet, Nonce, Pause,
+    Release, ReleaseVerdict, Reply, Timestamp, Token, Withdrawal,
 };
 
 /// One client's attempt to hold one lock: acquiring, retrying, renewing, releasing.
@@ -57,6 +57,10 @@ pub struct Lease {
     nonce: Nonce,
     attempts: u32,
     rounds: u32,
+    /// How others go first.
+    pause: Option<Pause>,
+    /// While it looked at the key, something happened to it.
+    saw_others: bool,
     /// What its attempts propose, if the lock is fenced.
     proposals: Option<Proposals>,
     state: State,
@@ -107,6 +111,8 @@ impl Lease {
             nonce,
             attempts: 0,
             rounds: 0,
+            pause: None,
+            saw_others: false,
             proposals: None,
             state: State::Idle,
             transmits: VecDeque::new(),
@@ -119,8 +125,11 @@ impl Lease {
     /// Starts to acquire the lock. Changes nothing unless the lease is new.
     pub fn acquire(&mut self, now: Timestamp) {
         if matches!(self.state, State::Idle) {
-            let deadline = self.config.retry.deadline(now);
-            self.attempt(now, Budget::until(deadline));
+            let budget = Budget::until(self.config.retry.deadline(now));
+            match self.pause.filter(|pause| pause.fits(now, budget.deadline)) {
+                Some(pause) => self.watch_first(now, pause, budget),
+                None => self.attempt(now, budget),
+            }
         }
     }
 
@@ -159,6 +168,16 @@ impl Lease {
         self.expire(now);
         if let State::Held(held) = &mut self.state {
             held.is_claimed = true;
+        }
+    }
+
+    /// Lets others go first when this lease starts, because its process had the lock just now: it makes no
+    /// attempt before the pause is over, and then only after those who have waited. Changes nothing if
+    /// the lease has started, if its schedule has no [looks](crate::RetrySchedule::with_looks), or if
+    /// more than half of its time budget would be gone by then.
+    pub fn let_others_first(&mut self, pause: Pause) {
+        if matches!(self.state, State::Idle) && self.config.retry.has_looks() {
+            self.pause = Some(pause);
         }
     }
 
@@ -310,6 +329,7 @@ impl Lease {
             State::Backoff {
                 vigil: Some(vigil), ..
             } if vigil.id == id => {
+                self.saw_others |= matches!(reply, Reply::Taken { .. });
                 if vigil.handle_reply(node, reply) {
                     self.look_at(id, node);
                 }
@@ -368,7 +388,11 @@ impl Lease {
             vigil: Some(vigil), ..
         } = &mut self.state
         {
-            vigil.handle_freed(node);
+            self.saw_others = true;
+            let id = vigil.id;
+            if vigil.handle_freed(node) {
+                self.look_at(id, node);
+            }
             self.retry(now);
         }
     }
@@ -499,6 +523,13 @@ impl Lease {
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.attempts
+    }
+
+    /// Returns whether another client was seen to have the lock, or to want it, before this lease
+    /// acquired it.
+    #[must_use]
+    pub fn was_contended(&self) -> bool {
+        self.attempts > 1 || self.saw_others
     }
 
     /// Returns whether the lease has ended: it will send nothing more and tell nothing more than

@@ -21,6 +21,7 @@ mod tally;
 mod timestamp;
 mod token;
 mod ttl;
+mod turns;
 mod validity;
 mod voter;
 
@@ -43,5 +44,6 @@ pub use tally::Tally;
 pub use timestamp::Timestamp;
 pub use token::{Nonce, Token};
 pub use ttl::{Ttl, TtlError};
+pub use turns::{Pause, PollerShare, Turns};
 pub use validity::{Drift, Validity, ValidityError};
 pub use voter::{Voter, Withdrawal};

@@ -9,6 +9,13 @@ const FIRST_WINDOW: Duration = Duration::from_millis(1);
 /// rarer: others, that were down, may have come back meanwhile.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How many times shorter than the shortest delay of the schedule the delay before a hasty look may be, as
+/// a power of two.
+const MOST_HASTE: u32 = 3;
+
+/// After how many of the longest delays a key is taken to stay with its holder.
+const LONG: u32 = 5;
+
 /// When to try again after a failed attempt, and when to give up.
 ///
 /// "When a client is unable to acquire the lock, it should try again after a random delay in order
@@ -80,19 +87,39 @@ impl RetrySchedule {
         }
     }
 
-    /// Returns when to look again after `tries` attempts and looks, or `None` to give up. Unlike an
-    /// attempt, a wait is not in vain though there is no time to look again at its end: the key may be
-    /// free before.
+    /// Returns when to look again after `tries` attempts and looks, or `None` to give up. Unlike before an
+    /// attempt, waiting is useful though there is no time to look again at its end: the key may be free
+    /// before.
+    ///
+    /// A client that has missed openings because nobody told looks faster for each of them, to have its
+    /// turn among clients that are told: down to between an eighth and a quarter of the shortest delay.
     pub(crate) fn next_look(
         &self,
         deadline: Timestamp,
         tries: u32,
         now: Timestamp,
         random: u64,
+        unseen: u32,
     ) -> Option<Timestamp> {
         let is_allowed = self.max_attempts.is_none_or(|most| tries < most);
-        let next = self.next_attempt(deadline, tries, now, random);
+        let hasty = self.with_haste(unseen);
+        let next = hasty.next_attempt(deadline, tries, now, random);
         next.or(Some(deadline).filter(|_| is_allowed && now < deadline))
+    }
+
+    fn with_haste(self, unseen: u32) -> Self {
+        let shortest = self.shortest / (1 << unseen.min(MOST_HASTE));
+        let longest = self.longest / (1 << (2 * unseen).min(31));
+        Self {
+            shortest,
+            longest: longest.clamp((shortest * 2).min(self.longest), self.longest),
+            ..self
+        }
+    }
+
+    /// Returns whether a key that is taken for so long without a change is likely to stay with its holder.
+    pub(crate) fn is_long(&self, quiet: Duration) -> bool {
+        quiet > self.longest.saturating_mul(LONG)
     }
 
     pub(crate) const fn has_looks(&self) -> bool {
@@ -289,7 +316,7 @@ mod tests {
     #[test]
     fn looks_go_on_to_the_end() {
         let deadline = schedule().deadline(at(0));
-        let next = |schedule: RetrySchedule, now| schedule.next_look(deadline, 2, now, 0);
+        let next = |schedule: RetrySchedule, now| schedule.next_look(deadline, 2, now, 0, 0);
         assert_eq!(next(schedule(), at(900)), Some(at(920)));
         assert_eq!(next(schedule(), at(999)), Some(deadline));
         assert_eq!(next(schedule(), deadline), None);

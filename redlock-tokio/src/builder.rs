@@ -18,6 +18,7 @@ use crate::{
     node::{Freed, Node, RedisNode, UrlError},
     queue::Queue,
     shared::Shared,
+    turn_table::TurnTable,
     vetting::{RestartRule, Rules, Vetting},
     wall_clock::WallClock,
 };
@@ -285,6 +286,7 @@ impl RedlockBuilder {
             lanes: lanes.into(),
             keeper,
             queue,
+            turns: TurnTable::new(),
             clock: self.clock,
             prefix: self.prefix,
             defaults: self.defaults,

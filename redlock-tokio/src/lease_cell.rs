@@ -4,7 +4,7 @@ mod queueing;
 mod state;
 
 use std::{
-    fmt,
+    fmt, mem,
     panic::{RefUnwindSafe, UnwindSafe},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -345,7 +345,7 @@ impl LeaseCell {
     fn step<T>(self: &Arc<Self>, now: Timestamp, change: impl FnOnce(&mut CellState) -> T) -> T {
         let mut state = self.state();
         let before = (state.phase, state.extensions, state.tenure);
-        let held_since = state.held_since;
+        let (held_since, turn) = (state.held_since, state.turn);
         let result = change(&mut state);
         self.transmit(&mut state, now);
         self.apply_events(&mut state, now);
@@ -366,7 +366,7 @@ impl LeaseCell {
             self.changed.notify_waiters();
         }
         if leaves {
-            self.leave(now, held_since);
+            self.leave(now, held_since, turn);
         }
         result
     }
@@ -485,11 +485,13 @@ impl LeaseCell {
         while let Some(event) = state.lease.poll_event() {
             match event {
                 Event::Acquired { fence, .. } => {
+                    self.start_turn(state, now);
                     state.fence = fence;
                     state.held_since = Some(now);
                     self.enter(state, Phase::Held);
                 }
                 Event::Exhausted { failure, attempts } => {
+                    self.start_turn(state, now);
                     self.enter(state, Phase::Exhausted { failure, attempts });
                 }
                 Event::Extended { .. } => {
@@ -513,6 +515,15 @@ impl LeaseCell {
                 // The enum may grow; what this driver does not know, it cannot tell.
                 _ => {}
             }
+        }
+    }
+
+    /// Starts a turn of this process, if others were let go first.
+    fn start_turn(&self, state: &mut CellState, now: Timestamp) {
+        if mem::take(&mut state.yields) {
+            let was_contended = state.lease.was_contended();
+            let (turns, key) = (&self.shared.turns, self.keys.first());
+            state.turn = Some(turns.start(key, now, was_contended, &self.terms));
         }
     }
 

@@ -20,6 +20,7 @@ mod redlock;
 mod shared;
 #[cfg(all(unix, feature = "test-util"))]
 pub mod test_util;
+mod turn_table;
 mod vetting;
 mod wall_clock;
 mod warning;

@@ -4,14 +4,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use redlock_core::{LeaseConfig, NodeId, Quorum, Ttl};
 
 use crate::{
     Clock, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
-    keeper::Keeper, lane::LaneHandle, lease_cell::LeaseCell, queue::Queue, wall_clock::WallClock,
+    keeper::Keeper, lane::LaneHandle, lease_cell::LeaseCell, queue::Queue, turn_table::TurnTable,
+    wall_clock::WallClock,
 };
 
 /// What all handles, guards and leases of one [`Redlock`](crate::Redlock) have in common.
@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) keeper: Arc<Keeper>,
     /// Who waits for what within this process.
     pub(crate) queue: Arc<Queue<Arc<LeaseCell>>>,
+    /// How other processes get their turns.
+    pub(crate) turns: TurnTable,
     pub(crate) clock: Clock,
     pub(crate) prefix: Box<[u8]>,
     pub(crate) defaults: LockOptions,
@@ -67,21 +69,6 @@ impl Shared {
     pub(crate) fn nodes(&self) -> Vec<NodeStatus> {
         let now = self.clock.now();
         self.lanes.iter().map(|lane| lane.status(now)).collect()
-    }
-
-    /// Returns how long to let others have a try: two round trips to the quorum. One brings the news
-    /// that the lock is free, the other their request.
-    pub(crate) fn stand_back(&self) -> Duration {
-        const SHORTEST: Duration = Duration::from_micros(100);
-        const LONGEST: Duration = Duration::from_millis(20);
-        let mut round_trips: Vec<_> = self
-            .lanes
-            .iter()
-            .filter_map(LaneHandle::round_trip)
-            .collect();
-        round_trips.sort_unstable();
-        let last = round_trips.get(self.quorum.votes() - 1);
-        last.map_or(SHORTEST, |last| (*last * 2).clamp(SHORTEST, LONGEST))
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {

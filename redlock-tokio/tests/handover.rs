@@ -77,9 +77,9 @@ async fn only_what_is_sound_is_handed_over() {
             drop(guard);
         }
     };
-    assert!(goes_over(held_for(99), plain(), plain()).await);
+    assert!(goes_over(held_for(19), plain(), plain()).await);
     assert!(
-        !goes_over(held_for(101), plain(), plain()).await,
+        !goes_over(held_for(21), plain(), plain()).await,
         "for others"
     );
     let long = plain().handover_for(MS(60_000)).wait(MS(60_000));

@@ -19,6 +19,18 @@ pub(super) struct Budget {
     pub(super) looks: u32,
     /// How often the key was free, and somebody else was faster.
     pub(super) missed: u32,
+    /// How often the key was free unseen, of late.
+    pub(super) unseen: Unseen,
+}
+
+/// Openings that nobody told of: the key is taken, but until later than it was, and no news came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Unseen {
+    pub(super) count: u32,
+    /// Until when the key was taken at the last of them.
+    pub(super) until: Timestamp,
+    /// When that was found.
+    pub(super) found_at: Timestamp,
 }
 
 impl Budget {
@@ -30,6 +42,11 @@ impl Budget {
             failures: 0,
             looks: 0,
             missed: 0,
+            unseen: Unseen {
+                count: 0,
+                until: Timestamp::ZERO,
+                found_at: Timestamp::ZERO,
+            },
         }
     }
 
@@ -181,7 +198,10 @@ impl Lease {
             AcquireFailure::Quarantined { until } => {
                 retry.next_in_quarantine(budget.deadline, tries, now, until, random)
             }
-            _ if watches => retry.next_look(budget.deadline, tries, now, random),
+            _ if watches => {
+                let unseen = budget.unseen.count;
+                retry.next_look(budget.deadline, tries, now, random, unseen)
+            }
             _ => retry.next_attempt(budget.deadline, tries, now, random),
         };
         // No token is used twice, not even after four billion attempts.

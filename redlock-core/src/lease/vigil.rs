@@ -5,6 +5,9 @@ use alloc::{vec, vec::Vec};
 use super::RoundId;
 use crate::{NodeId, NodeSet, Quorum, Reply, Timestamp};
 
+/// How often one that has just begun to wait looks again at a key that is free.
+const MOST_CHECKS: u32 = 3;
+
 /// What nodes have said of the key since the last attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Vigil {
@@ -19,6 +22,10 @@ pub(super) struct Vigil {
     doubtful: NodeSet,
     /// How often to look again before trying, once a quorum is free.
     checks: u32,
+    /// Something was heard since the last look by the clock.
+    is_told: bool,
+    /// There was a look by the clock.
+    is_by_the_clock: bool,
     /// A quorum was free, and it is being looked at again.
     was_open: bool,
 }
@@ -32,7 +39,20 @@ impl Vigil {
             asked: quorum.all(),
             doubtful: NodeSet::EMPTY,
             checks: Self::checks_after(missed, random),
+            is_told: false,
+            is_by_the_clock: false,
             was_open: false,
+        }
+    }
+
+    /// Creates a vigil of one that lets others go first: it takes for granted that they have the key until
+    /// then, and looks more often than any of them before it tries.
+    pub(super) fn yielding(id: RoundId, quorum: Quorum, until: Timestamp) -> Self {
+        Self {
+            free_from: vec![Some(until); quorum.nodes()],
+            asked: NodeSet::EMPTY,
+            checks: MOST_CHECKS + 1,
+            ..Self::new(id, quorum, 0, 0)
         }
     }
 
@@ -59,18 +79,22 @@ impl Vigil {
         false
     }
 
-    /// Notes that the key is gone from a node.
-    pub(super) fn handle_freed(&mut self, node: NodeId) {
-        if self.asked.contains(node) {
-            self.doubtful.insert(node);
-        } else {
-            self.set(node, Timestamp::ZERO);
+    /// Notes that the key is gone from a node. Returns whether the node is to be looked at: if the key was
+    /// gone already, the news is that somebody has set it.
+    pub(super) fn handle_freed(&mut self, node: NodeId) -> bool {
+        let was_free = self.free_from.get(node.index()) == Some(&Some(Timestamp::ZERO));
+        if was_free || self.asked.contains(node) {
+            return self.handle_change(node);
         }
+        self.is_told = true;
+        self.set(node, Timestamp::ZERO);
+        false
     }
 
     /// Notes that something has changed on a node. Returns whether it is to be looked at again now, and
     /// not after its answer to the last look.
     pub(super) fn handle_change(&mut self, node: NodeId) -> bool {
+        self.is_told = true;
         if self.asked.contains(node) {
             self.doubtful.insert(node);
             false
@@ -80,9 +104,15 @@ impl Vigil {
     }
 
     /// Takes one of the looks that are to be made once a quorum is free. Returns whether there was one.
+    ///
+    /// There is none where a look found by itself that the key is free: nobody was told of it at the same
+    /// moment, and before another look it would be taken by one who was.
     pub(super) fn take_check(&mut self) -> bool {
         self.was_open = true;
-        let is_left = self.checks > 0;
+        let was_found = self.is_by_the_clock
+            && !self.is_told
+            && self.free_from.contains(&Some(Timestamp::ZERO));
+        let is_left = self.checks > 0 && !was_found;
         self.checks = self.checks.saturating_sub(1);
         is_left
     }
@@ -103,8 +133,20 @@ impl Vigil {
         self.checks = Self::checks_after(missed, random);
     }
 
+    /// Returns whether something was heard since the last look by the clock.
+    pub(super) fn is_told(&self) -> bool {
+        self.is_told
+    }
+
+    /// Awaits the answers to another look, by the clock.
+    pub(super) fn look_by_the_clock(&mut self, id: RoundId) {
+        self.is_told = false;
+        self.is_by_the_clock = true;
+        self.look_again(id);
+    }
+
     /// Awaits the answers to another look. What was known stands until they come.
-    pub(super) fn look_again(&mut self, id: RoundId) {
+    fn look_again(&mut self, id: RoundId) {
         self.id = id;
         self.asked = self.quorum.all();
         self.doubtful = NodeSet::EMPTY;
@@ -129,18 +171,18 @@ impl Vigil {
         taken.count() > self.quorum.tolerated_failures()
     }
 
-    /// Returns how often to look again at a key that is free before trying, for one who has `missed` it
-    /// so many times: each look is a round trip in which others may be faster, and the fewer, the longer
-    /// one has waited. Servers tell their clients always in the same order, and the first would else have
-    /// the lock again and again. Who has missed it very often is one of many, and they must not all try at
-    /// the same moment.
+    /// Returns how often to look again at a key that is free before trying, for a waiter that has
+    /// `missed` it so many times: each look is a round trip in which others may be faster, and the longer
+    /// it has waited, the fewer there are. Servers tell their clients always in the same order, and the
+    /// first would else have the lock again and again. A waiter that has missed it very often is one of
+    /// many, and they must not all try at the same moment.
     fn checks_after(missed: u32, random: u64) -> u32 {
-        let fewest = u32::from(missed == 0);
         let choices = match missed {
-            0..8 => 3u32.saturating_sub(missed / 2).max(1),
+            0 | 1 => return MOST_CHECKS - missed,
+            2..8 => return 0,
             8.. => missed.ilog2() - 1,
         };
-        fewest + ((u128::from(random) * u128::from(choices)) >> 64) as u32
+        ((u128::from(random) * u128::from(choices)) >> 64) as u32
     }
 
     fn set(&mut self, node: NodeId, free_from: Timestamp) {
@@ -204,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_for_long_goes_first() {
+    fn the_longer_a_waiter_has_waited_the_sooner_it_tries() {
         let range = |missed| {
             let checks = |random| Vigil::checks_after(missed, random);
             [checks(0), checks(u64::MAX)]
         };
-        assert_eq!([0, 1, 2, 3].map(range), [[1, 3], [0, 2], [0, 1], [0, 1]]);
-        assert_eq!([4, 5, 7].map(range), [[0, 0]; 3]);
+        assert_eq!([0, 1, 2].map(range), [[3, 3], [2, 2], [0, 0]]);
+        assert_eq!([3, 5, 7].map(range), [[0, 0]; 3]);
         assert_eq!(
             [8, 15, 16, u32::MAX].map(range),
             [[0, 1], [0, 1], [0, 2], [0, 29]]

@@ -2,11 +2,19 @@
 
 use core::time::Duration;
 
-use super::{Lease, Operation, RoundId, State, Transmit, acquiring::Budget, vigil::Vigil};
-use crate::{AcquireFailure, NodeId, NodeSet, Timestamp};
+use super::{
+    Lease, Operation, RoundId, State, Transmit,
+    acquiring::{Budget, Unseen},
+    vigil::Vigil,
+};
+use crate::{AcquireFailure, NodeId, NodeSet, Pause, RetrySchedule, Timestamp};
 
 /// Longer than a failed attempt takes by itself on a local network.
 const SOON: Duration = Duration::from_millis(4);
+
+/// By how much answers to looks at one and the same key differ: the server's whole milliseconds, and the
+/// way back.
+const JITTER: Duration = Duration::from_millis(5);
 
 /// How many attempts that were only too late weigh as much as one that was in each other's way.
 const A_COLLISION: u32 = 8;
@@ -60,6 +68,30 @@ impl Lease {
                 random.rotate_left(16),
             )),
         };
+    }
+
+    /// Watches the key from the start, for others to go first.
+    pub(super) fn watch_first(&mut self, now: Timestamp, pause: Pause, budget: Budget) {
+        let random = self.nonce.jitter(self.rounds.rotate_left(8));
+        let not_before = pause.until;
+        let retry = self.config.retry;
+        let next = retry.next_look(budget.deadline, self.attempts, not_before, random, 0);
+        let mut vigil = Vigil::yielding(RoundId(self.rounds), self.config.quorum, not_before);
+        if pause.is_for_pollers() {
+            vigil.check(self.look());
+        }
+        self.state = State::Backoff {
+            until: next.unwrap_or(not_before),
+            not_before,
+            budget: Budget {
+                failure: Some(AcquireFailure::Contended),
+                // As if an attempt had failed now: one that fails later has missed an opening.
+                failed_at: now,
+                ..budget
+            },
+            vigil: Some(vigil),
+        };
+        self.retry(now);
     }
 
     /// Looks at one node again, as part of the last look.
@@ -122,16 +154,24 @@ impl Lease {
         }
     }
 
-    /// Looks again at a key that nobody has said to be free. Whoever should have may not have been
-    /// heard, and there may be somebody who does not say it.
+    /// Looks again at a key that nobody has said to be free. The news may have been lost, or there is
+    /// nobody who tells.
     fn renew_vigil(&mut self, now: Timestamp, budget: Budget, failure: AcquireFailure) {
         let random = self
             .nonce
             .jitter(self.attempts ^ self.rounds.rotate_left(16));
-        let looks = budget.looks.saturating_add(1);
-        let tries = Budget { looks, ..budget }.tries(self.attempts);
         let retry = self.config.retry;
-        match retry.next_look(budget.deadline, tries, now, random) {
+        let State::Backoff {
+            vigil: Some(vigil), ..
+        } = &self.state
+        else {
+            return;
+        };
+        let unseen = budget.unseen.after_look(now, vigil, &retry);
+        // Only those that come at the pace that was asked for are counted.
+        let looks = budget.looks.saturating_add(u32::from(unseen.count == 0));
+        let tries = Budget { looks, ..budget }.tries(self.attempts);
+        match retry.next_look(budget.deadline, tries, now, random, unseen.count) {
             None => self.exhaust(failure),
             Some(next) => {
                 let look = self.look();
@@ -144,9 +184,31 @@ impl Lease {
                 {
                     *until = next;
                     budget.looks = looks;
-                    vigil.look_again(look);
+                    budget.unseen = unseen;
+                    vigil.look_by_the_clock(look);
                 }
             }
         }
+    }
+}
+
+impl Unseen {
+    /// Counts the opening that the last look has found, if any. A client that is told, or whose key
+    /// stays with its holder, has no need to look faster.
+    fn after_look(self, now: Timestamp, vigil: &Vigil, retry: &RetrySchedule) -> Self {
+        let Some(until) = vigil.opens_at().filter(|_| !vigil.is_told()) else {
+            return Self { count: 0, ..self };
+        };
+        let is_first = self.until == Timestamp::ZERO;
+        if is_first || until > self.until.saturating_add(JITTER) {
+            return Self {
+                count: self.count.saturating_add(u32::from(!is_first)),
+                until,
+                found_at: now,
+            };
+        }
+        let quiet = now.saturating_duration_since(self.found_at);
+        let count = if retry.is_long(quiet) { 0 } else { self.count };
+        Self { count, ..self }
     }
 }

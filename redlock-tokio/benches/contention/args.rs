@@ -1,6 +1,6 @@
 use std::{path::PathBuf, time::Duration};
 
-use crate::{Result, contestants::Name};
+use crate::{Result, contestants::Name, policy::Policy};
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -13,7 +13,9 @@ pub(crate) struct Args {
     pub(crate) contestants: Vec<Name>,
     /// Measures clients of several kinds beside each other, and nothing else; these mixes of them, or all.
     pub(crate) fairness: Option<Vec<usize>>,
-    /// How often, with each policy in turn.
+    /// How this crate's lock takes turns there, each after the other.
+    pub(crate) policies: Vec<Policy>,
+    /// How often all of that is measured.
     pub(crate) repeat: usize,
     /// Makes this process a worker of another one.
     pub(crate) work: Option<String>,
@@ -27,6 +29,7 @@ impl Args {
             json: None,
             contestants: Name::ALL.to_vec(),
             fairness: None,
+            policies: Vec::new(),
             repeat: 1,
             work: None,
         };
@@ -47,17 +50,33 @@ impl Args {
                     let mixes = mixes.split(',').map(str::parse).collect::<Result<_, _>>()?;
                     parsed.fairness = Some(mixes);
                 }
+                "--turns" => {
+                    let turns = value()?.parse()?;
+                    parsed.policy().handover_for = Some(Duration::from_millis(turns));
+                }
+                "--share" => parsed.policy().poller_share = Some(value()?.parse()?),
+                "--and" => parsed.policies.push(Policy::default()),
                 "--repeat" => parsed.repeat = value()?.parse()?,
                 "--work" => parsed.work = Some(value()?),
                 _ => return Err(format!("{flag} is not known; {USAGE}").into()),
             }
         }
+        parsed.policy();
         Ok(parsed)
+    }
+
+    /// The policy that is being described.
+    fn policy(&mut self) -> &mut Policy {
+        if self.policies.is_empty() {
+            self.policies.push(Policy::default());
+        }
+        let last = self.policies.len() - 1;
+        &mut self.policies[last]
     }
 }
 
 const USAGE: &str = "use --seconds NUMBER, --json PATH, --only CONTESTANT,.., \
-     --fairness, --mix NUMBER,.., --repeat NUMBER";
+     --fairness, --mix NUMBER,.., --repeat NUMBER, --turns MILLISECONDS, --share PERCENT, --and";
 
 /// Less than a lock may be waited for, so that no wait comes to its own end.
 fn time(seconds: f64) -> Result<Duration> {

@@ -6,20 +6,19 @@ use crate::{
     Result, clock,
     contestant::Contestant,
     history::{Hold, TaskHistory},
+    worker::{Order, Stay},
 };
 
 /// What a process does until it is stopped: some tasks acquire, hold and release one key.
 pub(crate) async fn run<C: Contestant>(
     contestant: &C,
-    key: &str,
-    tasks: usize,
-    hold: Duration,
+    order: &Order,
     stop: &watch::Receiver<bool>,
 ) -> Result<Vec<TaskHistory>> {
     let mut running = JoinSet::new();
-    for _ in 0..tasks {
-        let (contestant, key, stop) = (contestant.clone(), key.to_owned(), stop.clone());
-        running.spawn(async move { cycle(&contestant, &key, hold, stop).await });
+    for _ in 0..order.tasks {
+        let (contestant, order, stop) = (contestant.clone(), order.clone(), stop.clone());
+        running.spawn(async move { cycle(&contestant, &order, stop).await });
     }
     let mut histories = Vec::new();
     while let Some(history) = running.join_next().await {
@@ -30,8 +29,7 @@ pub(crate) async fn run<C: Contestant>(
 
 async fn cycle<C: Contestant>(
     contestant: &C,
-    key: &str,
-    hold: Duration,
+    order: &Order,
     mut stop: watch::Receiver<bool>,
 ) -> TaskHistory {
     let mut history = TaskHistory::default();
@@ -40,7 +38,7 @@ async fn cycle<C: Contestant>(
         let held = tokio::select! {
             // Whoever was let in is in, also at the end.
             biased;
-            held = contestant.acquire(key) => held,
+            held = contestant.acquire(&order.key) => held,
             _ = stop.wait_for(|stopped| *stopped) => {
                 history.waiting_since = Some(asked);
                 break;
@@ -56,13 +54,16 @@ async fn cycle<C: Contestant>(
             }
         };
         let entered = clock::now();
-        spin(entered, hold).await;
+        match order.stay {
+            Stay::Awake => spin(entered, order.hold).await,
+            Stay::Asleep => tokio::time::sleep(order.hold).await,
+        }
         history.holds.push(Hold {
             asked,
             entered,
             left: clock::now(),
         });
-        if let Err(error) = contestant.release(key, held).await {
+        if let Err(error) = contestant.release(&order.key, held).await {
             history.fail(format_args!("release: {error}"));
         }
     }

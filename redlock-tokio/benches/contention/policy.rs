@@ -3,27 +3,23 @@ use std::{fmt, time::Duration};
 use redlock_tokio::LockOptions;
 use serde::{Deserialize, Serialize};
 
-/// What this crate's lock is told about turns. What is not set is the default.
+/// How this crate's lock takes turns. What is not set is the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
     /// How long a process keeps the lock for itself.
     pub(crate) handover_for: Option<Duration>,
+    /// How much of the time it leaves to clients that poll, in percent.
+    pub(crate) poller_share: Option<u8>,
 }
 
 impl Policy {
-    /// Those that are compared, in the order in which they take their turns.
-    pub(crate) fn all() -> Vec<Self> {
-        let turns = [None, Some(20), Some(100)];
-        let policy = |millis: Option<u64>| Self {
-            handover_for: millis.map(Duration::from_millis),
-        };
-        turns.map(policy).to_vec()
-    }
-
     pub(crate) fn options(self) -> LockOptions {
         let mut options = LockOptions::new();
         if let Some(time) = self.handover_for {
             options = options.handover_for(time);
+        }
+        if let Some(percent) = self.poller_share {
+            options = options.poller_share(percent);
         }
         options
     }
@@ -31,9 +27,16 @@ impl Policy {
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.handover_for {
-            None => f.pad("default"),
-            Some(time) => f.pad(&format!("turns of {} ms", time.as_millis())),
+        let mut words = Vec::new();
+        if let Some(time) = self.handover_for {
+            words.push(format!("turns of {} ms", time.as_millis()));
         }
+        if let Some(percent) = self.poller_share {
+            words.push(format!("{percent} % for pollers"));
+        }
+        if words.is_empty() {
+            words.push("default".to_owned());
+        }
+        f.pad(&words.join(", "))
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     nodes,
     policy::Policy,
     round_trip::RoundTrip,
-    worker::Order,
+    worker::{Order, Stay},
     workload::Workload,
 };
 
@@ -75,6 +75,7 @@ impl TestBed {
             key: self.new_key(),
             tasks: workload.tasks / workload.processes,
             hold: workload.hold,
+            stay: Stay::Awake,
         };
         let outcome = self.carry_out(&vec![order; workload.processes], time)?;
         let history = History::new(outcome.processes, outcome.window);

@@ -40,6 +40,15 @@ pub(crate) struct Order {
     pub(crate) key: String,
     pub(crate) tasks: usize,
     pub(crate) hold: Duration,
+    pub(crate) stay: Stay,
+}
+
+/// What a holder does meanwhile.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Stay {
+    /// It looks at the clock all the time.
+    Awake,
+    Asleep,
 }
 
 pub(crate) fn run(order: &str) -> Result<()> {
@@ -64,7 +73,7 @@ async fn work<C: Contestant>(order: &Order) -> Result<Vec<TaskHistory>> {
     let contestant = timeout(START_LIMIT, warm_up::<C>(order)).await??;
     say(READY)?;
     started.await.map_err(|_| "the parent is gone")?;
-    load::run(&contestant, &order.key, order.tasks, order.hold, &stopped).await
+    load::run(&contestant, order, &stopped).await
 }
 
 /// Opens connections and loads scripts, which is not to be measured.

@@ -1,9 +1,6 @@
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use redlock_core::{Operation, RoundId, Timestamp};
@@ -115,11 +112,6 @@ impl LaneHandle {
     /// The warning that they have more.
     pub(crate) fn keys_too_long(&self) -> &Warning {
         &self.keys_too_long
-    }
-
-    /// Returns how long the last batch took, if there was one.
-    pub(crate) fn round_trip(&self) -> Option<Duration> {
-        self.status.round_trip()
     }
 
     pub(crate) fn status(&self, now: Timestamp) -> NodeStatus {

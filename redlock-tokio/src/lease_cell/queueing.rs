@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::Waker,
+    time::Duration,
 };
 
 use redlock_core::{AcquireFailure, Lease, LeaseConfig, Nonce, Timestamp};
@@ -86,7 +87,7 @@ impl LeaseCell {
         });
         if has_ended {
             // Perhaps while it joined, and then it has not left these lines yet.
-            self.leave(now, None);
+            self.leave(now, None, None);
         }
         apply_all(now, next.into_iter().collect());
     }
@@ -104,7 +105,7 @@ impl LeaseCell {
         }
     }
 
-    /// Asks the nodes, now or a little later.
+    /// Asks the nodes, at once or after others.
     fn begin(&self, state: &mut CellState, now: Timestamp, stands_back: bool) {
         if state.phase != Phase::Queued {
             return;
@@ -113,10 +114,10 @@ impl LeaseCell {
             return self.enter(state, Phase::exhausted(AcquireFailure::Abandoned));
         }
         if stands_back {
-            let begin_at = now.saturating_add(self.shared.stand_back());
-            if begin_at < state.queued.deadline {
-                state.queued.begin_at = Some(begin_at);
-                return;
+            let turns = &self.shared.turns;
+            if let Some(pause) = turns.end(self.keys.first(), now, &self.terms) {
+                state.yields = true;
+                state.lease.let_others_first(pause);
             }
         }
         self.enter(state, Phase::Acquiring);
@@ -134,9 +135,7 @@ impl LeaseCell {
         if state.phase != Phase::Queued {
             return false;
         }
-        if state.queued.begin_at.is_some_and(|at| at <= now) {
-            self.begin(state, now, false);
-        } else if state.queued.deadline <= now {
+        if state.queued.deadline <= now {
             self.enter(state, Phase::exhausted(AcquireFailure::Contended));
         }
         let lapses_at = &mut state.queued.lapses_at;
@@ -175,10 +174,11 @@ impl LeaseCell {
         if left < self.ttl().as_duration() / 2 || self.fenced || self.keys.has_several() {
             return None;
         }
+        let terms = self.terms_of_turn(state.turn);
         loop {
             let queue = &self.shared.queue;
             let fits = |heir: &Arc<Self>| heir.could_take(self);
-            let heir = queue.successor(self.keys.first(), now, held_since, &self.terms, fits)?;
+            let heir = queue.successor(self.keys.first(), now, held_since, &terms, fits)?;
             let given = Hold::of(Arc::clone(self), state.tenure + 1);
             // Otherwise it has given up at this very moment.
             if let Some(heir) = heir.inherit(given) {
@@ -213,10 +213,22 @@ impl LeaseCell {
         Some(Heir { waker })
     }
 
-    /// Leaves all queues, and lets the next begin.
-    pub(super) fn leave(&self, now: Timestamp, held: Option<Timestamp>) {
+    /// Returns the terms of a turn that may be longer than usual.
+    fn terms_of_turn(&self, turn: Option<Duration>) -> Terms {
+        let streak = turn.unwrap_or(self.terms.streak);
+        let streak = streak.min(self.ttl().as_duration() / 2);
+        Terms {
+            streak,
+            ..self.terms
+        }
+    }
+
+    /// Leaves all queues, and lets the next begin. `turn` is how long this turn of the process was to be, if
+    /// not as usual.
+    pub(super) fn leave(&self, now: Timestamp, held: Option<Timestamp>, turn: Option<Duration>) {
         let queue = &self.shared.queue;
-        let next = queue.leave(&self.keys, self.ticket(), now, held, &self.terms);
+        let terms = self.terms_of_turn(turn);
+        let next = queue.leave(&self.keys, self.ticket(), now, held, &terms);
         apply_all(now, next);
     }
 

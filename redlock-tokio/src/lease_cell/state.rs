@@ -1,4 +1,4 @@
-use std::task::Waker;
+use std::{task::Waker, time::Duration};
 
 use redlock_core::{
     AcquireFailure, Eligibility, FencingToken, Lease, LossReason, NodeId, ReleaseVerdict, RoundId,
@@ -21,6 +21,10 @@ pub(super) struct CellState {
     /// Since when it is held in this tenure.
     pub(super) held_since: Option<Timestamp>,
     pub(super) queued: Queued,
+    /// Other processes were let go first, and what came of it is not noted yet.
+    pub(super) yields: bool,
+    /// How long this turn of the process is to be, if not as usual.
+    pub(super) turn: Option<Duration>,
     /// Whose lock was handed over to us, until it is taken.
     pub(super) given: Option<Hold>,
     /// The deadline that the keeper knows of.
@@ -46,16 +50,13 @@ pub(super) struct CellState {
 pub(super) struct Queued {
     /// When its time to wait is over.
     pub(super) deadline: Timestamp,
-    /// It has the turn for all of them, and lets other processes have a try until then.
-    pub(super) begin_at: Option<Timestamp>,
     /// When the reservation of its keys lapses, if it keeps somebody from one that is free.
     pub(super) lapses_at: Option<Timestamp>,
 }
 
 impl Queued {
     fn next_due(&self) -> Timestamp {
-        let earlier = self.begin_at.into_iter().chain(self.lapses_at);
-        earlier.fold(self.deadline, Timestamp::min)
+        self.lapses_at.unwrap_or(self.deadline).min(self.deadline)
     }
 }
 
@@ -88,9 +89,10 @@ impl CellState {
             held_since: None,
             queued: Queued {
                 deadline,
-                begin_at: None,
                 lapses_at: None,
             },
+            yields: false,
+            turn: None,
             given: None,
             due: None,
             waiting: None,

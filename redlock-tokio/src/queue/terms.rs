@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use redlock_core::PollerShare;
+
 /// On which terms somebody waits within the process, and hands over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
@@ -8,6 +10,8 @@ pub(crate) struct Terms {
     /// For how long it may go from one to the next within this process.
     pub(crate) streak: Duration,
     pub(crate) max_handovers: u32,
+    /// The part of the time in which a busy lock is left to clients that poll.
+    pub(crate) poller_share: PollerShare,
     /// How many may wait for a key.
     pub(crate) max_waiters: usize,
     /// How long to wait at most.

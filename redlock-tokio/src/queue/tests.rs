@@ -5,7 +5,7 @@ mod several;
 
 use std::time::Duration;
 
-use redlock_core::Timestamp;
+use redlock_core::{PollerShare, Timestamp};
 
 use super::*;
 
@@ -13,6 +13,7 @@ const TERMS: Terms = Terms {
     hands_over: true,
     streak: Duration::from_millis(10),
     max_handovers: u32::MAX,
+    poller_share: PollerShare::NONE,
     max_waiters: 2,
     wait: Duration::from_secs(1),
     refuses_long_waits: false,

@@ -1,6 +1,7 @@
 //! Waiting for a key by looking at it.
 
 use super::*;
+use crate::{PollerShare, Turns};
 
 fn taken(until: u64) -> Reply {
     Reply::Taken { until: at(until) }
@@ -267,4 +268,109 @@ fn nodes_that_say_free_and_deny_are_not_tried_without_a_pause() {
     }
     let attempts = driven.lease.attempts();
     assert!(attempts < 100, "{attempts} in half a second");
+}
+
+/// Looks by the clock for a second, at a key that is taken until what `until` says of the time. Returns how
+/// long it waited before the last look.
+fn last_delay(until: impl Fn(u64) -> u64) -> Duration {
+    let mut driven = contended();
+    let mut now = at(2);
+    let mut delay = Duration::ZERO;
+    while now < at(400) {
+        let millis = now.as_nanos() / 1_000_000;
+        driven.reply(now, &[taken(until(millis)); 5]);
+        let due = driven.lease.poll_timeout().unwrap();
+        delay = due.saturating_duration_since(now);
+        now = due;
+        driven.run(|lease| lease.handle_timeout(due));
+    }
+    delay
+}
+
+#[test]
+fn looks_faster_at_a_key_that_changes_hands_unseen() {
+    let changes_hands = |now| now / 20 * 20 + 900;
+    let delay = last_delay(changes_hands);
+    assert!(delay >= MS(20) / 8 && delay <= MS(5), "{delay:?}");
+    let stays = last_delay(|_| 900);
+    assert!(stays >= MS(20), "it stays with its holder: {stays:?}");
+}
+
+#[test]
+fn a_key_that_a_look_by_the_clock_finds_free_is_tried_at_once() {
+    let mut driven = contended();
+    driven.reply(at(2), &[taken(900); 5]);
+    let due = driven.lease.poll_timeout().unwrap();
+    driven.run(|lease| lease.handle_timeout(due));
+    driven.reply(due, &[Reply::Free; 3]);
+    assert_eq!(driven.lease.attempts(), 2);
+}
+
+#[test]
+fn lets_others_first_and_tries_after_them() {
+    let mut turns = Turns::default();
+    turns.start(at(0), true);
+    let pause = turns.end(at(100), MS(20), PollerShare::NONE).unwrap();
+    let mut driven = Driven::new(LeaseConfig {
+        retry: config().retry.with_looks(),
+        ..config()
+    });
+    driven.run(|lease| {
+        lease.let_others_first(pause);
+        lease.acquire(at(100));
+    });
+    assert_eq!(driven.lease.poll_timeout(), Some(at(102)));
+    assert!(driven.sent.is_empty());
+    driven.run(|lease| lease.handle_timeout(at(102)));
+    let mut looks = 0;
+    while driven.lease.attempts() == 0 {
+        driven.reply(at(103), &[Reply::Free; 3]);
+        looks += 1;
+    }
+    assert_eq!(looks, 4, "more than anybody who has waited");
+    assert!(!driven.lease.was_contended());
+    driven.reply(at(104), &[Granted; 3]);
+    assert!(driven.is_held(at(104)));
+}
+
+#[test]
+fn a_pause_that_would_cost_the_lock_is_left_out() {
+    let mut turns = Turns::default();
+    turns.start(at(0), true);
+    let pause = turns.end(at(100), MS(20), PollerShare::NONE).unwrap();
+    let retry = config().retry.with_looks().with_budget(MS(3));
+    let mut driven = Driven::new(LeaseConfig { retry, ..config() });
+    driven.run(|lease| {
+        lease.let_others_first(pause);
+        lease.acquire(at(100));
+    });
+    assert_eq!(driven.lease.attempts(), 1);
+}
+
+#[test]
+fn another_that_comes_during_a_pause_is_noticed() {
+    let mut turns = Turns::default();
+    turns.start(at(0), true);
+    let mut now = at(0);
+    let pause = loop {
+        now = now.saturating_add(MS(20));
+        let pause = turns.end(now, MS(20), PollerShare::MAX).unwrap();
+        if pause.is_for_pollers() {
+            break pause;
+        }
+    };
+    let mut driven = Driven::new(LeaseConfig {
+        retry: config().retry.with_looks(),
+        ..config()
+    });
+    driven.run(|lease| {
+        lease.let_others_first(pause);
+        lease.acquire(now);
+    });
+    assert_eq!(driven.sent.len(), 1, "it looks, to be told");
+    driven.reply(now, &[Reply::Free; 5]);
+    assert!(!driven.lease.was_contended());
+    freed(&mut driven, now, 2);
+    assert!(driven.lease.was_contended());
+    assert_eq!(driven.lease.attempts(), 0);
 }

@@ -11,10 +11,11 @@ use crate::{
     policy::Policy,
     table,
     test_bed::{Outcome, TestBed},
-    worker::Order,
+    worker::{Order, Stay},
 };
 
-/// How long each task holds the lock. It asks again at once.
+/// For how long each task sleeps while it holds the lock, which takes a millisecond more by tokio's timer. It
+/// asks again at once.
 const HOLD: Duration = Duration::from_millis(1);
 
 /// Clients of one kind in a mix.
@@ -100,7 +101,8 @@ pub(crate) struct Fair {
 pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize], figures: &mut Figures) {
     println!(
         "## Clients of several kinds, one key, {:.1} s each\n\n\
-         Every task holds the lock for {} ms and asks again at once. *In order* is how long each would \
+         Every task holds the lock, sleeps for {} ms (which takes tokio's timer a millisecond more), releases \
+         it and asks again at once. *In order* is how long each would \
          wait if all were served in the order in which they come: the holds of all others. A process is \
          *shut out* from one of its entries to its next, or from the beginning or to the end.\n",
         args.time.as_secs_f64(),
@@ -112,7 +114,7 @@ pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize], figures: &mut
             if !mixes.is_empty() && !mixes.contains(&number) {
                 continue;
             }
-            for policy in Policy::all() {
+            for &policy in &args.policies {
                 match Fair::measure(bed, mix, number, policy, run, args.time) {
                     Ok(fair) => figures.fairness.push(fair),
                     Err(error) => println!("NOT RUN: {mix}: {error}\n"),
@@ -242,6 +244,7 @@ impl Mix {
             key: key.clone(),
             tasks: group.tasks,
             hold: HOLD,
+            stay: Stay::Asleep,
         };
         let orders = self.groups.iter();
         orders

@@ -1,0 +1,82 @@
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use redlock_core::{Pause, Timestamp, Turns};
+
+use crate::{Key, queue::Terms};
+
+/// For how many keys it is remembered. Keys that share a place forget what the other has learned, which
+/// moves a pause and does no other harm.
+const PLACES: usize = 1024;
+
+/// How this process takes turns with others, by key, for the keys that it uses most.
+pub(crate) struct TurnTable {
+    places: Mutex<Box<[Option<Place>]>>,
+    hasher: RandomState,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    hash: u64,
+    turns: Turns,
+}
+
+impl TurnTable {
+    pub(crate) fn new() -> Self {
+        Self {
+            places: Mutex::new(vec![None; PLACES].into()),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Ends a turn. Returns how to let other processes go first, unless the turn may go on.
+    pub(crate) fn end(&self, key: &Key, now: Timestamp, terms: &Terms) -> Option<Pause> {
+        let hash = self.hasher.hash_one(key);
+        let mut places = self.places();
+        let place = &mut places[place_of(hash)];
+        let place = match place {
+            Some(place) if place.hash == hash => place,
+            _ => place.insert(Place {
+                hash,
+                turns: Turns::default(),
+            }),
+        };
+        place.turns.end(now, terms.streak, terms.poller_share)
+    }
+
+    /// Starts a turn after others were let go first. Returns how long the turn is to be.
+    pub(crate) fn start(
+        &self,
+        key: &Key,
+        now: Timestamp,
+        was_contended: bool,
+        terms: &Terms,
+    ) -> Duration {
+        let hash = self.hasher.hash_one(key);
+        let place = &mut self.places()[place_of(hash)];
+        let Some(place) = place.as_mut().filter(|it| it.hash == hash) else {
+            return terms.streak;
+        };
+        place.turns.start(now, was_contended);
+        place.turns.length(terms.streak)
+    }
+
+    fn places(&self) -> MutexGuard<'_, Box<[Option<Place>]>> {
+        // No code panics while it holds the lock.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn place_of(hash: u64) -> usize {
+    hash as usize % PLACES
+}
+
+impl fmt::Debug for TurnTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TurnTable")
+    }
+}
