@@ -13,7 +13,7 @@ use crate::{
     Clock, Key, LockOptions, MemoryNode, NodeError, NodeReport, NodeReports, Objection,
     OptionsError, Redlock,
     keeper::Keeper,
-    lane::{Lane, LaneLimits},
+    lane::{Lane, LaneLimits, Withdraw},
     lease_cell::LeaseCell,
     node::{Freed, Node, RedisNode, UrlError},
     queue::Queue,
@@ -262,6 +262,7 @@ impl RedlockBuilder {
         let addresses = nodes.iter().map(|node| node.address().into());
         let vetting = Arc::new(Vetting::new(rules, addresses));
         let queue = Arc::new(Queue::new(self.max_waiters));
+        let keeper = Keeper::new(self.clock.clone());
         let mut lanes = Vec::with_capacity(nodes.len());
         let mut connecting = Vec::with_capacity(nodes.len());
         for (id, node) in quorum.all().iter().zip(nodes) {
@@ -273,13 +274,13 @@ impl RedlockBuilder {
                 limits,
                 Arc::clone(&vetting),
                 freed,
+                withdrawn_from(id, Arc::downgrade(&keeper)),
             );
             let (connected, outcome) = oneshot::channel();
             runtime.spawn(lane.run(connected));
             connecting.push((Arc::clone(handle.address()), outcome));
             lanes.push(handle);
         }
-        let keeper = Keeper::new(self.clock.clone());
         runtime.spawn(Arc::clone(&keeper).run());
         let redlock = Redlock::new(Shared {
             quorum,
@@ -338,6 +339,17 @@ fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> Freed {
                     cell.handle_freed(node);
                 }
             }
+        }
+    })
+}
+
+/// Tells all leases when votes of a node count for nothing.
+fn withdrawn_from(node: NodeId, keeper: Weak<Keeper>) -> Withdraw {
+    Box::new(move |withdrawal| {
+        // All leases are gone with their keeper.
+        let leases = keeper.upgrade().map(|it| it.leases()).unwrap_or_default();
+        for cell in leases {
+            cell.handle_withdrawal(node, withdrawal);
         }
     })
 }

@@ -10,12 +10,13 @@ mod batch;
 mod debts;
 mod flights;
 mod handle;
+mod inspection;
 mod timer;
 mod turn;
 
 use std::{ops::ControlFlow, pin::pin, sync::Arc, time::Duration};
 
-use redlock_core::{Eligibility, NodeId, Operation};
+use redlock_core::{Eligibility, NodeId, Operation, Timestamp, Withdrawal};
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
@@ -28,13 +29,14 @@ use self::{
     debts::Debts,
     flights::{Flights, Landed},
     handle::{Counters, Message},
+    inspection::{Inspected, Inspection},
     timer::Timer,
 };
 use crate::{
     Clock, NodeError,
     node::{Command, Freed, Node, Server, Session},
     node_status::StatusBoard,
-    vetting::Vetting,
+    vetting::{Occasion, Vetting, Visit},
 };
 
 /// The most commands that travel in one batch. It bounds how long others wait behind a batch, and
@@ -68,6 +70,7 @@ pub(crate) struct Lane {
     vetting: Arc<Vetting>,
     /// Where the node tells that keys are gone.
     freed: Freed,
+    withdraw: Withdraw,
     status: Arc<StatusBoard>,
     /// What the node's votes are worth.
     eligibility: Eligibility,
@@ -78,6 +81,17 @@ pub(crate) struct Lane {
     closed: bool,
     debts: Debts,
     drains: Vec<oneshot::Sender<()>>,
+}
+
+/// Where a lane tells that votes of its node count for nothing.
+pub(crate) type Withdraw = Box<dyn Fn(Withdrawal) + Send>;
+
+/// A session that was opened, and what was found out of its server.
+struct Opened {
+    session: Box<dyn Session>,
+    asked_at: Timestamp,
+    server: Server,
+    history_age: Option<Duration>,
 }
 
 /// How long a lane waits for its node.
@@ -95,6 +109,7 @@ impl Lane {
         limits: LaneLimits,
         vetting: Arc<Vetting>,
         freed: Freed,
+        withdraw: Withdraw,
     ) -> (LaneHandle, Self) {
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
@@ -112,6 +127,7 @@ impl Lane {
             limits,
             vetting,
             freed,
+            withdraw,
             status,
             eligibility: Eligibility::ALWAYS,
             inbox,
@@ -161,10 +177,9 @@ impl Lane {
     ) -> Option<Box<dyn Session>> {
         let mut cause = not_connected(cause);
         loop {
-            let node = Arc::clone(&self.node);
-            let attempt = tokio::time::timeout(self.limits.connect, node.connect());
+            let attempt = tokio::time::timeout(self.limits.connect, self.open());
             let outcome = match self.turn_away_during(attempt, &cause).await? {
-                Ok(outcome) => outcome.and_then(|session| self.vet(session)),
+                Ok(outcome) => outcome.and_then(|opened| self.vet(opened)),
                 Err(_) => Err(NodeError::Unreachable(
                     format!("no connection within {:?}", self.limits.connect).into(),
                 )),
@@ -196,17 +211,60 @@ impl Lane {
         }
     }
 
+    /// Opens a session, and finds out of its server what must be known.
+    fn open(&self) -> impl Future<Output = Result<Opened, NodeError>> + use<> {
+        let node = Arc::clone(&self.node);
+        let (vetting, id) = (Arc::clone(&self.vetting), self.id);
+        let asked_at = self.clock.now();
+        async move {
+            let mut session = node.connect().await?;
+            let server = session.server();
+            let history_age = if vetting.needs_history_age(id, &server) {
+                match session.history_age().await {
+                    Err(error @ NodeError::Refused { .. }) => {
+                        tracing::warn!(
+                            node = node.address(),
+                            %error,
+                            "cannot tell how long ago it was promoted, so it waits as if that were \
+                             now: grant SET, GET and PTTL on the keys redlock:since:*"
+                        );
+                        None
+                    }
+                    age => age?,
+                }
+            } else {
+                None
+            };
+            Ok(Opened {
+                session,
+                asked_at,
+                server,
+                history_age,
+            })
+        }
+    }
+
     /// Lets the node in, if it may vote, now or later.
-    fn vet(&mut self, mut session: Box<dyn Session>) -> Result<Box<dyn Session>, NodeError> {
+    fn vet(&mut self, opened: Opened) -> Result<Box<dyn Session>, NodeError> {
+        let Opened {
+            mut session,
+            asked_at,
+            server,
+            history_age,
+        } = opened;
+        self.judge(&Visit {
+            occasion: Occasion::Connection,
+            asked_at,
+            server: &server,
+            history_age,
+        })?;
         let now = self.clock.now();
-        let server = session.server();
-        self.eligibility = self.vetting.admit(self.id, now, &server)?;
         let remaining = self.eligibility.remaining(now);
         if !remaining.is_zero() {
             tracing::warn!(
                 node = self.node.address(),
                 ?remaining,
-                "came up too recently to vote: it may have forgotten a lock"
+                "came up, or was promoted, too recently to vote: it may lack a lock"
             );
         }
         let info = match server {
@@ -216,6 +274,51 @@ impl Lane {
         self.status.connected(info, self.eligibility);
         session.watch(self.freed.clone());
         Ok(session)
+    }
+
+    /// Takes what a server has said of itself while it is connected to. Breaks if it may not vote, or
+    /// does not answer.
+    fn inspected(&mut self, inspected: Inspected) -> ControlFlow<NodeError> {
+        let server = match inspected.server {
+            Err(error) => return ControlFlow::Break(error),
+            // Not now, but perhaps in a second.
+            Ok(Server::None | Server::Withheld(_)) => return ControlFlow::Continue(()),
+            Ok(server) => server,
+        };
+        let before = self.eligibility;
+        let judged = self.judge(&Visit {
+            occasion: Occasion::Inspection,
+            asked_at: inspected.asked_at,
+            server: &server,
+            history_age: None,
+        });
+        if let Err(error) = judged {
+            return ControlFlow::Break(error);
+        }
+        if self.eligibility != before {
+            tracing::warn!(
+                node = self.node.address(),
+                remaining = ?self.eligibility.remaining(self.clock.now()),
+                "was promoted or replaced while it was connected to, and may lack a lock: it has no \
+                 vote, and its last ones are withdrawn"
+            );
+            self.status.answering(self.eligibility);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Finds out what the node's votes are worth from now on, and tells it to whom it concerns.
+    fn judge(&mut self, visit: &Visit<'_>) -> Result<(), NodeError> {
+        let judgement = self.vetting.judge(self.id, self.clock.now(), visit);
+        // First of all for the answers that come from now on.
+        if let Some(withdrawal) = judgement.withdrawal {
+            self.eligibility = withdrawal.eligibility;
+        }
+        let outcome = judgement.outcome.map(|it| self.eligibility = it);
+        if let Some(withdrawal) = judgement.withdrawal {
+            (self.withdraw)(withdrawal);
+        }
+        outcome
     }
 
     /// Waits for something, answering every request at once: the node cannot be reached.
@@ -250,6 +353,9 @@ impl Lane {
         let mut flights = Flights::new(self.limits.answer, self.debts.counters());
         let mut timer = Timer::new();
         let mut closed = session.closed();
+        let server = session.server();
+        let has_marker = self.vetting.needs_history_age(self.id, &server);
+        let mut inspection = Inspection::new(self.clock.clone(), &server, has_marker);
         self.debts.become_due();
         let broken = loop {
             self.debts.forget_expired(self.clock.now());
@@ -283,6 +389,11 @@ impl Lane {
                     }
                 }
                 error = &mut closed => break error,
+                inspected = inspection.next(&mut *session) => {
+                    if let ControlFlow::Break(error) = self.inspected(inspected) {
+                        break error;
+                    }
+                }
                 () = timer.fired() => {
                     self.time_out(&mut flights);
                     if !silent && flights.is_silent() {

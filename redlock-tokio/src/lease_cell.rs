@@ -16,7 +16,7 @@ use std::{
 
 use redlock_core::{
     AcquireFailure, Eligibility, Event, FencingToken, LeaseConfig, NodeId, Operation, Quorum,
-    Reply, RoundId, Timestamp, Token, Ttl,
+    Reply, RoundId, Timestamp, Token, Ttl, Withdrawal,
 };
 use tokio::sync::Notify;
 
@@ -93,6 +93,14 @@ impl LeaseCell {
             state
                 .lease
                 .handle_reply(now, round, node, reply, eligibility);
+        });
+    }
+
+    /// Takes the news that votes of a node count for nothing.
+    pub(crate) fn handle_withdrawal(self: &Arc<Self>, node: NodeId, withdrawal: Withdrawal) {
+        let now = self.now();
+        self.step(now, |state| {
+            state.lease.handle_withdrawal(now, node, withdrawal);
         });
     }
 

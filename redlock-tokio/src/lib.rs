@@ -44,7 +44,8 @@ pub use options::{LockOptions, OptionsError};
 pub use readiness::NotReady;
 pub use redlock::{QueueStatus, Redlock, ShutdownReport};
 pub use redlock_core::{
-    Drift, FencingToken, LossReason, Operation, RunId, Timestamp, Token, Ttl, TtlError,
+    Drift, FencingToken, LossReason, Operation, Replication, ReplicationId, RunId, Timestamp,
+    Token, Ttl, TtlError,
 };
 
 /// The crate whose pools [`RedlockBuilder::pools`] and [`RedisNode::from_pool`] take.

@@ -59,6 +59,34 @@ pub trait Session: Send {
         Server::None
     }
 
+    /// Asks the server what it is now. Called about once a second while the session lasts, unless there
+    /// is no server. By default what [`server`](Self::server) returns by then.
+    ///
+    /// A server that was promoted meanwhile, or another one in its place, may not know of locks that
+    /// the first one knew. Its last votes are taken back then, and it has none for a while. While a
+    /// server cannot say what it is, answer [`Server::Withheld`].
+    ///
+    /// # Errors
+    ///
+    /// An error means that the session is broken.
+    fn inspect(&mut self) -> BoxFuture<'static, Result<Server, NodeError>> {
+        let server = self.server();
+        async { Ok(server) }.boxed()
+    }
+
+    /// Returns for how long the server's [history](ServerInfo::replication) exists at least, or `None`
+    /// if that is not known, as by default. Called for a server that has continued another history,
+    /// when the session was opened and about once an hour: see
+    /// [`HistoryMarker`](redlock_core::HistoryMarker).
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Refused`] if the server does not allow to find out; anything else means that the
+    /// session is broken.
+    fn history_age(&mut self) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
+        async { Ok(None) }.boxed()
+    }
+
     /// Takes where to tell that a key is gone that was [looked at](Operation::Look). Called once for
     /// each session. A session that cannot tell ignores it, as by default; whoever waits then looks
     /// again now and then.

@@ -2,7 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use redlock_core::{Eligibility, NodeId, Quarantine, RunId, Sighting, Timestamp, Voter};
+use std::time::Duration;
+
+use redlock_core::{
+    Eligibility, NodeId, Quarantine, RunId, Sighting, Timestamp, Voter, Withdrawal,
+};
 
 use crate::{
     NodeError,
@@ -29,6 +33,33 @@ pub(crate) enum RestartRule {
     Trusted(Quarantine),
 }
 
+/// What a node has said of itself, and when.
+pub(crate) struct Visit<'a> {
+    pub(crate) occasion: Occasion,
+    /// When the node was asked, or before.
+    pub(crate) asked_at: Timestamp,
+    pub(crate) server: &'a Server,
+    /// For how long its history exists at least, if that was found out.
+    pub(crate) history_age: Option<Duration>,
+}
+
+/// Why a node was asked what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occasion {
+    /// It was connected to.
+    Connection,
+    /// A second has passed.
+    Inspection,
+}
+
+/// What comes of it.
+pub(crate) struct Judgement {
+    /// What the node's votes are worth, or why it may not vote at all.
+    pub(crate) outcome: Result<Eligibility, NodeError>,
+    /// What is to be told to all leases.
+    pub(crate) withdrawal: Option<Withdrawal>,
+}
+
 /// The nodes of one lock service, as they were last seen.
 #[derive(Debug)]
 pub(crate) struct Vetting {
@@ -51,7 +82,10 @@ impl Vetting {
             address,
             run_id: None,
             voter: match rules.restarts {
-                RestartRule::Quarantined(quarantine) => Voter::new(quarantine).allowing_unvetted(),
+                RestartRule::Quarantined(quarantine) if rules.allow_unvetted => {
+                    Voter::new(quarantine).allowing_unvetted()
+                }
+                RestartRule::Quarantined(quarantine) => Voter::new(quarantine),
                 RestartRule::Durable(quarantine) => Voter::durable(quarantine),
                 RestartRule::Trusted(quarantine) => Voter::trusted(quarantine),
             },
@@ -62,23 +96,45 @@ impl Vetting {
         }
     }
 
-    /// Decides on a node that was just connected to. Returns what its votes are worth.
-    ///
-    /// # Errors
-    ///
-    /// Says why it may not vote at all.
-    pub(crate) fn admit(
-        &self,
-        node: NodeId,
-        now: Timestamp,
-        server: &Server,
-    ) -> Result<Eligibility, NodeError> {
+    /// Returns whether it must be found out for how long the server's history exists.
+    pub(crate) fn needs_history_age(&self, node: NodeId, server: &Server) -> bool {
+        let Server::Known(ServerInfo {
+            replication: Some(replication),
+            replica_of: None,
+            ..
+        }) = server
+        else {
+            return false;
+        };
+        self.lock()[node.index()]
+            .voter
+            .needs_history_age(*replication)
+    }
+
+    /// Decides on a node that was just connected to, or that is connected and was asked again.
+    pub(crate) fn judge(&self, node: NodeId, now: Timestamp, visit: &Visit<'_>) -> Judgement {
         // Locked throughout, so that of two addresses of one server one is always found out.
         let mut seats = self.lock();
+        let mut withdrawal = None;
+        let outcome = self.admit(&mut seats, node, now, visit, &mut withdrawal);
+        Judgement {
+            outcome,
+            withdrawal,
+        }
+    }
+
+    fn admit(
+        &self,
+        seats: &mut [Seat],
+        node: NodeId,
+        now: Timestamp,
+        visit: &Visit<'_>,
+        withdrawal: &mut Option<Withdrawal>,
+    ) -> Result<Eligibility, NodeError> {
         let seat = &mut seats[node.index()];
         // The server that sat here before may have gone.
         seat.run_id = None;
-        let info = match server {
+        let info = match visit.server {
             Server::None => return Ok(Eligibility::ALWAYS),
             Server::Known(info) => info,
             Server::Withheld(error) if self.rules.allow_unvetted => {
@@ -93,7 +149,7 @@ impl Vetting {
             }
         };
         if info.replica_of.is_some() {
-            seat.voter.handle_demotion(now);
+            *withdrawal = seat.voter.handle_demotion(now);
         }
         // Before all else: one server under two addresses never works, whatever it is.
         if let Some(other) = seats.iter().find(|it| it.run_id == Some(info.run_id)) {
@@ -113,15 +169,27 @@ impl Vetting {
                     .into(),
             ));
         }
-        self.warn(&seat.address, info);
+        if info.replication.is_none() && seat.voter.needs_vetting() {
+            return Err(misconfigured(
+                "INFO does not tell master_replid2, which shows whether it was promoted a moment ago \
+                 and may lack locks: use a server that tells it, or build with allow_unvetted_nodes"
+                    .into(),
+            ));
+        }
         let sighting = Sighting {
-            asked_at: now,
+            asked_at: visit.asked_at,
             run_id: info.run_id,
             uptime: Some(info.uptime),
-            replication: None,
-            history_age: None,
+            replication: info.replication,
+            history_age: visit.history_age,
         };
-        seat.voter.handle_connection(now, &sighting);
+        *withdrawal = match visit.occasion {
+            Occasion::Connection => {
+                self.warn(&seat.address, info);
+                seat.voter.handle_connection(now, &sighting)
+            }
+            Occasion::Inspection => seat.voter.handle_sighting(now, &sighting),
+        };
         Ok(seat.voter.eligibility())
     }
 

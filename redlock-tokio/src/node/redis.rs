@@ -1,5 +1,6 @@
 mod compare;
 mod counter_name;
+mod marker;
 mod part;
 mod pushes;
 mod request;

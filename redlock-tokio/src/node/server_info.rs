@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redlock_core::RunId;
+use redlock_core::{Replication, ReplicationId, RunId};
 
 use super::NodeError;
 
@@ -24,6 +24,8 @@ pub struct ServerInfo {
     pub run_id: RunId,
     /// For how long it is up, in whole seconds.
     pub uptime: Duration,
+    /// The history of its keys, which changes when it is promoted; `None` if it does not tell.
+    pub replication: Option<Replication>,
     /// The version, such as `redis 7.0.15` or `valkey 9.1.2`.
     pub version: String,
     /// The master that it is a replica of.
@@ -36,13 +38,21 @@ pub struct ServerInfo {
     pub appends_to_file: bool,
 }
 
+/// What a server says that has continued no history.
+const NO_HISTORY: ReplicationId = ReplicationId::new([b'0'; ReplicationId::LEN]);
+
 impl ServerInfo {
-    /// Describes a master of its own that is up for this long; change the fields for others.
+    /// Describes a master of its own that is up for this long, and was never promoted; change the fields
+    /// for others.
     #[must_use]
     pub fn new(run_id: RunId, uptime: Duration) -> Self {
         Self {
             run_id,
             uptime,
+            replication: Some(Replication {
+                id: ReplicationId::new([b'0'; ReplicationId::LEN]),
+                continues: None,
+            }),
             version: String::new(),
             replica_of: None,
             in_cluster: false,
@@ -81,10 +91,22 @@ impl ServerInfo {
             let port = field("master_port").unwrap_or("?");
             format!("{host}:{port}")
         });
+        let history = |name| {
+            let digits = field(name)?.as_bytes().try_into().ok()?;
+            Some(ReplicationId::new(digits))
+        };
+        let replication =
+            history("master_replid")
+                .zip(history("master_replid2"))
+                .map(|(id, second)| Replication {
+                    id,
+                    continues: (second != NO_HISTORY).then_some(second),
+                });
         let limited = field("maxmemory").is_some_and(|limit| limit != "0");
         Ok(Self {
             run_id,
             uptime,
+            replication,
             version: super::redis::shorten(version),
             replica_of: replica_of.map(super::redis::shorten),
             in_cluster: field("cluster_enabled") == Some("1"),
@@ -104,7 +126,11 @@ mod tests {
         run_id:0123456789abcdef0123456789abcdef01234567\r\nuptime_in_seconds:42\r\n\
         # Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
         # Persistence\r\naof_enabled:1\r\n# Replication\r\nrole:master\r\n\
+        master_replid:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\
+        master_replid2:0000000000000000000000000000000000000000\r\n\
         # Cluster\r\ncluster_enabled:0\r\n";
+
+    const A_HISTORY: ReplicationId = ReplicationId::new([b'a'; ReplicationId::LEN]);
 
     #[test]
     fn a_master_says_what_it_is() {
@@ -112,6 +138,10 @@ mod tests {
         let expected = ServerInfo {
             version: "redis 7.0.15".into(),
             appends_to_file: true,
+            replication: Some(Replication {
+                id: A_HISTORY,
+                continues: None,
+            }),
             ..ServerInfo::new(run_id, Duration::from_secs(42))
         };
         assert_eq!(ServerInfo::parse(REDIS), Ok(expected));
@@ -133,6 +163,21 @@ mod tests {
         assert!(info.in_cluster);
         assert_eq!(info.eviction.as_deref(), Some("volatile-ttl"));
         assert_eq!(info.version, "valkey 9.1.2");
+    }
+
+    #[test]
+    fn a_promotion_shows_in_the_second_history() {
+        let continues = |second: &str| {
+            let text = REDIS.replace(&"0".repeat(40), second);
+            let info = ServerInfo::parse(&text).unwrap();
+            info.replication.map(|it| it.continues)
+        };
+        let second = ReplicationId::new([b'b'; ReplicationId::LEN]);
+        assert_eq!(continues(&"0".repeat(40)), Some(None));
+        assert_eq!(continues(&"b".repeat(40)), Some(Some(second)));
+        assert_eq!(continues("b"), None, "not told");
+        let text = REDIS.replace("master_replid2", "master_offset");
+        assert_eq!(ServerInfo::parse(&text).unwrap().replication, None);
     }
 
     #[test]

@@ -23,7 +23,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime, sync::mpsc, task::JoinSet};
+use tokio::{
+    runtime,
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 
 use self::{
     door::{Admission, Door},
@@ -45,6 +49,7 @@ pub use self::link::Link;
 /// | a connection that breaks | [`reset`](Self::reset) |
 /// | a server that is not running | [`refuse`](Self::refuse) and [`reset`](Self::reset) |
 /// | a firewall that swallows connection requests | [`ignore`](Self::ignore) |
+/// | another server behind the same address | [`reroute`](Self::reroute), [`reroute_all`](Self::reroute_all) |
 ///
 /// Faults can be changed at any time. They act at once, on existing connections as on new ones, and
 /// on what is under way; [`heal`](Self::heal) ends them.
@@ -81,7 +86,6 @@ pub use self::link::Link;
 /// ```
 pub struct Proxy {
     port: Port,
-    target: SocketAddr,
     links: Arc<Links>,
     /// Gone only while it is dropped, to end the thread.
     orders: Option<mpsc::UnboundedSender<Order>>,
@@ -89,10 +93,19 @@ pub struct Proxy {
 }
 
 /// What a proxy's thread and its owner share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Links {
     requests: Link,
     replies: Link,
+    route: watch::Sender<Route>,
+}
+
+/// Where a proxy relays to.
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    target: SocketAddr,
+    /// How often the connections that existed were moved to another server.
+    moved: u64,
 }
 
 /// What a proxy's thread is told, and where it says that it is done.
@@ -109,13 +122,14 @@ impl Proxy {
     ///
     /// Fails if the target is not an address, or there is no port or no thread to be had.
     pub fn spawn(target: impl ToSocketAddrs) -> io::Result<Self> {
-        let target = target
-            .to_socket_addrs()?
-            .next()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no address to relay to"))?;
+        let target = resolve(target)?;
         let port = Port::reserve()?;
         let address = port.address();
-        let links = Arc::new(Links::default());
+        let links = Arc::new(Links {
+            requests: Link::default(),
+            replies: Link::default(),
+            route: watch::Sender::new(Route { target, moved: 0 }),
+        });
         let shared = Arc::clone(&links);
         let (orders, inbox) = mpsc::unbounded_channel();
         let (started, outcome) = blocking::channel();
@@ -131,7 +145,7 @@ impl Proxy {
                     match Door::open(address) {
                         Ok(door) => {
                             let _ = started.send(Ok(()));
-                            run(door, target, &shared, inbox).await;
+                            run(door, &shared, inbox).await;
                         }
                         Err(error) => drop(started.send(Err(error))),
                     }
@@ -140,7 +154,6 @@ impl Proxy {
         outcome.recv().expect("the thread says how it went")?;
         Ok(Self {
             port,
-            target,
             links,
             orders: Some(orders),
             thread: Some(thread),
@@ -175,6 +188,33 @@ impl Proxy {
     /// If somebody else has taken the port meanwhile, which cannot happen on Linux.
     pub fn accept(&self) {
         self.order(|done| Order::Admit(Admission::Accept, done));
+    }
+
+    /// Relays new connections to another server, as an endpoint does behind which a replica was
+    /// promoted. Those that exist go on.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the target is not an address.
+    pub fn reroute(&self, target: impl ToSocketAddrs) -> io::Result<()> {
+        let target = resolve(target)?;
+        self.links.route.send_modify(|route| route.target = target);
+        Ok(())
+    }
+
+    /// Relays the connections that exist to another server, and new ones too. Their clients notice
+    /// nothing, but what was under way is lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the target is not an address.
+    pub fn reroute_all(&self, target: impl ToSocketAddrs) -> io::Result<()> {
+        let target = resolve(target)?;
+        self.links.route.send_modify(|route| {
+            route.target = target;
+            route.moved += 1;
+        });
+        Ok(())
     }
 
     /// Ends all faults: accepts new connections, and lets everything pass at once. What was held
@@ -235,12 +275,12 @@ impl Proxy {
     }
 }
 
-async fn run(
-    mut door: Door,
-    target: SocketAddr,
-    links: &Arc<Links>,
-    mut orders: mpsc::UnboundedReceiver<Order>,
-) {
+fn resolve(target: impl ToSocketAddrs) -> io::Result<SocketAddr> {
+    let no_address = || io::Error::new(io::ErrorKind::InvalidInput, "no address to relay to");
+    target.to_socket_addrs()?.next().ok_or_else(no_address)
+}
+
+async fn run(mut door: Door, links: &Arc<Links>, mut orders: mpsc::UnboundedReceiver<Order>) {
     let mut relays = JoinSet::new();
     loop {
         tokio::select! {
@@ -258,7 +298,7 @@ async fn run(
                 }
             },
             client = door.accept() => {
-                relays.spawn(Relay::new(client, Arc::clone(links)).run(target));
+                relays.spawn(Relay::new(client, Arc::clone(links)).run());
             }
             Some(_) = relays.join_next() => {}
         }
@@ -279,7 +319,7 @@ impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proxy")
             .field("address", &self.address())
-            .field("target", &self.target)
+            .field("target", &self.links.route.borrow().target)
             .field("requests", self.requests())
             .field("replies", self.replies())
             .finish_non_exhaustive()

@@ -329,8 +329,10 @@ pub(crate) fn sane_info(run: u64) -> String {
          run_id:{run:040x}\r\nuptime_in_seconds:1000000\r\n\r\n\
          # Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\r\n\
          # Persistence\r\nloading:0\r\naof_enabled:0\r\n\r\n\
-         # Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n\
-         # Cluster\r\ncluster_enabled:0\r\n"
+         # Replication\r\nrole:master\r\nconnected_slaves:0\r\n\
+         master_replid:{run:040x}\r\nmaster_replid2:{:040}\r\n\r\n\
+         # Cluster\r\ncluster_enabled:0\r\n",
+        0
     )
 }
 

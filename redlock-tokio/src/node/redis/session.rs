@@ -8,13 +8,14 @@ use std::{
 
 use deadpool_redis::{
     Connection,
-    redis::{self, Pipeline, Value, aio::MultiplexedConnection},
+    redis::{Pipeline, Value, aio::MultiplexedConnection},
 };
 use futures::{FutureExt, future::BoxFuture};
+use redlock_core::Replication;
 
 use super::{
     compare::Compare,
-    connect_error,
+    connect_error, marker,
     part::refusal,
     pushes::Pushes,
     request::Request,
@@ -23,12 +24,8 @@ use super::{
 };
 use crate::node::{Answer, Command, Freed, NodeError, Server, ServerInfo, Session};
 
-/// How often a connection is looked at that may be idle. A node that restarts, or a middlebox that
-/// forgets idle connections, is then found out before the next request is.
-const HEARTBEAT: Duration = Duration::from_secs(1);
-
-/// How long an idle server may take to answer that. (A busy one is given up sooner, by its lane.)
-const HEARTBEAT_LIMIT: Duration = Duration::from_secs(5);
+/// How long an idle server may take to say what it is. (A busy one is given up sooner, by its lane.)
+const INSPECTION_LIMIT: Duration = Duration::from_secs(5);
 
 /// A conversation over one multiplexed connection.
 pub(super) struct RedisSession {
@@ -44,6 +41,8 @@ pub(super) struct RedisSession {
     pushes: Option<Arc<Pushes>>,
     /// How many were sent.
     batches: u64,
+    /// How often the server was asked what it is.
+    inspections: u64,
 }
 
 impl RedisSession {
@@ -97,6 +96,7 @@ impl RedisSession {
             server: read_info(info)?,
             pushes,
             batches: 0,
+            inspections: 0,
         })
     }
 
@@ -172,8 +172,24 @@ impl Session for RedisSession {
         }
     }
 
-    fn closed(&mut self) -> BoxFuture<'static, NodeError> {
-        heartbeat(self.multiplexed.clone()).boxed()
+    fn inspect(&mut self) -> BoxFuture<'static, Result<Server, NodeError>> {
+        self.inspections += 1;
+        inspect(self.multiplexed.clone(), self.inspections).boxed()
+    }
+
+    fn history_age(&mut self) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
+        let replication = match &self.server {
+            Server::Known(info) => info.replication,
+            Server::None | Server::Withheld(_) => None,
+        };
+        let connection = self.multiplexed.clone();
+        async move {
+            match replication {
+                Some(Replication { id, .. }) => marker::age(connection, id).await,
+                None => Ok(None),
+            }
+        }
+        .boxed()
     }
 }
 
@@ -188,19 +204,23 @@ impl Drop for RedisSession {
 
 /// Reads the reply to `INFO`.
 fn read_info(reply: Value) -> Result<Server, NodeError> {
-    match reply {
-        Value::BulkString(text) => {
-            ServerInfo::parse(&String::from_utf8_lossy(&text)).map(Server::Known)
-        }
-        Value::VerbatimString { text, .. } => ServerInfo::parse(&text).map(Server::Known),
-        Value::ServerError(error) if matches!(error.code(), "NOPERM" | "ERR") => {
-            Ok(Server::Withheld(refusal(&error)))
+    match read_text(reply) {
+        Ok(text) => ServerInfo::parse(&text).map(Server::Known),
+        Err(NodeError::Refused { code, message }) if matches!(&*code, "NOPERM" | "ERR") => {
+            Ok(Server::Withheld(NodeError::Refused { code, message }))
         }
         // It may be able to later: `LOADING`, `BUSY` and the like.
-        Value::ServerError(error) => {
-            Err(NodeError::Unreachable(refusal(&error).to_string().into()))
-        }
-        _ => Err(NodeError::Unreachable(
+        Err(error) => Err(NodeError::Unreachable(error.to_string().into())),
+    }
+}
+
+/// Reads a section of `INFO`, or all of them.
+fn read_text(reply: Value) -> Result<String, NodeError> {
+    match reply {
+        Value::BulkString(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        Value::VerbatimString { text, .. } => Ok(text),
+        Value::ServerError(error) => Err(refusal(&error)),
+        _ => Err(NodeError::Unexpected(
             "its answer to INFO is no text".into(),
         )),
     }
@@ -247,25 +267,36 @@ fn is_echo(reply: &Value, number: u64) -> bool {
     }
 }
 
-async fn heartbeat(mut connection: MultiplexedConnection) -> NodeError {
-    let mut number = 0;
-    loop {
-        tokio::time::sleep(HEARTBEAT).await;
-        number += 1;
-        let mut ping = redis::cmd("PING");
-        ping.arg(number);
-        let answer = connection.send_packed_command(&ping);
-        match tokio::time::timeout(HEARTBEAT_LIMIT, answer).await {
-            Ok(Ok(reply)) if is_echo(&reply, number) => {}
-            Ok(Ok(_)) => {
-                return NodeError::Unexpected("its reply to a ping is another's".into());
-            }
-            Ok(Err(error)) if error.is_io_error() || error.is_unrecoverable_error() => {
-                return NodeError::Disconnected(shorten(error.to_string()).into());
-            }
-            // Whatever it answers, it is there.
-            Ok(Err(_)) => {}
-            Err(_) => return NodeError::TimedOut(HEARTBEAT_LIMIT),
+/// Asks what the server is, in the two sections of `INFO` that can show a change, behind a `PING` that
+/// carries a number. A node that restarts, or a middlebox that forgets idle connections, is found out
+/// by it before the next request is.
+async fn inspect(mut connection: MultiplexedConnection, number: u64) -> Result<Server, NodeError> {
+    let mut pipeline = Pipeline::new();
+    pipeline.cmd("PING").arg(number);
+    // One by one: servers before Redis 7 know no list of sections.
+    for section in ["server", "replication"] {
+        pipeline.cmd("INFO").arg(section);
+    }
+    let answer = connection.send_packed_commands(&pipeline, 0, pipeline.len());
+    let replies = tokio::time::timeout(INSPECTION_LIMIT, answer)
+        .await
+        .map_err(|_| NodeError::TimedOut(INSPECTION_LIMIT))?
+        .map_err(|error| NodeError::Disconnected(shorten(error.to_string()).into()))?;
+    let [ping, server, replication]: [Value; 3] = replies.try_into().map_err(|_| {
+        NodeError::Unexpected("its replies to PING and INFO are not as many".into())
+    })?;
+    if !is_echo(&ping, number) {
+        return Err(NodeError::Unexpected(
+            "its reply to a ping is another's".into(),
+        ));
+    }
+    match (read_text(server), read_text(replication)) {
+        (Ok(server), Ok(replication)) => {
+            let info = ServerInfo::parse(&[server, replication].join("\r\n"));
+            // It told more when it was connected to.
+            Ok(info.map_or_else(Server::Withheld, Server::Known))
         }
+        // Whatever it answers, it is there.
+        (Err(error), _) | (_, Err(error)) => Ok(Server::Withheld(error)),
     }
 }

@@ -8,7 +8,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Link, Links};
+use super::{Link, Links, Route};
 
 /// The most bytes that travel as one parcel.
 const PARCEL: usize = 64 * 1024;
@@ -33,24 +33,36 @@ impl Relay {
 
     /// Relays until both directions have come to their end, or one of them breaks. If this is
     /// dropped before, both sides get a reset.
-    pub(super) async fn run(mut self, target: SocketAddr) {
+    pub(super) async fn run(mut self) {
         let number = self.number;
-        let Ok(mut server) = connect(target).await else {
-            // As near to "connection refused" as one can come who has accepted already.
-            return refuse_late(&self.links.replies, number).await;
-        };
-        for stream in [&self.client, &server] {
-            // Without it chunks would wait for the acknowledgement of the ones before. It fails
-            // only on a connection that is gone already, which reading will show.
-            let _ = stream.set_nodelay(true);
-        }
-        let (from_client, to_client) = self.client.split();
-        let (from_server, to_server) = server.split();
-        let requests = pipe(&self.links.requests, number, from_client, to_server);
-        let replies = pipe(&self.links.replies, number, from_server, to_client);
-        if tokio::try_join!(requests, replies).is_ok() {
-            close_when_dropped(&self.client);
-            close_when_dropped(&server);
+        let mut route = self.links.route.subscribe();
+        loop {
+            let Route { target, moved } = *route.borrow_and_update();
+            let Ok(mut server) = connect(target).await else {
+                // As near to "connection refused" as one can come who has accepted already.
+                return refuse_late(&self.links.replies, number).await;
+            };
+            for stream in [&self.client, &server] {
+                // Without it chunks would wait for the acknowledgement of the ones before. It fails
+                // only on a connection that is gone already, which reading will show.
+                let _ = stream.set_nodelay(true);
+            }
+            let (from_client, to_client) = self.client.split();
+            let (from_server, to_server) = server.split();
+            let requests = pipe(&self.links.requests, number, from_client, to_server);
+            let replies = pipe(&self.links.replies, number, from_server, to_client);
+            let both = async { tokio::try_join!(requests, replies) };
+            tokio::select! {
+                outcome = both => {
+                    if outcome.is_ok() {
+                        close_when_dropped(&self.client);
+                        close_when_dropped(&server);
+                    }
+                    return;
+                }
+                // The client keeps its connection. (An error would mean that the links are gone.)
+                _ = route.wait_for(|it| it.moved != moved) => {}
+            }
         }
     }
 }

@@ -1,0 +1,302 @@
+//! The fault matrix, rows 40 and 41: a replica that is promoted behind an address that stays the same.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use redlock_tokio::{
+    LockError, LossReason, NodeState, Redlock, RedlockBuilder,
+    test_util::{Proxy, RedisServer, RedisServers},
+};
+use support::{Cli, MS, eventually};
+
+/// The longest ttl, and so about how long a promoted server has no vote.
+const MAX_TTL: Duration = Duration::from_secs(2);
+
+/// What a busy machine does not need for an answer.
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What a client may take to see that the server is another one: it asks once a second.
+const SEEN_WITHIN: Duration = Duration::from_secs(3);
+
+/// A master and its replica behind one address, and other masters beside it.
+struct Endpoint {
+    servers: RedisServers,
+    /// What the clients connect to: first the master, server 0.
+    front: Proxy,
+    /// What the replica, server 1, follows its master by.
+    link: Proxy,
+}
+
+impl Endpoint {
+    /// Starts them with so many other masters, and waits until the replica follows and all are up for
+    /// longer than a quarantine.
+    async fn new(others: usize) -> Self {
+        let servers = RedisServers::spawn(2 + others).unwrap();
+        let front = Proxy::spawn(servers.get(0).address()).unwrap();
+        let link = Proxy::spawn(servers.get(0).address()).unwrap();
+        let endpoint = Self {
+            servers,
+            front,
+            link,
+        };
+        endpoint.follow(1, &endpoint.link);
+        let is_up = |server: &RedisServer| {
+            let uptime: u64 = info(server, "server", "uptime_in_seconds").parse().unwrap();
+            Duration::from_secs(uptime) > MAX_TTL + MS(1500)
+        };
+        let are_up = || endpoint.servers.iter().all(is_up);
+        eventually("all are up for long", are_up).await;
+        endpoint
+    }
+
+    fn master(&self) -> &RedisServer {
+        self.servers.get(0)
+    }
+
+    fn replica(&self) -> &RedisServer {
+        self.servers.get(1)
+    }
+
+    /// Makes a server follow what is behind a proxy, and waits until it does.
+    fn follow(&self, index: usize, link: &Proxy) {
+        let server = self.servers.get(index);
+        let (host, port) = ("127.0.0.1", link.address().port().to_string());
+        assert_eq!(Cli::of(server).run(&["REPLICAOF", host, &port]), "OK");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while info(server, "replication", "master_link_status") != "up" {
+            assert!(Instant::now() < deadline, "it does not follow");
+            std::thread::sleep(MS(20));
+        }
+    }
+
+    /// Cuts the link to the replica, so that it lags behind from now on.
+    fn lag(&self) {
+        self.link.refuse();
+        self.link.reset();
+    }
+
+    /// Promotes the replica, and lets new connections go to it.
+    fn promote(&self) {
+        promote(self.replica());
+        self.front.reroute(self.replica().address()).unwrap();
+        self.front.reset();
+    }
+
+    fn builder(&self) -> RedlockBuilder {
+        let others = self.servers.iter().skip(2).map(RedisServer::url);
+        Redlock::builder()
+            .nodes([self.front.url()].into_iter().chain(others))
+            .ttl(MAX_TTL)
+            .node_timeout(NODE_TIMEOUT)
+    }
+
+    /// A client to which all nodes grant votes.
+    async fn client(&self) -> Redlock {
+        let redlock = self.builder().build().await.unwrap();
+        all_vote(&redlock).await;
+        redlock
+    }
+}
+
+fn promote(server: &RedisServer) {
+    assert_eq!(Cli::of(server).run(&["REPLICAOF", "NO", "ONE"]), "OK");
+}
+
+/// Reads a field of `INFO`.
+fn info(server: &RedisServer, section: &str, field: &str) -> String {
+    let text = Cli::of(server).run(&["INFO", section]);
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.unwrap_or_default().trim().to_owned()
+}
+
+async fn all_vote(redlock: &Redlock) {
+    let is_voting = |state: &NodeState| *state == NodeState::Voting;
+    let all_vote = || redlock.nodes().iter().all(|it| is_voting(&it.state));
+    eventually("all nodes vote", all_vote).await;
+}
+
+fn is_quarantined(redlock: &Redlock, index: usize) -> bool {
+    matches!(redlock.nodes()[index].state, NodeState::Quarantined { .. })
+}
+
+fn is_without_a_vote(error: &LockError) -> bool {
+    matches!(
+        error,
+        LockError::Quarantined { .. } | LockError::NoQuorum(_)
+    )
+}
+
+#[tokio::test]
+async fn row_40_a_first_time_client_waits_out_what_a_promoted_replica_may_lack() {
+    let endpoint = Endpoint::new(0).await;
+    let holder = endpoint.client().await;
+    endpoint.lag();
+    let guard = holder.lock("k").no_renewal().await.unwrap();
+    assert!(Cli::of(endpoint.master()).get("k").is_some());
+    endpoint.promote();
+    assert_eq!(Cli::of(endpoint.replica()).get("k"), None, "it lacks it");
+    let zero = "0".repeat(40);
+    let second = info(endpoint.replica(), "replication", "master_replid2");
+    assert_ne!(second, zero, "this is how it shows");
+
+    let other = endpoint.builder().build().await.unwrap();
+    let outcome = other.try_lock("k").await;
+    assert!(guard.is_valid(), "or there was nothing to protect");
+    let error = outcome.expect_err("two clients hold the lock");
+    assert!(is_without_a_vote(&error), "{error}");
+    let second = other.lock("k").wait(MS(8000)).await.expect("in the end");
+    assert!(!guard.is_valid(), "only after the first");
+    drop(second);
+}
+
+#[tokio::test]
+async fn row_40_a_client_that_believes_it_at_once_is_the_second_holder() {
+    let endpoint = Endpoint::new(0).await;
+    let holder = endpoint.client().await;
+    endpoint.lag();
+    let guard = holder.lock("k").no_renewal().await.unwrap();
+    endpoint.promote();
+    let gullible = endpoint.builder().trust_fresh_nodes();
+    let gullible = gullible.build().await.unwrap();
+    let second = gullible.try_lock("k").await.unwrap();
+    assert!(guard.is_valid() && second.is_valid(), "two holders");
+    let markers = Cli::of(endpoint.replica()).run(&["KEYS", "redlock:since:*"]);
+    assert_eq!(markers, "", "it does not ask for the age");
+}
+
+#[tokio::test]
+async fn row_41_a_client_whose_connection_goes_on_elsewhere_sees_it_and_gives_up_the_lock() {
+    let endpoint = Endpoint::new(0).await;
+    let holder = endpoint.client().await;
+    let other = endpoint.client().await;
+    endpoint.lag();
+    let guard = holder.lock("k").no_renewal().await.unwrap();
+    promote(endpoint.replica());
+    endpoint
+        .front
+        .reroute_all(endpoint.replica().address())
+        .unwrap();
+    // For up to a second it takes the votes for those of the server that it knew.
+    let second = other.lock("other").await.expect("not seen yet");
+    let lost = tokio::time::timeout(SEEN_WITHIN, second.lost()).await;
+    assert_eq!(lost.ok(), Some(LossReason::VotesWithdrawn));
+    assert!(is_quarantined(&other, 0));
+    let gone = || Cli::of(endpoint.replica()).get("other").is_none();
+    eventually("its key is released", gone).await;
+    let error = other.try_lock("k").await.expect_err("it has no vote");
+    assert!(is_without_a_vote(&error), "{error}");
+    drop(guard);
+    all_vote(&other).await;
+}
+
+#[tokio::test]
+async fn row_41_the_lock_goes_on_by_the_votes_of_other_nodes() {
+    let endpoint = Endpoint::new(4).await;
+    let holder = endpoint.client().await;
+    endpoint.lag();
+    promote(endpoint.replica());
+    endpoint
+        .front
+        .reroute_all(endpoint.replica().address())
+        .unwrap();
+    let guard = holder.lock("k").await.unwrap();
+    let is_seen = || is_quarantined(&holder, 0);
+    eventually("it is seen", is_seen).await;
+    assert!(guard.is_valid(), "four others have voted for it");
+    guard.extend().await.expect("and extend it");
+}
+
+#[tokio::test]
+async fn a_promoted_node_votes_at_once_if_its_marker_is_old_enough() {
+    let endpoint = Endpoint::new(0).await;
+    endpoint.promote();
+    let first = endpoint.builder().build().await.unwrap();
+    assert!(is_quarantined(&first, 0), "nobody knows for how long");
+    let history = info(endpoint.replica(), "replication", "master_replid");
+    let marker = format!("redlock:since:{history}");
+    let cli = Cli::of(endpoint.replica());
+    assert_eq!(cli.get(&marker).as_deref(), Some("0"));
+    assert!((86_300_000..=86_400_000).contains(&cli.pttl(&marker)));
+    // A client that comes soon after waits for what is left, and not anew.
+    tokio::time::sleep(MS(1000)).await;
+    let soon = endpoint.builder().build().await.unwrap();
+    let NodeState::Quarantined { remaining } = soon.nodes()[0].state else {
+        panic!("{:?}", soon.nodes());
+    };
+    assert!(remaining < MAX_TTL - MS(800), "{remaining:?}");
+
+    all_vote(&first).await;
+    let second = endpoint.builder().build().await.unwrap();
+    assert_eq!(second.nodes()[0].state, NodeState::Voting, "by the marker");
+    drop(second.try_lock("k").await.expect("it votes"));
+}
+
+#[tokio::test]
+async fn a_marker_is_renewed_with_its_age_and_no_more() {
+    let endpoint = Endpoint::new(0).await;
+    endpoint.promote();
+    let history = info(endpoint.replica(), "replication", "master_replid");
+    let marker = format!("redlock:since:{history}");
+    let cli = Cli::of(endpoint.replica());
+    // It was written 20 hours ago.
+    let hour = 3_600_000;
+    let left = (4 * hour).to_string();
+    assert_eq!(cli.run(&["SET", &marker, "1000", "PX", &left]), "OK");
+    let client = endpoint.builder().build().await.unwrap();
+    assert_eq!(client.nodes()[0].state, NodeState::Voting);
+    let age: u64 = cli.get(&marker).unwrap().parse().unwrap();
+    let expected = 20 * hour as u64 + 1000;
+    assert!((expected - 1..expected + 20_000).contains(&age), "{age}");
+    assert!(cli.pttl(&marker) > 23 * hour, "for another day");
+}
+
+#[tokio::test]
+async fn a_master_that_was_a_replica_for_a_while_has_no_vote() {
+    let endpoint = Endpoint::new(0).await;
+    let client = endpoint.client().await;
+    let guard = client.lock("k").await.unwrap();
+    // Down to a replica of its replica and up again, without a word to the client.
+    promote(endpoint.replica());
+    let back = Proxy::spawn(endpoint.replica().address()).unwrap();
+    endpoint.follow(0, &back);
+    promote(endpoint.master());
+    let has_no_vote = || client.nodes()[0].state != NodeState::Voting;
+    eventually("the connected client has seen it", has_no_vote).await;
+    drop(guard);
+    let other = endpoint.builder().build().await.unwrap();
+    let error = other.try_lock("k").await.expect_err("nor for a new one");
+    assert!(is_without_a_vote(&error), "{error}");
+    all_vote(&other).await;
+}
+
+#[tokio::test]
+async fn without_the_right_to_the_marker_a_promoted_node_waits() {
+    let endpoint = Endpoint::new(0).await;
+    endpoint.promote();
+    let rights = ["ACL", "SETUSER", "locker", "on", ">pw", "~locks:*", "+@all"];
+    assert_eq!(Cli::of(endpoint.replica()).run(&rights), "OK");
+    let url = endpoint.front.url().replace("://", "://locker:pw@");
+    let build = || {
+        let builder = Redlock::builder().nodes([&url]).ttl(MAX_TTL);
+        builder.prefix("locks:").node_timeout(NODE_TIMEOUT).build()
+    };
+    let client = build().await.unwrap();
+    assert!(is_quarantined(&client, 0), "{:?}", client.nodes());
+    all_vote(&client).await;
+    drop(client.lock("k").await.expect("the quarantine is over"));
+    assert!(is_quarantined(&build().await.unwrap(), 0), "anew for each");
+}
+
+#[tokio::test]
+async fn durable_nodes_are_not_asked_for_their_history() {
+    let endpoint = Endpoint::new(0).await;
+    endpoint.promote();
+    let client = endpoint.builder().nodes_are_durable().build().await;
+    let client = client.unwrap();
+    assert_eq!(client.nodes()[0].state, NodeState::Voting);
+    let markers = Cli::of(endpoint.replica()).run(&["KEYS", "redlock:since:*"]);
+    assert_eq!(markers, "");
+}
