@@ -59,8 +59,8 @@ struct Seen {
 /// Another server may have given them, which may not know the locks that the first one knew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Withdrawal {
-    /// Votes that were answered later than this are withdrawn: then the node was last asked what it
-    /// is, and was the one it had been.
+    /// Votes that were answered then or later are withdrawn: then the node was last asked what it is,
+    /// and was still the one that it had been.
     pub since: Timestamp,
     /// What the node's votes are worth from now on.
     pub eligibility: Eligibility,

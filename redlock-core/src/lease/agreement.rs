@@ -49,11 +49,11 @@ impl Agreement {
         self.quorum.all().difference(self.votes)
     }
 
-    /// Takes a node's vote out, unless all were counted by `since`. Returns whether a quorum is left.
+    /// Takes a node's vote out, unless all were counted before `since`. Returns whether a quorum is left.
     ///
     /// One time is kept for all votes: if the latest of them is in doubt, so is each vote of the node.
     pub(super) fn withdraw(&mut self, node: NodeId, since: Timestamp) -> bool {
-        let in_doubt = since < self.counted_at && self.votes.remove(node);
+        let in_doubt = since <= self.counted_at && self.votes.remove(node);
         !in_doubt || self.votes.len() >= self.quorum.votes()
     }
 }

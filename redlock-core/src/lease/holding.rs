@@ -115,7 +115,7 @@ impl Held {
         }
     }
 
-    /// Takes a node's votes out, if they were counted after `since`. Returns whether a quorum is left.
+    /// Takes a node's votes out, if they were counted at `since` or later. Returns whether a quorum is left.
     pub(super) fn withdraw(&mut self, node: NodeId, since: Timestamp) -> bool {
         let fenced_by = self.fenced.as_mut().map(|it| &mut it.by);
         self.rests_on.withdraw(node, since) && fenced_by.is_none_or(|it| it.withdraw(node, since))

@@ -72,6 +72,34 @@ const RESTART: Setup = Setup {
     ..ONCE
 };
 
+/// The world in which a client that comes later meets a replica that was promoted.
+const PROMOTION: Setup = Setup {
+    name: "a promotion, first-time clients",
+    begin_by: 4,
+    faults: Faults {
+        losses: 1,
+        promotions: 1,
+        ..NONE
+    },
+    allows: promotion,
+    reaches: &["acquired", "promoted while held", "votes by its marker"],
+    ..ONCE
+};
+
+/// The world in which clients are connected when a replica is promoted.
+const CONNECTED: Setup = Setup {
+    name: "renewed, a promotion under connected clients",
+    begin_by: 2,
+    faults: Faults {
+        losses: 1,
+        promotions: 1,
+        ..NONE
+    },
+    allows: promotion,
+    reaches: &["acquired", "extended", "deceived", "votes withdrawn"],
+    ..RENEWED
+};
+
 const DRIFT: Setup = Setup {
     name: "drift within the allowance",
     faults: Faults { stalls: 1, ..NONE },
@@ -167,6 +195,8 @@ fn worlds() -> Vec<Setup> {
         LATE_RELEASE,
         DRIFT,
         RESTART,
+        PROMOTION,
+        CONNECTED,
         Setup {
             name: "renewed",
             reaches: &["acquired", "contended", "extended", "lost"],
@@ -316,6 +346,24 @@ fn negative_controls() -> Vec<Setup> {
             },
         ),
         broken(
+            "NOT: promotions ignored",
+            one_holder,
+            Some(Mutation::PromotionsIgnored),
+            PROMOTION,
+        ),
+        broken(
+            "NOT: a marker of any age believed",
+            one_holder,
+            Some(Mutation::MarkerAgeIgnored),
+            PROMOTION,
+        ),
+        broken(
+            "NOT: votes of a replaced master kept",
+            one_holder,
+            Some(Mutation::NothingWithdrawn),
+            CONNECTED,
+        ),
+        broken(
             "NOT: EXTEND votes not gated",
             one_holder,
             Some(Mutation::ExtendNotGated),
@@ -392,6 +440,22 @@ fn late_set_after_restart(world: &World, step: &Step) -> bool {
         } => !carried_out && (client, master) == (0, 1) && is_extend(newest(world, client, master)),
         Step::Restart(master) => master == 2,
         Step::Tick { stalled } => stalled != Some(1),
+        _ => true,
+    }
+}
+
+/// SETs may be lost on their way, and only master 2 is replaced.
+fn promotion(world: &World, step: &Step) -> bool {
+    match *step {
+        Step::Promote(master) => master == 2,
+        Step::Lose {
+            client,
+            master,
+            carried_out,
+        } => {
+            let newest = newest(world, client, master);
+            !carried_out && matches!(newest, Some(Operation::Acquire { .. }))
+        }
         _ => true,
     }
 }

@@ -10,6 +10,7 @@ mod fences;
 mod masters;
 mod properties;
 mod setup;
+mod sights;
 mod steps;
 mod trace;
 mod world;

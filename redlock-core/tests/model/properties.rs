@@ -1,6 +1,6 @@
 //! What must always hold, and what must be reached so that it does not hold in vain.
 
-use redlock_core::AcquireFailure;
+use redlock_core::{AcquireFailure, Eligibility, LossReason};
 use stateright::{Model, Property};
 
 use crate::{
@@ -44,7 +44,7 @@ impl Model for Setup {
             Property::always("always a timer", always_a_timer),
             Property::always("nothing left behind", nothing_left_behind),
         ];
-        let sometimes: [(&'static str, Condition); 10] = [
+        let sometimes: [(&'static str, Condition); 14] = [
             ("acquired", |_, world| world.holders() == 1),
             ("contended", |_, world| {
                 let failed = Phase::Exhausted(AcquireFailure::Contended);
@@ -95,6 +95,30 @@ impl Model for Setup {
                 let outbid = |it: &Master| it.restarted && it.key.is_some() && it.counter.is_some();
                 world.holders() == 1 && world.masters.iter().any(outbid)
             }),
+            ("promoted while held", |_, world| {
+                world.holders() == 1 && world.masters.iter().any(|it| it.promoted_at.is_some())
+            }),
+            ("deceived", |_, world| {
+                world.is_anyone_deceived() && world.holders() == 2
+            }),
+            ("votes withdrawn", |_, world| {
+                let lost = Phase::Lost(LossReason::VotesWithdrawn);
+                world.clients.iter().any(|it| it.phase == lost)
+            }),
+            ("votes by its marker", |_, world| {
+                // It votes at once for a client that has never seen what was there before.
+                let votes = |client: &Client, master: usize| {
+                    client.eligibility[master] == Eligibility::ALWAYS && client.phase == Phase::Held
+                };
+                world.masters.iter().enumerate().any(|(master, it)| {
+                    let is_seen = |client: &Client| {
+                        let sights = client.sights.as_ref();
+                        sights.is_some_and(|it| it[master].promoted_at.is_some())
+                    };
+                    let mut clients = world.clients.iter();
+                    it.promoted_at.is_some() && clients.any(|it| is_seen(it) && votes(it, master))
+                })
+            }),
             ("fenced twice", |_, world| {
                 world.fences.iter().any(|it| *it > Self::proposal())
             }),
@@ -108,7 +132,10 @@ impl Model for Setup {
         properties.push(if self.beyond.is_some() {
             Property::sometimes("two holders", |_, world: &World| world.holders() == 2)
         } else {
-            Property::always("one holder", |_, world: &World| world.holders() <= 1)
+            // A client that is connected may be deceived for a moment, until it looks.
+            Property::always("one holder", |_, world: &World| {
+                world.holders() <= 1 || world.is_anyone_deceived()
+            })
         });
         for (name, condition) in sometimes {
             if self.reaches.contains(&name) {

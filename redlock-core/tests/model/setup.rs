@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redlock_core::{
-    Drift, Eligibility, FencingToken, KeepAlive, Lease, LeaseConfig, Nonce, Quorum, RetrySchedule,
-    Ttl, Validity,
+    Drift, Eligibility, FencingToken, KeepAlive, Lease, LeaseConfig, Nonce, Quarantine, Quorum,
+    RetrySchedule, Ttl, Validity,
 };
 
 use crate::{
@@ -86,6 +86,12 @@ pub(crate) enum Mutation {
     TokenReused,
     /// Votes for EXTEND count in quarantine.
     ExtendNotGated,
+    /// It is not looked at whether a master was promoted.
+    PromotionsIgnored,
+    /// Any marker is taken to be old.
+    MarkerAgeIgnored,
+    /// What a master has voted that was replaced is not taken back.
+    NothingWithdrawn,
     /// What fences are agreed on by counts in quarantine: counters that are ahead, and accepts.
     FenceNotGated,
     /// One vote of each round is made up: a quorum that is one short.
@@ -123,6 +129,7 @@ impl Setup {
             losses: 0,
             repeats: 0,
             restarts: 0,
+            promotions: 0,
             stalls: 0,
             pauses: 0,
             crashes: 0,
@@ -138,7 +145,8 @@ impl Setup {
 
     pub(crate) fn world(&self) -> World {
         World {
-            now: 0,
+            // A look at a master is a moment before what happens in the same tick.
+            now: u8::from(self.faults.promotions > 0),
             masters: core::array::from_fn(|_| self.master()),
             clients: (0..self.clients).map(|it| self.client(it)).collect(),
             faults: self.faults,
@@ -182,9 +190,15 @@ impl Setup {
             paused: None,
             eligibility: [Eligibility::ALWAYS; MASTERS],
             kept: None,
+            sights: None,
             links: Default::default(),
             extended: false,
         }
+    }
+
+    pub(crate) fn quarantine(&self) -> Quarantine {
+        let length = Ttl::new(MS(self.quarantine.into())).expect("a ttl");
+        Quarantine::new(length, Drift::new(0, Duration::ZERO))
     }
 
     fn lease_config(&self) -> LeaseConfig {

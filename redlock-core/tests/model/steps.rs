@@ -52,6 +52,13 @@ pub(crate) enum Step {
         carried_out: bool,
     },
     Restart(usize),
+    /// A replica without the keys takes the place of a master.
+    Promote(usize),
+    /// A client asks a master what it is, and sees that it was replaced.
+    Notice {
+        client: usize,
+        master: usize,
+    },
 }
 
 impl Setup {
@@ -130,6 +137,14 @@ impl Setup {
             let full = (0..MASTERS).filter(|&it| world.live_key(it).is_some());
             steps.extend(full.map(Step::Restart));
         }
+        if faults.promotions > 0 {
+            let full = (0..MASTERS).filter(|&it| world.live_key(it).is_some());
+            steps.extend(full.map(Step::Promote));
+        }
+        for client in 0..world.clients.len() {
+            let deceived = (0..MASTERS).filter(|&it| world.is_deceived(client, it));
+            steps.extend(deceived.map(|master| Step::Notice { client, master }));
+        }
         if self.may_tick(world) {
             steps.push(Step::Tick { stalled: None });
             if faults.stalls > 0 {
@@ -164,7 +179,8 @@ impl Setup {
             .clients
             .iter()
             .any(|client| may_begin(client.phase) || client.phase.is_active());
-        !waits_for_prompt && is_going_on
+        // Who is connected asks once in a tick.
+        !waits_for_prompt && is_going_on && !world.is_anyone_deceived()
     }
 
     pub(crate) fn apply(&self, world: &mut World, step: Step) {
@@ -176,6 +192,7 @@ impl Setup {
                     world.clients[client].lag += 1;
                 }
                 for client in 0..world.clients.len() {
+                    self.look_at_masters(world, client);
                     self.fire_timers(world, client);
                 }
                 forget_what_no_longer_matters(world);
@@ -186,6 +203,7 @@ impl Setup {
                 if self.mutation == Some(Mutation::ProposalKept) {
                     world.clients[client].kept = Some(proposal);
                 }
+                self.meet_masters(world, client);
                 self.drive(world, client, |lease, now| {
                     if self.fenced {
                         lease.acquire_fenced(now, proposal);
@@ -278,6 +296,12 @@ impl Setup {
                 let round = message.round;
                 self.answer(world, client, master, round, Reply::Unknown, ALWAYS);
             }
+            Step::Promote(master) => {
+                world.faults.promotions -= 1;
+                world.masters[master].key = None;
+                world.masters[master].promoted_at = Some(world.now);
+            }
+            Step::Notice { client, master } => self.notice(world, client, master),
             Step::Restart(master) => {
                 world.faults.restarts -= 1;
                 world.masters[master].key = None;
@@ -372,7 +396,12 @@ impl Setup {
     }
 
     /// Calls a lease at its client's own time, then sends and hears what there is.
-    fn drive(&self, world: &mut World, client: usize, call: impl FnOnce(&mut Lease, Timestamp)) {
+    pub(crate) fn drive(
+        &self,
+        world: &mut World,
+        client: usize,
+        call: impl FnOnce(&mut Lease, Timestamp),
+    ) {
         let local = ticks(world.local(client));
         let now = world.now;
         let it = &mut world.clients[client];

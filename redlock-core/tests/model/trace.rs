@@ -72,6 +72,12 @@ fn describe(world: &World, step: Step) -> String {
                 name(client)
             )
         }
+        Step::Promote(master) => {
+            format!("a replica without keys takes the place of master {master}")
+        }
+        Step::Notice { client, master } => {
+            format!("{} sees that master {master} was replaced", name(client))
+        }
         Step::Restart(master) => format!("master {master} restarts empty"),
     }
 }

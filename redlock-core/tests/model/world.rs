@@ -2,7 +2,7 @@
 
 use redlock_core::{
     AcquireFailure, Eligibility, FencingToken, Lease, LossReason, NodeId, Operation, Reply,
-    RoundId, Timestamp, Token,
+    RoundId, Timestamp, Token, Voter,
 };
 
 /// How many masters there are.
@@ -38,6 +38,8 @@ pub(crate) struct Faults {
     pub(crate) repeats: u8,
     /// A master that forgets its keys.
     pub(crate) restarts: u8,
+    /// A master whose place is taken by a replica that lacks its keys. Connections go on.
+    pub(crate) promotions: u8,
     /// A tick that a client's clock misses.
     pub(crate) stalls: u8,
     /// A client that stands still for a while.
@@ -52,6 +54,9 @@ pub(crate) struct Master {
     /// The fencing counter.
     pub(crate) counter: Option<FencingToken>,
     pub(crate) restarted: bool,
+    /// When its history began, if that continues another: the replica was promoted then, and a
+    /// client has written the marker right away.
+    pub(crate) promoted_at: Option<u8>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,9 +77,19 @@ pub(crate) struct Client {
     pub(crate) eligibility: [Eligibility; MASTERS],
     /// The proposal that a broken driver keeps.
     pub(crate) kept: Option<FencingToken>,
+    /// What it has seen of each master, in worlds where masters are replaced.
+    pub(crate) sights: Option<[Sight; MASTERS]>,
     /// The messages under way to each master, oldest first.
     pub(crate) links: [Vec<Message>; MASTERS],
     pub(crate) extended: bool,
+}
+
+/// What a client has seen of a master.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Sight {
+    pub(crate) voter: Voter,
+    /// When the history began that it has seen last.
+    pub(crate) promoted_at: Option<u8>,
 }
 
 /// A reply as it comes to a lease.
@@ -139,6 +154,21 @@ impl World {
         (0..self.clients.len())
             .filter(|&client| self.is_valid(client))
             .count()
+    }
+
+    /// Whether a client has not seen yet that a master was replaced.
+    pub(crate) fn is_deceived(&self, client: usize, master: usize) -> bool {
+        let it = &self.clients[client];
+        let seen = it.sights.as_ref().map(|sights| sights[master].promoted_at);
+        it.phase.is_active() && seen.is_some_and(|seen| seen != self.masters[master].promoted_at)
+    }
+
+    /// Whether any client has not seen yet that a master was replaced.
+    pub(crate) fn is_anyone_deceived(&self) -> bool {
+        let clients = 0..self.clients.len();
+        clients
+            .flat_map(|client| (0..MASTERS).map(move |master| (client, master)))
+            .any(|(client, master)| self.is_deceived(client, master))
     }
 
     /// Which client's token this is.

@@ -5,7 +5,8 @@ mod script;
 use std::{collections::VecDeque, time::Duration};
 
 use redlock_core::{
-    Eligibility, Event as LeaseEvent, Lease, NodeId, Operation, Reply, RoundId, Timestamp,
+    Eligibility, Event as LeaseEvent, Lease, NodeId, Operation, Reply, RoundId, Sighting,
+    Timestamp, Withdrawal,
 };
 
 pub(crate) use self::script::Act;
@@ -95,7 +96,7 @@ pub(crate) enum ClientEvent {
     Connected {
         master: usize,
         incarnation: u32,
-        uptime: u64,
+        sighting: Sighting,
     },
     DeliverDebts {
         master: usize,
@@ -153,6 +154,13 @@ impl Client {
 
     pub(crate) fn hand_over(&mut self, lease: usize, round: RoundId, node: NodeId, said: Said) {
         self.replies.push_back((lease, round, node, said));
+    }
+
+    /// Takes the news that votes of a master count for nothing.
+    pub(crate) fn withdraw(&mut self, now: Timestamp, node: NodeId, withdrawal: Withdrawal) {
+        if let Some(active) = &mut self.active {
+            active.lease.handle_withdrawal(now, node, withdrawal);
+        }
     }
 
     /// Ends its process. Returns the number of the lease that is forgotten.
@@ -225,10 +233,10 @@ impl World {
             ClientEvent::Connected {
                 master,
                 incarnation,
-                uptime,
+                sighting,
             } => {
-                self.trace.event(trace(17, uptime));
-                self.connected(client, master, incarnation, uptime);
+                self.trace.event(trace(17, u64::from(incarnation)));
+                self.connected(client, master, incarnation, &sighting);
             }
             ClientEvent::DeliverDebts { master } => {
                 self.trace.event(trace(18, master as u64));

@@ -20,6 +20,10 @@ pub(crate) enum Mutant {
     ForgesAVote,
     /// A failed extension is answered by releasing the keys.
     ReleasesOnFailedExtension,
+    /// It is not looked at whether a master was promoted.
+    IgnoresPromotions,
+    /// Any marker is taken to be old.
+    IgnoresMarkerAge,
     /// The clock stands still while the client is paused, as `Instant` does in a suspended machine.
     ClockStopsInPause,
 }
@@ -42,6 +46,8 @@ pub(crate) struct Configuration {
     pub(crate) slow_clients: bool,
     pub(crate) clock_steps: bool,
     pub(crate) flushes: bool,
+    /// Replicas that lack keys take the place of masters.
+    pub(crate) promotions: bool,
     /// Faults come this many times more often.
     pub(crate) severity: u32,
     pub(crate) mutant: Option<Mutant>,
@@ -66,6 +72,7 @@ const WITHIN: Configuration = Configuration {
     slow_clients: false,
     clock_steps: false,
     flushes: false,
+    promotions: false,
     severity: 1,
     mutant: None,
 };
@@ -95,6 +102,13 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         about: "in order, restarts lose fencing counters, wall clocks agree to half a second",
         durable_counters: false,
         wall_clocks_differ: SECOND / 2,
+        severity: 3,
+        ..WITHIN
+    },
+    Configuration {
+        name: "within-promotions",
+        about: "in order, and replicas that lag behind are promoted behind the same address",
+        promotions: true,
         severity: 3,
         ..WITHIN
     },
@@ -153,6 +167,20 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         name: "mutant-failed-extend",
         about: "the driver releases the keys when an extension fails",
         mutant: Some(Mutant::ReleasesOnFailedExtension),
+        ..BEYOND
+    },
+    Configuration {
+        name: "mutant-promotions",
+        about: "the driver does not look whether a master was promoted",
+        promotions: true,
+        mutant: Some(Mutant::IgnoresPromotions),
+        ..BEYOND
+    },
+    Configuration {
+        name: "mutant-marker-age",
+        about: "the driver believes a marker of any age",
+        promotions: true,
+        mutant: Some(Mutant::IgnoresMarkerAge),
         ..BEYOND
     },
     Configuration {

@@ -16,6 +16,7 @@ pub(crate) enum Fault {
     Cut,
     Pause,
     ClientCrash,
+    Promotion,
     ClockStep,
     Flush,
 }
@@ -27,6 +28,7 @@ impl Fault {
             Self::MasterCrash | Self::ClientCrash => 60 * SECOND,
             Self::FleetRestart => 900 * SECOND,
             Self::Cut | Self::Pause => 20 * SECOND,
+            Self::Promotion => 30 * SECOND,
             Self::ClockStep | Self::Flush => 120 * SECOND,
         }
     }
@@ -43,6 +45,9 @@ impl World {
         ];
         for fault in usual {
             self.schedule_fault(fault);
+        }
+        if self.configuration.promotions {
+            self.schedule_fault(Fault::Promotion);
         }
         if self.configuration.clock_steps {
             self.schedule_fault(Fault::ClockStep);
@@ -78,8 +83,10 @@ impl World {
             }
             Fault::ClientCrash => {
                 let client = self.busy_client();
-                self.crash_client(client);
+                let outage = self.rng.around(self.max_ttl() / 2) + MILLI;
+                self.crash_client(client, outage);
             }
+            Fault::Promotion => self.promote_some(),
             Fault::ClockStep => self.step_clocks(),
             Fault::Flush => self.flush(),
         }
@@ -102,14 +109,58 @@ impl World {
         self.masters[master].crash();
         // A killed process closes its connections; a machine that is gone closes nothing.
         if self.rng.chance(700_000) {
-            for client in 0..self.clients.len() {
-                let delay = self.rng.below(MILLI);
-                let epoch = self.lane(client, master).epoch;
-                let event = ClientEvent::Broken { master, epoch };
-                self.schedule_client(at + delay, client, event);
-            }
+            self.close_connections(master);
         }
         self.schedule(at + outage, Event::Restart { master });
+    }
+
+    fn close_connections(&mut self, master: usize) {
+        for client in 0..self.clients.len() {
+            let delay = self.rng.below(MILLI);
+            let epoch = self.lane(client, master).epoch;
+            let event = ClientEvent::Broken { master, epoch };
+            self.schedule_client(self.at + delay, client, event);
+        }
+    }
+
+    /// Promotes the replica of one master, or those of all, as where a zone is lost.
+    fn promote_some(&mut self) {
+        if self.rng.chance(500_000) {
+            for master in 0..self.masters.len() {
+                self.promote(master);
+            }
+            self.bring_newcomers();
+        } else {
+            let master = self.rng.index(self.masters.len());
+            self.promote(master);
+        }
+    }
+
+    /// Lets clients that are idle come back at once as new ones, which have seen no master before.
+    fn bring_newcomers(&mut self) {
+        for client in 0..self.clients.len() {
+            if self.clients[client].active.is_none() && self.rng.chance(300_000) {
+                self.crash_client(client, SECOND / 10);
+                let begin = ClientEvent::Begin { key: None };
+                self.schedule_client(self.at + SECOND / 2, client, begin);
+            }
+        }
+    }
+
+    /// Lets a replica that lacks some of the keys take the place of a master. Connections do not go on.
+    fn promote(&mut self, master: usize) {
+        if !self.masters[master].up {
+            return;
+        }
+        self.note(Seen::Promotion);
+        for client in 0..self.clients.len() {
+            self.have_inspected(client, master);
+        }
+        let lacks: Vec<_> = (0..self.scale.keys)
+            .map(|_| self.rng.chance(700_000))
+            .collect();
+        self.masters[master].promote(|key| lacks[key]);
+        self.close_connections(master);
     }
 
     pub(crate) fn restart(&mut self, master: usize) {
@@ -179,7 +230,7 @@ impl World {
     }
 
     /// Ends a client's process: it forgets its lease, its connections, and what it owes.
-    fn crash_client(&mut self, client: usize) {
+    fn crash_client(&mut self, client: usize, outage: u64) {
         let at = self.at;
         let it = &mut self.clients[client];
         if !it.up {
@@ -190,9 +241,9 @@ impl World {
         }
         self.note(Seen::ClientCrash);
         for master in 0..self.masters.len() {
-            self.lane(client, master).crash();
+            let voter = self.scale.voter.clone();
+            self.lane(client, master).crash(voter);
         }
-        let outage = self.rng.around(self.max_ttl() / 2) + MILLI;
         self.schedule(at + outage, Event::Reboot { client });
     }
 

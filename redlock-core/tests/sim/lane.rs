@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use redlock_core::{Operation, RoundId, Timestamp, Token};
+use redlock_core::{Operation, RoundId, Timestamp, Token, Voter};
 
 use crate::{
     clock::{MILLI, SECOND},
@@ -28,8 +28,8 @@ pub(crate) struct Lane {
     pub(crate) connected: bool,
     /// Which process of the master this connection leads to.
     pub(crate) incarnation: u32,
-    /// When that process may vote, on the client's clock.
-    pub(crate) eligible_at: Timestamp,
+    /// What is known of the master, and so what its votes are worth.
+    pub(crate) voter: Voter,
     pub(crate) flights: Vec<Flight>,
     sent: u64,
     pub(crate) debts: Vec<Debt>,
@@ -82,12 +82,12 @@ pub(crate) struct Debt {
 }
 
 impl Lane {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(voter: Voter) -> Self {
         Self {
             epoch: 0,
             connected: true,
             incarnation: 0,
-            eligible_at: Timestamp::ZERO,
+            voter,
             flights: Vec::new(),
             sent: 0,
             debts: Vec::new(),
@@ -146,7 +146,8 @@ impl Lane {
     }
 
     /// Forgets everything: the client's process is gone.
-    pub(crate) fn crash(&mut self) {
+    pub(crate) fn crash(&mut self, voter: Voter) {
+        self.voter = voter;
         let _ = self.give_up();
         self.debts.clear();
         self.retrying = false;

@@ -1,6 +1,10 @@
 //! A master as the algorithm sees it: keys that expire, compare-and-delete, fencing counters.
 
-use redlock_core::{FencingToken, Operation, Token};
+use std::time::Duration;
+
+use redlock_core::{
+    FencingToken, HistoryMarker, Operation, Replication, ReplicationId, RunId, Token,
+};
 
 use crate::clock::{Clock, MILLI, SECOND};
 
@@ -39,6 +43,10 @@ pub(crate) struct Master {
     pub(crate) incarnation: u32,
     /// When the process came up, on the master's clock.
     started_at: u64,
+    /// Whether it is a replica that was promoted.
+    is_promoted: bool,
+    /// When the marker of its history was written, on the master's clock.
+    marked_at: Option<u64>,
     entries: Vec<Option<Entry>>,
     counters: Vec<Option<FencingToken>>,
     /// When it last forgot keys early and could vote all the same, which the algorithm's
@@ -56,6 +64,8 @@ impl Master {
             incarnation: 0,
             // Long enough ago to be trusted: a cold fleet is a fault of its own.
             started_at: 0,
+            is_promoted: false,
+            marked_at: None,
             entries: vec![None; keys],
             counters: vec![None; keys],
             forgot_keys_at: None,
@@ -116,9 +126,45 @@ impl Master {
         self.up = true;
         self.incarnation += 1;
         self.started_at = self.clock.local(at);
+        self.is_promoted = false;
+        self.marked_at = None;
         if !keep_counters {
             self.forget_counters();
         }
+    }
+
+    /// A replica that is up for long takes its place, without the keys that it lacks.
+    pub(crate) fn promote(&mut self, lacks: impl Fn(usize) -> bool) {
+        self.incarnation += 1;
+        self.started_at = 0;
+        self.is_promoted = true;
+        self.marked_at = None;
+        for (key, entry) in self.entries.iter_mut().enumerate() {
+            entry.take_if(|_| lacks(key));
+        }
+    }
+
+    /// Which process this is, in the words of `INFO`.
+    pub(crate) fn run_id(&self) -> RunId {
+        RunId::new(digits(self.incarnation))
+    }
+
+    /// The history of its keys, in the words of `INFO`.
+    pub(crate) fn replication(&self) -> Replication {
+        let before = self.incarnation.wrapping_sub(1);
+        Replication {
+            id: ReplicationId::new(digits(self.incarnation)),
+            continues: self.is_promoted.then(|| ReplicationId::new(digits(before))),
+        }
+    }
+
+    /// Returns for how long the history exists by its marker, which is written if there is none.
+    pub(crate) fn history_age(&mut self, at: u64) -> Duration {
+        let now = self.clock.local(at) / MILLI;
+        let passed = now - *self.marked_at.get_or_insert(now);
+        let left = HistoryMarker::TTL_MILLIS.saturating_sub(passed);
+        let marker = HistoryMarker::read(b"0", i64::try_from(left).expect("a day"));
+        marker.map(HistoryMarker::age).unwrap_or_default()
     }
 
     /// `FLUSHALL`: everything is gone, and no client can see that it is.
@@ -154,4 +200,10 @@ impl Master {
             }
         }
     }
+}
+
+/// Forty digits that tell this number from all others.
+fn digits(number: u32) -> [u8; 40] {
+    let text = format!("{number:040}");
+    text.as_bytes().try_into().expect("forty digits")
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use redlock_core::{Eligibility, NodeId, Operation, Reply, RoundId, Timestamp};
+use redlock_core::{Eligibility, NodeId, Operation, Reply, RoundId, Sighting, Timestamp};
 
 use crate::{
     client::{Answer, ClientEvent, Said},
     clock::{MILLI, SECOND},
+    configuration::Mutant,
     history::MAX_LATE,
     lane::{Flight, NODE_TIMEOUT, Purpose, RETRY_DEBTS_AFTER, SILENCE_LIMIT},
     master::{Request, Vote},
@@ -222,22 +223,13 @@ impl World {
                 }
             }
         };
-        let eligibility = self.worth(client, master);
+        let eligibility = self.lane(client, master).voter.eligibility();
         let now = self.clients[client].now(self.at);
         if reply == Reply::Granted && !eligibility.remaining(now).is_zero() {
             self.note(Seen::QuarantinedVote);
         }
         let said = Said { reply, eligibility };
         self.hand_over(client, master, request.lease, round, said);
-    }
-
-    /// What the client says that a master's votes are worth.
-    fn worth(&mut self, client: usize, master: usize) -> Eligibility {
-        if self.configuration.quarantine {
-            Eligibility::since(self.lane(client, master).eligible_at)
-        } else {
-            Eligibility::ALWAYS
-        }
     }
 
     /// Answers for what has been under way for too long.
@@ -307,17 +299,69 @@ impl World {
             return self.reconnect(client, master);
         }
         // `INFO` is answered now; the answer is read a delay later.
-        let (uptime, incarnation) = {
-            let master = &self.masters[master];
-            (master.uptime(at), master.incarnation)
-        };
+        let sighting = self.sighting(client, master);
+        let incarnation = self.masters[master].incarnation;
         let delay = self.delay();
         let event = ClientEvent::Connected {
             master,
             incarnation,
-            uptime,
+            sighting,
         };
         self.schedule_client(at + delay, client, event);
+    }
+
+    /// What a driver finds out of a master: the truth, unless it is broken.
+    fn sighting(&mut self, client: usize, master: usize) -> Sighting {
+        let at = self.at;
+        let asked_at = self.clients[client].now(at);
+        let mutant = self.configuration.mutant;
+        let it = &mut self.masters[master];
+        let mut replication = it.replication();
+        let history_age = match replication.continues {
+            Some(_) if mutant == Some(Mutant::IgnoresMarkerAge) => Some(Duration::MAX),
+            Some(_) => Some(it.history_age(at)),
+            None => None,
+        };
+        if mutant == Some(Mutant::IgnoresPromotions) {
+            replication.continues = None;
+        }
+        Sighting {
+            asked_at,
+            run_id: it.run_id(),
+            uptime: Some(Duration::from_secs(it.uptime(at))),
+            replication: Some(replication),
+            history_age,
+        }
+    }
+
+    /// Makes up for the looks that a client has had at a master, one in each second, of which only the
+    /// last matters: it was some time in the last second.
+    pub(crate) fn have_inspected(&mut self, client: usize, master: usize) {
+        let ago = self.rng.below(SECOND).min(self.at);
+        let incarnation = self.masters[master].incarnation;
+        let is_paused = self.clients[client].paused_at.is_some();
+        let lane = self.lane(client, master);
+        if !lane.is_open() || lane.incarnation != incarnation || is_paused {
+            return;
+        }
+        let asked_at = self.clients[client].now(self.at - ago);
+        let sighting = Sighting {
+            asked_at,
+            ..self.sighting(client, master)
+        };
+        let now = self.clients[client].now(self.at);
+        self.lane(client, master)
+            .voter
+            .handle_sighting(now, &sighting);
+    }
+
+    /// Lets a client see a master to which it is connected from the beginning.
+    pub(crate) fn meet(&mut self, client: usize, master: usize) {
+        let now = self.clients[client].now(self.at);
+        let sighting = self.sighting(client, master);
+        let voter = &mut self.lane(client, master).voter;
+        let withdrawal = voter.handle_connection(now, &sighting);
+        assert_eq!(withdrawal, None, "it is the first sight");
     }
 
     pub(crate) fn connected(
@@ -325,17 +369,24 @@ impl World {
         client: usize,
         master: usize,
         incarnation: u32,
-        uptime: u64,
+        sighting: &Sighting,
     ) {
         let now = self.clients[client].now(self.at);
         if self.lane(client, master).connected {
             return;
         }
-        let quarantine = self.scale.quarantine;
         let lane = self.lane(client, master);
         lane.connected = true;
         lane.incarnation = incarnation;
-        lane.eligible_at = quarantine.eligible_at(now, Duration::from_secs(uptime));
+        let withdrawal = lane.voter.handle_connection(now, sighting);
+        let votes_at_once = lane.voter.eligibility() == Eligibility::ALWAYS;
+        if sighting.history_age.is_some() && votes_at_once && self.configuration.quarantine {
+            self.note(Seen::OldMarker);
+        }
+        if let Some(withdrawal) = withdrawal {
+            let node = NodeId::new(master).expect("fewer than 64 masters");
+            self.clients[client].withdraw(now, node, withdrawal);
+        }
         self.deliver_debts(client, master);
     }
 

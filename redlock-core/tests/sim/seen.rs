@@ -25,6 +25,7 @@ seen! {
     FleetRestart = "fleet restarts",
     Pause = "client pauses",
     ClientCrash = "client crashes",
+    Promotion = "promotions of replicas that lack keys",
     ClockStep = "clock steps",
     Flush = "FLUSHALLs",
     // Situations.
@@ -47,6 +48,7 @@ seen! {
     LateExtend = "EXTEND carried out after its lease ended",
     RestartWhileHeld = "restart of a master that held a valid lease's key",
     QuarantinedVote = "votes held back by quarantine",
+    OldMarker = "promoted masters that vote by their marker",
     QuarantinedRefusal = "gave up because of quarantine",
     ResumedTooLate = "paused beyond the end of validity",
     OwedRelease = "owed releases delivered",

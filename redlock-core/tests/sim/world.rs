@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
-use redlock_core::{Drift, FencingToken, Quarantine, Quorum, Ttl};
+use redlock_core::{Drift, FencingToken, Quarantine, Quorum, Ttl, Voter};
 
 use crate::{
     client::{Client, ClientEvent},
@@ -45,14 +45,15 @@ pub(crate) struct World {
 }
 
 /// The measures of one run, drawn from its seed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Scale {
     pub(crate) quorum: Quorum,
     pub(crate) keys: usize,
     pub(crate) max_ttl: Ttl,
     /// The shortest time that a message takes.
     pub(crate) latency: u64,
-    pub(crate) quarantine: Quarantine,
+    /// A master that was not seen yet.
+    pub(crate) voter: Voter,
 }
 
 /// What is left of a run.
@@ -127,12 +128,17 @@ impl World {
         let ttl = |nanos| Ttl::new(Duration::from_nanos(nanos)).expect("seconds");
         let quarantined = ttl(max_ttl / configuration.quarantine_share);
         let max_ttl = ttl(max_ttl);
+        let quarantine = Quarantine::new(quarantined, Drift::default());
         let scale = Scale {
             quorum: Quorum::majority(nodes).expect("5 to 9 nodes"),
             keys,
             max_ttl,
             latency: rng.between(50 * MICRO, 3 * MILLI),
-            quarantine: Quarantine::new(quarantined, Drift::default()),
+            voter: if configuration.quarantine {
+                Voter::new(quarantine)
+            } else {
+                Voter::trusted(quarantine)
+            },
         };
         let masters = (0..nodes).map(|_| {
             let clock = within(&mut rng);
@@ -142,6 +148,7 @@ impl World {
         let clients: Vec<_> = (0..clients)
             .map(|_| Client::draw(&mut rng, &configuration, keys))
             .collect();
+        let voter = scale.voter.clone();
         let mut world = Self {
             at: 0,
             queue: BinaryHeap::new(),
@@ -149,7 +156,9 @@ impl World {
             rng,
             configuration,
             scale,
-            lanes: (0..nodes * clients.len()).map(|_| Lane::new()).collect(),
+            lanes: (0..nodes * clients.len())
+                .map(|_| Lane::new(voter.clone()))
+                .collect(),
             clients,
             masters,
             resources: vec![None; keys],
@@ -160,6 +169,9 @@ impl World {
             probed: vec![false; keys],
         };
         for client in 0..world.clients.len() {
+            for master in 0..nodes {
+                world.meet(client, master);
+            }
             world.think(client);
         }
         world.schedule_faults();

@@ -1,0 +1,91 @@
+//! What clients see of masters: who they are, and whether another took their place.
+
+use std::time::Duration;
+
+use redlock_core::{Replication, ReplicationId, RunId, Sighting, Timestamp, Voter};
+
+use crate::{
+    setup::{Mutation, Setup},
+    world::{MASTERS, Sight, World, node, ticks},
+};
+
+/// Longer than any quarantine.
+const LONG: Duration = Duration::from_secs(3600);
+
+impl Setup {
+    /// A client connects to the masters for the first time.
+    pub(crate) fn meet_masters(&self, world: &mut World, client: usize) {
+        if self.faults.promotions == 0 {
+            return;
+        }
+        let now = ticks(world.local(client));
+        let sights = [0, 1, 2].map(|master| {
+            let mut voter = Voter::new(self.quarantine());
+            let sighting = self.sighting(world, master, now);
+            assert_eq!(voter.handle_connection(now, &sighting), None);
+            world.clients[client].eligibility[master] = voter.eligibility();
+            Sight {
+                voter,
+                promoted_at: world.masters[master].promoted_at,
+            }
+        });
+        world.clients[client].sights = Some(sights);
+    }
+
+    /// A client asks all masters what they are, a moment before anything else happens in this tick.
+    pub(crate) fn look_at_masters(&self, world: &mut World, client: usize) {
+        if !world.clients[client].phase.is_active() {
+            return;
+        }
+        let now = ticks(world.local(client));
+        let asked_at = now.saturating_sub(Duration::from_nanos(1));
+        for master in 0..MASTERS {
+            let sighting = self.sighting(world, master, asked_at);
+            if let Some(sights) = &mut world.clients[client].sights {
+                let changed = sights[master].voter.handle_sighting(now, &sighting);
+                assert_eq!(changed, None, "time passes once everybody has seen it");
+            }
+        }
+    }
+
+    /// A client asks a master that was replaced.
+    pub(crate) fn notice(&self, world: &mut World, client: usize, master: usize) {
+        let now = ticks(world.local(client));
+        let sighting = self.sighting(world, master, now);
+        let promoted_at = world.masters[master].promoted_at;
+        let it = &mut world.clients[client];
+        let Some(sights) = &mut it.sights else { return };
+        let sight = &mut sights[master];
+        sight.promoted_at = promoted_at;
+        let withdrawal = sight.voter.handle_sighting(now, &sighting);
+        it.eligibility[master] = sight.voter.eligibility();
+        if let Some(withdrawal) = withdrawal
+            && self.mutation != Some(Mutation::NothingWithdrawn)
+        {
+            self.drive(world, client, |lease, now| {
+                lease.handle_withdrawal(now, node(master), withdrawal);
+            });
+        }
+    }
+
+    /// What a driver finds out of a master: the truth, unless it is broken.
+    fn sighting(&self, world: &World, master: usize, asked_at: Timestamp) -> Sighting {
+        let promoted_at = world.masters[master].promoted_at;
+        let history = |number| ReplicationId::new([b'0' + number; ReplicationId::LEN]);
+        let continues = promoted_at.map(|_| history(0));
+        let age = promoted_at.map(|at| Duration::from_millis((world.now - at).into()));
+        Sighting {
+            asked_at,
+            run_id: RunId::new([b'a' + master as u8; RunId::LEN]),
+            uptime: Some(LONG),
+            replication: Some(Replication {
+                id: history(promoted_at.map_or(0, |at| at + 1)),
+                continues: continues.filter(|_| self.mutation != Some(Mutation::PromotionsIgnored)),
+            }),
+            history_age: age.map(|age| match self.mutation {
+                Some(Mutation::MarkerAgeIgnored) => LONG,
+                _ => age,
+            }),
+        }
+    }
+}
