@@ -1,5 +1,6 @@
 mod fencing;
 mod watching;
+mod withdrawing;
 
 use alloc::vec::Vec;
 use core::time::Duration;
