@@ -132,8 +132,8 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     },
     Configuration {
         name: "beyond-short-quarantine",
-        about: "the quarantine is a quarter of the longest ttl: the fleet disagrees on max_ttl",
-        quarantine_share: 4,
+        about: "the quarantine is a sixteenth of the longest ttl: the fleet disagrees on max_ttl",
+        quarantine_share: 16,
         severity: 20,
         ..BEYOND
     },
