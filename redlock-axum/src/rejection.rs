@@ -69,7 +69,8 @@ impl RejectionPolicy {
                 .retry_after(self.jittered(expected))
             }
             LockError::Unavailable(error) => {
-                tracing::warn!(%error, "request gets no lock");
+                // The lock service warns of an outage, once for all requests.
+                tracing::debug!(%error, "request gets no lock");
                 let retry_after = match &error {
                     redlock_tokio::LockError::Quarantined { remaining, .. } => {
                         remaining.saturating_add(random_part(self.retry_after))

@@ -127,11 +127,25 @@ async fn what_somebody_should_look_at_is_loud() {
 
     it.nodes.go_down();
     let closed = it.app(layer(&it).wait(MS(100)));
-    problem(post(&closed, "/events/secret").await, 503, "unavailable").await;
-    assert!(log.has(Level::WARN, "request gets no lock"));
+    for _ in 0..5 {
+        problem(post(&closed, "/events/secret").await, 503, "unavailable").await;
+    }
+    let warnings = log.louder_than(Level::INFO);
+    let of_outage = |it: &&String| it.contains("no lock can be had");
+    assert_eq!(
+        warnings.iter().filter(of_outage).count(),
+        1,
+        "{warnings:#?}"
+    );
+    assert!(log.has(Level::DEBUG, "request gets no lock"));
     let open = it.app(layer(&it).wait(MS(100)).fail_open());
     text(post(&open, "/events/secret").await).await;
     assert!(log.has(Level::WARN, "called without"));
+    it.nodes.come_up();
+    sleep(MS(2000)).await;
+    text(post(&it.app(layer(&it)), "/events/secret").await).await;
+    assert!(log.has(Level::INFO, "locks can be had again"));
+    assert!(log.has(Level::INFO, "connected again"));
     let all = log.0.lock().unwrap();
     assert!(all.iter().all(|(_, text)| !text.contains("secret")));
 }

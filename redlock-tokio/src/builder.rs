@@ -21,6 +21,7 @@ use crate::{
     turn_table::TurnTable,
     vetting::{RestartRule, Rules, Vetting},
     wall_clock::WallClock,
+    warning::Outage,
 };
 
 /// Longer than anybody wants to wait for a node.
@@ -292,6 +293,7 @@ impl RedlockBuilder {
             prefix: self.prefix,
             defaults: self.defaults,
             max_ttl: (!matches!(rules.restarts, RestartRule::Trusted(_))).then_some(max_ttl),
+            outage: Outage::default(),
             shut_down: false.into(),
             wall_clock: WallClock::default(),
             held: 0.into(),

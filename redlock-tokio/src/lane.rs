@@ -61,6 +61,9 @@ const MAX_QUEUED: usize = 16 * MAX_BATCH;
 /// that was only stopped for a moment is better served on the old one.
 const SILENCE_LIMIT: Duration = Duration::from_secs(1);
 
+/// Tokio's timers stand still while the machine sleeps, so the clock is looked at every second.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
 /// The actor.
 pub(crate) struct Lane {
     id: NodeId,
@@ -74,6 +77,8 @@ pub(crate) struct Lane {
     status: Arc<StatusBoard>,
     /// What the node's votes are worth.
     eligibility: Eligibility,
+    /// Whether it had no vote when that was looked at last.
+    is_quarantined: bool,
     inbox: mpsc::UnboundedReceiver<Message>,
     /// What was taken from the inbox and is not on its way yet.
     gathered: Vec<Message>,
@@ -130,6 +135,7 @@ impl Lane {
             withdraw,
             status,
             eligibility: Eligibility::ALWAYS,
+            is_quarantined: false,
             inbox,
             gathered: Vec::new(),
             closed: false,
@@ -190,7 +196,12 @@ impl Lane {
             }
             match outcome {
                 Ok(session) => {
-                    tracing::debug!(node = self.node.address(), "connected");
+                    let node = self.node.address();
+                    if cause == connecting() {
+                        tracing::debug!(node, "connected");
+                    } else {
+                        tracing::info!(node, "connected again");
+                    }
                     return Some(session);
                 }
                 Err(error) => {
@@ -376,6 +387,7 @@ impl Lane {
                 None
             };
             timer.arm_for(flights.next_timeout());
+            timer.arm_for(self.end_of_quarantine());
             timer.arm_for(self.debts.next_try().filter(|_| has_room && !silent));
             tokio::select! {
                 biased;
@@ -420,6 +432,18 @@ impl Lane {
             let _ = self.deliver(Landed::broken(batch, broken.clone()));
         }
         Err(broken)
+    }
+
+    /// Tells that a quarantine has ended, or returns when to look again.
+    fn end_of_quarantine(&mut self) -> Option<Instant> {
+        let remaining = self.eligibility.remaining(self.clock.now());
+        let was_quarantined = self.is_quarantined;
+        self.is_quarantined = !remaining.is_zero();
+        if was_quarantined && !self.is_quarantined {
+            tracing::info!(node = self.node.address(), "votes from now on");
+        }
+        self.is_quarantined
+            .then(|| Instant::now() + remaining.min(LONGEST_SLEEP))
     }
 
     /// Lets the tasks that are ready to run add what they have: the first of them has woken the

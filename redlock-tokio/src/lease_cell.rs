@@ -30,6 +30,7 @@ use crate::{
     queue::Terms,
     readiness,
     shared::Shared,
+    warning::Outage,
 };
 
 /// More than clocks that only drift can differ by within a lease.
@@ -295,6 +296,10 @@ impl LeaseCell {
             turn.is_some_and(|it| it.id != self.id && it.state().phase == Phase::Held)
         };
         self.keys.iter().any(holds)
+    }
+
+    pub(crate) fn outage(&self) -> &Outage {
+        &self.shared.outage
     }
 
     pub(crate) fn keys(&self) -> &KeySet {

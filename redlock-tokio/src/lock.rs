@@ -1,6 +1,7 @@
 use std::{
     fmt,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -227,7 +228,13 @@ impl Future for LockFuture {
         let State::Waiting { guard, since } = std::mem::replace(&mut self.0, State::Done) else {
             return Poll::Pending;
         };
-        Poll::Ready(conclude(guard, since, phase))
+        let cell = Arc::clone(guard.cell());
+        let outcome = conclude(guard, since, phase);
+        match &outcome {
+            Ok(_) => cell.outage().note_success(),
+            Err(error) => cell.outage().note_failure(cell.now(), error),
+        }
+        Poll::Ready(outcome)
     }
 }
 

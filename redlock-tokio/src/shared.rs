@@ -11,7 +11,7 @@ use redlock_core::{LeaseConfig, NodeId, Quorum, Ttl};
 use crate::{
     Clock, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
     keeper::Keeper, lane::LaneHandle, lease_cell::LeaseCell, queue::Queue, turn_table::TurnTable,
-    wall_clock::WallClock,
+    wall_clock::WallClock, warning::Outage,
 };
 
 /// What all handles, guards and leases of one [`Redlock`](crate::Redlock) have in common.
@@ -30,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) defaults: LockOptions,
     /// The longest ttl that a lock may have, where restarted nodes must wait for it.
     pub(crate) max_ttl: Option<Ttl>,
+    pub(crate) outage: Outage,
     pub(crate) shut_down: AtomicBool,
     /// What fencing tokens are proposed by. One serves all keys, since tokens need only grow.
     pub(crate) wall_clock: WallClock,

@@ -1,11 +1,16 @@
 //! Warnings that hundreds of locks would give at the same moment.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use redlock_core::Timestamp;
+
+use crate::LockError;
 
 /// How long a warning is not repeated.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -34,6 +39,35 @@ impl Warning {
         } else {
             state.withheld += 1;
             None
+        }
+    }
+}
+
+/// A time without locks, whoever asks for one: told of at its beginning, now and then, and at its end.
+#[derive(Debug, Default)]
+pub(crate) struct Outage {
+    warning: Warning,
+    is_told: AtomicBool,
+}
+
+impl Outage {
+    /// Notes that a lock could not be had because of the nodes.
+    pub(crate) fn note_failure(&self, now: Timestamp, error: &LockError) {
+        let is_outage = matches!(
+            error,
+            LockError::NoQuorum(_) | LockError::Quarantined { .. } | LockError::TooSlow(_)
+        );
+        if is_outage && let Some(withheld) = self.warning.due(now) {
+            self.is_told.store(true, Ordering::Relaxed);
+            tracing::warn!(%error, withheld, "no lock can be had");
+        }
+    }
+
+    /// Notes that a lock was had.
+    pub(crate) fn note_success(&self) {
+        // Read first: this is on the way of every lock.
+        if self.is_told.load(Ordering::Relaxed) && self.is_told.swap(false, Ordering::Relaxed) {
+            tracing::info!("locks can be had again");
         }
     }
 }

@@ -21,7 +21,7 @@ impl Log {
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
-            .with_max_level(Level::WARN)
+            .with_max_level(Level::INFO)
             .with_ansi(false)
             .with_writer(move || writer.clone())
             .finish();
@@ -93,4 +93,21 @@ async fn nodes_that_may_forget_are_told_of() {
     let text = log.text();
     assert!(text.contains("set maxmemory-policy noeviction"), "{text}");
     assert!(text.contains("appendonly is off"), "{text}");
+}
+
+#[tokio::test]
+async fn the_recovery_of_a_node_and_the_end_of_its_quarantine_are_told_of() {
+    let (log, _guard) = Log::start();
+    let servers = RedisServers::spawn(3).unwrap();
+    let builder = Redlock::builder().nodes(servers.urls()).ttl(MS(1000));
+    let _redlock = builder.build().await.unwrap();
+    let lines = |words: &str| log.text().lines().filter(|it| it.contains(words)).count();
+    eventually("all vote", || lines("votes from now on") == 3).await;
+    assert_eq!(lines("connected again"), 0, "{}", log.text());
+    servers.get(0).restart().unwrap();
+    eventually("it is back", || lines("connected again") == 1).await;
+    eventually("it votes", || lines("votes from now on") == 4).await;
+    let text = log.text();
+    let last = text.lines().last().unwrap();
+    assert!(last.contains("INFO") && last.contains(&servers.get(0).address().to_string()));
 }
