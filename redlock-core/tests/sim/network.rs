@@ -378,6 +378,7 @@ impl World {
         let lane = self.lane(client, master);
         lane.connected = true;
         lane.incarnation = incarnation;
+        let epoch = lane.epoch;
         let withdrawal = lane.voter.handle_connection(now, sighting);
         let votes_at_once = lane.voter.eligibility() == Eligibility::ALWAYS;
         if sighting.history_age.is_some() && votes_at_once && self.configuration.quarantine {
@@ -386,6 +387,11 @@ impl World {
         if let Some(withdrawal) = withdrawal {
             let node = NodeId::new(master).expect("fewer than 64 masters");
             self.clients[client].withdraw(now, node, withdrawal);
+        }
+        // The process may have gone while it was connected to. The next look shows that.
+        if self.masters[master].incarnation != incarnation {
+            let broken = ClientEvent::Broken { master, epoch };
+            self.schedule_client(self.at + SECOND, client, broken);
         }
         self.deliver_debts(client, master);
     }
