@@ -6,11 +6,11 @@ use std::{
     io::{BufRead, BufReader, Write},
     process::Command,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use redlock_tokio::{FencingToken, Redlock, test_util::RedisServers};
-use support::{Cli, MS, eventually, trusting};
+use support::{Cli, eventually, trusting};
 use tokio::runtime::Runtime;
 
 const TTL: Duration = Duration::from_millis(600);
@@ -46,12 +46,8 @@ async fn row_34_holder_stopped_longer_than_ttl() {
         let guard = lock.await.unwrap();
         println!("token {}", guard.fencing_token().unwrap().get());
         println!("{}", support::READY);
-        let mut last = Instant::now();
-        // Whoever is stopped does not notice but by the clock.
-        while last.elapsed() < TTL {
-            last = Instant::now();
-            thread::sleep(MS(5));
-        }
+        // It is stopped here, and goes on when it is told to.
+        std::io::stdin().read_line(&mut String::new()).unwrap();
         println!("believes {}", guard.is_valid());
         std::io::stdout().flush().unwrap();
         drop(guard);
@@ -67,6 +63,7 @@ async fn row_34_holder_stopped_longer_than_ttl() {
             "--nocapture",
         ])
         .env(support::ROLE, urls.join(","))
+        .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("this test starts once more");
@@ -95,6 +92,7 @@ async fn row_34_holder_stopped_longer_than_ttl() {
     let next_token = next.fencing_token().map(FencingToken::get).unwrap();
     assert!(store.write(next_token, "next"));
     signal("-CONT", other.id());
+    writeln!(other.stdin.take().unwrap(), "go on").unwrap();
     assert_eq!(said("believes"), "false", "after its stop");
     assert!(
         !store.write(token, "stale"),
