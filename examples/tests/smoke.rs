@@ -49,7 +49,7 @@ fn quickstart(nodes: Option<&RedisServers>) -> String {
     }
     assert!(output.matches("<- extended").count() >= 2, "{output}");
     assert!(
-        output.contains("the lock is taken: held by another client"),
+        output.contains("the lock is taken: another task of this process holds it"),
         "{output}"
     );
     assert!(output.contains("release: Released"), "{output}");

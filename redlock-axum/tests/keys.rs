@@ -248,7 +248,7 @@ async fn a_tuple_locks_all_of_its_keys() {
 #[tokio::test(start_paused = true)]
 async fn opposite_transfers_wait_for_each_other() {
     let redlock = redlock().await;
-    for (from, to, expected) in [("account", "account", MS(40)), ("from", "to", MS(20))] {
+    for (from, to, are_serial) in [("account", "account", true), ("from", "to", false)] {
         let keys = (key(from, path("from")), key(to, path("to")));
         let transfer = async || tokio::time::sleep(MS(20)).await;
         let app = Router::new()
@@ -259,7 +259,9 @@ async fn opposite_transfers_wait_for_each_other() {
         for response in join_all(requests).await {
             assert_eq!(response.status(), StatusCode::OK);
         }
-        assert_eq!(start.elapsed(), expected);
+        // Between two turns the process may leave a moment to others.
+        let took = start.elapsed();
+        assert_eq!(took >= MS(40), are_serial, "{took:?}");
     }
 }
 
