@@ -25,7 +25,9 @@ fn output(program: &str, arguments: &[&str], nodes: Option<&RedisServers>) -> St
     let output = run(program, arguments, nodes);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    assert_eq!(errors, "");
+    // A disk that is slow for a moment is no fault of the program.
+    let is_fault = |line: &&str| !line.contains("sqlx::query: slow statement");
+    assert_eq!(errors.lines().find(is_fault), None);
     String::from_utf8(output.stdout).unwrap()
 }
 

@@ -44,6 +44,6 @@ pub use tally::Tally;
 pub use timestamp::Timestamp;
 pub use token::{Nonce, Token};
 pub use ttl::{Ttl, TtlError};
-pub use turns::{Pause, PollerShare, Turns};
+pub use turns::{Pause, PollerShare, TurnLength, Turns};
 pub use validity::{Drift, Validity, ValidityError};
 pub use voter::{Voter, Withdrawal};

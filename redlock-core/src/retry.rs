@@ -108,11 +108,14 @@ impl RetrySchedule {
     }
 
     fn with_haste(self, unseen: u32) -> Self {
+        // Never zero: time must pass between two looks.
         let shortest = self.shortest / (1 << unseen.min(MOST_HASTE));
-        let longest = self.longest / (1 << (2 * unseen).min(31));
+        let shortest = shortest.max(Duration::from_nanos(1));
+        let longest = self.longest / (1 << unseen.saturating_mul(2).min(31));
+        let least = shortest.saturating_mul(2).min(self.longest);
         Self {
             shortest,
-            longest: longest.clamp((shortest * 2).min(self.longest), self.longest),
+            longest: longest.clamp(least, self.longest),
             ..self
         }
     }
@@ -352,6 +355,26 @@ mod tests {
         );
         let once = long.with_max_attempts(1);
         assert_eq!(once.next_in_quarantine(deadline, 1, at(0), at(9), 0), None);
+    }
+
+    #[test]
+    fn hasty_looks_neither_overflow_nor_come_at_once() {
+        let delays = [1, 2, 7, 8, 1_000_000, u64::MAX].map(Duration::from_nanos);
+        for (index, shortest) in delays.into_iter().chain([Duration::MAX]).enumerate() {
+            for longest in delays.into_iter().chain([Duration::MAX]).skip(index) {
+                let schedule = RetrySchedule::new(shortest..=longest, Duration::MAX);
+                let schedule = schedule.unwrap().with_looks();
+                for unseen in [0, 1, 2, 3, 31, u32::MAX] {
+                    for random in [0, u64::MAX] {
+                        let next = schedule.next_look(Timestamp::MAX, 1, at(5), random, unseen);
+                        assert!(
+                            next > Some(at(5)),
+                            "{shortest:?} {longest:?} {unseen} {random}"
+                        );
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use core::time::Duration;
 
-use crate::{Timestamp, timestamp::saturating_nanos};
+use crate::{Timestamp, Ttl, timestamp::saturating_nanos};
 
 /// The pauses for clients that look often: ours, where no server tells them that the lock is free. Longer
 /// than their delay once they have missed it a few times.
@@ -59,6 +59,40 @@ impl Default for PollerShare {
     }
 }
 
+/// A turn is not lengthened beyond this, nor at all if it is longer already: a lone process gains little
+/// by it, and a process that comes rarely has to wait for it.
+const LONGEST_LENGTHENED: Duration = Duration::from_millis(100);
+
+/// How long the turns of a process are: the usual one, and the longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TurnLength {
+    usual: Duration,
+    longest: Duration,
+}
+
+impl TurnLength {
+    /// Creates the length of turns that usually last for `usual`, at a lock whose keys live for `ttl`.
+    ///
+    /// No turn is longer than half of the ttl, so that the next holder has time to work, and renewal has
+    /// time to fail and be tried again.
+    #[must_use]
+    pub fn new(usual: Duration, ttl: Ttl) -> Self {
+        let half = ttl.as_duration() / 2;
+        let usual = usual.min(half);
+        let lengthened = usual.saturating_mul(LONGEST).min(LONGEST_LENGTHENED);
+        Self {
+            usual,
+            longest: lengthened.max(usual).min(half),
+        }
+    }
+
+    /// Returns how long a turn usually is.
+    #[must_use]
+    pub const fn usual(self) -> Duration {
+        self.usual
+    }
+}
+
 /// How a process takes turns with others at one lock that it uses without interruption.
 ///
 /// A process has the lock for a while, [ends its turn](Self::end), lets others go first, and [starts the
@@ -113,16 +147,16 @@ struct Allowance {
 }
 
 impl Turns {
-    /// Returns how long the next turn is to be, where the usual is `turn`: longer while nobody else was
-    /// there after the last ones.
+    /// Returns how long the next turn is. It is longer than usual while no other client came after the
+    /// last turns.
     #[must_use]
-    pub fn length(&self, turn: Duration) -> Duration {
-        turn.saturating_mul((1 + self.unused).min(LONGEST))
+    pub fn length(&self, turn: TurnLength) -> Duration {
+        let times = self.unused.saturating_add(1).min(LONGEST);
+        turn.usual.saturating_mul(times).min(turn.longest)
     }
 
-    /// Ends a turn, where the usual one lasts for `turn`. Returns how to let others go first; `None` if the
-    /// turn may go on.
-    pub fn end(&mut self, now: Timestamp, turn: Duration, share: PollerShare) -> Option<Pause> {
+    /// Ends a turn. Returns how to let others go first, or `None` if the turn may go on.
+    pub fn end(&mut self, now: Timestamp, turn: TurnLength, share: PollerShare) -> Option<Pause> {
         let lasted = self.since.map(|since| now.saturating_duration_since(since));
         // A turn of which nobody knows when it began is over when its driver says so.
         let lasted = lasted.unwrap_or_else(|| self.length(turn));
@@ -194,6 +228,10 @@ mod tests {
     const MS: fn(u64) -> Duration = Duration::from_millis;
     const TURN: Duration = Duration::from_millis(20);
 
+    fn turn(usual: Duration) -> TurnLength {
+        TurnLength::new(usual, Ttl::new(MS(10_000)).unwrap())
+    }
+
     /// A minute of turns of 20 ms.
     struct Minute {
         turns: Turns,
@@ -232,11 +270,11 @@ mod tests {
         }
 
         fn turn(&mut self, share: PollerShare, is_used: bool) -> Option<Pause> {
-            let length = self.turns.length(TURN);
+            let length = self.turns.length(turn(TURN));
             self.lengths.push(length);
             self.now = self.now.saturating_add(length);
             assert!(is_used || length <= TURN * LONGEST);
-            self.turns.end(self.now, TURN, share)
+            self.turns.end(self.now, turn(TURN), share)
         }
 
         fn paused(&self) -> Duration {
@@ -280,7 +318,7 @@ mod tests {
         );
         let mut turns = minute.turns;
         turns.start(minute.now, true);
-        assert_eq!(turns.length(TURN), TURN, "somebody came");
+        assert_eq!(turns.length(turn(TURN)), TURN, "somebody came");
     }
 
     #[test]
@@ -288,9 +326,29 @@ mod tests {
         let mut turns = Turns::default();
         turns.start(Timestamp::ZERO, true);
         let at = |millis| Timestamp::ZERO.saturating_add(MS(millis));
-        assert_eq!(turns.end(at(19), TURN, PollerShare::default()), None);
-        let pause = turns.end(at(20), TURN, PollerShare::default()).unwrap();
+        assert_eq!(turns.end(at(19), turn(TURN), PollerShare::default()), None);
+        let pause = turns
+            .end(at(20), turn(TURN), PollerShare::default())
+            .unwrap();
         assert_eq!((pause.kind, pause.until), (Kind::Moment, at(22)));
         assert!(pause.fits(at(20), at(25)) && !pause.fits(at(20), at(24)));
+    }
+
+    #[test]
+    fn a_long_turn_is_not_lengthened_and_no_turn_exceeds_half_of_the_ttl() {
+        let mut turns = Turns::default();
+        let longest = |turns: &Turns, usual, ttl| {
+            turns.length(TurnLength::new(MS(usual), Ttl::new(MS(ttl)).unwrap()))
+        };
+        assert_eq!(longest(&turns, 5000, 4000), MS(2000));
+        for _ in 0..9 {
+            turns.start(Timestamp::ZERO, false);
+        }
+        let cases = [(20, 10_000), (80, 10_000), (1000, 10_000), (60_000, 10_000)];
+        let lengths = cases.map(|(usual, ttl)| longest(&turns, usual, ttl));
+        assert_eq!(lengths, [MS(100), MS(100), MS(1000), MS(5000)]);
+        assert_eq!(longest(&turns, 20, 100), MS(50));
+        turns.unused = u32::MAX;
+        assert_eq!(longest(&turns, 20, 10_000), MS(100), "nothing overflows");
     }
 }

@@ -536,7 +536,7 @@ impl LeaseCell {
         if mem::take(&mut state.yields) {
             let was_contended = state.lease.was_contended();
             let (turns, key) = (&self.shared.turns, self.keys.first());
-            state.turn = Some(turns.start(key, now, was_contended, &self.terms));
+            state.turn = Some(turns.start(key, now, was_contended, self.turn_length()));
         }
     }
 

@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{Pause, Timestamp, Turns};
+use redlock_core::{Pause, PollerShare, Timestamp, TurnLength, Turns};
 
-use crate::{Key, queue::Terms};
+use crate::Key;
 
 /// For how many keys it is remembered. Keys that share a place forget what the other has learned, which
 /// moves a pause and does no other harm.
@@ -34,7 +34,13 @@ impl TurnTable {
     }
 
     /// Ends a turn. Returns how to let other processes go first, unless the turn may go on.
-    pub(crate) fn end(&self, key: &Key, now: Timestamp, terms: &Terms) -> Option<Pause> {
+    pub(crate) fn end(
+        &self,
+        key: &Key,
+        now: Timestamp,
+        length: TurnLength,
+        share: PollerShare,
+    ) -> Option<Pause> {
         let hash = self.hasher.hash_one(key);
         let mut places = self.places();
         let place = &mut places[place_of(hash)];
@@ -45,7 +51,7 @@ impl TurnTable {
                 turns: Turns::default(),
             }),
         };
-        place.turns.end(now, terms.streak, terms.poller_share)
+        place.turns.end(now, length, share)
     }
 
     /// Starts a turn after others were let go first. Returns how long the turn is to be.
@@ -54,15 +60,15 @@ impl TurnTable {
         key: &Key,
         now: Timestamp,
         was_contended: bool,
-        terms: &Terms,
+        length: TurnLength,
     ) -> Duration {
         let hash = self.hasher.hash_one(key);
         let place = &mut self.places()[place_of(hash)];
         let Some(place) = place.as_mut().filter(|it| it.hash == hash) else {
-            return terms.streak;
+            return length.usual();
         };
         place.turns.start(now, was_contended);
-        place.turns.length(terms.streak)
+        place.turns.length(length)
     }
 
     fn places(&self) -> MutexGuard<'_, Box<[Option<Place>]>> {

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{AcquireFailure, Lease, LeaseConfig, Nonce, Timestamp};
+use redlock_core::{AcquireFailure, Lease, LeaseConfig, Nonce, Timestamp, TurnLength};
 use tokio::sync::Notify;
 
 use super::{AtomicNodeSet, CellState, LeaseCell, Phase};
@@ -115,7 +115,8 @@ impl LeaseCell {
         }
         if stands_back {
             let turns = &self.shared.turns;
-            if let Some(pause) = turns.end(self.keys.first(), now, &self.terms) {
+            let (length, share) = (self.turn_length(), self.terms.poller_share);
+            if let Some(pause) = turns.end(self.keys.first(), now, length, share) {
                 state.yields = true;
                 state.lease.let_others_first(pause);
             }
@@ -215,12 +216,14 @@ impl LeaseCell {
 
     /// Returns the terms of a turn that may be longer than usual.
     fn terms_of_turn(&self, turn: Option<Duration>) -> Terms {
-        let streak = turn.unwrap_or(self.terms.streak);
-        let streak = streak.min(self.ttl().as_duration() / 2);
         Terms {
-            streak,
+            streak: turn.unwrap_or(self.turn_length().usual()),
             ..self.terms
         }
+    }
+
+    pub(super) fn turn_length(&self) -> TurnLength {
+        TurnLength::new(self.terms.streak, self.ttl())
     }
 
     /// Leaves all queues, and lets the next begin. `turn` is how long this turn of the process was to be, if

@@ -1,7 +1,7 @@
 //! Waiting for a key by looking at it.
 
 use super::*;
-use crate::{PollerShare, Turns};
+use crate::{PollerShare, TurnLength, Turns};
 
 fn taken(until: u64) -> Reply {
     Reply::Taken { until: at(until) }
@@ -34,6 +34,10 @@ fn confirm(driven: &mut Driven, now: Timestamp) {
             driven.reply(now, &[Reply::Free; 3]);
         }
     }
+}
+
+fn turn(usual: Duration) -> TurnLength {
+    TurnLength::new(usual, Ttl::new(MS(10_000)).unwrap())
 }
 
 #[test]
@@ -310,7 +314,7 @@ fn a_key_that_a_look_by_the_clock_finds_free_is_tried_at_once() {
 fn lets_others_first_and_tries_after_them() {
     let mut turns = Turns::default();
     turns.start(at(0), true);
-    let pause = turns.end(at(100), MS(20), PollerShare::NONE).unwrap();
+    let pause = turns.end(at(100), turn(MS(20)), PollerShare::NONE).unwrap();
     let mut driven = Driven::new(LeaseConfig {
         retry: config().retry.with_looks(),
         ..config()
@@ -337,7 +341,7 @@ fn lets_others_first_and_tries_after_them() {
 fn a_pause_that_would_cost_the_lock_is_left_out() {
     let mut turns = Turns::default();
     turns.start(at(0), true);
-    let pause = turns.end(at(100), MS(20), PollerShare::NONE).unwrap();
+    let pause = turns.end(at(100), turn(MS(20)), PollerShare::NONE).unwrap();
     let retry = config().retry.with_looks().with_budget(MS(3));
     let mut driven = Driven::new(LeaseConfig { retry, ..config() });
     driven.run(|lease| {
@@ -354,7 +358,7 @@ fn another_that_comes_during_a_pause_is_noticed() {
     let mut now = at(0);
     let pause = loop {
         now = now.saturating_add(MS(20));
-        let pause = turns.end(now, MS(20), PollerShare::MAX).unwrap();
+        let pause = turns.end(now, turn(MS(20)), PollerShare::MAX).unwrap();
         if pause.is_for_pollers() {
             break pause;
         }
