@@ -198,7 +198,7 @@ impl LockOptions {
 
     /// Sets for how long the lock may go from one holder to the next within this process, without a word
     /// to the nodes, before it is released so that other processes get their turn; at most half the ttl.
-    /// While no other process comes for its turn, ours is up to five times as long.
+    /// While no other process comes, a turn is up to five times as long, but is not lengthened beyond 100 ms.
     ///
     /// A turn costs some round trips, in which nobody holds the lock: longer turns keep it busier, and
     /// let other processes wait for longer.
