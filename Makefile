@@ -2,7 +2,7 @@
 
 .PHONY: run test redis browser valkey model sim soak mutants coverage bounds lint
 
-# The main job on the embedded default: needs nothing but Rust and a C compiler.
+# The main job on the embedded default: needs nothing but Rust and its linker.
 run:
 	cargo run -p redlock-examples --bin quickstart
 

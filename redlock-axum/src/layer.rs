@@ -178,7 +178,7 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Lets handlers run *without a lock* when no quorum of nodes is to be had: for routes where that is
+    /// Lets handlers run *without a lock* when no quorum of nodes is available: for routes where that is
     /// better than a 503. [`Locked`](crate::Locked) is not there then; take an `Option` of it.
     pub fn fail_open(mut self) -> Self {
         self.inner = self.inner.fail_open();
@@ -200,15 +200,15 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets after how long clients that got no lock are told to come back at the earliest; a second by
-    /// default. It is more if those who wait take longer, by how long the lock was held of late; and up to
-    /// as much again is added at random, so that clients do not all come at once.
+    /// Sets the shortest `Retry-After` of responses to requests that got no lock; a second by default. If
+    /// the expected wait, by the recent holds of the lock, is longer, that counts instead. A random part of up
+    /// to one `delay` is added, so that clients do not all come at once.
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.policy.retry_after = delay;
         self
     }
 
-    /// Sets the status of the response to requests that waited in vain, instead of 423: 409, or 429, or a
+    /// Sets the status of the response to requests whose wait ended without a lock, instead of 423: 409, or 429, or a
     /// 2xx for webhooks that must not come again, which then has no `Retry-After`. One without content,
     /// such as 204, has no body.
     pub fn contended_as(mut self, status: StatusCode) -> Self {

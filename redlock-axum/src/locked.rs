@@ -39,7 +39,8 @@ pub struct Locked(HeldLock);
 impl Locked {
     /// Checks that the lock is still held, just before a step that must not be done without it.
     ///
-    /// Reads the clock and costs no round trip. See [`Hold::is_valid`] for what it cannot know.
+    /// Reads the clock, asks no node and costs no round trip. If somebody deletes the key on the nodes, the
+    /// next renewal notices it, a third of the ttl later at most by default. See [`Hold::is_valid`] for what it cannot know.
     ///
     /// # Errors
     ///

@@ -29,9 +29,10 @@ impl Hold {
 
     /// Returns whether the lock is held now.
     ///
-    /// Decided by reading the clock, so it is right even after the process was stopped for longer
-    /// than the lock lives. It can become untrue right after the answer: what must not happen
-    /// without the lock needs a fencing token, not this.
+    /// Reads the clock and asks no node, so the answer is right even after the process was stopped for
+    /// longer than the lock lives. If somebody deletes the key on the nodes, the next renewal notices it, a
+    /// third of the ttl later at most by default. The answer can become untrue at once: a step that must not
+    /// happen without the lock needs a fencing token, not this.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.cell

@@ -5,8 +5,11 @@
 //! it had to abandon.
 //!
 //! ```sh
-//! cargo run -p redlock-examples --features graceful --bin graceful # then, in another terminal:
-//! curl -m 1 -X POST localhost:3000/orders/7; pkill -TERM graceful
+//! cargo build -p redlock-examples --features graceful --bin graceful
+//! target/debug/graceful & pid=$!
+//! sleep 1
+//! curl -m 1 -X POST localhost:3000/orders/7 # the client gives up, and the handler goes on
+//! kill -TERM $pid; wait $pid
 //! ```
 
 use std::time::Duration;

@@ -22,7 +22,8 @@ pub enum Server {
 pub struct ServerInfo {
     /// What it calls itself from its start to its end.
     pub run_id: RunId,
-    /// For how long it is up, in whole seconds.
+    /// For how long it had been up when it was asked, in whole seconds. In a
+    /// [`NodeStatus`](crate::NodeStatus) that is when it was last connected to.
     pub uptime: Duration,
     /// The history of its keys, which changes when it is promoted; `None` if it does not tell.
     pub replication: Option<Replication>,
