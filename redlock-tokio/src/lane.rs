@@ -96,6 +96,7 @@ struct Opened {
     session: Box<dyn Session>,
     asked_at: Timestamp,
     server: Server,
+    refusal: Option<NodeError>,
     history_age: Option<Duration>,
 }
 
@@ -230,7 +231,8 @@ impl Lane {
         async move {
             let mut session = node.connect().await?;
             let server = session.server();
-            let history_age = if vetting.needs_history_age(id, &server) {
+            let refusal = session.refusal();
+            let history_age = if refusal.is_none() && vetting.needs_history_age(id, &server) {
                 match session.history_age().await {
                     Err(error @ NodeError::Refused { .. }) => {
                         tracing::warn!(
@@ -250,6 +252,7 @@ impl Lane {
                 session,
                 asked_at,
                 server,
+                refusal,
                 history_age,
             })
         }
@@ -261,12 +264,14 @@ impl Lane {
             mut session,
             asked_at,
             server,
+            refusal,
             history_age,
         } = opened;
         self.judge(&Visit {
             occasion: Occasion::Connection,
             asked_at,
             server: &server,
+            refusal,
             history_age,
         })?;
         let now = self.clock.now();
@@ -301,6 +306,7 @@ impl Lane {
             occasion: Occasion::Inspection,
             asked_at: inspected.asked_at,
             server: &server,
+            refusal: None,
             history_age: None,
         });
         if let Err(error) = judged {

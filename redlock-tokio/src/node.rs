@@ -59,6 +59,12 @@ pub trait Session: Send {
         Server::None
     }
 
+    /// Returns why the server would not do what every lock needs, if that was found out when the session
+    /// was opened. The node has no vote then. `None` by default.
+    fn refusal(&self) -> Option<NodeError> {
+        None
+    }
+
     /// Asks the server what it is now. Called about once a second while the session lasts, unless there
     /// is no server. By default what [`server`](Self::server) returns by then.
     ///

@@ -39,6 +39,8 @@ pub(crate) struct Visit<'a> {
     /// When the node was asked, or before.
     pub(crate) asked_at: Timestamp,
     pub(crate) server: &'a Server,
+    /// Why the node would not do what every lock needs, if that was found out.
+    pub(crate) refusal: Option<NodeError>,
     /// For how long its history exists at least, if that was found out.
     pub(crate) history_age: Option<Duration>,
 }
@@ -134,14 +136,15 @@ impl Vetting {
         let seat = &mut seats[node.index()];
         // The server that sat here before may have gone.
         seat.run_id = None;
-        let info = match visit.server {
-            Server::None => return Ok(Eligibility::ALWAYS),
-            Server::Known(info) => info,
-            Server::Withheld(error) if self.rules.allow_unvetted => {
+        let info = match (visit.server, &visit.refusal) {
+            (Server::Known(info), _) => info,
+            (_, Some(refusal)) => return Err(refusal.clone()),
+            (Server::None, None) => return Ok(Eligibility::ALWAYS),
+            (Server::Withheld(error), None) if self.rules.allow_unvetted => {
                 tracing::warn!(node = %seat.address, %error, "not vetted: it does not answer INFO");
                 return Ok(Eligibility::ALWAYS);
             }
-            Server::Withheld(error) => {
+            (Server::Withheld(error), None) => {
                 return Err(misconfigured(format!(
                     "it does not say what it is ({error}): grant +info, or build with \
                      allow_unvetted_nodes"
@@ -168,6 +171,9 @@ impl Vetting {
                 "a node of a cluster, which replicates and moves keys: use masters of their own"
                     .into(),
             ));
+        }
+        if let Some(refusal) = &visit.refusal {
+            return Err(refusal.clone());
         }
         if info.replication.is_none() && seat.voter.needs_vetting() {
             return Err(misconfigured(

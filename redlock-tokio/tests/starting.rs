@@ -10,8 +10,8 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Answer, Clock, Command, Node, NodeError, NodeState, Redlock, RunId, Server, ServerInfo,
-    Session, Vote,
+    Answer, BuildError, Clock, Command, Node, NodeError, NodeState, Redlock, RunId, Server,
+    ServerInfo, Session, Vote,
     test_util::{RedisServer, RedisServers},
 };
 use support::{Cli, MS, eventually, trusting};
@@ -163,6 +163,51 @@ async fn one_server_under_two_addresses_fails_the_build_in_the_same_words_each_t
     let text = texts.first().unwrap();
     assert_eq!(texts.len(), 1, "{texts:?}");
     assert!(text.contains("two and four are one server"), "{text}");
+}
+
+/// The URL of a user who may use every command on the server but for this one. It goes by the server's
+/// Unix socket, so its address differs from [`RedisServer::url`].
+fn but_for(server: &RedisServer, denied: &str) -> String {
+    let denied = format!("-{denied}");
+    let rules = ["ACL", "SETUSER", "locker", "on", ">pw", "~*", "&*", "+@all"];
+    let rules: Vec<_> = rules.into_iter().chain([&*denied]).collect();
+    admin(server, &rules);
+    format!("{}?user=locker&pass=pw", server.unix_url())
+}
+
+#[tokio::test]
+async fn one_server_under_two_addresses_fails_the_build_even_if_one_user_lacks_a_right() {
+    for denied in ["set", "discard"] {
+        let servers = RedisServers::spawn(2).unwrap();
+        let twice = servers.get(0);
+        let limited = but_for(twice, denied);
+        for [first, second] in [[twice.url(), limited.clone()], [limited, twice.url()]] {
+            let urls = [first, second, servers.get(1).url()];
+            let outcome = trusting(urls).build().await;
+            assert!(
+                matches!(outcome, Err(BuildError::SameServer { .. })),
+                "{denied}: {:?}",
+                outcome.map(|it| it.nodes())
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_replica_on_which_rights_are_missing_is_named_as_a_replica() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let limited = but_for(servers.get(0), "set");
+    admin(servers.get(0), &["REPLICAOF", "127.0.0.1", "1"]);
+    let urls = [limited, servers.get(1).url(), servers.get(2).url()];
+    let redlock = trusting(urls).build().await.expect("two of three vote");
+    let state = redlock.nodes()[0].state.clone();
+    let NodeState::Refused(error) = &state else {
+        panic!("{state:?}");
+    };
+    assert!(
+        error.to_string().contains("a replica of 127.0.0.1:1"),
+        "{error}"
+    );
 }
 
 /// The command line of the nodes in the README's compose file.

@@ -62,6 +62,8 @@ pub(super) fn ask(pipeline: &mut Pipeline) {
 #[derive(Debug)]
 pub(super) struct Rights {
     denied: Vec<&'static str>,
+    /// What is missing, if a lock could be neither set, nor extended and released.
+    pub(super) denial: Option<NodeError>,
     /// How keys are compared that are extended and released.
     pub(super) compare: Compare,
 }
@@ -69,53 +71,56 @@ pub(super) struct Rights {
 impl Rights {
     /// Reads the replies to what was asked. `knows_scripts` says whether the server has loaded those
     /// that are called by their hash, and `compare` what it has instead.
-    ///
-    /// # Errors
-    ///
-    /// Names what is missing if a lock could be neither set, nor extended and released.
-    pub(super) fn read(
-        replies: &[Value],
-        knows_scripts: bool,
-        compare: Compare,
-    ) -> Result<Self, NodeError> {
-        let (begun, given_up) = (replies.first(), replies.last());
-        if begun == Some(&Value::Okay) && given_up.is_some_and(is_denied) {
-            return Err(misconfigured(
-                "it lets this client begin a transaction (MULTI) and not give it up: DISCARD is \
-                 missing",
-            ));
-        }
+    pub(super) fn read(replies: &[Value], knows_scripts: bool, compare: Compare) -> Self {
         let answers = PROBES.iter().zip(replies.iter().skip(1));
-        let denied: Vec<_> = answers
+        let denied = answers
             .filter(|(_, reply)| is_denied(reply))
             .map(|((name, _), _)| *name)
             .collect();
-        let rights = Self { denied, compare };
-        let always = rights.missing(&["SET", "PTTL"]);
+        let mut rights = Self {
+            denied,
+            denial: None,
+            compare,
+        };
+        let (begun, given_up) = (replies.first(), replies.last());
+        if begun == Some(&Value::Okay) && given_up.is_some_and(is_denied) {
+            rights.denial = Some(misconfigured(
+                "it lets this client begin a transaction (MULTI) and not give it up: DISCARD is \
+                 missing",
+            ));
+            return rights;
+        }
+        match rights.usable(knows_scripts) {
+            Ok(compare) => rights.compare = compare,
+            Err(denial) => rights.denial = Some(denial),
+        }
+        rights
+    }
+
+    /// Returns how keys can be compared, or what every lock needs and is missing.
+    fn usable(&self, knows_scripts: bool) -> Result<Compare, NodeError> {
+        let always = self.missing(&["SET", "PTTL"]);
         if !always.is_empty() {
             return Err(misconfigured(&format!(
                 "every lock needs what this client may not do here, or what was renamed: {}",
                 always.join(", ")
             )));
         }
-        let mut missing = rights.missing(&SCRIPTS);
-        let calls_by_hash = knows_scripts && rights.missing(&["EVALSHA"]).is_empty();
+        let mut missing = self.missing(&SCRIPTS);
+        let calls_by_hash = knows_scripts && self.missing(&["EVALSHA"]).is_empty();
         if !calls_by_hash {
-            missing.extend(rights.missing(&["EVAL"]));
+            missing.extend(self.missing(&["EVAL"]));
         }
-        let native = match compare {
+        let native = match self.compare {
             Compare::ByScript => None,
             Compare::Natively(Native::Delex) => Some("DELEX"),
             Compare::Natively(Native::DelIfEq) => Some("DELIFEQ"),
         };
-        if native.is_some_and(|it| rights.missing(&[it]).is_empty()) {
-            return Ok(rights);
+        if native.is_some_and(|it| self.missing(&[it]).is_empty()) {
+            return Ok(self.compare);
         }
         if missing.is_empty() {
-            return Ok(Self {
-                compare: Compare::ByScript,
-                ..rights
-            });
+            return Ok(Compare::ByScript);
         }
         missing.extend(native);
         Err(misconfigured(&format!(
@@ -128,6 +133,9 @@ impl Rights {
     /// Returns why the server would not do what a command asks, if it is a lock that it could set, and
     /// perhaps not extend or release.
     pub(super) fn refusal(&self, command: &Command) -> Option<NodeError> {
+        if self.denial.is_some() {
+            return self.denial.clone();
+        }
         let Operation::Acquire { fence, .. } = command.operation() else {
             return None;
         };
@@ -185,7 +193,7 @@ mod tests {
     const DENIED: &[u8] = b"-NOPERM User x has no permissions to run the 'x' command\r\n";
 
     /// What a server says to a client that may do all but this.
-    fn rights(denied: &[&str], knows_scripts: bool, compare: Compare) -> Result<Rights, NodeError> {
+    fn rights(denied: &[&str], knows_scripts: bool, compare: Compare) -> Rights {
         let say = |name: &str| {
             let line = if denied.contains(&name) {
                 DENIED
@@ -226,7 +234,7 @@ mod tests {
         for (denied, knows_scripts, compare, expected) in outcomes {
             let found = rights(denied, knows_scripts, compare);
             assert_eq!(
-                found.as_ref().ok().map(|it| it.compare),
+                found.denial.is_none().then_some(found.compare),
                 expected,
                 "{denied:?}: {found:?}"
             );

@@ -57,6 +57,8 @@ impl RedisSession {
     ) -> Result<Self, NodeError> {
         let mut multiplexed = MultiplexedConnection::clone(&connection);
         let mut pipeline = Pipeline::new();
+        // First, because a client that can begin a transaction and not give it up gets no more answers.
+        pipeline.cmd("INFO");
         rights::ask(&mut pipeline);
         for script in script::all() {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
@@ -67,8 +69,6 @@ impl RedisSession {
             tracking.arg("OPTIN").arg("NOLOOP");
         }
         pipeline.cmd("COMMAND").arg("INFO").arg(&Compare::COMMANDS);
-        // Last, so that as little time as possible passes until the clock is read.
-        pipeline.cmd("INFO");
         let mut replies = multiplexed
             .send_packed_commands(&pipeline, 0, pipeline.len())
             .await
@@ -80,20 +80,19 @@ impl RedisSession {
                 return Err(NodeError::Misconfigured("it asks for a password".into()));
             }
         }
-        let mut last = || replies.pop().unwrap_or(Value::Nil);
-        let (info, commands) = (last(), last());
-        let pushes = pushes.filter(|_| last() == Value::Okay);
-        let loaded = replies.get(rights::REPLIES..).unwrap_or_default();
-        let knows_scripts = !loaded.iter().any(|it| matches!(it, Value::ServerError(_)));
-        let answers = replies.get(..rights::REPLIES).unwrap_or_default();
-        let compare = Compare::from_command_info(&commands);
-        let rights = Rights::read(answers, knows_scripts, compare)?;
+        let compare = Compare::from_command_info(&replies.pop().unwrap_or(Value::Nil));
+        let pushes = pushes.filter(|_| replies.pop() == Some(Value::Okay));
+        let mut replies = replies.into_iter();
+        let server = read_info(replies.next().unwrap_or(Value::Nil))?;
+        let answers: Vec<_> = replies.by_ref().take(rights::REPLIES).collect();
+        let knows_scripts = !replies.any(|it| matches!(it, Value::ServerError(_)));
+        let rights = Rights::read(&answers, knows_scripts, compare);
         Ok(Self {
             multiplexed,
             pooled: Some(connection),
             rights,
             refused: Arc::default(),
-            server: read_info(info)?,
+            server,
             pushes,
             batches: 0,
             inspections: 0,
@@ -164,6 +163,10 @@ impl Session for RedisSession {
 
     fn server(&self) -> Server {
         self.server.clone()
+    }
+
+    fn refusal(&self) -> Option<NodeError> {
+        self.rights.denial.clone()
     }
 
     fn watch(&mut self, freed: Freed) {
