@@ -3,7 +3,7 @@ use std::{fmt, iter, sync::Arc};
 use crate::{Key, KeyError};
 
 /// What a lock is for: one key most of the time, or several, in order and without repetitions.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeySet {
     first: Key,
     /// All after the first, if there are any.

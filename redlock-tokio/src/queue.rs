@@ -7,13 +7,14 @@
 mod hold_times;
 mod recent;
 mod reservation;
+mod several;
 mod streak;
 mod terms;
 mod ticket;
 mod wait_queue;
 
 use std::{
-    collections::{BTreeMap, HashMap, hash_map::Entry},
+    collections::{HashMap, hash_map::Entry},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -23,13 +24,14 @@ use redlock_core::Timestamp;
 use self::{
     recent::{Past, Recent},
     reservation::{MultiKeyWaiter, ReservationRule},
+    several::Several,
     wait_queue::WaitQueue,
 };
 pub(crate) use self::{terms::Terms, ticket::Ticket};
 use crate::{Key, key_set::KeySet};
 
-/// How many waiters for several keys are looked at when one of these is free. Those behind them are not
-/// found before they move up, or a reservation lapses: a look at all would take as long as there are many.
+/// How many waiters for several keys are looked at before a free key goes to a waiter for it alone. Those that
+/// another key keeps waiting are then parked there, so the next turn finds the next ones.
 const LOOK: usize = 8;
 
 /// The wait queues of one [`Redlock`](crate::Redlock). There is one for each key that is held or wanted.
@@ -39,7 +41,7 @@ pub(crate) struct Queue<T>(Mutex<Queues<T>>);
 #[derive(Debug)]
 struct Queues<T> {
     by_key: HashMap<Key, WaitQueue<T>>,
-    several: BTreeMap<Ticket, MultiKeyWaiter<T>>,
+    several: Several<T>,
     waiting: usize,
     max_waiting: usize,
     rule: ReservationRule,
@@ -103,19 +105,6 @@ enum Access<'a> {
     },
 }
 
-/// Which waiter gets a key that is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Choice {
-    /// The first for this key alone.
-    One,
-    Several(Ticket),
-    /// The key is kept from somebody because of this waiter for several keys.
-    Withheld {
-        by: Ticket,
-    },
-    Nobody,
-}
-
 impl<T: Clone> Queue<T> {
     pub(crate) fn new(max_waiting: usize) -> Self {
         Self::with_rule(max_waiting, ReservationRule::DEFAULT)
@@ -124,7 +113,7 @@ impl<T: Clone> Queue<T> {
     fn with_rule(max_waiting: usize, rule: ReservationRule) -> Self {
         Self(Mutex::new(Queues {
             by_key: HashMap::new(),
-            several: BTreeMap::new(),
+            several: Several::new(),
             waiting: 0,
             max_waiting,
             rule,
@@ -154,7 +143,13 @@ impl<T: Clone> Queue<T> {
             return Err(Refusal::Busy);
         }
         queues.admit(key, terms)?;
-        queues.push(keys, ticket, now, waiter, terms);
+        let until = now.saturating_add(terms.wait);
+        if keys.has_several() {
+            queues.push_several(keys, ticket, now, waiter, until, key);
+        } else {
+            queues.queue(key).push(ticket, waiter.clone(), until);
+        }
+        queues.waiting += 1;
         let next = reserved_by.and_then(|by| queues.note_withheld(by, now));
         Ok(Joined::Waiting { next })
     }
@@ -171,7 +166,11 @@ impl<T: Clone> Queue<T> {
     ) -> Vec<Next<T>> {
         let mut queues = self.queues();
         let queues = &mut *queues;
-        let mut was_waiting = queues.several.remove(&ticket).is_some();
+        let several = queues.several.remove(ticket);
+        let mut was_waiting = several.is_some();
+        if let Some(waiter) = several {
+            queues.note_end_of_reservation(&waiter, now);
+        }
         let mut stands_back = false;
         let mut others_wait = false;
         for key in keys.iter() {
@@ -193,10 +192,7 @@ impl<T: Clone> Queue<T> {
             return Vec::new();
         }
         // After all of them are free, because a waiter may want several.
-        let next = keys
-            .iter()
-            .filter_map(|key| queues.advance(key, now, stands_back, LOOK));
-        next.collect()
+        queues.advance_all(keys, now, stands_back)
     }
 
     /// Ends the reservation for a waiter, if its time is over: who waits now may pass.
@@ -204,13 +200,14 @@ impl<T: Clone> Queue<T> {
     pub(crate) fn lapse(&self, ticket: Ticket, now: Timestamp) -> Vec<Next<T>> {
         let mut queues = self.queues();
         let queues = &mut *queues;
-        let Some(waiter) = queues.several.get_mut(&ticket) else {
+        let Some(waiter) = queues.several.get_mut(ticket) else {
             return Vec::new();
         };
-        if !waiter.lapse(now) {
+        let Some(lasted) = waiter.lapse(now, &queues.rule) else {
             return Vec::new();
-        }
+        };
         let keys = waiter.keys.clone();
+        queues.open(&keys, now.saturating_add(lasted));
         for key in keys.iter() {
             if let Some(queue) = queues.by_key.get_mut(key)
                 && queue.turn().is_none()
@@ -218,10 +215,7 @@ impl<T: Clone> Queue<T> {
                 queue.let_pass(ticket);
             }
         }
-        let next = keys
-            .iter()
-            .filter_map(|key| queues.advance(key, now, false, usize::MAX));
-        next.collect()
+        queues.advance_all(&keys, now, false)
     }
 
     /// Removes the next waiter for a key, for its holder since `held` to hand the lock over to it. The
@@ -337,63 +331,86 @@ impl<T: Clone> Queues<T> {
         Ok(())
     }
 
-    /// Lets one wait for all of these keys.
-    fn push(&mut self, keys: &KeySet, ticket: Ticket, now: Timestamp, waiter: &T, terms: &Terms) {
-        let until = now.saturating_add(terms.wait);
+    /// Lets one wait for all of these keys, one of which keeps it from having them now.
+    fn push_several(
+        &mut self,
+        keys: &KeySet,
+        ticket: Ticket,
+        now: Timestamp,
+        waiter: &T,
+        until: Timestamp,
+        blocked_at: &Key,
+    ) {
         for key in keys.iter() {
-            let queue = self.by_key.entry(key.clone());
-            let queue = queue.or_insert_with(|| WaitQueue::new(Past::default()));
-            if keys.has_several() {
-                queue.push_several(ticket, until);
-            } else {
-                queue.push(ticket, waiter.clone(), until);
-            }
+            self.queue(key).push_several(ticket, until);
         }
-        if keys.has_several() {
-            let waiter = MultiKeyWaiter::new(waiter.clone(), keys.clone(), now, &self.rule);
-            self.several.insert(ticket, waiter);
+        let waiter = MultiKeyWaiter::new(waiter.clone(), keys.clone(), now, &self.rule);
+        self.several.push(ticket, waiter, blocked_at);
+    }
+
+    fn queue(&mut self, key: &Key) -> &mut WaitQueue<T> {
+        let queue = self.by_key.entry(key.clone());
+        queue.or_insert_with(|| WaitQueue::new(Past::default()))
+    }
+
+    /// Gives the turns for those of the keys that are free.
+    fn advance_all(&mut self, keys: &KeySet, now: Timestamp, stands_back: bool) -> Vec<Next<T>> {
+        let mut next = Vec::new();
+        for key in keys.iter() {
+            self.advance(key, now, stands_back, &mut next);
         }
-        self.waiting += 1;
+        next
     }
 
     /// Gives the turn for a key, if it is free, to the first that may have it.
-    fn advance(
-        &mut self,
-        key: &Key,
-        now: Timestamp,
-        stands_back: bool,
-        look: usize,
-    ) -> Option<Next<T>> {
-        let queue = self.by_key.get(key).filter(|it| it.turn().is_none())?;
-        match self.choose(queue, now, look) {
-            Choice::One => self.give_turn_for_one(key, stands_back),
-            Choice::Several(ticket) => self.give_turn_for_several(ticket, stands_back),
-            Choice::Withheld { by } => self.note_withheld(by, now),
-            Choice::Nobody => None,
+    fn advance(&mut self, key: &Key, now: Timestamp, stands_back: bool, next: &mut Vec<Next<T>>) {
+        let Some(queue) = self.by_key.get(key).filter(|it| it.turn().is_none()) else {
+            return;
+        };
+        let single = queue.first_single().map(|(ticket, _)| ticket);
+        let reserver = single.and_then(|it| self.reserver(queue, it, now));
+        // Without a limit if the key stays free otherwise: those not looked at would wait for nobody.
+        let look = match (single, reserver) {
+            (Some(_), None) => LOOK,
+            _ => usize::MAX,
+        };
+        if let Some(ticket) = self.choose_several(key, single, now, look, next) {
+            next.extend(self.give_turn_for_several(ticket, stands_back));
+        } else if let Some(by) = reserver {
+            next.extend(self.note_withheld(by, now));
+        } else {
+            next.extend(self.give_turn_for_one(key, stands_back));
         }
     }
 
-    /// Returns which waiter may have a key that is free. Looks at so many of those that wait for other keys
-    /// as well.
-    fn choose(&self, queue: &WaitQueue<T>, now: Timestamp, look: usize) -> Choice {
-        let mut choice = Choice::Nobody;
-        for ticket in queue.several_in_front().take(look) {
-            let waiter = self.several.get(&ticket);
-            match waiter.map(|it| self.access(&it.keys, ticket, now)) {
-                Some(Access::Open) => return Choice::Several(ticket),
-                Some(Access::Reserved { by, .. }) => choice = Choice::Withheld { by },
-                Some(Access::Taken { .. }) | None => {}
+    /// Returns the first waiter parked at a key, of those in front of the first for this key alone, that may
+    /// have all its keys. Parks those that may not at the key that keeps them waiting.
+    fn choose_several(
+        &mut self,
+        key: &Key,
+        single: Option<Ticket>,
+        now: Timestamp,
+        look: usize,
+        next: &mut Vec<Next<T>>,
+    ) -> Option<Ticket> {
+        let mut last = None;
+        for _ in 0..look {
+            let ticket = self.several.next_parked_at(key, last)?;
+            if single.is_some_and(|single| single < ticket) {
+                return None;
+            }
+            last = Some(ticket);
+            let keys = self.several.get(ticket)?.keys.clone();
+            match self.access(&keys, ticket, now) {
+                Access::Open => return Some(ticket),
+                Access::Taken { key } => self.several.park(ticket, key),
+                Access::Reserved { key, by } => {
+                    self.several.park(ticket, key);
+                    next.extend(self.note_withheld(by, now));
+                }
             }
         }
-        match (queue.first_single(), queue.first_several()) {
-            (Some((ticket, _)), _) => match self.reserver(queue, ticket, now) {
-                None => Choice::One,
-                Some(by) => Choice::Withheld { by },
-            },
-            // Until the reservation lapses, when all are looked at.
-            (None, Some(by)) if queue.count_several() > look => Choice::Withheld { by },
-            (None, _) => choice,
-        }
+        None
     }
 
     fn give_turn_for_one(&mut self, key: &Key, stands_back: bool) -> Option<Next<T>> {
@@ -409,7 +426,7 @@ impl<T: Clone> Queues<T> {
     }
 
     fn give_turn_for_several(&mut self, ticket: Ticket, stands_back: bool) -> Option<Next<T>> {
-        let MultiKeyWaiter { waiter, keys, .. } = self.several.remove(&ticket)?;
+        let MultiKeyWaiter { waiter, keys, .. } = self.several.remove(ticket)?;
         for key in keys.iter() {
             if let Some(queue) = self.by_key.get_mut(key) {
                 queue.remove(ticket);
@@ -447,7 +464,7 @@ impl<T: Clone> Queues<T> {
     fn reserver(&self, queue: &WaitQueue<T>, ticket: Ticket, now: Timestamp) -> Option<Ticket> {
         #[cfg(test)]
         if self.rule.reserves_out_of_order {
-            let first = self.several.get(&queue.first_several()?)?;
+            let first = self.several.get(queue.first_several()?)?;
             let is_this = |it: &WaitQueue<T>| std::ptr::eq(it, queue);
             let is_first_key = self.by_key.get(first.keys.first()).is_some_and(is_this);
             let by = if is_first_key {
@@ -458,10 +475,10 @@ impl<T: Clone> Queues<T> {
             return by.filter(|by| *by != ticket && !queue.lets_pass(*by, ticket));
         }
         let first = queue.first_several().filter(|it| *it < ticket)?;
-        let waiter = self.several.get(&first)?;
+        let waiter = self.several.get(first)?;
         let is_first = |key| {
             let queue = self.by_key.get(key);
-            queue.is_some_and(|it| it.first() == Some(first))
+            queue.is_some_and(|it| it.first() == Some(first) && !it.is_open(now))
         };
         let reserves = waiter.is_due(now, &self.rule)
             && !queue.lets_pass(first, ticket)
@@ -472,8 +489,11 @@ impl<T: Clone> Queues<T> {
     /// Returns whether a waiter for several keys, in front of those for this key alone, would have all if
     /// this one was free.
     fn is_only_obstacle(&self, key: &Key, queue: &WaitQueue<T>, now: Timestamp) -> bool {
-        queue.several_in_front().take(LOOK).any(|ticket| {
-            let waiter = self.several.get(&ticket);
+        let single = queue.first_single().map(|(ticket, _)| ticket);
+        let parked = self.several.parked_at(key);
+        let in_front = parked.take_while(|it| single.is_none_or(|single| *it < single));
+        in_front.take(LOOK).any(|ticket| {
+            let waiter = self.several.get(ticket);
             waiter.is_some_and(|it| {
                 it.keys.iter().filter(|it| *it != key).all(|key| {
                     let queue = self.by_key.get(key);
@@ -492,7 +512,7 @@ impl<T: Clone> Queues<T> {
         }
         if let Some(first) = self.by_key.get(key).and_then(WaitQueue::first_several)
             && first < ticket
-            && let Some(overtaken) = self.several.get_mut(&first)
+            && let Some(overtaken) = self.several.get_mut(first)
         {
             overtaken.note_overtaking();
         }
@@ -500,10 +520,27 @@ impl<T: Clone> Queues<T> {
 
     /// Notes that a free key is kept from somebody because of a waiter for several keys.
     fn note_withheld(&mut self, by: Ticket, now: Timestamp) -> Option<Next<T>> {
-        let reserver = self.several.get_mut(&by)?;
+        let reserver = self.several.get_mut(by)?;
         let at = reserver.note_withheld(now)?;
         let waiter = reserver.waiter.clone();
         Some(Next::Lapse { waiter, at })
+    }
+
+    /// Opens the keys of a waiter that gives up while it keeps one of them from others: the next that waits
+    /// for several would go on with that.
+    fn note_end_of_reservation(&mut self, waiter: &MultiKeyWaiter<T>, now: Timestamp) {
+        if let Some(lasted) = waiter.lasted(now) {
+            self.open(&waiter.keys, now.saturating_add(lasted));
+        }
+    }
+
+    /// Lets nobody reserve any of these keys until then.
+    fn open(&mut self, keys: &KeySet, until: Timestamp) {
+        for key in keys.iter() {
+            if let Some(queue) = self.by_key.get_mut(key) {
+                queue.open(until);
+            }
+        }
     }
 }
 

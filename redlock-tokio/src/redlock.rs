@@ -121,9 +121,12 @@ impl Redlock {
     /// of the keys later, and none once it has waited for 100 ms: its keys are then reserved for it, as soon
     /// as nobody that asked earlier waits for any of them. A key that is free stays free until all are. A
     /// reservation that keeps somebody from a free key lapses after 50 ms: those that wait at that moment go
-    /// first, and the next reservation lasts twice as long. So a task that holds one of the keys and locks
-    /// another is late by that time, and no two ever wait for each other. Other processes are not bound by
-    /// this.
+    /// first. Then none of the keys is reserved for as long as this reservation lasted, and the next one is
+    /// to be earned by 8 more or 100 ms more. It lasts twice as long, but never longer than 200 ms. So a key
+    /// that nobody holds can be had for at least half of the time, a task that holds one of the keys and locks
+    /// another is late by that time, and no two ever wait for each other. Where each key is always held,
+    /// and for longer than 200 ms at a time, a lock of several may wait for its whole limit. Other processes
+    /// are not bound by this.
     ///
     /// The keys together must not be longer than one [`Key`] may be, and are locked without a
     /// [fence](Lock::fenced). They are never handed over within the process.

@@ -7,7 +7,9 @@
 //!
 //! A holder may want a key that is reserved, and release its own no sooner than it has that. So a
 //! reservation that keeps a free key from somebody lapses after a while: the waiters of that moment pass.
-//! The next one lasts twice as long, until it outlasts the holds.
+//! Then nobody reserves any of these keys for as long as this one lasted, so a key that nobody holds can be
+//! had for half of the time; and the waiter is due only after it was overtaken or has waited once more. Its
+//! next reservation lasts twice as long, up to a bound, so that it outlasts the holds.
 
 use std::time::Duration;
 
@@ -24,6 +26,8 @@ pub(super) struct ReservationRule {
     pub(super) max_wait: Duration,
     /// For how long the first reservation keeps a free key from others.
     pub(super) lasts: Duration,
+    /// For how long any reservation does.
+    pub(super) max_lasts: Duration,
     /// Reserves the last keys of a set for the waiter that came last. A test shows that this is wrong.
     #[cfg(test)]
     pub(super) reserves_out_of_order: bool,
@@ -36,6 +40,7 @@ impl ReservationRule {
         max_overtakings: 8,
         max_wait: Duration::from_millis(100),
         lasts: Duration::from_millis(50),
+        max_lasts: Duration::from_millis(200),
         #[cfg(test)]
         reserves_out_of_order: false,
     };
@@ -84,12 +89,20 @@ impl<T> MultiKeyWaiter<T> {
         self.lapses_at
     }
 
-    /// Ends the reservation if its time is over. Returns whether it did.
-    pub(super) fn lapse(&mut self, now: Timestamp) -> bool {
-        let is_over = self.lapses_at.take_if(|at| *at <= now).is_some();
-        if is_over {
-            self.lasts = self.lasts.saturating_mul(2);
-        }
-        is_over
+    /// Ends the reservation if its time is over; the next one is to be earned like the first. Returns for how
+    /// long it lasted.
+    pub(super) fn lapse(&mut self, now: Timestamp, rule: &ReservationRule) -> Option<Duration> {
+        self.lapses_at.take_if(|at| *at <= now)?;
+        let lasted = self.lasts;
+        self.since = now;
+        self.overtakings = 0;
+        self.lasts = lasted.saturating_mul(2).min(rule.max_lasts);
+        Some(lasted)
+    }
+
+    /// Returns for how long a reservation has kept a key from somebody, if it does.
+    pub(super) fn lasted(&self, now: Timestamp) -> Option<Duration> {
+        let left = self.lapses_at?.saturating_duration_since(now);
+        Some(self.lasts.saturating_sub(left))
     }
 }

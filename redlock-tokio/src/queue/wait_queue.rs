@@ -17,6 +17,8 @@ pub(super) struct WaitQueue<T> {
     /// The waiters for this key and others.
     several: BTreeSet<Ticket>,
     lapsed: Option<Lapsed>,
+    /// Nobody reserves the key until then.
+    open_until: Timestamp,
     streak: Option<Streak>,
     holds: HoldTimes,
     /// When the waiting time of all that have joined is over.
@@ -38,6 +40,7 @@ impl<T> WaitQueue<T> {
             single: BTreeMap::new(),
             several: BTreeSet::new(),
             lapsed: None,
+            open_until: Timestamp::ZERO,
             streak,
             holds,
             gone_by: Timestamp::ZERO,
@@ -100,6 +103,16 @@ impl<T> WaitQueue<T> {
         self.lapsed = last.map(|last| Lapsed { reserver, last });
     }
 
+    /// Lets nobody reserve the key until then.
+    pub(super) fn open(&mut self, until: Timestamp) {
+        self.open_until = self.open_until.max(until);
+    }
+
+    /// Returns whether nobody may reserve the key.
+    pub(super) fn is_open(&self, now: Timestamp) -> bool {
+        now < self.open_until
+    }
+
     /// Returns the first waiter, whatever it waits for.
     pub(super) fn first(&self) -> Option<Ticket> {
         let single = self.first_single().map(|(ticket, _)| ticket);
@@ -124,18 +137,6 @@ impl<T> WaitQueue<T> {
     #[cfg(test)]
     pub(super) fn last_several(&self) -> Option<Ticket> {
         self.several.last().copied()
-    }
-
-    /// Returns the waiters for this key and others that came before the first for this key alone.
-    pub(super) fn several_in_front(&self) -> impl Iterator<Item = Ticket> {
-        let single = self.first_single().map(|(ticket, _)| ticket);
-        let several = self.several.iter().copied();
-        several.take_while(move |it| single.is_none_or(|single| *it < single))
-    }
-
-    /// Returns how many wait for this key and others.
-    pub(super) fn count_several(&self) -> usize {
-        self.several.len()
     }
 
     /// Returns whether the reservation for one waiter lets another pass.

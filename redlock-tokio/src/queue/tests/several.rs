@@ -11,11 +11,13 @@ const ROOMY: Terms = Terms {
     ..TERMS
 };
 
-/// So strict that few waiters show what it does.
+/// So strict that few waiters show what it does. A reservation may lapse at any moment, and may be earned at
+/// once after that: time that passes in between only lets more waiters go on.
 const RULE: ReservationRule = ReservationRule {
     max_overtakings: 1,
     max_wait: Duration::MAX,
-    lasts: Duration::from_millis(50),
+    lasts: Duration::ZERO,
+    max_lasts: Duration::ZERO,
     reserves_out_of_order: false,
 };
 
@@ -89,11 +91,57 @@ fn keys_are_reserved_for_one_that_has_waited_long() {
         Some(turn(4))
     );
     assert_eq!(leave_at(&queue, &a, 4, at(170), None, &ROOMY), None);
-    // The second reservation lasts twice as long as the first.
-    assert_eq!(join_at(&queue, &a, 5, at(180), &ROOMY), lapse(at(280)));
-    let next = leave_at(&queue, &b, 0, at(200), None, &ROOMY);
+    // It is to be earned again, and then lasts twice as long as the first.
+    assert_eq!(join_at(&queue, &a, 5, at(249), &ROOMY), TURN, "not due");
+    assert_eq!(leave_at(&queue, &a, 5, at(250), None, &ROOMY), None);
+    assert_eq!(join_at(&queue, &a, 6, at(250), &ROOMY), lapse(at(350)));
+    assert_eq!(queue.lapse(ticket(1), at(350)), [turn(6)]);
+    assert_eq!(leave_at(&queue, &a, 6, at(351), None, &ROOMY), None);
+    assert_eq!(join_at(&queue, &a, 7, at(450), &ROOMY), lapse(at(650)));
+    let next = leave_at(&queue, &b, 0, at(600), None, &ROOMY);
     assert_eq!(next, Some(turn(1)), "before all that came later");
-    assert_eq!(queue.lapse(ticket(1), at(280)), [], "it waits no more");
+    assert_eq!(queue.lapse(ticket(1), at(650)), [], "it waits no more");
+}
+
+/// However often one is overtaken after a lapse, none of its keys is reserved before as much time has passed as
+/// the reservation lasted; nor are they for the next one if it gives up.
+#[test]
+fn keys_are_open_after_a_reservation_for_as_long_as_it_lasted() {
+    for gives_up in [false, true] {
+        let queue = queue();
+        let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
+        assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
+        for who in [1, 2] {
+            let joined = queue.join(&keys("ab"), ticket(who), at(0), &who, &ROOMY);
+            assert_eq!(joined, WAITING);
+        }
+        let lapse = |waiter, at| {
+            let next = Some(Next::Lapse { waiter, at });
+            Ok(Joined::Waiting { next })
+        };
+        let joined = join_at(&queue, &a, 3, at(100), &ROOMY);
+        assert_eq!(joined, lapse(1, at(150)));
+        // It gives up a moment before its reservation would lapse.
+        let (now, next) = if gives_up {
+            let next = queue.leave(&keys("ab"), ticket(1), at(149), None, &ROOMY);
+            (149, next)
+        } else {
+            (150, queue.lapse(ticket(1), at(150)))
+        };
+        assert_eq!(next, [turn(3)], "{gives_up}");
+        assert_eq!(leave_at(&queue, &a, 3, at(now), None, &ROOMY), None);
+        let open_until = now + (now - 100);
+        for who in 10..30 {
+            let joined = join_at(&queue, &a, who, at(open_until - 1), &ROOMY);
+            assert_eq!(joined, TURN, "{gives_up}: {who}");
+            let next = leave_at(&queue, &a, who, at(open_until - 1), None, &ROOMY);
+            assert_eq!(next, None);
+        }
+        let reserver = if gives_up { 2 } else { 1 };
+        let lasts = if gives_up { 50 } else { 100 };
+        let joined = join_at(&queue, &a, 30, at(open_until), &ROOMY);
+        assert_eq!(joined, lapse(reserver, at(open_until + lasts)));
+    }
 }
 
 /// What a turn costs does not depend on how many wait for several keys, in whatever order they give up.
@@ -285,6 +333,7 @@ impl World {
                     let last = ticket(self.tickets);
                     waits.lets_pass.insert(key.clone(), last);
                 }
+                waits.overtakings = 0;
                 let next = self.queue.lapse(waits.ticket, self.now);
                 self.apply(next);
             }
