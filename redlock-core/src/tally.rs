@@ -14,6 +14,9 @@ pub struct Tally {
     unknown: NodeSet,
     quarantined_until: Timestamp,
     highest_counter: Option<FencingToken>,
+    /// The latest time that came with a counted reply. Times may come out of order, since each lane of a driver
+    /// reads the clock before it takes the lease.
+    latest: Timestamp,
 }
 
 impl Tally {
@@ -30,6 +33,7 @@ impl Tally {
             unknown: NodeSet::EMPTY,
             quarantined_until: Timestamp::ZERO,
             highest_counter: None,
+            latest: Timestamp::ZERO,
         }
     }
 
@@ -68,6 +72,14 @@ impl Tally {
     fn hold_back(&mut self, node: NodeId, eligibility: Eligibility) -> bool {
         self.quarantined_until = self.quarantined_until.max(eligibility.starts_at());
         self.quarantined.insert(node)
+    }
+
+    pub(crate) fn note_time(&mut self, now: Timestamp) {
+        self.latest = self.latest.max(now);
+    }
+
+    pub(crate) const fn latest(&self) -> Timestamp {
+        self.latest
     }
 
     /// Returns the quorum that the round needs.

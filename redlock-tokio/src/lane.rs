@@ -297,8 +297,7 @@ impl Lane {
     fn inspected(&mut self, inspected: Inspected) -> ControlFlow<NodeError> {
         let server = match inspected.server {
             Err(error) => return ControlFlow::Break(error),
-            // Not now, but perhaps in a second.
-            Ok(Server::None | Server::Withheld(_)) => return ControlFlow::Continue(()),
+            Ok(server) if server.may_tell_later() => return ControlFlow::Continue(()),
             Ok(server) => server,
         };
         let before = self.eligibility;

@@ -1,8 +1,9 @@
 //! Whether a node may vote, and from when on.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use redlock_core::{
     Eligibility, NodeId, Quarantine, RunId, Sighting, Timestamp, Voter, Withdrawal,
@@ -119,6 +120,10 @@ impl Vetting {
         let mut seats = self.lock();
         let mut withdrawal = None;
         let outcome = self.admit(&mut seats, node, now, visit, &mut withdrawal);
+        if outcome.is_err() && visit.occasion == Occasion::Inspection && withdrawal.is_none() {
+            // Another server than before, which must not vote: it may have done so since the last look.
+            withdrawal = seats[node.index()].voter.handle_demotion(now);
+        }
         Judgement {
             outcome,
             withdrawal,
@@ -141,8 +146,12 @@ impl Vetting {
             (_, Some(refusal)) => return Err(refusal.clone()),
             (Server::None, None) => return Ok(Eligibility::ALWAYS),
             (Server::Withheld(error), None) if self.rules.allow_unvetted => {
-                tracing::warn!(node = %seat.address, %error, "not vetted: it does not answer INFO");
-                return Ok(Eligibility::ALWAYS);
+                if visit.occasion == Occasion::Connection {
+                    let node = &seat.address;
+                    tracing::warn!(%node, %error, "not vetted: it does not answer INFO");
+                }
+                // What it does not tell is taken for harmless. What it has told before stands.
+                return Ok(seat.voter.eligibility());
             }
             (Server::Withheld(error), None) => {
                 return Err(misconfigured(format!(
@@ -227,4 +236,108 @@ impl Vetting {
 
 fn misconfigured(text: String) -> NodeError {
     NodeError::Misconfigured(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redlock_core::{Drift, Quarantine, Ttl};
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::ZERO.saturating_add(Duration::from_secs(1000 + seconds))
+    }
+
+    /// Two nodes, with a quarantine of 10 s.
+    fn vetting(allow_unvetted: bool) -> Vetting {
+        let max_ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+        let quarantine = Quarantine::new(max_ttl, Drift::new(0, Duration::ZERO));
+        let rules = Rules {
+            restarts: RestartRule::Quarantined(quarantine),
+            allow_unvetted,
+        };
+        Vetting::new(rules, ["a".into(), "b".into()])
+    }
+
+    fn info(letter: u8, uptime: u64) -> ServerInfo {
+        ServerInfo::new(RunId::new([letter; 40]), Duration::from_secs(uptime))
+    }
+
+    fn withheld() -> Server {
+        Server::Withheld(NodeError::Refused {
+            code: "NOPERM".into(),
+            message: "".into(),
+        })
+    }
+
+    fn visit(
+        vetting: &Vetting,
+        node: usize,
+        occasion: Occasion,
+        seconds: u64,
+        server: &Server,
+    ) -> Judgement {
+        let visit = Visit {
+            occasion,
+            asked_at: at(seconds),
+            server,
+            history_age: None,
+            refusal: None,
+        };
+        vetting.judge(NodeId::new(node).unwrap(), at(seconds), &visit)
+    }
+
+    #[test]
+    fn a_server_that_says_no_more_what_it_is_stays_in_quarantine() {
+        let vetting = vetting(true);
+        let known = |letter, uptime| Server::Known(info(letter, uptime));
+        visit(&vetting, 0, Occasion::Connection, 0, &known(b'x', 500));
+        let restarted = visit(&vetting, 0, Occasion::Connection, 20, &known(b'y', 1));
+        assert_eq!(restarted.outcome, Ok(Eligibility::since(at(30))));
+        let silent = visit(&vetting, 0, Occasion::Connection, 21, &withheld());
+        assert_eq!(silent.outcome, Ok(Eligibility::since(at(30))));
+    }
+
+    #[test]
+    fn a_replica_that_says_no_more_what_it_is_stays_in_quarantine() {
+        let vetting = vetting(true);
+        visit(
+            &vetting,
+            0,
+            Occasion::Connection,
+            0,
+            &Server::Known(info(b'x', 500)),
+        );
+        let mut replica = info(b'x', 510);
+        replica.replica_of = Some("m".into());
+        let refused = visit(
+            &vetting,
+            0,
+            Occasion::Inspection,
+            10,
+            &Server::Known(replica),
+        );
+        assert!(refused.outcome.is_err());
+        let silent = visit(&vetting, 0, Occasion::Connection, 11, &withheld());
+        assert!(!silent.outcome.unwrap().covers(at(11)));
+    }
+
+    #[test]
+    fn a_server_that_is_refused_under_a_connection_has_its_last_votes_withdrawn() {
+        let known = |letter| Server::Known(info(letter, 500));
+        for (letter, is_refused) in [(b'z', false), (b'x', true)] {
+            let vetting = vetting(false);
+            visit(&vetting, 0, Occasion::Connection, 0, &known(b'x'));
+            visit(&vetting, 1, Occasion::Connection, 0, &known(b'y'));
+            let seen = visit(&vetting, 1, Occasion::Inspection, 1, &known(letter));
+            assert_eq!(seen.outcome.is_err(), is_refused, "the server of node 0");
+            assert!(
+                seen.withdrawal.is_some(),
+                "it has voted since the last look"
+            );
+        }
+        let vetting = vetting(false);
+        visit(&vetting, 0, Occasion::Connection, 0, &known(b'x'));
+        let seen = visit(&vetting, 0, Occasion::Inspection, 1, &withheld());
+        assert!(seen.outcome.is_err() && seen.withdrawal.is_some());
+    }
 }

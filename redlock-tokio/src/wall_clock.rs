@@ -20,12 +20,8 @@ pub(crate) struct WallClock {
 impl WallClock {
     /// Returns the first proposal of a lock that is requested at `now`.
     pub(crate) fn propose(&self, clock: &Clock, now: Timestamp) -> FencingToken {
-        // A clock before 1970 leaves it to the counters on the nodes.
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        // Read after the wall clock, so that a pause between the two makes the lead no larger.
-        self.propose_at(wall, clock.now(), now)
+        let (wall, local) = read_both(wall_now, || clock.now());
+        self.propose_at(wall, local, now)
     }
 
     fn propose_at(&self, wall: Duration, local: Timestamp, now: Timestamp) -> FencingToken {
@@ -34,6 +30,31 @@ impl WallClock {
         let lead = self.lead.fetch_max(lead, Ordering::Relaxed).max(lead);
         FencingToken::new(lead.saturating_add(micros(now)))
     }
+}
+
+/// The most that may pass between two readings that count as one moment.
+const SAME_MOMENT: Duration = Duration::from_millis(1);
+
+/// Reads both clocks at one moment. If the process was stopped in between, it reads them again: a lead that
+/// is too small by the pause would let a later holder propose less than an earlier one. On a machine that is
+/// too busy for that it gives up after a few readings, and takes a lead that is rather too large.
+fn read_both(wall: impl Fn() -> Duration, local: impl Fn() -> Timestamp) -> (Duration, Timestamp) {
+    let mut before = local();
+    for _ in 0..8 {
+        let read = wall();
+        let after = local();
+        if after.saturating_duration_since(before) <= SAME_MOMENT {
+            return (read, after);
+        }
+        before = after;
+    }
+    (wall(), before)
+}
+
+/// Returns the wall clock. Before 1970 it is zero, which leaves the order to the counters on the nodes.
+fn wall_now() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
 }
 
 fn micros(time: Timestamp) -> u64 {
@@ -71,5 +92,26 @@ mod tests {
     fn before_1970_the_own_clock_is_all_there_is() {
         let proposal = propose(&WallClock::default(), Duration::ZERO, 40);
         assert_eq!(proposal, 40_000_000);
+    }
+
+    #[test]
+    fn a_pause_between_the_two_clocks_makes_the_lead_no_smaller() {
+        use std::cell::Cell;
+
+        let passed = Cell::new(40);
+        let readings = Cell::new(0);
+        let local = || Timestamp::ZERO.saturating_add(Duration::from_secs(passed.get()));
+        let wall = || {
+            let now = START + Duration::from_secs(passed.get());
+            // The process is stopped for half a minute after the first reading.
+            readings.set(readings.get() + 1);
+            if readings.get() == 1 {
+                passed.set(passed.get() + 30);
+            }
+            now
+        };
+        let (wall, local) = read_both(wall, local);
+        assert_eq!(wall, START + Duration::from_secs(70));
+        assert_eq!(micros(local), 70_000_000);
     }
 }

@@ -24,7 +24,7 @@ impl Agreement {
             quorum: tally.quorum(),
             votes,
             awaited: tally.undecided(),
-            counted_at: now,
+            counted_at: tally.latest().max(now),
         }
     }
 
@@ -40,7 +40,7 @@ impl Agreement {
         let is_first = self.round == round && self.awaited.remove(node);
         if is_first && reply == Reply::Granted && eligibility.covers(self.start) {
             self.votes.insert(node);
-            self.counted_at = now;
+            self.counted_at = self.counted_at.max(now);
         }
     }
 

@@ -48,8 +48,11 @@ impl Extend {
         reply: Reply,
         eligibility: Eligibility,
     ) -> Option<ExtendVerdict> {
-        let counted = self.tally.record(node, reply, eligibility);
-        if !counted || self.verdict.is_some() {
+        if !self.tally.record(node, reply, eligibility) {
+            return None;
+        }
+        self.tally.note_time(now);
+        if self.verdict.is_some() {
             return None;
         }
         self.verdict = self.judge(now);

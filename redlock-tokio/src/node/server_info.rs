@@ -16,6 +16,19 @@ pub enum Server {
     Withheld(NodeError),
 }
 
+impl Server {
+    /// Returns whether there is nothing to be judged now: no server, or one that is only busy. A server
+    /// that does not allow the question will not answer it in a second either.
+    pub(crate) fn may_tell_later(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Withheld(NodeError::Refused { code, .. }) => &**code != "NOPERM",
+            Self::Withheld(_) => true,
+            Self::Known(_) => false,
+        }
+    }
+}
+
 /// What a server says of itself (`INFO`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

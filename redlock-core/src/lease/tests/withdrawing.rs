@@ -124,3 +124,29 @@ fn where_nothing_is_won_nothing_is_withdrawn() {
     driven.withdraw(at(6), 0, since(at(0)));
     assert!(driven.told.is_empty() && driven.sent.is_empty());
 }
+
+/// The lane of node 2 read its clock at 2 ms, and took the lease only after that of node 0.
+#[test]
+fn a_vote_is_withdrawn_even_if_an_earlier_time_completed_the_quorum() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0)));
+    let round = driven.sent[0].round;
+    driven.reply_to(round, at(5), 0, &[Granted]);
+    driven.reply_to(round, at(1), 1, &[Granted]);
+    driven.reply_to(round, at(2), 2, &[Granted]);
+    driven.withdraw(at(500), 0, since(at(3)));
+    assert!(!driven.is_held(at(500)), "node 0 voted at 5 ms");
+}
+
+#[test]
+fn a_late_vote_with_an_earlier_time_makes_the_others_no_older() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0)));
+    let round = driven.sent[0].round;
+    driven.reply_to(round, at(5), 0, &[Granted; 3]);
+    assert!(driven.is_held(at(5)));
+    driven.reply_to(round, at(2), 4, &[Granted]);
+    driven.withdraw(at(500), 0, since(at(3)));
+    driven.withdraw(at(500), 1, since(at(3)));
+    assert!(!driven.is_held(at(500)), "nodes 2 and 4 are no majority");
+}
