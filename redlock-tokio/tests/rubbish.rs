@@ -151,17 +151,23 @@ async fn a_majority_gives_no_lock_and_an_error_in_time() {
             redlock,
             fakes,
         } = scene;
-        let before = Instant::now();
-        let outcome = redlock.lock("k").wait(WAIT).await;
-        let taken = before.elapsed();
-        let error = outcome.map(drop).expect_err(name);
-        // The last attempt may begin at the end of the wait, and lasts for a node's timeout.
-        assert!(taken < WAIT + NODE_TIMEOUT + MS(1500), "{name}: {taken:?}");
-        assert!(
-            matches!(error, LockError::NoQuorum(_) | LockError::Contended(_)),
-            "{name}: {error:?}"
-        );
-        assert_names_and_is_short(name, fakes, &error);
+        // On a busy machine the connections may break before any of them is asked something.
+        for _ in 0..3 {
+            let before = Instant::now();
+            let outcome = redlock.lock("k").wait(WAIT).await;
+            let taken = before.elapsed();
+            let error = outcome.map(drop).expect_err(name);
+            // The last attempt may begin at the end of the wait, and lasts for a node's timeout.
+            assert!(taken < WAIT + NODE_TIMEOUT + MS(1500), "{name}: {taken:?}");
+            assert!(
+                matches!(error, LockError::NoQuorum(_) | LockError::Contended(_)),
+                "{name}: {error:?}"
+            );
+            assert_names_and_is_short(name, fakes, &error);
+            if scene.odd_answers() > 0 {
+                break;
+            }
+        }
         assert!(scene.odd_answers() > 0, "{name}: it was not tested");
     }))
     .await;
