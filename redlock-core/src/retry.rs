@@ -162,7 +162,7 @@ impl RetrySchedule {
     ///
     /// As the deadline draws near, the range of delays is cut *before* one is drawn, so that the
     /// delay stays uniform, and the attempt that follows has at least the shortest delay left to
-    /// run. Once that cannot be had, waiting on would be in vain and the answer is `None` at once.
+    /// run. Once that cannot be had, waiting longer is useless and the answer is `None` at once.
     #[must_use]
     pub fn next_attempt(
         &self,

@@ -99,7 +99,7 @@ impl Redlock {
     /// # let _ = lock_order;
     /// ```
     ///
-    /// A lock is not reentrant: who holds it and asks for it again waits in vain.
+    /// A lock is not reentrant: a holder that locks it again times out.
     ///
     /// # Errors
     ///
@@ -355,7 +355,7 @@ impl fmt::Debug for Redlock {
     }
 }
 
-/// Who holds or wants locks within this process.
+/// The locks that are held or wanted within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueStatus {

@@ -21,7 +21,7 @@ pub(crate) struct Shared {
     /// One for each node, by the node's id.
     pub(crate) lanes: Box<[LaneHandle]>,
     pub(crate) keeper: Arc<Keeper>,
-    /// Who waits for what within this process.
+    /// The waiters within this process, by key.
     pub(crate) queue: Arc<Queue<Arc<LeaseCell>>>,
     /// How other processes get their turns.
     pub(crate) turns: TurnTable,

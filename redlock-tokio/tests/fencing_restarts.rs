@@ -31,7 +31,7 @@ async fn row_42_all_counters_lost_one_by_one_under_a_fenced_hold() {
     let holders = service(&servers, "").await;
     let earlier = holders.lock("k").fenced().await.unwrap();
 
-    // Nobody tells this waiter that the key is free, so it stays behind the next holder.
+    // This waiter gets no news that the key is free, so it stays behind the next holder.
     let waiters = service(&servers, "?protocol=resp2").await;
     let lock = waiters.lock("k").fenced();
     let waiter = tokio::spawn(lock.retry_delay(TTL, TTL).into_future());

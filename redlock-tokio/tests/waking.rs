@@ -1,4 +1,4 @@
-//! Who waits is woken when the lock is free, by whomever it was held, over real servers.
+//! A waiter wakes when the lock is free, whichever client held it, over real servers.
 //!
 //! Where a test says that somebody is woken, a look or an attempt on his own would come only after the
 //! minutes of [`SELDOM`], which no test takes.
@@ -89,7 +89,7 @@ async fn by_expiry_and_by_flushing() {
     drop(is_woken(stays).await);
 }
 
-/// Where nobody tells, a lock is tried again when its keys must have expired.
+/// Without notifications, a lock is tried again when its keys must have expired.
 #[tokio::test]
 async fn by_the_clock_where_nobody_tells() {
     let servers = RedisServers::spawn(3).unwrap();

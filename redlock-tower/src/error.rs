@@ -17,7 +17,7 @@ pub enum LockError<E> {
     /// The expected wait exceeds the limit, and
     /// [`refuse_long_waits`](redlock::LockOptions::refuse_long_waits) was set.
     WaitTooLong(redlock::LockError),
-    /// No lock is to be had from anyone: too many nodes are down, silent or slow, or the lock
+    /// No lock is available: too many nodes are down, silent or slow, or the lock
     /// service was shut down.
     Unavailable(redlock::LockError),
     /// The layer's options make no lock.

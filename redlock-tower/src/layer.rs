@@ -110,7 +110,7 @@ impl<K, H, M> LockLayer<K, H, M> {
         self
     }
 
-    /// Lets calls through *without a lock* when none is to be had from anyone: for work that is better
+    /// Lets calls through *without a lock* when no lock is available: for work that is better
     /// done twice than not at all. Each is logged and counted.
     pub fn fail_open(mut self) -> Self {
         self.rules.fail_open = true;

@@ -1,4 +1,4 @@
-//! What must always hold, and what must be reached so that it does not hold in vain.
+//! What must always hold, and what must be reached so that no property holds vacuously.
 
 use redlock_core::{AcquireFailure, Eligibility, LossReason};
 use stateright::{Model, Property};

@@ -179,7 +179,7 @@ impl Setup {
             .clients
             .iter()
             .any(|client| may_begin(client.phase) || client.phase.is_active());
-        // Who is connected asks once in a tick.
+        // A connected client asks once in a tick.
         !waits_for_prompt && is_going_on && !world.is_anyone_deceived()
     }
 

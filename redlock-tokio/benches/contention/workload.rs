@@ -2,7 +2,7 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-/// Who wants the key, and for how long.
+/// The workers that want the key, and how long they hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Workload {
     pub(crate) processes: usize,

@@ -90,7 +90,7 @@ impl Debts {
         });
         let later = Instant::now() + RETRY_AFTER;
         match purpose {
-            // It was just tried in vain, so the rest waits too: a node that refuses releases must
+            // The last attempt failed, so the rest waits too: a node that refuses releases must
             // not be asked without a pause.
             Purpose::Debt(_) => self.next_try = Some(later),
             Purpose::Request(_) => {
@@ -101,7 +101,7 @@ impl Debts {
     }
 
     /// Forgets releases whose keys have expired by themselves. (One with a long ttl can keep
-    /// younger ones with short ttls behind it from being forgotten; they are tried in vain then.)
+    /// younger ones with short ttls behind it from being forgotten; those attempts fail then.)
     pub(super) fn forget_expired(&mut self, now: Timestamp) {
         while let Some(oldest) = self.queue.front()
             && oldest.terms.expires_at <= now

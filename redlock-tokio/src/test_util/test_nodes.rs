@@ -3,7 +3,7 @@ use std::time::Duration;
 use crate::{BuildError, Clock, LockError, LockGuard, MemoryNode, Redlock, RedlockBuilder};
 
 /// Three nodes in memory, and what the world does to locks on them: somebody else holds one, one is
-/// lost, none is to be had.
+/// lost, no lock is available.
 ///
 /// Keys expire by tokio's clock, so on a paused one (`#[tokio::test(start_paused = true)]`) nothing is
 /// waited for. Clones share their keys.
@@ -106,7 +106,7 @@ impl TestNodes {
         self.nodes.iter().for_each(|node| node.lose_next(&key));
     }
 
-    /// Takes all nodes down: no lock is to be had, and those that are held are lost in time.
+    /// Takes all nodes down: no lock is available, and held locks are lost in time.
     pub fn go_down(&self) {
         self.nodes.iter().for_each(|node| node.set_down(true));
     }

@@ -26,7 +26,7 @@ pub(crate) fn now() -> u64 {
     time.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Who waits for seats of an event, and who pays for one.
+/// The people who wait for seats of an event, and those who pay.
 #[derive(Debug, Default)]
 pub(crate) struct Line(Mutex<People>);
 
