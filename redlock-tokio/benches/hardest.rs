@@ -40,7 +40,11 @@ fn main() -> ExitCode {
 
 async fn stop_and_go() -> Result<()> {
     let servers = RedisServers::spawn(5)?;
-    let redlock = servers.builder().build().await?;
+    let redlock = servers
+        .builder()
+        .node_timeout(Duration::from_millis(50))
+        .build()
+        .await?;
     let phase = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {

@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use self::state::CellState;
 pub(crate) use self::{queueing::Request, state::Phase};
 use crate::{
-    Hold, Key, NodeError, NodeReports,
+    Hold, Key, NodeError, NodeReports, NodeStatus,
     key_set::KeySet,
     lane::Origin,
     node::{Answer, Command, Vote, reply_of},
@@ -284,9 +284,14 @@ impl LeaseCell {
         self.shared.quorum
     }
 
+    /// Returns how each node is.
+    pub(crate) fn nodes(&self) -> Vec<NodeStatus> {
+        self.shared.nodes()
+    }
+
     /// Returns in how long a majority may vote, if nothing but quarantines is in its way.
     pub(crate) fn quorum_in(&self) -> Option<Duration> {
-        readiness::quorum_in(&self.shared.nodes(), self.quorum())
+        readiness::quorum_in(&self.nodes(), self.quorum())
     }
 
     /// Returns whether another lease of this process holds one of the keys.

@@ -14,6 +14,7 @@ use crate::{
     key_set::KeySet,
     lease_cell::{LeaseCell, Phase, Request},
     queue::Refusal,
+    readiness,
 };
 
 /// A lock that is about to be requested. Made by [`Redlock::lock`]; await it.
@@ -295,14 +296,19 @@ fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuar
     }
 }
 
-/// Tells what stood in the way of a lease that never had its turn in this process: that another task
-/// holds the lock, or else what keeps that task from it.
-fn passed_over(cell: &LeaseCell, attempts: Attempts) -> LockError {
+/// Returns why a lease never had its turn in this process: another task holds the lock, or the nodes keep
+/// that task from it.
+fn passed_over(cell: &LeaseCell, mut attempts: Attempts) -> LockError {
     if cell.is_held_by_another() {
         return LockError::Contended(attempts);
     }
-    match cell.quorum_in() {
-        Some(Duration::ZERO) => LockError::Contended(attempts),
+    let nodes = cell.nodes();
+    let quorum_in = readiness::quorum_in(&nodes, cell.quorum());
+    if quorum_in == Some(Duration::ZERO) {
+        return LockError::Contended(attempts);
+    }
+    attempts.nodes = readiness::objections(nodes);
+    match quorum_in {
         Some(remaining) => LockError::Quarantined {
             remaining,
             attempts,

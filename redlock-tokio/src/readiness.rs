@@ -101,7 +101,8 @@ pub(crate) fn quorum_in(nodes: &[NodeStatus], quorum: Quorum) -> Option<Duration
     waits.get(quorum.votes() - 1).copied()
 }
 
-fn objections(nodes: Vec<NodeStatus>) -> NodeReports {
+/// Returns the nodes that have no vote now, and why.
+pub(crate) fn objections(nodes: Vec<NodeStatus>) -> NodeReports {
     let report = |node: NodeStatus| {
         let objection = match node.state {
             NodeState::Voting => return None,

@@ -189,3 +189,42 @@ async fn rights_that_are_granted_later_are_found_out() {
     assert_eq!(cli.run(&["ACL", "SETUSER", "locker", "+set"]), "OK");
     eventually("it votes", || state() == NodeState::Voting).await;
 }
+
+/// What keys a client may use is not asked when a node is connected to.
+#[tokio::test]
+async fn a_fenced_lock_without_a_right_to_its_counter_names_the_counter() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let server = servers.get(0);
+    let user = [
+        "ACL",
+        "SETUSER",
+        "locker",
+        "on",
+        ">pw",
+        "~order:*",
+        "~redlock:probe:*",
+        "+@all",
+    ];
+    assert_eq!(Cli::of(server).run(&user), "OK");
+    let url = format!("redis://locker:pw@127.0.0.1:{}", server.port());
+    let redlock = trusting([&url]).build().await.unwrap();
+    drop(
+        redlock
+            .lock("order:1")
+            .await
+            .expect("a lock without a fence"),
+    );
+    let error = redlock
+        .lock("order:2")
+        .fenced()
+        .wait(MS(0))
+        .await
+        .unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, LockError::NoQuorum(_)), "{text}");
+    assert!(text.contains("redlock:fence:{order:2}"), "{text}");
+    assert!(
+        text.contains("grant the key pattern redlock:fence:*"),
+        "{text}"
+    );
+}

@@ -314,3 +314,18 @@ async fn one_long_hold_does_not_make_a_short_wait_look_long() {
     assert_eq!(refused.count(), 0);
     assert!(longest <= MS(5000), "{longest:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_never_had_its_turn_says_why_the_nodes_do_not_vote() {
+    let nodes = three_nodes();
+    let redlock = over(&nodes).build().await.unwrap();
+    nodes.iter().for_each(|node| node.set_down(true));
+    let first = tokio::spawn(redlock.lock("k").into_future());
+    settle().await;
+    let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
+    let LockError::NoQuorum(attempts) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!((attempts.count, attempts.nodes.len()), (0, 3), "{error}");
+    assert!(first.await.unwrap().is_err());
+}

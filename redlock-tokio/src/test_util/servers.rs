@@ -1,5 +1,10 @@
+use std::time::Duration;
+
 use super::{RedisServer, SpawnError};
 use crate::{Redlock, RedlockBuilder};
+
+/// An answer that comes later than the default of 50 ms, because the machine is busy, would be sent for again.
+const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Several independent `redis-server` processes on free ports of the loopback interface.
 ///
@@ -47,8 +52,14 @@ impl RedisServers {
     }
 
     /// Starts to configure a lock over these servers, which may vote although they have just come up.
+    ///
+    /// A server gets half a second for each answer, since it shares a busy machine with the tests. Set
+    /// [`node_timeout`](RedlockBuilder::node_timeout) where a test is about servers that do not answer.
     pub fn builder(&self) -> RedlockBuilder {
-        Redlock::builder().nodes(self.urls()).trust_fresh_nodes()
+        Redlock::builder()
+            .nodes(self.urls())
+            .trust_fresh_nodes()
+            .node_timeout(NODE_TIMEOUT)
     }
 
     /// Returns the servers' URLs.

@@ -24,7 +24,10 @@ pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
 
 /// A lock over servers that have just come up for the first time.
 pub(crate) fn trusting<S: AsRef<str>>(urls: impl IntoIterator<Item = S>) -> RedlockBuilder {
-    Redlock::builder().nodes(urls).trust_fresh_nodes()
+    Redlock::builder()
+        .nodes(urls)
+        .trust_fresh_nodes()
+        .node_timeout(MS(500))
 }
 
 /// A client that knows nothing of locks: `redis-cli`.

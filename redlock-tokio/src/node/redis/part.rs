@@ -198,6 +198,11 @@ impl Part {
             {
                 answers[positions[0]] = Some(Err(no_counter(cmd, &error)));
             }
+            (Form::Fence | Form::AcquireFenced, Value::ServerError(error))
+                if error.code() == "NOPERM" && !is_denied_command(&error) =>
+            {
+                answers[positions[0]] = Some(Err(no_right_to_counter(cmd, &error)));
+            }
             (Form::Peek, Value::Int(left)) if left != PTTL_NO_KEY => {
                 answers[positions[0]] = Some(Ok(extended(left)));
             }
@@ -278,7 +283,6 @@ fn is_comma(byte: &u8) -> bool {
 
 /// Says what is under the name of a fencing counter: `EVAL source 2 key counter ..`.
 fn no_counter(cmd: &Cmd, error: &ServerError) -> NodeError {
-    let name = arguments(cmd).nth(4).unwrap_or_default();
     let defect = match error.details() {
         Some("type") => CounterDefect::OtherType,
         Some("beyond") => CounterDefect::Beyond,
@@ -286,9 +290,29 @@ fn no_counter(cmd: &Cmd, error: &ServerError) -> NodeError {
         _ => CounterDefect::NoNumber,
     };
     NodeError::NotACounter {
-        name: shorten(name.escape_ascii().to_string()).into(),
+        name: counter_name(cmd).into(),
         defect,
     }
+}
+
+/// Names the right that a fenced lock needs: the server says of no key whether it was denied.
+fn no_right_to_counter(cmd: &Cmd, error: &ServerError) -> NodeError {
+    let details = error.details().unwrap_or_default();
+    let text = format!(
+        "{details}: a fenced lock needs its key and its counter {} (grant the key pattern {}*)",
+        counter_name(cmd),
+        crate::Key::COUNTERS.escape_ascii(),
+    );
+    NodeError::Refused {
+        code: error.code().into(),
+        message: shorten(text).into(),
+    }
+}
+
+/// Returns the name of the fencing counter in `EVAL source 2 key counter ..`, for people.
+fn counter_name(cmd: &Cmd) -> String {
+    let name = arguments(cmd).nth(4).unwrap_or_default();
+    shorten(name.escape_ascii().to_string())
 }
 
 pub(super) fn refusal(error: &ServerError) -> NodeError {
