@@ -24,7 +24,8 @@ use crate::{
 /// |---|---|---|
 /// | [`methods`](Self::methods) | all but GET, HEAD, OPTIONS, TRACE | which requests need a lock |
 /// | [`wait`](Self::wait) | 5 s | how long a request waits |
-/// | [`max_waiters`](Self::max_waiters) | 64, 1024 | how many wait for a key, and in all |
+/// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 64 | how many wait for a key |
+/// | [`max_waiters_total`](Self::max_waiters_total) | 1024 | how many wait for all keys of the layer |
 /// | [`refuse_long_waits`](LockOptions::refuse_long_waits) | no | whether to refuse at once if the expected wait exceeds the limit |
 /// | [`cancel_on_disconnect`](Self::cancel_on_disconnect) | no | whether a handler is dropped with its client |
 /// | [`on_cancel`](Self::on_cancel) | it is released | what becomes of the lock of a handler that is dropped, or panics |
@@ -52,12 +53,12 @@ impl<K: RequestKey> LockLayer<K> {
     /// as `key("order", path("id"))`, from a closure `|request: &Request| ..`, or from any
     /// [`ExtractKey`](crate::ExtractKey). A tuple of keys locks all of them.
     pub fn new(redlock: Redlock, key: K) -> Self {
-        let options = LockOptions::new().max_waiters(64);
+        let options = LockOptions::new().max_waiters_per_key(64);
         Self {
             key: Arc::new(key),
             inner: redlock_tower::LockLayer::new(redlock.clone(), ())
                 .options(options)
-                .max_waiters(1024),
+                .max_waiters_total(1024),
             redlock,
             prefix: Arc::default(),
             methods: Methods::Unsafe,
@@ -130,11 +131,15 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets how many requests may wait, for one key and for all keys of this layer, before others get
-    /// a 429. Those whose lock is on its way are among them.
-    pub fn max_waiters(mut self, of_key: usize, of_layer: usize) -> Self {
-        let options = LockOptions::new().max_waiters(of_key);
-        self.inner = self.inner.options(options).max_waiters(of_layer);
+    /// Sets how many requests may wait for one key before others get a 429; 64 by default. Those whose lock is
+    /// on its way are among them.
+    pub fn max_waiters_per_key(self, waiters: usize) -> Self {
+        self.options(LockOptions::new().max_waiters_per_key(waiters))
+    }
+
+    /// Sets how many requests may wait for all keys of this layer before others get a 429; 1024 by default.
+    pub fn max_waiters_total(mut self, waiters: usize) -> Self {
+        self.inner = self.inner.max_waiters_total(waiters);
         self
     }
 

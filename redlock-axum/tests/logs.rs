@@ -83,7 +83,12 @@ fn layer(it: &Bed) -> LockLayer<CompositeKey> {
 async fn contention_is_no_error_and_no_key_is_named() {
     let (log, _listening) = Log::listen();
     let it = Bed::new().await;
-    let app = it.app(layer(&it).wait(MS(300)).max_waiters(1, 8));
+    let app = it.app(
+        layer(&it)
+            .wait(MS(300))
+            .max_waiters_per_key(1)
+            .max_waiters_total(8),
+    );
     text(post(&app, "/events/secret").await).await;
     let guard = it.redlock.lock("event:secret").await.unwrap();
     let (one, other) = tokio::join!(post(&app, "/events/secret"), post(&app, "/events/secret"));

@@ -90,7 +90,12 @@ async fn a_full_queue_is_429() {
     let it = Bed::new().await;
     let layer = it.layer().retry_after(MS(2500));
     for (of_key, of_layer, other) in [(1, 8, 200), (8, 1, 429)] {
-        let app = it.app(layer.clone().max_waiters(of_key, of_layer));
+        let app = it.app(
+            layer
+                .clone()
+                .max_waiters_per_key(of_key)
+                .max_waiters_total(of_layer),
+        );
         let guard = it.redlock.lock("event:rock").await.unwrap();
         let before = it.ran();
         let waiting = tokio::spawn({

@@ -173,10 +173,10 @@ impl Lease {
 
     /// Lets others go first when this lease starts, because its process had the lock just now: it makes no
     /// attempt before the pause is over, and then only after those who have waited. Changes nothing if
-    /// the lease has started, if its schedule has no [looks](crate::RetrySchedule::with_looks), or if
+    /// the lease has started, if its schedule has no [looks](crate::RetrySchedule::with_probes), or if
     /// more than half of its time budget would be gone by then.
     pub fn let_others_first(&mut self, pause: Pause) {
-        if matches!(self.state, State::Idle) && self.config.retry.has_looks() {
+        if matches!(self.state, State::Idle) && self.config.retry.has_probes() {
             self.pause = Some(pause);
         }
     }
@@ -331,7 +331,7 @@ impl Lease {
             } if vigil.id == id => {
                 self.saw_others |= matches!(reply, Reply::Taken { .. });
                 if vigil.handle_reply(node, reply) {
-                    self.look_at(id, node);
+                    self.probe_node(id, node);
                 }
                 self.retry(now);
             }
@@ -391,7 +391,7 @@ impl Lease {
             self.saw_others = true;
             let id = vigil.id;
             if vigil.handle_freed(node) {
-                self.look_at(id, node);
+                self.probe_node(id, node);
             }
             self.retry(now);
         }
@@ -399,7 +399,7 @@ impl Lease {
 
     /// Looks again at a node of which something is known to have changed: where several keys are locked,
     /// and one of them is gone.
-    pub fn look_again(&mut self, node: NodeId) {
+    pub fn probe_again(&mut self, node: NodeId) {
         if let State::Backoff {
             vigil: Some(vigil), ..
         } = &mut self.state
@@ -407,7 +407,7 @@ impl Lease {
             && vigil.handle_change(node)
         {
             let id = vigil.id;
-            self.look_at(id, node);
+            self.probe_node(id, node);
         }
     }
 

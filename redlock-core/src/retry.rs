@@ -30,7 +30,7 @@ pub struct RetrySchedule {
     longest: Duration,
     budget: Duration,
     max_attempts: Option<u32>,
-    looks: bool,
+    probes: bool,
 }
 
 impl RetrySchedule {
@@ -57,7 +57,7 @@ impl RetrySchedule {
                 longest,
                 budget,
                 max_attempts: None,
-                looks: false,
+                probes: false,
             })
         }
     }
@@ -80,9 +80,9 @@ impl RetrySchedule {
     /// (the Redlock page): here clients are kept apart by a random delay that starts at nothing, and
     /// doubles each time that attempts follow one another quickly.
     #[must_use]
-    pub fn with_looks(self) -> Self {
+    pub fn with_probes(self) -> Self {
         Self {
-            looks: true,
+            probes: true,
             ..self
         }
     }
@@ -93,7 +93,7 @@ impl RetrySchedule {
     ///
     /// A client that has missed openings because nobody told looks faster for each of them, to have its
     /// turn among clients that are told: down to between an eighth and a quarter of the shortest delay.
-    pub(crate) fn next_look(
+    pub(crate) fn next_probe(
         &self,
         deadline: Timestamp,
         tries: u32,
@@ -125,8 +125,8 @@ impl RetrySchedule {
         quiet > self.longest.saturating_mul(LONG)
     }
 
-    pub(crate) const fn has_looks(&self) -> bool {
-        self.looks
+    pub(crate) const fn has_probes(&self) -> bool {
+        self.probes
     }
 
     /// Returns how long to stand back before the next attempt after `collisions` attempts that failed
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn looks_go_on_to_the_end() {
         let deadline = schedule().deadline(at(0));
-        let next = |schedule: RetrySchedule, now| schedule.next_look(deadline, 2, now, 0, 0);
+        let next = |schedule: RetrySchedule, now| schedule.next_probe(deadline, 2, now, 0, 0);
         assert_eq!(next(schedule(), at(900)), Some(at(920)));
         assert_eq!(next(schedule(), at(999)), Some(deadline));
         assert_eq!(next(schedule(), deadline), None);
@@ -363,10 +363,10 @@ mod tests {
         for (index, shortest) in delays.into_iter().chain([Duration::MAX]).enumerate() {
             for longest in delays.into_iter().chain([Duration::MAX]).skip(index) {
                 let schedule = RetrySchedule::new(shortest..=longest, Duration::MAX);
-                let schedule = schedule.unwrap().with_looks();
+                let schedule = schedule.unwrap().with_probes();
                 for unseen in [0, 1, 2, 3, 31, u32::MAX] {
                     for random in [0, u64::MAX] {
-                        let next = schedule.next_look(Timestamp::MAX, 1, at(5), random, unseen);
+                        let next = schedule.next_probe(Timestamp::MAX, 1, at(5), random, unseen);
                         assert!(
                             next > Some(at(5)),
                             "{shortest:?} {longest:?} {unseen} {random}"

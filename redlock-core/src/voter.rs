@@ -356,7 +356,7 @@ mod tests {
             self.0.eligibility().starts_at()
         }
 
-        fn look(&mut self, second: u64, sighting: Sighting) -> Option<Withdrawal> {
+        fn probe(&mut self, second: u64, sighting: Sighting) -> Option<Withdrawal> {
             self.0.handle_sighting(at(second), &sighting)
         }
     }
@@ -420,7 +420,7 @@ mod tests {
         let mut node = Watched::new();
         // Asked and answered at once, read four seconds later.
         let since = node.connect(4, seen(0, A, 500));
-        assert_eq!(node.look(5, seen(5, A, 505)), None);
+        assert_eq!(node.probe(5, seen(5, A, 505)), None);
         assert_eq!(node.0.eligibility(), Eligibility::since(since));
     }
 
@@ -461,7 +461,7 @@ mod tests {
     fn a_trusted_node_always_votes() {
         let mut node = Watched(Voter::trusted(quarantine()));
         assert_eq!(node.connect(0, seen(0, A, 0)), Timestamp::ZERO);
-        assert_eq!(node.look(1, seen(1, B, 3500)), None);
+        assert_eq!(node.probe(1, seen(1, B, 3500)), None);
         assert_eq!(node.0.handle_demotion(at(2)), None);
         assert_eq!(node.connect(3, seen(3, A, 0)), Timestamp::ZERO);
         assert!(!node.0.needs_history_age(promoted(b'2')) && !node.0.needs_vetting());
@@ -490,7 +490,7 @@ mod tests {
     fn a_promotion_under_a_connection_withdraws_what_was_voted_since_the_last_look() {
         let mut node = Watched::new();
         node.connect(0, seen(0, A, 500));
-        assert_eq!(node.look(1, seen(1, A, 501)), None);
+        assert_eq!(node.probe(1, seen(1, A, 501)), None);
         let after = Sighting {
             replication: Some(promoted(b'2')),
             // However old the history is: it is not the one that was there.
@@ -501,9 +501,9 @@ mod tests {
             since: at(1),
             eligibility: Eligibility::since(at(13)),
         };
-        assert_eq!(node.look(3, after), Some(withdrawal));
+        assert_eq!(node.probe(3, after), Some(withdrawal));
         assert_eq!(
-            node.look(
+            node.probe(
                 4,
                 Sighting {
                     asked_at: at(4),
@@ -518,7 +518,7 @@ mod tests {
             replication: Some(own(b'3')),
             ..seen(5, A, 503)
         };
-        assert_eq!(node.look(5, alone), None);
+        assert_eq!(node.probe(5, alone), None);
         assert_eq!(node.0.eligibility(), Eligibility::since(at(13)));
     }
 
@@ -527,7 +527,7 @@ mod tests {
         for uptime in [0, 1, 3500] {
             let mut node = Watched::new();
             node.connect(0, seen(0, A, 500));
-            let withdrawal = node.look(1, seen(1, B, uptime)).expect("another server");
+            let withdrawal = node.probe(1, seen(1, B, uptime)).expect("another server");
             assert_eq!(withdrawal.since, at(0));
             assert_eq!(withdrawal.eligibility, Eligibility::since(at(11)));
         }

@@ -12,16 +12,20 @@ use tokio::{runtime::Handle, sync::oneshot};
 use crate::{
     Clock, Key, LockOptions, MemoryNode, NodeError, NodeReport, NodeReports, Objection,
     OptionsError, Redlock,
-    keeper::Keeper,
-    lane::{Lane, LaneLimits, Withdraw},
-    lease_cell::LeaseCell,
-    node::{Freed, Node, RedisNode, UrlError},
-    queue::Queue,
-    shared::Shared,
-    turn_table::TurnTable,
-    vetting::{RestartRule, Rules, Vetting},
-    wall_clock::WallClock,
-    warning::Outage,
+    engine::{
+        lane::{
+            Lane, LaneLimits, Withdraw,
+            vetting::{RestartRule, Rules, Vetting},
+        },
+        lease_cell::LeaseCell,
+        queue::Queue,
+        shared::Shared,
+        timers::Timers,
+        turn_table::TurnTable,
+        wall_clock::WallClock,
+        warning::Outage,
+    },
+    node::{FreedNotifier, Node, RedisNode, UrlError},
 };
 
 /// Longer than anybody wants to wait for a node.
@@ -43,7 +47,7 @@ pub struct RedlockBuilder {
     /// What a restarted node must do, given how long it would have to wait.
     restarts: fn(Quarantine) -> RestartRule,
     allow_unvetted: bool,
-    max_waiters: usize,
+    max_waiters_total: usize,
 }
 
 impl RedlockBuilder {
@@ -58,7 +62,7 @@ impl RedlockBuilder {
             max_ttl: None,
             restarts: RestartRule::Quarantined,
             allow_unvetted: false,
-            max_waiters: 65_536,
+            max_waiters_total: 65_536,
         }
     }
 
@@ -195,9 +199,9 @@ impl RedlockBuilder {
 
     /// Sets how many may wait within this process, for all keys together, before others are refused with
     /// [`LockError::QueueFull`](crate::LockError::QueueFull). 65 536 by default. For one key see
-    /// [`LockOptions::max_waiters`].
-    pub fn max_waiters(mut self, waiters: usize) -> Self {
-        self.max_waiters = waiters;
+    /// [`LockOptions::max_waiters_per_key`].
+    pub fn max_waiters_total(mut self, waiters: usize) -> Self {
+        self.max_waiters_total = waiters;
         self
     }
 
@@ -262,8 +266,8 @@ impl RedlockBuilder {
         };
         let addresses = nodes.iter().map(|node| node.address().into());
         let vetting = Arc::new(Vetting::new(rules, addresses));
-        let queue = Arc::new(Queue::new(self.max_waiters));
-        let keeper = Keeper::new(self.clock.clone());
+        let queue = Arc::new(Queue::new(self.max_waiters_total));
+        let timers = Timers::new(self.clock.clone());
         let mut lanes = Vec::with_capacity(nodes.len());
         let mut connecting = Vec::with_capacity(nodes.len());
         for (id, node) in quorum.all().iter().zip(nodes) {
@@ -275,18 +279,18 @@ impl RedlockBuilder {
                 limits,
                 Arc::clone(&vetting),
                 freed,
-                withdrawn_from(id, Arc::downgrade(&keeper)),
+                withdrawn_from(id, Arc::downgrade(&timers)),
             );
             let (connected, outcome) = oneshot::channel();
             runtime.spawn(lane.run(connected));
             connecting.push((Arc::clone(handle.address()), outcome));
             lanes.push(handle);
         }
-        runtime.spawn(Arc::clone(&keeper).run());
+        runtime.spawn(Arc::clone(&timers).run());
         let redlock = Redlock::new(Shared {
             quorum,
             lanes: lanes.into(),
-            keeper,
+            timers,
             queue,
             turns: TurnTable::new(),
             clock: self.clock,
@@ -324,8 +328,8 @@ impl fmt::Debug for RedlockBuilder {
 }
 
 /// Wakes whoever waits for a key when a node says that it is gone.
-fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> Freed {
-    Freed::new(move |key| {
+fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> FreedNotifier {
+    FreedNotifier::new(move |key| {
         // All of them are gone with their queue.
         let Some(queue) = queue.upgrade() else {
             return;
@@ -346,10 +350,10 @@ fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> Freed {
 }
 
 /// Tells all leases when votes of a node count for nothing.
-fn withdrawn_from(node: NodeId, keeper: Weak<Keeper>) -> Withdraw {
+fn withdrawn_from(node: NodeId, timers: Weak<Timers>) -> Withdraw {
     Box::new(move |withdrawal| {
-        // All leases are gone with their keeper.
-        let leases = keeper.upgrade().map(|it| it.leases()).unwrap_or_default();
+        // All leases are gone with their timers.
+        let leases = timers.upgrade().map(|it| it.leases()).unwrap_or_default();
         for cell in leases {
             cell.handle_withdrawal(node, withdrawal);
         }

@@ -1,9 +1,11 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 use redlock_core::{FencingToken, LossReason};
 use thiserror::Error;
 
-use crate::{KeyError, NodeError, OptionsError};
+use crate::{
+    KeyError, NodeReport, NodeReports, Objection, OptionsError, whole_seconds::WholeSeconds,
+};
 
 /// Why a lock could not be acquired.
 ///
@@ -46,7 +48,8 @@ pub enum LockError {
     },
     /// Too many wait already, for this key or in all, within this process.
     #[error(
-        "the queue is full: {waiting} wait in this process, and the limit is {limit}; see max_waiters"
+        "the queue is full: {waiting} wait in this process, and the limit is {limit}; see max_waiters_per_key and \
+         max_waiters_total"
     )]
     QueueFull {
         /// How many wait.
@@ -103,6 +106,14 @@ impl LockError {
     #[must_use]
     pub fn is_contended(&self) -> bool {
         matches!(self, Self::Contended(_))
+    }
+
+    /// Returns whether the nodes are the reason, and not other clients or the caller.
+    pub(crate) fn is_outage(&self) -> bool {
+        matches!(
+            self,
+            Self::NoQuorum(_) | Self::TooSlow(_) | Self::Quarantined { .. }
+        )
     }
 
     /// Returns what was tried, if anything was sent.
@@ -163,15 +174,6 @@ fn taken_by(attempts: &Attempts) -> &'static str {
     match attempts.count {
         0 => "another task of this process holds it or waits for it",
         _ => "held by another client, or wanted by several at once",
-    }
-}
-
-/// A time for people, in whole seconds, rounded up.
-pub(crate) struct WholeSeconds(pub(crate) Duration);
-
-impl fmt::Display for WholeSeconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} s", self.0.as_nanos().div_ceil(1_000_000_000))
     }
 }
 
@@ -236,84 +238,10 @@ impl From<KeyError> for WithLockError {
     }
 }
 
-/// What each of the nodes that did not agree said.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeReports(Arc<[NodeReport]>);
-
-impl NodeReports {
-    pub(crate) fn new(reports: Vec<NodeReport>) -> Self {
-        Self(reports.into())
-    }
-
-    /// Returns the reports, in the order in which they came in.
-    pub fn iter(&self) -> impl Iterator<Item = &NodeReport> {
-        self.0.iter()
-    }
-
-    /// Returns the number of reports.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl fmt::Display for NodeReports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nodes that say the same are named together.
-        let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
-        for report in self.iter() {
-            let says = report.objection.to_string();
-            match groups.iter_mut().find(|(said, _)| *said == says) {
-                Some((_, nodes)) => nodes.push(&report.address),
-                None => groups.push((says, vec![&report.address])),
-            }
-        }
-        for (index, (says, nodes)) in groups.into_iter().enumerate() {
-            let separator = if index == 0 { "" } else { "; " };
-            write!(f, "{separator}{}: {says}", nodes.join(", "))?;
-        }
-        Ok(())
-    }
-}
-
-/// What one node said that did not agree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NodeReport {
-    /// The node's address, without credentials.
-    pub address: Arc<str>,
-    /// Why it did not agree.
-    pub objection: Objection,
-}
-
-/// Why a node did not agree.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Objection {
-    /// The key is held under another token, or not under ours any more.
-    #[error("the key is not ours")]
-    Denied,
-    /// It agreed, but came up so recently that it may have forgotten a lock that is still held, so
-    /// it has no vote yet.
-    #[error("came up too recently to vote, for {} more", WholeSeconds(*remaining))]
-    Quarantined {
-        /// For how much longer.
-        remaining: Duration,
-    },
-    /// The node failed or refused.
-    #[error("{0}")]
-    Failed(NodeError),
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NodeError;
 
     #[test]
     fn reads_well_on_call() {

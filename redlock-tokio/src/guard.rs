@@ -2,7 +2,7 @@ use std::{fmt, ops::Deref};
 
 use redlock_core::ReleaseVerdict;
 
-use crate::{Hold, NodeReports, lease_cell::Phase};
+use crate::{Hold, NodeReports, engine::lease_cell::Phase};
 
 /// A held lock. Dropping it releases the lock.
 ///
@@ -36,7 +36,7 @@ impl LockGuard {
 
     /// Notes that its owner has it. Returns whether the lock is still held.
     pub(crate) fn claim(&self) -> bool {
-        self.hold.cell().claim(self.hold.tenure())
+        self.hold.cell().claim(self.hold.generation())
     }
 
     /// Releases the lock and waits until a majority of nodes has confirmed it, or cannot any more. If

@@ -4,7 +4,7 @@ use redlock_core::{FencingToken, LossReason, Token};
 
 use crate::{
     ExtendError, Key,
-    lease_cell::{LeaseCell, Phase},
+    engine::lease_cell::{LeaseCell, Phase},
 };
 
 /// A view of a held lock: whether it is still held, for how long, and when it is lost.
@@ -15,7 +15,7 @@ use crate::{
 pub struct Hold {
     cell: Arc<LeaseCell>,
     /// Whether it is still ours: the lease goes from one holder to the next.
-    tenure: u64,
+    generation: u64,
 }
 
 impl Hold {
@@ -23,8 +23,8 @@ impl Hold {
         Self::of(cell, 0)
     }
 
-    pub(crate) fn of(cell: Arc<LeaseCell>, tenure: u64) -> Self {
-        Self { cell, tenure }
+    pub(crate) fn of(cell: Arc<LeaseCell>, generation: u64) -> Self {
+        Self { cell, generation }
     }
 
     /// Returns whether the lock is held now.
@@ -36,7 +36,7 @@ impl Hold {
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.cell
-            .valid_until(self.cell.now(), self.tenure)
+            .valid_until(self.cell.now(), self.generation)
             .is_some()
     }
 
@@ -45,7 +45,7 @@ impl Hold {
     pub fn remaining(&self) -> Duration {
         let now = self.cell.now();
         self.cell
-            .valid_until(now, self.tenure)
+            .valid_until(now, self.generation)
             .map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
@@ -58,7 +58,7 @@ impl Hold {
     /// Cancel safe: it only watches, and can be called again. If the lock is already lost it
     /// returns at once.
     pub async fn lost(&self) -> LossReason {
-        match self.cell.not_held(self.tenure).await {
+        match self.cell.not_held(self.generation).await {
             Phase::Lost(reason) => reason,
             _ => pending().await,
         }
@@ -78,10 +78,10 @@ impl Hold {
     /// Says whether the lock is still held: after [`ExtendError::NoQuorum`] and
     /// [`ExtendError::MaxHold`] it is.
     pub async fn extend(&self) -> Result<(), ExtendError> {
-        let Some(ticket) = self.cell.extend(self.tenure) else {
+        let Some(ticket) = self.cell.extend(self.generation) else {
             return Err(self.cannot_extend());
         };
-        match self.cell.extension(self.tenure, ticket).await {
+        match self.cell.extension(self.generation, ticket).await {
             Some(true) => Ok(()),
             Some(false) => Err(ExtendError::NoQuorum {
                 remaining: self.remaining(),
@@ -129,23 +129,23 @@ impl Hold {
         &self.cell
     }
 
-    pub(crate) fn tenure(&self) -> u64 {
-        self.tenure
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Hands the lock over to the next that waits for it in this process, or releases it. Returns
     /// whether it was handed over.
     pub(crate) fn pass_on(&self) -> bool {
         // What a holder that panics leaves behind is not handed on as if nothing had happened.
-        let handed_over = !std::thread::panicking() && self.cell.hand_over(self.tenure);
+        let handed_over = !std::thread::panicking() && self.cell.hand_over(self.generation);
         if !handed_over {
-            self.cell.release(self.tenure);
+            self.cell.release(self.generation);
         }
         handed_over
     }
 
     fn cannot_extend(&self) -> ExtendError {
-        match self.cell.phase(self.tenure) {
+        match self.cell.phase(self.generation) {
             Phase::Lost(reason) => ExtendError::Lost(reason),
             Phase::Held => ExtendError::MaxHold {
                 remaining: self.remaining(),

@@ -1,6 +1,10 @@
+mod key_set;
+
 use std::{borrow::Borrow, fmt, sync::Arc};
 
 use thiserror::Error;
+
+pub(crate) use self::key_set::KeySet;
 
 /// The name of a lock: any bytes, as they go to Redis. Not empty, and at most 64 KiB.
 ///
@@ -147,7 +151,7 @@ pub enum KeyError {
     )]
     Reserved,
     /// There are no keys to lock all of.
-    #[error("no keys are given: there is nothing to lock")]
+    #[error("no keys are handed_over: there is nothing to lock")]
     NoKeys,
     /// There are more than [`Key::MAX_KEYS`] keys to lock all of.
     #[error(

@@ -11,10 +11,12 @@ use redlock_core::{AcquireFailure, LossReason, Nonce, Timestamp};
 use crate::{
     Attempts, Hold, KeyError, LockError, LockGuard, LockOptions, OptionsError, RandomError,
     Redlock, WithLockError,
-    key_set::KeySet,
-    lease_cell::{LeaseCell, Phase, Request},
-    queue::Refusal,
-    readiness,
+    engine::{
+        lease_cell::{LeaseCell, Phase, Request},
+        queue::Refusal,
+    },
+    key::KeySet,
+    node::status,
 };
 
 /// A lock that is about to be requested. Made by [`Redlock::lock`]; await it.
@@ -98,9 +100,9 @@ impl Lock {
         self.options(LockOptions::new().renew_every(interval))
     }
 
-    /// Sets how many may [wait](LockOptions::max_waiters) for the key in this process.
-    pub fn max_waiters(self, waiters: usize) -> Self {
-        self.options(LockOptions::new().max_waiters(waiters))
+    /// Sets how many may [wait](LockOptions::max_waiters_per_key) for the key in this process.
+    pub fn max_waiters_per_key(self, waiters: usize) -> Self {
+        self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
 
     /// Has the lock [released](LockOptions::no_handover) on the nodes in the end, even if others wait for
@@ -151,7 +153,7 @@ impl Lock {
         Ok(Request {
             keys,
             config,
-            terms: options.terms(),
+            policy: options.policy(),
             nonce: Nonce::new(u128::from_ne_bytes(random)),
             fenced: options.is_fenced(),
         })
@@ -233,7 +235,8 @@ impl Future for LockFuture {
         let outcome = conclude(guard, since, phase);
         match &outcome {
             Ok(_) => cell.outage().note_success(),
-            Err(error) => cell.outage().note_failure(cell.now(), error),
+            Err(error) if error.is_outage() => cell.outage().note_failure(cell.now(), error),
+            Err(_) => {}
         }
         Poll::Ready(outcome)
     }
@@ -257,7 +260,7 @@ fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuar
         // The task may have been kept from running since the lock was acquired.
         Phase::Held if guard.claim() => Ok(guard),
         // The guard of the lease that got it has nothing to release.
-        Phase::Given => match cell.take_given().map(LockGuard::new) {
+        Phase::HandedOver => match cell.take_handed_over().map(LockGuard::new) {
             Some(guard) if guard.claim() => Ok(guard),
             _ => Err(LockError::TooSlow(attempts(0))),
         },
@@ -303,11 +306,11 @@ fn passed_over(cell: &LeaseCell, mut attempts: Attempts) -> LockError {
         return LockError::Contended(attempts);
     }
     let nodes = cell.nodes();
-    let quorum_in = readiness::quorum_in(&nodes, cell.quorum());
+    let quorum_in = status::quorum_in(&nodes, cell.quorum());
     if quorum_in == Some(Duration::ZERO) {
         return LockError::Contended(attempts);
     }
-    attempts.nodes = readiness::objections(nodes);
+    attempts.nodes = status::objections(nodes);
     match quorum_in {
         Some(remaining) => LockError::Quarantined {
             remaining,

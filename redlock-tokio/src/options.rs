@@ -1,3 +1,5 @@
+mod queue_policy;
+
 use std::time::Duration;
 
 use redlock_core::{
@@ -6,7 +8,7 @@ use redlock_core::{
 };
 use thiserror::Error;
 
-use crate::queue::Terms;
+pub(crate) use self::queue_policy::QueuePolicy;
 
 /// How a lock is acquired and kept. What is not set falls back to what the
 /// [builder](crate::RedlockBuilder) was given, and then to the default.
@@ -21,7 +23,7 @@ use crate::queue::Terms;
 /// | [`renew_every`](Self::renew_every) | ttl / 3 | how often a held lock is extended |
 /// | [`max_hold`](Self::max_hold) | 60 s | for how long it is extended |
 /// | [`drift`](Self::drift) | ttl / 100 + 2 ms | how far clocks may differ |
-/// | [`max_waiters`](Self::max_waiters) | 1024 | how many may wait for a key in this process |
+/// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 1024 | how many may wait for a key in this process |
 /// | [`refuse_long_waits`](Self::refuse_long_waits) | no | whether to refuse at once if the expected wait exceeds the limit |
 /// | [`handover_for`](Self::handover_for) | 20 ms | for how long the lock goes from one to the next in this process |
 /// | [`max_handovers`](Self::max_handovers) | none | how often it does |
@@ -38,7 +40,7 @@ pub struct LockOptions {
     renewal: Option<Renewal>,
     max_hold: Option<Duration>,
     drift: Option<Drift>,
-    max_waiters: Option<usize>,
+    max_waiters_per_key: Option<usize>,
     refuses_long_waits: Option<bool>,
     hands_over: Option<bool>,
     streak: Option<Duration>,
@@ -166,10 +168,10 @@ impl LockOptions {
 
     /// Sets how many may wait for the key in this process. Whoever comes then is refused at once, with
     /// [`LockError::QueueFull`](crate::LockError::QueueFull). See
-    /// [`max_waiters`](crate::RedlockBuilder::max_waiters) for all keys together.
-    pub fn max_waiters(self, waiters: usize) -> Self {
+    /// [`max_waiters_total`](crate::RedlockBuilder::max_waiters_total) for all keys together.
+    pub fn max_waiters_per_key(self, waiters: usize) -> Self {
         Self {
-            max_waiters: Some(waiters),
+            max_waiters_per_key: Some(waiters),
             ..self
         }
     }
@@ -269,7 +271,7 @@ impl LockOptions {
             renewal: self.renewal.or(fallback.renewal),
             max_hold: self.max_hold.or(fallback.max_hold),
             drift: self.drift.or(fallback.drift),
-            max_waiters: self.max_waiters.or(fallback.max_waiters),
+            max_waiters_per_key: self.max_waiters_per_key.or(fallback.max_waiters_per_key),
             refuses_long_waits: self.refuses_long_waits.or(fallback.refuses_long_waits),
             hands_over: self.hands_over.or(fallback.hands_over),
             streak: self.streak.or(fallback.streak),
@@ -298,9 +300,9 @@ impl LockOptions {
         self.drift.unwrap_or_default()
     }
 
-    /// Makes the terms of waiting within this process out of options and defaults.
-    pub(crate) fn terms(&self) -> Terms {
-        Terms {
+    /// Makes the policy of waiting within this process out of options and defaults.
+    pub(crate) fn policy(&self) -> QueuePolicy {
+        QueuePolicy {
             hands_over: self.hands_over.unwrap_or(true),
             streak: self
                 .streak
@@ -308,7 +310,7 @@ impl LockOptions {
                 .min(self.ttl_or_default() / 2),
             max_handovers: self.max_handovers.unwrap_or(u32::MAX),
             poller_share: self.poller_share.unwrap_or_default(),
-            max_waiters: self.max_waiters.unwrap_or(Self::MAX_WAITERS),
+            max_waiters_per_key: self.max_waiters_per_key.unwrap_or(Self::MAX_WAITERS),
             wait: self.wait_or_default(),
             refuses_long_waits: self.refuses_long_waits.unwrap_or(false),
         }
@@ -320,7 +322,7 @@ impl LockOptions {
         let validity = Validity::new(ttl, self.drift_or_default())?;
         let (shortest, longest) = self.retry_delay.unwrap_or(Self::RETRY_DELAY);
         let retry = RetrySchedule::new(shortest..=longest, self.wait_or_default())?;
-        let retry = retry.with_looks();
+        let retry = retry.with_probes();
         let retry = match self.max_attempts {
             Some(attempts) => retry.with_max_attempts(attempts),
             None => retry,
@@ -416,7 +418,7 @@ mod tests {
         assert_eq!(resolve(bound(60_000)), waits(MS(5000)));
         assert_eq!(resolve(bound(70).or(bound(50).wait(MS(60)))), waits(MS(50)));
         assert_eq!(bound(70).wait_at_most(MS(90)), bound(70));
-        assert_eq!(bound(70).terms().wait, MS(70));
+        assert_eq!(bound(70).policy().wait, MS(70));
     }
 
     #[test]

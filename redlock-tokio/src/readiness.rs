@@ -3,13 +3,9 @@
 use std::{fmt, pin::pin, time::Duration};
 
 use futures::future::select_all;
-use redlock_core::Quorum;
 use thiserror::Error;
 
-use crate::{
-    NodeError, NodeReport, NodeReports, NodeState, NodeStatus, Objection, error::WholeSeconds,
-    shared::Shared,
-};
+use crate::{NodeReports, engine::shared::Shared, node::status, whole_seconds::WholeSeconds};
 
 /// Why [`Redlock::ready`](crate::Redlock::ready) gave up.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -65,7 +61,7 @@ pub(crate) async fn ready(shared: &Shared, limit: Duration) -> Result<(), NotRea
             return Err(NotReady::ShutDown);
         }
         let nodes = shared.nodes();
-        let remaining = quorum_in(&nodes, shared.quorum);
+        let remaining = status::quorum_in(&nodes, shared.quorum);
         if remaining.is_some_and(|it| it.is_zero()) {
             return Ok(());
         }
@@ -75,7 +71,7 @@ pub(crate) async fn ready(shared: &Shared, limit: Duration) -> Result<(), NotRea
                 votes_needed: shared.quorum.votes(),
                 votes_possible: shared.quorum.nodes(),
                 remaining,
-                nodes: objections(nodes),
+                nodes: status::objections(nodes),
             });
         }
         let votes_at = remaining.map_or(deadline, |it| now.saturating_add(it));
@@ -85,35 +81,4 @@ pub(crate) async fn ready(shared: &Shared, limit: Duration) -> Result<(), NotRea
             () = &mut timer => {}
         }
     }
-}
-
-/// Returns in how long so many nodes may vote: at once, after their quarantine, or nobody knows when.
-pub(crate) fn quorum_in(nodes: &[NodeStatus], quorum: Quorum) -> Option<Duration> {
-    let mut waits: Vec<_> = nodes
-        .iter()
-        .filter_map(|node| match node.state {
-            NodeState::Voting => Some(Duration::ZERO),
-            NodeState::Quarantined { remaining } => Some(remaining),
-            NodeState::Silent | NodeState::Reconnecting(_) | NodeState::Refused(_) => None,
-        })
-        .collect();
-    waits.sort_unstable();
-    waits.get(quorum.votes() - 1).copied()
-}
-
-/// Returns the nodes that have no vote now, and why.
-pub(crate) fn objections(nodes: Vec<NodeStatus>) -> NodeReports {
-    let report = |node: NodeStatus| {
-        let objection = match node.state {
-            NodeState::Voting => return None,
-            NodeState::Quarantined { remaining } => Objection::Quarantined { remaining },
-            NodeState::Silent => Objection::Failed(NodeError::Silent),
-            NodeState::Reconnecting(error) | NodeState::Refused(error) => Objection::Failed(error),
-        };
-        Some(NodeReport {
-            address: node.address,
-            objection,
-        })
-    };
-    NodeReports::new(nodes.into_iter().filter_map(report).collect())
 }

@@ -8,7 +8,7 @@ use futures::future::join_all;
 
 use crate::{
     BuildError, Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady,
-    OptionsError, RedlockBuilder, WithLockError, key_set::KeySet, readiness, shared::Shared,
+    OptionsError, RedlockBuilder, WithLockError, engine::shared::Shared, key::KeySet, readiness,
 };
 
 /// A distributed lock service over independent Redis masters.
@@ -323,7 +323,7 @@ impl Redlock {
     /// Cancel safe, as [`shutdown`](Self::shutdown) is.
     pub async fn shutdown_within(&self, limit: Duration) -> ShutdownReport {
         self.shared.shut_down.store(true, Ordering::SeqCst);
-        for cell in self.shared.keeper.leases() {
+        for cell in self.shared.timers.leases() {
             cell.stop_acquiring();
         }
         let drained = join_all(self.shared.lanes.iter().map(|lane| lane.drain()));

@@ -106,15 +106,15 @@ async fn time_in_the_line_is_time_waited() {
 #[tokio::test(start_paused = true)]
 async fn too_many_are_refused() {
     let nodes = three_nodes();
-    let redlock = over(&nodes).max_waiters(3).build().await.unwrap();
+    let redlock = over(&nodes).max_waiters_total(3).build().await.unwrap();
     let guards = [
         redlock.lock("a").await.unwrap(),
         redlock.lock("b").await.unwrap(),
     ];
-    let wait = |key: &str| tokio::spawn(redlock.lock(key).max_waiters(2).into_future());
+    let wait = |key: &str| tokio::spawn(redlock.lock(key).max_waiters_per_key(2).into_future());
     let waiting = [wait("a"), wait("a"), wait("b")];
     settle().await;
-    let error = redlock.lock("a").max_waiters(2).await.unwrap_err();
+    let error = redlock.lock("a").max_waiters_per_key(2).await.unwrap_err();
     assert!(
         matches!(
             error,
@@ -125,7 +125,7 @@ async fn too_many_are_refused() {
         ),
         "{error}"
     );
-    let error = redlock.lock("b").max_waiters(2).await.unwrap_err();
+    let error = redlock.lock("b").max_waiters_per_key(2).await.unwrap_err();
     assert!(
         matches!(
             error,
@@ -226,7 +226,12 @@ fn the_runtime_ends_under_a_long_line() {
     let (redlock, guard, mut waiting) = runtime.block_on(async {
         let redlock = embedded().await;
         let guard = redlock.lock("k").await.unwrap();
-        let lock = || redlock.lock("k").max_waiters(usize::MAX).into_future();
+        let lock = || {
+            redlock
+                .lock("k")
+                .max_waiters_per_key(usize::MAX)
+                .into_future()
+        };
         let mut waiting: Vec<_> = (0..10_000).map(|_| Box::pin(lock())).collect();
         for lock in &mut waiting {
             assert!(lock.as_mut().now_or_never().is_none());

@@ -92,9 +92,9 @@ impl<K, H, M> LockLayer<K, H, M> {
     /// Sets how many calls may wait behind this layer, whatever their keys, before others fail with
     /// [`LockError::QueueFull`](crate::LockError::QueueFull). Those whose lock is on its way are among
     /// them. No limit by default but those of
-    /// [`LockOptions::max_waiters`] and the [`Redlock`].
-    pub fn max_waiters(mut self, waiters: usize) -> Self {
-        self.rules.max_waiters = waiters;
+    /// [`LockOptions::max_waiters_per_key`] and the [`Redlock`].
+    pub fn max_waiters_total(mut self, waiters: usize) -> Self {
+        self.rules.max_waiters_total = waiters;
         self
     }
 

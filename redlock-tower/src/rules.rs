@@ -16,7 +16,7 @@ pub(crate) struct Rules {
     pub(crate) on_lost: OnLost,
     pub(crate) on_cancel: OnCancel,
     pub(crate) fail_open: bool,
-    pub(crate) max_waiters: usize,
+    pub(crate) max_waiters_total: usize,
     pub(crate) waiting: Arc<AtomicUsize>,
     pub(crate) telemetry: Telemetry,
 }
@@ -30,7 +30,7 @@ impl Rules {
             on_lost: OnLost::default(),
             on_cancel: OnCancel::default(),
             fail_open: false,
-            max_waiters: usize::MAX,
+            max_waiters_total: usize::MAX,
             waiting: Arc::default(),
             telemetry: Telemetry::new("default"),
         }
@@ -69,12 +69,12 @@ impl Rules {
     pub(crate) fn enter(&self) -> Result<Place, LockError> {
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let place = Place(Arc::clone(&self.waiting));
-        if waiting < self.max_waiters {
+        if waiting < self.max_waiters_total {
             Ok(place)
         } else {
             Err(LockError::QueueFull {
                 waiting,
-                limit: self.max_waiters,
+                limit: self.max_waiters_total,
             })
         }
     }

@@ -93,7 +93,7 @@ async fn a_service_keeps_its_name_and_refusals_are_statuses() {
     );
     drop(guard);
 
-    let full = served(lock.clone().max_waiters(0).detached());
+    let full = served(lock.clone().max_waiters_total(0).detached());
     assert_eq!(
         call(&full, Some("1"), "9S").await.0,
         Code::ResourceExhausted

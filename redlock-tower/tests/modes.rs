@@ -278,7 +278,7 @@ async fn a_layer_bounds_those_who_wait() {
         redlock.lock("a").await.unwrap(),
         redlock.lock("b").await.unwrap(),
     ];
-    let layer = LockLayer::new(redlock, |key: &&'static str| *key).max_waiters(2);
+    let layer = LockLayer::new(redlock, |key: &&'static str| *key).max_waiters_total(2);
     let service = layer.layer(service_fn(async |_: &'static str| Ok::<_, Infallible>(())));
     let waiting = ["a", "b"].map(|key| tokio::spawn(service.clone().oneshot(key)));
     sleep(MS(10)).await;

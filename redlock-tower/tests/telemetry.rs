@@ -107,7 +107,7 @@ async fn who_is_turned_away_is_counted_and_who_goes_without() {
     let it = Bed::new(&recorder);
     let layer = it.layer().await;
     let inner = || service_fn(async |_: &'static str| Ok::<_, Infallible>(()));
-    let full = layer.clone().max_waiters(0).layer(inner());
+    let full = layer.clone().max_waiters_total(0).layer(inner());
     assert!(full.oneshot("secret").await.is_err());
     let none = layer
         .clone()

@@ -16,7 +16,7 @@ pub(super) struct Budget {
     pub(super) failed_at: Timestamp,
     pub(super) failures: u32,
     /// How often a look found the key taken, instead of an attempt.
-    pub(super) looks: u32,
+    pub(super) probes: u32,
     /// How often the key was free, and somebody else was faster.
     pub(super) missed: u32,
     /// How often the key was free unseen, of late.
@@ -40,7 +40,7 @@ impl Budget {
             failure: None,
             failed_at: Timestamp::ZERO,
             failures: 0,
-            looks: 0,
+            probes: 0,
             missed: 0,
             unseen: Unseen {
                 count: 0,
@@ -52,7 +52,7 @@ impl Budget {
 
     /// Returns how often the lock was tried, be it only by a look.
     pub(super) fn tries(self, attempts: u32) -> u32 {
-        attempts.saturating_add(self.looks)
+        attempts.saturating_add(self.probes)
     }
 }
 
@@ -193,14 +193,14 @@ impl Lease {
         let random = self.nonce.jitter(self.attempts);
         let retry = self.config.retry;
         let tries = budget.tries(self.attempts);
-        let watches = failure == AcquireFailure::Contended && retry.has_looks();
+        let watches = failure == AcquireFailure::Contended && retry.has_probes();
         let next = match failure {
             AcquireFailure::Quarantined { until } => {
                 retry.next_in_quarantine(budget.deadline, tries, now, until, random)
             }
             _ if watches => {
                 let unseen = budget.unseen.count;
-                retry.next_look(budget.deadline, tries, now, random, unseen)
+                retry.next_probe(budget.deadline, tries, now, random, unseen)
             }
             _ => retry.next_attempt(budget.deadline, tries, now, random),
         };

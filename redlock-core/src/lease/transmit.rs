@@ -60,7 +60,7 @@ pub enum Operation {
     /// Tell whether the key exists, whoever set it, and for how long it lives: `PTTL key`. The answer
     /// is [`Reply::Free`](crate::Reply::Free) or [`Reply::Taken`](crate::Reply::Taken). If the node
     /// can, it tells too when the key is gone ([`Lease::handle_freed`](crate::Lease::handle_freed)).
-    Look {
+    Probe {
         /// Under which the lock was tried last. (Not to compare with.)
         token: Token,
     },
@@ -75,7 +75,7 @@ impl Operation {
             | Self::Fence { token, .. }
             | Self::Extend { token, .. }
             | Self::Release { token }
-            | Self::Look { token } => token,
+            | Self::Probe { token } => token,
         }
     }
 }

@@ -119,7 +119,7 @@ impl Vigil {
 
     /// Awaits what nodes say now: that a quorum was free is not enough.
     pub(super) fn check(&mut self, id: RoundId) {
-        self.look_again(id);
+        self.probe_again(id);
         self.free_from.fill(None);
     }
 
@@ -139,14 +139,14 @@ impl Vigil {
     }
 
     /// Awaits the answers to another look, by the clock.
-    pub(super) fn look_by_the_clock(&mut self, id: RoundId) {
+    pub(super) fn probe_by_the_clock(&mut self, id: RoundId) {
         self.is_told = false;
         self.is_by_the_clock = true;
-        self.look_again(id);
+        self.probe_again(id);
     }
 
     /// Awaits the answers to another look. What was known stands until they come.
-    fn look_again(&mut self, id: RoundId) {
+    fn probe_again(&mut self, id: RoundId) {
         self.id = id;
         self.asked = self.quorum.all();
         self.doubtful = NodeSet::EMPTY;

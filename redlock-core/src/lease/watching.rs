@@ -56,7 +56,7 @@ impl Lease {
             missed,
             ..budget
         };
-        let id = self.look();
+        let id = self.probe();
         self.state = State::Backoff {
             until,
             not_before: now.saturating_add(stand_back).min(until),
@@ -75,10 +75,10 @@ impl Lease {
         let random = self.nonce.jitter(self.rounds.rotate_left(8));
         let not_before = pause.until;
         let retry = self.config.retry;
-        let next = retry.next_look(budget.deadline, self.attempts, not_before, random, 0);
+        let next = retry.next_probe(budget.deadline, self.attempts, not_before, random, 0);
         let mut vigil = Vigil::yielding(RoundId(self.rounds), self.config.quorum, not_before);
         if pause.is_for_pollers() {
-            vigil.check(self.look());
+            vigil.check(self.probe());
         }
         self.state = State::Backoff {
             until: next.unwrap_or(not_before),
@@ -95,20 +95,20 @@ impl Lease {
     }
 
     /// Looks at one node again, as part of the last look.
-    pub(super) fn look_at(&mut self, round: RoundId, node: NodeId) {
+    pub(super) fn probe_node(&mut self, round: RoundId, node: NodeId) {
         let token = self.token();
         let mut nodes = NodeSet::EMPTY;
         nodes.insert(node);
         self.transmits.push_back(Transmit {
             round,
             nodes,
-            operation: Operation::Look { token },
+            operation: Operation::Probe { token },
         });
     }
 
-    fn look(&mut self) -> RoundId {
+    fn probe(&mut self) -> RoundId {
         let token = self.token();
-        self.send(self.config.quorum.all(), Operation::Look { token })
+        self.send(self.config.quorum.all(), Operation::Probe { token })
     }
 
     /// Tries again, if there is nothing more to wait for.
@@ -142,12 +142,12 @@ impl Lease {
         } else if vigil.as_ref().is_some_and(|it| it.is_shut(now)) {
             self.renew_vigil(now, budget, failure);
         } else if now < until && vigil.as_mut().is_some_and(Vigil::take_check) {
-            let look = self.look();
+            let probe = self.probe();
             if let State::Backoff {
                 vigil: Some(vigil), ..
             } = &mut self.state
             {
-                vigil.check(look);
+                vigil.check(probe);
             }
         } else {
             self.attempt(now, budget);
@@ -167,14 +167,14 @@ impl Lease {
         else {
             return;
         };
-        let unseen = budget.unseen.after_look(now, vigil, &retry);
+        let unseen = budget.unseen.after_probe(now, vigil, &retry);
         // Only those that come at the pace that was asked for are counted.
-        let looks = budget.looks.saturating_add(u32::from(unseen.count == 0));
-        let tries = Budget { looks, ..budget }.tries(self.attempts);
-        match retry.next_look(budget.deadline, tries, now, random, unseen.count) {
+        let probes = budget.probes.saturating_add(u32::from(unseen.count == 0));
+        let tries = Budget { probes, ..budget }.tries(self.attempts);
+        match retry.next_probe(budget.deadline, tries, now, random, unseen.count) {
             None => self.exhaust(failure),
             Some(next) => {
-                let look = self.look();
+                let probe = self.probe();
                 if let State::Backoff {
                     until,
                     budget,
@@ -183,9 +183,9 @@ impl Lease {
                 } = &mut self.state
                 {
                     *until = next;
-                    budget.looks = looks;
+                    budget.probes = probes;
                     budget.unseen = unseen;
-                    vigil.look_by_the_clock(look);
+                    vigil.probe_by_the_clock(probe);
                 }
             }
         }
@@ -195,7 +195,7 @@ impl Lease {
 impl Unseen {
     /// Counts the opening that the last look has found, if any. A client that is told, or whose key
     /// stays with its holder, has no need to look faster.
-    fn after_look(self, now: Timestamp, vigil: &Vigil, retry: &RetrySchedule) -> Self {
+    fn after_probe(self, now: Timestamp, vigil: &Vigil, retry: &RetrySchedule) -> Self {
         let Some(until) = vigil.opens_at().filter(|_| !vigil.is_told()) else {
             return Self { count: 0, ..self };
         };

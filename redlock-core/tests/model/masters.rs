@@ -47,7 +47,7 @@ pub(crate) fn execute(
         }
         // Not asked here: a look only moves the time of the next attempt, and here attempts are made at
         // any time.
-        Operation::Look { .. } => Reply::Unknown,
+        Operation::Probe { .. } => Reply::Unknown,
     }
 }
 

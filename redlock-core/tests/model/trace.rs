@@ -94,7 +94,7 @@ fn message(message: &Message) -> String {
         Operation::Fence { fence, .. } => format!("FENCE {fence}"),
         Operation::Extend { .. } => "EXTEND".to_owned(),
         Operation::Release { token } => format!("DEL (attempt {})", attempt(token)),
-        Operation::Look { .. } => "PTTL".to_owned(),
+        Operation::Probe { .. } => "PTTL".to_owned(),
     }
 }
 

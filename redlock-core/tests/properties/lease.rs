@@ -35,7 +35,7 @@ fn token(operation: Operation) -> Token {
         | Operation::Fence { token, .. }
         | Operation::Extend { token, .. }
         | Operation::Release { token }
-        | Operation::Look { token } => token,
+        | Operation::Probe { token } => token,
     }
 }
 
@@ -244,7 +244,7 @@ fn validity_counts_from_the_start_of_the_last_round_that_succeeded() {
                     }
                     Operation::Fence { .. }
                     | Operation::Release { .. }
-                    | Operation::Look { .. } => {}
+                    | Operation::Probe { .. } => {}
                 }
             }
         }
@@ -320,7 +320,7 @@ fn validity_begins_and_grows_only_by_a_majority_of_grants() {
                 Operation::Extend { .. } => {
                     prop_assert!(before.is_some() && answers.granted(to, nodes, false));
                 }
-                Operation::Release { .. } | Operation::Look { .. } => prop_assert!(false),
+                Operation::Release { .. } | Operation::Probe { .. } => prop_assert!(false),
             }
         }
         Ok(())

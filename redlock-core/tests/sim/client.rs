@@ -303,7 +303,7 @@ impl World {
         active.lease.handle_timeout(now);
         let moved_on = active.lease.poll_timeout().is_none_or(|due| due > now);
         if freed {
-            self.note(Seen::Freed);
+            self.note(Seen::FreedNotifier);
         }
         if spurious {
             self.note(Seen::Spurious);

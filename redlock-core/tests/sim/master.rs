@@ -109,7 +109,7 @@ impl Master {
                 }
                 _ => Vote::Denied,
             },
-            Operation::Look { .. } => match live {
+            Operation::Probe { .. } => match live {
                 Some(entry) => Vote::Taken(entry.expires_at - now),
                 None => Vote::Free,
             },

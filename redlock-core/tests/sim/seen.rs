@@ -33,7 +33,7 @@ seen! {
     Contended = "keys found to be another's",
     Retried = "acquired after a retry",
     LookedTaken = "looks at a key that was taken",
-    Freed = "tried again because the key was free",
+    FreedNotifier = "tried again because the key was free",
     Exhausted = "gave up",
     Extended = "extensions",
     Recovered = "extension failed, then recovered",

@@ -13,7 +13,7 @@ use futures::{
 };
 use redlock_core::{FencingToken, Operation, Timestamp, Token, Ttl};
 
-use super::{Answer, Command, Freed, Node, NodeError, Session, Vote};
+use super::{Answer, Command, FreedNotifier, Node, NodeError, Session, Vote};
 use crate::{Clock, Key};
 
 /// A master within the process: the same semantics as a Redis server, without one.
@@ -41,7 +41,7 @@ pub struct MemoryNode {
     clock: Clock,
     keys: Arc<Mutex<Keys>>,
     /// Where to tell that keys are gone, if this is a session.
-    freed: Option<Freed>,
+    freed: Option<FreedNotifier>,
 }
 
 #[derive(Default)]
@@ -55,7 +55,7 @@ struct Keys {
     /// What is deleted as soon as it is set.
     doomed: HashSet<Key>,
     /// Who is to be told when a key is gone.
-    watchers: HashMap<Key, Vec<Freed>>,
+    watchers: HashMap<Key, Vec<FreedNotifier>>,
 }
 
 struct Entry {
@@ -231,7 +231,7 @@ impl Keys {
                     Vote::Denied
                 }
             }
-            Operation::Look { .. } => {
+            Operation::Probe { .. } => {
                 let ends = keys.filter_map(|key| self.live(now, key));
                 match ends.map(|entry| entry.expires_at).max() {
                     None => Vote::Free,
@@ -244,7 +244,7 @@ impl Keys {
     }
 
     /// Remembers who is to be told when a key of the command is gone.
-    fn watch(&mut self, command: &Command, freed: &Freed) {
+    fn watch(&mut self, command: &Command, freed: &FreedNotifier) {
         for key in command.keys() {
             let watchers = self.watchers.entry(key.clone()).or_default();
             if !watchers.contains(freed) {
@@ -254,7 +254,7 @@ impl Keys {
     }
 
     /// Takes who is to be told that a key is gone, if it is.
-    fn take_watchers(&mut self, now: Timestamp, key: &Key) -> Option<(Key, Vec<Freed>)> {
+    fn take_watchers(&mut self, now: Timestamp, key: &Key) -> Option<(Key, Vec<FreedNotifier>)> {
         if self.live(now, key).is_some() {
             return None;
         }
@@ -334,7 +334,7 @@ impl Session for MemoryNode {
         for command in batch {
             let vote = keys.execute(now, command);
             match (command.operation(), vote) {
-                (Operation::Look { .. }, Vote::Taken { .. }) => {
+                (Operation::Probe { .. }, Vote::Taken { .. }) => {
                     if let Some(freed) = &self.freed {
                         keys.watch(command, freed);
                     }
@@ -357,13 +357,13 @@ impl Session for MemoryNode {
         ready(Ok(answers)).boxed()
     }
 
-    fn watch(&mut self, freed: Freed) {
+    fn watch(&mut self, freed: FreedNotifier) {
         self.freed = Some(freed);
     }
 }
 
 /// Tells that a key is gone. Not while the keys are locked: who is told may act at once.
-fn tell(watchers: Option<Vec<Freed>>, key: &Key) {
+fn tell(watchers: Option<Vec<FreedNotifier>>, key: &Key) {
     for freed in watchers.into_iter().flatten() {
         freed.key(key.as_bytes());
     }

@@ -10,14 +10,14 @@ fn taken(until: u64) -> Reply {
 /// A lease whose first attempt failed at 1, since another client holds all keys.
 fn contended() -> Driven {
     let mut driven = Driven::new(LeaseConfig {
-        retry: config().retry.with_looks(),
+        retry: config().retry.with_probes(),
         ..config()
     });
     driven.run(|lease| lease.acquire(at(0)));
     driven.reply(at(1), &[Denied; 3]);
     assert!(matches!(
         driven.operations()[1..],
-        [Operation::Release { .. }, Operation::Look { .. }]
+        [Operation::Release { .. }, Operation::Probe { .. }]
     ));
     driven
 }
@@ -68,14 +68,14 @@ fn tries_again_when_a_quorum_has_expired() {
 fn lets_others_be_faster_and_goes_first_when_it_has_waited_for_long() {
     let mut driven = contended();
     driven.reply(at(2), &[taken(900); 5]);
-    let mut looks = Vec::new();
+    let mut probes = Vec::new();
     for round in 0..6 {
         let now = at(10 + round);
         let before = driven.sent.len();
         for node in 0..3 {
             freed(&mut driven, now, node);
         }
-        looks.push(driven.sent.len() - before);
+        probes.push(driven.sent.len() - before);
         if driven.lease.attempts() > 1 {
             break;
         }
@@ -83,7 +83,7 @@ fn lets_others_be_faster_and_goes_first_when_it_has_waited_for_long() {
         driven.reply(now, &[taken(900); 5]);
         assert_eq!(driven.lease.attempts(), 1);
     }
-    assert_eq!(looks[0], 1, "it looks first");
+    assert_eq!(probes[0], 1, "it looks first");
     assert_eq!(driven.lease.attempts(), 2, "it does not look any more");
 }
 
@@ -91,14 +91,17 @@ fn lets_others_be_faster_and_goes_first_when_it_has_waited_for_long() {
 fn looks_again_while_nobody_says_that_it_is_free() {
     let mut driven = contended();
     driven.reply(at(2), &[taken(900); 5]);
-    for looks in 2..5 {
+    for probes in 2..5 {
         let due = driven.lease.poll_timeout().unwrap();
         driven.run(|lease| lease.handle_timeout(due));
         assert!(matches!(
             driven.operations().last(),
-            Some(Operation::Look { .. })
+            Some(Operation::Probe { .. })
         ));
-        assert_eq!((driven.lease.attempts(), driven.sent.len()), (1, 2 + looks));
+        assert_eq!(
+            (driven.lease.attempts(), driven.sent.len()),
+            (1, 2 + probes)
+        );
     }
     // The key was released, and nobody told.
     let due = driven.lease.poll_timeout().unwrap();
@@ -126,7 +129,7 @@ fn who_collides_again_and_again_stands_back() {
         // All is free, but each time others are faster.
         driven.reply(now, &[Reply::Free; 5]);
         let due = driven.lease.poll_timeout().unwrap();
-        if matches!(driven.operations().last(), Some(Operation::Look { .. })) {
+        if matches!(driven.operations().last(), Some(Operation::Probe { .. })) {
             longest = longest.max(due.saturating_duration_since(now));
             now = due;
             driven.run(|lease| lease.handle_timeout(now));
@@ -226,12 +229,12 @@ fn what_is_handed_over_after_renewal_has_ended_is_renewed_at_once() {
 #[test]
 fn an_answer_from_before_the_news_is_not_the_last_word() {
     let mut driven = contended();
-    let look = driven.sent.last().unwrap().round;
+    let probe = driven.sent.last().unwrap().round;
     for node in 0..5 {
-        driven.run(|lease| lease.look_again(NodeId::new(node).unwrap()));
+        driven.run(|lease| lease.probe_again(NodeId::new(node).unwrap()));
     }
-    driven.reply_to(look, at(3), 0, &[taken(900); 5]);
-    driven.reply_to(look, at(3), 0, &[Reply::Free; 5]);
+    driven.reply_to(probe, at(3), 0, &[taken(900); 5]);
+    driven.reply_to(probe, at(3), 0, &[Reply::Free; 5]);
     confirm(&mut driven, at(4));
     assert_eq!(
         driven.lease.attempts(),
@@ -249,8 +252,8 @@ fn news_of_anothers_acquisition_is_no_news_that_it_is_free() {
         freed(&mut driven, at(3), node);
     }
     for _ in 0..2 {
-        let look = driven.sent.last().unwrap().round;
-        driven.reply_to(look, at(3), 0, &[taken(900); 5]);
+        let probe = driven.sent.last().unwrap().round;
+        driven.reply_to(probe, at(3), 0, &[taken(900); 5]);
     }
     assert_eq!(
         driven.lease.attempts(),
@@ -265,7 +268,7 @@ fn nodes_that_say_free_and_deny_are_not_tried_without_a_pause() {
     for step in 0..5000 {
         let now = at(1).saturating_add(Duration::from_micros(100) * step);
         match driven.sent.last().unwrap().operation {
-            Operation::Look { .. } => driven.reply(now, &[Reply::Free; 5]),
+            Operation::Probe { .. } => driven.reply(now, &[Reply::Free; 5]),
             _ => driven.reply(now, &[Denied; 5]),
         }
         driven.run(|lease| lease.handle_timeout(now));
@@ -316,7 +319,7 @@ fn lets_others_first_and_tries_after_them() {
     turns.start(at(0), true);
     let pause = turns.end(at(100), turn(MS(20)), PollerShare::NONE).unwrap();
     let mut driven = Driven::new(LeaseConfig {
-        retry: config().retry.with_looks(),
+        retry: config().retry.with_probes(),
         ..config()
     });
     driven.run(|lease| {
@@ -326,12 +329,12 @@ fn lets_others_first_and_tries_after_them() {
     assert_eq!(driven.lease.poll_timeout(), Some(at(102)));
     assert!(driven.sent.is_empty());
     driven.run(|lease| lease.handle_timeout(at(102)));
-    let mut looks = 0;
+    let mut probes = 0;
     while driven.lease.attempts() == 0 {
         driven.reply(at(103), &[Reply::Free; 3]);
-        looks += 1;
+        probes += 1;
     }
-    assert_eq!(looks, 4, "more than anybody who has waited");
+    assert_eq!(probes, 4, "more than anybody who has waited");
     assert!(!driven.lease.was_contended());
     driven.reply(at(104), &[Granted; 3]);
     assert!(driven.is_held(at(104)));
@@ -342,7 +345,7 @@ fn a_pause_that_would_cost_the_lock_is_left_out() {
     let mut turns = Turns::default();
     turns.start(at(0), true);
     let pause = turns.end(at(100), turn(MS(20)), PollerShare::NONE).unwrap();
-    let retry = config().retry.with_looks().with_budget(MS(3));
+    let retry = config().retry.with_probes().with_budget(MS(3));
     let mut driven = Driven::new(LeaseConfig { retry, ..config() });
     driven.run(|lease| {
         lease.let_others_first(pause);
@@ -364,7 +367,7 @@ fn another_that_comes_during_a_pause_is_noticed() {
         }
     };
     let mut driven = Driven::new(LeaseConfig {
-        retry: config().retry.with_looks(),
+        retry: config().retry.with_probes(),
         ..config()
     });
     driven.run(|lease| {

@@ -120,7 +120,7 @@ impl World {
         // Where exclusion is to be broken, attempts must come at the very moment when a key has gone.
         let may_look = self.configuration.expectation == Expectation::Safe;
         if rng.chance(500_000) && may_look {
-            retry = retry.with_looks();
+            retry = retry.with_probes();
         }
         let config = LeaseConfig {
             quorum: self.scale.quorum,

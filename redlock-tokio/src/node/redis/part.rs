@@ -44,7 +44,7 @@ pub(super) enum Form {
     /// `CLIENT CACHING YES`, whose answer is of no interest.
     Caching,
     /// `PTTL`, of a key that may be anybody's.
-    Look,
+    Probe,
     /// What is done to several keys or to none, by scripts that are sent in full.
     AcquireAll,
     ExtendAll,
@@ -61,7 +61,7 @@ impl Form {
             | Self::AcquireFenced
             | Self::Peek
             | Self::Caching
-            | Self::Look
+            | Self::Probe
             | Self::AcquireAll
             | Self::ExtendAll
             | Self::ReleaseAll => None,
@@ -85,8 +85,8 @@ impl Form {
             | (Self::Release | Self::AcquireAll | Self::ReleaseAll, Value::Int(0)) => {
                 Ok(Vote::Denied)
             }
-            (Self::Look, Value::Int(PTTL_NO_KEY)) => Ok(Vote::Free),
-            (Self::Look, Value::Int(left)) => Ok(Vote::Taken {
+            (Self::Probe, Value::Int(PTTL_NO_KEY)) => Ok(Vote::Free),
+            (Self::Probe, Value::Int(left)) => Ok(Vote::Taken {
                 remaining: time_left(left),
             }),
             (_, other) => Err(NodeError::Unexpected(shorten(format!("{other:?}")).into())),
@@ -211,8 +211,8 @@ impl Part {
             (Form::ExtendAll, Value::BulkString(left)) => {
                 answers[positions[0]] = Some(read_remaining(&left));
             }
-            (Form::Look, reply) => {
-                let answer = Form::Look.read_vote(reply);
+            (Form::Probe, reply) => {
+                let answer = Form::Probe.read_vote(reply);
                 let answer = match (answers[positions[0]].take(), answer) {
                     // Another of several keys; the last to be free counts.
                     (Some(Ok(Vote::Taken { remaining })), Ok(Vote::Taken { remaining: other })) => {

@@ -2,17 +2,17 @@ use std::sync::{Mutex, PoisonError};
 
 use deadpool_redis::redis::{PushInfo, PushKind, Value};
 
-use crate::node::Freed;
+use crate::node::FreedNotifier;
 
 /// Where goes what a server says unasked: that keys are gone which were looked at (`CLIENT TRACKING`,
 /// Redis' client-side caching).
 ///
 /// The pool sets it for all connections to a node, of which one at a time is in use.
 #[derive(Debug, Default)]
-pub(super) struct Pushes(Mutex<Option<Freed>>);
+pub(super) struct Pushes(Mutex<Option<FreedNotifier>>);
 
 impl Pushes {
-    pub(super) fn go_to(&self, freed: Freed) {
+    pub(super) fn go_to(&self, freed: FreedNotifier) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(freed);
     }
 

@@ -160,7 +160,7 @@ impl Request {
         let mut cmd = Cmd::with_capacity(8, 80 + key.len());
         match command.operation() {
             _ if command.has_several_keys() => self.push_of_rest(position, command),
-            Operation::Acquire { .. } | Operation::Fence { .. } | Operation::Look { .. } => {
+            Operation::Acquire { .. } | Operation::Fence { .. } | Operation::Probe { .. } => {
                 self.push_of_rest(position, command);
             }
             Operation::Extend { ttl, .. } => {
@@ -189,7 +189,7 @@ impl Request {
         let key = command.key().as_bytes();
         let mut cmd = Cmd::with_capacity(8, 80 + key.len());
         let form = match command.operation() {
-            Operation::Look { .. } => return self.push_look(position, command),
+            Operation::Probe { .. } => return self.push_probe(position, command),
             _ if command.has_several_keys() => return self.push_for_all(position, command),
             Operation::Acquire {
                 ttl, fence: None, ..
@@ -223,7 +223,7 @@ impl Request {
     }
 
     /// Looks at each key, to be told when it is gone.
-    fn push_look(&mut self, position: usize, command: &Command) {
+    fn push_probe(&mut self, position: usize, command: &Command) {
         for key in command.keys() {
             if self.tracks {
                 // It concerns the next command.
@@ -234,7 +234,7 @@ impl Request {
             }
             let mut look = redis::cmd("PTTL");
             look.arg(key.as_bytes());
-            self.push_part(position, look, Form::Look);
+            self.push_part(position, look, Form::Probe);
         }
     }
 
@@ -246,7 +246,7 @@ impl Request {
             Operation::Extend { ttl, .. } => (&script::EXTEND_ALL, Some(ttl), Form::ExtendAll),
             Operation::Release { .. } => (&script::RELEASE_ALL, None, Form::ReleaseAll),
             // There is no fence for several keys.
-            Operation::Fence { .. } | Operation::Look { .. } => return,
+            Operation::Fence { .. } | Operation::Probe { .. } => return,
         };
         let mut cmd = redis::cmd("EVAL");
         cmd.arg(script.source()).arg(command.key_count());

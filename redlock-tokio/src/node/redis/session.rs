@@ -22,7 +22,7 @@ use super::{
     rights::{self, Rights},
     script, shorten,
 };
-use crate::node::{Answer, Command, Freed, NodeError, Server, ServerInfo, Session};
+use crate::node::{Answer, Command, FreedNotifier, NodeError, Server, ServerInfo, Session};
 
 /// How long an idle server may take to say what it is. (A busy one is given up sooner, by its lane.)
 const INSPECTION_LIMIT: Duration = Duration::from_secs(5);
@@ -169,7 +169,7 @@ impl Session for RedisSession {
         self.rights.denial.clone()
     }
 
-    fn watch(&mut self, freed: Freed) {
+    fn watch(&mut self, freed: FreedNotifier) {
         if let Some(pushes) = &self.pushes {
             pushes.go_to(freed);
         }

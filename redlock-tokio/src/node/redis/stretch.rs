@@ -18,7 +18,7 @@ impl Stretch {
     pub(super) fn admits(&self, command: &Command) -> bool {
         match command.operation() {
             _ if command.has_several_keys() => true,
-            Operation::Acquire { .. } | Operation::Fence { .. } | Operation::Look { .. } => true,
+            Operation::Acquire { .. } | Operation::Fence { .. } | Operation::Probe { .. } => true,
             Operation::Extend { token, .. } | Operation::Release { token } => {
                 !self.tokens.contains(&token)
             }
@@ -35,7 +35,7 @@ impl Stretch {
                 self.tokens.push(token);
                 self.rest.push(position);
             }
-            Operation::Look { .. } => self.rest.push(position),
+            Operation::Probe { .. } => self.rest.push(position),
             Operation::Extend { .. } => self.extensions.push(position),
             Operation::Release { .. } => self.releases.push(position),
         }

@@ -1,0 +1,68 @@
+use redlock_core::Operation;
+
+use super::{Origin, owed_releases::Terms};
+use crate::node::Command;
+
+/// Commands that travel together, in order, and what each of them is for.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    commands: Vec<Command>,
+    purposes: Vec<Purpose>,
+}
+
+/// What a command is sent for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// Somebody waits for the answer.
+    Request(Origin),
+    /// A release that was owed.
+    OwedRelease(Terms),
+}
+
+impl Batch {
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Self {
+            commands: Vec::with_capacity(capacity),
+            purposes: Vec::with_capacity(capacity),
+        }
+    }
+
+    pub(super) fn push(&mut self, command: Command, purpose: Purpose) {
+        self.commands.push(command);
+        self.purposes.push(purpose);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Returns how many releases there are among them.
+    pub(super) fn releases(&self) -> usize {
+        let is_release = |it: &&Command| matches!(it.operation(), Operation::Release { .. });
+        self.commands.iter().filter(is_release).count()
+    }
+
+    pub(super) fn commands(&self) -> &[Command] {
+        &self.commands
+    }
+
+    pub(super) fn origins(&self) -> impl Iterator<Item = &Origin> {
+        self.purposes.iter().filter_map(|purpose| match purpose {
+            Purpose::Request(origin) => Some(origin),
+            Purpose::OwedRelease(_) => None,
+        })
+    }
+}
+
+impl IntoIterator for Batch {
+    type Item = (Command, Purpose);
+    type IntoIter = std::iter::Zip<std::vec::IntoIter<Command>, std::vec::IntoIter<Purpose>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.commands.into_iter().zip(self.purposes)
+    }
+}

@@ -1,0 +1,147 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use redlock_core::{Operation, RoundId, Timestamp};
+use tokio::sync::{futures::Notified, mpsc, oneshot};
+
+use crate::{
+    NodeStatus,
+    engine::{lease_cell::LeaseCell, warning::Warning},
+    node::{Command, status::StatusBoard},
+};
+
+/// The caller's end of a lane.
+#[derive(Debug)]
+pub(crate) struct LaneHandle {
+    address: Arc<str>,
+    inbox: mpsc::UnboundedSender<Message>,
+    counters: Arc<Counters>,
+    status: Arc<StatusBoard>,
+    keys_too_short: Warning,
+    keys_too_long: Warning,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    /// Releases that the lane has not looked at yet.
+    pub(super) queued: AtomicUsize,
+    /// Releases that wait for the node to come back.
+    pub(super) owed: AtomicUsize,
+    /// Releases that were sent and not answered yet.
+    pub(super) in_flight: AtomicUsize,
+    /// Releases that were never delivered: their keys have expired by themselves.
+    pub(super) abandoned: AtomicUsize,
+}
+
+#[derive(Debug)]
+pub(super) enum Message {
+    Request(Command, Origin),
+    /// Answered when nothing is in flight or owed any more.
+    Drain(oneshot::Sender<()>),
+}
+
+impl Message {
+    pub(super) fn is_release(&self) -> bool {
+        let Self::Request(command, _) = self else {
+            return false;
+        };
+        matches!(command.operation(), Operation::Release { .. })
+    }
+}
+
+/// Where the answer to a command goes.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) cell: Arc<LeaseCell>,
+    pub(crate) round: RoundId,
+}
+
+/// The lane's runtime is gone, and the command with it.
+pub(crate) struct LaneClosed;
+
+impl LaneHandle {
+    pub(super) fn new(
+        address: &str,
+        inbox: mpsc::UnboundedSender<Message>,
+        counters: Arc<Counters>,
+        status: Arc<StatusBoard>,
+    ) -> Self {
+        Self {
+            address: address.into(),
+            inbox,
+            counters,
+            status,
+            keys_too_short: Warning::default(),
+            keys_too_long: Warning::default(),
+        }
+    }
+
+    pub(crate) fn send(&self, command: Command, origin: Origin) -> Result<(), LaneClosed> {
+        let message = Message::Request(command, origin);
+        let is_release = message.is_release();
+        if is_release {
+            self.counters.queued.fetch_add(1, Ordering::Relaxed);
+        }
+        self.inbox.send(message).map_err(|_| {
+            if is_release {
+                self.counters.queued.fetch_sub(1, Ordering::Relaxed);
+            }
+            LaneClosed
+        })
+    }
+
+    /// Waits until everything sent so far was answered and every owed release was delivered or
+    /// has become pointless.
+    pub(crate) async fn drain(&self) {
+        let (done, drained) = oneshot::channel();
+        if self.inbox.send(Message::Drain(done)).is_ok() {
+            // An error means that the lane has ended, and then nothing is left to wait for.
+            let _ = drained.await;
+        }
+    }
+
+    pub(crate) fn address(&self) -> &Arc<str> {
+        &self.address
+    }
+
+    /// The warning that keys of the node have less time left than they should have.
+    pub(crate) fn keys_too_short(&self) -> &Warning {
+        &self.keys_too_short
+    }
+
+    /// The warning that they have more.
+    pub(crate) fn keys_too_long(&self) -> &Warning {
+        &self.keys_too_long
+    }
+
+    pub(crate) fn status(&self, now: Timestamp) -> NodeStatus {
+        self.status.status(&self.address, now)
+    }
+
+    /// Resolves when the node's [status](Self::status) has changed, but for what time alone changes.
+    pub(crate) fn status_changed(&self) -> Notified<'_> {
+        self.status.changed()
+    }
+
+    /// Returns whether the lane's runtime is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inbox.is_closed()
+    }
+
+    /// Returns how many releases were not delivered and never will be, or not yet. (Those that wait
+    /// behind a request to set their key, which has not left either, are among them.)
+    pub(crate) fn undelivered(&self) -> usize {
+        let Counters {
+            queued,
+            owed,
+            in_flight,
+            abandoned,
+        } = &*self.counters;
+        [queued, owed, in_flight, abandoned]
+            .into_iter()
+            .map(|it| it.load(Ordering::Relaxed))
+            .sum()
+    }
+}

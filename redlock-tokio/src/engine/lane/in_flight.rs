@@ -1,0 +1,181 @@
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Poll, ready},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, MaybeDone, maybe_done},
+};
+use tokio::{
+    task::coop::{Unconstrained, unconstrained},
+    time::Instant,
+};
+
+use super::{Batch, Counters, MAX_BATCHES_IN_FLIGHT, MAX_COMMANDS_IN_FLIGHT, SILENCE_LIMIT};
+use crate::{
+    NodeError,
+    node::{Answer, Session},
+};
+
+/// The batches that were sent and not answered yet, oldest first. They are answered in order.
+pub(super) struct InFlight {
+    queue: VecDeque<SentBatch>,
+    limit: Duration,
+    counters: Arc<Counters>,
+}
+
+type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
+
+struct SentBatch {
+    batch: Batch,
+    releases: usize,
+    answers: MaybeDone<Unconstrained<Answers>>,
+    sent: Instant,
+    /// When its answers are late.
+    deadline: Instant,
+    timed_out: bool,
+}
+
+/// A batch that was answered, or will never be.
+pub(super) struct Completed {
+    pub(super) batch: Batch,
+    pub(super) answers: Result<Vec<Answer>, NodeError>,
+    /// The answers came after those who wait for them were told that there is none.
+    pub(super) was_late: bool,
+    /// How long they took.
+    pub(super) round_trip: Duration,
+}
+
+impl Completed {
+    pub(super) fn broken(batch: Batch, error: NodeError) -> Self {
+        Self {
+            batch,
+            answers: Err(error),
+            was_late: false,
+            round_trip: Duration::ZERO,
+        }
+    }
+}
+
+impl InFlight {
+    /// Creates an empty queue in which a batch is late after `limit`.
+    pub(super) fn new(limit: Duration, counters: Arc<Counters>) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            limit,
+            counters,
+        }
+    }
+
+    /// Sends a batch, unless it is empty.
+    pub(super) fn send(&mut self, session: &mut dyn Session, batch: Batch) {
+        if batch.is_empty() {
+            return;
+        }
+        // The first poll hands the batch over, which must happen before the next is sent; so it
+        // must not be put off by the runtime's budget for this task. The lane polls again as soon
+        // as it waits, so the waker given here is of no consequence.
+        let mut answers = maybe_done(unconstrained(session.execute(batch.commands())));
+        let _ = (&mut answers).now_or_never();
+        let sent = Instant::now();
+        let releases = batch.releases();
+        self.counters
+            .in_flight
+            .fetch_add(releases, Ordering::Relaxed);
+        self.queue.push_back(SentBatch {
+            batch,
+            releases,
+            answers,
+            sent,
+            deadline: sent + self.limit,
+            timed_out: false,
+        });
+    }
+
+    /// Waits for the answers to the oldest batch. Pending for ever if there is none.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost: the batch stays the oldest until its answers are returned.
+    pub(super) async fn next_completed(&mut self) -> Completed {
+        poll_fn(|cx| {
+            let Some(oldest) = self.queue.front_mut() else {
+                return Poll::Pending;
+            };
+            ready!(oldest.answers.poll_unpin(cx));
+            let answers = Pin::new(&mut oldest.answers).take_output();
+            match (answers, self.queue.pop_front()) {
+                (Some(answers), Some(flight)) => {
+                    let in_flight = &self.counters.in_flight;
+                    in_flight.fetch_sub(flight.releases, Ordering::Relaxed);
+                    Poll::Ready(Completed {
+                        batch: flight.batch,
+                        answers,
+                        was_late: flight.timed_out,
+                        round_trip: flight.sent.elapsed(),
+                    })
+                }
+                // A future that is done has an output until it is taken, and its flight goes
+                // with it.
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Marks the batches whose answers are late, and shows each of them once.
+    pub(super) fn time_out(&mut self, mut late: impl FnMut(&Batch)) {
+        let now = Instant::now();
+        for flight in &mut self.queue {
+            if !flight.timed_out && flight.deadline <= now {
+                flight.timed_out = true;
+                late(&flight.batch);
+            }
+        }
+    }
+
+    /// Returns the batches that will not be answered any more.
+    pub(super) fn into_batches(mut self) -> impl Iterator<Item = Batch> {
+        let queue = std::mem::take(&mut self.queue);
+        let releases = queue.iter().map(|flight| flight.releases).sum();
+        let in_flight = &self.counters.in_flight;
+        in_flight.fetch_sub(releases, Ordering::Relaxed);
+        queue.into_iter().map(|flight| flight.batch)
+    }
+
+    /// Returns when to look again for late answers, or for a silence that has become too long.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let oldest = self.queue.front()?;
+        let end_of_silence = oldest.deadline + SILENCE_LIMIT;
+        self.queue
+            .iter()
+            .find(|flight| !flight.timed_out)
+            .map(|flight| flight.deadline.min(end_of_silence))
+            .or(Some(end_of_silence))
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        self.queue.front().is_some_and(|oldest| oldest.timed_out)
+    }
+
+    pub(super) fn are_silent_for(&self, limit: Duration) -> bool {
+        self.queue
+            .front()
+            .is_some_and(|oldest| oldest.timed_out && oldest.deadline + limit <= Instant::now())
+    }
+
+    /// Returns whether another batch may be sent.
+    pub(super) fn have_room(&self) -> bool {
+        let commands: usize = self.queue.iter().map(|flight| flight.batch.len()).sum();
+        self.queue.len() < MAX_BATCHES_IN_FLIGHT && commands < MAX_COMMANDS_IN_FLIGHT
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}

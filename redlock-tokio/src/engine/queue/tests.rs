@@ -1,0 +1,380 @@
+//! The queue of one key: its limits, streaks, and every order of events for three waiters.
+
+mod refusals;
+mod several;
+
+use std::time::Duration;
+
+use redlock_core::{PollerShare, Timestamp};
+
+use super::*;
+
+const TERMS: QueuePolicy = QueuePolicy {
+    hands_over: true,
+    streak: Duration::from_millis(10),
+    max_handovers: u32::MAX,
+    poller_share: PollerShare::NONE,
+    max_waiters_per_key: 2,
+    wait: Duration::from_secs(1),
+    refuses_long_waits: false,
+};
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::ZERO.saturating_add(Duration::from_millis(millis))
+}
+
+fn key() -> Key {
+    Key::new("k").unwrap()
+}
+
+fn queue() -> Queue<usize> {
+    Queue::new(usize::MAX)
+}
+
+fn ticket(who: usize) -> Ticket {
+    Ticket::new(who as u64)
+}
+
+fn join(queue: &Queue<usize>, who: usize, policy: &QueuePolicy) -> Result<Joined<usize>, Refusal> {
+    join_at(queue, &key(), who, at(0), policy)
+}
+
+fn join_at(
+    queue: &Queue<usize>,
+    key: &Key,
+    who: usize,
+    now: Timestamp,
+    policy: &QueuePolicy,
+) -> Result<Joined<usize>, Refusal> {
+    queue.join(&key.clone().into(), ticket(who), now, &who, policy)
+}
+
+/// Leaves the line for a key; returns who has the turn then.
+fn leave_at(
+    queue: &Queue<usize>,
+    key: &Key,
+    who: usize,
+    now: Timestamp,
+    held: Option<Timestamp>,
+    policy: &QueuePolicy,
+) -> Option<Next<usize>> {
+    let mut next = queue.leave(&key.clone().into(), ticket(who), now, held, policy);
+    assert!(next.len() < 2, "{next:?}");
+    next.pop()
+}
+
+const TURN: Result<Joined<usize>, Refusal> = Ok(Joined::Turn { stands_back: false });
+const WAITING: Result<Joined<usize>, Refusal> = Ok(Joined::Waiting { next: None });
+
+/// What gives somebody the turn.
+fn turn(waiter: usize) -> Next<usize> {
+    let stands_back = false;
+    Next::Turn {
+        waiter,
+        stands_back,
+    }
+}
+
+#[test]
+fn first_come_first_served() {
+    let queue = queue();
+    assert_eq!(join(&queue, 0, &TERMS), TURN);
+    assert_eq!(join(&queue, 1, &TERMS), WAITING);
+    assert_eq!(join(&queue, 2, &TERMS), WAITING);
+    assert_eq!((queue.len(), queue.turn(b"k")), ((1, 2), Some(0)));
+    let leave = |who| leave_at(&queue, &key(), who, at(1), None, &TERMS);
+    assert_eq!(leave(0), Some(turn(1)));
+    assert_eq!(leave(1), Some(turn(2)));
+    assert_eq!(leave(2), None);
+    assert_eq!((queue.len(), queue.turn(b"k")), ((0, 0), None));
+}
+
+#[test]
+fn limits_are_told() {
+    let queue = queue();
+    let busy = QueuePolicy {
+        wait: Duration::ZERO,
+        ..TERMS
+    };
+    assert_eq!(join(&queue, 0, &busy), TURN);
+    assert_eq!(join(&queue, 1, &busy), Err(Refusal::Busy));
+    for who in 1..3 {
+        assert_eq!(join(&queue, who, &TERMS), WAITING);
+    }
+    let full = |waiting, limit| Err(Refusal::Full { waiting, limit });
+    assert_eq!(join(&queue, 3, &TERMS), full(2, 2));
+    let small = Queue::new(1);
+    let other = Key::new("other").unwrap();
+    for who in 0..2 {
+        assert!(join(&small, who, &TERMS).is_ok());
+    }
+    assert!(join_at(&small, &other, 2, at(0), &TERMS).is_ok());
+    assert_eq!(join_at(&small, &other, 3, at(0), &TERMS), full(1, 1));
+}
+
+#[test]
+fn a_streak_is_bounded_in_time_and_number() {
+    let successors = |policy: &QueuePolicy, now| {
+        let queue = queue();
+        for who in 0..3 {
+            join(&queue, who, &TERMS).unwrap();
+        }
+        let first = queue.successor(&key(), at(1), at(0), policy, |_| true);
+        let second = queue.successor(&key(), now, at(1), policy, |_| true);
+        (first, second)
+    };
+    assert_eq!(successors(&TERMS, at(9)), (Some(1), Some(2)));
+    assert_eq!(successors(&TERMS, at(10)), (Some(1), None));
+    let once = QueuePolicy {
+        max_handovers: 1,
+        ..TERMS
+    };
+    assert_eq!(successors(&once, at(2)), (Some(1), None));
+    let queue = queue();
+    for who in 0..2 {
+        join(&queue, who, &TERMS).unwrap();
+    }
+    let misfit = queue.successor(&key(), at(1), at(0), &TERMS, |_| false);
+    assert_eq!((misfit, queue.len()), (None, (1, 1)), "it waits on");
+}
+
+#[test]
+fn who_comes_back_at_once_goes_on_with_the_streak() {
+    let queue = queue();
+    let go = |now: u64| {
+        let joined = join_at(&queue, &key(), now as usize, at(now), &TERMS);
+        leave_at(
+            &queue,
+            &key(),
+            now as usize,
+            at(now + 1),
+            Some(at(now)),
+            &TERMS,
+        );
+        joined
+    };
+    for now in 0..10 {
+        assert_eq!(go(now), TURN, "{now}");
+    }
+    assert_eq!(go(10), Ok(Joined::Turn { stands_back: true }));
+    assert_eq!(go(11), TURN, "a new streak");
+    for now in (20..60).step_by(4) {
+        assert_eq!(go(now), TURN, "{now}: not at once");
+    }
+}
+
+/// One of those who want the key, as its lease sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Away,
+    Waiting,
+    Turn,
+    Held,
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Join(usize),
+    /// Gives up, or fails to acquire, or loses the lock.
+    Leave(usize),
+    Acquire(usize),
+    Release(usize),
+    /// Releases, while the next gives up at that very moment.
+    ReleaseToNobody(usize),
+}
+
+/// What is done wrong on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutant {
+    None,
+    /// Who gives up stays in the line.
+    Stays,
+    /// Who is handed the lock keeps its place in the line as well.
+    HeirStays,
+    /// The turn does not pass on.
+    KeepsTurn,
+}
+
+struct World {
+    queue: Queue<usize>,
+    stages: [Stage; 3],
+    /// The one that acquired the lock, by which the queue knows it after a handover.
+    lease: Option<usize>,
+    /// In the order of their tickets.
+    joined: Vec<usize>,
+    served: Vec<usize>,
+    mutant: Mutant,
+}
+
+impl World {
+    fn new(mutant: Mutant) -> Self {
+        Self {
+            queue: queue(),
+            stages: [Stage::Away; 3],
+            lease: None,
+            joined: Vec::new(),
+            served: Vec::new(),
+            mutant,
+        }
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let of = |who: usize| match self.stages[who] {
+            Stage::Away => vec![Step::Join(who)],
+            Stage::Waiting => vec![Step::Leave(who)],
+            Stage::Turn => vec![Step::Acquire(who), Step::Leave(who)],
+            Stage::Held => vec![
+                Step::Leave(who),
+                Step::Release(who),
+                Step::ReleaseToNobody(who),
+            ],
+            Stage::Gone => vec![],
+        };
+        (0..3).flat_map(of).collect()
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Join(who) => {
+                self.joined.push(who);
+                self.stages[who] = match self.join(who) {
+                    Ok(Joined::Turn { .. }) => Stage::Turn,
+                    Ok(Joined::Waiting { .. }) => Stage::Waiting,
+                    Err(refusal) => panic!("{refusal:?}"),
+                };
+            }
+            Step::Leave(who) => {
+                let was = std::mem::replace(&mut self.stages[who], Stage::Gone);
+                if was == Stage::Waiting && self.mutant == Mutant::Stays {
+                    return;
+                }
+                self.leave(who, was == Stage::Held);
+            }
+            Step::Acquire(who) => {
+                self.stages[who] = Stage::Held;
+                self.lease = Some(who);
+                self.served.push(who);
+            }
+            Step::Release(who) => {
+                self.stages[who] = Stage::Gone;
+                let successor = self.queue.successor(&key(), at(0), at(0), &TERMS, |_| true);
+                match successor {
+                    Some(successor) => {
+                        if self.mutant == Mutant::HeirStays {
+                            self.join(successor).unwrap();
+                        }
+                        self.stages[successor] = Stage::Held;
+                        self.served.push(successor);
+                    }
+                    None => self.leave(who, true),
+                }
+            }
+            Step::ReleaseToNobody(who) => {
+                self.stages[who] = Stage::Gone;
+                while let Some(successor) =
+                    self.queue.successor(&key(), at(0), at(0), &TERMS, |_| true)
+                {
+                    // It has given up, and finds that it is in no line any more.
+                    self.stages[successor] = Stage::Gone;
+                    assert_eq!(self.leave_queue(successor, None), None);
+                }
+                self.leave(who, true);
+            }
+        }
+    }
+
+    fn leave(&mut self, who: usize, held: bool) {
+        // The line knows a lock that was handed over by the lease that acquired it.
+        let name = if held {
+            self.lease.take().unwrap_or(who)
+        } else {
+            who
+        };
+        if self.mutant == Mutant::KeepsTurn {
+            return;
+        }
+        let held = held.then(|| at(0));
+        if let Some(next) = self.leave_queue(name, held) {
+            let Next::Turn { waiter, .. } = next else {
+                panic!("nobody wants several keys: {next:?}");
+            };
+            self.stages[waiter] = Stage::Turn;
+        }
+    }
+
+    fn join(&self, who: usize) -> Result<Joined<usize>, Refusal> {
+        let keys = key().into();
+        self.queue
+            .join(&keys, self.ticket(who), at(0), &who, &TERMS)
+    }
+
+    fn leave_queue(&self, who: usize, held: Option<Timestamp>) -> Option<Next<usize>> {
+        let keys = key().into();
+        let next = self
+            .queue
+            .leave(&keys, self.ticket(who), at(0), held, &TERMS);
+        next.into_iter().next()
+    }
+
+    fn ticket(&self, who: usize) -> Ticket {
+        let place = self.joined.iter().position(|it| *it == who);
+        ticket(place.expect("it has joined"))
+    }
+
+    /// Returns what is wrong, if anything.
+    fn fault(&self) -> Option<&'static str> {
+        let count = |stage| self.stages.iter().filter(|it| **it == stage).count();
+        let (turns, held, waiting) = (
+            count(Stage::Turn),
+            count(Stage::Held),
+            count(Stage::Waiting),
+        );
+        if turns + held > 1 {
+            return Some("two have the turn");
+        }
+        if waiting > 0 && turns + held == 0 {
+            return Some("some wait and nobody has the turn");
+        }
+        if self.queue.len() != (usize::from(turns + held > 0), waiting) {
+            return Some("the line is not of those who are there");
+        }
+        let order = self.joined.iter().filter(|it| self.served.contains(it));
+        if !order.eq(&self.served) {
+            return Some("served out of turn");
+        }
+        None
+    }
+}
+
+/// Returns how many orders of events there are, or what is wrong in one of them.
+fn explore(mutant: Mutant) -> Result<usize, (Vec<Step>, &'static str)> {
+    let mut orders = 0;
+    let mut paths: Vec<Vec<Step>> = vec![vec![]];
+    while let Some(path) = paths.pop() {
+        let mut world = World::new(mutant);
+        for step in &path {
+            world.take(*step);
+        }
+        if let Some(fault) = world.fault() {
+            return Err((path, fault));
+        }
+        let steps = world.steps();
+        orders += usize::from(steps.is_empty());
+        paths.extend(steps.into_iter().map(|step| {
+            let mut path = path.clone();
+            path.push(step);
+            path
+        }));
+    }
+    Ok(orders)
+}
+
+#[test]
+fn every_order_of_events_leaves_a_line_of_those_who_are_there() {
+    let orders = explore(Mutant::None).unwrap_or_else(|(path, fault)| panic!("{fault}: {path:?}"));
+    assert!(orders > 1000, "{orders}");
+    for mutant in [Mutant::Stays, Mutant::HeirStays, Mutant::KeepsTurn] {
+        assert!(explore(mutant).is_err(), "{mutant:?} is found out");
+    }
+}

@@ -1,0 +1,213 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use redlock_core::Timestamp;
+
+use super::{Ticket, hold_times::HoldTimes, recent::Past, streak::Streak};
+use crate::options::QueuePolicy;
+
+/// The waiters for one key within this process, and the one that has the turn: it contends with the
+/// rest of the world for the lock, and then holds it.
+#[derive(Debug)]
+pub(super) struct WaitQueue<T> {
+    turn: Option<(Ticket, T)>,
+    /// The waiters for this key alone.
+    single: BTreeMap<Ticket, T>,
+    /// The waiters for this key and others.
+    several: BTreeSet<Ticket>,
+    lapsed: Option<Lapsed>,
+    /// Nobody reserves the key until then.
+    open_until: Timestamp,
+    streak: Option<Streak>,
+    holds: HoldTimes,
+    /// When the waiting time of all that have joined is over.
+    gone_by: Timestamp,
+}
+
+/// A reservation that has lapsed.
+#[derive(Clone, Copy, Debug)]
+struct Lapsed {
+    reserver: Ticket,
+    /// The last waiter of that moment: up to this one they pass.
+    last: Ticket,
+}
+
+impl<T> WaitQueue<T> {
+    pub(super) fn new(Past { streak, holds }: Past) -> Self {
+        Self {
+            turn: None,
+            single: BTreeMap::new(),
+            several: BTreeSet::new(),
+            lapsed: None,
+            open_until: Timestamp::ZERO,
+            streak,
+            holds,
+            gone_by: Timestamp::ZERO,
+        }
+    }
+
+    pub(super) fn give_turn(&mut self, ticket: Ticket, waiter: T) {
+        self.turn = Some((ticket, waiter));
+    }
+
+    /// Ends the turn of one that has held the lock since `held`, if at all. Returns whether the next
+    /// stands back, or `None` if it was not its turn.
+    pub(super) fn end_turn(
+        &mut self,
+        ticket: Ticket,
+        now: Timestamp,
+        held: Option<Timestamp>,
+        policy: &QueuePolicy,
+    ) -> Option<bool> {
+        self.turn.take_if(|(has, _)| *has == ticket)?;
+        let Some(held) = held else {
+            // Another process may have had the lock meanwhile.
+            self.streak = None;
+            return Some(false);
+        };
+        self.note_hold(now, held);
+        let stands_back = !self.streak(held).may_go_on(now, policy);
+        if stands_back && self.waiting() > 0 {
+            self.streak = None;
+        }
+        Some(stands_back)
+    }
+
+    /// Adds a waiter for this key alone, which waits until then at most.
+    pub(super) fn push(&mut self, ticket: Ticket, waiter: T, until: Timestamp) {
+        self.single.insert(ticket, waiter);
+        self.gone_by = self.gone_by.max(until);
+    }
+
+    /// Adds a waiter for this key and others, which waits until then at most.
+    pub(super) fn push_several(&mut self, ticket: Ticket, until: Timestamp) {
+        self.several.insert(ticket);
+        self.gone_by = self.gone_by.max(until);
+    }
+
+    /// Removes the first waiter for this key alone.
+    pub(super) fn pop(&mut self) -> Option<(Ticket, T)> {
+        self.single.pop_first()
+    }
+
+    /// Removes a waiter. Returns whether it was there.
+    pub(super) fn remove(&mut self, ticket: Ticket) -> bool {
+        self.single.remove(&ticket).is_some() || self.several.remove(&ticket)
+    }
+
+    /// Lets all waiters of this moment pass the reservation for one of them.
+    pub(super) fn let_pass(&mut self, reserver: Ticket) {
+        let single = self.single.last_key_value().map(|(ticket, _)| *ticket);
+        let last = single.max(self.several.last().copied());
+        self.lapsed = last.map(|last| Lapsed { reserver, last });
+    }
+
+    /// Lets nobody reserve the key until then.
+    pub(super) fn open(&mut self, until: Timestamp) {
+        self.open_until = self.open_until.max(until);
+    }
+
+    /// Returns whether nobody may reserve the key.
+    pub(super) fn is_open(&self, now: Timestamp) -> bool {
+        now < self.open_until
+    }
+
+    /// Returns the first waiter, whatever it waits for.
+    pub(super) fn first(&self) -> Option<Ticket> {
+        let single = self.first_single().map(|(ticket, _)| ticket);
+        match (single, self.first_several()) {
+            (Some(single), Some(several)) => Some(single.min(several)),
+            (single, several) => single.or(several),
+        }
+    }
+
+    /// Returns the first waiter for this key alone.
+    pub(super) fn first_single(&self) -> Option<(Ticket, &T)> {
+        let first = self.single.first_key_value();
+        first.map(|(ticket, waiter)| (*ticket, waiter))
+    }
+
+    /// Returns the first waiter for this key and others.
+    pub(super) fn first_several(&self) -> Option<Ticket> {
+        self.several.first().copied()
+    }
+
+    /// Returns the last waiter for this key and others.
+    #[cfg(test)]
+    pub(super) fn last_several(&self) -> Option<Ticket> {
+        self.several.last().copied()
+    }
+
+    /// Returns whether the reservation for one waiter lets another pass.
+    pub(super) fn lets_pass(&self, reserver: Ticket, ticket: Ticket) -> bool {
+        let lapsed = self.lapsed.filter(|it| it.reserver == reserver);
+        lapsed.is_some_and(|it| ticket <= it.last)
+    }
+
+    /// Returns whether the holder since `held` may hand the lock over.
+    pub(super) fn may_hand_over(
+        &mut self,
+        held: Timestamp,
+        now: Timestamp,
+        policy: &QueuePolicy,
+    ) -> bool {
+        self.streak(held).may_hand_over(now, policy)
+    }
+
+    pub(super) fn note_handover(&mut self, held: Timestamp, now: Timestamp) {
+        self.streak(held).note_handover();
+        self.note_hold(now, held);
+    }
+
+    pub(super) fn turn(&self) -> Option<&T> {
+        self.turn.as_ref().map(|(_, waiter)| waiter)
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.single.len() + self.several.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.turn.is_none() && self.waiting() == 0
+    }
+
+    /// Returns how long one that joined now would wait, if each hold takes what the last ones took; but no
+    /// longer than those that wait already.
+    pub(super) fn expected_wait(&self, now: Timestamp) -> Option<Duration> {
+        let ahead = count(1 + self.waiting());
+        let expected = self.holds.median()?.saturating_mul(ahead);
+        if self.waiting() == 0 {
+            return Some(expected);
+        }
+        Some(expected.min(self.gone_by.saturating_duration_since(now)))
+    }
+
+    /// Returns how long one that joined now would wait at least, if no hold is shorter than the last eight.
+    /// Waiters for several keys are not counted, because others may overtake them.
+    pub(super) fn least_wait(&self) -> Option<Duration> {
+        let ahead = count(self.single.len());
+        Some(self.holds.shortest()?.saturating_mul(ahead))
+    }
+
+    /// Returns what is to be remembered when nobody is left.
+    pub(super) fn past(&self) -> Past {
+        Past {
+            streak: self.streak,
+            holds: self.holds.remembered(),
+        }
+    }
+
+    fn streak(&mut self, held: Timestamp) -> &mut Streak {
+        self.streak.get_or_insert(Streak::new(held))
+    }
+
+    fn note_hold(&mut self, now: Timestamp, held: Timestamp) {
+        self.holds.note(now.saturating_duration_since(held));
+    }
+}
+
+fn count(waiters: usize) -> u32 {
+    u32::try_from(waiters).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,81 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use thiserror::Error;
+
+use super::NodeError;
+use crate::whole_seconds::WholeSeconds;
+
+/// What each of the nodes that did not agree said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeReports(Arc<[NodeReport]>);
+
+impl NodeReports {
+    pub(crate) fn new(reports: Vec<NodeReport>) -> Self {
+        Self(reports.into())
+    }
+
+    /// Returns the reports, in the order in which they came in.
+    pub fn iter(&self) -> impl Iterator<Item = &NodeReport> {
+        self.0.iter()
+    }
+
+    /// Returns the number of reports.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for NodeReports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Nodes that say the same are named together.
+        let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+        for report in self.iter() {
+            let says = report.objection.to_string();
+            match groups.iter_mut().find(|(said, _)| *said == says) {
+                Some((_, nodes)) => nodes.push(&report.address),
+                None => groups.push((says, vec![&report.address])),
+            }
+        }
+        for (index, (says, nodes)) in groups.into_iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}{}: {says}", nodes.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// What one node said that did not agree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// The node's address, without credentials.
+    pub address: Arc<str>,
+    /// Why it did not agree.
+    pub objection: Objection,
+}
+
+/// Why a node did not agree.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Objection {
+    /// The key is held under another token, or not under ours any more.
+    #[error("the key is not ours")]
+    Denied,
+    /// It agreed, but came up so recently that it may have forgotten a lock that is still held, so
+    /// it has no vote yet.
+    #[error("came up too recently to vote, for {} more", WholeSeconds(*remaining))]
+    Quarantined {
+        /// For how much longer.
+        remaining: Duration,
+    },
+    /// The node failed or refused.
+    #[error("{0}")]
+    Failed(NodeError),
+}
