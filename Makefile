@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser valkey model sim soak mutants coverage bounds lint
+.PHONY: run test redis browser python valkey model sim soak mutants coverage bounds imports lint
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
@@ -23,6 +23,10 @@ redis:
 # What the test of a page needs. Where the browser is, chromedriver knows, or CHROMIUM says.
 browser:
 	@command -v "$${CHROMEDRIVER:-chromedriver}" >/dev/null || sh .ci/install-browser
+
+# What the checks of the sources need.
+python:
+	@command -v python3 >/dev/null || sh .ci/install-python
 
 # The driver's tests against Valkey, where one can be had. A part of `make test`.
 valkey: redis
@@ -66,6 +70,10 @@ coverage:
 # Whether the libraries compile with the oldest dependencies that their manifests allow.
 bounds:
 	@.ci/check-bounds
+
+# Whether files import each other in a ring, or from a floor above.
+imports: python
+	@.ci/check-imports
 
 # What must be clean before a commit.
 lint:
