@@ -7,10 +7,17 @@
 
 mod backoff;
 mod batch;
+mod counters;
 mod handle;
 mod in_flight;
 mod inspection;
+mod limits;
+mod message;
 mod owed_releases;
+mod release_terms;
+mod requester;
+mod set_requests;
+mod status_board;
 mod timer;
 pub(crate) mod vetting;
 mod yield_to_ready;
@@ -23,50 +30,33 @@ use tokio::{
     time::Instant,
 };
 
-pub(crate) use self::handle::{LaneHandle, Origin};
 use self::{
     backoff::Backoff,
     batch::{Batch, Purpose},
-    handle::{Counters, Message},
+    counters::Counters,
     in_flight::{Completed, InFlight},
     inspection::{Inspected, Inspection},
+    limits::{LONGEST_SLEEP, MAX_BATCH, MAX_QUEUED, SILENCE_LIMIT},
+    message::Message,
     owed_releases::OwedReleases,
+    status_board::StatusBoard,
     timer::Timer,
+    vetting::{Occasion, Vetting, Visit},
     yield_to_ready::yield_to_ready,
+};
+pub(crate) use self::{
+    handle::LaneHandle,
+    limits::LaneLimits,
+    requester::{Origin, Requester},
+    set_requests::SetRequests,
 };
 use crate::{
     Clock, NodeError,
-    engine::lane::vetting::{Occasion, Vetting, Visit},
-    node::{Command, FreedNotifier, Node, Server, Session, status::StatusBoard},
+    node::{Command, FreedNotifier, Node, Server, Session},
 };
 
-/// The most commands that travel in one batch. It bounds how long others wait behind a batch, and
-/// is far beyond what forms by itself between two round trips.
-const MAX_BATCH: usize = 512;
-
-/// How many batches may be in flight at once. Over a long way a single one would let requests wait
-/// for up to a round trip until they leave; beyond a few nothing is won. (With 64 tasks and 5 ms to
-/// the nodes, an acquisition takes 1.17 round trips with 2 of them, 1.11 with 8, 1.10 with 64.)
-const MAX_BATCHES_IN_FLIGHT: usize = 8;
-
-/// No further batch is sent while this many commands are in flight. The time that a node has to
-/// answer runs for all of them, so they must not be more than it can do in that time; what waits in
-/// the queue has all the time it needs.
-const MAX_COMMANDS_IN_FLIGHT: usize = MAX_BATCH;
-
-/// How many messages may wait in a lane's queue. A node that answers, but more slowly than it is
-/// asked, would otherwise let the queue grow without bound.
-const MAX_QUEUED: usize = 16 * MAX_BATCH;
-
-/// How long a node may be silent before its connection is given up and another is opened. A node
-/// that was only stopped for a moment is better served on the old one.
-const SILENCE_LIMIT: Duration = Duration::from_secs(1);
-
-/// Tokio's timers stand still while the machine sleeps, so the clock is looked at every second.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
 /// The actor.
-pub(crate) struct Lane {
+pub(crate) struct Lane<R: Requester> {
     id: NodeId,
     node: Arc<dyn Node>,
     clock: Clock,
@@ -80,12 +70,12 @@ pub(crate) struct Lane {
     eligibility: Eligibility,
     /// Whether it had no vote when that was looked at last.
     is_quarantined: bool,
-    inbox: mpsc::UnboundedReceiver<Message>,
+    inbox: mpsc::UnboundedReceiver<Message<R>>,
     /// What was taken from the inbox and is not on its way yet.
-    gathered: Vec<Message>,
+    gathered: Vec<Message<R>>,
     /// Nobody can send any more.
     closed: bool,
-    owed_releases: OwedReleases,
+    owed_releases: OwedReleases<R>,
     drains: Vec<oneshot::Sender<()>>,
 }
 
@@ -101,14 +91,7 @@ struct Opened {
     history_age: Option<Duration>,
 }
 
-/// How long a lane waits for its node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LaneLimits {
-    pub(crate) answer: Duration,
-    pub(crate) connect: Duration,
-}
-
-impl Lane {
+impl<R: Requester> Lane<R> {
     pub(crate) fn new(
         id: NodeId,
         node: Arc<dyn Node>,
@@ -117,7 +100,7 @@ impl Lane {
         vetting: Arc<Vetting>,
         freed: FreedNotifier,
         withdraw: Withdraw,
-    ) -> (LaneHandle, Self) {
+    ) -> (LaneHandle<R>, Self) {
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
         let status = Arc::new(StatusBoard::new(connecting()));
@@ -225,7 +208,7 @@ impl Lane {
     }
 
     /// Opens a session, and finds out of its server what must be known.
-    fn open(&self) -> impl Future<Output = Result<Opened, NodeError>> + use<> {
+    fn open(&self) -> impl Future<Output = Result<Opened, NodeError>> + use<R> {
         let node = Arc::clone(&self.node);
         let (vetting, id) = (Arc::clone(&self.vetting), self.id);
         let asked_at = self.clock.now();
@@ -469,7 +452,7 @@ impl Lane {
 
     /// Sorts what was gathered into a batch to send. With a refusal nothing is sent: the requests
     /// are answered at once, and the releases are owed.
-    fn batch_up(&mut self, refusal: Option<&NodeError>) -> Batch {
+    fn batch_up(&mut self, refusal: Option<&NodeError>) -> Batch<R> {
         let mut gathered = std::mem::take(&mut self.gathered);
         let mut batch = Batch::with_capacity(gathered.len());
         for message in gathered.drain(..) {
@@ -482,7 +465,7 @@ impl Lane {
                 }
                 (Message::Request(command, origin), None) => {
                     if matches!(command.operation(), Operation::Acquire { .. }) {
-                        origin.cell.note_asked(self.id);
+                        origin.requester.set_requests().note_sent(self.id);
                     }
                     batch.push(command, Purpose::Request(origin));
                 }
@@ -495,20 +478,20 @@ impl Lane {
 
     /// Answers for batches that have been in flight for too long. They stay in flight: the node
     /// may still carry them out, and what it says in the end shows that it is back.
-    fn time_out(&self, in_flight: &mut InFlight) {
+    fn time_out(&self, in_flight: &mut InFlight<R>) {
         let now = self.clock.now();
         in_flight.time_out(|batch| {
             for origin in batch.origins() {
                 let late = Err(NodeError::TimedOut(self.limits.answer));
                 origin
-                    .cell
+                    .requester
                     .handle_answer(now, origin.round, self.id, late, self.eligibility);
             }
         });
     }
 
     /// Hands a batch's answers to their leases. Breaks if the session is broken.
-    fn deliver(&mut self, completed: Completed) -> ControlFlow<NodeError> {
+    fn deliver(&mut self, completed: Completed<R>) -> ControlFlow<NodeError> {
         let now = self.clock.now();
         let flow = match &completed.answers {
             Ok(_) => ControlFlow::Continue(()),
@@ -535,7 +518,7 @@ impl Lane {
             match command.operation() {
                 Operation::Acquire { .. } if flow.is_break() => {
                     if let Purpose::Request(origin) = &purpose {
-                        origin.cell.note_unanswered(self.id);
+                        origin.requester.set_requests().note_unanswered(self.id);
                     }
                 }
                 Operation::Release { .. } => {
@@ -547,8 +530,8 @@ impl Lane {
                 | Operation::Probe { .. } => {}
             }
             if let Purpose::Request(origin) = purpose {
-                let Origin { cell, round } = origin;
-                cell.handle_answer(now, round, self.id, answer, self.eligibility);
+                let Origin { requester, round } = origin;
+                requester.handle_answer(now, round, self.id, answer, self.eligibility);
             }
         }
         match changed {
@@ -558,16 +541,18 @@ impl Lane {
         }
     }
 
-    fn turn_away(&mut self, command: Command, origin: Origin, cause: NodeError) {
+    fn turn_away(&mut self, command: Command, origin: Origin<R>, cause: NodeError) {
         let now = self.clock.now();
-        let cell = Arc::clone(&origin.cell);
+        let requester = origin.requester.clone();
         let round = origin.round;
-        if matches!(command.operation(), Operation::Release { .. }) && cell.was_asked(self.id) {
+        if matches!(command.operation(), Operation::Release { .. })
+            && requester.set_requests().was_sent(self.id)
+        {
             let answer = Err(cause.clone());
             let purpose = Purpose::Request(origin);
             self.owed_releases.settle(now, command, &purpose, &answer);
         }
-        cell.handle_answer(now, round, self.id, Err(cause), self.eligibility);
+        requester.handle_answer(now, round, self.id, Err(cause), self.eligibility);
     }
 
     /// Tells those who wait for it that nothing is owed. Returns whether the lane can end.
@@ -583,7 +568,7 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl<R: Requester> Drop for Lane<R> {
     /// The runtime may end before the lane does. Releases that did not leave stay counted, as those in
     /// flight do, except where there is nothing to release.
     fn drop(&mut self) {
@@ -592,7 +577,7 @@ impl Drop for Lane {
         for message in gathered.chain(queued) {
             if message.is_release()
                 && let Message::Request(_, origin) = message
-                && !origin.cell.was_asked(self.id)
+                && !origin.requester.set_requests().was_sent(self.id)
             {
                 self.owed_releases.note_taken();
             }

@@ -6,10 +6,7 @@ mod state;
 use std::{
     fmt, mem,
     panic::{RefUnwindSafe, UnwindSafe},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     task::{Context, Poll},
     time::Duration,
 };
@@ -24,7 +21,11 @@ use self::state::CellState;
 pub(crate) use self::{queueing::Request, state::Phase};
 use crate::{
     Hold, Key, NodeError, NodeReports, NodeStatus,
-    engine::{lane::Origin, shared::Shared, warning::Outage},
+    engine::{
+        lane::{Origin, Requester, SetRequests},
+        shared::Shared,
+        warning::Outage,
+    },
     key::KeySet,
     node::status,
     node::{Answer, Command, Vote, reply_of},
@@ -48,33 +49,13 @@ pub(crate) struct LeaseCell {
     state: Mutex<CellState>,
     /// Told of every change of a lock that was acquired.
     changed: Notify,
-    /// The nodes that may hold a key of ours because a request to set it was sent to them.
-    asked: AtomicNodeSet,
-    /// The nodes to which such a request was sent on a connection that broke before the answer
-    /// came: it may arrive there after a release that is sent on the next connection.
-    unanswered: AtomicNodeSet,
+    /// The requests to set the keys that lanes sent for this lease.
+    set_requests: SetRequests,
 }
 
-/// A set to which nodes are only ever added.
-#[derive(Default)]
-struct AtomicNodeSet(AtomicU64);
-
-impl AtomicNodeSet {
-    fn insert(&self, node: NodeId) {
-        self.0.fetch_or(1 << node.index(), Ordering::Relaxed);
-    }
-
-    fn contains(&self, node: NodeId) -> bool {
-        self.0.load(Ordering::Relaxed) & (1 << node.index()) != 0
-    }
-}
-
-impl LeaseCell {
-    // Inputs.
-
-    /// Takes a node's answer, or the reason why there is none, and what the node's votes are worth.
-    pub(crate) fn handle_answer(
-        self: &Arc<Self>,
+impl Requester for Arc<LeaseCell> {
+    fn handle_answer(
+        &self,
         now: Timestamp,
         round: RoundId,
         node: NodeId,
@@ -94,6 +75,18 @@ impl LeaseCell {
                 .handle_reply(now, round, node, reply, eligibility);
         });
     }
+
+    fn set_requests(&self) -> &SetRequests {
+        &self.set_requests
+    }
+
+    fn ttl(&self) -> Ttl {
+        LeaseCell::ttl(self)
+    }
+}
+
+impl LeaseCell {
+    // Inputs.
 
     /// Takes the news that votes of a node count for nothing.
     pub(crate) fn handle_withdrawal(self: &Arc<Self>, node: NodeId, withdrawal: Withdrawal) {
@@ -309,34 +302,12 @@ impl LeaseCell {
         &self.keys
     }
 
-    pub(crate) fn ttl(&self) -> Ttl {
+    fn ttl(&self) -> Ttl {
         self.config.validity.ttl()
     }
 
     pub(crate) fn id(&self) -> u64 {
         self.id
-    }
-
-    // What lanes note about what they sent.
-
-    /// Notes that the node was asked to set the key.
-    pub(crate) fn note_asked(&self, node: NodeId) {
-        self.asked.insert(node);
-    }
-
-    /// Notes that the node was asked to set the key on a connection that broke before the answer.
-    pub(crate) fn note_unanswered(&self, node: NodeId) {
-        self.unanswered.insert(node);
-    }
-
-    /// Returns whether the node may hold a key of ours.
-    pub(crate) fn was_asked(&self, node: NodeId) -> bool {
-        self.asked.contains(node)
-    }
-
-    /// Returns whether the node may still set the key after it was released.
-    pub(crate) fn is_unanswered(&self, node: NodeId) -> bool {
-        self.unanswered.contains(node)
     }
 
     // Private.
@@ -473,7 +444,7 @@ impl LeaseCell {
             let command = Command::for_all(self.keys.clone(), transmit.operation);
             for node in transmit.nodes.iter() {
                 let origin = Origin {
-                    cell: Arc::clone(self),
+                    requester: Arc::clone(self),
                     round: transmit.round,
                 };
                 if self.shared.lanes[node.index()]
@@ -483,7 +454,9 @@ impl LeaseCell {
                     continue;
                 }
                 // The lane's runtime is gone; nothing will be sent.
-                if matches!(transmit.operation, Operation::Release { .. }) && self.was_asked(node) {
+                if matches!(transmit.operation, Operation::Release { .. })
+                    && self.set_requests.was_sent(node)
+                {
                     self.shared.undeliverable.fetch_add(1, Ordering::Relaxed);
                 }
                 if is_watched {

@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Shared {
     pub(crate) quorum: Quorum,
     /// One for each node, by the node's id.
-    pub(crate) lanes: Box<[LaneHandle]>,
+    pub(crate) lanes: Box<[LaneHandle<Arc<LeaseCell>>]>,
     pub(crate) timers: Arc<Timers>,
     /// The waiters within this process, by key.
     pub(crate) queue: Arc<Queue<Arc<LeaseCell>>>,

@@ -1,25 +1,25 @@
 use redlock_core::Operation;
 
-use super::{Origin, owed_releases::Terms};
+use super::{release_terms::ReleaseTerms, requester::Origin};
 use crate::node::Command;
 
 /// Commands that travel together, in order, and what each of them is for.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
+#[derive(Debug)]
+pub(super) struct Batch<R> {
     commands: Vec<Command>,
-    purposes: Vec<Purpose>,
+    purposes: Vec<Purpose<R>>,
 }
 
 /// What a command is sent for.
 #[derive(Debug)]
-pub(super) enum Purpose {
+pub(super) enum Purpose<R> {
     /// Somebody waits for the answer.
-    Request(Origin),
+    Request(Origin<R>),
     /// A release that was owed.
-    OwedRelease(Terms),
+    OwedRelease(ReleaseTerms<R>),
 }
 
-impl Batch {
+impl<R> Batch<R> {
     pub(super) fn with_capacity(capacity: usize) -> Self {
         Self {
             commands: Vec::with_capacity(capacity),
@@ -27,7 +27,7 @@ impl Batch {
         }
     }
 
-    pub(super) fn push(&mut self, command: Command, purpose: Purpose) {
+    pub(super) fn push(&mut self, command: Command, purpose: Purpose<R>) {
         self.commands.push(command);
         self.purposes.push(purpose);
     }
@@ -50,7 +50,7 @@ impl Batch {
         &self.commands
     }
 
-    pub(super) fn origins(&self) -> impl Iterator<Item = &Origin> {
+    pub(super) fn origins(&self) -> impl Iterator<Item = &Origin<R>> {
         self.purposes.iter().filter_map(|purpose| match purpose {
             Purpose::Request(origin) => Some(origin),
             Purpose::OwedRelease(_) => None,
@@ -58,9 +58,9 @@ impl Batch {
     }
 }
 
-impl IntoIterator for Batch {
-    type Item = (Command, Purpose);
-    type IntoIter = std::iter::Zip<std::vec::IntoIter<Command>, std::vec::IntoIter<Purpose>>;
+impl<R> IntoIterator for Batch<R> {
+    type Item = (Command, Purpose<R>);
+    type IntoIter = std::iter::Zip<std::vec::IntoIter<Command>, std::vec::IntoIter<Purpose<R>>>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.commands.into_iter().zip(self.purposes)

@@ -1,70 +1,29 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
-use redlock_core::{Operation, RoundId, Timestamp};
+use redlock_core::Timestamp;
 use tokio::sync::{futures::Notified, mpsc, oneshot};
 
-use crate::{
-    NodeStatus,
-    engine::{lease_cell::LeaseCell, warning::Warning},
-    node::{Command, status::StatusBoard},
-};
+use super::{counters::Counters, message::Message, requester::Origin, status_board::StatusBoard};
+use crate::{NodeStatus, engine::warning::Warning, node::Command};
 
 /// The caller's end of a lane.
 #[derive(Debug)]
-pub(crate) struct LaneHandle {
+pub(crate) struct LaneHandle<R> {
     address: Arc<str>,
-    inbox: mpsc::UnboundedSender<Message>,
+    inbox: mpsc::UnboundedSender<Message<R>>,
     counters: Arc<Counters>,
     status: Arc<StatusBoard>,
     keys_too_short: Warning,
     keys_too_long: Warning,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    /// Releases that the lane has not looked at yet.
-    pub(super) queued: AtomicUsize,
-    /// Releases that wait for the node to come back.
-    pub(super) owed: AtomicUsize,
-    /// Releases that were sent and not answered yet.
-    pub(super) in_flight: AtomicUsize,
-    /// Releases that were never delivered: their keys have expired by themselves.
-    pub(super) abandoned: AtomicUsize,
-}
-
-#[derive(Debug)]
-pub(super) enum Message {
-    Request(Command, Origin),
-    /// Answered when nothing is in flight or owed any more.
-    Drain(oneshot::Sender<()>),
-}
-
-impl Message {
-    pub(super) fn is_release(&self) -> bool {
-        let Self::Request(command, _) = self else {
-            return false;
-        };
-        matches!(command.operation(), Operation::Release { .. })
-    }
-}
-
-/// Where the answer to a command goes.
-#[derive(Debug)]
-pub(crate) struct Origin {
-    pub(crate) cell: Arc<LeaseCell>,
-    pub(crate) round: RoundId,
-}
-
 /// The lane's runtime is gone, and the command with it.
 pub(crate) struct LaneClosed;
 
-impl LaneHandle {
+impl<R> LaneHandle<R> {
     pub(super) fn new(
         address: &str,
-        inbox: mpsc::UnboundedSender<Message>,
+        inbox: mpsc::UnboundedSender<Message<R>>,
         counters: Arc<Counters>,
         status: Arc<StatusBoard>,
     ) -> Self {
@@ -78,7 +37,7 @@ impl LaneHandle {
         }
     }
 
-    pub(crate) fn send(&self, command: Command, origin: Origin) -> Result<(), LaneClosed> {
+    pub(crate) fn send(&self, command: Command, origin: Origin<R>) -> Result<(), LaneClosed> {
         let message = Message::Request(command, origin);
         let is_release = message.is_release();
         if is_release {
@@ -133,15 +92,6 @@ impl LaneHandle {
     /// Returns how many releases were not delivered and never will be, or not yet. (Those that wait
     /// behind a request to set their key, which has not left either, are among them.)
     pub(crate) fn undelivered(&self) -> usize {
-        let Counters {
-            queued,
-            owed,
-            in_flight,
-            abandoned,
-        } = &*self.counters;
-        [queued, owed, in_flight, abandoned]
-            .into_iter()
-            .map(|it| it.load(Ordering::Relaxed))
-            .sum()
+        self.counters.undelivered()
     }
 }

@@ -16,23 +16,27 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Batch, Counters, MAX_BATCHES_IN_FLIGHT, MAX_COMMANDS_IN_FLIGHT, SILENCE_LIMIT};
+use super::{
+    batch::Batch,
+    counters::Counters,
+    limits::{MAX_BATCHES_IN_FLIGHT, MAX_COMMANDS_IN_FLIGHT, SILENCE_LIMIT},
+};
 use crate::{
     NodeError,
     node::{Answer, Session},
 };
 
 /// The batches that were sent and not answered yet, oldest first. They are answered in order.
-pub(super) struct InFlight {
-    queue: VecDeque<SentBatch>,
+pub(super) struct InFlight<R> {
+    queue: VecDeque<SentBatch<R>>,
     limit: Duration,
     counters: Arc<Counters>,
 }
 
 type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
 
-struct SentBatch {
-    batch: Batch,
+struct SentBatch<R> {
+    batch: Batch<R>,
     releases: usize,
     answers: MaybeDone<Unconstrained<Answers>>,
     sent: Instant,
@@ -42,8 +46,8 @@ struct SentBatch {
 }
 
 /// A batch that was answered, or will never be.
-pub(super) struct Completed {
-    pub(super) batch: Batch,
+pub(super) struct Completed<R> {
+    pub(super) batch: Batch<R>,
     pub(super) answers: Result<Vec<Answer>, NodeError>,
     /// The answers came after those who wait for them were told that there is none.
     pub(super) was_late: bool,
@@ -51,8 +55,8 @@ pub(super) struct Completed {
     pub(super) round_trip: Duration,
 }
 
-impl Completed {
-    pub(super) fn broken(batch: Batch, error: NodeError) -> Self {
+impl<R> Completed<R> {
+    pub(super) fn broken(batch: Batch<R>, error: NodeError) -> Self {
         Self {
             batch,
             answers: Err(error),
@@ -62,7 +66,7 @@ impl Completed {
     }
 }
 
-impl InFlight {
+impl<R> InFlight<R> {
     /// Creates an empty queue in which a batch is late after `limit`.
     pub(super) fn new(limit: Duration, counters: Arc<Counters>) -> Self {
         Self {
@@ -73,7 +77,7 @@ impl InFlight {
     }
 
     /// Sends a batch, unless it is empty.
-    pub(super) fn send(&mut self, session: &mut dyn Session, batch: Batch) {
+    pub(super) fn send(&mut self, session: &mut dyn Session, batch: Batch<R>) {
         if batch.is_empty() {
             return;
         }
@@ -102,7 +106,7 @@ impl InFlight {
     /// # Cancel safety
     ///
     /// Nothing is lost: the batch stays the oldest until its answers are returned.
-    pub(super) async fn next_completed(&mut self) -> Completed {
+    pub(super) async fn next_completed(&mut self) -> Completed<R> {
         poll_fn(|cx| {
             let Some(oldest) = self.queue.front_mut() else {
                 return Poll::Pending;
@@ -129,7 +133,7 @@ impl InFlight {
     }
 
     /// Marks the batches whose answers are late, and shows each of them once.
-    pub(super) fn time_out(&mut self, mut late: impl FnMut(&Batch)) {
+    pub(super) fn time_out(&mut self, mut late: impl FnMut(&Batch<R>)) {
         let now = Instant::now();
         for flight in &mut self.queue {
             if !flight.timed_out && flight.deadline <= now {
@@ -140,7 +144,7 @@ impl InFlight {
     }
 
     /// Returns the batches that will not be answered any more.
-    pub(super) fn into_batches(mut self) -> impl Iterator<Item = Batch> {
+    pub(super) fn into_batches(mut self) -> impl Iterator<Item = Batch<R>> {
         let queue = std::mem::take(&mut self.queue);
         let releases = queue.iter().map(|flight| flight.releases).sum();
         let in_flight = &self.counters.in_flight;

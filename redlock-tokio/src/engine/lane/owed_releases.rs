@@ -7,11 +7,13 @@ use std::{
 use redlock_core::{NodeId, Timestamp};
 use tokio::time::Instant;
 
-use super::{Batch, Counters, Purpose};
-use crate::{
-    engine::lease_cell::LeaseCell,
-    node::{Answer, Command, Vote},
+use super::{
+    batch::{Batch, Purpose},
+    counters::Counters,
+    release_terms::ReleaseTerms,
+    requester::Requester,
 };
+use crate::node::{Answer, Command, Vote};
 
 /// How long after a failed delivery the next is tried, if nothing else shows that the node is back.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
@@ -23,31 +25,19 @@ const MAX_OWED: usize = 100_000;
 ///
 /// A node that was out of reach may hold keys of ours, set by requests whose answers were lost.
 /// Each of them would keep the others waiting until it expires; only then is its release forgotten.
-pub(super) struct OwedReleases {
+pub(super) struct OwedReleases<R> {
     node: NodeId,
-    queue: VecDeque<OwedRelease>,
+    queue: VecDeque<OwedRelease<R>>,
     next_try: Option<Instant>,
     counters: Arc<Counters>,
 }
 
-struct OwedRelease {
+struct OwedRelease<R> {
     command: Command,
-    terms: Terms,
+    terms: ReleaseTerms<R>,
 }
 
-/// Until when, and for whom, a release is owed.
-#[derive(Clone, Debug)]
-pub(super) struct Terms {
-    /// When the key has expired by itself.
-    expires_at: Timestamp,
-    /// Whether it was delivered before, and is owed again only because the key may still appear.
-    delivered: bool,
-    /// It knows whether the key may appear after a release that found nothing: because a request to
-    /// set it was under way on a connection that was given up.
-    cell: Arc<LeaseCell>,
-}
-
-impl OwedReleases {
+impl<R: Requester> OwedReleases<R> {
     pub(super) fn new(node: NodeId, counters: Arc<Counters>) -> Self {
         Self {
             node,
@@ -62,22 +52,22 @@ impl OwedReleases {
         &mut self,
         now: Timestamp,
         release: Command,
-        purpose: &Purpose,
+        purpose: &Purpose<R>,
         answer: &Answer,
     ) {
         let mut terms = match purpose {
             Purpose::OwedRelease(terms) => terms.clone(),
-            Purpose::Request(origin) => Terms {
+            Purpose::Request(origin) => ReleaseTerms {
                 // A request that left earlier may still set or extend the key, to live this long.
-                expires_at: now.saturating_add(origin.cell.ttl().as_duration()),
+                expires_at: now.saturating_add(origin.requester.ttl().as_duration()),
                 delivered: false,
-                cell: Arc::clone(&origin.cell),
+                requester: origin.requester.clone(),
             },
         };
         terms.delivered |= answer.is_ok();
         match answer {
             Ok(Vote::Granted) => return,
-            Ok(Vote::Denied) if !terms.cell.is_unanswered(self.node) => return,
+            Ok(Vote::Denied) if !terms.requester.set_requests().is_unanswered(self.node) => return,
             Ok(_) | Err(_) => {}
         }
         if self.queue.len() == MAX_OWED {
@@ -115,7 +105,7 @@ impl OwedReleases {
     }
 
     /// Takes up to `most` releases to deliver, if it is time to try.
-    pub(super) fn take_due(&mut self, most: usize) -> Batch {
+    pub(super) fn take_due(&mut self, most: usize) -> Batch<R> {
         let is_due = self.next_try.is_some_and(|at| at <= Instant::now());
         let count = if is_due {
             self.queue.len().min(most)

@@ -14,10 +14,11 @@ use std::{
 use redlock_core::{AcquireFailure, Lease, LeaseConfig, Nonce, Timestamp, TurnLength};
 use tokio::sync::Notify;
 
-use super::{AtomicNodeSet, CellState, LeaseCell, Phase};
+use super::{CellState, LeaseCell, Phase};
 use crate::{
     Hold,
     engine::{
+        lane::SetRequests,
         queue::{Joined, Next, Ticket},
         shared::Shared,
     },
@@ -64,8 +65,7 @@ impl LeaseCell {
             fenced,
             state: Mutex::new(CellState::new(lease, deadline)),
             changed: Notify::new(),
-            asked: AtomicNodeSet::default(),
-            unanswered: AtomicNodeSet::default(),
+            set_requests: SetRequests::default(),
         });
         cell.join(now);
         cell

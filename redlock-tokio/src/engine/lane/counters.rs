@@ -1,0 +1,30 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Where the releases of a lane are that were not delivered.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    /// Releases that the lane has not taken from its inbox yet.
+    pub(super) queued: AtomicUsize,
+    /// Releases that wait for the node to come back.
+    pub(super) owed: AtomicUsize,
+    /// Releases that were sent and not answered yet.
+    pub(super) in_flight: AtomicUsize,
+    /// Releases that were never delivered: their keys have expired by themselves.
+    pub(super) abandoned: AtomicUsize,
+}
+
+impl Counters {
+    /// Returns how many releases were not delivered yet, or never will be.
+    pub(super) fn undelivered(&self) -> usize {
+        let Self {
+            queued,
+            owed,
+            in_flight,
+            abandoned,
+        } = self;
+        [queued, owed, in_flight, abandoned]
+            .into_iter()
+            .map(|it| it.load(Ordering::Relaxed))
+            .sum()
+    }
+}

@@ -1,0 +1,32 @@
+use redlock_core::{Eligibility, NodeId, RoundId, Timestamp, Ttl};
+
+use super::set_requests::SetRequests;
+use crate::node::Answer;
+
+/// What a lane needs from those that send requests through it.
+///
+/// A clone is one more handle of the same requester, so cloning must be cheap.
+pub(crate) trait Requester: Clone + Send + Sync + 'static {
+    /// Takes a node's answer, or the reason why there is none, and what the node's votes are worth.
+    fn handle_answer(
+        &self,
+        now: Timestamp,
+        round: RoundId,
+        node: NodeId,
+        answer: Answer,
+        eligibility: Eligibility,
+    );
+
+    /// Returns where lanes note the requests to set the key that they sent.
+    fn set_requests(&self) -> &SetRequests;
+
+    /// Returns how long a key lives after a node has set or extended it.
+    fn ttl(&self) -> Ttl;
+}
+
+/// Where the answer to a command goes.
+#[derive(Debug)]
+pub(crate) struct Origin<R> {
+    pub(crate) requester: R,
+    pub(crate) round: RoundId,
+}

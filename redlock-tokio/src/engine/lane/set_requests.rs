@@ -1,0 +1,49 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redlock_core::NodeId;
+
+/// The requests to set the key of one lease that lanes sent.
+#[derive(Debug, Default)]
+pub(crate) struct SetRequests {
+    /// The nodes to which such a request was sent: each may hold the key.
+    sent: AtomicNodeSet,
+    /// The nodes to which such a request was sent on a connection that broke before the answer
+    /// came. It may arrive there after a release that is sent on the next connection.
+    unanswered: AtomicNodeSet,
+}
+
+impl SetRequests {
+    /// Notes that a request was sent to the node.
+    pub(super) fn note_sent(&self, node: NodeId) {
+        self.sent.insert(node);
+    }
+
+    /// Notes that a request was sent to the node on a connection that broke before the answer.
+    pub(super) fn note_unanswered(&self, node: NodeId) {
+        self.unanswered.insert(node);
+    }
+
+    /// Returns whether the node may hold the key.
+    pub(crate) fn was_sent(&self, node: NodeId) -> bool {
+        self.sent.contains(node)
+    }
+
+    /// Returns whether the node may still set the key after it was released.
+    pub(super) fn is_unanswered(&self, node: NodeId) -> bool {
+        self.unanswered.contains(node)
+    }
+}
+
+/// A set to which nodes are only ever added.
+#[derive(Debug, Default)]
+struct AtomicNodeSet(AtomicU64);
+
+impl AtomicNodeSet {
+    fn insert(&self, node: NodeId) {
+        self.0.fetch_or(1 << node.index(), Ordering::Relaxed);
+    }
+
+    fn contains(&self, node: NodeId) -> bool {
+        self.0.load(Ordering::Relaxed) & (1 << node.index()) != 0
+    }
+}
