@@ -78,7 +78,7 @@ async fn several_keys_have_no_token_which_check_says_at_the_start() {
 #[tokio::test(start_paused = true)]
 async fn a_redlock_whose_locks_are_all_fenced_refuses_several_keys_too() {
     let defaults = LockOptions::new().fenced();
-    let builder = Redlock::builder().embedded().defaults(defaults);
+    let builder = Redlock::builder().embedded().options(defaults);
     let redlock = builder.build().await.unwrap();
     let layer = LockLayer::new(redlock.clone(), key("event", path("event")));
     let token = text(post(&app(layer), "/events/rock").await).await;

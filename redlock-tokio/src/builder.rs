@@ -122,28 +122,36 @@ impl RedlockBuilder {
         self
     }
 
-    /// Sets all defaults for locks at once. The methods below set one each.
-    pub fn defaults(mut self, defaults: LockOptions) -> Self {
-        self.defaults = defaults;
+    /// Sets options that locks have by default. Options that are not set keep what was set before.
+    pub fn options(mut self, options: LockOptions) -> Self {
+        self.defaults = options.or(self.defaults);
         self
     }
 
     /// Sets the default [time to live](LockOptions::ttl).
     pub fn ttl(self, ttl: Duration) -> Self {
-        let defaults = self.defaults.ttl(ttl);
-        self.defaults(defaults)
+        self.options(LockOptions::new().ttl(ttl))
     }
 
     /// Sets the default [waiting time](LockOptions::wait).
     pub fn wait(self, wait: Duration) -> Self {
-        let defaults = self.defaults.wait(wait);
-        self.defaults(defaults)
+        self.options(LockOptions::new().wait(wait))
     }
 
     /// Sets the default [longest hold](LockOptions::max_hold).
     pub fn max_hold(self, max_hold: Duration) -> Self {
-        let defaults = self.defaults.max_hold(max_hold);
-        self.defaults(defaults)
+        self.options(LockOptions::new().max_hold(max_hold))
+    }
+
+    /// Acquires all locks with a [fencing token](LockOptions::fenced). Locks of several keys then fail.
+    pub fn fenced(self) -> Self {
+        self.options(LockOptions::new().fenced())
+    }
+
+    /// Sets how many requests may [wait](LockOptions::max_waiters_per_key) for a key in this process by default.
+    /// [`max_waiters_total`](Self::max_waiters_total) limits the requests for all keys together.
+    pub fn max_waiters_per_key(self, waiters: usize) -> Self {
+        self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
 
     /// Sets after how long a node that has not answered counts as silent. 50 ms by default: well

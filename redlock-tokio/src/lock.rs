@@ -49,22 +49,19 @@ impl Lock {
         }
     }
 
-    /// Acquires the lock with a [fencing token](crate::Hold::fencing_token), for a resource that
-    /// refuses writes with a smaller token than it has seen. Without such a resource it is of no
-    /// use.
+    /// Sets options for this lock. Options that are not set keep what was set before.
     ///
-    /// Costs one round trip as long as the nodes' counters are behind this machine's wall clock,
-    /// and one or two more otherwise. Each node keeps a counter for the key,
-    /// which never expires, as `redlock:fence:{<key>}` (or with another tag, see the README). A
-    /// node that has something else there [gives no vote](crate::NodeError::NotACounter).
-    ///
-    /// Counters that are lost in a restart come back with the key while the lock is held. Otherwise
-    /// tokens grow if wall clocks agree to within [`max_ttl`](crate::RedlockBuilder::max_ttl).
-    pub fn fenced(self) -> Self {
-        self.options(LockOptions::new().fenced())
-    }
-
-    /// Sets options for this lock. What they leave open falls back to what was set before.
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let options = LockOptions::new().max_attempts(3).no_renewal();
+    /// let guard = redlock.lock("order:42").options(options).await?;
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn options(mut self, options: LockOptions) -> Self {
         self.options = options.or(self.options);
         self
@@ -85,35 +82,14 @@ impl Lock {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Sets the [delay between attempts](LockOptions::retry_delay) to acquire this lock.
-    pub fn retry_delay(self, shortest: Duration, longest: Duration) -> Self {
-        self.options(LockOptions::new().retry_delay(shortest, longest))
+    /// Acquires this lock with a [fencing token](LockOptions::fenced).
+    pub fn fenced(self) -> Self {
+        self.options(LockOptions::new().fenced())
     }
 
-    /// Sets the [most attempts](LockOptions::max_attempts) to acquire this lock.
-    pub fn max_attempts(self, attempts: u32) -> Self {
-        self.options(LockOptions::new().max_attempts(attempts))
-    }
-
-    /// Sets how often this lock is [extended](LockOptions::renew_every).
-    pub fn renew_every(self, interval: Duration) -> Self {
-        self.options(LockOptions::new().renew_every(interval))
-    }
-
-    /// Sets how many may [wait](LockOptions::max_waiters_per_key) for the key in this process.
+    /// Sets how many requests may [wait](LockOptions::max_waiters_per_key) for the key in this process.
     pub fn max_waiters_per_key(self, waiters: usize) -> Self {
         self.options(LockOptions::new().max_waiters_per_key(waiters))
-    }
-
-    /// Has the lock [released](LockOptions::no_handover) on the nodes in the end, even if others wait for
-    /// it in this process.
-    pub fn no_handover(self) -> Self {
-        self.options(LockOptions::new().no_handover())
-    }
-
-    /// Turns the [extension](LockOptions::no_renewal) of this lock off.
-    pub fn no_renewal(self) -> Self {
-        self.options(LockOptions::new().no_renewal())
     }
 
     /// Acquires the lock, does the work and releases the lock; see [`Redlock::with_lock`].

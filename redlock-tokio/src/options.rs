@@ -10,8 +10,10 @@ use thiserror::Error;
 
 pub(crate) use self::queue_policy::QueuePolicy;
 
-/// How a lock is acquired and kept. What is not set falls back to what the
-/// [builder](crate::RedlockBuilder) was given, and then to the default.
+/// The options of a lock: how it is acquired, kept and handed over.
+///
+/// An option that is not set falls back to what the [builder](crate::RedlockBuilder) was given, and then to the
+/// default in this table.
 ///
 /// | option | default | meaning |
 /// |---|---|---|
@@ -29,6 +31,15 @@ pub(crate) use self::queue_policy::QueuePolicy;
 /// | [`max_handovers`](Self::max_handovers) | none | how often it does |
 /// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
 /// | [`poller_share`](Self::poller_share) | 4 % | how much of the time a busy lock is left to clients that poll |
+///
+/// # Shortcuts
+///
+/// Five options have shortcuts, because programs set them most often: [`ttl`](Self::ttl), [`wait`](Self::wait),
+/// [`max_hold`](Self::max_hold), [`fenced`](Self::fenced) and
+/// [`max_waiters_per_key`](Self::max_waiters_per_key). All builders have all five: [`Lock`](crate::Lock) for one
+/// lock, [`RedlockBuilder`](crate::RedlockBuilder) for the default of all locks, and the `LockLayer`s of
+/// `redlock-tower` and `redlock-axum` for the locks of a layer. Every other option is set through the method
+/// `options`, which these builders have too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct LockOptions {
@@ -247,9 +258,18 @@ impl LockOptions {
         }
     }
 
-    /// Acquires the lock with a [fencing token](crate::Hold::fencing_token); see
-    /// [`Lock::fenced`](crate::Lock::fenced) for its cost. A lock of several keys cannot have one, and is refused
-    /// with [`OptionsError::SeveralFenced`].
+    /// Acquires the lock with a [fencing token](crate::Hold::fencing_token), for a resource that refuses writes
+    /// with a smaller token than it has seen. Without such a resource the token is of no use.
+    ///
+    /// Costs one round trip if the nodes' counters are behind this machine's wall clock, and one or two more
+    /// otherwise. Each node keeps a counter for the key, which never expires, as `redlock:fence:{<key>}` (or with
+    /// another tag, see the README). A node that has something else there
+    /// [gives no vote](crate::NodeError::NotACounter).
+    ///
+    /// Counters that are lost in a restart come back with the key while the lock is held. Otherwise tokens grow if
+    /// the machines' wall clocks agree to within [`max_ttl`](crate::RedlockBuilder::max_ttl).
+    ///
+    /// A lock of several keys cannot have a token, and fails with [`OptionsError::SeveralFenced`].
     pub fn fenced(self) -> Self {
         Self {
             fenced: true,

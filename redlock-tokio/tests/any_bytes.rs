@@ -200,7 +200,7 @@ proptest! {
                 true => trusting([fake.url()]),
                 false => Redlock::builder().nodes([fake.url()]),
             };
-            let builder = builder.defaults(options).node_timeout(MS(2000));
+            let builder = builder.options(options).node_timeout(MS(2000));
             match builder.build().await {
                 Err(error) => Some(error.to_string()),
                 Ok(redlock) => redlock.try_lock("k").await.err().map(|error| match error {
@@ -256,7 +256,7 @@ proptest! {
         let fake = Fake::at(LOCKING, &[Act::Say(answer.clone()), Act::Close]);
         let options = LockOptions::new().no_renewal();
         let outcome = RUNTIME.block_on(async {
-            let builder = trusting([fake.url()]).defaults(options).node_timeout(MS(2000));
+            let builder = trusting([fake.url()]).options(options).node_timeout(MS(2000));
             let redlock = builder.build().await.unwrap();
             redlock.try_lock("k").await.map(drop)
         });

@@ -97,7 +97,7 @@ async fn the_same_address_twice() {
 async fn bad_defaults_and_timeouts_are_refused_when_built() {
     let build = async |options| {
         let nodes = [MemoryNode::new()];
-        let builder = Redlock::builder().custom_nodes(nodes).defaults(options);
+        let builder = Redlock::builder().custom_nodes(nodes).options(options);
         builder.build().await.map(drop)
     };
     let options = LockOptions::new;

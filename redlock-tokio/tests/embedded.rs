@@ -368,7 +368,7 @@ async fn options_of_the_builder_are_defaults_and_those_of_a_lock_win() {
         .custom_nodes(nodes)
         .clock(clock.clone())
         .max_ttl(MS(8000))
-        .defaults(LockOptions::new().ttl(MS(2000)).wait(MS(300)));
+        .options(LockOptions::new().ttl(MS(2000)).wait(MS(300)));
     let redlock = builder.build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
     assert!(guard.remaining() <= MS(2000));
@@ -437,7 +437,13 @@ async fn a_lock_that_is_handed_over_and_not_taken_is_not_renewed() {
 async fn a_test_can_lose_the_next_lock_while_the_last_release_is_on_its_way() {
     let nodes = TestNodes::new();
     let redlock = nodes.connect().await.unwrap();
-    drop(redlock.lock("k").no_handover().await.unwrap());
+    drop(
+        redlock
+            .lock("k")
+            .options(LockOptions::new().no_handover())
+            .await
+            .unwrap(),
+    );
     assert!(nodes.is_locked("k"), "the release has not arrived yet");
     nodes.lose_next("k");
     let guard = redlock.lock("k").await.unwrap();

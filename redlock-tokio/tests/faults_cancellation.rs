@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use futures::{StreamExt, stream::FuturesOrdered};
-use redlock_tokio::Redlock;
+use redlock_tokio::{LockOptions, Redlock};
 use support::{
     MS,
     bed::Bed,
@@ -54,7 +54,8 @@ impl Way {
 
     /// Asks for the lock, and gives it back.
     async fn go(self, redlock: &Redlock, key: &str) {
-        let lock = redlock.lock(key).max_attempts(3);
+        let options = LockOptions::new().max_attempts(3);
+        let lock = redlock.lock(key).options(options);
         match self {
             Self::Free | Self::Divided => drop(lock.await.unwrap()),
             Self::Fenced => drop(lock.fenced().await.unwrap()),

@@ -16,7 +16,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use redlock_tokio::{LockError, Redlock, ReleaseOutcome, test_util::Proxy};
+use redlock_tokio::{LockError, LockOptions, Redlock, ReleaseOutcome, test_util::Proxy};
 use support::{MS, bed::Bed, eventually, history::History};
 use tokio::task::JoinSet;
 
@@ -126,7 +126,12 @@ async fn row_09_late_release_across_attempts() {
     let bed = Bed::new(3);
     let (redlock, bystander) = (bed.redlock().await, bed.bystander().await);
     let (cli, proxy) = (bed.cli(0), &bed.proxies[0]);
-    let guard = redlock.lock("k").ttl(MS(1000)).no_renewal().await.unwrap();
+    let guard = redlock
+        .lock("k")
+        .ttl(MS(1000))
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
     eventually("the key was set", || cli.calls("set") == 1).await;
     proxy.requests().hold();
     drop(guard);
@@ -160,10 +165,10 @@ async fn row_09_late_release_of_an_earlier_attempt() {
     for index in others {
         bed.proxies[index].replies().hold();
     }
-    let lock = redlock.lock("k").wait(Duration::from_secs(30));
     // By the next attempt the node counts as silent, so nothing else is stranded.
-    let lock = lock.retry_delay(MS(600), MS(700));
-    let waiting = tokio::spawn(lock.into_future());
+    let options = LockOptions::new().retry_delay(MS(600), MS(700));
+    let lock = redlock.lock("k").wait(Duration::from_secs(30));
+    let waiting = tokio::spawn(lock.options(options).into_future());
     eventually("the first attempt sets the key", || cli.get("k").is_some()).await;
     let first = cli.get("k");
     // It fails when the others answer, and its release is stranded.

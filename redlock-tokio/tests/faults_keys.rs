@@ -4,7 +4,8 @@
 mod support;
 
 use redlock_tokio::{
-    ExtendError, LockError, LossReason, Redlock, ReleaseOutcome, test_util::RedisServers,
+    ExtendError, LockError, LockOptions, LossReason, Redlock, ReleaseOutcome,
+    test_util::RedisServers,
 };
 use support::{Cli, MS, eventually};
 
@@ -29,7 +30,11 @@ async fn is_lost(guard: &redlock_tokio::LockGuard) {
 #[tokio::test]
 async fn row_19_majority_of_clocks_jump() {
     let (_servers, redlock, nodes) = three().await;
-    let guard = redlock.lock("k").no_renewal().await.unwrap();
+    let guard = redlock
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
     for node in &nodes[..2] {
         eventually("the key was set", || node.get("k").is_some()).await;
         assert_eq!(node.run(&["PEXPIREAT", "k", "1"]), "1");
@@ -40,7 +45,11 @@ async fn row_19_majority_of_clocks_jump() {
 #[tokio::test]
 async fn row_20_eviction() {
     let (_servers, redlock, nodes) = three().await;
-    let guard = redlock.lock("k").no_renewal().await.unwrap();
+    let guard = redlock
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
     for node in &nodes[..2] {
         eventually("the key was set", || node.get("k").is_some()).await;
         node.run(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
@@ -55,7 +64,11 @@ async fn row_20_eviction() {
 #[tokio::test]
 async fn row_22_flushall() {
     let (_servers, redlock, nodes) = three().await;
-    let guard = redlock.lock("k").no_renewal().await.unwrap();
+    let guard = redlock
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
     for node in &nodes {
         eventually("the key was set", || node.get("k").is_some()).await;
         assert_eq!(node.run(&["FLUSHALL"]), "OK");
@@ -66,7 +79,11 @@ async fn row_22_flushall() {
 #[tokio::test]
 async fn row_23_foreign_delete_or_overwrite() {
     let (_servers, redlock, nodes) = three().await;
-    let guard = redlock.lock("k").no_renewal().await.unwrap();
+    let guard = redlock
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
     for node in &nodes {
         eventually("the key was set", || node.get("k").is_some()).await;
     }

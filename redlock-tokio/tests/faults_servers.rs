@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use redlock_tokio::{
-    ExtendError, LockError, NodeState, Redlock, ReleaseOutcome,
+    ExtendError, LockError, LockOptions, NodeState, Redlock, ReleaseOutcome,
     test_util::{RedisServer, RedisServers},
 };
 use support::{Cli, MS, eventually, trusting};
@@ -57,7 +57,7 @@ async fn row_16_restart_with_aof_always() {
     let redlock = builder.nodes_are_durable().build().await.unwrap();
     let guard = redlock
         .lock("k")
-        .no_renewal()
+        .options(LockOptions::new().no_renewal())
         .await
         .expect("fresh nodes vote");
     let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));

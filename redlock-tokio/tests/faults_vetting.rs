@@ -6,7 +6,7 @@ mod support;
 use std::{net::TcpListener, time::Duration};
 
 use redlock_tokio::{
-    BuildError, ExtendError, LockError, NodeState, Redlock, RedlockBuilder,
+    BuildError, ExtendError, LockError, LockOptions, NodeState, Redlock, RedlockBuilder,
     test_util::{Proxy, RedisServers},
 };
 use support::{Cli, MS, eventually, trusting};
@@ -53,7 +53,11 @@ impl Forgotten {
         all_vote(&holder).await;
         proxy.refuse();
         proxy.reset();
-        let guard = holder.lock("k").no_renewal().await.expect("two of three");
+        let guard = holder
+            .lock("k")
+            .options(LockOptions::new().no_renewal())
+            .await
+            .expect("two of three");
         assert!(Cli::of(servers.get(1)).get("k").is_some());
         servers.get(1).restart().unwrap();
         assert_eq!(Cli::of(servers.get(1)).get("k"), None, "it has forgotten");

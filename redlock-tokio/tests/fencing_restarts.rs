@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use redlock_tokio::{Hold, NodeState, Redlock, test_util::RedisServers};
+use redlock_tokio::{Hold, LockOptions, NodeState, Redlock, test_util::RedisServers};
 use support::{Cli, MS, eventually};
 
 const TTL: Duration = Duration::from_millis(1500);
@@ -33,8 +33,8 @@ async fn row_42_all_counters_lost_one_by_one_under_a_fenced_hold() {
 
     // This waiter gets no news that the key is free, so it stays behind the next holder.
     let waiters = service(&servers, "?protocol=resp2").await;
-    let lock = waiters.lock("k").fenced();
-    let waiter = tokio::spawn(lock.retry_delay(TTL, TTL).into_future());
+    let options = LockOptions::new().fenced().retry_delay(TTL, TTL);
+    let waiter = tokio::spawn(waiters.lock("k").options(options).into_future());
     eventually("the waiter was refused", || {
         nodes.iter().all(|it| it.calls("pttl") > 0)
     })

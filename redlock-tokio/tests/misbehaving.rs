@@ -283,7 +283,7 @@ async fn a_service_that_is_dropped_leaves_nothing_behind() {
     for how in 0..3 {
         let mut node = Odd::new(Manner::Obeys, Clock::system());
         node.connections = Arc::clone(&marker);
-        let builder = Redlock::builder().custom_nodes([node]).defaults(options);
+        let builder = Redlock::builder().custom_nodes([node]).options(options);
         let redlock = builder.build().await.unwrap();
         let guard = redlock.lock("k").await.unwrap();
         match how {

@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use redlock_tokio::{
-    LockError, LossReason, NodeState, Redlock, RedlockBuilder,
+    LockError, LockOptions, LossReason, NodeState, Redlock, RedlockBuilder,
     test_util::{Proxy, RedisServer, RedisServers},
 };
 use support::{Cli, MS, eventually};
@@ -134,7 +134,11 @@ async fn row_40_a_first_time_client_waits_out_what_a_promoted_replica_may_lack()
     let endpoint = Endpoint::new(0).await;
     let holder = endpoint.client().await;
     endpoint.lag();
-    let guard = holder.lock("k").no_renewal().await.unwrap();
+    let guard = holder
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
     assert!(Cli::of(endpoint.master()).get("k").is_some());
     endpoint.promote();
     assert_eq!(Cli::of(endpoint.replica()).get("k"), None, "it lacks it");
@@ -157,7 +161,11 @@ async fn row_40_a_client_that_believes_it_at_once_is_the_second_holder() {
     let endpoint = Endpoint::new(0).await;
     let holder = endpoint.client().await;
     endpoint.lag();
-    let guard = holder.lock("k").no_renewal().await.unwrap();
+    let guard = holder
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
     endpoint.promote();
     let gullible = endpoint.builder().trust_fresh_nodes();
     let gullible = gullible.build().await.unwrap();
@@ -173,7 +181,11 @@ async fn row_41_a_client_whose_connection_goes_on_elsewhere_sees_it_and_gives_up
     let holder = endpoint.client().await;
     let other = endpoint.client().await;
     endpoint.lag();
-    let guard = holder.lock("k").no_renewal().await.unwrap();
+    let guard = holder
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
     promote(endpoint.replica());
     // For up to a second it takes the votes for those of the server that it knew. If it looks at the
     // very moment it has seen the other server already; then that goes back to the first.

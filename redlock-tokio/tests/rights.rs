@@ -5,7 +5,7 @@
 mod support;
 
 use redlock_tokio::{
-    BuildError, LockError, NodeState, Redlock, ReleaseOutcome,
+    BuildError, LockError, LockOptions, NodeState, Redlock, ReleaseOutcome,
     test_util::{RedisServer, RedisServers},
 };
 use support::{Cli, MS, eventually, trusting};
@@ -42,7 +42,11 @@ async fn refusal(url: &str) -> String {
 
 /// Locks, extends and releases, and looks that nothing is left behind.
 async fn works(server: &RedisServer, redlock: &Redlock) {
-    let guard = redlock.lock("k").no_renewal().await.expect("a lock");
+    let guard = redlock
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .expect("a lock");
     guard.extend().await.expect("extended");
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
     let guards = [redlock.lock("a").await, redlock.lock("b").await];

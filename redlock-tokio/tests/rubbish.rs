@@ -64,7 +64,7 @@ fn among_five_at(urls: impl ExactSizeIterator<Item = String>) -> RedlockBuilder 
     let options = LockOptions::new().retry_delay(MS(5), MS(20));
     trusting(urls)
         .custom_nodes(others)
-        .defaults(options)
+        .options(options)
         .node_timeout(NODE_TIMEOUT)
         .connect_timeout(NODE_TIMEOUT)
 }

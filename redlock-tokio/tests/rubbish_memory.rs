@@ -121,7 +121,7 @@ async fn another_process() {
     let redlock = trusting(fakes.iter().map(Fake::url))
         .allow_unvetted_nodes()
         .custom_nodes([0, 1, 2].map(|_| MemoryNode::new()))
-        .defaults(LockOptions::new().retry_delay(MS(5), MS(20)))
+        .options(LockOptions::new().retry_delay(MS(5), MS(20)))
         .build()
         .await
         .unwrap();

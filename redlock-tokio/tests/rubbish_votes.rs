@@ -26,7 +26,7 @@ async fn with_three() -> (Vec<Fake>, Redlock) {
 async fn connect(fakes: &[Fake]) -> Redlock {
     let builder = trusting(fakes.iter().map(Fake::url))
         .custom_nodes([0, 1].map(|_| MemoryNode::new()))
-        .defaults(LockOptions::new().no_renewal().retry_delay(MS(5), MS(20)))
+        .options(LockOptions::new().no_renewal().retry_delay(MS(5), MS(20)))
         .node_timeout(NODE_TIMEOUT);
     builder.build().await.unwrap()
 }

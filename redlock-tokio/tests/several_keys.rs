@@ -215,11 +215,7 @@ async fn keep_busy(redlock: Redlock, key: &'static str) -> usize {
 #[tokio::test(start_paused = true)]
 async fn row_48_several_keys_are_served_beside_busy_single_ones() {
     for options in [LockOptions::new(), LockOptions::new().no_handover()] {
-        let redlock = over(&three_nodes())
-            .defaults(options)
-            .build()
-            .await
-            .unwrap();
+        let redlock = over(&three_nodes()).options(options).build().await.unwrap();
         let mut busy = JoinSet::new();
         for key in ["a", "a", "a", "b", "b", "b"] {
             busy.spawn(keep_busy(redlock.clone(), key));

@@ -30,7 +30,7 @@ struct BusyProcess {
 impl BusyProcess {
     async fn start(servers: &RedisServers, options: LockOptions) -> Self {
         let options = options.wait(Duration::from_secs(60));
-        let redlock = servers.builder().defaults(options).build().await.unwrap();
+        let redlock = servers.builder().options(options).build().await.unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
         for _ in 0..BUSY_TASKS {

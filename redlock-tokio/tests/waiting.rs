@@ -88,7 +88,11 @@ async fn time_in_the_line_is_time_waited() {
         over(&nodes).build().await.unwrap(),
         over(&nodes).build().await.unwrap(),
     ];
-    let mine = ours.lock("k").no_handover().await.unwrap();
+    let mine = ours
+        .lock("k")
+        .options(LockOptions::new().no_handover())
+        .await
+        .unwrap();
     let waiting = tokio::spawn(ours.lock("k").wait(MS(300)).into_future());
     let foreign = tokio::spawn(theirs.lock("k").into_future());
     settle().await;
@@ -277,7 +281,12 @@ fn a_waker_that_panics_costs_nobody_else_the_turn() {
     drop(odd);
     drop(runtime.block_on(next).unwrap().expect("its turn"));
     let guard = runtime.block_on(lock("a").map(Result::unwrap));
-    let next = runtime.spawn(redlock.lock("a").no_handover().into_future());
+    let next = runtime.spawn(
+        redlock
+            .lock("a")
+            .options(LockOptions::new().no_handover())
+            .into_future(),
+    );
     runtime.block_on(settle());
     drop(guard);
     drop(

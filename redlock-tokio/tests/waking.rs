@@ -16,17 +16,22 @@ use std::{
 use fastrand::Rng;
 use futures::future::join_all;
 use redlock_tokio::{
-    Lock, LockError, LockGuard, NodeState, RedlockBuilder, ReleaseOutcome, test_util::RedisServers,
+    Lock, LockError, LockGuard, LockOptions, NodeState, RedlockBuilder, ReleaseOutcome,
+    test_util::RedisServers,
 };
 use support::{Cli, MS, eventually, trusting};
 use tokio::{task::JoinHandle, time::timeout};
 
 const MINUTE: Duration = Duration::from_secs(60);
-const SELDOM: [Duration; 2] = [Duration::from_secs(600), Duration::from_secs(1200)];
+
+/// Looks again after ten minutes at the earliest.
+fn seldom() -> LockOptions {
+    LockOptions::new().retry_delay(10 * MINUTE, 20 * MINUTE)
+}
 
 /// Waits for the lock until it is woken, or for as long as a test may take.
 fn sleeper(lock: Lock) -> JoinHandle<Result<LockGuard, LockError>> {
-    let lock = lock.wait(60 * MINUTE).retry_delay(SELDOM[0], SELDOM[1]);
+    let lock = lock.wait(60 * MINUTE).options(seldom());
     tokio::spawn(lock.into_future())
 }
 
@@ -110,8 +115,8 @@ async fn by_the_clock_where_nobody_tells() {
         node.run(&["SET", "other", "foreign", "PX", "60000"]);
     }
     drop(is_woken(sleeper(redlock.lock("k"))).await);
-    let patient = redlock.lock("other").wait(MINUTE);
-    let waiting = tokio::spawn(patient.retry_delay(MS(20), MS(50)).into_future());
+    let options = LockOptions::new().wait(MINUTE).retry_delay(MS(20), MS(50));
+    let waiting = tokio::spawn(redlock.lock("other").options(options).into_future());
     is_watched(&nodes, 4).await;
     for node in &nodes {
         assert_eq!(node.run(&["DEL", "other"]), "1");
@@ -128,8 +133,10 @@ async fn by_looking_again_where_the_news_was_lost() {
     for node in &nodes {
         node.set("k", "foreign");
     }
-    let lock = redlock.lock("k").wait(MINUTE).retry_delay(MS(300), MS(400));
-    let waiting = tokio::spawn(lock.into_future());
+    let options = LockOptions::new()
+        .wait(MINUTE)
+        .retry_delay(MS(300), MS(400));
+    let waiting = tokio::spawn(redlock.lock("k").options(options).into_future());
     is_watched(&nodes, 1).await;
     for node in &nodes {
         node.run(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -156,7 +163,7 @@ async fn by_another_process_of_ours() {
             tasks.push(tokio::spawn(async move {
                 for _ in 0..ROUNDS {
                     let lock = redlock.lock("k").wait(60 * MINUTE);
-                    let lock = lock.no_handover().retry_delay(SELDOM[0], SELDOM[1]);
+                    let lock = lock.options(seldom().no_handover());
                     let guard = lock.await.unwrap();
                     assert_eq!(inside.fetch_add(1, SeqCst), 0, "two are in");
                     tokio::task::yield_now().await;
@@ -191,7 +198,7 @@ async fn only_the_first_in_line_asks() {
         let before = node.calls("set") + node.calls("pttl");
         let entries = (0..waiters).map(|_| {
             let lock = redlock.lock("k").wait(MINUTE);
-            async move { drop(lock.retry_delay(SELDOM[0], SELDOM[1]).await.unwrap()) }
+            async move { drop(lock.options(seldom()).await.unwrap()) }
         });
         let all = tokio::spawn(join_all(entries.collect::<Vec<_>>()));
         tokio::time::sleep(MS(100)).await;

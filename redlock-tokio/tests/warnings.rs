@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use redlock_tokio::{Redlock, test_util::RedisServers};
+use redlock_tokio::{LockOptions, Redlock, test_util::RedisServers};
 use support::{Cli, MS, eventually};
 use tracing::{Level, subscriber::DefaultGuard};
 
@@ -49,7 +49,11 @@ async fn row_18_a_key_that_was_shortened_is_told_of() {
     let (log, _guard) = Log::start();
     let servers = RedisServers::spawn(3).unwrap();
     let redlock = servers.builder().build().await.unwrap();
-    let guard = redlock.lock("k").no_renewal().await.unwrap();
+    let guard = redlock
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
     guard.extend().await.unwrap();
     assert_eq!(log.text(), "", "all is well");
 

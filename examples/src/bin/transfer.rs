@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use fastrand::Rng;
-use redlock_tokio::Redlock;
+use redlock_tokio::{LockOptions, Redlock};
 use sqlx::{
     SqlitePool, query, query_scalar,
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
@@ -119,11 +119,10 @@ impl Transfer {
 /// a circle: `lock_all` gets both or none.
 async fn locked(redlock: &Redlock, bank: &Bank, transfer: Transfer) -> Result<()> {
     let keys = [transfer.from, transfer.to].map(|account| format!("transfer:account:{account}"));
-    let guard = redlock
-        .lock_all(keys)
+    let options = LockOptions::new()
         .wait(PATIENCE)
-        .retry_delay(Duration::from_millis(2), Duration::from_millis(20))
-        .await?;
+        .retry_delay(Duration::from_millis(2), Duration::from_millis(20));
+    let guard = redlock.lock_all(keys).options(options).await?;
     bank.transfer(transfer, || guard.is_valid()).await?;
     drop(guard); // only now: the transaction is committed
     Ok(())

@@ -33,7 +33,7 @@ impl Bed {
         Redlock::builder()
             .nodes(self.proxies.iter().map(Proxy::url))
             .trust_fresh_nodes()
-            .defaults(defaults)
+            .options(defaults)
             .node_timeout(NODE_TIMEOUT)
     }
 

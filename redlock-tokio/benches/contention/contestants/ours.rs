@@ -19,7 +19,7 @@ pub(crate) struct OverPools(Ours);
 
 impl Ours {
     async fn build(builder: RedlockBuilder, policy: Policy) -> Result<Self> {
-        let builder = builder.defaults(policy.options().wait(WAIT));
+        let builder = builder.options(policy.options().wait(WAIT));
         Ok(Self(builder.trust_fresh_nodes().build().await?))
     }
 }

@@ -2,7 +2,9 @@ use std::{fmt::Debug, fs::File, time::Duration};
 
 use fastrand::Rng;
 use futures::FutureExt;
-use redlock_tokio::{ExtendError, Lock, LockError, LockGuard, LossReason, Redlock, WithLockError};
+use redlock_tokio::{
+    ExtendError, Lock, LockError, LockGuard, LockOptions, LossReason, Redlock, WithLockError,
+};
 use tokio::{
     sync::watch as switch,
     time::{sleep, timeout},
@@ -138,7 +140,7 @@ impl Task {
 
     /// Keeps the lock by itself.
     async fn extend(&mut self, key: usize) -> Result<()> {
-        let lock = self.lock(key).no_renewal();
+        let lock = self.lock(key).options(LockOptions::new().no_renewal());
         let Some(guard) = admitted(lock.await) else {
             return Ok(());
         };
