@@ -12,6 +12,7 @@ mod node;
 mod options;
 mod readiness;
 mod redlock;
+mod sync;
 #[cfg(all(unix, feature = "test-util"))]
 pub mod test_util;
 mod whole_seconds;

@@ -6,7 +6,7 @@ mod state;
 use std::{
     fmt, mem,
     panic::{RefUnwindSafe, UnwindSafe},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
     time::Duration,
 };
@@ -30,6 +30,7 @@ use crate::{
     node::status,
     node::{Answer, Command, Vote, reply_of},
     options::QueuePolicy,
+    sync::{Mutex, MutexGuard},
 };
 
 /// More than clocks that only drift can differ by within a lease.
@@ -534,8 +535,7 @@ impl LeaseCell {
     }
 
     fn state(&self) -> MutexGuard<'_, CellState> {
-        // The machine does not panic, nor does anything else under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -14,7 +14,6 @@ mod wait_queue;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -27,7 +26,12 @@ use self::{
     several::Several,
     wait_queue::WaitQueue,
 };
-use crate::{Key, key::KeySet, options::QueuePolicy};
+use crate::{
+    Key,
+    key::KeySet,
+    options::QueuePolicy,
+    sync::{Mutex, MutexGuard},
+};
 
 /// How many waiters for several keys are looked at before a free key goes to a waiter for it alone. Those that
 /// another key keeps waiting are then parked there, so the next turn finds the next ones.
@@ -276,8 +280,7 @@ impl<T: Clone> Queue<T> {
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues<T>> {
-        // No code panics while it holds the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,15 +1,15 @@
 //! One task for every deadline: retries, extensions, the longest hold, the end of validity.
 
-use std::{
-    collections::BTreeMap,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use redlock_core::Timestamp;
 use tokio::{sync::Notify, task::yield_now};
 
-use crate::{Clock, engine::lease_cell::LeaseCell};
+use crate::{
+    Clock,
+    engine::lease_cell::LeaseCell,
+    sync::{Mutex, MutexGuard},
+};
 
 /// How many leases are looked after before other tasks get a turn.
 const AT_ONCE: usize = 256;
@@ -128,10 +128,7 @@ impl Timers {
     }
 
     fn deadlines(&self) -> MutexGuard<'_, Deadlines> {
-        // No code panics while it holds the lock.
-        self.deadlines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.deadlines.lock()
     }
 }
 

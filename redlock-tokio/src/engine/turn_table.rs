@@ -1,13 +1,15 @@
 use std::{
     fmt,
     hash::{BuildHasher, RandomState},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use redlock_core::{Pause, PollerShare, Timestamp, TurnLength, Turns};
 
-use crate::Key;
+use crate::{
+    Key,
+    sync::{Mutex, MutexGuard},
+};
 
 /// For how many keys it is remembered. Keys that share a place forget what the other has learned, which
 /// moves a pause and does no other harm.
@@ -72,8 +74,7 @@ impl TurnTable {
     }
 
     fn places(&self) -> MutexGuard<'_, Box<[Option<Place>]>> {
-        // No code panics while it holds the lock.
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock()
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::{
     fmt,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use redlock_core::Timestamp;
+
+use crate::sync::Mutex;
 
 /// How long a warning is not repeated.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -27,8 +26,7 @@ struct State {
 impl Warning {
     /// Returns whether to warn now, and then how often that was withheld since the last time.
     pub(crate) fn due(&self, now: Timestamp) -> Option<u64> {
-        // No code panics while it holds the lock.
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let is_due = state
             .last
             .is_none_or(|last| now.saturating_duration_since(last) >= PAUSE);

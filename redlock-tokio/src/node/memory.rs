@@ -2,7 +2,7 @@ use std::{
     collections::{HashMap, HashSet},
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -14,7 +14,10 @@ use futures::{
 use redlock_core::{FencingToken, Operation, Timestamp, Token, Ttl};
 
 use super::{Answer, Command, FreedNotifier, Node, NodeError, Session, Vote};
-use crate::{Clock, Key};
+use crate::{
+    Clock, Key,
+    sync::{Mutex, MutexGuard},
+};
 
 /// A master within the process: the same semantics as a Redis server, without one.
 ///
@@ -167,8 +170,7 @@ impl MemoryNode {
     }
 
     fn keys(&self) -> MutexGuard<'_, Keys> {
-        // No code panics while it holds the lock.
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+        self.keys.lock()
     }
 }
 

@@ -4,7 +4,6 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -17,6 +16,7 @@ use tempfile::TempDir;
 use thiserror::Error;
 
 use super::port::Port;
+use crate::sync::{Mutex, MutexGuard};
 
 /// How long a server may take to start.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -141,8 +141,8 @@ impl RedisServer {
     }
 
     fn process(&self) -> MutexGuard<'_, Process> {
-        // A restart that panicked has left a process that was killed, which is in order.
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+        // A restart that panicked has left a process that was killed.
+        self.process.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -9,7 +9,10 @@ use std::{
 use redlock_core::{Eligibility, Timestamp};
 use tokio::sync::{Notify, futures::Notified};
 
-use crate::{NodeError, NodeState, NodeStatus, ServerInfo};
+use crate::{
+    NodeError, NodeState, NodeStatus, ServerInfo,
+    sync::{Mutex, MutexGuard},
+};
 
 /// Where a lane notes how its node is.
 #[derive(Debug)]
@@ -109,8 +112,8 @@ impl StatusBoard {
         self.changed.notify_waiters();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Entry> {
+    fn lock(&self) -> MutexGuard<'_, Entry> {
         // No code panics while it holds the lock.
-        self.entry.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entry.lock()
     }
 }

@@ -1,9 +1,6 @@
 //! Whether a node may vote, and from when on.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use redlock_core::{
     Eligibility, NodeId, Quarantine, RunId, Sighting, Timestamp, Voter, Withdrawal,
@@ -12,6 +9,7 @@ use redlock_core::{
 use crate::{
     NodeError,
     node::{Server, ServerInfo},
+    sync::{Mutex, MutexGuard},
 };
 
 /// What nodes are held to.
@@ -228,9 +226,8 @@ impl Vetting {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Seat>> {
-        // No code panics while it holds the lock.
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Seat>> {
+        self.seats.lock()
     }
 }
 

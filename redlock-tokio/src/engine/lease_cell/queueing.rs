@@ -4,7 +4,7 @@ use std::{
     cell::RefCell,
     collections::VecDeque,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     task::Waker,
@@ -24,6 +24,7 @@ use crate::{
     },
     key::KeySet,
     options::QueuePolicy,
+    sync::Mutex,
 };
 
 /// What a lock is asked for.

@@ -1,8 +1,6 @@
-use std::sync::{Mutex, PoisonError};
-
 use deadpool_redis::redis::{PushInfo, PushKind, Value};
 
-use crate::node::FreedNotifier;
+use crate::{node::FreedNotifier, sync::Mutex};
 
 /// Where goes what a server says unasked: that keys are gone which were looked at (`CLIENT TRACKING`,
 /// Redis' client-side caching).
@@ -13,18 +11,14 @@ pub(super) struct Pushes(Mutex<Option<FreedNotifier>>);
 
 impl Pushes {
     pub(super) fn go_to(&self, freed: FreedNotifier) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(freed);
+        *self.0.lock() = Some(freed);
     }
 
     pub(super) fn handle(&self, push: &PushInfo) {
         if push.kind != PushKind::Invalidate {
             return;
         }
-        let freed = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let freed = self.0.lock().clone();
         let Some(freed) = freed else {
             return;
         };
