@@ -1,40 +1,42 @@
-use std::{
-    fmt,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+mod error;
+mod launch;
+
+use std::{fmt, mem, sync::Arc, time::Duration};
 
 use deadpool_redis::Pool;
-use redlock_core::{NodeId, Quarantine, Quorum, QuorumError, Ttl, TtlError};
-use thiserror::Error;
-use tokio::{runtime::Handle, sync::oneshot};
+use redlock_core::{Quarantine, Quorum, Ttl};
+use tokio::runtime::Handle;
 
+pub use self::error::BuildError;
 use crate::{
-    Clock, Key, LockOptions, MemoryNode, NodeError, NodeReport, NodeReports, Objection,
-    OptionsError, Redlock,
-    engine::{
-        lane::{
-            Lane, LaneLimits, Withdraw,
-            vetting::{RestartRule, Rules, Vetting},
-        },
-        lease_cell::LeaseCell,
-        queue::Queue,
-        shared::Shared,
-        timers::Timers,
-        turn_table::TurnTable,
-        wall_clock::WallClock,
-        warning::Outage,
-    },
-    node::{FreedNotifier, Node, RedisNode, UrlError},
+    Clock, Key, LockOptions, MemoryNode, Redlock,
+    engine::lane::vetting::RestartRule,
+    node::{Node, RedisNode},
 };
 
-/// Longer than anybody wants to wait for a node.
+/// Nobody waits longer than this for a node.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Builds a [`Redlock`]. Made by [`Redlock::builder`].
 ///
-/// Nodes can be given as URLs, as pools, or as anything that implements [`Node`], and mixed. Every
-/// process that locks the same resources must be given the same nodes.
+/// Nodes are given as URLs, as pools, or as types that implement [`Node`], also in one list. Give the same nodes
+/// to every process that locks the same resources. Choose an odd number of them, and at least three: a majority
+/// must agree, so four nodes tolerate one failed node, as three do, and two nodes tolerate none.
+///
+/// ```no_run
+/// # use redlock_tokio::Redlock;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redlock = Redlock::builder()
+///     .nodes(["redis://a", "redis://b", "redis://c"])
+///     .prefix("shop:lock:")
+///     .wait(Duration::from_secs(2))
+///     .build()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a builder does nothing until built"]
 pub struct RedlockBuilder {
     nodes: Vec<Result<Arc<dyn Node>, BuildError>>,
@@ -44,7 +46,7 @@ pub struct RedlockBuilder {
     connect_timeout: Duration,
     clock: Clock,
     max_ttl: Option<Duration>,
-    /// What a restarted node must do, given how long it would have to wait.
+    /// The rule for a restarted node, given the quarantine of this configuration.
     restarts: fn(Quarantine) -> RestartRule,
     allow_unvetted: bool,
     max_waiters_total: usize,
@@ -66,7 +68,17 @@ impl RedlockBuilder {
         }
     }
 
-    /// Adds masters by URL; see [`RedisNode::from_url`] for their form.
+    /// Adds masters by URL. [`RedisNode::from_url`] lists the forms of a URL.
+    ///
+    /// ```no_run
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let urls = ["redis://a:6379", "redis://:secret@b:6379/1", "unix:///run/redis.sock"];
+    /// let redlock = Redlock::builder().nodes(urls).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn nodes<I>(mut self, urls: I) -> Self
     where
         I: IntoIterator,
@@ -82,8 +94,26 @@ impl RedlockBuilder {
         self
     }
 
-    /// Adds masters by pools of your own, with the names that errors and logs call them by. A
-    /// lock keeps one connection of each pool for itself.
+    /// Adds masters by pools of your own, each with the name that errors and logs use for it.
+    ///
+    /// A `Redlock` keeps one connection of each pool. Servers send no notifications over such a connection, so
+    /// waiters poll (see [`LockOptions::retry_delay`]).
+    ///
+    /// ```no_run
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use redlock_tokio::deadpool_redis::{Config, Runtime};
+    ///
+    /// let mut pools = Vec::new();
+    /// for host in ["a", "b", "c"] {
+    ///     let config = Config::from_url(format!("redis://{host}"));
+    ///     pools.push((host, config.create_pool(Some(Runtime::Tokio1))?));
+    /// }
+    /// let redlock = Redlock::builder().pools(pools).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn pools<I, S>(self, pools: I) -> Self
     where
         I: IntoIterator<Item = (S, Pool)>,
@@ -95,7 +125,20 @@ impl RedlockBuilder {
         self.custom_nodes(nodes)
     }
 
-    /// Adds masters of any kind, such as [`MemoryNode`](crate::MemoryNode)s.
+    /// Adds masters of any type that implements [`Node`], such as [`MemoryNode`].
+    ///
+    /// ```
+    /// # use redlock_tokio::{Clock, MemoryNode, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let nodes = [(); 3].map(|()| MemoryNode::new());
+    /// let builder = Redlock::builder().custom_nodes(nodes.clone());
+    /// let redlock = builder.clock(Clock::tokio()).build().await?;
+    /// nodes[0].set_down(true);
+    /// assert!(redlock.lock("order:42").await.is_ok()); // two of three agree
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn custom_nodes<I>(mut self, nodes: I) -> Self
     where
         I: IntoIterator,
@@ -107,7 +150,19 @@ impl RedlockBuilder {
         self
     }
 
-    /// Adds five masters within this process, and sets tokio's clock, by which their keys expire.
+    /// Adds five masters in the memory of this process, and sets tokio's clock, by which their keys expire.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = Redlock::builder().embedded().wait(Duration::ZERO);
+    /// let redlock = builder.build().await?;
+    /// assert_eq!(redlock.nodes().len(), 5);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn embedded(self) -> Self {
         let nodes = (0..5).map(|_| MemoryNode::new());
         self.custom_nodes(nodes)
@@ -115,14 +170,41 @@ impl RedlockBuilder {
             .trust_fresh_nodes()
     }
 
-    /// Sets a prefix for all keys. None by default: a key goes to Redis as it is, where clients in
-    /// other languages contend for it.
+    /// Sets a prefix for all keys. None by default.
+    ///
+    /// Recommended where other programs use the same servers: a lock and another value under one name spoil each
+    /// other. Clients in other languages must use the prefix too, to contend for the same locks.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = Redlock::builder().embedded().prefix("shop:lock:");
+    /// let redlock = builder.build().await?;
+    /// let guard = redlock.lock("order:42").await?;
+    /// assert_eq!(guard.key().as_bytes(), b"shop:lock:order:42");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.prefix = prefix.as_ref().into();
         self
     }
 
     /// Sets options that locks have by default. Options that are not set keep what was set before.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let options = LockOptions::new()
+    ///     .max_hold(Duration::from_secs(600))
+    ///     .handover_for(Duration::from_millis(50));
+    /// let redlock = Redlock::builder().embedded().options(options).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn options(mut self, options: LockOptions) -> Self {
         self.defaults = options.or(self.defaults);
         self
@@ -154,66 +236,135 @@ impl RedlockBuilder {
         self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
 
-    /// Sets after how long a node that has not answered counts as silent. 50 ms by default: well
-    /// above a round trip, well below what anybody wants to wait for a sick node.
+    /// Sets how long a node may take to answer before it counts as silent. 50 ms by default, at most one hour.
+    ///
+    /// The default is well above a round trip, and well below the time that a caller would wait for a sick node.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;
         self
     }
 
-    /// Sets after how long an attempt to connect is given up. 1 s by default. Only
-    /// [`build`](Self::build) ever waits for it.
+    /// Sets how long an attempt to connect may take. 1 s by default, at most one hour. Only
+    /// [`build`](Self::build) waits for a connection.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets the longest ttl that any lock over these nodes may have, in *any* process. The default
-    /// [time to live](Self::ttl) by default.
+    /// Sets the longest ttl that a lock over these nodes may have, in *any* process. By default this is the default
+    /// [ttl](Self::ttl) of this builder. At most 100 years.
     ///
-    /// A node that came up less than this ago may have forgotten a lock that is still held, so it has
-    /// no vote until then. All processes must agree on it.
+    /// A node that started less than this time ago may have forgotten a lock that is still held. The node has no
+    /// vote until that time is over. Set the same value in all processes that use these nodes.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockError, MemoryNode, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = [MemoryNode::new()];
+    /// let minute = Duration::from_secs(60);
+    /// let builder = Redlock::builder().custom_nodes(nodes).max_ttl(minute);
+    /// let redlock = builder.build().await?;
+    ///
+    /// let guard = redlock.lock("order:42").ttl(minute).await?;
+    /// let error = redlock.lock("order:43").ttl(2 * minute).await.unwrap_err();
+    /// assert!(matches!(error, LockError::InvalidOptions(_)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = Some(max_ttl);
         self
     }
 
-    /// Lets nodes vote that have just come up, because none of them forgets anything: each writes to
-    /// disk before it answers (`appendonly yes` and `appendfsync always`).
+    /// Lets restarted nodes vote at once, because each node writes to disk before it answers
+    /// (`appendonly yes` and `appendfsync always`), and so forgets nothing.
     ///
-    /// A replica that was promoted behind the same address may lack keys all the same. It must wait
-    /// if it is seen to be another server: because it was a replica, or is up for longer than the
-    /// node is away. One that was restarted as it was promoted cannot be told from the node: give
-    /// durable nodes no replicas.
+    /// A replica that was promoted behind the same address may still lack keys. It must wait if this client can
+    /// see that the server is another one: it was a replica before, or it has been up for longer than the
+    /// connection was down. A replica that restarts while it is promoted looks like the old node. So give durable
+    /// nodes no replicas.
+    ///
+    /// ```no_run
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let nodes = ["redis://a", "redis://b", "redis://c"];
+    /// let builder = Redlock::builder().nodes(nodes).nodes_are_durable();
+    /// let redlock = builder.build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn nodes_are_durable(mut self) -> Self {
         self.restarts = RestartRule::Durable;
         self
     }
 
-    /// Lets nodes vote that have just come up, though they may have forgotten locks that are still
-    /// held: *for tests*, whose servers have just come up for the first time.
+    /// Lets restarted nodes vote at once, although they may have forgotten locks that are still held.
+    ///
+    /// *For tests only*: the servers of a test have never held a lock when they start.
+    ///
+    /// ```no_run
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let nodes = ["redis://127.0.0.1:7001"]; // started for this test
+    /// let builder = Redlock::builder().nodes(nodes).trust_fresh_nodes();
+    /// let redlock = builder.build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn trust_fresh_nodes(mut self) -> Self {
         self.restarts = RestartRule::Trusted;
         self
     }
 
-    /// Lets nodes vote that do not answer `INFO`, for want of rights: whether they are masters, how
-    /// long they are up, and whether they are one and the same server is then not known. Without this
-    /// they are refused.
+    /// Lets nodes vote that refuse `INFO` to this client. Without this method they are refused.
+    ///
+    /// Such a node does not say whether it is a master, how long it has been up, and whether it is the same server
+    /// as another node. So the checks of [`build`](Self::build) and the wait after a restart do not protect its
+    /// votes. It is better to give the user of this client the right to `INFO`.
+    ///
+    /// ```no_run
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let nodes = ["redis://a", "redis://b", "redis://c"];
+    /// let builder = Redlock::builder().nodes(nodes).allow_unvetted_nodes();
+    /// let redlock = builder.build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn allow_unvetted_nodes(mut self) -> Self {
         self.allow_unvetted = true;
         self
     }
 
-    /// Sets how many may wait within this process, for all keys together, before others are refused with
-    /// [`LockError::QueueFull`](crate::LockError::QueueFull). 65 536 by default. For one key see
-    /// [`LockOptions::max_waiters_per_key`].
+    /// Sets how many requests may wait within this process, for all keys together. 65 536 by default.
+    ///
+    /// Further requests fail with [`LockError::QueueFull`](crate::LockError::QueueFull).
+    /// [`max_waiters_per_key`](Self::max_waiters_per_key) limits the requests for one key.
     pub fn max_waiters_total(mut self, waiters: usize) -> Self {
         self.max_waiters_total = waiters;
         self
     }
 
-    /// Sets the clock that decides on validity: [`Clock::system`] by default.
+    /// Sets the clock that decides on validity. [`Clock::system`] by default.
+    ///
+    /// ```
+    /// # use redlock_tokio::{Clock, MemoryNode, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = Redlock::builder().custom_nodes([MemoryNode::new()]);
+    /// let redlock = builder.clock(Clock::tokio()).build().await?;
+    /// let guard = redlock.lock("order:42").await?;
+    /// tokio::time::advance(Duration::from_secs(11)).await; // past the ttl
+    /// assert!(!guard.is_valid());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -221,31 +372,43 @@ impl RedlockBuilder {
 
     /// Connects to the nodes.
     ///
-    /// Waits until each node has been connected to once or has failed to be, which takes at most
-    /// the connect timeout. Nodes that are down do not prevent it, not even all of them: the
-    /// service can start, and gets [`LockError::NoQuorum`](crate::LockError::NoQuorum) until a
-    /// majority is up. A minority of nodes that refuse this client (a wrong password, a replica) does not
-    /// prevent it either: each is logged, is shown by [`Redlock::nodes`], and is tried again, every
-    /// second at the latest, until somebody has mended it.
+    /// Waits until each node is connected or the attempt has failed, which takes at most the connect timeout.
+    /// Nodes that are down are no error, even if all of them are: the service can start, and its locks fail with
+    /// [`LockError::NoQuorum`](crate::LockError::NoQuorum) until a majority is up. A minority of nodes that refuse
+    /// this client (a wrong password, a replica) is no error either. Each is logged, is shown by
+    /// [`Redlock::nodes`], and is tried again at least once per second.
     ///
-    /// All background work runs on the runtime that calls this: requests, renewal and the end of waiting.
-    /// It stands still while that runtime is not driven, such as a `current_thread` runtime between two
-    /// calls of `block_on`. Then a [`lock`](Redlock::lock) that is awaited elsewhere can take longer than
-    /// its `wait`, and locks expire. Where you build a runtime by hand, keep it driven for as long as its
-    /// `Redlock` is in use.
+    /// An even number of nodes is logged as a warning: it tolerates no more failures than one node less.
+    ///
+    /// All background work runs on the runtime that calls this method: requests, renewal and the end of waiting.
+    /// The work stops while that runtime is not driven, such as a `current_thread` runtime between two calls of
+    /// `block_on`. Then a [`lock`](Redlock::lock) that is awaited elsewhere can take longer than its `wait`, and
+    /// locks expire. So keep a runtime that you build by hand driven for as long as its `Redlock` is in use.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes the connections that were opened.
     ///
     /// # Errors
     ///
-    /// Refuses a configuration that cannot work: invalid options, one server under two addresses (if
-    /// it answers at both), and so many nodes that refuse this client that the others are no majority.
-    pub async fn build(self) -> Result<Redlock, BuildError> {
-        let nodes = self.nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
+    /// Fails if the configuration cannot work: options are invalid, one server has two addresses (seen only if it
+    /// answers at both), or so many nodes refuse this client that the others are no majority.
+    pub async fn build(mut self) -> Result<Redlock, BuildError> {
+        let nodes = mem::take(&mut self.nodes);
+        let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = Quorum::majority(nodes.len())?;
-        refuse_duplicates(&nodes)?;
+        launch::refuse_duplicates(&nodes)?;
+        let max_ttl = self.check(quorum)?;
+        let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        let (redlock, connecting) = self.launch(quorum, max_ttl, nodes, &runtime);
+        redlock.check(LockOptions::new())?;
+        launch::warn_of_even_number(quorum);
+        launch::refuse_to_start(&redlock, connecting.refusals().await)?;
+        Ok(redlock)
+    }
+
+    /// Checks what can be checked without the nodes. Returns the longest ttl.
+    fn check(&self, quorum: Quorum) -> Result<Ttl, BuildError> {
         self.defaults.resolve(quorum)?;
         let max_ttl = self.max_ttl.unwrap_or(self.defaults.ttl_or_default());
         let max_ttl = Ttl::new(max_ttl).map_err(BuildError::MaxTtl)?;
@@ -261,68 +424,7 @@ impl RedlockBuilder {
                 return Err(BuildError::Timeout { name, timeout });
             }
         }
-        let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-
-        let limits = LaneLimits {
-            answer: self.node_timeout,
-            connect: self.connect_timeout,
-        };
-        let quarantine = Quarantine::new(max_ttl, self.defaults.drift_or_default());
-        let rules = Rules {
-            restarts: (self.restarts)(quarantine),
-            allow_unvetted: self.allow_unvetted,
-        };
-        let addresses = nodes.iter().map(|node| node.address().into());
-        let vetting = Arc::new(Vetting::new(rules, addresses));
-        let queue = Arc::new(Queue::new(self.max_waiters_total));
-        let timers = Timers::new(self.clock.clone());
-        let mut lanes = Vec::with_capacity(nodes.len());
-        let mut connecting = Vec::with_capacity(nodes.len());
-        for (id, node) in quorum.all().iter().zip(nodes) {
-            let freed = freed_by(id, Arc::downgrade(&queue));
-            let (handle, lane) = Lane::new(
-                id,
-                node,
-                self.clock.clone(),
-                limits,
-                Arc::clone(&vetting),
-                freed,
-                withdrawn_from(id, Arc::downgrade(&timers)),
-            );
-            let (connected, outcome) = oneshot::channel();
-            runtime.spawn(lane.run(connected));
-            connecting.push((Arc::clone(handle.address()), outcome));
-            lanes.push(handle);
-        }
-        runtime.spawn(Arc::clone(&timers).run());
-        let redlock = Redlock::new(Shared {
-            quorum,
-            lanes: lanes.into(),
-            timers,
-            queue,
-            turns: TurnTable::new(),
-            clock: self.clock,
-            prefix: self.prefix,
-            defaults: self.defaults,
-            max_ttl: (!matches!(rules.restarts, RestartRule::Trusted(_))).then_some(max_ttl),
-            outage: Outage::default(),
-            shut_down: false.into(),
-            wall_clock: WallClock::default(),
-            held: 0.into(),
-            undeliverable: 0.into(),
-        });
-        redlock.check(LockOptions::new())?;
-        let mut refusals = Vec::new();
-        for (address, outcome) in connecting {
-            // A lane that ends without a word belongs to a runtime that is shutting down.
-            if let Ok(Err(error)) = outcome.await
-                && error.is_refusal()
-            {
-                refusals.push((address, error));
-            }
-        }
-        refuse_to_start(&redlock, refusals)?;
-        Ok(redlock)
+        Ok(max_ttl)
     }
 }
 
@@ -333,158 +435,4 @@ impl fmt::Debug for RedlockBuilder {
             .field("defaults", &self.defaults)
             .finish_non_exhaustive()
     }
-}
-
-/// Wakes whoever waits for a key when a node says that it is gone.
-fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> FreedNotifier {
-    FreedNotifier::new(move |key| {
-        // All of them are gone with their queue.
-        let Some(queue) = queue.upgrade() else {
-            return;
-        };
-        match key {
-            Some(key) => {
-                if let Some(cell) = queue.turn(key) {
-                    cell.handle_freed(node);
-                }
-            }
-            None => {
-                for cell in queue.turns() {
-                    cell.handle_freed(node);
-                }
-            }
-        }
-    })
-}
-
-/// Tells all leases when votes of a node count for nothing.
-fn withdrawn_from(node: NodeId, timers: Weak<Timers>) -> Withdraw {
-    Box::new(move |withdrawal| {
-        // All leases are gone with their timers.
-        let leases = timers.upgrade().map(|it| it.leases()).unwrap_or_default();
-        for cell in leases {
-            cell.handle_withdrawal(node, withdrawal);
-        }
-    })
-}
-
-/// One server that is counted twice would be a majority with one more.
-fn refuse_duplicates(nodes: &[Arc<dyn Node>]) -> Result<(), BuildError> {
-    for (second, node) in nodes.iter().enumerate() {
-        let same = |other: &Arc<dyn Node>| other.address() == node.address();
-        if let Some(first) = nodes[..second].iter().position(same) {
-            return Err(BuildError::DuplicateNode {
-                address: node.address().into(),
-                first: first + 1,
-                second: second + 1,
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Judges the nodes that answered and refused this client. A minority of them may be mended while the
-/// others serve; one server under two addresses was never meant.
-fn refuse_to_start(
-    redlock: &Redlock,
-    refusals: Vec<(Arc<str>, NodeError)>,
-) -> Result<(), BuildError> {
-    let addresses: Vec<_> = redlock.nodes().into_iter().map(|it| it.address).collect();
-    for (address, error) in &refusals {
-        if let NodeError::SameServer { address: other } = error {
-            // In the order in which they were given, whichever was connected to first.
-            let mut pair = [Arc::clone(address), Arc::clone(other)];
-            pair.sort_by_key(|it| addresses.iter().position(|address| address == it));
-            let [first, second] = pair;
-            return Err(BuildError::SameServer { first, second });
-        }
-    }
-    let quorum = redlock.shared().quorum;
-    if refusals.len() <= quorum.tolerated_failures() {
-        return Ok(());
-    }
-    let report = |(address, error)| NodeReport {
-        address,
-        objection: Objection::Failed(error),
-    };
-    Err(BuildError::Refused {
-        votes_needed: quorum.votes(),
-        votes_possible: quorum.nodes(),
-        nodes: NodeReports::new(refusals.into_iter().map(report).collect()),
-    })
-}
-
-/// Why a [`Redlock`] could not be built.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// There are no nodes, or more than 64.
-    #[error(transparent)]
-    Quorum(#[from] QuorumError),
-    /// A node's URL cannot be used. It is not repeated here, since it may hold a password.
-    #[error("node {position}: {error}")]
-    Url {
-        /// The position in the list of nodes, from 1.
-        position: usize,
-        /// What is wrong.
-        error: UrlError,
-    },
-    /// Two nodes have the same address: one server would vote twice. (`localhost` and `127.0.0.1` are
-    /// [`SameServer`](Self::SameServer), if it is up.)
-    #[error("nodes {first} and {second} are both {address}: one server must not vote twice")]
-    DuplicateNode {
-        /// The address that occurs twice.
-        address: Arc<str>,
-        /// The position of the first, from 1.
-        first: usize,
-        /// The position of the second, from 1.
-        second: usize,
-    },
-    /// The default options cannot be used.
-    #[error("invalid defaults: {0}")]
-    Options(#[from] OptionsError),
-    /// The longest ttl is zero or too long.
-    #[error("max_ttl: {0}")]
-    MaxTtl(TtlError),
-    /// A timeout is zero, so that no node could ever answer in time, or longer than an hour.
-    #[error("{name} is {timeout:?}: choose more than zero and at most an hour")]
-    Timeout {
-        /// Which timeout.
-        name: &'static str,
-        /// What was given.
-        timeout: Duration,
-    },
-    /// The prefix leaves no room for keys.
-    #[error(
-        "the prefix has {len} bytes, and keys with their prefix at most {}",
-        Key::MAX_LEN
-    )]
-    Prefix {
-        /// The length of the prefix.
-        len: usize,
-    },
-    /// So many nodes answer and refuse this client that the others are no majority: see
-    /// [`NodeError::Misconfigured`].
-    #[error(
-        "{votes_needed} of {votes_possible} nodes must agree, and too many refuse this client ({nodes})"
-    )]
-    Refused {
-        /// How many nodes must agree.
-        votes_needed: usize,
-        /// How many nodes there are.
-        votes_possible: usize,
-        /// The nodes that refuse this client, and why.
-        nodes: NodeReports,
-    },
-    /// Two addresses lead to one server, which would vote twice.
-    #[error("{first} and {second} are one server: one server must not vote twice")]
-    SameServer {
-        /// The address that was given first.
-        first: Arc<str>,
-        /// The address that was given second.
-        second: Arc<str>,
-    },
-    /// There is no tokio runtime to run the background work on.
-    #[error("no tokio runtime: call this from within one, such as under #[tokio::main]")]
-    NoRuntime,
 }

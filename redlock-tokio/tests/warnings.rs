@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use redlock_tokio::{LockOptions, Redlock, test_util::RedisServers};
+use redlock_tokio::{LockOptions, MemoryNode, Redlock, test_util::RedisServers};
 use support::{Cli, MS, eventually};
 use tracing::{Level, subscriber::DefaultGuard};
 
@@ -114,4 +114,29 @@ async fn the_recovery_of_a_node_and_the_end_of_its_quarantine_are_told_of() {
     let text = log.text();
     let last = text.lines().last().unwrap();
     assert!(last.contains("INFO") && last.contains(&servers.get(0).address().to_string()));
+}
+
+/// A majority of four is three, so four nodes tolerate one failure, as three nodes do.
+#[tokio::test]
+async fn an_even_number_of_nodes_is_warned_of_when_the_lock_is_built() {
+    for (nodes, warning) in [
+        (1, None),
+        (2, Some("nodes=2 tolerated_failures=0")),
+        (3, None),
+        (4, Some("nodes=4 tolerated_failures=1")),
+    ] {
+        let (log, _guard) = Log::start();
+        let memory = (0..nodes).map(|_| MemoryNode::new());
+        let builder = Redlock::builder().custom_nodes(memory);
+        builder.trust_fresh_nodes().build().await.unwrap();
+        let text = log.text();
+        match warning {
+            Some(fields) => {
+                assert!(text.contains("an even number of nodes"), "{text}");
+                assert!(text.contains(fields), "{text}");
+                assert_eq!(text.lines().count(), 1, "{text}");
+            }
+            None => assert_eq!(text, ""),
+        }
+    }
 }

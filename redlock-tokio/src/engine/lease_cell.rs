@@ -391,7 +391,7 @@ impl LeaseCell {
         {
             tracing::warn!(
                 %node, ?remaining, ttl = ?self.ttl(), withheld,
-                "the key had more time left than it was handed_over: the node's clock has stepped back, or \
+                "the key had more time left than it was given: the node's clock has stepped back, or \
                  somebody has extended it"
             );
         }

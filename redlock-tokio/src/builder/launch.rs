@@ -1,0 +1,204 @@
+//! Starts the background work of a [`Redlock`], and judges how its nodes received it.
+
+use std::sync::{Arc, Weak};
+
+use redlock_core::{NodeId, Quarantine, Quorum, Ttl};
+use tokio::{runtime::Handle, sync::oneshot};
+
+use super::{BuildError, RedlockBuilder};
+use crate::{
+    NodeError, NodeReport, NodeReports, Objection, Redlock,
+    engine::{
+        lane::{
+            Lane, LaneLimits, Withdraw,
+            vetting::{RestartRule, Rules, Vetting},
+        },
+        lease_cell::LeaseCell,
+        queue::Queue,
+        shared::Shared,
+        timers::Timers,
+        turn_table::TurnTable,
+        wall_clock::WallClock,
+        warning::Outage,
+    },
+    node::{FreedNotifier, Node},
+};
+
+impl RedlockBuilder {
+    /// Spawns a lane for each node, and the timers.
+    pub(super) fn launch(
+        self,
+        quorum: Quorum,
+        max_ttl: Ttl,
+        nodes: Vec<Arc<dyn Node>>,
+        runtime: &Handle,
+    ) -> (Redlock, Connecting) {
+        let limits = LaneLimits {
+            answer: self.node_timeout,
+            connect: self.connect_timeout,
+        };
+        let quarantine = Quarantine::new(max_ttl, self.defaults.drift_or_default());
+        let rules = Rules {
+            restarts: (self.restarts)(quarantine),
+            allow_unvetted: self.allow_unvetted,
+        };
+        let addresses = nodes.iter().map(|node| node.address().into());
+        let vetting = Arc::new(Vetting::new(rules, addresses));
+        let queue = Arc::new(Queue::new(self.max_waiters_total));
+        let timers = Timers::new(self.clock.clone());
+        let mut lanes = Vec::with_capacity(nodes.len());
+        let mut connecting = Vec::with_capacity(nodes.len());
+        for (id, node) in quorum.all().iter().zip(nodes) {
+            let freed = freed_by(id, Arc::downgrade(&queue));
+            let (handle, lane) = Lane::new(
+                id,
+                node,
+                self.clock.clone(),
+                limits,
+                Arc::clone(&vetting),
+                freed,
+                withdrawn_from(id, Arc::downgrade(&timers)),
+            );
+            let (connected, outcome) = oneshot::channel();
+            runtime.spawn(lane.run(connected));
+            connecting.push(FirstConnection {
+                address: Arc::clone(handle.address()),
+                outcome,
+            });
+            lanes.push(handle);
+        }
+        runtime.spawn(Arc::clone(&timers).run());
+        let redlock = Redlock::new(Shared {
+            quorum,
+            lanes: lanes.into(),
+            timers,
+            queue,
+            turns: TurnTable::new(),
+            clock: self.clock,
+            prefix: self.prefix,
+            defaults: self.defaults,
+            max_ttl: (!matches!(rules.restarts, RestartRule::Trusted(_))).then_some(max_ttl),
+            outage: Outage::default(),
+            shut_down: false.into(),
+            wall_clock: WallClock::default(),
+            held: 0.into(),
+            undeliverable: 0.into(),
+        });
+        (redlock, Connecting(connecting))
+    }
+}
+
+/// The first connections of all lanes.
+pub(super) struct Connecting(Vec<FirstConnection>);
+
+struct FirstConnection {
+    address: Arc<str>,
+    outcome: oneshot::Receiver<Result<(), NodeError>>,
+}
+
+impl Connecting {
+    /// Waits until each lane is connected or has failed to connect. Returns the nodes that refuse this client.
+    pub(super) async fn refusals(self) -> Vec<(Arc<str>, NodeError)> {
+        let mut refusals = Vec::new();
+        for first in self.0 {
+            // A lane that ends before it sends its outcome belongs to a runtime that is shutting down.
+            if let Ok(Err(error)) = first.outcome.await
+                && error.is_refusal()
+            {
+                refusals.push((first.address, error));
+            }
+        }
+        refusals
+    }
+}
+
+/// Wakes the waiters for a key when the node reports that the key is gone.
+fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> FreedNotifier {
+    FreedNotifier::new(move |key| {
+        // Without the queue there are no waiters.
+        let Some(queue) = queue.upgrade() else {
+            return;
+        };
+        match key {
+            Some(key) => {
+                if let Some(cell) = queue.turn(key) {
+                    cell.handle_freed(node);
+                }
+            }
+            None => {
+                for cell in queue.turns() {
+                    cell.handle_freed(node);
+                }
+            }
+        }
+    })
+}
+
+/// Informs all leases that votes of the node are withdrawn.
+fn withdrawn_from(node: NodeId, timers: Weak<Timers>) -> Withdraw {
+    Box::new(move |withdrawal| {
+        // Without the timers there are no leases.
+        let leases = timers.upgrade().map(|it| it.leases()).unwrap_or_default();
+        for cell in leases {
+            cell.handle_withdrawal(node, withdrawal);
+        }
+    })
+}
+
+/// Refuses two nodes with one address: one server would vote twice.
+pub(super) fn refuse_duplicates(nodes: &[Arc<dyn Node>]) -> Result<(), BuildError> {
+    for (second, node) in nodes.iter().enumerate() {
+        let same = |other: &Arc<dyn Node>| other.address() == node.address();
+        if let Some(first) = nodes[..second].iter().position(same) {
+            return Err(BuildError::DuplicateNode {
+                address: node.address().into(),
+                first: first + 1,
+                second: second + 1,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Warns of a node that adds a cost and a risk, but tolerates no further failure.
+pub(super) fn warn_of_even_number(quorum: Quorum) {
+    let nodes = quorum.nodes();
+    if nodes.is_multiple_of(2) {
+        tracing::warn!(
+            nodes,
+            tolerated_failures = quorum.tolerated_failures(),
+            "an even number of nodes tolerates no more failures than one node less: use an odd number, at least 3"
+        );
+    }
+}
+
+/// Judges the nodes that refuse this client. A minority of them may be mended while the others serve. One server
+/// under two addresses is always an error.
+pub(super) fn refuse_to_start(
+    redlock: &Redlock,
+    refusals: Vec<(Arc<str>, NodeError)>,
+) -> Result<(), BuildError> {
+    let addresses: Vec<_> = redlock.nodes().into_iter().map(|it| it.address).collect();
+    for (address, error) in &refusals {
+        if let NodeError::SameServer { address: other } = error {
+            // In the order in which the nodes were given, not in which they were connected to.
+            let mut pair = [Arc::clone(address), Arc::clone(other)];
+            pair.sort_by_key(|it| addresses.iter().position(|address| address == it));
+            let [first, second] = pair;
+            return Err(BuildError::SameServer { first, second });
+        }
+    }
+    let quorum = redlock.shared().quorum;
+    if refusals.len() <= quorum.tolerated_failures() {
+        return Ok(());
+    }
+    let report = |(address, error)| NodeReport {
+        address,
+        objection: Objection::Failed(error),
+    };
+    Err(BuildError::Refused {
+        votes_needed: quorum.votes(),
+        votes_possible: quorum.nodes(),
+        nodes: NodeReports::new(refusals.into_iter().map(report).collect()),
+    })
+}
