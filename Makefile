@@ -7,14 +7,14 @@ run:
 	cargo run -p redlock-examples --bin quickstart
 
 # Installs redis-server, and Chromium with its chromedriver, if there are none, then runs the whole test
-# suite, and the driver's part of it once more against Valkey (see .ci/test-valkey).
+# suite, and the driver's part of it against Valkey too (see .ci/test and .ci/test-valkey).
 #
 # Each step names the whole workspace, also where it runs a part of it. The dependencies then have the same
 # features in every step, and are built once. `transfer` is there for its dependencies' features.
 test: redis browser
-	cargo test --workspace --all-features
+	cargo test --workspace --all-features --no-run
+	@.ci/test
 	cargo test --workspace --features redlock-examples/transfer --test bad_input # without TLS
-	@.ci/test-valkey
 
 # What the tests need.
 redis:
