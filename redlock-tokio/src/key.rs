@@ -151,7 +151,7 @@ pub enum KeyError {
     )]
     Reserved,
     /// There are no keys to lock all of.
-    #[error("no keys are handed_over: there is nothing to lock")]
+    #[error("no keys are given: there is nothing to lock")]
     NoKeys,
     /// There are more than [`Key::MAX_KEYS`] keys to lock all of.
     #[error(
