@@ -15,6 +15,7 @@ static ALLOC: AllocProfiler = AllocProfiler::system();
 const NODES: usize = 5;
 const NONCE: Nonce = Nonce::new(0x0123_4567_89ab_cdef);
 const START: Timestamp = Timestamp::from_nanos(1_000_000_000);
+const DEADLINE: Timestamp = Timestamp::from_nanos(6_000_000_000);
 const LATER: Timestamp = Timestamp::from_nanos(1_000_300_000);
 
 fn main() {
@@ -29,7 +30,7 @@ fn config() -> LeaseConfig {
     LeaseConfig {
         quorum: Quorum::majority(NODES).expect("five nodes have a majority"),
         validity,
-        retry: RetrySchedule::new(delay, Duration::from_secs(5)).expect("not empty"),
+        retry: RetrySchedule::new(delay).expect("not empty"),
         keep_alive: KeepAlive::every(interval, Duration::from_secs(60), validity)
             .expect("shorter than the validity"),
     }
@@ -64,7 +65,7 @@ fn grant(lease: &mut Lease, round: RoundId, count: usize) -> Option<Event> {
 
 fn acquired(config: LeaseConfig) -> Lease {
     let mut lease = Lease::new(config, black_box(NONCE));
-    lease.acquire(black_box(START));
+    lease.acquire(black_box(START), black_box(DEADLINE));
     let round = drain(&mut lease).expect("it asks the nodes");
     let event = grant(&mut lease, round, 3);
     assert!(matches!(event, Some(Event::Acquired { .. })));
@@ -107,7 +108,7 @@ fn lease_cycle(bencher: Bencher<'_, '_>) {
     let config = config();
     bencher.bench(|| {
         let mut lease = Lease::new(config.clone(), black_box(NONCE));
-        lease.acquire(black_box(START));
+        lease.acquire(black_box(START), black_box(DEADLINE));
         let round = drain(&mut lease).expect("it asks the nodes");
         grant(&mut lease, round, NODES);
         lease.release(black_box(LATER));
@@ -136,7 +137,7 @@ fn lease_contended(bencher: Bencher<'_, '_>) {
     let config = config();
     bencher.bench(|| {
         let mut lease = Lease::new(config.clone(), black_box(NONCE));
-        lease.acquire(black_box(START));
+        lease.acquire(black_box(START), black_box(DEADLINE));
         let round = drain(&mut lease).expect("it asks the nodes");
         for index in 0..3 {
             let node = NodeId::new(index).expect("below 64");

@@ -57,6 +57,12 @@ impl KeepAlive {
         third.min(validity.span() / 2)
     }
 
+    /// Returns whether a held lock is extended by itself, and not only on demand.
+    #[must_use]
+    pub const fn renews(&self) -> bool {
+        self.interval.is_some()
+    }
+
     /// Returns whether a lock acquired at `acquired_at` may be extended at `now`.
     #[must_use]
     pub fn allows(&self, acquired_at: Timestamp, now: Timestamp) -> bool {

@@ -25,7 +25,7 @@ use self::{
 };
 use crate::{
     Acquire, AcquireFailure, Eligibility, Fence, FencingToken, NodeId, NodeSet, Nonce, Pause,
-    Release, ReleaseVerdict, Reply, Timestamp, Token, Withdrawal,
+    Release, ReleaseVerdict, Reply, Timestamp, Token, Ttl, Withdrawal,
 };
 
 /// One client's attempt to hold one lock: acquiring, retrying, renewing, releasing.
@@ -63,6 +63,7 @@ pub struct Lease {
     saw_others: bool,
     /// What its attempts propose, if the lock is fenced.
     proposals: Option<Proposals>,
+    longest_ttl: Ttl,
     state: State,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
@@ -107,6 +108,7 @@ impl Lease {
     #[must_use]
     pub fn new(config: LeaseConfig, nonce: Nonce) -> Self {
         Self {
+            longest_ttl: config.validity.ttl(),
             config,
             nonce,
             attempts: 0,
@@ -123,9 +125,12 @@ impl Lease {
     // Commands.
 
     /// Starts to acquire the lock. Changes nothing unless the lease is new.
-    pub fn acquire(&mut self, now: Timestamp) {
+    ///
+    /// No attempt starts at `deadline` or later, and none but the first runs beyond `deadline`. So a
+    /// deadline that is reached already means one attempt.
+    pub fn acquire(&mut self, now: Timestamp, deadline: Timestamp) {
         if matches!(self.state, State::Idle) {
-            let budget = Budget::until(self.config.retry.deadline(now));
+            let budget = Budget::until(deadline);
             match self.pause.filter(|pause| pause.fits(now, budget.deadline)) {
                 Some(pause) => self.watch_first(now, pause, budget),
                 None => self.attempt(now, budget),
@@ -133,7 +138,8 @@ impl Lease {
         }
     }
 
-    /// Starts to acquire the lock with a fencing token. Changes nothing unless the lease is new.
+    /// Starts to acquire the lock with a fencing token, as [`acquire`](Self::acquire) does. Changes
+    /// nothing unless the lease is new.
     ///
     /// `proposal` is the wall clock in microseconds, read at `now`; see [`FencingToken::new`]. Each
     /// later attempt proposes anew, by the time that has passed: `proposal` plus the microseconds
@@ -141,19 +147,10 @@ impl Lease {
     ///
     /// Costs one round if the proposal is larger than the counters of a majority of nodes. The
     /// token that was agreed on comes with [`Event::Acquired`].
-    pub fn acquire_fenced(&mut self, now: Timestamp, proposal: FencingToken) {
+    pub fn acquire_fenced(&mut self, now: Timestamp, deadline: Timestamp, proposal: FencingToken) {
         if matches!(self.state, State::Idle) {
             self.proposals = Some(Proposals::new(proposal, now));
-            self.acquire(now);
-        }
-    }
-
-    /// Sets the end of the time budget of a lease that is yet to start, instead of what its schedule
-    /// says: for one that has queued before.
-    pub fn set_deadline(&mut self, now: Timestamp, deadline: Timestamp) {
-        if matches!(self.state, State::Idle) {
-            let left = deadline.saturating_duration_since(now);
-            self.config.retry = self.config.retry.with_budget(left);
+            self.acquire(now, deadline);
         }
     }
 
@@ -204,15 +201,33 @@ impl Lease {
         true
     }
 
-    /// Extends a held lock now instead of when renewal is due. Joins an extension that is under
-    /// way. The answer is the next [`Event::Extended`], [`Event::ExtendFailed`] or
-    /// [`Event::Lost`].
-    ///
-    /// Returns whether an extension is under way now; there is none if the lock is not held, or
-    /// if it was held for the longest time that renewal is allowed to last.
+    /// Extends a held lock by its own ttl, now instead of when renewal is due. See
+    /// [`extend_for`](Self::extend_for).
     pub fn extend(&mut self, now: Timestamp) -> bool {
+        self.extend_for(now, self.config.validity.ttl())
+    }
+
+    /// Extends a held lock by another ttl than its own. The answer is the next [`Event::Extended`],
+    /// [`Event::ExtendFailed`] or [`Event::Lost`]. Costs one round.
+    ///
+    /// The new validity is `now` plus the ttl less its drift allowance, or the old validity if that is
+    /// longer: an extension never shortens. Joins an extension that is under way for at least this ttl,
+    /// and takes the place of one for less.
+    ///
+    /// Later renewals use the lock's own ttl again. They keep what this extension has gained, on the
+    /// nodes too, until the own ttl reaches further. A lock that is renewed is extended by at least its
+    /// own ttl, whatever is asked for.
+    ///
+    /// The driver must refuse a ttl that is longer than the longest that the [`Quarantine`] counts with:
+    /// a node that restarts could forget such a lock and vote before the lock has ended.
+    ///
+    /// Returns whether such an extension is under way now. There is none if the lock is not held, or if
+    /// the lock was held for the longest time that renewal is allowed to last.
+    ///
+    /// [`Quarantine`]: crate::Quarantine
+    pub fn extend_for(&mut self, now: Timestamp, ttl: Ttl) -> bool {
         self.expire(now);
-        self.start_extension(now)
+        self.start_extension(now, ttl)
     }
 
     /// Ends the lease: releases a held lock, gives up an attempt that is under way. The answer is
@@ -229,7 +244,7 @@ impl Lease {
             State::Held(held) => {
                 let token = held.token;
                 // What was sent last may still lengthen a key's life to this.
-                let until = now.saturating_add(self.config.validity.ttl().as_duration());
+                let until = now.saturating_add(self.longest_ttl.as_duration());
                 let id = self.send_release(token);
                 self.state = State::Releasing {
                     id,
@@ -298,7 +313,9 @@ impl Lease {
             State::Held(held) => {
                 held.handle_late_reply(now, id, node, reply, eligibility);
                 match &mut held.extension {
-                    Extension::Running { id: current, round } if *current == id => {
+                    Extension::Running {
+                        id: current, round, ..
+                    } if *current == id => {
                         if let Some(verdict) = round.handle_reply(now, node, reply, eligibility) {
                             self.conclude_extend(now, verdict);
                         }
@@ -313,7 +330,7 @@ impl Lease {
                         if round.is_lost() {
                             self.lose(LossReason::KeysLost);
                         } else if round.has_succeeded() {
-                            self.repair(lost_on);
+                            self.repair(now, lost_on);
                         }
                     }
                     Extension::Running { .. } | Extension::Idle { .. } => {}
@@ -435,7 +452,7 @@ impl Lease {
             }
             State::Backoff { .. } => self.retry(now),
             State::Held(_) => {
-                self.start_extension(now);
+                self.start_extension(now, self.config.validity.ttl());
             }
             State::Releasing { round, .. } => {
                 if let Some(verdict) = round.give_up() {
@@ -517,6 +534,13 @@ impl Lease {
     #[must_use]
     pub fn token(&self) -> Token {
         self.nonce.token(self.attempts)
+    }
+
+    /// Returns the longest ttl that was sent to a node so far. No key of this lease outlives the time at
+    /// which its last request arrives by more than this.
+    #[must_use]
+    pub fn longest_ttl(&self) -> Ttl {
+        self.longest_ttl
     }
 
     /// Returns how many attempts to acquire were started.

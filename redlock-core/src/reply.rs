@@ -5,6 +5,7 @@ use crate::{FencingToken, Timestamp};
 /// A driver says here what the node *did*. What that is worth is said by the
 /// [`Eligibility`](crate::Eligibility) that goes with it, and decided by the round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Reply {
     /// The node did it: it set, extended or deleted our key, or raised its fencing counter.
     Granted,

@@ -20,32 +20,27 @@ const LONG: u32 = 5;
 ///
 /// "When a client is unable to acquire the lock, it should try again after a random delay in order
 /// to try to desynchronize multiple clients trying to acquire the lock for the same resource at the
-/// same time" (the Redlock page, "Retry on failure"). The delay is uniform within a range; the
-/// number of attempts is bounded by a time budget, and by a count if one is set.
+/// same time" (the Redlock page, "Retry on failure"). The delay is uniform within a range. The
+/// number of attempts is bounded by the deadline that [`Lease::acquire`](crate::Lease::acquire) is
+/// given, and by a count if one is set.
 ///
 /// The schedule draws no randomness of its own: it is given 64 random bits for each delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RetrySchedule {
     shortest: Duration,
     longest: Duration,
-    budget: Duration,
     max_attempts: Option<u32>,
     probes: bool,
 }
 
 impl RetrySchedule {
-    /// Creates a schedule with a delay drawn from `delay`, within a total time `budget`.
-    ///
-    /// A zero budget means one attempt.
+    /// Creates a schedule with a delay drawn from `delay`.
     ///
     /// # Errors
     ///
     /// Refuses an empty range, and one that starts at zero: a client without a delay would flood
     /// the nodes, and two of them could split the votes for ever.
-    pub fn new(
-        delay: RangeInclusive<Duration>,
-        budget: Duration,
-    ) -> Result<Self, RetryScheduleError> {
+    pub fn new(delay: RangeInclusive<Duration>) -> Result<Self, RetryScheduleError> {
         let (shortest, longest) = delay.into_inner();
         if shortest.is_zero() {
             Err(RetryScheduleError::ZeroDelay)
@@ -55,7 +50,6 @@ impl RetrySchedule {
             Ok(Self {
                 shortest,
                 longest,
-                budget,
                 max_attempts: None,
                 probes: false,
             })
@@ -144,18 +138,6 @@ impl RetrySchedule {
                 .saturating_mul(1 << doublings.min(16))
                 .min(self.longest),
         }
-    }
-
-    /// Returns the same schedule with another time budget.
-    #[must_use]
-    pub fn with_budget(self, budget: Duration) -> Self {
-        Self { budget, ..self }
-    }
-
-    /// Returns the end of the time budget of a lease that began to acquire at `start`.
-    #[must_use]
-    pub fn deadline(&self, start: Timestamp) -> Timestamp {
-        start.saturating_add(self.budget)
     }
 
     /// Returns when to try again after `attempts` failed attempts, or `None` to give up.
@@ -259,12 +241,12 @@ mod tests {
     }
 
     fn schedule() -> RetrySchedule {
-        RetrySchedule::new(MS(20)..=MS(200), MS(1000)).unwrap()
+        RetrySchedule::new(MS(20)..=MS(200)).unwrap()
     }
 
     #[test]
     fn delays_span_the_range() {
-        let deadline = schedule().deadline(at(0));
+        let deadline = at(1000);
         let next = |random| schedule().next_attempt(deadline, 1, at(100), random);
         assert_eq!(next(0), Some(at(120)));
         assert_eq!(next(u64::MAX), Some(at(300)));
@@ -273,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_range_is_cut_to_the_time_left() {
-        let deadline = schedule().deadline(at(0));
+        let deadline = at(1000);
         let next = |now| schedule().next_attempt(deadline, 1, at(now), u64::MAX);
         assert_eq!(next(900), Some(at(980)));
         assert_eq!(next(960), Some(at(980)));
@@ -284,24 +266,20 @@ mod tests {
     #[test]
     fn attempts_can_be_limited() {
         let limited = schedule().with_max_attempts(3);
-        let deadline = limited.deadline(at(0));
+        let deadline = at(1000);
         assert!(limited.next_attempt(deadline, 2, at(0), 0).is_some());
         assert_eq!(limited.next_attempt(deadline, 3, at(0), 0), None);
     }
 
     #[test]
-    fn a_zero_budget_is_one_attempt() {
-        let once = schedule().with_budget(Duration::ZERO);
-        let deadline = once.deadline(at(5));
-        assert_eq!(once.next_attempt(deadline, 1, at(5), 0), None);
+    fn a_deadline_that_is_reached_is_one_attempt() {
+        assert_eq!(schedule().next_attempt(at(5), 1, at(5), 0), None);
     }
 
     #[test]
-    fn endless_budgets_and_delays_saturate() {
-        let endless = RetrySchedule::new(MS(1)..=Duration::MAX, Duration::MAX).unwrap();
-        let deadline = endless.deadline(at(7));
-        assert_eq!(deadline, Timestamp::MAX);
-        let next = endless.next_attempt(deadline, u32::MAX, at(7), u64::MAX);
+    fn endless_deadlines_and_delays_saturate() {
+        let endless = RetrySchedule::new(MS(1)..=Duration::MAX).unwrap();
+        let next = endless.next_attempt(Timestamp::MAX, u32::MAX, at(7), u64::MAX);
         assert_eq!(next, Some(Timestamp::MAX.saturating_sub(MS(1))));
     }
 
@@ -318,7 +296,7 @@ mod tests {
 
     #[test]
     fn looks_go_on_to_the_end() {
-        let deadline = schedule().deadline(at(0));
+        let deadline = at(1000);
         let next = |schedule: RetrySchedule, now| schedule.next_probe(deadline, 2, now, 0, 0);
         assert_eq!(next(schedule(), at(900)), Some(at(920)));
         assert_eq!(next(schedule(), at(999)), Some(deadline));
@@ -328,10 +306,10 @@ mod tests {
 
     #[test]
     fn a_quarantine_is_waited_for_and_looked_at_once_a_second() {
-        let long = schedule().with_budget(MS(5000));
-        let deadline = long.deadline(at(0));
-        let next =
-            |now, until, random| long.next_in_quarantine(deadline, 1, at(now), at(until), random);
+        let deadline = at(5000);
+        let next = |now, until, random| {
+            schedule().next_in_quarantine(deadline, 1, at(now), at(until), random)
+        };
         let a_nanosecond = Duration::from_nanos(1);
         assert_eq!(next(0, 300, 0), Some(at(300).saturating_add(a_nanosecond)));
         assert_eq!(
@@ -353,7 +331,7 @@ mod tests {
             next(7, 3, 0) > Some(at(7)),
             "not at once, whatever a node says"
         );
-        let once = long.with_max_attempts(1);
+        let once = schedule().with_max_attempts(1);
         assert_eq!(once.next_in_quarantine(deadline, 1, at(0), at(9), 0), None);
     }
 
@@ -362,7 +340,7 @@ mod tests {
         let delays = [1, 2, 7, 8, 1_000_000, u64::MAX].map(Duration::from_nanos);
         for (index, shortest) in delays.into_iter().chain([Duration::MAX]).enumerate() {
             for longest in delays.into_iter().chain([Duration::MAX]).skip(index) {
-                let schedule = RetrySchedule::new(shortest..=longest, Duration::MAX);
+                let schedule = RetrySchedule::new(shortest..=longest);
                 let schedule = schedule.unwrap().with_probes();
                 for unseen in [0, 1, 2, 3, 31, u32::MAX] {
                     for random in [0, u64::MAX] {
@@ -380,11 +358,11 @@ mod tests {
     #[test]
     fn refuses_ranges_without_a_delay() {
         assert_eq!(
-            RetrySchedule::new(MS(0)..=MS(9), MS(1)),
+            RetrySchedule::new(MS(0)..=MS(9)),
             Err(RetryScheduleError::ZeroDelay)
         );
         assert!(matches!(
-            RetrySchedule::new(MS(9)..=MS(8), MS(1)),
+            RetrySchedule::new(MS(9)..=MS(8)),
             Err(RetryScheduleError::EmptyRange { .. })
         ));
     }

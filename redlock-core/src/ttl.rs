@@ -28,6 +28,12 @@ impl Ttl {
         }
     }
 
+    /// Creates the shortest time to live that is not shorter than this, within the range.
+    pub(crate) fn at_least(duration: Duration) -> Self {
+        let millis = duration.as_nanos().div_ceil(1_000_000).max(1);
+        u64::try_from(millis).map_or(Self::MAX, |millis| Self(millis).min(Self::MAX))
+    }
+
     /// Returns the milliseconds, as `PX` takes them.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
@@ -71,6 +77,13 @@ mod tests {
         let ttl = Ttl::new(Duration::from_micros(1999)).unwrap();
         assert_eq!(ttl.as_millis(), 1);
         assert_eq!(ttl.as_duration(), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_ttl_that_lasts_long_enough_is_rounded_up() {
+        let millis = |nanos| Ttl::at_least(Duration::from_nanos(nanos)).as_millis();
+        assert_eq!([0, 1, 1_000_000, 1_000_001].map(millis), [1, 1, 1, 2]);
+        assert_eq!(Ttl::at_least(Duration::MAX), Ttl::MAX);
     }
 
     #[test]

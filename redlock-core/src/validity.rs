@@ -1,6 +1,6 @@
 use core::{error::Error, fmt, time::Duration};
 
-use crate::{Timestamp, Ttl, timestamp::saturating_nanos};
+use crate::{Timestamp, Ttl};
 
 /// How far clocks may differ in rate while a lock is held: a part of the ttl plus a fixed time.
 ///
@@ -20,12 +20,11 @@ impl Drift {
         Self { per_mille, fixed }
     }
 
-    /// Returns the allowance for a key that lives for `ttl`, rounded up to whole nanoseconds.
+    /// Returns the allowance for a key that lives for `ttl`.
     #[must_use]
     pub fn allowance(self, ttl: Ttl) -> Duration {
-        let ttl = u128::from(saturating_nanos(ttl.as_duration()));
-        let share = (ttl * u128::from(self.per_mille)).div_ceil(1000);
-        let share = Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX));
+        // A thousandth of a millisecond is a microsecond. The longest ttl has 42 bits.
+        let share = Duration::from_micros(ttl.as_millis() * u64::from(self.per_mille));
         self.fixed.saturating_add(share)
     }
 }
@@ -46,7 +45,7 @@ impl Default for Drift {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Validity {
     ttl: Ttl,
-    drift: Duration,
+    drift: Drift,
 }
 
 impl Validity {
@@ -56,12 +55,27 @@ impl Validity {
     ///
     /// Refuses a ttl that the drift allowance uses up: such a lock could never be held.
     pub fn new(ttl: Ttl, drift: Drift) -> Result<Self, ValidityError> {
-        let drift = drift.allowance(ttl);
-        if drift < ttl.as_duration() {
+        let allowance = drift.allowance(ttl);
+        if allowance < ttl.as_duration() {
             Ok(Self { ttl, drift })
         } else {
+            let drift = allowance;
             Err(ValidityError { ttl, drift })
         }
+    }
+
+    /// Returns the validity of keys that live for another ttl, with the same drift.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a ttl that the drift allowance uses up.
+    pub fn with_ttl(self, ttl: Ttl) -> Result<Self, ValidityError> {
+        Self::new(ttl, self.drift)
+    }
+
+    /// Returns the same, with no time at all if the drift allowance uses up the ttl.
+    pub(crate) const fn for_ttl(self, ttl: Ttl) -> Self {
+        Self { ttl, ..self }
     }
 
     /// Returns the time to live that the nodes are told.
@@ -73,7 +87,8 @@ impl Validity {
     /// Returns how long a lock is valid if acquiring it takes no time: `ttl - drift`.
     #[must_use]
     pub fn span(self) -> Duration {
-        self.ttl.as_duration().saturating_sub(self.drift)
+        let drift = self.drift.allowance(self.ttl);
+        self.ttl.as_duration().saturating_sub(drift)
     }
 
     /// Returns the end of validity for requests that started to leave at `start`.
@@ -119,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_rounds_up_and_saturates() {
+    fn drift_is_exact_and_saturates() {
         let third = Drift::new(333, Duration::ZERO);
         assert_eq!(third.allowance(ttl(1)), Duration::from_micros(333));
         let most = Drift::new(u16::MAX, Duration::MAX);

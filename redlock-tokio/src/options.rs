@@ -341,7 +341,7 @@ impl LockOptions {
         let ttl = Ttl::new(self.ttl_or_default())?;
         let validity = Validity::new(ttl, self.drift_or_default())?;
         let (shortest, longest) = self.retry_delay.unwrap_or(Self::RETRY_DELAY);
-        let retry = RetrySchedule::new(shortest..=longest, self.wait_or_default())?;
+        let retry = RetrySchedule::new(shortest..=longest)?;
         let retry = retry.with_probes();
         let retry = match self.max_attempts {
             Some(attempts) => retry.with_max_attempts(attempts),

@@ -180,10 +180,23 @@ impl Lease {
             .next_extension(acquired_at, acquired_at);
         let token = self.token();
         let fence = fenced.as_ref().map(Fenced::fence);
-        let held = Held::new(token, acquired_at, valid_until, due, agreement, fenced);
-        self.state = State::Held(held);
-        self.events
-            .push_back(Event::Acquired { valid_until, fence });
+        let granted_by = agreement.votes();
+        let ttl = self.config.validity.ttl();
+        let keys_until = acquired_at.saturating_add(ttl.as_duration());
+        self.state = State::Held(Held::new(
+            token,
+            acquired_at,
+            valid_until,
+            keys_until,
+            due,
+            agreement,
+            fenced,
+        ));
+        self.events.push_back(Event::Acquired {
+            valid_until,
+            fence,
+            granted_by,
+        });
     }
 
     /// Redlock step 5: a failed attempt is released on every node, the silent ones included.

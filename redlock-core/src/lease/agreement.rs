@@ -44,6 +44,11 @@ impl Agreement {
         }
     }
 
+    /// Returns the nodes whose votes it has.
+    pub(super) fn votes(&self) -> NodeSet {
+        self.votes
+    }
+
     /// Returns the nodes whose votes it does not have.
     pub(super) fn others(&self) -> NodeSet {
         self.quorum.all().difference(self.votes)

@@ -1,6 +1,6 @@
 use core::fmt;
 
-use crate::{AcquireFailure, FencingToken, ReleaseVerdict, Timestamp};
+use crate::{AcquireFailure, FencingToken, NodeSet, ReleaseVerdict, Timestamp};
 
 /// Something the holder of a [`Lease`](crate::Lease) wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,6 +12,8 @@ pub enum Event {
         valid_until: Timestamp,
         /// The fencing token, if one was asked for.
         fence: Option<FencingToken>,
+        /// The nodes whose votes won the lock: a majority. Nodes that granted it later are not among them.
+        granted_by: NodeSet,
     },
     /// The lock could not be acquired, and will not be tried again.
     Exhausted {

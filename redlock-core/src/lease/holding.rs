@@ -2,7 +2,7 @@
 
 use super::{Agreement, Event, Lease, LeaseConfig, LossReason, Operation, RoundId, State};
 use crate::{
-    Eligibility, Extend, ExtendVerdict, FencingToken, NodeId, NodeSet, Reply, Timestamp, Token,
+    Eligibility, Extend, ExtendVerdict, FencingToken, NodeId, NodeSet, Reply, Timestamp, Token, Ttl,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -12,6 +12,8 @@ pub(super) struct Held {
     /// hold counts.
     pub(super) held_since: Timestamp,
     pub(super) valid_until: Timestamp,
+    /// Until when a majority keeps the key: later than `valid_until` by the drift allowance.
+    pub(super) keys_until: Timestamp,
     /// The votes by which it is valid until then.
     pub(super) rests_on: Agreement,
     pub(super) fenced: Option<Fenced>,
@@ -32,6 +34,7 @@ pub(super) enum Extension {
     },
     Running {
         id: RoundId,
+        ttl: Ttl,
         round: Extend,
     },
 }
@@ -84,6 +87,7 @@ impl Held {
         token: Token,
         held_since: Timestamp,
         valid_until: Timestamp,
+        keys_until: Timestamp,
         due: Option<Timestamp>,
         rests_on: Agreement,
         fenced: Option<Fenced>,
@@ -92,6 +96,7 @@ impl Held {
             token,
             held_since,
             valid_until,
+            keys_until,
             rests_on,
             fenced,
             renewal_fails: false,
@@ -121,6 +126,14 @@ impl Held {
         self.rests_on.withdraw(node, since) && fenced_by.is_none_or(|it| it.withdraw(node, since))
     }
 
+    /// Returns the ttl to send for a key that is to live for `ttl` from `now` on: long enough that no
+    /// node drops the key before the time that the lock relies on. A node that sets the time to live,
+    /// whatever it was, then does no harm.
+    fn ttl_to_send(&self, now: Timestamp, ttl: Ttl) -> Ttl {
+        let relied_on = self.keys_until.saturating_duration_since(now);
+        Ttl::at_least(relied_on).max(ttl)
+    }
+
     /// Returns when something is to be done if no reply comes before.
     pub(super) fn timeout(&self) -> Timestamp {
         match &self.extension {
@@ -147,8 +160,9 @@ impl Lease {
         }
     }
 
-    /// Starts an extension of a held lock, unless one is under way. Returns whether one is now.
-    pub(super) fn start_extension(&mut self, now: Timestamp) -> bool {
+    /// Starts an extension of a held lock, unless one for at least this ttl is under way. Returns whether
+    /// one is now.
+    pub(super) fn start_extension(&mut self, now: Timestamp, ttl: Ttl) -> bool {
         let LeaseConfig {
             quorum,
             validity,
@@ -158,7 +172,13 @@ impl Lease {
         let State::Held(held) = &mut self.state else {
             return false;
         };
-        if matches!(held.extension, Extension::Running { .. }) {
+        // Otherwise renewal would be put off by an extension that does not last until then.
+        let ttl = if keep_alive.renews() {
+            ttl.max(validity.ttl())
+        } else {
+            ttl
+        };
+        if matches!(held.extension, Extension::Running { ttl: running, .. } if running >= ttl) {
             return true;
         }
         if !keep_alive.allows(held.held_since, now) {
@@ -169,11 +189,13 @@ impl Lease {
             return false;
         }
         let (token, valid_until) = (held.token, held.valid_until);
-        let ttl = validity.ttl();
-        let id = self.send(quorum.all(), Operation::Extend { token, ttl });
+        let sent = held.ttl_to_send(now, ttl);
+        self.longest_ttl = self.longest_ttl.max(sent);
+        let id = self.send(quorum.all(), Operation::Extend { token, ttl: sent });
         if let State::Held(held) = &mut self.state {
+            let validity = validity.for_ttl(ttl);
             let round = Extend::new(quorum, validity, token, valid_until, now);
-            held.extension = Extension::Running { id, round };
+            held.extension = Extension::Running { id, ttl, round };
         }
         true
     }
@@ -187,13 +209,16 @@ impl Lease {
             due: None,
             last: None,
         };
-        let Extension::Running { id, round } = core::mem::replace(&mut held.extension, idle) else {
+        let Extension::Running { id, ttl, round } = core::mem::replace(&mut held.extension, idle)
+        else {
             return;
         };
         match verdict {
             ExtendVerdict::KeysLost => self.lose(LossReason::KeysLost),
             ExtendVerdict::Extended { valid_until } => {
                 held.valid_until = valid_until;
+                let keys_until = round.start().saturating_add(ttl.as_duration());
+                held.keys_until = held.keys_until.max(keys_until);
                 held.rests_on = Agreement::new(id, round.tally(), round.tally().granted(), now);
                 held.renewal_fails = false;
                 let lost_on = round.lost_on();
@@ -201,7 +226,7 @@ impl Lease {
                     due: keep_alive.next_extension(held.held_since, round.start()),
                     last: Some((id, round)),
                 };
-                self.repair(lost_on);
+                self.repair(now, lost_on);
                 self.raise_counters(lost_on);
                 self.events.push_back(Event::Extended { valid_until });
             }
@@ -223,13 +248,13 @@ impl Lease {
     ///
     /// A node whose counter is larger keeps it. One where another's key stands keeps that; the next
     /// extension finds our key missing there, and tries again.
-    pub(super) fn repair(&mut self, nodes: NodeSet) {
+    pub(super) fn repair(&mut self, now: Timestamp, nodes: NodeSet) {
         if let State::Held(held) = &self.state
             && !nodes.is_empty()
         {
             let operation = Operation::Acquire {
                 token: held.token,
-                ttl: self.config.validity.ttl(),
+                ttl: held.ttl_to_send(now, self.config.validity.ttl()),
                 fence: held.fenced.as_ref().map(Fenced::fence),
             };
             self.send(nodes, operation);

@@ -1,3 +1,4 @@
+mod extending;
 mod fencing;
 mod watching;
 mod withdrawing;
@@ -27,7 +28,7 @@ fn config() -> LeaseConfig {
     LeaseConfig {
         quorum: Quorum::majority(5).unwrap(),
         validity,
-        retry: RetrySchedule::new(MS(20)..=MS(200), MS(1000)).unwrap(),
+        retry: RetrySchedule::new(MS(20)..=MS(200)).unwrap(),
         keep_alive: KeepAlive::every(MS(300), MS(2000), validity).unwrap(),
     }
 }
@@ -51,13 +52,18 @@ impl Driven {
     /// A lease that was acquired by nodes 0 to 2 at time zero; nodes 3 and 4 have not replied.
     fn held() -> Self {
         let mut driven = Self::new(config());
-        driven.run(|lease| lease.acquire(at(0)));
+        driven.acquire(at(0));
         driven.reply(at(1), &[Granted; 3]);
         assert!(matches!(driven.told[..], [Event::Acquired { .. }]));
         driven.run(|lease| lease.claim(at(1)));
         driven.sent.clear();
         driven.told.clear();
         driven
+    }
+
+    /// Starts to acquire, for up to a second.
+    fn acquire(&mut self, now: Timestamp) {
+        self.run(|lease| lease.acquire(now, now.saturating_add(MS(1000))));
     }
 
     fn run<T>(&mut self, step: impl FnOnce(&mut Lease) -> T) -> T {
@@ -108,7 +114,7 @@ fn release_of(token: Token) -> Operation {
 #[test]
 fn acquires_with_the_third_vote() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
     driven.reply(at(5), &[Granted, Granted]);
     assert!(!driven.is_held(at(5)) && driven.told.is_empty());
@@ -120,6 +126,7 @@ fn acquires_with_the_third_vote() {
         [Event::Acquired {
             valid_until: at(900),
             fence: None,
+            granted_by: NodeSet::first(3),
         }]
     );
 }
@@ -128,14 +135,14 @@ fn acquires_with_the_third_vote() {
 fn commands_that_do_not_fit_change_nothing() {
     let mut driven = Driven::held();
     let before = driven.lease.clone();
-    driven.run(|lease| lease.acquire(at(2)));
+    driven.acquire(at(2));
     driven.run(|lease| lease.handle_timeout(at(2)));
     assert_eq!(driven.lease, before);
     driven.run(|lease| lease.release(at(3)));
     driven.reply(at(3), &[Granted; 5]);
     let closed = driven.lease.clone();
     driven.run(|lease| {
-        lease.acquire(at(4));
+        lease.acquire(at(4), at(1004));
         assert!(!lease.extend(at(4)));
         lease.release(at(4));
         lease.handle_timeout(at(4));
@@ -146,7 +153,7 @@ fn commands_that_do_not_fit_change_nothing() {
 #[test]
 fn a_failed_attempt_is_released_everywhere_and_retried_with_a_fresh_token() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     let first = driven.lease.token();
     driven.reply(at(1), &[Granted, Denied, Denied, Denied]);
     assert_eq!(driven.operations()[1..], [release_of(first)]);
@@ -163,7 +170,7 @@ fn a_failed_attempt_is_released_everywhere_and_retried_with_a_fresh_token() {
 #[test]
 fn late_replies_to_an_earlier_attempt_change_nothing() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     let first = driven.sent[0].round;
     driven.reply(at(1), &[Denied; 3]);
     driven.run(|lease| lease.handle_timeout(at(300)));
@@ -175,7 +182,7 @@ fn late_replies_to_an_earlier_attempt_change_nothing() {
 #[test]
 fn gives_up_when_the_budget_is_spent() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     let mut now = at(0);
     while driven.told.is_empty() {
         driven.reply(now, &[Denied; 3]);
@@ -200,7 +207,7 @@ fn gives_up_when_the_budget_is_spent() {
 #[test]
 fn a_later_attempt_is_cut_off_at_the_budget() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     driven.reply(at(700), &[Denied; 3]);
     let retry = driven.lease.poll_timeout().unwrap();
     driven.run(|lease| lease.handle_timeout(retry));
@@ -221,7 +228,7 @@ fn a_later_attempt_is_cut_off_at_the_budget() {
 #[test]
 fn a_timer_that_comes_after_the_budget_starts_no_attempt() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     driven.reply(at(1), &[Denied; 3]);
     let sent = driven.sent.len();
     driven.run(|lease| lease.handle_timeout(at(1000)));
@@ -239,7 +246,7 @@ fn a_timer_that_comes_after_the_budget_starts_no_attempt() {
 #[test]
 fn abandoned_leases_tell_whoever_waits() {
     let mut acquiring = Driven::new(config());
-    acquiring.run(|lease| lease.acquire(at(0)));
+    acquiring.acquire(at(0));
     acquiring.run(Lease::abandon);
     let failure = AcquireFailure::Abandoned;
     assert_eq!(
@@ -253,7 +260,7 @@ fn abandoned_leases_tell_whoever_waits() {
     assert_eq!(acquiring.operations()[1..], [release_of(token)]);
 
     let mut waiting = Driven::new(config());
-    waiting.run(|lease| lease.acquire(at(0)));
+    waiting.acquire(at(0));
     waiting.reply(at(1), &[Denied; 3]);
     waiting.run(Lease::abandon);
     assert!(matches!(waiting.told[..], [Event::Exhausted { .. }]));
@@ -281,12 +288,8 @@ fn abandoned_leases_tell_whoever_waits() {
 
 #[test]
 fn the_first_attempt_ends_with_its_validity_at_the_latest() {
-    let once = config().retry.with_budget(Duration::ZERO);
-    let mut driven = Driven::new(LeaseConfig {
-        retry: once,
-        ..config()
-    });
-    driven.run(|lease| lease.acquire(at(0)));
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0), at(0)));
     assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
     driven.run(|lease| lease.handle_timeout(at(900)));
     let failure = AcquireFailure::TooSlow;
@@ -448,7 +451,7 @@ fn a_release_that_nobody_answers_ends_with_the_ttl() {
 #[test]
 fn giving_up_while_acquiring_releases_what_may_have_been_set() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     driven.run(|lease| lease.release(at(1)));
     assert_eq!(driven.operations()[1..], [release_of(driven.lease.token())]);
     assert!(driven.lease.is_closed() && driven.told.is_empty());
@@ -465,11 +468,9 @@ fn a_release_after_the_end_of_validity_reports_the_loss() {
 
 /// A lease that asks nodes which have no vote until then, and when it had its verdict.
 fn ask_fresh_nodes(until: Timestamp, budget: Duration) -> (Driven, Timestamp) {
-    let mut config = config();
-    config.retry = config.retry.with_budget(budget);
-    let mut driven = Driven::new(config);
+    let mut driven = Driven::new(config());
     let mut now = at(0);
-    driven.run(|lease| lease.acquire(now));
+    driven.run(|lease| lease.acquire(now, now.saturating_add(budget)));
     loop {
         driven.reply(now, &[quarantined(Granted, until); 3]);
         if !driven.told.is_empty() {
@@ -524,7 +525,7 @@ fn attempts_that_meet_a_quarantine_are_counted() {
     let mut config = config();
     config.retry = config.retry.with_max_attempts(2);
     let mut driven = Driven::new(config);
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     let replies = [quarantined(Granted, at(5000)); 3];
     driven.reply(at(1), &replies);
     let due = driven.lease.poll_timeout().unwrap();
@@ -539,7 +540,7 @@ fn attempts_that_meet_a_quarantine_are_counted() {
 #[test]
 fn no_token_is_used_twice_not_even_after_four_billion_attempts() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     driven.lease.attempts = u32::MAX;
     driven.reply(at(1), &[Denied; 3]);
     assert!(matches!(driven.told[..], [Event::Exhausted { .. }]));
@@ -621,7 +622,7 @@ fn an_extension_beyond_max_hold_leaves_late_losses_to_be_repaired() {
 #[test]
 fn a_lock_is_renewed_only_once_it_is_claimed() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     driven.reply(at(1), &[Granted; 3]);
     driven.sent.clear();
     assert_eq!(

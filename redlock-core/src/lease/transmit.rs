@@ -19,7 +19,11 @@ pub struct Transmit {
 }
 
 /// What a node is asked to do with the lease's key.
+///
+/// A node that does not know an operation must refuse it ([`Reply::Refused`](crate::Reply::Refused)):
+/// new ones may be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Operation {
     /// Set the key to the token if it does not exist: `SET key token NX PX ttl`.
     ///
@@ -46,6 +50,10 @@ pub enum Operation {
     },
     /// Let the key live for `ttl` from now, if its value is the token and it would not live
     /// longer anyway.
+    ///
+    /// A ttl that is sent to a node is never shorter than the time for which the lock still relies on
+    /// the key, as long as requests arrive in order. So a node may also set the time to live without
+    /// a look at what it was: `SET key token IFEQ token PX ttl`.
     Extend {
         /// The value to compare with.
         token: Token,

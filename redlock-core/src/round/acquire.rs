@@ -158,6 +158,7 @@ impl Acquire {
 
 /// How an attempt to acquire ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AcquireVerdict {
     /// A majority holds our key, and there is validity left.
     Acquired {

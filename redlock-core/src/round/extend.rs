@@ -141,6 +141,7 @@ impl Extend {
 
 /// How an extension ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ExtendVerdict {
     /// A majority extended our key.
     Extended {

@@ -121,6 +121,7 @@ impl Fence {
 
 /// How a proposal ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FenceVerdict {
     /// A majority accepted, while the keys were valid.
     Accepted,

@@ -77,6 +77,7 @@ impl Release {
 
 /// How a release ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ReleaseVerdict {
     /// The key is gone from a majority of nodes: another client can acquire the lock now.
     Released,

@@ -48,6 +48,7 @@ pub(crate) fn execute(
         // Not asked here: a look only moves the time of the next attempt, and here attempts are made at
         // any time.
         Operation::Probe { .. } => Reply::Unknown,
+        _ => Reply::Refused,
     }
 }
 

@@ -214,7 +214,7 @@ impl Setup {
         LeaseConfig {
             quorum: Quorum::majority(MASTERS).expect("a quorum"),
             validity,
-            retry: RetrySchedule::new(MS(1)..=MS(1), MS(100))
+            retry: RetrySchedule::new(MS(1)..=MS(1))
                 .expect("a delay")
                 .with_max_attempts(self.attempts),
             keep_alive,

@@ -1,5 +1,7 @@
 //! What can happen next, and what it does: the driver of the leases, the masters, the faults.
 
+use std::time::Duration;
+
 use redlock_core::{Eligibility, Event, FencingToken, Lease, Operation, Reply, RoundId, Timestamp};
 
 use crate::{
@@ -205,10 +207,12 @@ impl Setup {
                 }
                 self.meet_masters(world, client);
                 self.drive(world, client, |lease, now| {
+                    // Later than any attempt: the number of attempts ends them.
+                    let deadline = now.saturating_add(Duration::from_millis(100));
                     if self.fenced {
-                        lease.acquire_fenced(now, proposal);
+                        lease.acquire_fenced(now, deadline, proposal);
                     } else {
-                        lease.acquire(now);
+                        lease.acquire(now, deadline);
                     }
                 });
             }

@@ -95,6 +95,7 @@ fn message(message: &Message) -> String {
         Operation::Extend { .. } => "EXTEND".to_owned(),
         Operation::Release { token } => format!("DEL (attempt {})", attempt(token)),
         Operation::Probe { .. } => "PTTL".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 

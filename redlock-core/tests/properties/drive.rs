@@ -17,6 +17,7 @@ pub(crate) enum Input {
     AcquireFenced(FencingToken),
     Claim,
     Extend,
+    ExtendFor(Ttl),
     Release,
     Abandon,
     Timeout,
@@ -52,6 +53,7 @@ impl Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Driven {
     pub(crate) config: LeaseConfig,
+    pub(crate) budget: Duration,
     pub(crate) lease: Lease,
     pub(crate) now: Timestamp,
     pub(crate) log: Vec<Entry>,
@@ -64,6 +66,7 @@ impl Driven {
     pub(crate) fn through(life: &Life) -> Self {
         let mut driven = Self {
             config: life.config.clone(),
+            budget: life.budget,
             lease: Lease::new(life.config.clone(), Nonce::new(life.nonce)),
             now: life.start,
             log: Vec::new(),
@@ -98,12 +101,16 @@ impl Driven {
     }
 
     fn apply(&mut self, input: Input) -> Option<bool> {
-        let Self { lease, now, .. } = self;
+        let Self {
+            lease, now, budget, ..
+        } = self;
+        let deadline = now.saturating_add(*budget);
         match input {
-            Input::Acquire => lease.acquire(*now),
-            Input::AcquireFenced(proposal) => lease.acquire_fenced(*now, proposal),
+            Input::Acquire => lease.acquire(*now, deadline),
+            Input::AcquireFenced(proposal) => lease.acquire_fenced(*now, deadline, proposal),
             Input::Claim => lease.claim(*now),
             Input::Extend => return Some(lease.extend(*now)),
+            Input::ExtendFor(ttl) => return Some(lease.extend_for(*now, ttl)),
             Input::Release => lease.release(*now),
             Input::Abandon => lease.abandon(),
             Input::Timeout => lease.handle_timeout(*now),
@@ -178,11 +185,11 @@ static STRANGER: LazyLock<RoundId> = LazyLock::new(|| {
     let config = LeaseConfig {
         quorum: Quorum::majority(1).expect("one node"),
         validity,
-        retry: RetrySchedule::new(delay, Duration::MAX).expect("not empty"),
+        retry: RetrySchedule::new(delay).expect("not empty"),
         keep_alive: KeepAlive::on_demand(Duration::MAX),
     };
     let mut lease = Lease::new(config, Nonce::new(0));
-    lease.acquire(Timestamp::ZERO);
+    lease.acquire(Timestamp::ZERO, Timestamp::MAX);
     let mut last = None;
     for _ in 0..2000 {
         while let Some(transmit) = lease.poll_transmit() {
@@ -198,6 +205,8 @@ static STRANGER: LazyLock<RoundId> = LazyLock::new(|| {
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
     pub(crate) config: LeaseConfig,
+    /// For how long it tries.
+    pub(crate) budget: Duration,
     pub(crate) nonce: u128,
     pub(crate) start: Timestamp,
     pub(crate) steps: Vec<Step>,
@@ -260,19 +269,17 @@ fn up_to(most: u64) -> impl Strategy<Value = Duration> {
 
 fn configs() -> impl Strategy<Value = LeaseConfig> {
     let nodes = prop_oneof![60 => 1..=7usize, 1 => Just(64)];
-    let budget =
-        prop_oneof![4 => up_to(5 * SECOND), 1 => Just(Duration::ZERO), 1 => Just(Duration::MAX)];
     let limit = option::weighted(0.3, 0..5u32);
     let delays = [up_to(SECOND / 20), up_to(SECOND / 2)];
     let hold = prop_oneof![4 => up_to(5 * SECOND), 1 => Just(Duration::MAX)];
     // In thousandths of the validity.
     let interval = option::weighted(0.8, 1..1000u32);
-    (nodes, 3..3000u64, budget, limit, delays, hold, interval).prop_map(
-        |(nodes, ttl, budget, limit, [shortest, more], hold, interval)| {
+    (nodes, 3..3000u64, limit, delays, hold, interval).prop_map(
+        |(nodes, ttl, limit, [shortest, more], hold, interval)| {
             let ttl = Ttl::new(Duration::from_millis(ttl)).expect("not zero");
             let validity = Validity::new(ttl, Drift::default()).expect("at least 3 ms");
             let shortest = shortest.max(Duration::from_nanos(1));
-            let retry = RetrySchedule::new(shortest..=shortest + more, budget).expect("not empty");
+            let retry = RetrySchedule::new(shortest..=shortest + more).expect("not empty");
             LeaseConfig {
                 quorum: Quorum::majority(nodes).expect("1 to 64"),
                 validity,
@@ -329,8 +336,13 @@ fn steps() -> impl Strategy<Value = Step> {
         12 => (-1..=1i64).prop_map(Pause::ToTimeout),
     ];
     let fence = (0..40u64).prop_map(|fence| Input::AcquireFenced(FencingToken::new(fence)));
+    let extend_for = (1..6000u64).prop_map(|millis| {
+        let ttl = Ttl::new(Duration::from_millis(millis));
+        Input::ExtendFor(ttl.expect("not zero"))
+    });
     let call = prop_oneof![
         16 => Just(Input::Timeout),
+        2 => extend_for,
         6 => Just(Input::Claim),
         8 => Just(Input::Extend),
         1 => Just(Input::Release),
@@ -379,8 +391,11 @@ pub(crate) fn lives() -> impl Strategy<Value = Life> {
             action: Action::Call(input),
         })
     });
+    let budget =
+        prop_oneof![4 => up_to(5 * SECOND), 1 => Just(Duration::ZERO), 1 => Just(Duration::MAX)];
     let inputs = (
         configs(),
+        budget,
         any::<u128>(),
         start,
         first,
@@ -388,14 +403,17 @@ pub(crate) fn lives() -> impl Strategy<Value = Life> {
         claim,
         vec(steps(), 0..30),
     );
-    inputs.prop_map(|(config, nonce, start, first, then, claim, later)| {
-        let begin = iter::once(first).chain(then).chain(claim);
-        let steps = begin.chain(later).collect();
-        Life {
-            config,
-            nonce,
-            start: Timestamp::from_nanos(start),
-            steps,
-        }
-    })
+    inputs.prop_map(
+        |(config, budget, nonce, start, first, then, claim, later)| {
+            let begin = iter::once(first).chain(then).chain(claim);
+            let steps = begin.chain(later).collect();
+            Life {
+                config,
+                budget,
+                nonce,
+                start: Timestamp::from_nanos(start),
+                steps,
+            }
+        },
+    )
 }

@@ -9,7 +9,7 @@ use proptest::{
 };
 use redlock_core::{
     AcquireFailure, Eligibility, Event, FencingToken, LossReason, Operation, ReleaseVerdict, Reply,
-    Standing, Timestamp, Token,
+    Standing, Timestamp, Ttl,
 };
 
 use crate::{
@@ -29,13 +29,13 @@ fn check_lives(cases: u32, property: impl Fn(&Driven) -> TestCaseResult) {
     });
 }
 
-fn token(operation: Operation) -> Token {
-    match operation {
-        Operation::Acquire { token, .. }
-        | Operation::Fence { token, .. }
-        | Operation::Extend { token, .. }
-        | Operation::Release { token }
-        | Operation::Probe { token } => token,
+/// The ttl that an input asks a held lock to be extended by.
+fn asked_ttl(driven: &Driven, input: Input) -> Ttl {
+    let own = driven.config.validity.ttl();
+    match input {
+        Input::ExtendFor(ttl) if driven.config.keep_alive.renews() => ttl.max(own),
+        Input::ExtendFor(ttl) => ttl,
+        _ => own,
     }
 }
 
@@ -114,9 +114,9 @@ fn repeated_stale_and_foreign_replies_change_nothing() {
         let mut released = HashSet::new();
         for entry in &driven.log {
             for transmit in &entry.sent {
-                sent.push((transmit.round, token(transmit.operation)));
+                sent.push((transmit.round, transmit.operation.token()));
                 if matches!(transmit.operation, Operation::Release { .. }) {
-                    released.insert(token(transmit.operation));
+                    released.insert(transmit.operation.token());
                 }
             }
             let Input::Reply { to, node, .. } = entry.input else {
@@ -214,11 +214,11 @@ fn validity_counts_from_the_start_of_the_last_round_that_succeeded() {
                         promised = Some(valid_until);
                     }
                     Event::Extended { valid_until } => {
-                        prop_assert_eq!(
-                            Some(valid_until),
-                            extension.map(|start| validity.until(start))
-                        );
-                        prop_assert!(Some(valid_until) >= promised, "raise-only");
+                        let gained = extension.and_then(|(start, ttl)| {
+                            let validity = validity.with_ttl(ttl).ok()?;
+                            Some(validity.until(start))
+                        });
+                        prop_assert_eq!(Some(valid_until), promised.max(gained), "raise-only");
                         promised = Some(valid_until);
                     }
                     Event::ExtendFailed { valid_until } => {
@@ -232,20 +232,42 @@ fn validity_counts_from_the_start_of_the_last_round_that_succeeded() {
             }
             for sent in &entry.sent {
                 match sent.operation {
-                    Operation::Acquire { ttl, .. } => {
+                    Operation::Acquire { ttl, .. } if !is_held(entry) => {
                         prop_assert_eq!(ttl, validity.ttl());
-                        if !is_held(entry) {
-                            attempt = Some(entry.now);
-                        }
+                        attempt = Some(entry.now);
                     }
+                    Operation::Acquire { ttl, .. } => prop_assert!(ttl >= validity.ttl()),
                     Operation::Extend { ttl, .. } => {
-                        prop_assert_eq!(ttl, validity.ttl());
-                        extension = Some(entry.now);
+                        let asked = asked_ttl(driven, entry.input);
+                        prop_assert!(ttl >= asked);
+                        extension = Some((entry.now, asked));
                     }
-                    Operation::Fence { .. }
-                    | Operation::Release { .. }
-                    | Operation::Probe { .. } => {}
+                    _ => {}
                 }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn no_key_is_left_less_life_than_the_lock_relies_on() {
+    check_lives(400, |driven| {
+        for entry in driven.log.iter().filter(|entry| is_held(entry)) {
+            let Some(relied_on) = entry.after.valid_until(entry.now) else {
+                continue;
+            };
+            for sent in &entry.sent {
+                let (Operation::Acquire { ttl, .. } | Operation::Extend { ttl, .. }) =
+                    sent.operation
+                else {
+                    continue;
+                };
+                prop_assert!(ttl <= entry.after.longest_ttl());
+                let life = entry.now.saturating_add(ttl.as_duration());
+                let validity = driven.config.validity.with_ttl(ttl);
+                let lasts = validity.is_ok_and(|it| it.until(entry.now) >= relied_on);
+                prop_assert!(lasts || life == Timestamp::MAX, "{:?}", entry);
             }
         }
         Ok(())
@@ -320,7 +342,7 @@ fn validity_begins_and_grows_only_by_a_majority_of_grants() {
                 Operation::Extend { .. } => {
                     prop_assert!(before.is_some() && answers.granted(to, nodes, false));
                 }
-                Operation::Release { .. } | Operation::Probe { .. } => prop_assert!(false),
+                other => prop_assert!(false, "{other:?}"),
             }
         }
         Ok(())
@@ -454,7 +476,7 @@ fn every_token_is_released_last_and_once() {
         let mut open = BTreeSet::new();
         let mut released = HashSet::new();
         for (entry, operation) in requests(driven) {
-            let token = token(operation);
+            let token = operation.token();
             if matches!(operation, Operation::Release { .. }) {
                 prop_assert!(!is_held(entry), "a lock that is held is not released");
                 prop_assert!(open.remove(&token.to_ascii()), "nothing to release");
@@ -491,21 +513,24 @@ fn a_failed_extension_releases_nothing() {
 }
 
 #[test]
-fn no_extension_starts_beyond_max_hold_or_while_one_is_under_way() {
+fn no_extension_starts_beyond_max_hold_or_while_one_for_as_long_is_under_way() {
     check_lives(400, |driven| {
         let mut acquired_at = Timestamp::ZERO;
-        let mut running = false;
+        let mut running = None;
         for entry in &driven.log {
             for event in &entry.told {
-                running &= !matches!(event, Event::Extended { .. } | Event::ExtendFailed { .. });
+                running.take_if(|_| {
+                    matches!(event, Event::Extended { .. } | Event::ExtendFailed { .. })
+                });
             }
             for sent in &entry.sent {
                 match sent.operation {
                     Operation::Acquire { .. } if !is_held(entry) => acquired_at = entry.now,
                     Operation::Extend { .. } => {
                         prop_assert!(driven.config.keep_alive.allows(acquired_at, entry.now));
-                        prop_assert!(!running);
-                        running = true;
+                        let asked = asked_ttl(driven, entry.input);
+                        prop_assert!(running.is_none_or(|running| running < asked));
+                        running = Some(asked);
                     }
                     _ => {}
                 }

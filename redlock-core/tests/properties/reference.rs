@@ -29,7 +29,7 @@ use redlock_core::{
 use self::acquiring::Purse;
 use crate::{
     check,
-    drive::{Driven, Entry, Input, lives},
+    drive::{Driven, Entry, Input, Life, lives},
 };
 
 /// What the lease must have done and said after one input.
@@ -62,6 +62,8 @@ struct LogEnds;
 /// Goes through the log from the first input to the last.
 struct Story<'a> {
     config: &'a LeaseConfig,
+    /// For how long the lease tries.
+    budget: Duration,
     nonce: Nonce,
     log: &'a [Entry],
     expected: Vec<Expected>,
@@ -73,10 +75,11 @@ struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    fn of(config: &'a LeaseConfig, nonce: u128, log: &'a [Entry]) -> Vec<Expected> {
+    fn of(config: &'a LeaseConfig, life: &Life, log: &'a [Entry]) -> Vec<Expected> {
         let mut story = Self {
             config,
-            nonce: Nonce::new(nonce),
+            budget: life.budget,
+            nonce: Nonce::new(life.nonce),
             log,
             expected: Vec::new(),
             requests: 0,
@@ -126,7 +129,7 @@ impl<'a> Story<'a> {
             told: Vec::new(),
             standing: Standing::NotHeld,
             timeout: None,
-            extending: (entry.input == Input::Extend).then_some(false),
+            extending: matches!(entry.input, Input::Extend | Input::ExtendFor(_)).then_some(false),
         });
         self.now = entry.now;
         Ok(entry)
@@ -176,8 +179,8 @@ impl<'a> Story<'a> {
 enum Never {}
 
 /// The first input after which the lease and the story differ.
-fn compare(driven: &Driven, nonce: u128, config: &LeaseConfig) -> TestCaseResult {
-    let expected = Story::of(config, nonce, &driven.log);
+fn compare(driven: &Driven, life: &Life, config: &LeaseConfig) -> TestCaseResult {
+    let expected = Story::of(config, life, &driven.log);
     prop_assert_eq!(expected.len(), driven.log.len());
     for (index, (entry, expected)) in driven.log.iter().zip(&expected).enumerate() {
         let observed = Expected::observed(entry);
@@ -192,7 +195,7 @@ fn a_lease_does_what_the_reference_says() {
     check(1500, &lives(), |life| {
         let mut driven = Driven::through(&life);
         driven.finish();
-        compare(&driven, life.nonce, &life.config)
+        compare(&driven, &life, &life.config)
     });
 }
 
@@ -226,7 +229,7 @@ fn a_lease_does_not_do_what_another_reference_says() {
         let differ = Cell::new(0u32);
         check(200, &lives(), |life| {
             let driven = Driven::through(&life);
-            let differs = compare(&driven, life.nonce, &change(&life.config)).is_err();
+            let differs = compare(&driven, &life, &change(&life.config)).is_err();
             differ.set(differ.get() + u32::from(differs));
             Ok(())
         });

@@ -138,9 +138,7 @@ impl Round {
         match said.reply {
             Reply::Granted => matches!(self, Self::Release(_)) || said.votes_at(START),
             Reply::Outbid { .. } => matches!(self, Self::Acquire(_)) && said.votes_at(START),
-            Reply::Denied | Reply::Refused | Reply::Unknown | Reply::Free | Reply::Taken { .. } => {
-                false
-            }
+            _ => false,
         }
     }
 }

@@ -407,7 +407,9 @@ impl World {
         };
         self.trace.event([self.at, 21, client as u64, word]);
         match event {
-            LeaseEvent::Acquired { valid_until, fence } => {
+            LeaseEvent::Acquired {
+                valid_until, fence, ..
+            } => {
                 active.lease.claim(self.clients[client].now(self.at));
                 self.acquired(client, active, valid_until, fence);
             }

@@ -113,6 +113,7 @@ impl Master {
                 Some(entry) => Vote::Taken(entry.expires_at - now),
                 None => Vote::Free,
             },
+            other => unreachable!("the simulator knows all operations: {other:?}"),
         }
     }
 

@@ -140,7 +140,7 @@ impl World {
             match request.operation {
                 Operation::Acquire { .. } => self.note(Seen::LateSet),
                 Operation::Extend { .. } => self.note(Seen::LateExtend),
-                Operation::Fence { .. } | Operation::Release { .. } | Operation::Probe { .. } => {}
+                _ => {}
             }
         }
         if current {

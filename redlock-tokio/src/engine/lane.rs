@@ -524,10 +524,7 @@ impl<R: Requester> Lane<R> {
                 Operation::Release { .. } => {
                     self.owed_releases.settle(now, command, &purpose, &answer);
                 }
-                Operation::Acquire { .. }
-                | Operation::Extend { .. }
-                | Operation::Fence { .. }
-                | Operation::Probe { .. } => {}
+                _ => {}
             }
             if let Purpose::Request(origin) = purpose {
                 let Origin { requester, round } = origin;

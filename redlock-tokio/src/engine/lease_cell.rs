@@ -428,7 +428,7 @@ impl LeaseCell {
                 Operation::Extend { .. } => true,
                 // Not what follows a failed attempt or a loss: their reasons are still wanted.
                 Operation::Release { .. } => state.phase == Phase::Releasing,
-                Operation::Probe { .. } => false,
+                _ => false,
             };
             if matches!(transmit.operation, Operation::Extend { .. }) {
                 state.relied_on = state.lease.valid_until(now);

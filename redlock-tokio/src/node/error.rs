@@ -86,6 +86,14 @@ impl NodeError {
         matches!(self, Self::Misconfigured(_) | Self::SameServer { .. })
     }
 
+    /// Returns the answer to an operation that is newer than the node's code.
+    pub(crate) fn unknown_operation() -> Self {
+        Self::Refused {
+            code: "UNSUPPORTED".into(),
+            message: "the node does not know the operation".into(),
+        }
+    }
+
     /// Returns what the error means for a vote.
     pub(crate) fn reply(&self) -> Reply {
         match self {

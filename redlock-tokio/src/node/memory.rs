@@ -176,7 +176,7 @@ impl MemoryNode {
 
 impl Keys {
     /// Does to all keys of a command what it asks, or to none.
-    fn execute(&mut self, now: Timestamp, command: &Command) -> Vote {
+    fn execute(&mut self, now: Timestamp, command: &Command) -> Answer {
         let keys = command.keys();
         let has = |it: &Self, key, token: Token| {
             it.live(now, key)
@@ -189,7 +189,7 @@ impl Keys {
                 let is_taken =
                     |key| self.live(now, key).is_some() && !(is_repair && has(self, key, token));
                 if keys.clone().any(is_taken) {
-                    return Vote::Denied;
+                    return Ok(Vote::Denied);
                 }
                 self.sweep(now);
                 for key in keys.filter(|&key| !self.doomed.remove(key)) {
@@ -200,17 +200,17 @@ impl Keys {
                     self.entries.insert(key.clone(), entry);
                 }
                 let key = command.key();
-                fence.map_or(Vote::Granted, |fence| self.raise_counter(key, fence))
+                Ok(fence.map_or(Vote::Granted, |fence| self.raise_counter(key, fence)))
             }
             Operation::Fence { token, fence } => {
                 if !has(self, command.key(), token) {
-                    return Vote::Denied;
+                    return Ok(Vote::Denied);
                 }
-                self.raise_counter(command.key(), fence)
+                Ok(self.raise_counter(command.key(), fence))
             }
             Operation::Extend { token, ttl } => {
                 if !keys.clone().all(|key| has(self, key, token)) {
-                    return Vote::Denied;
+                    return Ok(Vote::Denied);
                 }
                 let expires_at = now.saturating_add(ttl.as_duration());
                 for key in keys {
@@ -218,7 +218,7 @@ impl Keys {
                         entry.expires_at = entry.expires_at.max(expires_at);
                     }
                 }
-                Vote::Granted
+                Ok(Vote::Granted)
             }
             Operation::Release { token } => {
                 let ours = keys.clone().filter(|key| has(self, key, token)).count();
@@ -227,21 +227,22 @@ impl Keys {
                         self.entries.remove(key);
                     }
                 }
-                if ours == command.key_count() {
+                Ok(if ours == command.key_count() {
                     Vote::Granted
                 } else {
                     Vote::Denied
-                }
+                })
             }
             Operation::Probe { .. } => {
                 let ends = keys.filter_map(|key| self.live(now, key));
-                match ends.map(|entry| entry.expires_at).max() {
+                Ok(match ends.map(|entry| entry.expires_at).max() {
                     None => Vote::Free,
                     Some(at) => Vote::Taken {
                         remaining: at.saturating_duration_since(now),
                     },
-                }
+                })
             }
+            _ => Err(NodeError::unknown_operation()),
         }
     }
 
@@ -334,9 +335,9 @@ impl Session for MemoryNode {
         let mut gone = Vec::new();
         let mut answers = Vec::with_capacity(batch.len());
         for command in batch {
-            let vote = keys.execute(now, command);
-            match (command.operation(), vote) {
-                (Operation::Probe { .. }, Vote::Taken { .. }) => {
+            let answer = keys.execute(now, command);
+            match (command.operation(), &answer) {
+                (Operation::Probe { .. }, Ok(Vote::Taken { .. })) => {
                     if let Some(freed) = &self.freed {
                         keys.watch(command, freed);
                     }
@@ -350,7 +351,7 @@ impl Session for MemoryNode {
                 }
                 _ => {}
             }
-            answers.push(Ok(vote));
+            answers.push(answer);
         }
         drop(keys);
         for (key, watchers) in gone {
@@ -385,7 +386,8 @@ mod tests {
     fn execute(node: &MemoryNode, key: &str, operation: Operation) -> Vote {
         let key = Key::new(key).unwrap();
         let now = node.clock.now();
-        node.keys().execute(now, &Command::new(key, operation))
+        let answer = node.keys().execute(now, &Command::new(key, operation));
+        answer.expect("the operation is known")
     }
 
     fn paused() -> MemoryNode {

@@ -8,8 +8,17 @@ fn outbid(counter: u64) -> Reply {
 
 fn fenced(proposal: u64) -> Driven {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire_fenced(at(0), FencingToken::new(proposal)));
+    driven.run(|lease| lease.acquire_fenced(at(0), at(1000), FencingToken::new(proposal)));
     driven
+}
+
+/// The lock is held by the votes of these nodes, since time zero.
+fn acquired(fence: Option<FencingToken>, nodes: [usize; 3]) -> Event {
+    Event::Acquired {
+        valid_until: at(900),
+        fence,
+        granted_by: nodes.into_iter().filter_map(NodeId::new).collect(),
+    }
 }
 
 #[test]
@@ -20,8 +29,7 @@ fn a_fence_that_a_majority_accepts_costs_one_round() {
         matches!(driven.sent[0].operation, Operation::Acquire { fence: it, .. } if it == fence)
     );
     driven.reply(at(1), &[Granted, Denied, Granted, Denied, Granted]);
-    let valid_until = at(900);
-    assert_eq!(driven.told, [Event::Acquired { valid_until, fence }]);
+    assert_eq!(driven.told, [acquired(fence, [0, 2, 4])]);
     assert_eq!(driven.sent.len(), 1);
 }
 
@@ -40,9 +48,7 @@ fn a_fence_that_is_outbid_is_raised_while_the_keys_are_held() {
     assert_eq!(driven.operations()[2], Operation::Fence { token, fence });
     driven.reply(at(3), &[Granted; 3]);
     // The validity counts from the first request, whatever the fence took.
-    let valid_until = at(900);
-    let fence = Some(fence);
-    assert_eq!(driven.told, [Event::Acquired { valid_until, fence }]);
+    assert_eq!(driven.told, [acquired(Some(fence), [0, 1, 2])]);
     assert_eq!(driven.lease.attempts(), 1);
 }
 
@@ -204,7 +210,7 @@ fn a_fence_that_nobody_answers_is_too_slow_at_the_end_of_validity() {
         retry: config().retry.with_max_attempts(1),
         ..config()
     });
-    driven.run(|lease| lease.acquire_fenced(at(0), FencingToken::new(7)));
+    driven.run(|lease| lease.acquire_fenced(at(0), at(1000), FencingToken::new(7)));
     driven.reply(at(1), &[outbid(9); 3]);
     driven.run(|lease| lease.handle_timeout(at(900)));
     let failure = AcquireFailure::TooSlow;

@@ -13,7 +13,7 @@ fn contended() -> Driven {
         retry: config().retry.with_probes(),
         ..config()
     });
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     driven.reply(at(1), &[Denied; 3]);
     assert!(matches!(
         driven.operations()[1..],
@@ -169,15 +169,10 @@ fn gives_up_at_the_end_of_the_budget() {
 #[test]
 fn queueing_takes_from_the_budget() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| {
-        lease.set_deadline(at(400), at(450));
-        lease.acquire(at(400));
-    });
+    driven.run(|lease| lease.acquire(at(400), at(450)));
     driven.reply(at(401), &[Denied; 3]);
     let due = driven.lease.poll_timeout().unwrap();
     assert!(due < at(450), "{due:?}");
-    // Too late.
-    driven.run(|lease| lease.set_deadline(at(402), at(5000)));
     driven.run(|lease| lease.handle_timeout(at(450)));
     assert!(driven.lease.is_closed());
 }
@@ -324,7 +319,7 @@ fn lets_others_first_and_tries_after_them() {
     });
     driven.run(|lease| {
         lease.let_others_first(pause);
-        lease.acquire(at(100));
+        lease.acquire(at(100), at(1100));
     });
     assert_eq!(driven.lease.poll_timeout(), Some(at(102)));
     assert!(driven.sent.is_empty());
@@ -345,11 +340,11 @@ fn a_pause_that_would_cost_the_lock_is_left_out() {
     let mut turns = Turns::default();
     turns.start(at(0), true);
     let pause = turns.end(at(100), turn(MS(20)), PollerShare::NONE).unwrap();
-    let retry = config().retry.with_probes().with_budget(MS(3));
+    let retry = config().retry.with_probes();
     let mut driven = Driven::new(LeaseConfig { retry, ..config() });
     driven.run(|lease| {
         lease.let_others_first(pause);
-        lease.acquire(at(100));
+        lease.acquire(at(100), at(103));
     });
     assert_eq!(driven.lease.attempts(), 1);
 }
@@ -372,7 +367,7 @@ fn another_that_comes_during_a_pause_is_noticed() {
     });
     driven.run(|lease| {
         lease.let_others_first(pause);
-        lease.acquire(now);
+        lease.acquire(now, now.saturating_add(MS(1000)));
     });
     assert_eq!(driven.sent.len(), 1, "it looks, to be told");
     driven.reply(now, &[Reply::Free; 5]);

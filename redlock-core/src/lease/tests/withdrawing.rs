@@ -40,7 +40,7 @@ fn votes_from_before_the_last_look_stand() {
 #[test]
 fn late_votes_of_other_nodes_keep_the_lock() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     let round = driven.sent[0].round;
     driven.reply(at(1), &[Granted; 3]);
     driven.reply_to(round, at(3), 3, &[Granted, Denied]);
@@ -54,7 +54,7 @@ fn late_votes_of_other_nodes_keep_the_lock() {
 #[test]
 fn a_late_vote_of_a_node_without_one_does_not_count() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     let round = driven.sent[0].round;
     driven.reply(at(1), &[Granted; 3]);
     driven.reply_to(round, at(3), 3, &[quarantined(Granted, at(1)); 2]);
@@ -90,7 +90,7 @@ fn an_extension_under_way_fails_and_is_tried_again() {
 fn an_attempt_goes_on_without_the_vote_or_fails() {
     for (late, is_held) in [([Granted, Granted, Granted], true), ([Denied; 3], false)] {
         let mut driven = Driven::new(config());
-        driven.run(|lease| lease.acquire(at(0)));
+        driven.acquire(at(0));
         let round = driven.sent[0].round;
         driven.reply(at(1), &[Granted]);
         driven.withdraw(at(2), 0, since(at(0)));
@@ -103,7 +103,7 @@ fn an_attempt_goes_on_without_the_vote_or_fails() {
 #[test]
 fn a_fence_needs_its_votes_even_after_an_extension() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire_fenced(at(0), FencingToken::new(7)));
+    driven.run(|lease| lease.acquire_fenced(at(0), at(1000), FencingToken::new(7)));
     driven.reply(at(1), &[Granted; 3]);
     driven.run(|lease| lease.extend(at(100)));
     let round = driven.sent.last().unwrap().round;
@@ -129,7 +129,7 @@ fn where_nothing_is_won_nothing_is_withdrawn() {
 #[test]
 fn a_vote_is_withdrawn_even_if_an_earlier_time_completed_the_quorum() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     let round = driven.sent[0].round;
     driven.reply_to(round, at(5), 0, &[Granted]);
     driven.reply_to(round, at(1), 1, &[Granted]);
@@ -141,7 +141,7 @@ fn a_vote_is_withdrawn_even_if_an_earlier_time_completed_the_quorum() {
 #[test]
 fn a_late_vote_with_an_earlier_time_makes_the_others_no_older() {
     let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0)));
+    driven.acquire(at(0));
     let round = driven.sent[0].round;
     driven.reply_to(round, at(5), 0, &[Granted; 3]);
     assert!(driven.is_held(at(5)));

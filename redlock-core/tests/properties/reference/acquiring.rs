@@ -1,6 +1,6 @@
 //! How the lock is had, or not: attempts, and the pauses between them.
 
-use redlock_core::{AcquireFailure, Event, FencingToken, Operation, Timestamp, Token};
+use redlock_core::{AcquireFailure, Event, FencingToken, NodeSet, Operation, Timestamp, Token};
 
 use super::{LogEnds, Story};
 use crate::drive::Input;
@@ -11,6 +11,7 @@ pub(super) struct Won {
     pub(super) start: Timestamp,
     pub(super) valid_until: Timestamp,
     pub(super) fence: Option<FencingToken>,
+    pub(super) granted_by: NodeSet,
     /// The request that settled the fence after the key was set, and when it was sent.
     pub(super) fenced_by: Option<(usize, Timestamp)>,
 }
@@ -70,7 +71,7 @@ impl Story<'_> {
         begin: Timestamp,
         mut purse: Option<Purse>,
     ) -> Result<Option<Won>, LogEnds> {
-        let deadline = self.config.retry.deadline(begin);
+        let deadline = begin.saturating_add(self.budget);
         let (mut start, mut blame) = (begin, None);
         for number in 1.. {
             let (now, failure) = match self.attempt(number, start, &mut purse, deadline, blame)? {
@@ -183,6 +184,7 @@ impl Story<'_> {
                                 start,
                                 valid_until,
                                 fence,
+                                granted_by: self.agreed_to(request, asked, fence.is_none()),
                                 fenced_by: fencing.then_some((request, asked)),
                             }));
                         }

@@ -1,11 +1,28 @@
 //! How the lock is kept, lost, or given back.
 
+use std::time::Duration;
+
 use redlock_core::{
-    Event, LeaseConfig, LossReason, NodeSet, Operation, ReleaseVerdict, Timestamp, Token,
+    Event, LeaseConfig, LossReason, NodeSet, Operation, ReleaseVerdict, Timestamp, Token, Ttl,
 };
 
 use super::{LogEnds, Story, acquiring::Won};
 use crate::drive::Input;
+
+/// An extension under way.
+struct Extension {
+    request: usize,
+    asked: Timestamp,
+    /// What was asked for. More is sent if the keys are to live longer anyway.
+    ttl: Ttl,
+}
+
+/// The whole milliseconds from `now` to `until`, and the one that has begun.
+fn at_least(until: Timestamp, now: Timestamp) -> Ttl {
+    let nanos = until.as_nanos().saturating_sub(now.as_nanos());
+    let millis = nanos.div_ceil(1_000_000).clamp(1, Ttl::MAX.as_millis());
+    Ttl::new(Duration::from_millis(millis)).expect("within the range")
+}
 
 impl Story<'_> {
     pub(super) fn holding(&mut self, won: &Won) -> Result<(), LogEnds> {
@@ -18,17 +35,25 @@ impl Story<'_> {
             token,
             start,
             fence,
+            granted_by,
             fenced_by,
             mut valid_until,
         } = won;
         let ttl = validity.ttl();
-        self.tell(Event::Acquired { valid_until, fence });
+        self.tell(Event::Acquired {
+            valid_until,
+            fence,
+            granted_by,
+        });
+        // Until when keys live at least on a majority.
+        let mut keys_until = start.saturating_add(ttl.as_duration());
+        let mut longest = ttl;
         let mut claimed = false;
         let mut uncertain = false;
         let mut due = keep_alive.next_extension(start, start);
-        // The request and the start of the extension under way, and of the last that ended, with
-        // whether it succeeded.
-        let mut extension: Option<(usize, Timestamp)> = None;
+        // The extension under way; and the request and the start of the last that ended, with whether
+        // it succeeded.
+        let mut extension: Option<Extension> = None;
         let mut last: Option<(usize, Timestamp, bool)> = None;
         let mut repaired = NodeSet::EMPTY;
         loop {
@@ -45,31 +70,49 @@ impl Story<'_> {
                 _ if now >= valid_until => {
                     return self.lose(token, self.why_it_ended(start, valid_until));
                 }
-                Input::Release => return self.releasing(token, now),
+                Input::Release => return self.releasing(token, now, longest),
                 Input::Claim => claimed = true,
                 Input::Timeout if now < wake => {}
-                Input::Timeout | Input::Extend => {
-                    if extension.is_none() {
+                Input::Timeout | Input::Extend | Input::ExtendFor(_) => {
+                    let wanted = match entry.input {
+                        Input::ExtendFor(other) if keep_alive.renews() => ttl.max(other),
+                        Input::ExtendFor(other) => other,
+                        _ => ttl,
+                    };
+                    let suffices = |it: &Extension| it.ttl >= wanted;
+                    if !extension.as_ref().is_some_and(suffices) {
                         due = None;
                         if keep_alive.allows(start, now) {
                             // A new one takes the place of the last.
                             last = None;
-                            let request = self.send(Operation::Extend { token, ttl });
-                            extension = Some((request, now));
+                            let ttl = at_least(keys_until, now).max(wanted);
+                            longest = longest.max(ttl);
+                            extension = Some(Extension {
+                                request: self.send(Operation::Extend { token, ttl }),
+                                asked: now,
+                                ttl: wanted,
+                            });
                         }
                     }
-                    if entry.input == Input::Extend {
-                        self.expect().extending = Some(extension.is_some());
+                    if entry.input != Input::Timeout {
+                        self.expect().extending = Some(extension.as_ref().is_some_and(suffices));
                     }
                 }
                 Input::Reply { to, .. } => {
                     let mut just_extended = false;
-                    if let Some((request, asked)) = extension
+                    if let Some(Extension {
+                        request,
+                        asked,
+                        ttl,
+                    }) = extension
                         && to == Some(request)
                     {
                         let votes = self.votes(request, asked);
                         if votes.majority(votes.granted) {
-                            valid_until = valid_until.max(validity.until(asked));
+                            if let Ok(validity) = validity.with_ttl(ttl) {
+                                valid_until = valid_until.max(validity.until(asked));
+                            }
+                            keys_until = keys_until.max(asked.saturating_add(ttl.as_duration()));
                             uncertain = false;
                             due = keep_alive.next_extension(start, asked);
                             last = Some((request, asked, true));
@@ -102,6 +145,7 @@ impl Story<'_> {
                         let lost = self.denied_by(request).difference(repaired);
                         repaired = repaired.union(lost);
                         if !lost.is_empty() {
+                            let ttl = at_least(keys_until, now).max(ttl);
                             self.send_to(lost, Operation::Acquire { token, ttl, fence });
                         }
                         if let (Some(fence), Some((request, asked))) = (fence, fenced_by)
@@ -135,9 +179,9 @@ impl Story<'_> {
         Ok(())
     }
 
-    fn releasing(&mut self, token: Token, now: Timestamp) -> Result<(), LogEnds> {
+    fn releasing(&mut self, token: Token, now: Timestamp, longest: Ttl) -> Result<(), LogEnds> {
         let request = self.release(token);
-        let until = now.saturating_add(self.config.validity.ttl().as_duration());
+        let until = now.saturating_add(longest.as_duration());
         (self.held, self.timeout) = (None, Some(until));
         let verdict = loop {
             let entry = self.next()?;

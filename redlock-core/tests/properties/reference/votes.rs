@@ -51,12 +51,24 @@ impl Story<'_> {
                 Reply::Granted => votes.granted += 1,
                 Reply::Outbid { .. } => votes.outbid += 1,
                 Reply::Denied => votes.denied += 1,
-                Reply::Refused | Reply::Unknown | Reply::Free | Reply::Taken { .. } => {
-                    votes.failed += 1;
-                }
+                _ => votes.failed += 1,
             }
         }
         votes
+    }
+
+    /// The nodes whose vote counts for a request. Without a fence, a counter that is ahead is a vote.
+    pub(super) fn agreed_to(&self, request: usize, asked: Timestamp, unfenced: bool) -> NodeSet {
+        let agrees = |said: &Said| {
+            let is_ours = said.reply == Reply::Granted
+                || unfenced && matches!(said.reply, Reply::Outbid { .. });
+            is_ours && !said.is_held_back_at(asked)
+        };
+        let ballots = self.ballots(request);
+        let agreed = ballots.iter().filter(|(_, said)| agrees(said));
+        agreed
+            .filter_map(|(index, _)| NodeId::new(*index))
+            .collect()
     }
 
     /// The nodes that granted a request that was sent at this time, and could vote.

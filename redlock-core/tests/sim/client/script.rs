@@ -33,6 +33,15 @@ pub(crate) enum Act {
     Abandon,
 }
 
+/// What a client is to do with its next lease.
+struct Plan {
+    config: LeaseConfig,
+    /// For how long it tries.
+    budget: Duration,
+    /// For how long it may hold the lock.
+    longest: Duration,
+}
+
 impl World {
     /// Lets a client begin its next lease after a while.
     pub(crate) fn think(&mut self, client: usize) {
@@ -49,18 +58,23 @@ impl World {
             return;
         }
         let key = probed.unwrap_or_else(|| self.rng.index(self.scale.keys));
-        let (config, longest) = self.draw_config(probed.is_some());
+        let Plan {
+            config,
+            budget,
+            longest,
+        } = self.draw_plan(probed.is_some());
         let nonce = u128::from(self.rng.next()) << 64 | u128::from(self.rng.next());
         let mut lease = Lease::new(config.clone(), Nonce::new(nonce));
         let now = self.clients[client].now(self.at);
+        let deadline = now.saturating_add(budget);
         // Each key is fenced or not, for all.
         if key % 2 == 1 {
             let it = &self.clients[client];
             let wall_clock = 1_700_000_000_000_000 + self.at / MICRO + it.wall_offset;
             let proposal = FencingToken::new(wall_clock.max(it.seen_fences[key] + 1));
-            lease.acquire_fenced(now, proposal);
+            lease.acquire_fenced(now, deadline, proposal);
         } else {
-            lease.acquire(now);
+            lease.acquire(now, deadline);
         }
         let ttl = config.validity.ttl().as_millis() * MILLI;
         let number = self.history.begin(ttl);
@@ -80,7 +94,7 @@ impl World {
         }
     }
 
-    fn draw_config(&mut self, probe: bool) -> (LeaseConfig, Duration) {
+    fn draw_plan(&mut self, probe: bool) -> Plan {
         let rng = &mut self.rng;
         let ttl = self.scale.max_ttl.as_millis() / rng.pick(&[1, 1, 2, 4]);
         let millis = Duration::from_millis;
@@ -111,8 +125,7 @@ impl World {
         } else {
             KeepAlive::on_demand(max_hold)
         };
-        let mut retry =
-            RetrySchedule::new(delay, millis(budget)).expect("a range that is not empty");
+        let mut retry = RetrySchedule::new(delay).expect("a range that is not empty");
         if !probe {
             // What comes after so many attempts is nothing new, and takes the simulator's time.
             retry = retry.with_max_attempts(20);
@@ -128,7 +141,11 @@ impl World {
             retry,
             keep_alive,
         };
-        (config, max_hold.saturating_add(validity.span()))
+        Plan {
+            config,
+            budget: millis(budget),
+            longest: max_hold.saturating_add(validity.span()),
+        }
     }
 
     pub(super) fn act(&mut self, client: usize, lease: usize, act: Act) {

@@ -55,7 +55,7 @@ impl LeaseCell {
         } = request;
         // Redlock step 1: the clock is read before the first byte leaves.
         let now = shared.clock.now();
-        let deadline = config.retry.deadline(now);
+        let deadline = now.saturating_add(policy.wait);
         let lease = Lease::new(config.clone(), nonce);
         let cell = Arc::new(Self {
             id: CREATED.fetch_add(1, Ordering::Relaxed),
@@ -126,12 +126,12 @@ impl LeaseCell {
             }
         }
         self.enter(state, Phase::Acquiring);
-        state.lease.set_deadline(now, state.queued.deadline);
+        let deadline = state.queued.deadline;
         if self.fenced {
             let proposal = self.shared.wall_clock.propose(&self.shared.clock, now);
-            state.lease.acquire_fenced(now, proposal);
+            state.lease.acquire_fenced(now, deadline, proposal);
         } else {
-            state.lease.acquire(now);
+            state.lease.acquire(now, deadline);
         }
     }
 

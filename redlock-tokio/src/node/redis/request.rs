@@ -160,14 +160,11 @@ impl Request {
         let mut cmd = Cmd::with_capacity(8, 80 + key.len());
         match command.operation() {
             _ if command.has_several_keys() => self.push_of_rest(position, command),
-            Operation::Acquire { .. } | Operation::Fence { .. } | Operation::Probe { .. } => {
-                self.push_of_rest(position, command);
-            }
             Operation::Extend { ttl, .. } => {
                 let mut peek = redis::cmd("PTTL");
                 peek.arg(key);
                 self.push_part(position, peek, Form::Peek);
-                // The ttl of a lease never changes, so the latest extension is the longest.
+                // The ttl is never shorter than the time for which the lock relies on the key.
                 cmd.arg("SET").arg(key).arg(command.token());
                 cmd.arg("IFEQ").arg(command.token());
                 cmd.arg("PX").arg(ttl.as_millis());
@@ -181,6 +178,7 @@ impl Request {
                 cmd.arg(command.token());
                 self.push_part(position, cmd, Form::Release);
             }
+            _ => self.push_of_rest(position, command),
         }
     }
 
@@ -216,8 +214,8 @@ impl Request {
                 cmd.arg(command.token()).arg(fence.get());
                 Form::Fence
             }
-            // They are not of the rest.
-            Operation::Extend { .. } | Operation::Release { .. } => return,
+            // Extensions and releases are not of the rest, and others are refused.
+            _ => return,
         };
         self.push_part(position, cmd, form);
     }
@@ -245,8 +243,8 @@ impl Request {
             Operation::Acquire { ttl, .. } => (&script::ACQUIRE_ALL, Some(ttl), Form::AcquireAll),
             Operation::Extend { ttl, .. } => (&script::EXTEND_ALL, Some(ttl), Form::ExtendAll),
             Operation::Release { .. } => (&script::RELEASE_ALL, None, Form::ReleaseAll),
-            // There is no fence for several keys.
-            Operation::Fence { .. } | Operation::Probe { .. } => return,
+            // There is no fence for several keys, and others are refused.
+            _ => return,
         };
         let mut cmd = redis::cmd("EVAL");
         cmd.arg(script.source()).arg(command.key_count());

@@ -136,8 +136,13 @@ impl Rights {
         if self.denial.is_some() {
             return self.denial.clone();
         }
-        let Operation::Acquire { fence, .. } = command.operation() else {
-            return None;
+        let fence = match command.operation() {
+            Operation::Acquire { fence, .. } => fence,
+            Operation::Extend { .. }
+            | Operation::Fence { .. }
+            | Operation::Probe { .. }
+            | Operation::Release { .. } => return None,
+            _ => return Some(NodeError::unknown_operation()),
         };
         let (what, needs) = match (command.has_several_keys(), fence) {
             (true, _) => ("a lock of several keys", &SEVERAL[..]),

@@ -18,10 +18,10 @@ impl Stretch {
     pub(super) fn admits(&self, command: &Command) -> bool {
         match command.operation() {
             _ if command.has_several_keys() => true,
-            Operation::Acquire { .. } | Operation::Fence { .. } | Operation::Probe { .. } => true,
             Operation::Extend { token, .. } | Operation::Release { token } => {
                 !self.tokens.contains(&token)
             }
+            _ => true,
         }
     }
 
@@ -35,9 +35,9 @@ impl Stretch {
                 self.tokens.push(token);
                 self.rest.push(position);
             }
-            Operation::Probe { .. } => self.rest.push(position),
             Operation::Extend { .. } => self.extensions.push(position),
             Operation::Release { .. } => self.releases.push(position),
+            _ => self.rest.push(position),
         }
     }
 }
