@@ -1,3 +1,4 @@
+mod connect;
 mod error;
 mod launch;
 
@@ -8,9 +9,13 @@ use redlock_core::{Quarantine, Quorum, Ttl};
 use tokio::runtime::Handle;
 
 pub use self::error::BuildError;
+use self::launch::Plan;
 use crate::{
     Clock, Key, LockOptions, MemoryNode, Redlock,
-    engine::lane::vetting::RestartRule,
+    engine::lane::{
+        LaneLimits,
+        vetting::{RestartRule, Rules},
+    },
     node::{Node, RedisNode},
 };
 
@@ -400,7 +405,7 @@ impl RedlockBuilder {
         launch::refuse_duplicates(&nodes)?;
         let max_ttl = self.check(quorum)?;
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        let (redlock, connecting) = self.launch(quorum, max_ttl, nodes, &runtime);
+        let (redlock, connecting) = self.plan(quorum, max_ttl, nodes).launch(&runtime);
         redlock.check(LockOptions::new())?;
         launch::warn_of_even_number(quorum);
         launch::refuse_to_start(&redlock, connecting.refusals().await)?;
@@ -425,6 +430,27 @@ impl RedlockBuilder {
             }
         }
         Ok(max_ttl)
+    }
+
+    fn plan(self, quorum: Quorum, max_ttl: Ttl, nodes: Vec<Arc<dyn Node>>) -> Plan {
+        let quarantine = Quarantine::new(max_ttl, self.defaults.drift_or_default());
+        Plan {
+            quorum,
+            nodes,
+            limits: LaneLimits {
+                answer: self.node_timeout,
+                connect: self.connect_timeout,
+            },
+            rules: Rules {
+                restarts: (self.restarts)(quarantine),
+                allow_unvetted: self.allow_unvetted,
+            },
+            max_ttl,
+            max_waiters_total: self.max_waiters_total,
+            clock: self.clock,
+            prefix: self.prefix,
+            defaults: self.defaults,
+        }
     }
 }
 

@@ -10,16 +10,17 @@ use redlock_core::{AcquireFailure, LossReason, Nonce, Timestamp};
 
 use crate::{
     Attempts, Hold, KeyError, LockError, LockGuard, LockOptions, OptionsError, RandomError,
-    Redlock, WithLockError,
+    WithLockError,
     engine::{
         lease_cell::{LeaseCell, Phase, Request},
         queue::Refusal,
+        shared::Shared,
     },
     key::KeySet,
     node::status,
 };
 
-/// A lock that is about to be requested. Made by [`Redlock::lock`]; await it.
+/// A lock that is about to be requested. Made by [`Redlock::lock`](crate::Redlock::lock); await it.
 ///
 /// ```
 /// # use redlock_tokio::{LockError, Redlock};
@@ -35,15 +36,15 @@ use crate::{
 /// ```
 #[must_use = "a lock is only requested when awaited"]
 pub struct Lock {
-    redlock: Redlock,
+    shared: Arc<Shared>,
     keys: Result<KeySet, KeyError>,
     options: LockOptions,
 }
 
 impl Lock {
-    pub(crate) fn new(redlock: Redlock, keys: Result<KeySet, KeyError>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, keys: Result<KeySet, KeyError>) -> Self {
         Self {
-            redlock,
+            shared,
             keys,
             options: LockOptions::new(),
         }
@@ -92,7 +93,7 @@ impl Lock {
         self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
 
-    /// Acquires the lock, does the work and releases the lock; see [`Redlock::with_lock`].
+    /// Acquires the lock, does the work and releases the lock; see [`Redlock::with_lock`](crate::Redlock::with_lock).
     ///
     /// # Errors
     ///
@@ -114,7 +115,7 @@ impl Lock {
     }
 
     fn prepare(&self) -> Result<Request, LockError> {
-        let shared = self.redlock.shared();
+        let shared = &self.shared;
         if shared.is_shut_down() {
             return Err(LockError::ShutDown);
         }
@@ -298,7 +299,7 @@ fn passed_over(cell: &LeaseCell, mut attempts: Attempts) -> LockError {
 
 fn start(lock: &Lock) -> Result<State, LockError> {
     let request = lock.prepare()?;
-    let shared = lock.redlock.shared();
+    let shared = &lock.shared;
     let since = shared.clock.now();
     let cell = LeaseCell::start(shared, request);
     if shared.is_shut_down() {

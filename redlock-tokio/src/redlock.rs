@@ -7,13 +7,14 @@ use std::{
 use futures::future::join_all;
 
 use crate::{
-    BuildError, Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady,
-    OptionsError, RedlockBuilder, WithLockError, engine::shared::Shared, key::KeySet, readiness,
+    Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady, OptionsError,
+    WithLockError, engine::shared::Shared, key::KeySet, readiness,
 };
 
 /// A distributed lock service over independent Redis masters.
 ///
-/// A handle: clones are cheap and share connections, lanes and the task that renews.
+/// This is a handle. Clones are cheap, and share connections, queues and the task that renews locks. Build one
+/// `Redlock` for a process, since only requests of one `Redlock` wait in one queue.
 ///
 /// ```no_run
 /// # use redlock_tokio::Redlock;
@@ -22,7 +23,7 @@ use crate::{
 /// let redlock = Redlock::connect(["redis://a", "redis://b", "redis://c"]).await?;
 ///
 /// let guard = redlock.lock("order:42").await?;
-/// // .. nobody else in the fleet is here for order 42 ..
+/// // .. no other process is in this section for order 42 ..
 /// drop(guard);
 /// # Ok(())
 /// # }
@@ -33,172 +34,157 @@ pub struct Redlock {
 }
 
 impl Redlock {
-    /// Connects to the masters at these URLs, with default settings.
-    ///
-    /// Succeeds even if none of them is up: locks fail with [`LockError::NoQuorum`] until a majority
-    /// is.
-    ///
-    /// # Errors
-    ///
-    /// See [`RedlockBuilder::build`], also for what it waits for.
-    pub async fn connect<I>(urls: I) -> Result<Self, BuildError>
-    where
-        I: IntoIterator,
-        I::Item: AsRef<str>,
-    {
-        Self::builder().nodes(urls).build().await
-    }
-
-    /// Creates a lock over five nodes within this process: for trying things out, for tests, and for
-    /// services that run as a single process.
-    ///
-    /// Goes by tokio's clock, so that on a paused runtime hours pass in a moment:
-    ///
-    /// ```
-    /// # use redlock_tokio::{LossReason, Redlock};
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::embedded().await?;
-    /// let guard = redlock.lock("order:42").await?;
-    /// tokio::time::sleep(Duration::from_secs(3600)).await;
-    /// assert!(!guard.is_valid()); // longer than max_hold
-    /// assert_eq!(guard.lost().await, LossReason::MaxHold);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails outside of a tokio runtime.
-    pub async fn embedded() -> Result<Self, BuildError> {
-        Self::builder().embedded().build().await
-    }
-
-    /// Starts to configure a lock.
-    pub fn builder() -> RedlockBuilder {
-        RedlockBuilder::new()
-    }
-
     pub(crate) fn new(shared: Shared) -> Self {
         Self {
             shared: Arc::new(shared),
         }
     }
 
-    /// Acquires the lock with this key, waiting for it if another client holds it. See [`Lock`] for
-    /// options, and [`LockFuture`](crate::LockFuture) for cost and cancel safety.
+    /// Acquires the lock with this key, and waits if another client holds it. [`Lock`] has the options, and
+    /// [`LockFuture`](crate::LockFuture) documents cost and cancel safety.
     ///
-    /// The key is any bytes, or a [`Key`]. [`Key::parts`] makes one of several parts:
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("order:42").wait(Duration::from_secs(2)).await?;
+    /// assert!(guard.is_valid());
+    /// drop(guard); // releases the lock in the background
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The key is any bytes, or a [`Key`]. [`Key::parts`] joins several parts to one key without ambiguity:
     ///
     /// ```
     /// # use redlock_tokio::{Key, LockError, LockGuard, Redlock};
-    /// async fn lock_order(redlock: &Redlock, tenant: &str, order: &str) -> Result<LockGuard, LockError> {
+    /// async fn lock_order(
+    ///     redlock: &Redlock,
+    ///     tenant: &str,
+    ///     order: &str,
+    /// ) -> Result<LockGuard, LockError> {
     ///     redlock.lock(Key::parts(["order", tenant, order])?).await
     /// }
     /// # let _ = lock_order;
     /// ```
     ///
-    /// A lock is not reentrant: a holder that locks it again times out.
+    /// A lock is not reentrant: a holder that locks the same key again times out.
     ///
     /// # Errors
     ///
-    /// See [`LockError`]. Whichever it is, the lock is not held, and what was set on any node is
-    /// being released.
+    /// [`LockError`] lists the errors. After each of them the lock is not held, and keys that were set on nodes are
+    /// released in the background.
     pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
         let key = Key::with_prefix(&self.shared.prefix, key.as_ref());
-        Lock::new(self.clone(), key.map(KeySet::from))
+        Lock::new(Arc::clone(&self.shared), key.map(KeySet::from))
     }
 
-    /// Acquires the locks of several keys at once: all of them or none. They have one guard.
+    /// Acquires the locks of several keys at once, all or none, under one guard.
     ///
-    /// No two that want the same keys ever wait for each other, in whatever order they name them.
-    /// Contends as it should with [`lock`](Self::lock)s of each of the keys, and with what
-    /// `node-redlock` does with several resources. Costs what one key does: one script for each node,
-    /// one round trip to the majority if all are free.
-    ///
-    /// Within this process others go first while one of the keys is taken, but at most 8 that asked for one
-    /// of the keys later, and none once it has waited for 100 ms: its keys are then reserved for it, as soon
-    /// as nobody that asked earlier waits for any of them. A key that is free stays free until all are. A
-    /// reservation that keeps somebody from a free key lapses after 50 ms: those that wait at that moment go
-    /// first. Then none of the keys is reserved for as long as this reservation lasted, and the next one is
-    /// to be earned by 8 more or 100 ms more. It lasts twice as long, but never longer than 200 ms. So a key
-    /// that nobody holds can be had for at least half of the time, a task that holds one of the keys and locks
-    /// another is late by that time, and no two ever wait for each other. Where each key is always held,
-    /// and for longer than 200 ms at a time, a lock of several may wait for its whole limit. Other processes
-    /// are not bound by this.
-    ///
-    /// The keys together must not be longer than one [`Key`] may be, and are locked without a
-    /// [fence](Lock::fenced). They are never handed over within the process.
+    /// Two such requests never wait for each other in a circle, whatever the order of their keys. The locks exclude
+    /// [`lock`](Self::lock)s of each of the keys, and locks of several resources by `node-redlock`. The cost is
+    /// that of one key: one script for each node, and one round trip to the majority if all keys are free.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::embedded().await?;
-    /// let (from, to) = ("account:7", "account:3");
-    /// let guard = redlock.lock_all([from, to]).await?;
-    /// // .. nobody else changes either of them ..
-    /// drop(guard);
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock_all(["account:7", "account:3"]).await?;
+    /// assert!(redlock.try_lock("account:3").await.is_err());
+    /// drop(guard); // releases both
     /// # Ok(())
     /// # }
     /// ```
     ///
+    /// The keys together may be as long as one [`Key`] may be. A lock of several keys has no
+    /// [fencing token](LockOptions::fenced), and is never handed over within the process.
+    ///
+    /// # Fairness
+    ///
+    /// The request waits until all of its keys are free. While one of them is taken, later requests of this process
+    /// may lock the other keys. After 8 such requests, or after 100 ms, the keys are reserved: as soon as no older
+    /// request waits for any of them, later requests must wait until this one has had its turn.
+    ///
+    /// A reservation that keeps other requests from a free key lapses after 50 ms, the next one after twice that, up
+    /// to 200 ms. The requests that wait at that moment go first. Then nothing is reserved for as long as the
+    /// reservation lasted, and the next reservation takes 8 more requests or 100 ms more. So others can lock a free
+    /// key for at least half of the time, and a task that holds one of the keys and locks another one is late, but
+    /// never stuck.
+    ///
+    /// A request may wait until its time is over if each of its keys is held again and again for longer than 200 ms.
+    /// A reservation does not bind other processes.
+    ///
     /// # Errors
     ///
-    /// See [`LockError`].
+    /// [`LockError`] lists the errors.
     pub fn lock_all<I>(&self, keys: I) -> Lock
     where
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        Lock::new(self.clone(), KeySet::all(&self.shared.prefix, keys))
+        let keys = KeySet::all(&self.shared.prefix, keys);
+        Lock::new(Arc::clone(&self.shared), keys)
     }
 
     /// Makes one attempt to acquire the lock with this key.
     ///
-    /// Costs one round trip to the majority. If several clients try at the same moment, each may
-    /// get a minority of the nodes, and none the lock. Where one of them must win (a job that all
-    /// hosts start at the same second), use [`lock`](Self::lock) with a short
-    /// [`wait`](Lock::wait), whose retries are spread at random.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future gives up, and releases in the background what was set on any node.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::Contended`] if another client holds it or several tried at once; see
-    /// [`LockError`] for the rest.
-    pub async fn try_lock(&self, key: impl AsRef<[u8]>) -> Result<LockGuard, LockError> {
-        self.lock(key).wait(Duration::ZERO).await
-    }
-
-    /// Acquires the lock, does the work and releases the lock. If the lock is lost meanwhile, the
-    /// work is dropped where it stands.
-    ///
-    /// The work gets a view of the lock, to ask [how long it has](Hold::remaining) or to
-    /// [extend](Hold::extend) it. With options it is `redlock.lock(key).ttl(..).with(work)`.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops the work and releases the lock in the background.
-    ///
-    /// # Errors
-    ///
-    /// Says whether the work was never begun, or was cut off. A loss that falls between the end of
-    /// the work and the release is reported too, since the end of the work was not protected.
+    /// Costs one round trip to the majority. If several clients try at the same moment, each may get the votes of a
+    /// minority of the nodes, and then none gets the lock. Where one of them must win (all hosts start a job at the
+    /// same second), use [`lock`](Self::lock) with a short [`wait`](Lock::wait): its attempts are spread at random.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::embedded().await?;
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.try_lock("order:42").await?;
+    /// let error = redlock.try_lock("order:42").await.unwrap_err();
+    /// assert!(error.is_contended());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up. Keys that were set on nodes are released in the background.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`LockError::Contended`] if another client holds the lock, or several clients tried at once.
+    /// [`LockError`] lists the other errors.
+    pub async fn try_lock(&self, key: impl AsRef<[u8]>) -> Result<LockGuard, LockError> {
+        self.lock(key).wait(Duration::ZERO).await
+    }
+
+    /// Acquires the lock, does the work and releases the lock. If the lock is lost, the work is dropped at its
+    /// current `await`.
+    ///
+    /// The work gets a [`Hold`]: it returns the [remaining time](Hold::remaining), and can
+    /// [extend](Hold::extend) the lock. With options the call is `redlock.lock(key).ttl(..).with(work)`.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
     /// let total = redlock.with_lock("order:42", async |_hold| 6 * 7).await?;
     /// assert_eq!(total, 42);
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work, and releases the lock in the background.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`WithLockError::Lock`] if the work was not begun, and with [`WithLockError::Lost`] if the lock
+    /// was lost before the end of the work. A loss between the end of the work and the release counts too, because
+    /// the end of the work was not protected.
     pub async fn with_lock<T>(
         &self,
         key: impl AsRef<[u8]>,
@@ -207,22 +193,45 @@ impl Redlock {
         self.lock(key).with(work).await
     }
 
-    /// Returns how each node is, in the order in which they were given. Asks nobody, so it costs
-    /// nothing.
+    /// Returns the status of each node, in the order in which the nodes were given. Asks no node.
+    ///
+    /// ```
+    /// # use redlock_tokio::{NodeState, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// for node in redlock.nodes() {
+    ///     println!("{}: {}", node.address, node.state);
+    ///     assert_eq!(node.state, NodeState::Voting);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeStatus> {
         self.shared.nodes()
     }
 
-    /// Waits until a majority of nodes may vote, for at most `limit`: for a service to call when it starts,
-    /// and, with a limit of zero, for its health check.
+    /// Waits until a majority of nodes may vote, for at most `limit`.
     ///
-    /// Servers that have just come up have no vote for [`max_ttl`](RedlockBuilder::max_ttl) and some more
-    /// (10.2 s after the connection at most by default), so 15 s is a good limit after a start of all of them.
-    /// [`Duration::MAX`] means for ever.
+    /// Call this method when a service starts, and with a limit of zero in its health check. A server that has just
+    /// started has no vote for [`max_ttl`](crate::RedlockBuilder::max_ttl) and a little more, by default at most
+    /// 10.2 s after the connection. So 15 s is a good limit if all servers start at the same time.
+    /// [`Duration::MAX`] means no limit.
     ///
-    /// Asks no node: it goes by what the connections have told, which can be a second old. That a node
-    /// has fallen silent shows only when a lock is asked for, or after five seconds.
+    /// Asks no node, but reports what the connections know, which can be a second old. A node that stops answering
+    /// is noticed when a lock is requested, and otherwise after five seconds.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// redlock.ready(Duration::from_secs(15)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     ///
@@ -230,19 +239,9 @@ impl Redlock {
     ///
     /// # Errors
     ///
-    /// [`NotReady::TooFewVote`] tells which nodes may not vote yet, why, and for how long, if that is
-    /// known; [`NotReady::ShutDown`] comes within a second.
-    ///
-    /// ```
-    /// # use redlock_tokio::Redlock;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let redlock = Redlock::embedded().await?;
-    /// redlock.ready(Duration::from_secs(15)).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Fails with [`NotReady::TooFewVote`] after the limit. The error names the nodes that may not vote yet, with
+    /// the reason and, if it is known, the time until they may. Fails with [`NotReady::ShutDown`] within a second
+    /// of a shutdown.
     pub async fn ready(&self, limit: Duration) -> Result<(), NotReady> {
         readiness::ready(&self.shared, limit).await
     }
@@ -253,23 +252,39 @@ impl Redlock {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Checks that locks with these options can be had here, so that a service says so when it starts and
-    /// not when the first of them is wanted. Asks nobody.
+    /// Checks whether locks with these options are possible here. Asks no node.
+    ///
+    /// Call this method when a service starts, so that a mistake does not wait for the first lock.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let options = LockOptions::new().ttl(Duration::from_secs(1));
+    /// redlock.check(options)?;
+    /// let too_seldom = options.renew_every(Duration::from_secs(1));
+    /// assert!(redlock.check(too_seldom).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`LockError::InvalidOptions`] would.
+    /// Fails where a lock would fail with [`LockError::InvalidOptions`].
     pub fn check(&self, options: LockOptions) -> Result<(), OptionsError> {
         self.shared
             .resolve(options.or(self.shared.defaults))
             .map(|_| ())
     }
 
-    /// Does so for locks of several keys, which cannot be [fenced](LockOptions::fenced).
+    /// Checks whether locks of several keys are possible here with these options. Unlike locks of one key they
+    /// cannot be [fenced](LockOptions::fenced). Asks no node.
     ///
     /// # Errors
     ///
-    /// As [`LockError::InvalidOptions`] would.
+    /// Fails where [`lock_all`](Self::lock_all) would fail with [`LockError::InvalidOptions`].
     pub fn check_all(&self, options: LockOptions) -> Result<(), OptionsError> {
         self.check(options)?;
         if options.or(self.shared.defaults).is_fenced() {
@@ -278,18 +293,44 @@ impl Redlock {
         Ok(())
     }
 
-    /// Returns how many keys are held or wanted within this process, and how many wait for their turn.
-    /// Asks nobody.
+    /// Returns how many keys are held or wanted within this process, and how many requests wait for their turn.
+    /// Asks no node.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("order:42").await?;
+    /// let waiter = tokio::spawn(redlock.lock("order:42").into_future());
+    /// tokio::task::yield_now().await;
+    /// let queue = redlock.queue();
+    /// assert_eq!((queue.keys, queue.waiting), (1, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn queue(&self) -> QueueStatus {
         let (keys, waiting) = self.shared.queue.len();
         QueueStatus { keys, waiting }
     }
 
-    /// Returns how long one that asked for the lock now would expect to wait for those before it in this
-    /// process, by the median of the last eight holds: but no longer than those that wait already, because
-    /// they have gone by then. `None` if nobody is there, or fewer than three holds are known; those of a
-    /// lock that nobody holds or wants are forgotten after a minute. Asks nobody.
+    /// Returns how long a new request for this lock would probably wait for earlier requests of this process. Asks
+    /// no node.
+    ///
+    /// The estimate multiplies the number of earlier requests by the median of the last eight holds. It never
+    /// exceeds the time after which the earlier requests give up. `None` means that no request is there, or that
+    /// fewer than three holds are known. Holds of a lock that nobody has or wants are forgotten after a minute.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// assert_eq!(redlock.expected_wait("order:42"), None); // it is free
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn expected_wait(&self, key: impl AsRef<[u8]>) -> Option<Duration> {
         let key = Key::with_prefix(&self.shared.prefix, key.as_ref()).ok()?;
@@ -298,25 +339,48 @@ impl Redlock {
             .expected_wait(&key, self.shared.clock.now())
     }
 
-    /// Gives out no more locks (whoever waits for one gets [`LockError::ShutDown`]), and waits until
-    /// every release that was handed over is delivered, or pointless because its key has expired.
-    /// Call it before the runtime ends.
+    /// Refuses new locks, and waits until all releases are delivered. Call this method before the runtime ends.
     ///
-    /// Locks that are still held are not touched: their guards go on being renewed, and can be
-    /// released. Drop them first.
+    /// Requests that wait for a lock fail with [`LockError::ShutDown`]. A release that cannot be delivered is
+    /// dropped when its key must have expired. So this takes at most about one ttl if nodes are down;
+    /// [`shutdown_within`](Self::shutdown_within) sets a limit.
     ///
-    /// Takes at most about one ttl, if nodes are down that are owed releases; see
-    /// [`shutdown_within`](Self::shutdown_within) for a limit.
+    /// Locks that are held stay held: their guards are renewed, and can be released. Drop the guards first.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// drop(redlock.lock("order:42").await?);
+    /// let report = redlock.shutdown().await;
+    /// assert_eq!((report.held, report.abandoned), (0, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: deliveries go on in the background, and it can be called again.
+    /// Cancel safe: the deliveries go on in the background, and the method can be called again.
     pub async fn shutdown(&self) -> ShutdownReport {
         self.shutdown_within(Duration::MAX).await
     }
 
-    /// Does the same, but waits no longer than `limit`. What is not delivered then counts as
-    /// abandoned; it is still tried for as long as the runtime lives.
+    /// Does the same as [`shutdown`](Self::shutdown), but waits for at most `limit`.
+    ///
+    /// Releases that are not delivered by then count as abandoned. They are still sent while the runtime lives.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let report = redlock.shutdown_within(Duration::from_secs(5)).await;
+    /// assert!(!report.timed_out);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     ///
@@ -341,7 +405,7 @@ impl Redlock {
         }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
 }
@@ -359,21 +423,21 @@ impl fmt::Debug for Redlock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueStatus {
-    /// The keys that are held or wanted.
+    /// How many keys are held or wanted.
     pub keys: usize,
-    /// Those who wait behind somebody else of this process.
+    /// How many requests wait behind another request of this process.
     pub waiting: usize,
 }
 
-/// What [`Redlock::shutdown`] could not bring to an end.
+/// What [`Redlock::shutdown`] could not finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Releases that were never delivered since the lock service was built, each to one node. Their
-    /// keys expire by themselves.
+    /// How many releases were never delivered, each to one node, since the [`Redlock`] was built (not only since
+    /// the shutdown began). Their keys expire after the ttl.
     pub abandoned: usize,
-    /// Locks that are still held.
+    /// How many locks are still held.
     pub held: usize,
-    /// Whether it stopped waiting because of its limit.
+    /// Whether the shutdown stopped waiting because of its limit.
     pub timed_out: bool,
 }

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Weak};
 
-use redlock_core::{NodeId, Quarantine, Quorum, Ttl};
+use redlock_core::{NodeId, Quorum, Ttl};
 use tokio::{runtime::Handle, sync::oneshot};
 
-use super::{BuildError, RedlockBuilder};
+use super::BuildError;
 use crate::{
-    NodeError, NodeReport, NodeReports, Objection, Redlock,
+    Clock, LockOptions, NodeError, NodeReport, NodeReports, Objection, Redlock,
     engine::{
         lane::{
             Lane, LaneLimits, Withdraw,
@@ -24,37 +24,35 @@ use crate::{
     node::{FreedNotifier, Node},
 };
 
-impl RedlockBuilder {
+/// What a [`Redlock`] is made of, checked as far as that goes without asking the nodes.
+pub(super) struct Plan {
+    pub(super) quorum: Quorum,
+    pub(super) nodes: Vec<Arc<dyn Node>>,
+    pub(super) limits: LaneLimits,
+    pub(super) rules: Rules,
+    pub(super) max_ttl: Ttl,
+    pub(super) max_waiters_total: usize,
+    pub(super) clock: Clock,
+    pub(super) prefix: Box<[u8]>,
+    pub(super) defaults: LockOptions,
+}
+
+impl Plan {
     /// Spawns a lane for each node, and the timers.
-    pub(super) fn launch(
-        self,
-        quorum: Quorum,
-        max_ttl: Ttl,
-        nodes: Vec<Arc<dyn Node>>,
-        runtime: &Handle,
-    ) -> (Redlock, Connecting) {
-        let limits = LaneLimits {
-            answer: self.node_timeout,
-            connect: self.connect_timeout,
-        };
-        let quarantine = Quarantine::new(max_ttl, self.defaults.drift_or_default());
-        let rules = Rules {
-            restarts: (self.restarts)(quarantine),
-            allow_unvetted: self.allow_unvetted,
-        };
-        let addresses = nodes.iter().map(|node| node.address().into());
-        let vetting = Arc::new(Vetting::new(rules, addresses));
+    pub(super) fn launch(self, runtime: &Handle) -> (Redlock, Connecting) {
+        let addresses = self.nodes.iter().map(|node| node.address().into());
+        let vetting = Arc::new(Vetting::new(self.rules, addresses));
         let queue = Arc::new(Queue::new(self.max_waiters_total));
         let timers = Timers::new(self.clock.clone());
-        let mut lanes = Vec::with_capacity(nodes.len());
-        let mut connecting = Vec::with_capacity(nodes.len());
-        for (id, node) in quorum.all().iter().zip(nodes) {
+        let mut lanes = Vec::with_capacity(self.nodes.len());
+        let mut connecting = Vec::with_capacity(self.nodes.len());
+        for (id, node) in self.quorum.all().iter().zip(self.nodes) {
             let freed = freed_by(id, Arc::downgrade(&queue));
             let (handle, lane) = Lane::new(
                 id,
                 node,
                 self.clock.clone(),
-                limits,
+                self.limits,
                 Arc::clone(&vetting),
                 freed,
                 withdrawn_from(id, Arc::downgrade(&timers)),
@@ -68,8 +66,9 @@ impl RedlockBuilder {
             lanes.push(handle);
         }
         runtime.spawn(Arc::clone(&timers).run());
+        let trusts = matches!(self.rules.restarts, RestartRule::Trusted(_));
         let redlock = Redlock::new(Shared {
-            quorum,
+            quorum: self.quorum,
             lanes: lanes.into(),
             timers,
             queue,
@@ -77,7 +76,7 @@ impl RedlockBuilder {
             clock: self.clock,
             prefix: self.prefix,
             defaults: self.defaults,
-            max_ttl: (!matches!(rules.restarts, RestartRule::Trusted(_))).then_some(max_ttl),
+            max_ttl: (!trusts).then_some(self.max_ttl),
             outage: Outage::default(),
             shut_down: false.into(),
             wall_clock: WallClock::default(),
