@@ -40,7 +40,7 @@ const FAULTS: [Fault; 3] = [
         name: "a wrong password",
         break_it: |server| admin(server, &["CONFIG", "SET", "requirepass", "hunter2"]),
         mend: |server| admin(server, &["CONFIG", "SET", "requirepass", ""]),
-        says: "it asks for a password",
+        says: "the server asks for a password",
     },
     Fault {
         name: "missing rights",

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use redlock_core::{FencingToken, Operation, Reply, Timestamp, Token};
+use redlock_core::{FencingToken, Operation, Reply, Timestamp, Token, Ttl};
 
 use super::NodeError;
 use crate::key::{Key, KeySet};
@@ -55,7 +55,7 @@ impl Command {
         self.0.keys.has_several()
     }
 
-    /// Returns what to do with it.
+    /// Returns what to do with the keys.
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.0.operation
@@ -65,6 +65,25 @@ impl Command {
     #[must_use]
     pub fn token(&self) -> &[u8] {
         &self.0.token
+    }
+
+    /// Returns how long the keys shall live from now, if the operation acquires or extends them.
+    #[must_use]
+    pub fn ttl(&self) -> Option<Ttl> {
+        match self.0.operation {
+            Operation::Acquire { ttl, .. } | Operation::Extend { ttl, .. } => Some(ttl),
+            _ => None,
+        }
+    }
+
+    /// Returns the fencing token to which the key's counter shall be raised, if the operation raises it.
+    #[must_use]
+    pub fn fence(&self) -> Option<FencingToken> {
+        match self.0.operation {
+            Operation::Acquire { fence, .. } => fence,
+            Operation::Fence { fence, .. } => Some(fence),
+            _ => None,
+        }
     }
 }
 

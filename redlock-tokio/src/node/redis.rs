@@ -1,53 +1,62 @@
 mod compare;
 mod counter_name;
+mod info;
+mod invalidations;
 mod marker;
-mod part;
-mod pushes;
 mod request;
 mod rights;
 mod script;
+mod server_error;
 mod session;
-mod stretch;
+mod shorten;
+mod url;
 
 use std::{
     convert::Infallible,
-    error::Error,
-    fmt, io,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use deadpool_redis::{
-    Manager, Pool, PoolError, Runtime,
-    redis::{
-        AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
-        RedisError, io::tcp::TcpSettings,
-    },
+    Connection, Manager, Pool, PoolError, Runtime,
+    redis::{AsyncConnectionConfig, ConnectionInfo, ProtocolVersion},
 };
 use futures::{FutureExt, future::BoxFuture};
 
-use self::{pushes::Pushes, session::RedisSession};
+pub use self::url::UrlError;
+use self::{
+    invalidations::Invalidations, server_error::connect_error, session::RedisSession, url::NodeUrl,
+};
 use super::{Node, NodeError, Session};
 
 /// A Redis (or Valkey) master, reached through a [`deadpool_redis`] pool.
 ///
 /// The pool creates connections: it knows the address, the credentials, the database, TLS and any
-/// hooks. A lock takes one connection from it and keeps that until it breaks.
+/// hooks. A lock takes one connection from the pool and keeps it until it breaks.
+///
+/// ```
+/// use redlock_tokio::{Node, RedisNode};
+///
+/// // Does not connect yet. The address, which logs show, has no secrets.
+/// let node = RedisNode::from_url("redis://user:secret@redis-a.internal:6380")?;
+/// assert_eq!(node.address(), "redis-a.internal:6380");
+/// # Ok::<_, redlock_tokio::UrlError>(())
+/// ```
 pub struct RedisNode {
     address: Box<str>,
     pool: Pool,
-    /// The same over RESP3, by which a server also tells when a key is gone.
-    telling: Option<Telling>,
+    resp3: Option<Resp3>,
 }
 
-struct Telling {
+/// Connections by which a server also reports that a key is gone.
+struct Resp3 {
     pool: Pool,
-    pushes: Arc<Pushes>,
+    invalidations: Arc<Invalidations>,
     /// The server does not speak RESP3.
-    unknown: AtomicBool,
+    is_unknown: AtomicBool,
 }
 
 impl RedisNode {
@@ -57,102 +66,112 @@ impl RedisNode {
     /// - `rediss://..` for TLS (feature `tls-rustls`)
     /// - `unix:///path/to/socket[?db=1&user=..&pass=..]`
     ///
-    /// Speaks RESP3 if the server does, which is then asked to tell when a lock that somebody waits
-    /// for is free; `?protocol=resp2` turns that off.
-    ///
     /// Special characters in user and password are percent-encoded: `%40` for `@`, `%23` for `#`.
+    ///
+    /// Speaks RESP3 if the server does. The server then reports when a lock that somebody waits for is
+    /// free. `?protocol=resp2` turns that off.
     ///
     /// Does not connect yet.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with the URL, without repeating it: it may hold a password.
+    /// [`UrlError`] says what is wrong with the URL.
+    ///
+    /// ```
+    /// use redlock_tokio::RedisNode;
+    ///
+    /// let error = RedisNode::from_url("localhost:6379").unwrap_err();
+    /// assert!(error.to_string().contains("expected redis://"));
+    /// ```
     pub fn from_url(url: &str) -> Result<Self, UrlError> {
-        // What follows it would silently be left out, of a password for instance.
-        if url.contains('#') {
-            return Err(UrlError("a `#` must be written as %23".into()));
-        }
-        let info = url.trim().into_connection_info().map_err(|error| {
-            let text = error.to_string();
-            if text.contains("with TLS, the feature is not enabled") {
-                return tls_is_off();
-            }
-            UrlError(text.into())
-        })?;
-        // Another crate may have turned TLS on in the redis crate, but nobody chose its cryptography.
-        if !cfg!(feature = "tls-rustls") && matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            return Err(tls_is_off());
-        }
-        install_crypto_provider(info.addr());
-        let address = address_of(info.addr());
-        // Nagle's algorithm would hold a lock's small requests back for the last one's answer.
-        let info = info.set_tcp_settings(tcp_settings());
+        let NodeUrl {
+            address,
+            info,
+            excludes_resp3,
+        } = NodeUrl::parse(url)?;
         // The lane has its own time limits, so requests and connects need no timer of their own.
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None);
-        let settings = info.redis_settings().clone();
-        let has_chosen = url.contains("protocol=");
-        let telling = if has_chosen && settings.protocol() == ProtocolVersion::RESP2 {
+        let resp3 = if excludes_resp3 {
             None
         } else {
-            let pushes = Arc::new(Pushes::default());
-            let settings = settings.set_protocol(ProtocolVersion::RESP3);
-            let receiver = Arc::clone(&pushes);
-            let config = config.clone().set_push_sender(move |push| {
-                receiver.handle(&push);
-                Ok::<_, Infallible>(())
-            });
-            Some(Telling {
-                pool: pool(info.clone().set_redis_settings(settings), config)?,
-                pushes,
-                unknown: AtomicBool::new(false),
-            })
+            Some(Resp3::new(info.clone(), config.clone())?)
         };
         Ok(Self {
             address,
             pool: pool(info, config)?,
-            telling,
+            resp3,
         })
     }
 
-    /// Creates a node from a pool of your own. `address` is what errors and logs call it.
+    /// Creates a node from a pool of your own. `address` is the node's name in errors and logs.
+    ///
+    /// The pool's connections report no free locks, so that waiters ask from time to time.
     #[must_use]
     pub fn from_pool(address: impl Into<String>, pool: Pool) -> Self {
         Self {
             address: address.into().into(),
             pool,
-            telling: None,
+            resp3: None,
         }
+    }
+
+    /// Returns a connection, and what receives its messages if it speaks RESP3.
+    async fn get(&self) -> Result<(Connection, Option<Arc<Invalidations>>), PoolError> {
+        if let Some(resp3) = &self.resp3
+            && !resp3.is_unknown.load(Ordering::Relaxed)
+        {
+            match resp3.pool.get().await {
+                Ok(connection) => return Ok((connection, Some(Arc::clone(&resp3.invalidations)))),
+                Err(error) if is_unknown_protocol(&error) => {
+                    resp3.is_unknown.store(true, Ordering::Relaxed);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((self.pool.get().await?, None))
     }
 }
 
-impl Telling {
-    /// Returns whether an error while connecting says that the server does not speak RESP3.
-    fn is_refused(&self, error: &PoolError) -> bool {
-        let PoolError::Backend(error) = error else {
-            return false;
-        };
-        let text = error.to_string();
-        // The last is what the redis crate makes of the second.
-        let words = ["NOPROTO", "unknown command", "doesn't support HELLO"];
-        let refused = words.iter().any(|words| text.contains(words));
-        if refused {
-            self.unknown.store(true, Ordering::Relaxed);
-        }
-        refused
+impl Resp3 {
+    fn new(info: ConnectionInfo, config: AsyncConnectionConfig) -> Result<Self, UrlError> {
+        let invalidations = Arc::new(Invalidations::default());
+        let settings = info.redis_settings().clone();
+        let info = info.set_redis_settings(settings.set_protocol(ProtocolVersion::RESP3));
+        let receiver = Arc::clone(&invalidations);
+        let config = config.set_push_sender(move |push| {
+            receiver.handle(&push);
+            Ok::<_, Infallible>(())
+        });
+        Ok(Self {
+            pool: pool(info, config)?,
+            invalidations,
+            is_unknown: AtomicBool::new(false),
+        })
     }
+}
+
+/// Returns whether an error while connecting says that the server does not speak RESP3.
+fn is_unknown_protocol(error: &PoolError) -> bool {
+    let PoolError::Backend(error) = error else {
+        return false;
+    };
+    let text = error.to_string();
+    // The redis crate writes the last text instead of the second.
+    let words = ["NOPROTO", "unknown command", "doesn't support HELLO"];
+    words.iter().any(|words| text.contains(words))
 }
 
 fn pool(info: ConnectionInfo, config: AsyncConnectionConfig) -> Result<Pool, UrlError> {
-    let manager = Manager::new_with_config(info, config)
-        .map_err(|error| UrlError(error.to_string().into()))?;
+    let manager =
+        Manager::new_with_config(info, config).map_err(|error| UrlError::new(error.to_string()))?;
     Pool::builder(manager)
         .runtime(Runtime::Tokio1)
-        // One in use, and one being opened in its stead.
+        // One in use, and its replacement while that is opened.
         .max_size(2)
         .build()
-        .map_err(|error| UrlError(error.to_string().into()))
+        .map_err(|error| UrlError::new(error.to_string()))
 }
 
 impl Node for RedisNode {
@@ -162,21 +181,11 @@ impl Node for RedisNode {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         async {
-            let telling = self.telling.as_ref();
-            let telling = telling.filter(|it| !it.unknown.load(Ordering::Relaxed));
-            let (connection, pushes) = match telling {
-                Some(telling) => match telling.pool.get().await {
-                    Ok(connection) => (Ok(connection), Some(Arc::clone(&telling.pushes))),
-                    Err(error) if telling.is_refused(&error) => (self.pool.get().await, None),
-                    Err(error) => (Err(error), None),
-                },
-                None => (self.pool.get().await, None),
-            };
-            let connection = connection.map_err(|error| match error {
+            let (connection, invalidations) = self.get().await.map_err(|error| match error {
                 PoolError::Backend(error) => connect_error(&error),
                 other => NodeError::Unreachable(other.to_string().into()),
             })?;
-            let session = RedisSession::open(connection, pushes).await?;
+            let session = RedisSession::open(connection, invalidations).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         }
         .boxed()
@@ -188,104 +197,6 @@ impl fmt::Debug for RedisNode {
         f.debug_tuple("RedisNode").field(&self.address).finish()
     }
 }
-
-/// A server can answer with anything of any length; an error message cannot: it is short, and has no
-/// control characters, which would do things to a terminal or forge lines of a log.
-pub(super) fn shorten(mut text: String) -> String {
-    const LONGEST: usize = 200;
-    if let Some((end, _)) = text.char_indices().nth(LONGEST) {
-        text.truncate(end);
-        text.push_str("..");
-    }
-    if text.contains(char::is_control) {
-        text = text.replace(char::is_control, " ");
-    }
-    text
-}
-
-/// What an error while connecting means: that nobody is there, or that somebody is and objects.
-fn connect_error(error: &RedisError) -> NodeError {
-    // `HELLO` says so in a paragraph.
-    if error.to_string().contains("NOAUTH") {
-        return NodeError::Misconfigured("it asks for a password".into());
-    }
-    let text = shorten(error.to_string()).into();
-    // What rustls reports of a certificate that it does not trust. The redis crate keeps the
-    // error in an `Arc` that shows as a source of its own.
-    let is_distrust = error
-        .source()
-        .and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>())
-        .and_then(|error| error.downcast_ref::<io::Error>())
-        .is_some_and(|error| error.kind() == io::ErrorKind::InvalidData);
-    if (error.is_io_error() && !is_distrust) || is_passing(error) {
-        NodeError::Unreachable(text)
-    } else {
-        NodeError::Misconfigured(text)
-    }
-}
-
-/// Whether the server only asks for patience. The redis crate keeps the error's code for some
-/// commands, and only its text for others.
-fn is_passing(error: &RedisError) -> bool {
-    let code = error.code().unwrap_or_default();
-    let detail = error.detail().unwrap_or_default();
-    matches!(code, "BUSY" | "LOADING" | "MASTERDOWN" | "TRYAGAIN")
-        || [
-            "Redis is busy",
-            "Redis is loading",
-            "Link with MASTER is down",
-        ]
-        .iter()
-        .any(|words| detail.contains(words))
-}
-
-fn tcp_settings() -> TcpSettings {
-    let settings = TcpSettings::default().set_nodelay(true);
-    // Unacknowledged data on a dead path breaks the connection after this, not after a quarter
-    // of an hour.
-    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-    let settings = settings.set_user_timeout(Duration::from_secs(5));
-    settings
-}
-
-/// The address as people write it, in lower case since host names do not distinguish it; without
-/// user, password and database.
-fn address_of(addr: &ConnectionAddr) -> Box<str> {
-    match addr {
-        ConnectionAddr::Unix(path) => path.display().to_string().into(),
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }
-            if host.contains(':') =>
-        {
-            format!("[{host}]:{port}").to_lowercase().into()
-        }
-        other => other.to_string().to_lowercase().into(),
-    }
-}
-
-fn tls_is_off() -> UrlError {
-    UrlError("TLS needs the feature `tls-rustls` of redlock-tokio".into())
-}
-
-/// Rustls takes its cryptography from the process. Where the application has chosen none, or
-/// where features of several crates disagree, it would panic at the first connection.
-fn install_crypto_provider(addr: &ConnectionAddr) {
-    #[cfg(feature = "tls-rustls")]
-    if matches!(addr, ConnectionAddr::TcpTls { .. })
-        && rustls::crypto::CryptoProvider::get_default().is_none()
-    {
-        // An error means that another thread was faster, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-    #[cfg(not(feature = "tls-rustls"))]
-    let _ = addr;
-}
-
-/// What is wrong with a node's URL.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0}; expected redis://[user:password@]host[:port][/database], rediss://.. or unix:///path"
-)]
-pub struct UrlError(Arc<str>);
 
 #[cfg(test)]
 mod tests {

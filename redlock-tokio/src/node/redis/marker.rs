@@ -5,7 +5,7 @@ use std::time::Duration;
 use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection, cmd};
 use redlock_core::{HistoryMarker, ReplicationId};
 
-use super::{part::refusal, shorten};
+use super::server_error::{disconnected, refusal};
 use crate::node::NodeError;
 
 /// Returns for how long the history exists at least, by its [`HistoryMarker`]. Writes the marker if
@@ -24,7 +24,7 @@ pub(super) async fn age(
     let replies = connection
         .send_packed_commands(&pipeline, 0, pipeline.len())
         .await
-        .map_err(|error| NodeError::Disconnected(shorten(error.to_string()).into()))?;
+        .map_err(|error| disconnected(&error))?;
     for reply in &replies {
         if let Value::ServerError(error) = reply {
             return Err(refusal(error));

@@ -1,9 +1,12 @@
 //! What a client may do on a server, found out before the first lock is granted.
 
-use deadpool_redis::redis::{Pipeline, ServerError, Value};
+use deadpool_redis::redis::{Pipeline, Value};
 use redlock_core::Operation;
 
-use super::compare::{Compare, Native};
+use super::{
+    compare::{Compare, Native},
+    server_error::is_denied_command,
+};
 use crate::node::{Command, NodeError};
 
 /// The commands that are asked for, with arguments that have no effect. In place of `KEY` comes a key
@@ -171,17 +174,6 @@ impl Rights {
 
 fn is_denied(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if is_denied_command(error))
-}
-
-/// Whether an error says that the client may not use a command, or that the server has none of that
-/// name; whatever the keys are.
-pub(super) fn is_denied_command(error: &ServerError) -> bool {
-    let details = error.details().unwrap_or_default();
-    match error.code() {
-        "NOPERM" => details.contains("permissions to run"),
-        "ERR" => details.starts_with("unknown command"),
-        _ => false,
-    }
 }
 
 fn misconfigured(text: &str) -> NodeError {

@@ -2,18 +2,20 @@ use deadpool_redis::redis::{PushInfo, PushKind, Value};
 
 use crate::{node::FreedNotifier, sync::Mutex};
 
-/// Where goes what a server says unasked: that keys are gone which were looked at (`CLIENT TRACKING`,
-/// Redis' client-side caching).
+/// Receives a server's messages that probed keys are gone (`CLIENT TRACKING`, Redis' client-side caching),
+/// and passes them on.
 ///
-/// The pool sets it for all connections to a node, of which one at a time is in use.
+/// All connections of a node's pool send their messages here. Only one of them is in use at a time.
 #[derive(Debug, Default)]
-pub(super) struct Pushes(Mutex<Option<FreedNotifier>>);
+pub(super) struct Invalidations(Mutex<Option<FreedNotifier>>);
 
-impl Pushes {
+impl Invalidations {
+    /// Sets the notifier that gets the messages from now on.
     pub(super) fn go_to(&self, freed: FreedNotifier) {
         *self.0.lock() = Some(freed);
     }
 
+    /// Passes on a message that the server sent without being asked.
     pub(super) fn handle(&self, push: &PushInfo) {
         if push.kind != PushKind::Invalidate {
             return;

@@ -1,0 +1,136 @@
+//! The commands of a server that carry out the commands of a batch.
+
+use deadpool_redis::redis::{self, Cmd};
+use redlock_core::{FencingToken, Token, Ttl};
+
+use super::part::{Call, Shared};
+use crate::node::{
+    Command,
+    redis::{
+        compare::Native,
+        counter_name,
+        script::{self, Script},
+    },
+};
+
+/// `SET key token NX PX ttl`
+pub(super) fn set(command: &Command, ttl: Ttl) -> Cmd {
+    let mut cmd = start(command);
+    cmd.arg("SET").arg(key(command)).arg(command.token());
+    cmd.arg("NX").arg("PX").arg(ttl.as_millis());
+    cmd
+}
+
+/// `EVAL source 2 key counter token ttl fence`
+///
+/// Called by its hash, the script might have to be sent again, and would then arrive after the lock's own
+/// release.
+pub(super) fn acquire_fenced(command: &Command, ttl: Ttl, fence: FencingToken) -> Cmd {
+    let mut cmd = start(command);
+    call(&mut cmd, &script::ACQUIRE_FENCED, Call::InFull).arg(2);
+    cmd.arg(key(command))
+        .arg(counter_name::name_of(key(command)));
+    cmd.arg(command.token())
+        .arg(ttl.as_millis())
+        .arg(fence.get());
+    cmd
+}
+
+/// `EVALSHA hash 2 key counter token fence`
+pub(super) fn fence(command: &Command, by: Call) -> Cmd {
+    let mut cmd = start(command);
+    call(&mut cmd, &script::FENCE, by).arg(2);
+    cmd.arg(key(command))
+        .arg(counter_name::name_of(key(command)));
+    cmd.arg(command.token())
+        .arg(command.fence().map(FencingToken::get));
+    cmd
+}
+
+/// `PTTL key`
+pub(super) fn time_left(key: &[u8]) -> Cmd {
+    let mut cmd = redis::cmd("PTTL");
+    cmd.arg(key);
+    cmd
+}
+
+/// `SET key token IFEQ token PX ttl`
+///
+/// The ttl of a lease never changes, so the latest extension is the longest.
+pub(super) fn extend(command: &Command, ttl: Ttl) -> Cmd {
+    let mut cmd = start(command);
+    cmd.arg("SET").arg(key(command)).arg(command.token());
+    cmd.arg("IFEQ").arg(command.token());
+    cmd.arg("PX").arg(ttl.as_millis());
+    cmd
+}
+
+/// `DELEX key IFEQ token` or `DELIFEQ key token`
+pub(super) fn release(command: &Command, native: Native) -> Cmd {
+    let mut cmd = start(command);
+    match native {
+        Native::Delex => cmd.arg("DELEX").arg(key(command)).arg("IFEQ"),
+        Native::DelIfEq => cmd.arg("DELIFEQ").arg(key(command)),
+    };
+    cmd.arg(command.token());
+    cmd
+}
+
+/// `EVALSHA hash n key.. token.. ttl..`
+pub(super) fn shared<'a>(
+    shared: Shared,
+    by: Call,
+    commands: impl Iterator<Item = &'a Command> + Clone,
+) -> Cmd {
+    let count = commands.clone().count();
+    let keys_len: usize = commands.clone().map(|it| key(it).len()).sum();
+    let mut cmd = Cmd::with_capacity(3 + 3 * count, 64 + keys_len + count * (Token::LEN + 8));
+    call(&mut cmd, shared.script(), by).arg(count);
+    for command in commands.clone() {
+        cmd.arg(key(command));
+    }
+    for command in commands.clone() {
+        cmd.arg(command.token());
+    }
+    for command in commands {
+        cmd.arg(command.ttl().map(Ttl::as_millis));
+    }
+    cmd
+}
+
+/// `EVAL source n key.. token ttl`
+///
+/// Commands for several keys are rare. If the server did not know the hash of the script, the command
+/// would have to be sent again, after others that came behind it.
+pub(super) fn all_keys(command: &Command, script: &Script) -> Cmd {
+    let mut cmd = redis::cmd("EVAL");
+    cmd.arg(script.source()).arg(command.key_count());
+    for key in command.keys() {
+        cmd.arg(key.as_bytes());
+    }
+    cmd.arg(command.token());
+    cmd.arg(command.ttl().map(Ttl::as_millis));
+    cmd
+}
+
+/// `CLIENT CACHING YES`: the server tracks the key of the next command.
+pub(super) fn caching() -> Cmd {
+    let mut cmd = redis::cmd("CLIENT");
+    cmd.arg("CACHING").arg("YES");
+    cmd
+}
+
+fn start(command: &Command) -> Cmd {
+    Cmd::with_capacity(8, 80 + key(command).len())
+}
+
+fn call<'a>(cmd: &'a mut Cmd, script: &Script, by: Call) -> &'a mut Cmd {
+    match by {
+        Call::ByHash => cmd.arg("EVALSHA").arg(script.hash()),
+        Call::InFull => cmd.arg("EVAL").arg(script.source()),
+    }
+}
+
+fn key(command: &Command) -> &[u8] {
+    command.key().as_bytes()
+}

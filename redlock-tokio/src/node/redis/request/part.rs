@@ -1,0 +1,128 @@
+use deadpool_redis::redis::Value;
+use redlock_core::Operation;
+
+use crate::node::{
+    Command,
+    redis::{
+        script::{self, Script},
+        server_error::{concerns_server, is_denied_command, is_other_type},
+    },
+};
+
+/// One command of a pipeline.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) ask: Ask,
+    /// How many commands of the batch the answer is for.
+    pub(super) count: usize,
+}
+
+/// A way to ask a server for what one or several commands of a batch want.
+#[derive(Clone, Copy)]
+pub(super) enum Ask {
+    /// `SET .. NX`.
+    Set,
+    /// `SET .. NX` and the raising of a fencing counter, by a script that is sent in full.
+    AcquireFenced,
+    /// The raising alone, by a script.
+    Fence(Call),
+    /// Extensions or releases of many keys, by one script.
+    Shared(Shared, Call),
+    /// `PTTL`, before `SET .. IFEQ`.
+    Peek,
+    /// `SET .. IFEQ`.
+    Extend,
+    /// `DELEX` or `DELIFEQ`.
+    Release,
+    /// `CLIENT CACHING YES`, whose reply is ignored.
+    Caching,
+    /// `PTTL`, of a key that anybody may hold.
+    Probe,
+    /// Acquires several keys or none, by a script that is sent in full.
+    AcquireAll,
+    /// Extends several keys or none, likewise.
+    ExtendAll,
+    /// Releases several keys, likewise.
+    ReleaseAll,
+}
+
+/// How a script is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    ByHash,
+    InFull,
+}
+
+/// Commands that share a script.
+#[derive(Clone, Copy)]
+pub(super) enum Shared {
+    Extensions,
+    Releases,
+}
+
+/// Another way to ask, because a server refused the first one.
+#[derive(Clone, Copy)]
+pub(super) enum Fallback {
+    /// By the script that raises the fencing counter, in full.
+    Fence,
+    /// By a script in full, for all keys at once.
+    Together(Shared),
+    /// By a script in full, for each key on its own.
+    Apart(Shared),
+}
+
+impl Shared {
+    /// Returns the script that a command can share; `None` if it can share none.
+    pub(super) fn of(command: &Command) -> Option<Self> {
+        match command.operation() {
+            _ if command.has_several_keys() => None,
+            Operation::Extend { .. } => Some(Self::Extensions),
+            Operation::Release { .. } => Some(Self::Releases),
+            _ => None,
+        }
+    }
+
+    pub(super) fn script(self) -> &'static Script {
+        match self {
+            Self::Extensions => &script::EXTEND,
+            Self::Releases => &script::RELEASE,
+        }
+    }
+}
+
+impl Part {
+    /// Returns whether the reply suggests that the server does not have the command. The cause may also be
+    /// the key.
+    pub(super) fn may_be_unknown(self, reply: &Value) -> bool {
+        matches!(self.ask, Ask::Extend | Ask::Release)
+            && matches!(reply, Value::ServerError(error) if matches!(error.code(), "NOPERM" | "ERR"))
+    }
+
+    /// Returns how to ask again because of the reply; `None` if the reply is an answer.
+    pub(super) fn fallback(self, reply: &Value) -> Option<Fallback> {
+        let Value::ServerError(error) = reply else {
+            return None;
+        };
+        if is_other_type(error) {
+            return None;
+        }
+        // The server was restarted, somebody flushed its scripts, or only `EVAL` may be used.
+        let hash_is_refused = error.code() == "NOSCRIPT" || is_denied_command(error);
+        match self.ask {
+            Ask::Fence(Call::ByHash) if hash_is_refused => Some(Fallback::Fence),
+            Ask::Shared(shared, Call::ByHash) if hash_is_refused => {
+                Some(Fallback::Together(shared))
+            }
+            // One key among them may be the cause.
+            Ask::Shared(shared, _) if self.count > 1 && !concerns_server(error) => {
+                Some(Fallback::Apart(shared))
+            }
+            // The script needs no memory.
+            Ask::Extend if error.code() == "OOM" || self.may_be_unknown(reply) => {
+                Some(Fallback::Apart(Shared::Extensions))
+            }
+            Ask::Release if self.may_be_unknown(reply) => Some(Fallback::Apart(Shared::Releases)),
+            _ => None,
+        }
+    }
+}

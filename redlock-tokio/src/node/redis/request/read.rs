@@ -1,0 +1,197 @@
+//! The answers that a server's replies mean.
+
+use std::time::Duration;
+
+use deadpool_redis::redis::{ServerError, Value};
+use redlock_core::FencingToken;
+
+use super::part::{Ask, Shared};
+use crate::{
+    Key,
+    node::{
+        Answer, Command, CounterDefect, NodeError, Vote,
+        redis::{
+            counter_name,
+            server_error::{is_denied_command, is_other_type, refusal},
+            shorten::shorten,
+        },
+    },
+};
+
+/// The reply of `PTTL` if the key does not exist.
+const PTTL_NO_KEY: i64 = -2;
+
+/// Reads the reply for commands that share a script: as many answers as there are commands.
+pub(super) fn shared(shared: Shared, reply: Value, count: usize) -> Vec<Answer> {
+    match (shared, &reply) {
+        (Shared::Releases, Value::BulkString(digits)) if digits.len() == count => {
+            digits.iter().map(|digit| release(*digit)).collect()
+        }
+        (Shared::Extensions, Value::BulkString(text)) if text.split(is_comma).count() == count => {
+            text.split(is_comma).map(extension).collect()
+        }
+        _ => vec![Err(failure(reply)); count],
+    }
+}
+
+/// Reads the reply for one command. `earlier` is what another part of the same command was answered.
+/// Returns nothing if the reply alone is no answer.
+pub(super) fn single(
+    ask: Ask,
+    reply: Value,
+    command: &Command,
+    earlier: Option<Answer>,
+) -> Option<Answer> {
+    match (ask, reply) {
+        (Ask::Peek, Value::Int(left)) if left != PTTL_NO_KEY => Some(Ok(extended(left))),
+        // Then the answer to the extension does not contain it.
+        (Ask::Peek | Ask::Caching, _) => earlier,
+        (Ask::Extend, Value::Okay) => earlier.or(Some(Ok(Vote::Granted))),
+        (Ask::Probe, reply) => Some(last_to_be_free(earlier, probe(reply))),
+        (ask, reply) => Some(vote(ask, reply, command)),
+    }
+}
+
+/// Reads a reply in the words of this way to ask, and no others.
+fn vote(ask: Ask, reply: Value, command: &Command) -> Answer {
+    match (ask, reply) {
+        (Ask::Set, Value::Okay) => Ok(Vote::Granted),
+        (Ask::Set | Ask::Extend, Value::Nil) => Ok(Vote::Denied),
+        (Ask::Release | Ask::AcquireAll | Ask::ReleaseAll, Value::Int(1)) => Ok(Vote::Granted),
+        (Ask::Release | Ask::AcquireAll | Ask::ReleaseAll, Value::Int(0)) => Ok(Vote::Denied),
+        (Ask::Extend | Ask::Release, Value::ServerError(error)) if is_other_type(&error) => {
+            Ok(Vote::Denied)
+        }
+        (Ask::ExtendAll, Value::BulkString(left)) => extension(&left),
+        (Ask::Fence(_) | Ask::AcquireFenced, reply) => fence(reply, command),
+        (_, reply) => Err(failure(reply)),
+    }
+}
+
+/// Reads the reply of a script that raises the fencing counter.
+fn fence(reply: Value, command: &Command) -> Answer {
+    match reply {
+        Value::Int(1) => Ok(Vote::Granted),
+        Value::Nil => Ok(Vote::Denied),
+        Value::BulkString(text) => counter(&text),
+        Value::ServerError(error) if error.code() == "NOCOUNTER" => {
+            Err(no_counter(command, &error))
+        }
+        Value::ServerError(error) if error.code() == "NOPERM" && !is_denied_command(&error) => {
+            Err(no_right_to_counter(command, &error))
+        }
+        reply => Err(failure(reply)),
+    }
+}
+
+fn probe(reply: Value) -> Answer {
+    match reply {
+        Value::Int(PTTL_NO_KEY) => Ok(Vote::Free),
+        Value::Int(left) => Ok(Vote::Taken {
+            remaining: time_left(left),
+        }),
+        reply => Err(failure(reply)),
+    }
+}
+
+/// Joins the answers for several keys, of which the last one to be free counts.
+fn last_to_be_free(earlier: Option<Answer>, answer: Answer) -> Answer {
+    match (earlier, answer) {
+        (Some(Ok(Vote::Taken { remaining })), Ok(Vote::Taken { remaining: other })) => {
+            Ok(Vote::Taken {
+                remaining: remaining.max(other),
+            })
+        }
+        (Some(Ok(Vote::Free)) | None, answer) => answer,
+        (Some(earlier), _) => earlier,
+    }
+}
+
+fn release(digit: u8) -> Answer {
+    match digit {
+        b'1' => Ok(Vote::Granted),
+        b'0' => Ok(Vote::Denied),
+        _ => Err(NodeError::Unexpected("a vote that is not 0 or 1".into())),
+    }
+}
+
+/// Reads the time that a key had left; `-` if the key is not ours.
+fn extension(text: &[u8]) -> Answer {
+    if text == b"-" {
+        return Ok(Vote::Denied);
+    }
+    match str::from_utf8(text).map(str::parse) {
+        Ok(Ok(left)) => Ok(extended(left)),
+        _ => Err(NodeError::Unexpected(
+            "a time to live that is not a number".into(),
+        )),
+    }
+}
+
+fn counter(text: &[u8]) -> Answer {
+    match str::from_utf8(text).map(str::parse) {
+        Ok(Ok(counter)) => Ok(Vote::Outbid {
+            counter: FencingToken::new(counter),
+        }),
+        _ => Err(NodeError::Unexpected(
+            "a fencing counter that is not a number".into(),
+        )),
+    }
+}
+
+fn extended(left: i64) -> Vote {
+    Vote::Extended {
+        remaining: time_left(left),
+    }
+}
+
+/// `left` is in milliseconds, or negative for a key without an end.
+fn time_left(left: i64) -> Duration {
+    u64::try_from(left).map_or(Duration::MAX, Duration::from_millis)
+}
+
+/// Returns the error of a reply that is no vote.
+fn failure(reply: Value) -> NodeError {
+    match reply {
+        Value::ServerError(error) => refusal(&error),
+        other => NodeError::Unexpected(shorten(format!("{other:?}")).into()),
+    }
+}
+
+/// Returns the error of a server that has something else under the name of the fencing counter.
+fn no_counter(command: &Command, error: &ServerError) -> NodeError {
+    let defect = match error.details() {
+        Some("type") => CounterDefect::OtherType,
+        Some("beyond") => CounterDefect::Beyond,
+        Some("expires") => CounterDefect::Expires,
+        _ => CounterDefect::NoNumber,
+    };
+    NodeError::NotACounter {
+        name: shown_counter_name(command).into(),
+        defect,
+    }
+}
+
+/// Names the right that a fenced lock needs. The server does not say which key it has denied.
+fn no_right_to_counter(command: &Command, error: &ServerError) -> NodeError {
+    let details = error.details().unwrap_or_default();
+    let text = format!(
+        "{details}: a fenced lock needs its key and its counter {} (grant the key pattern {}*)",
+        shown_counter_name(command),
+        Key::COUNTERS.escape_ascii(),
+    );
+    NodeError::Refused {
+        code: error.code().into(),
+        message: shorten(text).into(),
+    }
+}
+
+/// Returns the name of the command's fencing counter, for people.
+fn shown_counter_name(command: &Command) -> String {
+    let name = counter_name::name_of(command.key().as_bytes());
+    shorten(name.escape_ascii().to_string())
+}
+
+fn is_comma(byte: &u8) -> bool {
+    *byte == b','
+}

@@ -1,0 +1,253 @@
+use std::time::Duration;
+
+use deadpool_redis::redis::{self, Arg};
+use redlock_core::{Nonce, Token, Ttl};
+
+use super::*;
+use crate::{Key, Vote, node::redis::compare::Native};
+
+fn set(lease: u128) -> Command {
+    let token = Nonce::new(lease).token(1);
+    let ttl = Ttl::new(Duration::from_secs(1)).unwrap();
+    let fence = None;
+    Command::new(key(lease), Operation::Acquire { token, ttl, fence })
+}
+
+fn extend(lease: u128) -> Command {
+    let token = Nonce::new(lease).token(1);
+    let ttl = Ttl::new(Duration::from_secs(1)).unwrap();
+    Command::new(key(lease), Operation::Extend { token, ttl })
+}
+
+fn release(lease: u128) -> Command {
+    let token = Nonce::new(lease).token(1);
+    Command::new(key(lease), Operation::Release { token })
+}
+
+fn key(lease: u128) -> Key {
+    Key::new(format!("k{lease}")).unwrap()
+}
+
+/// Shows what is sent, with `#` for hashes and tokens.
+fn shown(request: &Request) -> Vec<String> {
+    let shown = |bytes: &[u8]| match bytes.len() {
+        Token::LEN => "#".to_owned(),
+        _ => String::from_utf8(bytes.to_vec()).unwrap(),
+    };
+    let show = |cmd: &Cmd| {
+        let arguments = cmd.args_iter().map(|argument| match argument {
+            Arg::Simple(bytes) => shown(bytes),
+            other => panic!("{other:?}"),
+        });
+        arguments.collect::<Vec<_>>().join(" ")
+    };
+    request.pipeline.cmd_iter().map(show).collect()
+}
+
+/// Returns the answers so far, and the request if it must be sent again.
+fn read(mut request: Request, replies: Vec<Value>) -> (Vec<Option<Answer>>, Option<Request>) {
+    let again = request.read(replies);
+    (request.answers.clone(), again.then_some(request))
+}
+
+fn error(code: &str) -> Value {
+    let line = format!("-{code} because\r\n");
+    redis::parse_redis_value(line.as_bytes()).unwrap()
+}
+
+const VALKEY: Compare = Compare::Natively(Native::DelIfEq);
+const REDIS: Compare = Compare::Natively(Native::Delex);
+const GRANTED: Option<Answer> = Some(Ok(Vote::Granted));
+const DENIED: Option<Answer> = Some(Ok(Vote::Denied));
+const EXTENDED: Option<Answer> = Some(Ok(Vote::Extended {
+    remaining: Duration::from_millis(700),
+}));
+
+#[test]
+fn releases_and_extensions_share_scripts() {
+    let batch = [set(1), release(2), extend(3), set(4), release(5)];
+    let request = Request::new(&batch, Compare::ByScript, false);
+    let expected = [
+        "EVALSHA # 1 k3 # 1000",
+        "EVALSHA # 2 k2 k5 # #",
+        "SET k1 # NX PX 1000",
+        "SET k4 # NX PX 1000",
+    ];
+    assert_eq!(shown(&request), expected);
+    let text = |digits: &[u8]| Value::BulkString(digits.to_vec());
+    let (answers, again) = read(
+        request,
+        vec![text(b"700"), text(b"01"), Value::Okay, Value::Nil],
+    );
+    assert_eq!(answers, [GRANTED, DENIED, EXTENDED, DENIED, GRANTED]);
+    assert!(again.is_none());
+}
+
+#[test]
+fn servers_that_compare_need_no_script() {
+    let batch = [set(1), extend(2), release(3)];
+    let valkey = Request::new(&batch, VALKEY, false);
+    let expected = [
+        "SET k1 # NX PX 1000",
+        "PTTL k2",
+        "SET k2 # IFEQ # PX 1000",
+        "DELIFEQ k3 #",
+    ];
+    assert_eq!(shown(&valkey), expected);
+    let redis = Request::new(&batch, REDIS, false);
+    assert_eq!(shown(&redis)[3], "DELEX k3 IFEQ #");
+    for (left, set, extension) in [
+        (Value::Int(700), Value::Okay, EXTENDED),
+        (error("NOPERM"), Value::Okay, GRANTED),
+        (Value::Int(700), Value::Nil, DENIED),
+        (Value::Int(-2), Value::Nil, DENIED),
+    ] {
+        let replies = vec![Value::Okay, left, set, Value::Int(1)];
+        let (answers, _) = read(Request::new(&batch, VALKEY, false), replies);
+        assert_eq!(answers[..3], [GRANTED, extension, GRANTED]);
+    }
+}
+
+/// Tries all batches of five commands of two leases.
+#[test]
+fn no_command_overtakes_another_with_its_token() {
+    type Make = fn(u128) -> Command;
+    let makes: [(Make, u128); 6] = [
+        (set, 1),
+        (extend, 1),
+        (release, 1),
+        (set, 2),
+        (extend, 2),
+        (release, 2),
+    ];
+    let mut overtaken = 0;
+    for code in 0..6_usize.pow(5) {
+        let batch: Vec<Command> = (0..5)
+            .map(|digit| makes[code / 6_usize.pow(digit) % 6])
+            .map(|(make, lease)| make(lease))
+            .collect();
+        let request = Request::new(&batch, Compare::ByScript, false);
+        let mut sent = request.positions.clone();
+        overtaken += usize::from(!sent.is_sorted());
+        for (place, &first) in sent.iter().enumerate() {
+            for &then in &sent[place + 1..] {
+                let overtakes = then < first && batch[then].token() == batch[first].token();
+                // A lease neither sets nor extends a key that it has released.
+                let after_its_end = matches!(batch[then].operation(), Operation::Release { .. });
+                assert!(!overtakes || after_its_end, "{batch:?} is sent as {sent:?}");
+            }
+        }
+        sent.sort_unstable();
+        assert_eq!(sent, [0, 1, 2, 3, 4], "each command is sent once");
+    }
+    assert!(overtaken > 1000, "{overtaken} batches were reordered");
+}
+
+#[test]
+fn unknown_scripts_are_sent_in_full() {
+    let batch = [release(1), set(2), release(3)];
+    let request = Request::new(&batch, Compare::ByScript, false);
+    let (answers, again) = read(request, vec![error("NOSCRIPT"), Value::Okay]);
+    assert_eq!(answers, [None, GRANTED, None]);
+    let mut again = again.expect("the script in full");
+    assert!(again.replaced.is_empty());
+    let expected = format!("EVAL {} 2 k1 k3 # #", script::RELEASE.source());
+    assert_eq!(shown(&again), [expected]);
+    assert!(!again.read(vec![Value::BulkString(b"10".to_vec())]));
+    assert_eq!(again.answers, [GRANTED, GRANTED, DENIED]);
+}
+
+#[test]
+fn commands_that_a_server_does_not_allow_are_replaced_by_scripts() {
+    let batch = [extend(1), release(2)];
+    for compare in [REDIS, VALKEY] {
+        let request = Request::new(&batch, compare, false);
+        let replies = vec![Value::Int(700), error("ERR"), error("NOPERM")];
+        let (_, again) = read(request, replies);
+        let again = again.expect("scripts");
+        assert_eq!(again.replaced, [0, 1]);
+        let expected = [
+            format!("EVAL {} 1 k1 # 1000", script::EXTEND.source()),
+            format!("EVAL {} 1 k2 #", script::RELEASE.source()),
+        ];
+        assert_eq!(shown(&again), expected);
+    }
+}
+
+#[test]
+fn commands_that_share_a_script_share_its_error() {
+    let batch = [release(1), release(2)];
+    for (reply, expected) in [
+        (error("BUSY"), "BUSY because"),
+        (error("OOM"), "OOM because"),
+        (Value::BulkString(b"1".to_vec()), "unexpected answer: "),
+        (Value::Int(7), "unexpected answer: int(7)"),
+        (
+            Value::BulkString(b"x1".to_vec()),
+            "unexpected answer: a vote that is not 0 or 1",
+        ),
+    ] {
+        let (answers, again) = read(Request::new(&batch, Compare::ByScript, false), vec![reply]);
+        assert!(again.is_none());
+        let Some(Err(error)) = &answers[0] else {
+            panic!("{answers:?}");
+        };
+        assert!(error.to_string().starts_with(expected), "{error}");
+        assert!(answers[1].is_some());
+    }
+    let native = Request::new(&batch, VALKEY, false);
+    let (answers, _) = read(
+        native,
+        vec![error("WRONGTYPE"), Value::BulkString(vec![b'x'; 100_000])],
+    );
+    assert_eq!(answers[0], DENIED, "the key is not ours");
+    let Some(Err(error)) = &answers[1] else {
+        panic!("a strange answer is no vote");
+    };
+    assert!(error.to_string().len() < 300);
+}
+
+#[test]
+fn after_an_error_of_one_key_each_key_is_asked_for_on_its_own() {
+    let batch = [extend(1), release(2), extend(3), release(4)];
+    let request = Request::new(&batch, Compare::ByScript, false);
+    let (answers, again) = read(request, vec![error("NOPERM"), error("CROSSSLOT")]);
+    assert!(answers.iter().all(Option::is_none));
+    let mut again = again.expect("each key on its own");
+    let [extend, release] = [script::EXTEND.source(), script::RELEASE.source()];
+    let expected = [
+        format!("EVAL {extend} 1 k1 # 1000"),
+        format!("EVAL {extend} 1 k3 # 1000"),
+        format!("EVAL {release} 1 k2 #"),
+        format!("EVAL {release} 1 k4 #"),
+    ];
+    assert_eq!(shown(&again), expected);
+    let text = |text: &str| Value::BulkString(text.into());
+    let replies = vec![text("700"), error("NOPERM"), error("NOPERM"), text("1")];
+    assert!(!again.read(replies), "the errors are answers");
+    let answers = again.answers;
+    assert_eq!([&answers[0], &answers[3]], [&EXTENDED, &GRANTED]);
+    assert!(matches!(&answers[1], Some(Err(_))) && matches!(&answers[2], Some(Err(_))));
+}
+
+#[test]
+fn an_extension_needs_no_memory() {
+    let (_, again) = read(
+        Request::new(&[extend(1)], VALKEY, false),
+        vec![Value::Int(700), error("OOM")],
+    );
+    let again = again.expect("by script");
+    assert!(again.replaced.is_empty(), "the command as such is known");
+}
+
+#[test]
+fn no_script_blocks_the_server_for_long() {
+    let long = |lease| {
+        let key = Key::new(vec![b'k'; Key::MAX_LEN]).unwrap();
+        Command::new(key, release(lease).operation())
+    };
+    let batch: Vec<_> = (0..5).map(long).collect();
+    let request = Request::new(&batch, Compare::ByScript, false);
+    assert_eq!(request.pipeline.len(), 3, "two keys of 64 KiB each");
+    assert_eq!(request.positions, [0, 1, 2, 3, 4]);
+}

@@ -1,0 +1,96 @@
+//! What the errors of a server mean for a lock.
+
+use std::{error::Error, io, sync::Arc};
+
+use deadpool_redis::redis::{RedisError, ServerError};
+
+use super::shorten::shorten;
+use crate::node::NodeError;
+
+/// Returns the error that a server answered with.
+pub(super) fn refusal(error: &ServerError) -> NodeError {
+    NodeError::Refused {
+        code: shorten(error.code().to_owned()).into(),
+        message: shorten(error.details().unwrap_or_default().to_owned()).into(),
+    }
+}
+
+/// Returns the error of a connection that broke while it was used.
+pub(super) fn disconnected(error: &RedisError) -> NodeError {
+    NodeError::Disconnected(shorten(error.to_string()).into())
+}
+
+/// Returns the error of a server that answers only clients with a password.
+pub(super) fn needs_password() -> NodeError {
+    NodeError::Misconfigured("the server asks for a password".into())
+}
+
+/// Returns what an error while connecting means: that no server is there, or that one is and objects.
+pub(super) fn connect_error(error: &RedisError) -> NodeError {
+    // The server's own text is a paragraph (`HELLO`).
+    if error.to_string().contains("NOAUTH") {
+        return needs_password();
+    }
+    let text = shorten(error.to_string()).into();
+    // Rustls reports a certificate that it does not trust in this way. The redis crate keeps the error in
+    // an `Arc` that shows as a source of its own.
+    let is_distrust = error
+        .source()
+        .and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>())
+        .and_then(|error| error.downcast_ref::<io::Error>())
+        .is_some_and(|error| error.kind() == io::ErrorKind::InvalidData);
+    if (error.is_io_error() && !is_distrust) || is_temporary(error) {
+        NodeError::Unreachable(text)
+    } else {
+        NodeError::Misconfigured(text)
+    }
+}
+
+/// Returns whether the server only asks for patience. The redis crate keeps the error's code for some
+/// commands, and only its text for others.
+fn is_temporary(error: &RedisError) -> bool {
+    let code = error.code().unwrap_or_default();
+    let detail = error.detail().unwrap_or_default();
+    matches!(code, "BUSY" | "LOADING" | "MASTERDOWN" | "TRYAGAIN")
+        || [
+            "Redis is busy",
+            "Redis is loading",
+            "Link with MASTER is down",
+        ]
+        .iter()
+        .any(|words| detail.contains(words))
+}
+
+/// Returns whether the client may not use a command, or the server has none of that name, whatever the
+/// keys are.
+pub(super) fn is_denied_command(error: &ServerError) -> bool {
+    let details = error.details().unwrap_or_default();
+    match error.code() {
+        "NOPERM" => details.contains("permissions to run"),
+        "ERR" => details.starts_with("unknown command"),
+        _ => false,
+    }
+}
+
+/// Returns whether the key holds something else than text, so that it is not ours. (Redis 8.4 gives the
+/// error of `DELEX` no code of its own.)
+pub(super) fn is_other_type(error: &ServerError) -> bool {
+    let details = error.details().unwrap_or_default();
+    error.code() == "WRONGTYPE" || details.contains("should be of string type")
+}
+
+/// Returns whether an error concerns the whole server, so that each key alone would get it too.
+pub(super) fn concerns_server(error: &ServerError) -> bool {
+    matches!(
+        error.code(),
+        "NOSCRIPT"
+            | "BUSY"
+            | "LOADING"
+            | "READONLY"
+            | "MASTERDOWN"
+            | "MISCONF"
+            | "NOAUTH"
+            | "NOREPLICAS"
+            | "OOM"
+    )
+}
