@@ -6,11 +6,7 @@ use std::{
 };
 
 use crate::{
-    Result,
-    contestants::Name,
-    history::TaskHistory,
-    packages,
-    worker::{Order, READY},
+    Result, contestants::Name, history::TaskHistory, order::Order, packages, worker::READY,
 };
 
 /// Where the workers are that are not written in Rust.

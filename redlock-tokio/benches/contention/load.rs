@@ -6,7 +6,7 @@ use crate::{
     Result, clock,
     contestant::Contestant,
     history::{Hold, TaskHistory},
-    worker::{Order, Stay},
+    order::{Order, Stay},
 };
 
 /// What a process does until it is stopped: some tasks acquire, hold and release one key.

@@ -27,6 +27,7 @@ mod machine;
 #[allow(dead_code, reason = "peers asks the nodes more than this does")]
 #[path = "../shared/nodes.rs"]
 mod nodes;
+mod order;
 mod packages;
 mod policy;
 #[path = "../shared/program.rs"]

@@ -25,10 +25,10 @@ pub(crate) fn run(args: &Args) -> Result<Figures> {
         failures: Vec::new(),
     };
     if let Some(mixes) = &args.fairness {
-        fairness::measure(&bed, args, mixes, &mut figures);
+        figures.fairness = fairness::measure(&bed, args, mixes);
     } else {
         one_key::measure(&bed, args, &mut figures);
-        foreign::measure(&bed, args, &mut figures);
+        figures.foreign = foreign::measure(&bed, args, &mut figures.failures);
         summary::print(args, &figures);
     }
     Ok(figures)

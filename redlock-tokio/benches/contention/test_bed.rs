@@ -9,9 +9,9 @@ use crate::{
     crew::Crew,
     history::{History, TaskHistory},
     nodes,
+    order::{Order, Stay},
     policy::Policy,
     round_trip::RoundTrip,
-    worker::{Order, Stay},
     workload::Workload,
 };
 

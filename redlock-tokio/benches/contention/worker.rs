@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{oneshot, watch},
     time::timeout,
@@ -19,7 +18,7 @@ use crate::{
     contestants::{Name, NoLock, Ours, OverPools, Polling, Rslock},
     history::TaskHistory,
     load,
-    policy::Policy,
+    order::Order,
 };
 
 /// What a worker says when it can begin.
@@ -30,26 +29,6 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long the last holds and their releases may take.
 const END_LIMIT: Duration = Duration::from_secs(10);
-
-/// What a worker is to do.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Order {
-    pub(crate) urls: Vec<String>,
-    pub(crate) contestant: Name,
-    pub(crate) policy: Policy,
-    pub(crate) key: String,
-    pub(crate) tasks: usize,
-    pub(crate) hold: Duration,
-    pub(crate) stay: Stay,
-}
-
-/// What a holder does meanwhile.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) enum Stay {
-    /// It looks at the clock all the time.
-    Awake,
-    Asleep,
-}
 
 pub(crate) fn run(order: &str) -> Result<()> {
     let order: Order = serde_json::from_str(order)?;
@@ -92,7 +71,7 @@ fn listen() -> (oneshot::Receiver<()>, watch::Receiver<bool>) {
     thread::spawn(move || {
         let line = io::stdin().read_line(&mut String::new());
         if matches!(line, Ok(1..)) {
-            // Who does not listen has failed, and says so.
+            // A receiver that is gone means that the worker has failed, and has said so.
             let _ = start.send(());
             let _ = io::copy(&mut io::stdin(), &mut io::sink());
         } else {

@@ -19,10 +19,7 @@ pub(crate) use self::{
     sockets::Sockets,
 };
 
-use crate::{
-    Result,
-    contestant::{Contestant, Racer},
-};
+use crate::{Result, contestant::Contestant, racer::Racer};
 
 /// Connects all of them.
 pub(crate) async fn all(urls: &[String]) -> Result<Vec<Box<dyn Racer>>> {

@@ -22,6 +22,7 @@ mod plot;
 #[path = "../shared/program.rs"]
 mod program;
 mod proxy;
+mod racer;
 mod sample;
 mod sections;
 #[path = "../shared/table.rs"]

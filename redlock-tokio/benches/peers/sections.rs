@@ -2,12 +2,13 @@
 
 mod distance;
 mod held;
+mod name;
 mod nodes;
 mod own_keys;
 mod sickness;
 mod thrift;
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -15,6 +16,7 @@ use tokio::runtime::Runtime;
 use self::{distance::Distance, held::Held, nodes::Nodes, thrift::Thrift};
 pub(crate) use self::{
     held::hold,
+    name::Name,
     own_keys::{OwnKeys, TASKS},
     sickness::{Fault, Sickness},
 };
@@ -33,54 +35,6 @@ pub(crate) struct Figures {
     thrift: Option<Thrift>,
     /// The sections that failed, and why.
     pub(crate) failures: Vec<String>,
-}
-
-/// A section's name on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
-    OwnKeys,
-    Nodes,
-    EvenDistance,
-    UnevenDistance,
-    Sickness,
-    Held,
-    Thrift,
-}
-
-impl Name {
-    const ALL: [Self; 7] = [
-        Self::OwnKeys,
-        Self::Nodes,
-        Self::EvenDistance,
-        Self::UnevenDistance,
-        Self::Sickness,
-        Self::Held,
-        Self::Thrift,
-    ];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::OwnKeys => "own-keys",
-            Self::Nodes => "nodes",
-            Self::EvenDistance => "even-distance",
-            Self::UnevenDistance => "uneven-distance",
-            Self::Sickness => "sickness",
-            Self::Held => "held",
-            Self::Thrift => "thrift",
-        }
-    }
-}
-
-impl FromStr for Name {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let section = Self::ALL.into_iter().find(|it| it.as_str() == text);
-        section.ok_or_else(|| {
-            let names = Self::ALL.map(Self::as_str).join(", ");
-            format!("there is no section {text}; there are {names}")
-        })
-    }
 }
 
 /// Runs the sections that were asked for, and prints their tables. One that fails does not keep the

@@ -86,7 +86,7 @@ impl NodeError {
         matches!(self, Self::Misconfigured(_) | Self::SameServer { .. })
     }
 
-    /// Returns the answer to an operation that is newer than the node's code.
+    /// Returns the error of a node whose code does not know the operation.
     pub(crate) fn unknown_operation() -> Self {
         Self::Refused {
             code: "UNSUPPORTED".into(),

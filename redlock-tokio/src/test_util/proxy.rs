@@ -13,6 +13,7 @@
 
 mod door;
 mod link;
+mod links;
 mod relay;
 
 use std::{
@@ -31,6 +32,7 @@ use tokio::{
 
 use self::{
     door::{Admission, Door},
+    links::{Links, Route},
     relay::Relay,
 };
 use super::port::Port;
@@ -90,22 +92,6 @@ pub struct Proxy {
     /// Gone only while it is dropped, to end the thread.
     orders: Option<mpsc::UnboundedSender<Order>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What a proxy's thread and its owner share.
-#[derive(Debug)]
-struct Links {
-    requests: Link,
-    replies: Link,
-    route: watch::Sender<Route>,
-}
-
-/// Where a proxy relays to.
-#[derive(Clone, Copy, Debug)]
-struct Route {
-    target: SocketAddr,
-    /// How often the connections that existed were moved to another server.
-    moved: u64,
 }
 
 /// What a proxy's thread is told, and where it says that it is done.

@@ -6,12 +6,11 @@ use crate::{
     Result,
     args::Args,
     contestants::Name,
-    figures::Figures,
     history::History,
+    order::{Order, Stay},
     policy::Policy,
     table,
     test_bed::{Outcome, TestBed},
-    worker::{Order, Stay},
 };
 
 /// For how long each task sleeps while it holds the lock, which takes a millisecond more by tokio's timer. It
@@ -97,8 +96,8 @@ pub(crate) struct Fair {
     shares: Vec<Share>,
 }
 
-/// Clients of several kinds, beside each other.
-pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize], figures: &mut Figures) {
+/// Measures clients of several kinds beside each other, and prints a table.
+pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize]) -> Vec<Fair> {
     println!(
         "## Clients of several kinds, one key, {:.1} s each\n\n\
          Every task holds the lock, sleeps for {} ms (which takes tokio's timer a millisecond more), releases \
@@ -108,6 +107,7 @@ pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize], figures: &mut
         args.time.as_secs_f64(),
         HOLD.as_millis(),
     );
+    let mut fairness = Vec::new();
     for run in 0..args.repeat {
         for (index, mix) in MIXES.iter().enumerate() {
             let number = index + 1;
@@ -116,14 +116,14 @@ pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize], figures: &mut
             }
             for &policy in &args.policies {
                 match Fair::measure(bed, mix, number, policy, run, args.time) {
-                    Ok(fair) => figures.fairness.push(fair),
+                    Ok(fair) => fairness.push(fair),
                     Err(error) => println!("NOT RUN: {mix}: {error}\n"),
                 }
             }
         }
     }
     let mut table = table::new(Fair::HEADER);
-    for fair in &figures.fairness {
+    for fair in &fairness {
         for row in fair.rows() {
             table.add_row(row);
         }
@@ -133,6 +133,7 @@ pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize], figures: &mut
         println!("{}: {mix}", index + 1);
     }
     println!();
+    fairness
 }
 
 impl Fair {

@@ -8,7 +8,6 @@ use crate::{
     args::Args,
     contestant::Contestant,
     contestants::{Name, Ours, Plain, Polling, Rslock},
-    figures::Figures,
     policy::Policy,
     table,
     test_bed::{NODES, TestBed},
@@ -43,7 +42,9 @@ pub(crate) struct Foreign {
     after_expiry: Summary,
 }
 
-pub(super) fn measure(bed: &TestBed, args: &Args, figures: &mut Figures) {
+/// Measures all contestants, and prints a table.
+pub(super) fn measure(bed: &TestBed, args: &Args, failures: &mut Vec<String>) -> Vec<Foreign> {
+    let mut measured = Vec::new();
     let mut table = table::new([
         "contestant",
         "after deletion p50 (round trips)",
@@ -62,11 +63,11 @@ pub(super) fn measure(bed: &TestBed, args: &Args, figures: &mut Figures) {
                     time(foreign.after_expiry.p50_us),
                     table::time(foreign.after_expiry.max_us),
                 ]);
-                figures.foreign.push(foreign);
+                measured.push(foreign);
             }
             Err(error) => {
                 let failure = format!("{contestant} and a foreign holder: {error}");
-                figures.failures.push(failure);
+                failures.push(failure);
             }
         }
     }
@@ -77,6 +78,7 @@ pub(super) fn measure(bed: &TestBed, args: &Args, figures: &mut Figures) {
         HOLD.as_millis(),
         SHORT_TTL.as_millis(),
     );
+    measured
 }
 
 fn watch(bed: &TestBed, contestant: Name) -> Result<Foreign> {

@@ -5,9 +5,10 @@ use serde::Serialize;
 
 use crate::{
     Result,
-    contestant::{Contestant, Racer},
+    contestant::Contestant,
     contestants::{self, Ours, Rslock, Sockets},
     load::Load,
+    racer::Racer,
     sample::{Outcome, Sample},
     table,
 };

@@ -231,6 +231,10 @@ impl Request {
             (Operation::Release { .. }, Compare::ByScript) => {
                 return self.push_shared(Shared::Releases, Call::ByHash, &[position]);
             }
+            _ => {
+                self.answers[position] = Some(Err(NodeError::unknown_operation()));
+                return;
+            }
         };
         self.push(ask, cmd, &[position]);
     }

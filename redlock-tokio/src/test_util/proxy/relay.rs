@@ -8,7 +8,10 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Link, Links, Route};
+use super::{
+    link::Link,
+    links::{Links, Route},
+};
 
 /// The most bytes that travel as one parcel.
 const PARCEL: usize = 64 * 1024;

@@ -56,7 +56,7 @@ pub(super) fn time_left(key: &[u8]) -> Cmd {
 
 /// `SET key token IFEQ token PX ttl`
 ///
-/// The ttl of a lease never changes, so the latest extension is the longest.
+/// The ttl is never shorter than the time for which the lock relies on the key.
 pub(super) fn extend(command: &Command, ttl: Ttl) -> Cmd {
     let mut cmd = start(command);
     cmd.arg("SET").arg(key(command)).arg(command.token());

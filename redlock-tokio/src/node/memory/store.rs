@@ -1,0 +1,232 @@
+use std::collections::{HashMap, HashSet};
+
+use redlock_core::{FencingToken, Operation, Timestamp, Token, Ttl};
+
+use crate::{
+    Key,
+    node::{Answer, Command, FreedNotifier, NodeError, Vote},
+};
+
+/// The keys of a node, and what a server does with them.
+#[derive(Default)]
+pub(super) struct Store {
+    entries: HashMap<Key, Entry>,
+    /// The fencing counters, which never expire.
+    counters: HashMap<Key, FencingToken>,
+    /// When this many keys exist, the expired ones are removed.
+    sweep_at: usize,
+    /// The node refuses connections, and breaks those it has.
+    pub(super) is_down: bool,
+    /// Keys that are deleted as soon as they are set.
+    doomed: HashSet<Key>,
+    /// The notifiers of probed keys.
+    watchers: HashMap<Key, Vec<FreedNotifier>>,
+}
+
+struct Entry {
+    value: Box<[u8]>,
+    expires_at: Timestamp,
+}
+
+/// A key that is gone, and the notifiers to tell. Notify after the store is unlocked: the receiver may act
+/// at once.
+#[must_use]
+pub(super) struct Freed {
+    key: Key,
+    notifiers: Vec<FreedNotifier>,
+}
+
+impl Freed {
+    pub(super) fn notify(self) {
+        for notifier in self.notifiers {
+            notifier.key(self.key.as_bytes());
+        }
+    }
+}
+
+impl Store {
+    /// Carries out a command, for all its keys or for none.
+    pub(super) fn execute(&mut self, now: Timestamp, command: &Command) -> Answer {
+        Ok(match command.operation() {
+            Operation::Acquire { token, ttl, fence } => {
+                self.acquire(now, command, token, ttl, fence)
+            }
+            Operation::Fence { token, fence } => {
+                if self.has(now, command.key(), token) {
+                    self.raise_counter(command.key(), fence)
+                } else {
+                    Vote::Denied
+                }
+            }
+            Operation::Extend { token, ttl } => self.extend(now, command, token, ttl),
+            Operation::Release { token } => self.release(now, command, token),
+            Operation::Probe { .. } => self.probe(now, command),
+            _ => return Err(NodeError::unknown_operation()),
+        })
+    }
+
+    /// Returns the value of a key that has not expired.
+    pub(super) fn value(&self, now: Timestamp, key: &Key) -> Option<&[u8]> {
+        self.live(now, key).map(|entry| &*entry.value)
+    }
+
+    /// Returns the number of keys that have not expired.
+    pub(super) fn len(&self, now: Timestamp) -> usize {
+        let entries = self.entries.values();
+        entries.filter(|entry| entry.is_live(now)).count()
+    }
+
+    pub(super) fn insert(&mut self, key: Key, value: &[u8], expires_at: Timestamp) {
+        let value = value.into();
+        self.entries.insert(key, Entry { value, expires_at });
+    }
+
+    /// Deletes a key. Returns whether it existed.
+    pub(super) fn remove(&mut self, now: Timestamp, key: &Key) -> bool {
+        let removed = self.entries.remove(key);
+        removed.is_some_and(|entry| entry.is_live(now))
+    }
+
+    /// Deletes all keys and counters. Returns all that were watched.
+    pub(super) fn clear(&mut self) -> Vec<Freed> {
+        self.entries.clear();
+        self.counters.clear();
+        let watchers = self.watchers.drain();
+        watchers
+            .map(|(key, notifiers)| Freed { key, notifiers })
+            .collect()
+    }
+
+    /// Loses the key the next time that it is set.
+    pub(super) fn doom(&mut self, key: Key) {
+        self.doomed.insert(key);
+    }
+
+    /// Remembers whom to notify when a key of the command is gone.
+    pub(super) fn watch(&mut self, command: &Command, freed: &FreedNotifier) {
+        for key in command.keys() {
+            let watchers = self.watchers.entry(key.clone()).or_default();
+            if !watchers.contains(freed) {
+                watchers.push(freed.clone());
+            }
+        }
+    }
+
+    /// Takes the watchers of the key, if the key is gone.
+    pub(super) fn take_freed(&mut self, now: Timestamp, key: &Key) -> Option<Freed> {
+        if self.live(now, key).is_some() {
+            return None;
+        }
+        let (key, notifiers) = self.watchers.remove_entry(key)?;
+        Some(Freed { key, notifiers })
+    }
+
+    /// Returns the number of keys in memory, the expired ones included.
+    #[cfg(test)]
+    pub(super) fn stored(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn acquire(
+        &mut self,
+        now: Timestamp,
+        command: &Command,
+        token: Token,
+        ttl: Ttl,
+        fence: Option<FencingToken>,
+    ) -> Vote {
+        // Of several keys, those with the token itself are set again, as a repair.
+        let is_repair = command.has_several_keys();
+        let is_taken =
+            |key| self.live(now, key).is_some() && !(is_repair && self.has(now, key, token));
+        if command.keys().any(is_taken) {
+            return Vote::Denied;
+        }
+        self.sweep(now);
+        let expires_at = now.saturating_add(ttl.as_duration());
+        for key in command.keys() {
+            if !self.doomed.remove(key) {
+                self.insert(key.clone(), &token.to_ascii(), expires_at);
+            }
+        }
+        fence.map_or(Vote::Granted, |fence| {
+            self.raise_counter(command.key(), fence)
+        })
+    }
+
+    fn extend(&mut self, now: Timestamp, command: &Command, token: Token, ttl: Ttl) -> Vote {
+        if !command.keys().all(|key| self.has(now, key, token)) {
+            return Vote::Denied;
+        }
+        let expires_at = now.saturating_add(ttl.as_duration());
+        for key in command.keys() {
+            if let Some(entry) = self.entries.get_mut(key) {
+                entry.expires_at = entry.expires_at.max(expires_at);
+            }
+        }
+        Vote::Granted
+    }
+
+    fn release(&mut self, now: Timestamp, command: &Command, token: Token) -> Vote {
+        let mut released = 0;
+        for key in command.keys() {
+            if self.has(now, key, token) {
+                self.entries.remove(key);
+                released += 1;
+            }
+        }
+        if released == command.key_count() {
+            Vote::Granted
+        } else {
+            Vote::Denied
+        }
+    }
+
+    fn probe(&self, now: Timestamp, command: &Command) -> Vote {
+        let ends = command.keys().filter_map(|key| self.live(now, key));
+        match ends.map(|entry| entry.expires_at).max() {
+            None => Vote::Free,
+            Some(at) => Vote::Taken {
+                remaining: at.saturating_duration_since(now),
+            },
+        }
+    }
+
+    fn raise_counter(&mut self, key: &Key, fence: FencingToken) -> Vote {
+        match self.counters.get(key) {
+            Some(&counter) if counter >= fence => Vote::Outbid { counter },
+            _ => {
+                self.counters.insert(key.clone(), fence);
+                Vote::Granted
+            }
+        }
+    }
+
+    fn has(&self, now: Timestamp, key: &Key, token: Token) -> bool {
+        self.value(now, key)
+            .is_some_and(|value| *value == token.to_ascii())
+    }
+
+    fn live(&self, now: Timestamp, key: &Key) -> Option<&Entry> {
+        self.entries.get(key).filter(|entry| entry.is_live(now))
+    }
+
+    /// Removes expired keys whenever the number of keys may have doubled. The cost for each key is then
+    /// constant, and memory is bounded.
+    fn sweep(&mut self, now: Timestamp) {
+        const FEWEST: usize = 64;
+        if self.entries.len() >= self.sweep_at.max(FEWEST) {
+            self.entries.retain(|_, entry| entry.is_live(now));
+            // The waiters for a key that has expired know when it would expire.
+            let entries = &self.entries;
+            self.watchers.retain(|key, _| entries.contains_key(key));
+            self.sweep_at = self.entries.len() * 2;
+        }
+    }
+}
+
+impl Entry {
+    fn is_live(&self, now: Timestamp) -> bool {
+        now < self.expires_at
+    }
+}
