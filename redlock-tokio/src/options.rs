@@ -1,13 +1,12 @@
+mod error;
 mod queue_policy;
+mod resolve;
 
 use std::time::Duration;
 
-use redlock_core::{
-    Drift, KeepAlive, KeepAliveError, LeaseConfig, PollerShare, Quorum, RetrySchedule,
-    RetryScheduleError, Ttl, TtlError, Validity, ValidityError,
-};
-use thiserror::Error;
+use redlock_core::{Drift, PollerShare};
 
+pub use self::error::OptionsError;
 pub(crate) use self::queue_policy::QueuePolicy;
 
 /// The options of a lock: how it is acquired, kept and handed over.
@@ -17,20 +16,20 @@ pub(crate) use self::queue_policy::QueuePolicy;
 ///
 /// | option | default | meaning |
 /// |---|---|---|
-/// | [`ttl`](Self::ttl) | 10 s | what a crashed holder costs the others |
+/// | [`ttl`](Self::ttl) | 10 s | how long other clients wait for a holder that crashed |
 /// | [`wait`](Self::wait) | 5 s | how long to wait for the lock |
-/// | [`wait_at_most`](Self::wait_at_most) | none | a bound to that |
-/// | [`max_attempts`](Self::max_attempts) | none | how often to try within that |
+/// | [`wait_at_most`](Self::wait_at_most) | none | an upper bound of `wait` |
+/// | [`max_attempts`](Self::max_attempts) | none | how often to try within that time |
 /// | [`retry_delay`](Self::retry_delay) | 20 to 200 ms | the random delay between attempts |
 /// | [`renew_every`](Self::renew_every) | ttl / 3 | how often a held lock is extended |
 /// | [`max_hold`](Self::max_hold) | 60 s | for how long it is extended |
 /// | [`drift`](Self::drift) | ttl / 100 + 2 ms | how far clocks may differ |
-/// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 1024 | how many may wait for a key in this process |
-/// | [`refuse_long_waits`](Self::refuse_long_waits) | no | whether to refuse at once if the expected wait exceeds the limit |
-/// | [`handover_for`](Self::handover_for) | 20 ms | for how long the lock goes from one to the next in this process |
-/// | [`max_handovers`](Self::max_handovers) | none | how often it does |
+/// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 1024 | how many requests may wait for a key in this process |
+/// | [`refuse_long_waits`](Self::refuse_long_waits) | no | whether to fail at once if the expected wait exceeds `wait` |
+/// | [`handover_for`](Self::handover_for) | 20 ms | for how long the lock is handed over within this process |
+/// | [`max_handovers`](Self::max_handovers) | none | how often it is handed over in a row |
 /// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
-/// | [`poller_share`](Self::poller_share) | 4 % | how much of the time a busy lock is left to clients that poll |
+/// | [`poller_share`](Self::poller_share) | 4 % | for how much of the time a busy lock is left to clients that poll |
 ///
 /// # Shortcuts
 ///
@@ -39,7 +38,21 @@ pub(crate) use self::queue_policy::QueuePolicy;
 /// [`max_waiters_per_key`](Self::max_waiters_per_key). All builders have all five: [`Lock`](crate::Lock) for one
 /// lock, [`RedlockBuilder`](crate::RedlockBuilder) for the default of all locks, and the `LockLayer`s of
 /// `redlock-tower` and `redlock-axum` for the locks of a layer. Every other option is set through the method
-/// `options`, which these builders have too.
+/// `options`, which these builders have too:
+///
+/// ```
+/// # use redlock_tokio::{LockOptions, Redlock};
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redlock = Redlock::embedded().await?;
+/// let patient = LockOptions::new()
+///     .wait(Duration::from_secs(60))
+///     .retry_delay(Duration::from_millis(100), Duration::from_secs(1));
+/// let guard = redlock.lock("order:42").options(patient).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct LockOptions {
@@ -47,17 +60,23 @@ pub struct LockOptions {
     wait: Option<Duration>,
     wait_at_most: Option<Duration>,
     max_attempts: Option<u32>,
-    retry_delay: Option<(Duration, Duration)>,
+    retry_delay: Option<RetryDelay>,
     renewal: Option<Renewal>,
     max_hold: Option<Duration>,
     drift: Option<Drift>,
     max_waiters_per_key: Option<usize>,
-    refuses_long_waits: Option<bool>,
-    hands_over: Option<bool>,
-    streak: Option<Duration>,
+    long_waits: Option<LongWaits>,
+    handover: Option<Handover>,
+    handover_for: Option<Duration>,
     max_handovers: Option<u32>,
     fenced: bool,
     poller_share: Option<PollerShare>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RetryDelay {
+    shortest: Duration,
+    longest: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,196 +85,364 @@ enum Renewal {
     Never,
 }
 
-impl LockOptions {
-    const TTL: Duration = Duration::from_secs(10);
-    const WAIT: Duration = Duration::from_secs(5);
-    const MAX_HOLD: Duration = Duration::from_secs(60);
-    const RETRY_DELAY: (Duration, Duration) =
-        (Duration::from_millis(20), Duration::from_millis(200));
-    const MAX_WAITERS: usize = 1024;
-    const STREAK: Duration = Duration::from_millis(20);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LongWaits {
+    Refused,
+    Allowed,
+}
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handover {
+    Allowed,
+    Never,
+}
+
+impl LockOptions {
     /// Creates options of which none is set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the time to live of the keys, in whole milliseconds (a fraction is cut off): how long
-    /// the others wait for a holder that crashed. At least 3 ms with the default drift. At most
-    /// [`RedlockBuilder::max_ttl`](crate::RedlockBuilder::max_ttl), which is the builder's default ttl, 10 s,
-    /// unless it is set (and 100 years where nodes are trusted from the start, as embedded ones are).
+    /// Sets the time to live of the keys: how long other clients wait for a holder that crashed. In whole
+    /// milliseconds, rounded down.
     ///
-    /// A live holder is renewed, so this need not be as long as the work takes. It should be
-    /// much longer than a round trip and than the pauses of the process.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self {
-            ttl: Some(ttl),
-            ..self
-        }
+    /// At least 3 ms with the default drift. At most [`max_ttl`](crate::RedlockBuilder::max_ttl), which is the
+    /// builder's default ttl unless it is set. Embedded nodes, and nodes that are trusted when fresh, have no
+    /// `max_ttl`: there the limit is 100 years.
+    ///
+    /// The lock of a live holder is renewed, so the ttl need not be as long as the work takes. Choose it much
+    /// longer than a round trip and than the pauses of the process.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("order:42").ttl(Duration::from_secs(2)).await?;
+    /// assert!(guard.remaining() < Duration::from_secs(2)); // less the drift allowance
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
     }
 
-    /// Sets how long to wait for the lock, both for those before us in this process and for the rest
-    /// of the world. Zero means one attempt, and none if somebody in this process has the lock or
-    /// wants it; [`Duration::MAX`] means for ever.
+    /// Sets how long to wait for the lock, behind requests of this process and behind other processes together.
     ///
-    /// The first attempt is always carried to its verdict, which silent nodes can delay by their
-    /// answer timeout; no later one lasts longer than this.
+    /// Zero means one attempt, and no attempt if another task of this process holds the lock or waits for it.
+    /// [`Duration::MAX`] means no limit. The first attempt always ends with a verdict, which silent nodes can delay
+    /// by their [timeout](crate::RedlockBuilder::node_timeout). No later attempt lasts longer than this time.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockError, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("order:42").await?;
+    /// let second = redlock.lock("order:42").wait(Duration::from_secs(2));
+    /// assert!(matches!(second.await, Err(LockError::Contended(_)))); // after 2 s
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "timeout")]
-    pub fn wait(self, wait: Duration) -> Self {
-        Self {
-            wait: Some(wait),
-            ..self
-        }
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
     }
 
-    /// Sets a bound to how long to wait, whatever [`wait`](Self::wait) says, for a caller who is gone by
-    /// then. Of several bounds the shortest counts.
-    pub fn wait_at_most(self, bound: Duration) -> Self {
+    /// Sets an upper bound of [`wait`](Self::wait), for a caller that gives up after this time. The shortest of
+    /// several bounds counts.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// # let guard = redlock.lock("order:42").await?;
+    /// let bounded = LockOptions::new().wait_at_most(Duration::from_secs(1));
+    /// let lock = redlock.lock("order:42").wait(Duration::MAX).options(bounded);
+    /// assert!(lock.await.is_err()); // after 1 s
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_at_most(mut self, bound: Duration) -> Self {
         let bound = self.wait_at_most.map_or(bound, |it| it.min(bound));
-        Self {
-            wait_at_most: Some(bound),
-            ..self
-        }
+        self.wait_at_most = Some(bound);
+        self
     }
 
-    /// Sets the most attempts to make within the waiting time. Zero counts as one. To look whether the
-    /// lock is free yet, every [`retry_delay`](Self::retry_delay), counts as an attempt.
-    pub fn max_attempts(self, attempts: u32) -> Self {
-        Self {
-            max_attempts: Some(attempts),
-            ..self
-        }
-    }
-
-    /// Sets the range from which the delay before each further attempt is drawn, where nobody tells
-    /// that the lock is free. The shortest must not be zero.
+    /// Sets the number of attempts within the waiting time. Zero counts as one.
     ///
-    /// Where nodes tell (servers that speak RESP3, and [`MemoryNode`](crate::MemoryNode)s), the next
-    /// attempt comes as soon as a majority of them is free, and this is how often to look whether that
-    /// was missed.
-    pub fn retry_delay(self, shortest: Duration, longest: Duration) -> Self {
-        Self {
-            retry_delay: Some((shortest, longest)),
-            ..self
-        }
+    /// A look whether the lock is free, every [`retry_delay`](Self::retry_delay), counts as an attempt.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, MemoryNode, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let nodes = [MemoryNode::new()];
+    /// let one = Redlock::builder().custom_nodes(nodes.clone()).build().await?;
+    /// let other = Redlock::builder().custom_nodes(nodes).build().await?;
+    /// let guard = one.lock("order:42").await?;
+    /// let once = LockOptions::new().max_attempts(1);
+    /// let error = other.lock("order:42").options(once).await.unwrap_err();
+    /// assert!(error.is_contended()); // at once, not after 5 s
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = Some(attempts);
+        self
     }
 
-    /// Sets how often a held lock is extended in the background. Must be less than the ttl minus
+    /// Sets the range of the random delay before each further attempt, where nodes send no notifications. The
+    /// shortest delay must not be zero.
+    ///
+    /// Servers that speak RESP3 and [`MemoryNode`](crate::MemoryNode)s send a notification when a lock is free. There
+    /// the next attempt begins as soon as the lock is free on a majority of the nodes, and this delay is the
+    /// interval at which a waiter looks whether it has missed a notification.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let (shortest, longest) = (Duration::from_millis(5), Duration::from_millis(50));
+    /// let options = LockOptions::new().retry_delay(shortest, longest);
+    /// let guard = redlock.lock("order:42").options(options).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn retry_delay(mut self, shortest: Duration, longest: Duration) -> Self {
+        self.retry_delay = Some(RetryDelay { shortest, longest });
+        self
+    }
+
+    /// Sets how often a held lock is extended in the background. The interval must be shorter than the ttl minus
     /// the drift.
-    pub fn renew_every(self, interval: Duration) -> Self {
-        Self {
-            renewal: Some(Renewal::Every(interval)),
-            ..self
-        }
-    }
-
-    /// Turns extension in the background off: the lock is lost after its ttl unless
-    /// [extended](crate::Hold::extend) by hand.
-    pub fn no_renewal(self) -> Self {
-        Self {
-            renewal: Some(Renewal::Never),
-            ..self
-        }
-    }
-
-    /// Sets for how long a held lock is extended: no extension, in the background or by hand,
-    /// starts later than this after the lock was acquired, so a holder that hangs keeps the others
-    /// out for at most this and a ttl.
-    /// [`Duration::MAX`] means for ever.
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        Self {
-            max_hold: Some(max_hold),
-            ..self
-        }
-    }
-
-    /// Sets the allowance for clocks that run at different rates.
-    pub fn drift(self, drift: Drift) -> Self {
-        Self {
-            drift: Some(drift),
-            ..self
-        }
-    }
-
-    /// Sets how many may wait for the key in this process. Whoever comes then is refused at once, with
-    /// [`LockError::QueueFull`](crate::LockError::QueueFull). See
-    /// [`max_waiters_total`](crate::RedlockBuilder::max_waiters_total) for all keys together.
-    pub fn max_waiters_per_key(self, waiters: usize) -> Self {
-        Self {
-            max_waiters_per_key: Some(waiters),
-            ..self
-        }
-    }
-
-    /// Refuses at once, with [`LockError::WaitTooLong`](crate::LockError::WaitTooLong), if the expected wait
-    /// for those before us in this process exceeds [`wait`](Self::wait): if it would even if each of them
-    /// held the lock as briefly as the shortest of the last eight holds. It never refuses while fewer holds are
-    /// known, or before one has ended since somebody waits.
     ///
-    /// Right where all holds take about as long. Where they differ much, it still refuses some that would
-    /// have been served, if several long holds follow each other; so it is not the default.
-    pub fn refuse_long_waits(self) -> Self {
-        Self {
-            refuses_long_waits: Some(true),
-            ..self
-        }
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let options = LockOptions::new()
+    ///     .ttl(Duration::from_secs(10))
+    ///     .renew_every(Duration::from_secs(2));
+    /// redlock.check(options)?;
+    /// assert!(redlock.check(options.renew_every(Duration::from_secs(10))).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn renew_every(mut self, interval: Duration) -> Self {
+        self.renewal = Some(Renewal::Every(interval));
+        self
+    }
+
+    /// Turns extension in the background off. The lock is lost after its ttl, unless the holder
+    /// [extends](crate::Hold::extend) it.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, LossReason, Redlock};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let options = LockOptions::new().no_renewal();
+    /// let guard = redlock.lock("order:42").options(options).await?;
+    /// assert_eq!(guard.lost().await, LossReason::Expired); // after the ttl
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn no_renewal(mut self) -> Self {
+        self.renewal = Some(Renewal::Never);
+        self
+    }
+
+    /// Sets for how long a held lock is extended, in the background or by its holder. [`Duration::MAX`] means no
+    /// limit.
+    ///
+    /// No extension starts later than this time after the lock was acquired. So a holder that hangs keeps other
+    /// clients out for at most this time and one ttl.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LossReason, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("report").max_hold(Duration::from_secs(3600)).await?;
+    /// tokio::time::sleep(Duration::from_secs(3600)).await;
+    /// assert!(guard.is_valid());
+    /// assert_eq!(guard.lost().await, LossReason::MaxHold); // within one ttl
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.max_hold = Some(max_hold);
+        self
+    }
+
+    /// Sets the allowance for clocks that run at different rates. The validity of a lock ends this much before its
+    /// keys expire.
+    ///
+    /// ```
+    /// # use redlock_tokio::{Drift, LockOptions, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let drift = Drift::new(50, Duration::from_millis(5)); // 5 % of the ttl, and 5 ms
+    /// let options = LockOptions::new().drift(drift);
+    /// let guard = redlock.lock("order:42").options(options).await?;
+    /// assert!(guard.remaining() <= Duration::from_millis(10_000 - 505));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn drift(mut self, drift: Drift) -> Self {
+        self.drift = Some(drift);
+        self
+    }
+
+    /// Sets how many requests may wait for a key in this process. Further requests fail at once with
+    /// [`LockError::QueueFull`](crate::LockError::QueueFull).
+    ///
+    /// [`max_waiters_total`](crate::RedlockBuilder::max_waiters_total) limits the requests for all keys together.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockError, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("order:42").await?;
+    /// let second = redlock.lock("order:42").max_waiters_per_key(0);
+    /// assert!(matches!(second.await, Err(LockError::QueueFull { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn max_waiters_per_key(mut self, waiters: usize) -> Self {
+        self.max_waiters_per_key = Some(waiters);
+        self
+    }
+
+    /// Fails at once with [`LockError::WaitTooLong`](crate::LockError::WaitTooLong) if the expected wait in this
+    /// process exceeds [`wait`](Self::wait).
+    ///
+    /// The estimate assumes that each earlier request holds the lock only as long as the shortest of the last eight
+    /// holds. No request is refused while fewer holds are known, or before one hold has ended since requests wait.
+    ///
+    /// This option suits locks whose holds take about the same time. Where holds differ, several long holds in a
+    /// row make it refuse requests that would have got the lock. So it is off by default.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let options = LockOptions::new().refuse_long_waits();
+    /// let guard = redlock.lock("order:42").options(options).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn refuse_long_waits(mut self) -> Self {
+        self.long_waits = Some(LongWaits::Refused);
+        self
     }
 
     /// Waits even if the expected wait exceeds the limit. This is the default.
-    pub fn allow_long_waits(self) -> Self {
-        Self {
-            refuses_long_waits: Some(false),
-            ..self
-        }
+    pub fn allow_long_waits(mut self) -> Self {
+        self.long_waits = Some(LongWaits::Allowed);
+        self
     }
 
-    /// Sets for how long the lock may go from one holder to the next within this process, without a word
-    /// to the nodes, before it is released so that other processes get their turn; at most half the ttl.
-    /// While no other process comes, a turn is up to five times as long, but is not lengthened beyond 100 ms.
+    /// Sets for how long the lock may be handed over from holder to holder within this process, before it is
+    /// released so that other processes get their turn. At most half the ttl.
     ///
-    /// A turn costs some round trips, in which nobody holds the lock: longer turns keep it busier, and
-    /// let other processes wait for longer.
+    /// While no other process comes, a turn may be up to five times as long, but is not lengthened beyond 100 ms.
     ///
-    /// The next must have been waiting, with the same ttl, renewal and longest hold, and both without
-    /// a [fence](crate::Lock::fenced). A lock is not handed over by a holder that panics.
-    pub fn handover_for(self, streak: Duration) -> Self {
-        Self {
-            hands_over: Some(true),
-            streak: Some(streak),
-            ..self
-        }
-    }
-
-    /// Sets how often in a row, at most, the lock may go from one to the next in this way.
-    pub fn max_handovers(self, handovers: u32) -> Self {
-        Self {
-            max_handovers: Some(handovers),
-            ..self
-        }
-    }
-
-    /// Sets the part of the time, in percent, for which this process leaves a lock free that it uses
-    /// without interruption, in pauses of 8 ms and of 160 ms. More than 50 counts as 50; zero means never.
+    /// The change to another process takes some round trips, in which nobody holds the lock. So longer turns keep
+    /// the lock busier, and make other processes wait longer.
     ///
-    /// Clients that are told when a lock is free (processes of ours over RESP3) need none of it. It is for
-    /// those that poll: ours over RESP2 and over pools of your own, and all libraries of other
-    /// languages. One that polls every `d` gets a busy lock about once in `d` divided by this part: every
-    /// 100 ms and with 4 %, after 2.5 s on average. Raise it where many of them share locks with busy
-    /// processes of ours. It costs as much of the time as it says, and a quarter of that while nobody
-    /// comes. A waiter whose time is nearly over is not made to pause.
-    pub fn poller_share(self, percent: u8) -> Self {
-        Self {
-            poller_share: Some(PollerShare::percent(percent)),
-            ..self
-        }
+    /// The next holder must already wait, with the same ttl, renewal and longest hold, and both locks must be without
+    /// a [fencing token](Self::fenced). A holder that panics releases the lock and does not hand it over.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let options = LockOptions::new().handover_for(Duration::from_millis(100));
+    /// let first = redlock.lock("order:42").options(options).await?;
+    /// let second = redlock.lock("order:42").options(options).into_future();
+    /// let second = tokio::spawn(second);
+    /// tokio::task::yield_now().await; // now `second` waits
+    /// assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
+    /// assert!(second.await??.is_valid());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn handover_for(mut self, turn: Duration) -> Self {
+        self.handover = Some(Handover::Allowed);
+        self.handover_for = Some(turn);
+        self
     }
 
-    /// Has the lock released on the nodes each time, even if others wait in this process.
-    pub fn no_handover(self) -> Self {
-        Self {
-            hands_over: Some(false),
-            ..self
-        }
+    /// Sets how often in a row the lock may be handed over within this process.
+    pub fn max_handovers(mut self, handovers: u32) -> Self {
+        self.max_handovers = Some(handovers);
+        self
+    }
+
+    /// Releases the lock on the nodes each time, even if other requests wait in this process.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let options = LockOptions::new().no_handover();
+    /// let guard = redlock.lock("order:42").options(options).await?;
+    /// # let _waiter = tokio::spawn(redlock.lock("order:42").into_future());
+    /// # tokio::task::yield_now().await;
+    /// assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn no_handover(mut self) -> Self {
+        self.handover = Some(Handover::Never);
+        self
+    }
+
+    /// Sets the part of the time, in percent, for which this process leaves a lock free that it uses without
+    /// interruption. It does so in pauses of 8 ms and of 160 ms. More than 50 counts as 50. Zero means never.
+    ///
+    /// Clients that get notifications (processes of this crate over RESP3) need no pauses. The pauses are for clients
+    /// that poll: this crate over RESP2 and over your own pools, and all libraries of other languages. A client that
+    /// polls every `d` gets a busy lock about every `d` divided by this part. With 100 ms and 4 %, it gets the lock
+    /// after 2.5 s on average.
+    ///
+    /// Choose more where many such clients share locks with busy processes of this crate. The option costs as
+    /// much of the time as it says, and a quarter of that while no client comes. A waiter whose time is nearly over
+    /// does not pause.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let options = LockOptions::new().poller_share(20);
+    /// let guard = redlock.lock("order:42").options(options).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn poller_share(mut self, percent: u8) -> Self {
+        self.poller_share = Some(PollerShare::percent(percent));
+        self
     }
 
     /// Acquires the lock with a [fencing token](crate::Hold::fencing_token), for a resource that refuses writes
@@ -270,14 +457,33 @@ impl LockOptions {
     /// the machines' wall clocks agree to within [`max_ttl`](crate::RedlockBuilder::max_ttl).
     ///
     /// A lock of several keys cannot have a token, and fails with [`OptionsError::SeveralFenced`].
-    pub fn fenced(self) -> Self {
-        Self {
-            fenced: true,
-            ..self
-        }
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let first = redlock.lock("order:42").fenced().await?.fencing_token();
+    /// let second = redlock.lock("order:42").fenced().await?.fencing_token();
+    /// assert!(first.is_some() && first < second);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fenced(mut self) -> Self {
+        self.fenced = true;
+        self
     }
 
-    /// Returns these options, completed by others where they are not set.
+    /// Returns these options, with options that are not set taken from `fallback`.
+    ///
+    /// ```
+    /// # use redlock_tokio::LockOptions;
+    /// # use std::time::Duration;
+    /// let (one, two) = (Duration::from_secs(1), Duration::from_secs(2));
+    /// let fallback = LockOptions::new().ttl(one).wait(one);
+    /// let options = LockOptions::new().wait(two).or(fallback);
+    /// assert_eq!(options, LockOptions::new().ttl(one).wait(two));
+    /// ```
     pub fn or(self, fallback: Self) -> Self {
         Self {
             ttl: self.ttl.or(fallback.ttl),
@@ -292,173 +498,12 @@ impl LockOptions {
             max_hold: self.max_hold.or(fallback.max_hold),
             drift: self.drift.or(fallback.drift),
             max_waiters_per_key: self.max_waiters_per_key.or(fallback.max_waiters_per_key),
-            refuses_long_waits: self.refuses_long_waits.or(fallback.refuses_long_waits),
-            hands_over: self.hands_over.or(fallback.hands_over),
-            streak: self.streak.or(fallback.streak),
+            long_waits: self.long_waits.or(fallback.long_waits),
+            handover: self.handover.or(fallback.handover),
+            handover_for: self.handover_for.or(fallback.handover_for),
             max_handovers: self.max_handovers.or(fallback.max_handovers),
             fenced: self.fenced || fallback.fenced,
             poller_share: self.poller_share.or(fallback.poller_share),
         }
-    }
-
-    pub(crate) fn is_fenced(&self) -> bool {
-        self.fenced
-    }
-
-    /// The ttl, or the default.
-    pub(crate) fn ttl_or_default(&self) -> Duration {
-        self.ttl.unwrap_or(Self::TTL)
-    }
-
-    /// How long to wait, or the default, within the bound.
-    fn wait_or_default(&self) -> Duration {
-        let bound = self.wait_at_most.unwrap_or(Duration::MAX);
-        self.wait.unwrap_or(Self::WAIT).min(bound)
-    }
-
-    pub(crate) fn drift_or_default(&self) -> Drift {
-        self.drift.unwrap_or_default()
-    }
-
-    /// Makes the policy of waiting within this process out of options and defaults.
-    pub(crate) fn policy(&self) -> QueuePolicy {
-        QueuePolicy {
-            hands_over: self.hands_over.unwrap_or(true),
-            streak: self
-                .streak
-                .unwrap_or(Self::STREAK)
-                .min(self.ttl_or_default() / 2),
-            max_handovers: self.max_handovers.unwrap_or(u32::MAX),
-            poller_share: self.poller_share.unwrap_or_default(),
-            max_waiters_per_key: self.max_waiters_per_key.unwrap_or(Self::MAX_WAITERS),
-            wait: self.wait_or_default(),
-            refuses_long_waits: self.refuses_long_waits.unwrap_or(false),
-        }
-    }
-
-    /// Makes the machine's configuration out of options and defaults.
-    pub(crate) fn resolve(&self, quorum: Quorum) -> Result<LeaseConfig, OptionsError> {
-        let ttl = Ttl::new(self.ttl_or_default())?;
-        let validity = Validity::new(ttl, self.drift_or_default())?;
-        let (shortest, longest) = self.retry_delay.unwrap_or(Self::RETRY_DELAY);
-        let retry = RetrySchedule::new(shortest..=longest)?;
-        let retry = retry.with_probes();
-        let retry = match self.max_attempts {
-            Some(attempts) => retry.with_max_attempts(attempts),
-            None => retry,
-        };
-        let max_hold = self.max_hold.unwrap_or(Self::MAX_HOLD);
-        let keep_alive = match self.renewal {
-            Some(Renewal::Never) => KeepAlive::on_demand(max_hold),
-            Some(Renewal::Every(interval)) => KeepAlive::every(interval, max_hold, validity)?,
-            None => {
-                let interval = KeepAlive::default_interval(validity);
-                KeepAlive::every(interval, max_hold, validity)?
-            }
-        };
-        Ok(LeaseConfig {
-            quorum,
-            validity,
-            retry,
-            keep_alive,
-        })
-    }
-}
-
-/// Why options do not make a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum OptionsError {
-    /// The ttl is zero or too long.
-    #[error(transparent)]
-    Ttl(#[from] TtlError),
-    /// The ttl is used up by the drift allowance.
-    #[error(transparent)]
-    Validity(#[from] ValidityError),
-    /// The retry delay is zero, or its range is empty.
-    #[error(transparent)]
-    RetryDelay(#[from] RetryScheduleError),
-    /// The ttl is longer than what a restarted node waits for before it votes again.
-    #[error(
-        "the ttl of {ttl:?} is longer than max_ttl, which is {max_ttl:?}: build with \
-         `Redlock::builder().max_ttl(Duration::from_millis({}))`, in all processes that use these nodes",
-        ttl.as_millis()
-    )]
-    LongerThanMaxTtl {
-        /// The ttl that was asked for.
-        ttl: Duration,
-        /// The longest that any lock may have.
-        max_ttl: Duration,
-    },
-    /// A lock of several keys cannot have a fencing token.
-    #[error("a lock of several keys has no fencing token: lock one key, or leave out `fenced`")]
-    SeveralFenced,
-    /// The renewal interval cannot keep the lock.
-    #[error(transparent)]
-    Renewal(#[from] KeepAliveError),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: fn(u64) -> Duration = Duration::from_millis;
-
-    fn resolve(options: LockOptions) -> Result<LeaseConfig, OptionsError> {
-        options.resolve(Quorum::majority(5).unwrap())
-    }
-
-    #[test]
-    fn defaults_are_the_documented_ones() {
-        let documented = LockOptions::new()
-            .ttl(MS(10_000))
-            .wait(MS(5000))
-            .retry_delay(MS(20), MS(200))
-            .renew_every(MS(10_000) / 3)
-            .max_hold(MS(60_000))
-            .drift(Drift::new(10, MS(2)));
-        assert_eq!(resolve(LockOptions::new()), resolve(documented));
-    }
-
-    #[test]
-    fn what_is_set_wins_over_the_fallback() {
-        let fallback = LockOptions::new().ttl(MS(1)).wait(MS(2));
-        let options = LockOptions::new().ttl(MS(3)).or(fallback);
-        assert_eq!(options, LockOptions::new().ttl(MS(3)).wait(MS(2)));
-        assert_eq!(options.or(options.fenced()), options.fenced());
-    }
-
-    #[test]
-    fn a_bound_shortens_a_wait_and_never_lengthens_it() {
-        let bound = |millis| LockOptions::new().wait_at_most(MS(millis));
-        let waits = |wait| resolve(LockOptions::new().wait(wait));
-        assert_eq!(resolve(bound(700)), waits(MS(700)));
-        assert_eq!(resolve(bound(700).wait(MS(50))), waits(MS(50)));
-        assert_eq!(resolve(bound(700).wait(Duration::MAX)), waits(MS(700)));
-        assert_eq!(resolve(bound(60_000)), waits(MS(5000)));
-        assert_eq!(resolve(bound(70).or(bound(50).wait(MS(60)))), waits(MS(50)));
-        assert_eq!(bound(70).wait_at_most(MS(90)), bound(70));
-        assert_eq!(bound(70).policy().wait, MS(70));
-    }
-
-    #[test]
-    fn bad_options_are_named() {
-        let error = |options: LockOptions| resolve(options).unwrap_err().to_string();
-        let options = LockOptions::new;
-        assert!(error(options().ttl(MS(0))).contains("shorter than one millisecond"));
-        assert!(error(options().ttl(Duration::MAX)).contains("longer than 100 years"));
-        assert!(error(options().ttl(MS(2))).contains("used up by the drift"));
-        assert!(error(options().retry_delay(MS(0), MS(9))).contains("retry delay is zero"));
-        assert!(error(options().retry_delay(MS(9), MS(8))).contains("longer than the longest"));
-        assert!(error(options().renew_every(MS(0))).contains("cannot keep a lock"));
-        assert!(error(options().renew_every(MS(9_898))).contains("cannot keep a lock"));
-    }
-
-    #[test]
-    fn extremes_are_accepted() {
-        assert!(resolve(LockOptions::new().ttl(MS(3))).is_ok(), "shortest");
-        let longest = LockOptions::new().ttl(Ttl::MAX.as_duration());
-        assert!(resolve(longest.wait(Duration::MAX).max_hold(Duration::MAX)).is_ok());
-        assert!(resolve(LockOptions::new().wait(MS(0)).max_attempts(0)).is_ok());
     }
 }

@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-/// A time for people, in whole seconds, rounded up.
+/// A time in whole seconds, rounded up, for messages.
 pub(crate) struct WholeSeconds(pub(crate) Duration);
 
 impl fmt::Display for WholeSeconds {

@@ -1,0 +1,37 @@
+use std::time::Duration;
+
+use redlock_core::{KeepAliveError, RetryScheduleError, TtlError, ValidityError};
+use thiserror::Error;
+
+/// Why [`LockOptions`](crate::LockOptions) are invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// The ttl is shorter than a millisecond, or longer than 100 years.
+    #[error(transparent)]
+    Ttl(#[from] TtlError),
+    /// The ttl is not longer than the drift allowance.
+    #[error(transparent)]
+    Validity(#[from] ValidityError),
+    /// The retry delay is zero, or the shortest delay is longer than the longest.
+    #[error(transparent)]
+    RetryDelay(#[from] RetryScheduleError),
+    /// The ttl is longer than the time for which a restarted node has no vote.
+    #[error(
+        "the ttl of {ttl:?} is longer than max_ttl, which is {max_ttl:?}: build with \
+         `Redlock::builder().max_ttl(Duration::from_millis({}))`, in all processes that use these nodes",
+        ttl.as_millis()
+    )]
+    LongerThanMaxTtl {
+        /// The ttl that was requested.
+        ttl: Duration,
+        /// The longest ttl that a lock may have.
+        max_ttl: Duration,
+    },
+    /// A lock of several keys cannot have a fencing token.
+    #[error("a lock of several keys has no fencing token: lock one key, or leave out `fenced`")]
+    SeveralFenced,
+    /// The renewal interval is zero, or too long to keep the lock.
+    #[error(transparent)]
+    Renewal(#[from] KeepAliveError),
+}
