@@ -3,12 +3,14 @@
 
 extern crate alloc;
 
+mod electorate;
 mod eligibility;
 mod fencing;
 mod history_marker;
 mod keep_alive;
 mod lease;
 mod node;
+mod owed_release;
 mod quarantine;
 mod quorum;
 mod reply;
@@ -25,12 +27,14 @@ mod turns;
 mod validity;
 mod voter;
 
+pub use electorate::{Admission, Electorate, Exclusion, Identity, ServerRole};
 pub use eligibility::Eligibility;
 pub use fencing::FencingToken;
 pub use history_marker::HistoryMarker;
 pub use keep_alive::{KeepAlive, KeepAliveError};
 pub use lease::{Event, Lease, LeaseConfig, LossReason, Operation, RoundId, Standing, Transmit};
 pub use node::{NodeId, NodeSet};
+pub use owed_release::{OwedRelease, SetRequestState};
 pub use quarantine::Quarantine;
 pub use quorum::{Quorum, QuorumError};
 pub use reply::Reply;

@@ -118,6 +118,11 @@ impl Voter {
         self.memory == Memory::Volatile && replication.continues.is_some()
     }
 
+    /// Returns whether a node that does not say what it is may vote.
+    pub(crate) const fn allows_unvetted(&self) -> bool {
+        self.allows_unvetted
+    }
+
     /// Returns whether it is of use that the node tells its uptime and its history.
     #[must_use]
     pub fn needs_vetting(&self) -> bool {

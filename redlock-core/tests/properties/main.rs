@@ -16,7 +16,9 @@ use proptest::{
 
 mod arithmetic;
 mod drive;
+mod electorate;
 mod lease;
+mod owed_release;
 mod reference;
 mod retry;
 mod rounds;

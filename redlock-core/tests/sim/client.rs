@@ -98,7 +98,7 @@ pub(crate) enum ClientEvent {
         incarnation: u32,
         sighting: Sighting,
     },
-    DeliverDebts {
+    DeliverOwed {
         master: usize,
     },
     /// The client does something with the lease of this number.
@@ -238,9 +238,9 @@ impl World {
                 self.trace.event(trace(17, u64::from(incarnation)));
                 self.connected(client, master, incarnation, &sighting);
             }
-            ClientEvent::DeliverDebts { master } => {
+            ClientEvent::DeliverOwed { master } => {
                 self.trace.event(trace(18, master as u64));
-                self.deliver_debts(client, master);
+                self.deliver_owed(client, master);
             }
             ClientEvent::Act { lease, act } => {
                 self.trace.event(trace(19, lease as u64));

@@ -1,16 +1,17 @@
 //! A client's end of its connection to one master: what is under way, and what is still owed.
 //!
-//! The rules are those of the lanes in `redlock-tokio`: a silent master is answered for, a
-//! connection that stays silent is given up, and releases are owed until they are delivered or the
-//! key must have expired.
+//! The rules are those of the lanes in `redlock-tokio`: a silent master is answered for, and a
+//! connection that stays silent is given up. How long a release is owed is for the core to say.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 
-use redlock_core::{Operation, RoundId, Timestamp, Token, Voter};
+use redlock_core::{
+    Operation, OwedRelease, Reply, RoundId, SetRequestState, Timestamp, Token, Ttl, Voter,
+};
 
 use crate::{
     clock::{MILLI, SECOND},
-    master::{Request, Vote},
+    master::Request,
 };
 
 /// After this long an answer is late, and the lease is told that nobody knows.
@@ -20,7 +21,7 @@ pub(crate) const NODE_TIMEOUT: u64 = 50 * MILLI;
 pub(crate) const SILENCE_LIMIT: u64 = SECOND;
 
 /// How long after a failed delivery an owed release is tried again.
-pub(crate) const RETRY_DEBTS_AFTER: u64 = 250 * MILLI;
+pub(crate) const RETRY_OWED_AFTER: u64 = 250 * MILLI;
 
 pub(crate) struct Lane {
     /// Counts the connections: what belongs to an earlier one is a straggler.
@@ -32,11 +33,11 @@ pub(crate) struct Lane {
     pub(crate) voter: Voter,
     pub(crate) flights: Vec<Flight>,
     sent: u64,
-    pub(crate) debts: Vec<Debt>,
-    /// A timer for the debts is armed.
+    pub(crate) owed: Vec<Owed>,
+    /// A timer for the owed releases is armed.
     pub(crate) retrying: bool,
-    /// Tokens that may be set after a release found nothing, the latest few.
-    unanswered: VecDeque<Token>,
+    /// The requests to set a key, by the token in it.
+    set_requests: HashMap<Token, SetRequestState>,
     /// When the latest request arrives, and its answer: connections in order go on from there.
     pub(crate) last_arrival: u64,
     pub(crate) last_answer: u64,
@@ -61,24 +62,16 @@ pub(crate) enum Purpose {
     /// A lease waits for the answer.
     Round(RoundId),
     /// A release that was owed.
-    Owed(Terms),
+    Owed(OwedRelease),
     /// Nobody waits: a mutant's doing.
     Nothing,
 }
 
-/// Until when, and how firmly, a release is owed.
+/// A release that is owed, and what it was.
 #[derive(Clone, Copy)]
-pub(crate) struct Terms {
-    /// When the key has expired by itself, on the client's clock.
-    expires_at: Timestamp,
-    /// The key may appear after a release that found nothing.
-    may_appear: bool,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Debt {
+pub(crate) struct Owed {
     pub(crate) request: Request,
-    pub(crate) terms: Terms,
+    pub(crate) release: OwedRelease,
 }
 
 impl Lane {
@@ -90,9 +83,9 @@ impl Lane {
             voter,
             flights: Vec::new(),
             sent: 0,
-            debts: Vec::new(),
+            owed: Vec::new(),
             retrying: false,
-            unanswered: VecDeque::new(),
+            set_requests: HashMap::new(),
             last_arrival: 0,
             last_answer: 0,
             mute_until: 0,
@@ -116,6 +109,10 @@ impl Lane {
     /// Notes that a request is under way, and returns its id.
     pub(crate) fn launch(&mut self, at: u64, request: Request, purpose: Purpose) -> u64 {
         self.sent += 1;
+        if let Operation::Acquire { token, .. } = request.operation {
+            let state = self.set_requests.entry(token);
+            state.or_insert(SetRequestState::Sent);
+        }
         self.flights.push(Flight {
             id: self.sent,
             sent: at,
@@ -139,7 +136,7 @@ impl Lane {
         let flights = std::mem::take(&mut self.flights);
         for flight in &flights {
             if let Operation::Acquire { token, .. } = flight.request.operation {
-                self.note_unanswered(token);
+                self.set_requests.insert(token, SetRequestState::Unanswered);
             }
         }
         flights
@@ -149,57 +146,39 @@ impl Lane {
     pub(crate) fn crash(&mut self, voter: Voter) {
         self.voter = voter;
         let _ = self.give_up();
-        self.debts.clear();
+        self.owed.clear();
         self.retrying = false;
-        self.unanswered.clear();
+        self.set_requests.clear();
     }
 
-    /// Remembers a release if it must be sent again after this answer, or after none.
+    /// Remembers a release if it must be sent again after this reply.
     pub(crate) fn settle(
         &mut self,
-        release: Request,
+        now: Timestamp,
+        ttl: Ttl,
+        request: Request,
         purpose: Purpose,
-        vote: Option<Vote>,
-        expires_at: Timestamp,
+        reply: Reply,
     ) {
-        let Operation::Release { token } = release.operation else {
+        let Operation::Release { token } = request.operation else {
             return;
         };
-        let terms = match purpose {
-            Purpose::Owed(terms) => terms,
-            Purpose::Round(_) | Purpose::Nothing => Terms {
-                expires_at,
-                may_appear: self.unanswered.contains(&token),
-            },
+        let sent = self.set_requests.get(&token).copied();
+        let requests = sent.unwrap_or(SetRequestState::NeverSent);
+        let release = match purpose {
+            Purpose::Owed(release) => release.after_next(requests, reply),
+            Purpose::Round(_) | Purpose::Nothing => {
+                OwedRelease::after_first(now, ttl, requests, reply)
+            }
         };
-        match vote {
-            Some(Vote::Granted) => {}
-            Some(_) if !terms.may_appear => {}
-            _ => self.debts.push(Debt {
-                request: release,
-                terms,
-            }),
-        }
+        let owed = release.map(|release| Owed { request, release });
+        self.owed.extend(owed);
     }
 
     /// Takes the releases that are still worth delivering.
-    pub(crate) fn take_debts(&mut self, now: Timestamp) -> Vec<Debt> {
-        let mut debts = std::mem::take(&mut self.debts);
-        debts.retain(|debt| debt.terms.expires_at > now);
-        debts
-    }
-
-    fn note_unanswered(&mut self, token: Token) {
-        for debt in &mut self.debts {
-            if debt.request.operation == (Operation::Release { token }) {
-                debt.terms.may_appear = true;
-            }
-        }
-        // More than can be under way for the one lease that a client has at a time.
-        const MOST: usize = 16;
-        if self.unanswered.len() == MOST {
-            self.unanswered.pop_front();
-        }
-        self.unanswered.push_back(token);
+    pub(crate) fn take_owed(&mut self, now: Timestamp) -> Vec<Owed> {
+        let mut owed = std::mem::take(&mut self.owed);
+        owed.retain(|it| !it.release.has_expired(now));
+        owed
     }
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use redlock_core::{Eligibility, NodeId, Operation, Reply, RoundId, Sighting, Timestamp};
+use redlock_core::{Eligibility, NodeId, Operation, Reply, RoundId, Sighting};
 
 use crate::{
     client::{Answer, ClientEvent, Said},
     clock::{MILLI, SECOND},
     configuration::Mutant,
     history::MAX_LATE,
-    lane::{Flight, NODE_TIMEOUT, Purpose, RETRY_DEBTS_AFTER, SILENCE_LIMIT},
+    lane::{Flight, NODE_TIMEOUT, Purpose, RETRY_OWED_AFTER, SILENCE_LIMIT},
     master::{Request, Vote},
     seen::Seen,
     world::{Arrival, Event, World},
@@ -31,14 +31,12 @@ impl World {
         purpose: Purpose,
     ) {
         if !self.lane(client, master).is_open() {
-            let expires_at = self.key_expiry(client);
-            self.lane(client, master)
-                .settle(request, purpose, None, expires_at);
+            self.settle_release(client, master, request, purpose, Reply::Refused);
             if let Purpose::Round(round) = purpose {
                 let refused = worthless(Reply::Refused);
                 self.hand_over(client, master, request.lease, round, refused);
             }
-            self.retry_debts(client, master);
+            self.retry_owed(client, master);
             return;
         }
         let sent = self.at;
@@ -191,38 +189,29 @@ impl World {
             purpose,
             ..
         } = arrival;
-        let expires_at = self.key_expiry(client);
         let lane = self.lane(client, master);
         if lane.epoch != epoch {
             return;
         }
-        if let Some(flight) = lane.land(flight) {
-            lane.settle(request, purpose, Some(vote), expires_at);
+        let flight = lane.land(flight);
+        let reply = self.reply(client, vote);
+        if let Some(flight) = flight {
+            self.settle_release(client, master, request, purpose, reply);
             if flight.late {
                 // The master is back: it gets the releases it missed.
-                self.deliver_debts(client, master);
+                self.deliver_owed(client, master);
             }
             if let (Purpose::Owed(_), Vote::Granted) = (purpose, vote) {
                 self.note(Seen::OwedRelease);
             }
-            self.retry_debts(client, master);
+            self.retry_owed(client, master);
         }
         let Purpose::Round(round) = purpose else {
             return;
         };
-        let reply = match vote {
-            Vote::Granted => Reply::Granted,
-            Vote::Denied => Reply::Denied,
-            Vote::Outbid(counter) => Reply::Outbid { counter },
-            Vote::Free => Reply::Free,
-            Vote::Taken(left) => {
-                self.note(Seen::LookedTaken);
-                let now = self.clients[client].now(self.at);
-                Reply::Taken {
-                    until: now.saturating_add(Duration::from_millis(left)),
-                }
-            }
-        };
+        if matches!(reply, Reply::Taken { .. }) {
+            self.note(Seen::LookedTaken);
+        }
         let eligibility = self.lane(client, master).voter.eligibility();
         let now = self.clients[client].now(self.at);
         if reply == Reply::Granted && !eligibility.remaining(now).is_zero() {
@@ -230,6 +219,22 @@ impl World {
         }
         let said = Said { reply, eligibility };
         self.hand_over(client, master, request.lease, round, said);
+    }
+
+    /// Returns what a vote that arrives now is to the algorithm.
+    fn reply(&self, client: usize, vote: Vote) -> Reply {
+        match vote {
+            Vote::Granted => Reply::Granted,
+            Vote::Denied => Reply::Denied,
+            Vote::Outbid(counter) => Reply::Outbid { counter },
+            Vote::Free => Reply::Free,
+            Vote::Taken(left) => {
+                let now = self.clients[client].now(self.at);
+                Reply::Taken {
+                    until: now.saturating_add(Duration::from_millis(left)),
+                }
+            }
+        }
     }
 
     /// Answers for what has been under way for too long.
@@ -259,14 +264,19 @@ impl World {
 
     /// Gives a connection up, and opens another.
     pub(crate) fn break_up(&mut self, client: usize, master: usize, epoch: u32) {
-        let expires_at = self.key_expiry(client);
         let lane = self.lane(client, master);
         if lane.epoch != epoch || !lane.connected {
             return;
         }
         let flights = lane.give_up();
         for flight in &flights {
-            lane.settle(flight.request, flight.purpose, None, expires_at);
+            self.settle_release(
+                client,
+                master,
+                flight.request,
+                flight.purpose,
+                Reply::Unknown,
+            );
         }
         for flight in flights.iter().filter(|flight| !flight.late) {
             self.tell_unknown(client, master, flight);
@@ -393,30 +403,30 @@ impl World {
             let broken = ClientEvent::Broken { master, epoch };
             self.schedule_client(self.at + SECOND, client, broken);
         }
-        self.deliver_debts(client, master);
+        self.deliver_owed(client, master);
     }
 
     /// Sends the releases that are owed.
-    pub(crate) fn deliver_debts(&mut self, client: usize, master: usize) {
+    pub(crate) fn deliver_owed(&mut self, client: usize, master: usize) {
         let now = self.clients[client].now(self.at);
         let lane = self.lane(client, master);
         lane.retrying = false;
         if !lane.is_open() {
             return;
         }
-        for debt in lane.take_debts(now) {
-            self.send(client, master, debt.request, Purpose::Owed(debt.terms));
+        for owed in lane.take_owed(now) {
+            self.send(client, master, owed.request, Purpose::Owed(owed.release));
         }
     }
 
     /// Sees to it that what is owed is tried again.
-    fn retry_debts(&mut self, client: usize, master: usize) {
+    fn retry_owed(&mut self, client: usize, master: usize) {
         let lane = self.lane(client, master);
         // A lane that is not open tries as soon as it is.
-        if lane.is_open() && !lane.debts.is_empty() && !lane.retrying {
+        if lane.is_open() && !lane.owed.is_empty() && !lane.retrying {
             lane.retrying = true;
-            let event = ClientEvent::DeliverDebts { master };
-            self.schedule_client(self.at + RETRY_DEBTS_AFTER, client, event);
+            let event = ClientEvent::DeliverOwed { master };
+            self.schedule_client(self.at + RETRY_OWED_AFTER, client, event);
         }
     }
 
@@ -462,10 +472,19 @@ impl World {
         !self.calm && self.rng.chance(per_million * self.configuration.severity)
     }
 
-    /// Returns when a key that is set or extended now has expired, on the client's clock.
-    fn key_expiry(&self, client: usize) -> Timestamp {
-        let ttl = self.scale.max_ttl.as_duration();
-        self.clients[client].now(self.at).saturating_add(ttl)
+    /// Remembers a release if it must be sent again after this reply. Other requests are not owed.
+    fn settle_release(
+        &mut self,
+        client: usize,
+        master: usize,
+        request: Request,
+        purpose: Purpose,
+        reply: Reply,
+    ) {
+        let now = self.clients[client].now(self.at);
+        let ttl = self.scale.max_ttl;
+        let lane = self.lane(client, master);
+        lane.settle(now, ttl, request, purpose, reply);
     }
 }
 
