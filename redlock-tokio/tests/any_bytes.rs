@@ -1,14 +1,14 @@
-//! Properties of what is parsed: the URLs of nodes, `INFO`, and the answers to locks. Whatever the
-//! bytes, there is no panic, no secret in an error, and no vote that the server did not give.
+//! Properties of the parsers: URLs of nodes, `INFO`, and the answers to locks. No bytes cause a panic, a secret
+//! in an error, or a vote that the server did not give.
 //!
-//! A few hundred cases each run by default. For more of them:
+//! Each property runs for a few hundred cases by default. For more of them:
 //!
 //! ```sh
 //! PROPTEST_CASES=100000 cargo test -p redlock-tokio --release --test any_bytes
 //! ```
 //!
-//! A failure prints the smallest input that it was found for, and that input becomes a test of its
-//! own here: nothing is kept in files.
+//! A failure prints the smallest input that causes it. That input becomes a test of its own here, since no
+//! regression files are kept.
 
 mod support;
 
@@ -29,7 +29,7 @@ use tokio::runtime::Runtime;
 
 const SECRET: &str = "hunter2";
 
-/// `PROPTEST_CASES`, or as many as are done in a second or so.
+/// Runs `PROPTEST_CASES` cases, or by default as many as take about a second.
 fn cases(usual: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     let is_set = std::env::var_os("PROPTEST_CASES").is_some();
@@ -40,7 +40,7 @@ fn cases(usual: u32) -> ProptestConfig {
     }
 }
 
-/// One for all tests here: their lanes go on until their locks are dropped.
+/// One runtime for all tests, since lanes run on until their locks are dropped.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build().unwrap()
@@ -89,7 +89,7 @@ fn url() -> impl Strategy<Value = String> {
     prop_oneof![
         ".*",
         vec(part(), 0..10).prop_map(|parts| parts.concat()),
-        // With a password where one belongs, and noise elsewhere.
+        // A password in the right place, and noise elsewhere.
         ("(redis|rediss|unix)", "[^@/]{0,5}", "\\PC{0,8}")
             .prop_map(|(scheme, user, rest)| format!("{scheme}://{user}:{SECRET}@{rest}")),
         ("[a-z]{0,5}", ":[0-9]{0,6}", "(/[0-9a-z]{0,3})?")
@@ -101,8 +101,8 @@ proptest! {
     #![proptest_config(cases(500))]
 
     #[test]
-    fn a_url_is_taken_or_refused_without_its_secret(url in url()) {
-        // In the host or the scheme it is none.
+    fn a_url_is_accepted_or_refused_without_its_secret(url in url()) {
+        // In the host or the scheme the word is no password.
         let is_password = url.contains(&format!(":{SECRET}@")) && url.matches('@').count() == 1
             || url.contains("pass=hunter2") && url.starts_with("unix:///");
         match RedisNode::from_url(&url) {
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn a_list_of_nodes_is_taken_or_refused_by_position(urls in vec(url(), 0..4), bad in any::<Index>()) {
+    fn an_invalid_url_in_a_list_is_named_by_its_position(urls in vec(url(), 0..4), bad in any::<Index>()) {
         let mut urls = urls;
         let position = bad.index(urls.len() + 1);
         urls.insert(position, "redis://host:port".into());
@@ -132,7 +132,7 @@ proptest! {
     }
 }
 
-/// What a server may say about itself: sane, sane but for a piece, and anything.
+/// Answers to `INFO`: sane ones with one odd piece, and any bytes.
 fn info() -> impl Strategy<Value = Vec<u8>> {
     let names = vec![
         "uptime_in_seconds",
@@ -190,7 +190,7 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn whatever_info_says_there_is_a_lock_or_a_short_error(info in info(), trusted in any::<bool>()) {
+    fn any_info_leads_to_a_lock_or_a_short_error(info in info(), trusted in any::<bool>()) {
         panics::watch();
         let fake = Fake::spawn();
         fake.set_info(info);
@@ -204,7 +204,7 @@ proptest! {
             match builder.build().await {
                 Err(error) => Some(error.to_string()),
                 Ok(redlock) => redlock.try_lock("k").await.err().map(|error| match error {
-                    // It speaks of the majority, and names no node.
+                    // This error is about the majority, and names no node.
                     LockError::Quarantined { .. } => format!("{}: {error}", fake.address()),
                     error => error.to_string(),
                 }),
@@ -218,7 +218,7 @@ proptest! {
     }
 }
 
-/// Anything like an answer.
+/// Bytes that resemble an answer.
 fn answer() -> impl Strategy<Value = Vec<u8>> {
     let kind = || select(b"+-:$*_,#!=(%~|>0\r\n".to_vec());
     let length = prop_oneof![
@@ -250,9 +250,9 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn whatever_is_answered_only_a_yes_is_a_vote(answer in answer()) {
+    fn only_a_granting_answer_is_a_vote(answer in answer()) {
         panics::watch();
-        // The end of the conversation behind it, so that nothing is waited for.
+        // The connection ends after the answer, so that the client does not wait.
         let fake = Fake::at(LOCKING, &[Act::Say(answer.clone()), Act::Close]);
         let options = LockOptions::new().no_renewal();
         let outcome = RUNTIME.block_on(async {

@@ -1,4 +1,4 @@
-//! What URLs and pools can say: credentials, databases, sockets, TLS; and what never shows.
+//! Settings of URLs and pools: credentials, databases, sockets, protocols. Secrets never show.
 
 mod support;
 
@@ -18,7 +18,7 @@ use support::{Cli, eventually, trusting};
 const PASSWORD: &str = "hunter2";
 
 #[tokio::test]
-async fn a_password() {
+async fn a_password_in_the_url_is_used_and_never_shown() {
     let servers = RedisServers::spawn_with(1, &["--requirepass", PASSWORD]).unwrap();
     let port = servers.get(0).port();
     let redlock = trusting([format!("redis://:{PASSWORD}@127.0.0.1:{port}")])
@@ -31,7 +31,7 @@ async fn a_password() {
 }
 
 #[tokio::test]
-async fn a_wrong_or_missing_password_is_refused_by_name_and_not_repeated() {
+async fn a_wrong_or_missing_password_names_the_node_and_not_the_password() {
     let servers = RedisServers::spawn_with(1, &["--requirepass", PASSWORD]).unwrap();
     let port = servers.get(0).port();
     for url in [
@@ -48,7 +48,7 @@ async fn a_wrong_or_missing_password_is_refused_by_name_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_user_with_no_more_rights_than_a_lock_needs() {
+async fn a_user_with_only_the_rights_that_a_lock_needs_can_lock() {
     let servers = RedisServers::spawn(1).unwrap();
     let admin = Cli::of(servers.get(0));
     let rights = [
@@ -80,7 +80,7 @@ async fn a_user_with_no_more_rights_than_a_lock_needs() {
 }
 
 #[tokio::test]
-async fn a_database_number() {
+async fn a_database_number_in_the_url_is_selected() {
     let servers = RedisServers::spawn(1).unwrap();
     let server = servers.get(0);
     let redlock = trusting([format!("{}/3", server.url())])
@@ -93,7 +93,7 @@ async fn a_database_number() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_not_there_and_a_server_that_is_not_redis_are_refused_by_name() {
+async fn a_missing_database_and_a_server_that_is_not_redis_are_misconfigurations() {
     let servers = RedisServers::spawn(1).unwrap();
     let url = format!("{}/99", servers.get(0).url());
     let error = trusting([url]).build().await.unwrap_err().to_string();
@@ -115,7 +115,7 @@ async fn a_database_that_is_not_there_and_a_server_that_is_not_redis_are_refused
 }
 
 #[tokio::test]
-async fn a_server_that_is_only_busy_does_not_prevent_the_start() {
+async fn a_busy_server_does_not_prevent_the_start() {
     let servers = RedisServers::spawn_with(3, &["--busy-reply-threshold", "10"]).unwrap();
     let cli = Cli::of(servers.get(0));
     let busy = thread::spawn(move || cli.run(&["EVAL", "while true do end", "0"]));
@@ -138,8 +138,8 @@ async fn connections_that_were_closed_while_idle_are_replaced_before_they_are_ne
         Cli::of(server).run(&["CLIENT", "KILL", "TYPE", "normal"]);
     }
     eventually("connected again", || {
-        // One line is that of the client that asks. A connection that the server knows may still
-        // be greeting it.
+        // One line belongs to this `redis-cli`. A connection in the list may not have finished its
+        // handshake.
         let clients = |server| Cli::of(server).run(&["CLIENT", "LIST"]).lines().count();
         let votes = |node: NodeStatus| node.state == NodeState::Voting;
         servers.iter().all(|server| clients(server) > 1) && redlock.nodes().into_iter().all(votes)
@@ -150,7 +150,7 @@ async fn connections_that_were_closed_while_idle_are_replaced_before_they_are_ne
 }
 
 #[tokio::test]
-async fn a_unix_socket() {
+async fn a_lock_works_over_unix_sockets() {
     let servers = RedisServers::spawn(3).unwrap();
     let redlock = trusting(servers.iter().map(|it| it.unix_url()))
         .build()
@@ -165,7 +165,7 @@ async fn a_unix_socket() {
 }
 
 #[tokio::test]
-async fn resp3() {
+async fn a_lock_works_over_resp3() {
     let servers = RedisServers::spawn(3).unwrap();
     let urls = servers
         .urls()
@@ -182,7 +182,7 @@ async fn resp3() {
 }
 
 #[tokio::test]
-async fn own_pools_lend_one_connection_each_and_keep_working() {
+async fn pools_of_the_caller_lend_one_connection_each_and_keep_working() {
     let servers = RedisServers::spawn(3).unwrap();
     let pools: Vec<_> = servers
         .urls()
@@ -207,8 +207,8 @@ async fn own_pools_lend_one_connection_each_and_keep_working() {
     guard.extend().await.unwrap();
     for pool in &pools {
         let status = pool.status();
-        assert_eq!((status.size, status.available), (1, 0), "one is lent");
-        let mut connection = pool.get().await.expect("others are still to be had");
+        assert_eq!((status.size, status.available), (1, 0), "one is in use");
+        let mut connection = pool.get().await.expect("the pool has more connections");
         let pong: String = deadpool_redis::redis::cmd("PING")
             .query_async(&mut connection)
             .await

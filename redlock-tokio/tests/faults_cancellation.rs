@@ -1,5 +1,5 @@
-//! Row 36 of the project's fault matrix: whoever stops waiting for a lock, wherever it is by then,
-//! leaves no key behind and touches no key of anybody else.
+//! The fault matrix, row 36: a waiter that gives up at any point leaves no key behind and touches no key of
+//! another client.
 
 mod support;
 
@@ -17,15 +17,15 @@ use support::{
 /// How a lock is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Nobody else wants it.
+    /// No other client wants the key.
     Free,
-    /// Another holds it on these nodes, a majority, so it is tried three times and then given up.
+    /// Another client holds the key on a majority of nodes, so the lock fails after three attempts.
     Taken,
-    /// Another holds it on one node.
+    /// Another client holds the key on one node.
     Divided,
     /// With a fencing token, on nodes whose counters are ahead by different amounts.
     Fenced,
-    /// With work to do under it, which waits for an extension.
+    /// With work under the lock that waits for an extension.
     With,
 }
 
@@ -38,7 +38,8 @@ impl Way {
         Self::With,
     ];
 
-    /// Another's key that is on a node before the lock is asked for, and must be there afterwards.
+    /// Returns the key of another client that a node has before the lock is requested, and must have
+    /// afterwards.
     fn foreign(self, node: usize, key: &str) -> Option<(String, String)> {
         match (self, node) {
             (Self::Taken, 0 | 2) | (Self::Divided, 1) => Some((key.into(), "foreign".into())),
@@ -46,13 +47,13 @@ impl Way {
         }
     }
 
-    /// The fencing counter that is on a node before.
+    /// Returns the fencing counter that a node has before the lock is requested.
     fn counter(self, node: usize, key: &str) -> Option<(String, String)> {
         let ahead = [6, 4, 5][node] * 1_000_000_000_000_000_u64;
         (self == Self::Fenced).then(|| (format!("redlock:fence:{{{key}}}"), ahead.to_string()))
     }
 
-    /// Asks for the lock, and gives it back.
+    /// Requests the lock, and releases it.
     async fn go(self, redlock: &Redlock, key: &str) {
         let options = LockOptions::new().max_attempts(3);
         let lock = redlock.lock(key).options(options);
@@ -62,7 +63,7 @@ impl Way {
             Self::Taken => {
                 let error = lock.await.unwrap_err();
                 assert!(error.is_contended(), "{error}");
-                // A look that finds it taken is one of the three.
+                // A probe that finds the key taken counts as one of the three.
                 let attempts = error.attempts().map(|it| it.count);
                 assert!(matches!(attempts, Some(1..=3)), "{error}");
             }
@@ -73,8 +74,8 @@ impl Way {
         }
     }
 
-    /// Cuts it after each number of polls, until it is done by then. Returns how often it was cut;
-    /// all keys that it was asked for are put on the list.
+    /// Cuts the request off after each number of polls, until it completes before the cut. Returns how many
+    /// requests were cut off, and adds all of their keys to the list.
     async fn cut_everywhere(
         self,
         bed: &Bed,
@@ -82,7 +83,7 @@ impl Way {
         is_restless: bool,
         keys: &mut Vec<(Self, String)>,
     ) -> usize {
-        /// How many are under way at once.
+        /// How many requests run at once.
         const AT_ONCE: usize = 12;
         let mut cuts = 0;
         for first in (0..).step_by(AT_ONCE) {
@@ -94,7 +95,7 @@ impl Way {
                 let counters = batch.iter().filter_map(|key| self.counter(node, key));
                 bed.cli(node).set_all(foreign.chain(counters));
             }
-            // In order, but each is woken by itself.
+            // In order, and each with a waker of its own.
             let outcomes: FuturesOrdered<_> = polls
                 .zip(&batch)
                 .map(async |(polls, key)| {
@@ -121,11 +122,11 @@ impl Way {
 #[tokio::test]
 async fn row_36_acquire_cancelled_at_every_await() {
     let bed = Bed::new(3);
-    // The timeout is above what a slow machine may take for a moment.
+    // A slow machine does not exceed this timeout.
     let builder = bed.builder().node_timeout(Duration::from_secs(2));
     let redlock = builder.build().await.unwrap();
-    // Each node takes its own time for either direction, so wherever a lock is cut, some of its
-    // requests have arrived and some of their replies.
+    // The delays of all links differ. So at each cut some requests and some replies have arrived, and others
+    // have not.
     for (proxy, (there, back)) in bed.proxies.iter().zip([(1, 4), (3, 7), (6, 2)]) {
         proxy.requests().delay(MS(there));
         proxy.replies().delay(MS(back));
@@ -133,7 +134,7 @@ async fn row_36_acquire_cancelled_at_every_await() {
     let mut keys = Vec::new();
     let mut cuts = 0;
     for way in Way::ALL {
-        // It is woken when the verdict is in, not with each reply; and once more for the work.
+        // The verdict wakes the waiter, and not each reply. The work wakes it once more.
         let awaits = if way == Way::With { 3 } else { 2 };
         let woken = way.cut_everywhere(&bed, &redlock, false, &mut keys).await;
         assert_eq!(woken, awaits, "{way:?}");
@@ -147,8 +148,8 @@ async fn row_36_acquire_cancelled_at_every_await() {
     .await;
 }
 
-/// A server that knows the release but not the fenced acquisition, as one does whose scripts were
-/// flushed and that was sent a release in full since.
+/// A server knows the release script but not the fenced acquisition: its scripts were flushed, and then a
+/// release was sent in full.
 #[tokio::test]
 async fn fenced_acquire_cancelled_when_its_script_is_missing() {
     let bed = Bed::new(3);

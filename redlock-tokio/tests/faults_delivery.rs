@@ -1,8 +1,7 @@
-//! Requests and replies that are late, lost or overtaken, against real servers: whatever becomes of
-//! them, no key of ours stays behind, and no key of anybody else is touched.
+//! The fault matrix, rows 7 to 10: requests and replies that are late, lost or overtaken, against real
+//! servers. In each case no key of ours stays behind, and no key of another client is touched.
 //!
-//! The numbers are those of the project's fault matrix. The keys live for a minute, and every test
-//! is over long before: where a key is gone, it was deleted.
+//! The keys live for a minute, and no test takes that long. So a key that is gone was deleted.
 
 mod support;
 
@@ -32,8 +31,8 @@ async fn row_07_reply_lost() {
     assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
     for index in deaf {
         assert!(bed.cli(index).get("k").is_some(), "the key was set");
-        assert!(bed.proxies[index].replies().lost() > 0, "and nobody heard");
-        // Their connections have lost a reply and are of no use any more; the next ones are.
+        assert!(bed.proxies[index].replies().lost() > 0, "without a reply");
+        // A connection that lost a reply is of no use any more. The next one works.
         bed.proxies[index].replies().pass();
     }
     bed.no_key_is_left().await;
@@ -59,26 +58,26 @@ async fn row_08_set_delayed_past_the_timeout() {
     bed.no_key_is_left().await;
 }
 
-/// When a lock is released whose request is still on its way to the first node.
+/// When the lock is released while its request is still on its way to the first node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
-    /// The release goes after it on the same connection.
+    /// At once: the release follows the request on the same connection.
     AtOnce,
-    /// The node counts as silent, so the release is owed.
+    /// When the node counts as silent, so the release is owed.
     Silent,
-    /// The connection was given up for another.
+    /// When the lane has given the connection up and has another one.
     GivenUp,
 }
 
 impl Moment {
     const ALL: [Self; 3] = [Self::AtOnce, Self::Silent, Self::GivenUp];
 
-    /// Waits for it, from when the first node was asked for something that it does not answer.
+    /// Waits for this moment, after a request that the first node does not answer.
     async fn come(self, bed: &Bed, redlock: &Redlock, connections: u64) {
         match self {
             Self::AtOnce => {}
             Self::Silent => {
-                // Nobody gets this, so one is told what each node said.
+                // This lock fails, and its error has the answer of each node.
                 for index in [1, 2] {
                     bed.cli(index).set("probe", "foreign");
                 }
@@ -102,7 +101,7 @@ impl Moment {
     }
 }
 
-/// The same, when it is so late that the release has gone ahead on another connection.
+/// The request is so late that the release overtakes it on another connection.
 #[tokio::test]
 async fn row_08_set_overtaken_by_its_release() {
     for moment in Moment::ALL {
@@ -151,7 +150,7 @@ async fn row_09_late_release_across_attempts() {
     bed.no_key_is_left().await;
 }
 
-/// The same within one lock: the release of its first attempt arrives when a later one has won.
+/// The release of a lock's first attempt arrives after a later attempt of the same lock has won.
 #[tokio::test]
 async fn row_09_late_release_of_an_earlier_attempt() {
     let bed = Bed::new(3);
@@ -165,22 +164,22 @@ async fn row_09_late_release_of_an_earlier_attempt() {
     for index in others {
         bed.proxies[index].replies().hold();
     }
-    // By the next attempt the node counts as silent, so nothing else is stranded.
+    // The node counts as silent by the next attempt, so only the first release is stranded.
     let options = LockOptions::new().retry_delay(MS(600), MS(700));
     let lock = redlock.lock("k").wait(Duration::from_secs(30));
     let waiting = tokio::spawn(lock.options(options).into_future());
     eventually("the first attempt sets the key", || cli.get("k").is_some()).await;
     let first = cli.get("k");
-    // It fails when the others answer, and its release is stranded.
+    // The attempt fails when the others answer, and its release is stranded.
     proxy.requests().strand();
     for index in others {
         bed.proxies[index].replies().pass();
     }
     let is_stranded = || proxy.requests().waiting() > 0;
     eventually("its release is stranded", is_stranded).await;
-    let looks = cli.calls("pttl");
-    let has_looked = || cli.calls("pttl") > looks;
-    eventually("it looks on another connection", has_looked).await;
+    let probes = cli.calls("pttl");
+    let has_probed = || cli.calls("pttl") > probes;
+    eventually("it probes on another connection", has_probed).await;
 
     for index in others {
         bed.cli(index).run(&["DEL", "k"]);
@@ -219,7 +218,7 @@ async fn row_10_late_set_on_resume() {
 }
 
 #[test]
-fn two_who_hold_at_once_are_found_out() {
+fn the_history_finds_two_holders_at_once() {
     let start = Instant::now();
     let history = History::default();
     let add = |key, from, to| history.add(key, start + MS(from), start + MS(to));
@@ -231,10 +230,10 @@ fn two_who_hold_at_once_are_found_out() {
     assert_eq!(history.overlap().as_deref(), Some("b"));
 }
 
-/// Two clients whose tasks lock, release, drop and cancel in any order, while the network between
-/// them and the nodes delays, strands and breaks what they send.
+/// The tasks of two clients lock, release, drop and cancel in random order, while the network delays and
+/// strands what they send and breaks their connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifo_whatever_is_sent_when_no_two_hold_and_nothing_is_left() {
+async fn fifo_under_faults_no_two_clients_hold_a_key_and_no_key_is_left() {
     const TASKS: u64 = 16;
     const ROUNDS: usize = 25;
     let seed =
@@ -243,7 +242,7 @@ async fn fifo_whatever_is_sent_when_no_two_hold_and_nothing_is_left() {
         "to replay its choices: REDLOCK_SEED={seed} cargo test -p redlock-tokio --all-features --test faults_delivery fifo"
     );
     let bed = Arc::new(Bed::new(3));
-    // Shorter than what the weather brings now and then.
+    // Some delays of the weather exceed this timeout.
     let client = async || bed.builder().node_timeout(MS(50)).build().await.unwrap();
     let clients = [client().await, client().await];
     let seen = Arc::new(Seen::default());
@@ -271,10 +270,10 @@ async fn fifo_whatever_is_sent_when_no_two_hold_and_nothing_is_left() {
     println!("{held} held, {contended} contended, {failed} failed, {cancelled} cancelled");
     assert!(held > 0 && contended > 0 && cancelled > 0);
     let connections: u64 = bed.proxies.iter().map(Proxy::accepted).sum();
-    assert!(connections > 6, "some connections were given up");
+    assert!(connections > 6, "some connections were replaced");
 }
 
-/// What happened.
+/// The outcomes of all tasks.
 #[derive(Default)]
 struct Seen {
     history: History,
@@ -318,7 +317,7 @@ impl Seen {
 }
 
 async fn change_the_weather(bed: Arc<Bed>, mut rng: Rng) {
-    // Whatever the choices are, some connections break.
+    // At least some connections break, whatever the random choices are.
     bed.proxies[0].reset();
     loop {
         let proxy = rng.choice(&bed.proxies).expect("there are some");
@@ -368,12 +367,12 @@ async fn a_minority_that_is_down_at_the_start_is_used_when_it_is_up() {
 }
 
 #[tokio::test]
-async fn nobody_waits_while_a_connection_is_made_again() {
+async fn no_lock_waits_while_a_node_reconnects() {
     let bed = Bed::new(5);
-    // Whoever waited for a node would wait this long.
+    // A lock that waited for a node would wait this long.
     let builder = bed.builder().node_timeout(Duration::from_secs(3));
     let redlock = builder.build().await.unwrap();
-    // One does not answer who connects, one breaks every connection.
+    // One node does not answer new connections, and one breaks every connection.
     bed.proxies[0].ignore();
     bed.proxies[0].reset();
     bed.servers.get(1).kill();

@@ -1,4 +1,5 @@
-//! The fault matrix, rows 34, 35, 37 and 39: holders that are stopped, blocked, gone, or careless.
+//! The fault matrix, rows 34, 35, 37 and 39: holders that are stopped, blocked or killed, and guards that are
+//! dropped in unusual places.
 
 mod support;
 
@@ -15,7 +16,7 @@ use tokio::runtime::Runtime;
 
 const TTL: Duration = Duration::from_millis(600);
 
-/// A store that refuses writes with a smaller fencing token than it has seen.
+/// A store that refuses writes with a smaller fencing token than the largest one so far.
 struct Store(Cli);
 
 impl Store {
@@ -40,13 +41,13 @@ fn signal(name: &str, pid: u32) {
 #[tokio::test]
 async fn row_34_holder_stopped_longer_than_ttl() {
     if let Some(urls) = support::role() {
-        // The other process: says its token, and after its stop whether it believes in its lock.
+        // The other process prints its token, and after its stop whether it takes its lock for valid.
         let redlock = trusting(urls.split(',')).build().await.unwrap();
         let lock = redlock.lock("k").ttl(TTL).fenced();
         let guard = lock.await.unwrap();
         println!("token {}", guard.fencing_token().unwrap().get());
         println!("{}", support::READY);
-        // It is stopped here, and goes on when it is told to.
+        // The process is stopped here. It goes on after a line of input.
         std::io::stdin().read_line(&mut String::new()).unwrap();
         println!("believes {}", guard.is_valid());
         std::io::stdout().flush().unwrap();
@@ -66,19 +67,19 @@ async fn row_34_holder_stopped_longer_than_ttl() {
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
-        .expect("this test starts once more");
+        .expect("the test binary starts");
     let mut lines = BufReader::new(other.stdout.take().unwrap())
         .lines()
         .map_while(Result::ok);
-    let mut said = |what: &str| {
+    let mut printed = |word: &str| {
         let rest = |line: String| {
-            line.split_once(what)
+            line.split_once(word)
                 .map(|(_, rest)| rest.trim().to_owned())
         };
-        lines.by_ref().find_map(rest).expect("it says so")
+        lines.by_ref().find_map(rest).expect("it prints the word")
     };
-    let token: u64 = said("token").parse().unwrap();
-    said(support::READY);
+    let token: u64 = printed("token").parse().unwrap();
+    printed(support::READY);
     signal("-STOP", other.id());
 
     let redlock = trusting(urls).build().await.unwrap();
@@ -93,13 +94,13 @@ async fn row_34_holder_stopped_longer_than_ttl() {
     assert!(store.write(next_token, "next"));
     signal("-CONT", other.id());
     writeln!(other.stdin.take().unwrap(), "go on").unwrap();
-    assert_eq!(said("believes"), "false", "after its stop");
+    assert_eq!(printed("believes"), "false", "after its stop");
     assert!(
         !store.write(token, "stale"),
-        "whoever does not look is refused"
+        "a stale holder that writes anyway is refused"
     );
     assert_eq!(store.0.get("value").as_deref(), Some("next"));
-    assert!(next.is_valid(), "and has released nothing of ours");
+    assert!(next.is_valid(), "the stale holder has not released it");
     other.wait().unwrap();
 }
 
@@ -109,7 +110,7 @@ async fn row_35_executor_blocked() {
     let redlock = servers.builder().build().await.unwrap();
     let guard = redlock.lock("k").ttl(TTL).await.unwrap();
     thread::sleep(TTL);
-    // No timer has fired and no task has run since.
+    // No timer has fired and no task has run meanwhile.
     assert!(!guard.is_valid(), "the clock says so");
     assert_eq!(guard.remaining(), Duration::ZERO);
     let other = servers.builder().build().await.unwrap();
@@ -144,7 +145,7 @@ async fn row_37_guard_dropped_in_a_panic() {
     let guard = redlock.lock("k").await.unwrap();
     let task = tokio::spawn(async move {
         let _guard = guard;
-        panic!("as handlers do");
+        panic!("this task panics on purpose");
     });
     assert!(task.await.unwrap_err().is_panic());
     let node = Cli::of(servers.get(0));
@@ -160,11 +161,11 @@ fn row_37_guard_dropped_after_the_runtime_has_gone() {
     let left = || nodes.iter().filter(|it| it.get("k").is_some()).count();
     runtime.block_on(eventually("it is set everywhere", || left() == 3));
     drop(runtime);
-    assert!(!guard.is_valid(), "nobody renews it");
+    assert!(!guard.is_valid(), "no task renews it");
     drop(guard);
     let other = Runtime::new().unwrap();
     let report = other.block_on(redlock.shutdown());
-    // A lane may just have been at it when the runtime ended.
+    // A lane may have delivered a release just before the runtime ended.
     assert!(report.abandoned >= left(), "{report:?}, {} left", left());
     assert!(report.abandoned > 0, "{report:?}");
 }

@@ -1,5 +1,5 @@
-//! The fault matrix, rows 19, 20, 22 to 24, 28 and 38: keys that go, change or are another's. (Row 18
-//! is in `warnings.rs`, row 21 in `wire.rs`.)
+//! The fault matrix, rows 19, 20, 22 to 24, 28 and 38: keys that disappear, change, or belong to another
+//! client. Row 18 is in `warnings.rs`, row 21 in `wire.rs`.
 
 mod support;
 
@@ -26,7 +26,7 @@ async fn is_lost(guard: &redlock_tokio::LockGuard) {
     assert!(!guard.is_valid());
 }
 
-/// A clock that jumps an hour ahead ends the keys at once, as an expiry in the past does.
+/// A server's clock that jumps an hour ahead ends the keys at once, as an expiry in the past does here.
 #[tokio::test]
 async fn row_19_majority_of_clocks_jump() {
     let (_servers, redlock, nodes) = three().await;
@@ -107,7 +107,7 @@ async fn row_24_wrong_type() {
     for node in &nodes[..2] {
         assert_eq!(node.run(&["LRANGE", "k", "0", "-1"]), "foreign");
     }
-    // On a minority it is in nobody's way.
+    // A foreign value on a minority does not prevent the lock.
     assert_eq!(nodes[0].run(&["DEL", "k"]), "1");
     let guard = redlock.lock("k").await.expect("two of three");
     guard.extend().await.expect("by two of three");
@@ -140,7 +140,7 @@ async fn row_28_script_flush_in_a_loop() {
 }
 
 #[tokio::test]
-#[allow(clippy::mem_forget, reason = "a leak is what this is about")]
+#[allow(clippy::mem_forget, reason = "the test is about a leak")]
 async fn row_38_guard_leaked() {
     let (_servers, redlock, _nodes) = three().await;
     let lock = redlock.lock("k").ttl(MS(600)).max_hold(MS(700));

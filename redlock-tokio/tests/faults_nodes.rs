@@ -11,10 +11,10 @@ use redlock_tokio::{
 };
 use support::{Cli, MS, bed::Bed, eventually, trusting};
 
-/// So long that who waits for a sick node is found out.
+/// So long that a lock that waited for a failed node would be noticed.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Locks and releases, several times, and says how long the slowest took.
+/// Locks and releases ten times, and returns the time of the slowest lock.
 async fn slowest_of_ten(redlock: &Redlock) -> Duration {
     let mut slowest = Duration::ZERO;
     for number in 0..10 {
@@ -106,7 +106,7 @@ async fn row_04_connect_black_hole() {
         .connect_timeout(MS(300))
         .build()
         .await
-        .expect("it starts");
+        .expect("the service starts");
     assert!(before.elapsed() < PATIENCE, "{:?}", before.elapsed());
     assert!(slowest_of_ten(&redlock).await < MS(250));
     let NodeState::Reconnecting(error) = state(&redlock, 0) else {
@@ -129,7 +129,7 @@ async fn row_05_half_open_after_connect() {
     proxy.requests().lose();
     proxy.replies().lose();
     assert!(slowest_of_ten(&redlock).await < MS(250));
-    assert!(proxy.requests().lost() > 0, "it got nothing");
+    assert!(proxy.requests().lost() > 0, "requests were lost");
     proxy.heal();
     eventually("it is replaced", || proxy.accepted() > connections).await;
     votes_again(&redlock, 0).await;
@@ -183,7 +183,7 @@ async fn row_12_reply_at_the_edge_of_validity() {
     assert!(matches!(error, LockError::TooSlow(_)), "{error}");
     assert!(before.elapsed() >= MS(300), "{:?}", before.elapsed());
     assert!(bed.cli(0).calls("set") > 0, "it was asked");
-    // Enough time for the answer, but little of it left.
+    // This ttl leaves enough time for the answer.
     let guard = redlock.lock("k").ttl(MS(3000)).await.expect("in time");
     assert!(guard.remaining() < MS(2600), "{:?}", guard.remaining());
     drop(guard);
@@ -226,15 +226,15 @@ async fn row_29_client_pause_and_debug_sleep() {
 async fn row_32_maxclients() {
     let servers = RedisServers::spawn_with(1, &["--maxclients", "1"]).unwrap();
     let others = RedisServers::spawn(2).unwrap();
-    // Whoever holds the only place of the first node.
+    // This client holds the only connection that the first node accepts.
     let place = Proxy::spawn(servers.get(0).address()).unwrap();
     let holder = trusting([place.url()]).build().await.unwrap();
     assert_eq!(state(&holder, 0), NodeState::Voting);
 
     let urls = [servers.urls(), others.urls()].concat();
-    let redlock = trusting(urls).build().await.expect("it starts");
+    let redlock = trusting(urls).build().await.expect("the service starts");
     drop(redlock.lock("k").await.expect("two of three"));
-    // It says so, and hangs up; which of the two is noticed is a matter of chance.
+    // The node sends an error and closes the connection. The client notices either of the two.
     let state = || state(&redlock, 0);
     assert!(
         matches!(state(), NodeState::Reconnecting(_)),
@@ -246,9 +246,9 @@ async fn row_32_maxclients() {
     votes_again(&redlock, 0).await;
 }
 
-/// What shutdown returns when it may not wait for a node that is owed something.
+/// The shutdown may not wait for a node with an owed release.
 #[tokio::test]
-async fn shutdown_waits_no_longer_than_it_may() {
+async fn shutdown_within_keeps_its_limit() {
     let servers = RedisServers::spawn(3).unwrap();
     let redlock = servers
         .builder()
@@ -272,10 +272,9 @@ async fn shutdown_waits_no_longer_than_it_may() {
     assert_eq!(node.get("k"), None);
 }
 
-/// Releases that have not even left count as well: they wait behind a node that hangs, or their keys
-/// were set by requests that were never answered.
+/// Releases count even if they were not sent yet, because they wait for a node that hangs.
 #[tokio::test]
-async fn shutdown_counts_what_it_leaves_behind() {
+async fn shutdown_counts_undelivered_releases() {
     const LOCKS: usize = 20;
     let servers = RedisServers::spawn(3).unwrap();
     let builder = servers.builder().node_timeout(Duration::from_secs(20));
@@ -301,7 +300,7 @@ async fn shutdown_counts_releases_whose_request_was_never_answered() {
     let redlock = builder.build().await.unwrap();
     servers.get(0).freeze();
     drop(redlock.lock("k").await.unwrap());
-    // The connection is given up after a second, and by then the key must have expired soon.
+    // The lane gives the connection up after a second, and the key expires soon after that.
     let report = redlock.shutdown().await;
     assert_eq!((report.timed_out, report.abandoned), (false, 1));
 }

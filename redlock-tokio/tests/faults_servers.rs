@@ -1,5 +1,5 @@
-//! The fault matrix, rows 15, 16, 27, 30 and 33: servers that restart under a hold, that have no time
-//! for anybody, that refuse, and that speak another protocol.
+//! The fault matrix, rows 15, 16, 27, 30 and 33: servers that restart under a hold, that are busy, that
+//! refuse, and that speak another protocol.
 
 mod support;
 
@@ -15,8 +15,8 @@ fn votes(redlock: &Redlock, node: usize) -> bool {
     redlock.nodes()[node].state == NodeState::Voting
 }
 
-/// The lock is kept through the restart of every node, one after the other, each when the one before
-/// has its vote and our key back.
+/// The lock stays valid while all nodes restart one after the other. Each node restarts only after the node
+/// before it has its vote and our key again.
 #[tokio::test]
 async fn row_15_rolling_restarts_under_a_long_hold() {
     let ttl = MS(1500);
@@ -42,10 +42,7 @@ async fn row_15_rolling_restarts_under_a_long_hold() {
         assert!(guard.is_valid());
         eventually("it votes again", || votes(&redlock, index)).await;
     }
-    guard
-        .extend()
-        .await
-        .expect("by nodes that all have restarted");
+    guard.extend().await.expect("all restarted nodes extend it");
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
 }
 
@@ -68,22 +65,22 @@ async fn row_16_restart_with_aof_always() {
     for node in &nodes {
         assert_eq!(node.get("k"), Some(guard.token().to_string()), "it remains");
     }
-    // Nobody gets it; at first because there is no connection.
+    // Another client does not get the lock. Its first attempts may fail for lack of a connection.
     let builder = Redlock::builder().nodes(servers.urls());
     let other = builder.nodes_are_durable().build().await.unwrap();
     while !other.try_lock("k").await.unwrap_err().is_contended() {
         tokio::task::yield_now().await;
     }
     while let Err(error) = guard.extend().await {
-        // No connection yet.
-        let is_passing = matches!(error, ExtendError::NoQuorum { .. });
-        assert!(is_passing, "nothing was forgotten: {error}");
+        // Until the connections are back.
+        let is_temporary = matches!(error, ExtendError::NoQuorum { .. });
+        assert!(is_temporary, "nothing was forgotten: {error}");
         tokio::task::yield_now().await;
     }
 }
 
-/// In each of these states the first of three nodes has no vote, and the lock is had from the others;
-/// with a second node in that state it is not; and afterwards all vote again.
+/// Checks a state in which a node has no vote: with one node of three in that state the lock is granted, with
+/// two it is not, and after the state has ended all nodes vote again.
 async fn no_vote_and_recovers(
     arguments: &[&str],
     code: &str,
@@ -104,7 +101,7 @@ async fn no_vote_and_recovers(
     assert!(matches!(error, LockError::NoQuorum(_)), "{code}: {error}");
     assert!(error.to_string().contains(code), "{error}");
     let late = servers.builder().build().await;
-    late.expect("a service that comes up now need not be started again");
+    late.expect("a service can start meanwhile");
     leave(servers.get(0));
     leave(servers.get(1));
     let guard = redlock
@@ -142,7 +139,7 @@ async fn row_27_busy_with_a_script() {
 
 #[tokio::test]
 async fn row_27_misconf() {
-    // A snapshot that cannot be written: there is a directory of its name.
+    // The snapshot cannot be written, because a directory has its name.
     let enter = |server: &RedisServer| {
         let node = Cli::of(server);
         let directory = node.run(&["CONFIG", "GET", "dir"]);
@@ -168,8 +165,8 @@ async fn row_27_misconf() {
     no_vote_and_recovers(&arguments, "MISCONF", enter, leave).await;
 }
 
-/// A replica that has lost its master, and was told not to answer then; it does not become one while
-/// it is connected to, so here it is a node that is refused before it votes.
+/// A replica without its master answers `MASTERDOWN`. The client is not connected when the node becomes a
+/// replica, so the node is refused before it votes.
 #[tokio::test]
 async fn row_27_masterdown() {
     let servers = RedisServers::spawn_with(3, &["--replica-serve-stale-data", "no"]).unwrap();
@@ -213,7 +210,7 @@ async fn row_27_loading() {
     }
     drop(redlock.lock("k").await.expect("two of three"));
     let late = servers.builder().build().await;
-    late.expect("a service that comes up now need not be started again");
+    late.expect("a service can start meanwhile");
     assert_eq!(loading.join().unwrap(), "OK");
     let has_it = async || {
         let guard = redlock.lock("other").await.unwrap();
@@ -227,14 +224,14 @@ async fn row_27_loading() {
     }
 }
 
-/// Rights that are taken away while it is connected.
+/// A user loses rights while the client is connected.
 #[tokio::test]
 async fn row_30_noauth_and_noperm() {
     let servers = RedisServers::spawn(1).unwrap();
     let admin = Cli::of(servers.get(0));
     let user = |rules: &[&str]| {
-        let said = admin.run(&[&["ACL", "SETUSER", "locker"], rules].concat());
-        assert_eq!(said, "OK");
+        let answer = admin.run(&[&["ACL", "SETUSER", "locker"], rules].concat());
+        assert_eq!(answer, "OK");
     };
     user(&["on", ">pw", "~*", "+@all"]);
     let url = format!("redis://locker:pw@127.0.0.1:{}", servers.get(0).port());
@@ -247,11 +244,11 @@ async fn row_30_noauth_and_noperm() {
         "{error}"
     );
     user(&["+set"]);
-    drop(redlock.lock("k").await.expect("it was given back"));
+    drop(redlock.lock("k").await.expect("the right is back"));
 
     user(&["resetpass"]);
-    let gone = admin.run(&["CLIENT", "KILL", "USER", "locker"]);
-    assert_eq!(gone, "1", "connected until now");
+    let killed = admin.run(&["CLIENT", "KILL", "USER", "locker"]);
+    assert_eq!(killed, "1", "it was connected");
     let is_refused = || matches!(redlock.nodes()[0].state, NodeState::Refused(_));
     eventually("the password is refused", is_refused).await;
     let error = redlock.lock("k").wait(MS(0)).await.unwrap_err().to_string();
@@ -265,7 +262,7 @@ async fn row_30_noauth_and_noperm() {
             .lock("k")
             .wait(MS(8000))
             .await
-            .expect("it is known again"),
+            .expect("the password is valid again"),
     );
 }
 

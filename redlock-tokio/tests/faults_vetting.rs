@@ -1,5 +1,5 @@
-//! The fault matrix, rows 13, 14, 17, 25, 26, 31 and a part of 30: nodes that must not vote, or not
-//! yet.
+//! The fault matrix, rows 13, 14, 17, 25, 26, 31 and a part of row 30: nodes that must not vote, or must not
+//! vote yet.
 
 mod support;
 
@@ -11,10 +11,10 @@ use redlock_tokio::{
 };
 use support::{Cli, MS, eventually, trusting};
 
-/// The longest ttl, and so about how long a restarted node has no vote.
+/// The longest ttl, which is about the time for which a restarted node has no vote.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
-/// What a busy machine does not need for an answer.
+/// Longer than an answer takes on a busy machine.
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn vetted(servers: &RedisServers) -> RedlockBuilder {
@@ -34,8 +34,8 @@ async fn all_vote(redlock: &Redlock) {
     eventually("all nodes vote", all_vote).await;
 }
 
-/// A client that holds a lock on nodes 0 and 1 of three, because it cannot reach node 2; then node
-/// 1 restarts, and has forgotten it.
+/// A client holds a lock on nodes 0 and 1 of three, because it cannot reach node 2. Then node 1 restarts and
+/// forgets the lock.
 struct Forgotten {
     servers: RedisServers,
     holder: Redlock,
@@ -83,7 +83,7 @@ async fn row_13_restart_keys_lost() {
         ),
         "{error}"
     );
-    // One that trusts the node is the second holder: so there was something to protect.
+    // The control: a client that trusts the node is a second holder.
     let gullible = bed.servers.builder().build().await.unwrap();
     let second = gullible.try_lock("k").await.expect("two of three");
     assert!(bed.guard.is_valid() && second.is_valid(), "two holders");
@@ -108,14 +108,14 @@ async fn row_14_restart_during_an_extend() {
         };
         let bed = Forgotten::new(builder).await;
         let restarted = bed.holder.nodes()[1].server.clone();
-        // A request to set the key that was under way meanwhile.
+        // A request to set the key was under way during the restart.
         let token = bed.guard.token().to_string();
         Cli::of(bed.servers.get(1)).set("k", &token);
         let is_back = || bed.holder.nodes()[1].server != restarted;
-        eventually("the holder has seen the restart", is_back).await;
+        eventually("the holder has noticed the restart", is_back).await;
         let extended = bed.guard.extend().await;
         if trusts {
-            extended.expect("the restarted node is counted: so there was something to protect");
+            extended.expect("the control: the vote of the restarted node counts");
         } else {
             let error = extended.unwrap_err();
             assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
@@ -155,8 +155,8 @@ async fn row_25_replica() {
     let servers = RedisServers::spawn(4).unwrap();
     let master = servers.get(3).port().to_string();
     let make_replica = |index| {
-        let said = Cli::of(servers.get(index)).run(&["REPLICAOF", "127.0.0.1", &master]);
-        assert_eq!(said, "OK");
+        let answer = Cli::of(servers.get(index)).run(&["REPLICAOF", "127.0.0.1", &master]);
+        assert_eq!(answer, "OK");
     };
     let urls = &servers.urls()[..3];
     let redlock = trusting(urls).build().await.unwrap();
@@ -170,7 +170,7 @@ async fn row_25_replica() {
     let second = trusting(urls).build().await.expect("two of three");
     assert!(is_refused(&second), "{:?}", second.nodes());
 
-    // A client that is connected already finds out when it is refused something.
+    // A connected client notices the replica when the node refuses a command.
     redlock
         .lock("k")
         .await
@@ -215,7 +215,7 @@ async fn row_26_promotion() {
     let is_refused = || matches!(state(), NodeState::Refused(_));
     eventually("the replica is refused", is_refused).await;
 
-    // It is up for long enough, and may still lack our keys.
+    // The node is up for long enough, but it may lack our keys.
     assert_eq!(node.run(&["REPLICAOF", "NO", "ONE"]), "OK");
     let is_quarantined = || matches!(state(), NodeState::Quarantined { .. });
     eventually("it has no vote at first", is_quarantined).await;
@@ -258,7 +258,7 @@ async fn row_31_cluster_node_and_duplicate_address() {
     assert_eq!(*first, *format!("127.0.0.1:{port}"));
     assert_eq!(*second, *format!("localhost:{port}"));
 
-    // By default it is 10 000 more than the port, which may be more than there are.
+    // The default port of the cluster bus is the server's port plus 10 000, which may exceed the largest port.
     let bus = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

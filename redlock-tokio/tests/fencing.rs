@@ -9,7 +9,7 @@ fn number(token: Option<FencingToken>) -> u64 {
     token.expect("a fenced lock").get()
 }
 
-/// Takes and drops fenced locks by turns of two services; returns their tokens.
+/// Locks and releases a fenced lock ten times, through two services in turn. Returns the fencing tokens.
 async fn tokens(services: [&Redlock; 2]) -> Vec<u64> {
     let mut tokens = Vec::new();
     for turn in 0..10 {
@@ -48,9 +48,9 @@ async fn tokens_grow_beyond_counters_that_are_ahead_of_the_wall_clock() {
     }
     let tokens = tokens([&redlock, &redlock]).await;
     assert!(is_growing(&tokens), "{tokens:?}");
-    // Larger than the counters of a majority.
+    // The token is larger than the counters of a majority.
     assert!(tokens[0] > ahead + 20, "{tokens:?}");
-    // Scripts that were flushed away are not missed.
+    // Flushed scripts are sent again.
     for server in servers.iter() {
         Cli::of(server).run(&["SCRIPT", "FLUSH"]);
     }
@@ -65,7 +65,7 @@ async fn a_counter_that_is_no_number_is_no_vote() {
     Cli::of(servers.get(0)).set("redlock:fence:{k}", "rubbish");
     assert!(
         redlock.try_lock("k").await.is_ok(),
-        "not looked at without a fence"
+        "a lock without a fence ignores the counter"
     );
     let guard = redlock.lock("k").fenced().await.expect("two of three vote");
     assert!(guard.fencing_token().is_some());

@@ -1,4 +1,4 @@
-//! Where fencing counters are kept, and what else may be there.
+//! The names of fencing counters, and foreign values under such a name.
 
 mod support;
 
@@ -19,19 +19,19 @@ async fn three() -> (RedisServers, [Cli; 3], Redlock) {
 }
 
 #[tokio::test]
-async fn a_counter_is_in_nobodys_way() {
+async fn a_counter_does_not_collide_with_other_keys() {
     let (_servers, nodes, redlock) = three().await;
     let fenced = redlock.lock("FX").fenced().await.unwrap();
     let other = redlock.try_lock("FX:fence").await;
     drop(other.expect("a key of its own"));
     fenced.release().await;
-    // What somebody else keeps under such a name is not looked at.
+    // Foreign keys with similar names are ignored.
     for node in &nodes {
         node.run(&["LPUSH", "FY:fence", "a"]);
         node.run(&["SET", "FZ:fence", "5", "PX", "600000"]);
     }
     let guard = redlock.lock("FY").fenced().await;
-    drop(guard.expect("its counter is elsewhere"));
+    drop(guard.expect("its counter has another name"));
     let guard = redlock.lock("FZ").fenced().await.unwrap();
     guard.release().await;
     for node in &nodes {
@@ -41,7 +41,7 @@ async fn a_counter_is_in_nobodys_way() {
     }
 }
 
-/// Something foreign under a counter's name: the command that puts it there, and what is said of it.
+/// Commands that put a foreign value under a counter's name, each with the defect that the error reports.
 const FOREIGN: [(&[&str], CounterDefect); 6] = [
     (&["LPUSH", "NAME", "a"], CounterDefect::OtherType),
     (&["SET", "NAME", "rubbish"], CounterDefect::NoNumber),
@@ -55,7 +55,7 @@ const FOREIGN: [(&[&str], CounterDefect); 6] = [
 ];
 
 #[tokio::test]
-async fn what_is_no_counter_is_named_and_left_alone() {
+async fn a_foreign_value_under_a_counters_name_is_named_and_left_alone() {
     let (_servers, nodes, redlock) = three().await;
     for (index, (command, expected)) in FOREIGN.into_iter().enumerate() {
         let key = format!("key {index}");
@@ -83,7 +83,7 @@ async fn what_is_no_counter_is_named_and_left_alone() {
             let text = report.objection.to_string();
             assert!(text.contains(&name) && text.contains("delete it"), "{text}");
         }
-        assert!(attempts.nodes.len() > 1, "a majority says so");
+        assert!(attempts.nodes.len() > 1, "a majority reports it");
         for node in &nodes {
             assert_eq!(node.get(&key), None, "a key was left behind");
         }
@@ -92,26 +92,26 @@ async fn what_is_no_counter_is_named_and_left_alone() {
             before,
             "{expected}: it was changed"
         );
-        // Without a fence it is nobody's business.
+        // A lock without a fence ignores the value.
         let plain = redlock.try_lock(&key).await.unwrap();
         plain.release().await;
         for node in &nodes {
             node.run(&["DEL", &name]);
         }
         let fenced = redlock.lock(&key).fenced().await;
-        drop(fenced.expect("nothing is there"));
+        drop(fenced.expect("the foreign value is gone"));
     }
 }
 
 #[tokio::test]
-async fn nobody_locks_a_counter() {
+async fn a_counters_name_cannot_be_locked() {
     let (_servers, _nodes, redlock) = three().await;
     let error = redlock.try_lock("redlock:fence:{FX}").await.unwrap_err();
     let is_named = matches!(error, LockError::InvalidKey(KeyError::Reserved));
     assert!(is_named, "{error}");
 }
 
-/// Numbers of 16 digits are compared exactly, up to the last one.
+/// Counters of 16 digits are compared exactly, up to the largest one.
 #[tokio::test]
 async fn large_counters_are_compared_exactly() {
     let (_servers, nodes, redlock) = three().await;

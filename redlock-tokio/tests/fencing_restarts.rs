@@ -22,8 +22,8 @@ fn token(hold: &Hold) -> u64 {
     hold.fencing_token().expect("a fenced lock").get()
 }
 
-/// A waiter begins before the holder does. Then all nodes restart, one after the other, and the
-/// holder keeps its lock. The waiter gets the lock after the holder, so its token is larger.
+/// A waiter starts before the holder. Then all nodes restart one after the other, and the holder keeps its
+/// lock. The waiter gets the lock after the holder, so the waiter's token is larger.
 #[tokio::test]
 async fn row_42_all_counters_lost_one_by_one_under_a_fenced_hold() {
     let servers = RedisServers::spawn(3).unwrap();
@@ -31,7 +31,7 @@ async fn row_42_all_counters_lost_one_by_one_under_a_fenced_hold() {
     let holders = service(&servers, "").await;
     let earlier = holders.lock("k").fenced().await.unwrap();
 
-    // This waiter gets no news that the key is free, so it stays behind the next holder.
+    // RESP2 has no notifications, so this waiter does not overtake the next holder.
     let waiters = service(&servers, "?protocol=resp2").await;
     let options = LockOptions::new().fenced().retry_delay(TTL, TTL);
     let waiter = tokio::spawn(waiters.lock("k").options(options).into_future());
@@ -52,7 +52,7 @@ async fn row_42_all_counters_lost_one_by_one_under_a_fenced_hold() {
         eventually("it has no vote at first", is_quarantined).await;
         let key = Some(holder.token().to_string());
         eventually("it has the key again", || nodes[index].get("k") == key).await;
-        // The waiter, too, may have raised it.
+        // The waiter may have raised the counter, too.
         let counter = nodes[index].get(COUNTER);
         counters.push(counter.and_then(|it| it.parse().ok()));
         eventually("it votes again", || {

@@ -1,4 +1,4 @@
-//! A lock that goes from one holder to the next within one process, without a word to the nodes. On
+//! Handover: a released lock passes to the next waiter of the process without a request to the nodes. Over
 //! nodes in memory, by tokio's clock.
 
 mod support;
@@ -21,7 +21,7 @@ use support::{
 use tokio::task::JoinSet;
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_that_was_handed_over_is_a_guard_of_its_own() {
+async fn a_handed_over_lock_has_a_guard_of_its_own() {
     let nodes = three_nodes();
     let redlock = over(&nodes).build().await.unwrap();
     let first = redlock.lock("k").max_hold(MS(60_000)).await.unwrap();
@@ -31,12 +31,12 @@ async fn a_guard_that_was_handed_over_is_a_guard_of_its_own() {
     settle().await;
     assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
     let second = waiting.await.unwrap().unwrap();
-    assert_eq!(nodes[0].value("k"), value, "no node was told");
+    assert_eq!(nodes[0].value("k"), value, "no node was asked");
     assert!(second.is_valid() && !old.is_valid());
     assert_eq!(old.remaining(), Duration::ZERO);
     assert_eq!(old.extend().await, Err(ExtendError::Released));
     second.extend().await.unwrap();
-    // Renewed for as long as any other, and then lost; which is nothing to the one before.
+    // It has a `max_hold` of its own. Its loss is no loss for the earlier holder.
     tokio::time::sleep(MS(59_000)).await;
     assert!(second.is_valid());
     assert_eq!(second.lost().await, LossReason::MaxHold);
@@ -46,69 +46,159 @@ async fn a_guard_that_was_handed_over_is_a_guard_of_its_own() {
     assert!(nodes.iter().all(MemoryNode::is_empty));
 }
 
-/// Returns whether the lock went from one to the next without being released.
-async fn goes_over(first: impl AsyncFnOnce(LockGuard), of: LockOptions, to: LockOptions) -> bool {
-    let nodes = three_nodes();
-    let redlock = over(&nodes).max_ttl(MS(60_000)).build().await.unwrap();
-    let guard = redlock.lock("k").options(of).await.unwrap();
-    let token = guard.token();
-    let waiting = tokio::spawn(redlock.lock("k").options(to).into_future());
-    settle().await;
-    first(guard).await;
-    waiting.await.unwrap().unwrap().token() == token
+/// What the first holder does with its guard before a waiter gets the lock.
+#[derive(Clone, Copy, Debug)]
+enum Holder {
+    DropsAtOnce,
+    /// Drops the guard after this many milliseconds.
+    DropsAfter(u64),
+    /// Panics while it holds the guard.
+    Panics,
+    /// Drops the guard after the lock was lost.
+    LosesTheLock,
 }
 
-#[tokio::test(start_paused = true)]
-async fn only_what_is_sound_is_handed_over() {
-    let plain = LockOptions::new;
-    let dropped = async |guard| drop(guard);
-    assert!(goes_over(dropped, plain(), plain()).await);
-    assert!(goes_over(dropped, plain(), plain().wait(MS(9000))).await);
-    assert!(!goes_over(dropped, plain().no_handover(), plain()).await);
-    assert!(!goes_over(dropped, plain(), plain().no_handover()).await);
-    assert!(!goes_over(dropped, plain().max_handovers(0), plain()).await);
-    assert!(!goes_over(dropped, plain(), plain().ttl(MS(9000))).await);
-    assert!(!goes_over(dropped, plain(), plain().max_hold(MS(9))).await);
-    assert!(!goes_over(dropped, plain(), plain().renew_every(MS(9))).await);
-
-    let held_for = |time| {
-        async move |guard| {
-            tokio::time::sleep(MS(time)).await;
-            drop(guard);
+impl Holder {
+    async fn finish(self, guard: LockGuard) {
+        match self {
+            Self::DropsAtOnce => drop(guard),
+            Self::DropsAfter(time) => {
+                tokio::time::sleep(MS(time)).await;
+                drop(guard);
+            }
+            Self::Panics => {
+                let panicking = tokio::spawn(async move {
+                    let _guard = guard;
+                    panic!("this holder panics on purpose");
+                });
+                assert!(panicking.await.unwrap_err().is_panic());
+            }
+            Self::LosesTheLock => {
+                guard.lost().await;
+                drop(guard);
+            }
         }
-    };
-    assert!(goes_over(held_for(19), plain(), plain()).await);
-    assert!(
-        !goes_over(held_for(21), plain(), plain()).await,
-        "for others"
-    );
-    let long = plain().handover_for(MS(60_000)).wait(MS(60_000));
-    assert!(goes_over(held_for(4900), long, long).await);
-    assert!(!goes_over(held_for(5100), long, long).await, "half the ttl");
-    let faint = long.no_renewal();
-    assert!(
-        !goes_over(held_for(4950), faint, faint).await,
-        "little left"
-    );
+    }
+}
 
-    let panics = async |guard: LockGuard| {
-        let panicking = tokio::spawn(async move {
-            let _guard = guard;
-            panic!("a holder that panics, as it should here");
-        });
-        assert!(panicking.await.unwrap_err().is_panic());
-    };
-    assert!(!goes_over(panics, plain(), plain()).await);
-    let lost = async |guard: LockGuard| {
-        guard.lost().await;
-        drop(guard);
-    };
-    let short = plain().max_hold(MS(9)).wait(MS(60_000));
-    assert!(!goes_over(lost, short, short).await);
+/// A holder and a waiter for the same key, and whether the lock passes between them without a release.
+struct Case {
+    name: &'static str,
+    holder: Holder,
+    holders_options: LockOptions,
+    waiters_options: LockOptions,
+    is_handed_over: bool,
+}
+
+impl Case {
+    /// A holder that drops its guard at once, and a waiter with the same default options.
+    fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            holder: Holder::DropsAtOnce,
+            holders_options: LockOptions::new(),
+            waiters_options: LockOptions::new(),
+            is_handed_over: true,
+        }
+    }
+
+    fn holder(mut self, holder: Holder) -> Self {
+        self.holder = holder;
+        self
+    }
+
+    fn holders_options(mut self, options: LockOptions) -> Self {
+        self.holders_options = options;
+        self
+    }
+
+    fn waiters_options(mut self, options: LockOptions) -> Self {
+        self.waiters_options = options;
+        self
+    }
+
+    fn both_options(self, options: LockOptions) -> Self {
+        self.holders_options(options).waiters_options(options)
+    }
+
+    fn without_handover(mut self) -> Self {
+        self.is_handed_over = false;
+        self
+    }
+
+    async fn run(self) {
+        let nodes = three_nodes();
+        let redlock = over(&nodes).max_ttl(MS(60_000)).build().await.unwrap();
+        let first = redlock.lock("k").options(self.holders_options);
+        let guard = first.await.unwrap();
+        let token = guard.token();
+        let second = redlock.lock("k").options(self.waiters_options);
+        let waiting = tokio::spawn(second.into_future());
+        settle().await;
+        self.holder.finish(guard).await;
+        let is_handed_over = waiting.await.unwrap().unwrap().token() == token;
+        assert_eq!(is_handed_over, self.is_handed_over, "{}", self.name);
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fenced_lock_has_a_larger_token_each_time() {
+async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
+    use Holder::{DropsAfter, LosesTheLock, Panics};
+
+    let plain = LockOptions::new;
+    let long_turn = plain().handover_for(MS(60_000)).wait(MS(60_000));
+    let short_hold = plain().max_hold(MS(9)).wait(MS(60_000));
+    let cases = [
+        Case::new("the options are equal"),
+        Case::new("the waiter waits for another time").waiters_options(plain().wait(MS(9000))),
+        Case::new("the holder forbids handover")
+            .holders_options(plain().no_handover())
+            .without_handover(),
+        Case::new("the waiter forbids handover")
+            .waiters_options(plain().no_handover())
+            .without_handover(),
+        Case::new("the limit of handovers is zero")
+            .holders_options(plain().max_handovers(0))
+            .without_handover(),
+        Case::new("the waiter wants another ttl")
+            .waiters_options(plain().ttl(MS(9000)))
+            .without_handover(),
+        Case::new("the waiter wants another max_hold")
+            .waiters_options(plain().max_hold(MS(9)))
+            .without_handover(),
+        Case::new("the waiter wants to renew at another interval")
+            .waiters_options(plain().renew_every(MS(9)))
+            .without_handover(),
+        Case::new("the turn of 20 ms is not over").holder(DropsAfter(19)),
+        Case::new("the turn of 20 ms is over")
+            .holder(DropsAfter(21))
+            .without_handover(),
+        Case::new("half of the ttl is not over")
+            .holder(DropsAfter(4900))
+            .both_options(long_turn),
+        Case::new("half of the ttl is over")
+            .holder(DropsAfter(5100))
+            .both_options(long_turn)
+            .without_handover(),
+        Case::new("little validity is left without renewal")
+            .holder(DropsAfter(4950))
+            .both_options(long_turn.no_renewal())
+            .without_handover(),
+        Case::new("the holder panics")
+            .holder(Panics)
+            .without_handover(),
+        Case::new("the lock is lost")
+            .holder(LosesTheLock)
+            .both_options(short_hold)
+            .without_handover(),
+    ];
+    for case in cases {
+        case.run().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_fenced_lock_has_a_larger_fencing_token() {
     let redlock = embedded().await;
     let first = redlock.lock("k").fenced().await.unwrap();
     let waiting = tokio::spawn(redlock.lock("k").fenced().into_future());
@@ -122,17 +212,24 @@ async fn a_fenced_lock_has_a_larger_token_each_time() {
     assert_eq!(unfenced.await.unwrap().unwrap().fencing_token(), None);
 }
 
-/// How the walk below keeps others out.
+/// Which key each task of a walk locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
-    Lock,
-    /// Everybody has a key of his own.
-    Nothing,
+enum Keys {
+    OneForAll,
+    /// The control: nothing keeps the tasks apart.
+    OneForEach,
 }
 
-/// Tasks that wait, give up, hold, extend and release at random, from three processes as it were.
-/// Returns how often somebody was not alone, and how often there was a handover.
-async fn walk(seed: u64, by: By) -> (usize, usize) {
+/// What the tasks of a walk counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// How often a task entered while another one was inside.
+    crowds: usize,
+    handovers: usize,
+}
+
+/// Runs tasks that wait, give up, hold, extend and release at random, through three separate services.
+async fn walk(seed: u64, keys: Keys) -> Counts {
     let nodes = three_nodes();
     let mut locks = Vec::new();
     for _ in 0..3 {
@@ -144,11 +241,11 @@ async fn walk(seed: u64, by: By) -> (usize, usize) {
         let (redlock, inside) = (locks[task % 3].clone(), Arc::clone(&inside));
         tasks.spawn(async move {
             let mut rng = Rng::with_seed(seed << 8 | task as u64);
-            let (mut crowds, mut handovers) = (0, 0);
+            let mut counts = Counts::default();
             for _ in 0..40 {
-                let key = match by {
-                    By::Lock => "k".to_owned(),
-                    By::Nothing => task.to_string(),
+                let key = match keys {
+                    Keys::OneForAll => "k".to_owned(),
+                    Keys::OneForEach => task.to_string(),
                 };
                 let lock = redlock.lock(key).ttl(MS(900)).wait(MS(rng.u64(0..3000)));
                 let patience = MS(rng.u64(1..2000));
@@ -156,7 +253,7 @@ async fn walk(seed: u64, by: By) -> (usize, usize) {
                     continue;
                 };
                 let alone = inside.fetch_add(1, SeqCst) == 0;
-                crowds += usize::from(!alone);
+                counts.crowds += usize::from(!alone);
                 let work = MS(rng.u64(0..60));
                 tokio::select! {
                     _ = guard.lost() => {}
@@ -170,13 +267,13 @@ async fn walk(seed: u64, by: By) -> (usize, usize) {
                     0 => drop(guard),
                     1 => {
                         let outcome = guard.release().await.outcome;
-                        handovers += usize::from(outcome == ReleaseOutcome::HandedOver);
+                        counts.handovers += usize::from(outcome == ReleaseOutcome::HandedOver);
                     }
                     _ => tokio::spawn(async move { drop(guard) }).await.unwrap(),
                 }
                 tokio::time::sleep(MS(rng.u64(0..5))).await;
             }
-            (crowds, handovers)
+            counts
         });
     }
     let results = tasks.join_all().await;
@@ -193,19 +290,21 @@ async fn walk(seed: u64, by: By) -> (usize, usize) {
         nodes.iter().all(MemoryNode::is_empty),
         "seed {seed}: keys are left"
     );
-    let sum = |of: fn(&(usize, usize)) -> usize| results.iter().map(of).sum();
-    (sum(|it| it.0), sum(|it| it.1))
+    Counts {
+        crowds: results.iter().map(|it| it.crowds).sum(),
+        handovers: results.iter().map(|it| it.handovers).sum(),
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_they_do_each_is_alone() {
+async fn random_walks_never_let_two_holders_in() {
     let mut handovers = 0;
     for seed in 0..20 {
-        let (crowds, handed_over) = walk(seed, By::Lock).await;
-        assert_eq!(crowds, 0, "seed {seed}: two were in at once");
-        handovers += handed_over;
+        let counts = walk(seed, Keys::OneForAll).await;
+        assert_eq!(counts.crowds, 0, "seed {seed}: two tasks were inside");
+        handovers += counts.handovers;
     }
     assert!(handovers > 100, "{handovers}");
-    let (crowds, _) = walk(0, By::Nothing).await;
-    assert!(crowds > 0, "it is noticed when they are not");
+    let control = walk(0, Keys::OneForEach).await;
+    assert!(control.crowds > 0, "two tasks inside are noticed");
 }

@@ -1,5 +1,4 @@
-//! What a lane must do with nodes that are slow, or whose connections break at the worst moment, in
-//! paused time.
+//! Lanes to nodes that are slow, or whose connections break at the worst moment. In paused time.
 
 mod support;
 
@@ -26,7 +25,7 @@ fn over(nodes: impl IntoIterator<Item = impl Node>) -> RedlockBuilder {
     builder.clock(Clock::tokio()).max_ttl(MS(60_000))
 }
 
-/// A node that takes its time for each command, one after the other, as servers do.
+/// A node that needs some time for each command and carries out one after the other, like a server.
 #[derive(Clone)]
 struct Slow {
     inner: MemoryNode,
@@ -60,13 +59,13 @@ impl Session for Slow {
     }
 }
 
-/// More is asked than a node can do within `node_timeout`: what waits, waits in the queue, where no
-/// time limit runs.
+/// The tasks send more than a node can do within `node_timeout`. The excess waits in the lane's queue,
+/// where the timeout does not run.
 #[tokio::test(start_paused = true)]
 async fn a_busy_node_is_not_taken_for_a_silent_one() {
     const TASKS: usize = 3000;
     let slow = || Slow {
-        inner: MemoryNode::with_clock(Clock::tokio()),
+        inner: MemoryNode::new(),
         free_at: Arc::new(Mutex::new(Instant::now())),
     };
     let redlock = over([slow(), slow(), slow()]).build().await.unwrap();
@@ -75,18 +74,21 @@ async fn a_busy_node_is_not_taken_for_a_silent_one() {
         let key = format!("k{number}");
         let mut cycles = 0;
         while Instant::now() < end {
-            let guard = redlock.try_lock(&key).await.expect("nobody else wants it");
+            let guard = redlock
+                .try_lock(&key)
+                .await
+                .expect("each task has a key of its own");
             guard.release().await;
             cycles += 1;
         }
         cycles
     };
     let cycles: u32 = join_all((0..TASKS).map(task)).await.into_iter().sum();
-    assert!(cycles >= 12_000, "{cycles} of some 12 500 that it can do");
+    assert!(cycles >= 12_000, "{cycles} of about 12 500 possible ones");
 }
 
-/// The first batch is answered late; the second is stranded on its way, and what follows is lost with
-/// the connection.
+/// A node that answers the first batch late, strands the second one on its way, and loses all later ones
+/// with the connection.
 #[derive(Clone)]
 struct Stranding {
     inner: MemoryNode,
@@ -135,11 +137,11 @@ impl Session for Stranding {
     }
 }
 
-/// A release that was owed, and then lost with the connection, is owed again: the request to set the
-/// key may still arrive.
+/// An owed release that is lost with its connection is owed again, because the request to set the key may
+/// still arrive.
 #[tokio::test(start_paused = true)]
-async fn a_debt_that_was_in_flight_is_still_owed() {
-    let memory = || MemoryNode::with_clock(Clock::tokio());
+async fn an_owed_release_that_was_in_flight_is_still_owed() {
+    let memory = || MemoryNode::new();
     let stranding = Stranding {
         inner: memory(),
         state: Arc::default(),
@@ -150,10 +152,12 @@ async fn a_debt_that_was_in_flight_is_still_owed() {
     tokio::time::sleep(MS(40)).await;
     let guard = redlock.lock("k").await.expect("two of three");
     tokio::time::sleep(MS(20)).await;
-    // The node counts as silent by now, so this is owed; it is in flight when the connection breaks.
+    // The node counts as silent by now, so this release is owed. It is in flight when the connection
+    // breaks.
     drop(guard);
     tokio::time::sleep(MS(3000)).await;
-    assert!(stranding.state.lock().unwrap().connections > 1, "it broke");
+    let connections = stranding.state.lock().unwrap().connections;
+    assert!(connections > 1, "the first connection broke");
 
     let commands = std::mem::take(&mut stranding.state.lock().unwrap().commands);
     assert_eq!(commands.len(), 1, "the request to set k");

@@ -1,5 +1,5 @@
-//! Nodes that answer late, never, or with a refusal, and connections that break: what a lane does
-//! about them, and that it neither spins nor grows meanwhile.
+//! Nodes that answer late, never, or with a refusal, and connections that break. A lane recovers from each of
+//! them, and neither spins nor grows meanwhile.
 
 mod support;
 
@@ -19,21 +19,21 @@ use redlock_tokio::{
 use support::MS;
 use tokio::{task::JoinSet, time::Instant};
 
-/// What a node does to the commands it gets.
+/// How a node treats its commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     Obeys,
-    /// Breaks the connection at any command.
+    /// Breaks the connection at each command.
     HangsUp,
     /// Answers releases with an error.
     RefusesReleases,
-    /// Takes this long to answer.
+    /// Answers after this time.
     Dawdles(Duration),
-    /// Keeps what it gets, and answers nothing.
+    /// Keeps the commands, and does not answer.
     Swallows,
 }
 
-/// A node in memory with manners that change.
+/// A node in memory whose manner a test can change.
 #[derive(Clone)]
 struct Odd {
     inner: MemoryNode,
@@ -58,7 +58,7 @@ impl Odd {
         *self.manner.lock().unwrap() = manner;
     }
 
-    /// Carries out what was swallowed, as a server does that was stopped with it in its buffer.
+    /// Carries out the swallowed commands, like a stopped server that goes on with its buffer.
     fn digest(&self) -> usize {
         let commands: Vec<_> = self.swallowed.lock().unwrap().drain(..).collect();
         drop(self.inner.clone().execute(&commands));
@@ -122,7 +122,7 @@ impl Session for Odd {
     }
 }
 
-/// Two nodes that obey, and one that does not.
+/// Connects to two nodes that obey and one with this manner.
 async fn with_one(manner: Manner, clock: Clock) -> (Odd, Redlock) {
     let nodes = [Manner::Obeys, Manner::Obeys, manner].map(|it| Odd::new(it, clock.clone()));
     let odd = nodes[2].clone();
@@ -131,7 +131,7 @@ async fn with_one(manner: Manner, clock: Clock) -> (Odd, Redlock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_only_hangs_up_is_not_pestered() {
+async fn a_node_that_closes_every_connection_is_asked_rarely() {
     let (odd, redlock) = with_one(Manner::HangsUp, Clock::tokio()).await;
     drop(redlock.lock("k").await.unwrap());
     tokio::time::sleep(MS(9000)).await;
@@ -144,11 +144,11 @@ async fn a_node_that_only_hangs_up_is_not_pestered() {
         drop(redlock.lock("k").await.unwrap());
         tokio::time::sleep(MS(500)).await;
     }
-    assert_eq!(odd.connections.load(SeqCst), before, "it is well again");
+    assert_eq!(odd.connections.load(SeqCst), before, "it has recovered");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_refuses_releases_is_not_pestered() {
+async fn a_node_that_refuses_releases_is_asked_rarely() {
     const LOCKS: usize = 3000;
     let (odd, redlock) = with_one(Manner::RefusesReleases, Clock::tokio()).await;
     for number in 0..LOCKS {
@@ -168,9 +168,7 @@ async fn a_node_that_refuses_releases_is_not_pestered() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_owed_to_a_node_that_was_never_asked() {
-    let nodes: Vec<_> = (0..3)
-        .map(|_| MemoryNode::with_clock(Clock::tokio()))
-        .collect();
+    let nodes: Vec<_> = (0..3).map(|_| MemoryNode::new()).collect();
     nodes[0].set_down(true);
     let builder = Redlock::builder().custom_nodes(nodes).clock(Clock::tokio());
     let redlock = builder.build().await.unwrap();
@@ -188,7 +186,7 @@ async fn a_request_that_arrives_after_its_release_is_released_once_more() {
     let guard = redlock.lock("k").await.unwrap();
     tokio::time::sleep(MS(100)).await;
     drop(guard);
-    // The lane gives up the silent connection, and delivers the release on the next one.
+    // The lane gives up the silent connection and delivers the release on the next one.
     odd.set(Manner::Obeys);
     tokio::time::sleep(MS(3000)).await;
     assert!(odd.releases.load(SeqCst) > 1 && odd.inner.is_empty());
@@ -202,14 +200,14 @@ async fn a_request_that_arrives_after_its_release_is_released_once_more() {
     assert_eq!(
         odd.releases.load(SeqCst),
         before,
-        "and that is the end of it"
+        "no more releases are sent"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_node_costs_one_timeout_and_then_nothing() {
     let (odd, redlock) = with_one(Manner::Swallows, Clock::tokio()).await;
-    // The other two decide, so not even the first request waits.
+    // The other two nodes decide, so not even the first request waits.
     for number in 0..20 {
         let before = Instant::now();
         let guard = redlock.lock(format!("k{number}")).await.unwrap();
@@ -217,7 +215,7 @@ async fn a_silent_node_costs_one_timeout_and_then_nothing() {
         drop(guard);
         tokio::time::sleep(MS(20)).await;
     }
-    // Held keys whose requests were swallowed are released when the node is back.
+    // The swallowed requests set their keys late, and those are released once the node is back.
     odd.set(Manner::Obeys);
     odd.digest();
     tokio::time::sleep(MS(3000)).await;
@@ -225,7 +223,7 @@ async fn a_silent_node_costs_one_timeout_and_then_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_slower_than_it_is_asked_does_not_pile_up_requests() {
+async fn requests_do_not_pile_up_at_a_slow_node() {
     let dawdles = Manner::Dawdles(MS(45));
     let (_odd, redlock) = with_one(dawdles, Clock::system()).await;
     let until = Instant::now() + MS(1500);
@@ -243,8 +241,7 @@ async fn a_node_that_is_slower_than_it_is_asked_does_not_pile_up_requests() {
     }
     let cycles: usize = tasks.join_all().await.into_iter().sum();
     assert!(cycles > 1000, "{cycles} cycles");
-    // What waited in the queue is at most its bound, a second's worth at this pace; releases that
-    // were owed come on top.
+    // The lane's queue is bounded, to a second of work at this pace. Owed releases come on top.
     let drained = tokio::time::timeout(Duration::from_secs(12), redlock.shutdown()).await;
     assert!(
         drained.is_ok(),
@@ -277,7 +274,7 @@ async fn answers_that_come_too_late_are_not_counted() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_dropped_leaves_nothing_behind() {
+async fn a_dropped_service_leaves_nothing_behind() {
     let marker = Arc::new(AtomicUsize::new(0));
     let options = LockOptions::new().ttl(MS(300));
     for how in 0..3 {
@@ -295,7 +292,7 @@ async fn a_service_that_is_dropped_leaves_nothing_behind() {
             }
         }
     }
-    support::eventually("lanes and keepers have ended", || {
+    support::eventually("lanes and timers have ended", || {
         Arc::strong_count(&marker) == 1
     })
     .await;

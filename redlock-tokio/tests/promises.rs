@@ -21,7 +21,7 @@ async fn five() -> (RedisServers, Redlock) {
 }
 
 #[tokio::test]
-async fn holds_and_releases_on_all_five() {
+async fn a_lock_is_held_and_released_on_all_five_nodes() {
     let (servers, redlock) = five().await;
     let guard = redlock.lock("k").await.unwrap();
     let token = guard.token().to_string();
@@ -39,7 +39,7 @@ async fn holds_and_releases_on_all_five() {
 }
 
 #[tokio::test]
-async fn excludes_while_held_and_admits_after() {
+async fn a_held_lock_excludes_others_until_its_release() {
     let (servers, redlock) = five().await;
     let other = servers.builder().build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
@@ -52,7 +52,7 @@ async fn excludes_while_held_and_admits_after() {
 }
 
 #[tokio::test]
-async fn holds_with_two_of_five_killed() {
+async fn a_lock_is_held_with_two_of_five_nodes_killed() {
     let (servers, redlock) = five().await;
     let before = redlock.lock("before").await.unwrap();
     servers.get(1).kill();
@@ -61,12 +61,12 @@ async fn holds_with_two_of_five_killed() {
         .lock("after")
         .await
         .expect("three of five are a majority");
-    before.extend().await.expect("and they extend");
+    before.extend().await.expect("three of five extend");
     assert!(before.is_valid() && after.is_valid());
 }
 
 #[tokio::test]
-async fn starts_with_two_of_five_down() {
+async fn a_service_starts_with_two_of_five_nodes_down() {
     let servers = RedisServers::spawn(5).unwrap();
     servers.get(0).kill();
     servers.get(4).kill();
@@ -75,7 +75,7 @@ async fn starts_with_two_of_five_down() {
 }
 
 #[tokio::test]
-async fn refuses_with_three_of_five_killed_within_the_wait() {
+async fn a_lock_fails_within_its_wait_with_three_of_five_nodes_killed() {
     let (servers, redlock) = five().await;
     for index in [0, 2, 4] {
         servers.get(index).kill();
@@ -94,7 +94,7 @@ async fn refuses_with_three_of_five_killed_within_the_wait() {
             .to_string()
             .contains(&servers.get(2).port().to_string())
     );
-    // Nothing stays behind on the two that are up.
+    // No key stays behind on the two nodes that are up.
     eventually("no key is left", || {
         [1, 3]
             .iter()
@@ -115,7 +115,7 @@ async fn a_frozen_minority_costs_nothing_and_gets_its_releases_when_it_is_back()
         drop(guard);
     }
     frozen.iter().for_each(|it| it.thaw());
-    eventually("no key is left, on the thawed nodes neither", || {
+    eventually("no key is left, not even on the thawed nodes", || {
         servers.iter().all(|it| Cli::of(it).get("k").is_none())
     })
     .await;
@@ -138,7 +138,7 @@ async fn renewal_keeps_a_lock_beyond_its_ttl() {
 }
 
 #[tokio::test]
-async fn without_renewal_it_is_lost_in_time() {
+async fn a_lock_without_renewal_is_lost_within_its_ttl() {
     let (servers, redlock) = five().await;
     let options = LockOptions::new().ttl(MS(300)).no_renewal();
     let guard = redlock.lock("k").options(options).await.unwrap();
@@ -154,7 +154,7 @@ async fn without_renewal_it_is_lost_in_time() {
 async fn a_crashed_holder_frees_the_lock_by_its_ttl() {
     let ttl = MS(1500);
     if let Some(urls) = support::role() {
-        // This is the other process: it holds the lock until it is killed.
+        // The other process holds the lock until it is killed.
         let redlock = trusting(urls.split(',')).build().await.unwrap();
         let guard = redlock.lock("k").ttl(ttl).await.unwrap();
         println!("{}", support::READY);
@@ -165,7 +165,7 @@ async fn a_crashed_holder_frees_the_lock_by_its_ttl() {
         "a_crashed_holder_frees_the_lock_by_its_ttl",
         &servers.urls().join(","),
     );
-    // Held for longer than a ttl, so the holder lives and renews.
+    // The lock is held for longer than a ttl, so the holder renews it.
     tokio::time::sleep(ttl + MS(100)).await;
     assert!(redlock.try_lock("k").await.unwrap_err().is_contended());
     holder.kill().expect("kill -9");
@@ -188,12 +188,12 @@ async fn a_foreign_key_on_a_minority_is_left_alone_and_does_not_prevent_the_lock
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
     for cli in foreign {
         assert_eq!(cli.get("k").as_deref(), Some("foreign"));
-        assert_eq!(cli.pttl("k"), -1, "its life was not touched either");
+        assert_eq!(cli.pttl("k"), -1, "its expiry is unchanged, too");
     }
 }
 
 #[tokio::test]
-async fn a_foreign_key_on_a_majority_prevents_it_and_is_left_alone() {
+async fn a_foreign_key_on_a_majority_prevents_the_lock_and_is_left_alone() {
     let (servers, redlock) = five().await;
     let foreign = [0, 1, 4].map(|index| Cli::of(servers.get(index)));
     foreign.iter().for_each(|it| it.set("k", "foreign"));
@@ -243,7 +243,7 @@ async fn a_node_that_lost_its_key_gets_it_back() {
 }
 
 #[tokio::test]
-async fn scripts_that_are_flushed_away_are_not_missed() {
+async fn flushed_scripts_are_sent_again() {
     let (servers, redlock) = five().await;
     let guard = redlock.lock("k").await.unwrap();
     for server in servers.iter() {
@@ -263,7 +263,7 @@ async fn no_two_tasks_are_ever_inside_at_once() {
     let options = LockOptions::new()
         .wait(Duration::from_secs(60))
         .retry_delay(MS(1), MS(10));
-    // Read, pause and write, so that a second task inside would show as a lost update.
+    // Each task reads, pauses and writes, so that a second task inside would show as a lost update.
     let count = Arc::new(AtomicU32::new(0));
     let retries = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();

@@ -1,4 +1,4 @@
-//! The fault matrix, rows 40 and 41: a replica that is promoted behind an address that stays the same.
+//! The fault matrix, rows 40 and 41: a replica is promoted behind an address that stays the same.
 
 mod support;
 
@@ -10,26 +10,29 @@ use redlock_tokio::{
 };
 use support::{Cli, MS, eventually};
 
-/// The longest ttl, and so about how long a promoted server has no vote.
+/// The longest ttl, which is about the time for which a promoted server has no vote.
 const MAX_TTL: Duration = Duration::from_secs(3);
 
-/// What a busy machine does not need for an answer.
+/// Longer than an answer takes on a busy machine.
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a client may take to see that the server is another one: it asks once a second.
+/// The time within which a client notices that the server changed. It asks once a second.
 const SEEN_WITHIN: Duration = Duration::from_secs(3);
 
-/// A master and its replica behind one address, and other masters beside it.
+/// An hour in milliseconds. A marker lives for a day.
+const HOUR: i64 = 3_600_000;
+
+/// A master and its replica behind one address, and other masters with addresses of their own.
 struct Endpoint {
     servers: RedisServers,
-    /// What the clients connect to: first the master, server 0.
+    /// The address for the clients. At first it leads to the master, server 0.
     front: Proxy,
-    /// What the replica, server 1, follows its master by.
+    /// The address through which the replica, server 1, follows its master.
     link: Proxy,
 }
 
 impl Endpoint {
-    /// Starts them with so many other masters, and waits until the replica follows and all are up for
+    /// Starts the servers, waits until the replica follows its master, and until all servers are up for
     /// longer than a quarantine.
     async fn new(others: usize) -> Self {
         let servers = RedisServers::spawn(2 + others).unwrap();
@@ -46,7 +49,7 @@ impl Endpoint {
             Duration::from_secs(uptime) > MAX_TTL + MS(1500)
         };
         let are_up = || endpoint.servers.iter().all(is_up);
-        eventually("all are up for long", are_up).await;
+        eventually("no server is in quarantine", are_up).await;
         endpoint
     }
 
@@ -58,7 +61,7 @@ impl Endpoint {
         self.servers.get(1)
     }
 
-    /// Makes a server follow what is behind a proxy, and waits until it does.
+    /// Makes a server follow the master behind a proxy, and waits until it does.
     fn follow(&self, index: usize, link: &Proxy) {
         let server = self.servers.get(index);
         let (host, port) = ("127.0.0.1", link.address().port().to_string());
@@ -70,13 +73,13 @@ impl Endpoint {
         }
     }
 
-    /// Cuts the link to the replica, so that it lags behind from now on.
+    /// Cuts the link to the replica, which lags behind from then on.
     fn lag(&self) {
         self.link.refuse();
         self.link.reset();
     }
 
-    /// Promotes the replica, and lets new connections go to it.
+    /// Promotes the replica, and routes new connections to it.
     fn promote(&self) {
         promote(self.replica());
         self.front.reroute(self.replica().address()).unwrap();
@@ -91,7 +94,7 @@ impl Endpoint {
             .node_timeout(NODE_TIMEOUT)
     }
 
-    /// A client to which all nodes grant votes.
+    /// Connects a client, and waits until all nodes may vote.
     async fn client(&self) -> Redlock {
         let redlock = self.builder().build().await.unwrap();
         all_vote(&redlock).await;
@@ -141,14 +144,18 @@ async fn row_40_a_first_time_client_waits_out_what_a_promoted_replica_may_lack()
         .unwrap();
     assert!(Cli::of(endpoint.master()).get("k").is_some());
     endpoint.promote();
-    assert_eq!(Cli::of(endpoint.replica()).get("k"), None, "it lacks it");
+    assert_eq!(
+        Cli::of(endpoint.replica()).get("k"),
+        None,
+        "it lacks the key"
+    );
     let zero = "0".repeat(40);
     let second = info(endpoint.replica(), "replication", "master_replid2");
-    assert_ne!(second, zero, "this is how it shows");
+    assert_ne!(second, zero, "the promotion shows");
 
     let other = endpoint.builder().build().await.unwrap();
     let outcome = other.try_lock("k").await;
-    assert!(guard.is_valid(), "or there was nothing to protect");
+    assert!(guard.is_valid(), "there is a lock to protect");
     let error = outcome.expect_err("two clients hold the lock");
     assert!(is_without_a_vote(&error), "{error}");
     let second = other.lock("k").wait(MS(8000)).await.expect("in the end");
@@ -157,7 +164,7 @@ async fn row_40_a_first_time_client_waits_out_what_a_promoted_replica_may_lack()
 }
 
 #[tokio::test]
-async fn row_40_a_client_that_believes_it_at_once_is_the_second_holder() {
+async fn row_40_a_client_that_trusts_the_replica_at_once_is_a_second_holder() {
     let endpoint = Endpoint::new(0).await;
     let holder = endpoint.client().await;
     endpoint.lag();
@@ -172,11 +179,11 @@ async fn row_40_a_client_that_believes_it_at_once_is_the_second_holder() {
     let second = gullible.try_lock("k").await.unwrap();
     assert!(guard.is_valid() && second.is_valid(), "two holders");
     let markers = Cli::of(endpoint.replica()).run(&["KEYS", "redlock:since:*"]);
-    assert_eq!(markers, "", "it does not ask for the age");
+    assert_eq!(markers, "", "it does not need the age");
 }
 
 #[tokio::test]
-async fn row_41_a_client_whose_connection_goes_on_elsewhere_sees_it_and_gives_up_the_lock() {
+async fn row_41_a_client_whose_connection_moves_to_the_replica_gives_up_the_lock() {
     let endpoint = Endpoint::new(0).await;
     let holder = endpoint.client().await;
     let other = endpoint.client().await;
@@ -187,12 +194,12 @@ async fn row_41_a_client_whose_connection_goes_on_elsewhere_sees_it_and_gives_up
         .await
         .unwrap();
     promote(endpoint.replica());
-    // For up to a second it takes the votes for those of the server that it knew. If it looks at the
-    // very moment it has seen the other server already; then that goes back to the first.
+    // For up to a second the client takes the votes for those of the server that it knew. If it inspects the
+    // server too early, it notices the change before the lock. Then the address moves to the other server.
     let servers = [endpoint.replica(), endpoint.master()];
     let mut servers = servers.into_iter().cycle().take(9);
     let (second, server) = loop {
-        let server = servers.next().expect("it cannot look every time");
+        let server = servers.next().expect("it cannot be early every time");
         endpoint.front.reroute_all(server.address()).unwrap();
         if let Ok(second) = other.try_lock("other").await {
             break (second, server);
@@ -211,7 +218,7 @@ async fn row_41_a_client_whose_connection_goes_on_elsewhere_sees_it_and_gives_up
 }
 
 #[tokio::test]
-async fn row_41_the_lock_goes_on_by_the_votes_of_other_nodes() {
+async fn row_41_the_lock_stays_valid_by_the_votes_of_other_nodes() {
     let endpoint = Endpoint::new(4).await;
     let holder = endpoint.client().await;
     endpoint.lag();
@@ -221,10 +228,10 @@ async fn row_41_the_lock_goes_on_by_the_votes_of_other_nodes() {
         .reroute_all(endpoint.replica().address())
         .unwrap();
     let guard = holder.lock("k").await.unwrap();
-    let is_seen = || is_quarantined(&holder, 0);
-    eventually("it is seen", is_seen).await;
-    assert!(guard.is_valid(), "four others have voted for it");
-    guard.extend().await.expect("and extend it");
+    let is_noticed = || is_quarantined(&holder, 0);
+    eventually("the promotion is noticed", is_noticed).await;
+    assert!(guard.is_valid(), "by the votes of the four others");
+    guard.extend().await.expect("the four others extend it");
 }
 
 #[tokio::test]
@@ -232,18 +239,23 @@ async fn a_promoted_node_votes_at_once_if_its_marker_is_old_enough() {
     let endpoint = Endpoint::new(0).await;
     endpoint.promote();
     let first = endpoint.builder().build().await.unwrap();
-    assert!(is_quarantined(&first, 0), "nobody knows for how long");
+    assert!(
+        is_quarantined(&first, 0),
+        "the promotion has an unknown age"
+    );
     let history = info(endpoint.replica(), "replication", "master_replid");
     let marker = format!("redlock:since:{history}");
     let cli = Cli::of(endpoint.replica());
     assert_eq!(cli.get(&marker).as_deref(), Some("0"));
-    assert!((86_300_000..=86_400_000).contains(&cli.pttl(&marker)));
-    // A client that comes soon after waits for what is left, and not anew.
+    let left = cli.pttl(&marker);
+    let day = 24 * HOUR;
+    assert!((day - 100_000..=day).contains(&left), "{left}");
+    // A second client waits for the rest of the quarantine, and not for a new one.
     tokio::time::sleep(MS(1000)).await;
     let soon = endpoint.builder().build().await.unwrap();
     if let NodeState::Quarantined { remaining } = soon.nodes()[0].state {
         assert!(remaining < MAX_TTL - MS(800), "{remaining:?}");
-    } // On a machine that is very slow it is over by now.
+    } // On a very slow machine the quarantine is over by now.
 
     all_vote(&first).await;
     let second = endpoint.builder().build().await.unwrap();
@@ -252,22 +264,21 @@ async fn a_promoted_node_votes_at_once_if_its_marker_is_old_enough() {
 }
 
 #[tokio::test]
-async fn a_marker_is_renewed_with_its_age_and_no_more() {
+async fn a_renewed_marker_keeps_its_age() {
     let endpoint = Endpoint::new(0).await;
     endpoint.promote();
     let history = info(endpoint.replica(), "replication", "master_replid");
     let marker = format!("redlock:since:{history}");
     let cli = Cli::of(endpoint.replica());
-    // It was written 20 hours ago.
-    let hour = 3_600_000;
-    let left = (4 * hour).to_string();
+    // A marker with an age of one second, written 20 hours ago.
+    let left = (4 * HOUR).to_string();
     assert_eq!(cli.run(&["SET", &marker, "1000", "PX", &left]), "OK");
     let client = endpoint.builder().build().await.unwrap();
     assert_eq!(client.nodes()[0].state, NodeState::Voting);
     let age: u64 = cli.get(&marker).unwrap().parse().unwrap();
-    let expected = 20 * hour as u64 + 1000;
+    let expected = 20 * HOUR.unsigned_abs() + 1000;
     assert!((expected - 1..expected + 20_000).contains(&age), "{age}");
-    assert!(cli.pttl(&marker) > 23 * hour, "for another day");
+    assert!(cli.pttl(&marker) > 23 * HOUR, "for another day");
 }
 
 #[tokio::test]
@@ -275,16 +286,16 @@ async fn a_master_that_was_a_replica_for_a_while_has_no_vote() {
     let endpoint = Endpoint::new(0).await;
     let client = endpoint.client().await;
     let guard = client.lock("k").await.unwrap();
-    // Down to a replica of its replica and up again, without a word to the client.
+    // The master becomes a replica of its replica, and a master again.
     promote(endpoint.replica());
     let back = Proxy::spawn(endpoint.replica().address()).unwrap();
     endpoint.follow(0, &back);
     promote(endpoint.master());
     let has_no_vote = || client.nodes()[0].state != NodeState::Voting;
-    eventually("the connected client has seen it", has_no_vote).await;
+    eventually("the connected client notices it", has_no_vote).await;
     drop(guard);
     let other = endpoint.builder().build().await.unwrap();
-    let error = other.try_lock("k").await.expect_err("nor for a new one");
+    let error = other.try_lock("k").await.expect_err("it has no vote");
     assert!(is_without_a_vote(&error), "{error}");
     all_vote(&other).await;
 }
@@ -304,7 +315,8 @@ async fn without_the_right_to_the_marker_a_promoted_node_waits() {
     assert!(is_quarantined(&client, 0), "{:?}", client.nodes());
     all_vote(&client).await;
     drop(client.lock("k").await.expect("the quarantine is over"));
-    assert!(is_quarantined(&build().await.unwrap(), 0), "anew for each");
+    let next = build().await.unwrap();
+    assert!(is_quarantined(&next, 0), "each client waits anew");
 }
 
 #[tokio::test]

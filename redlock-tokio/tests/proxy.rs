@@ -1,4 +1,4 @@
-//! The test bed itself: each fault of a `Proxy` is seen to act, and servers come back.
+//! The faults of a test `Proxy`: each of them is observed at both ends of a connection.
 
 mod support;
 
@@ -7,18 +7,15 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{
-    Redlock, ReleaseOutcome,
-    test_util::{Link, Proxy, RedisServers},
-};
-use support::{Cli, MS, eventually};
+use redlock_tokio::test_util::{Link, Proxy};
+use support::{MS, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     time::{Instant, timeout},
 };
 
-/// A proxy, and the server behind it.
+/// A proxy and the server behind it.
 struct Line {
     proxy: Proxy,
     server: TcpListener,
@@ -40,9 +37,9 @@ impl Line {
     }
 }
 
-/// What should take no time at all.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(5), what)
+/// Bounds a step that should complete at once.
+async fn soon<T>(step: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(5), step)
         .await
         .expect("within 5 s")
 }
@@ -57,7 +54,7 @@ async fn hear(stream: &mut TcpStream, text: &str) {
     assert_eq!(String::from_utf8(heard).unwrap(), text);
 }
 
-/// The end of the stream, after which there is no more.
+/// Reads the end of the stream.
 async fn hear_the_end(stream: &mut TcpStream) {
     assert_eq!(soon(stream.read(&mut [0])).await.unwrap(), 0);
 }
@@ -72,11 +69,11 @@ async fn hear_of_a_reset(stream: &mut TcpStream) {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
-/// Says something, and waits until it has come as far as the proxy.
+/// Sends a text, and waits until it has reached the proxy.
 async fn say_into(link: &Link, stream: &mut TcpStream, text: &str) {
     let before = link.waiting();
     say(stream, text).await;
-    eventually("it has reached the proxy", || {
+    eventually("the text has reached the proxy", || {
         link.waiting() == before + text.len() as u64
     })
     .await;
@@ -134,7 +131,7 @@ async fn a_half_closed_connection_goes_on_in_the_other_direction() {
 }
 
 #[tokio::test]
-async fn a_delay_is_the_same_for_all_and_nothing_waits_for_anything_else() {
+async fn requests_under_way_are_delayed_independently() {
     const ROUND_TRIPS: u32 = 20;
     let line = Line::new().await;
     let (mut client, mut server) = line.connect().await;
@@ -151,7 +148,7 @@ async fn a_delay_is_the_same_for_all_and_nothing_waits_for_anything_else() {
     let pipelined = async {
         for _ in 0..ROUND_TRIPS {
             to_server.write_all(b".").await.unwrap();
-            // Not to synchronise: the requests shall not travel as one.
+            // The pause keeps the requests in separate packets.
             tokio::time::sleep(MS(2)).await;
         }
     };
@@ -166,11 +163,14 @@ async fn a_delay_is_the_same_for_all_and_nothing_waits_for_anything_else() {
     let ((), times) = tokio::join!(pipelined, answers);
     let (first, last) = (times[0], times[times.len() - 1]);
     assert!(first >= MS(100), "one delay each way: {first:?}");
-    assert!(last < MS(100) * ROUND_TRIPS / 2, "not in turn: {last:?}");
+    assert!(
+        last < MS(100) * ROUND_TRIPS / 2,
+        "the requests wait for each other: {last:?}"
+    );
 }
 
 #[tokio::test]
-async fn a_delay_holds_for_one_direction_and_ends() {
+async fn a_delay_applies_to_one_direction_and_ends() {
     let line = Line::new().await;
     let (mut client, mut server) = line.connect().await;
     line.proxy.replies().delay(Duration::from_secs(3600));
@@ -183,7 +183,7 @@ async fn a_delay_holds_for_one_direction_and_ends() {
 }
 
 #[tokio::test]
-async fn a_delay_that_is_changed_changes_for_what_is_under_way_in_its_order() {
+async fn a_changed_delay_applies_to_bytes_under_way_and_keeps_their_order() {
     let line = Line::new().await;
     let (mut client, mut server) = line.connect().await;
     let requests = line.proxy.requests();
@@ -197,7 +197,7 @@ async fn a_delay_that_is_changed_changes_for_what_is_under_way_in_its_order() {
 }
 
 #[tokio::test]
-async fn what_is_held_is_kept_and_delivered_in_order() {
+async fn held_bytes_are_kept_and_delivered_in_order() {
     let line = Line::new().await;
     let (mut client, mut server) = line.connect().await;
     let replies = line.proxy.replies();
@@ -215,7 +215,7 @@ async fn what_is_held_is_kept_and_delivered_in_order() {
 }
 
 #[tokio::test]
-async fn what_is_delayed_can_be_held_and_what_is_held_can_be_lost() {
+async fn delayed_bytes_can_be_held_and_held_bytes_can_be_lost() {
     let line = Line::new().await;
     let (mut client, mut server) = line.connect().await;
     let requests = line.proxy.requests();
@@ -225,12 +225,12 @@ async fn what_is_delayed_can_be_held_and_what_is_held_can_be_lost() {
     requests.delay(Duration::ZERO);
     hear_nothing(&mut server).await;
     requests.lose();
-    eventually("it is lost", || requests.lost() == 7).await;
+    eventually("the text is lost", || requests.lost() == 7).await;
     assert_eq!((requests.waiting(), requests.passed()), (0, 0));
 }
 
 #[tokio::test]
-async fn what_is_stranded_arrives_after_what_was_said_on_the_next_connection() {
+async fn stranded_bytes_arrive_after_those_of_the_next_connection() {
     let line = Line::new().await;
     let (mut client, mut server) = line.connect().await;
     let requests = line.proxy.requests();
@@ -247,7 +247,7 @@ async fn what_is_stranded_arrives_after_what_was_said_on_the_next_connection() {
 }
 
 #[tokio::test]
-async fn what_is_lost_is_lost_and_so_is_what_follows_on_that_connection() {
+async fn a_connection_that_lost_bytes_loses_all_later_ones() {
     let line = Line::new().await;
     let (mut client, mut server) = line.connect().await;
     let requests = line.proxy.requests();
@@ -255,10 +255,10 @@ async fn what_is_lost_is_lost_and_so_is_what_follows_on_that_connection() {
     hear(&mut server, "arrives").await;
     requests.lose();
     say(&mut client, "lost").await;
-    eventually("it is lost", || requests.lost() == 4).await;
+    eventually("the text is lost", || requests.lost() == 4).await;
     requests.pass();
     say(&mut client, ", and this").await;
-    eventually("this, too", || requests.lost() == 14).await;
+    eventually("the second text, too", || requests.lost() == 14).await;
     client.shutdown().await.unwrap();
     hear_nothing(&mut server).await;
     say(&mut server, "the other direction is open").await;
@@ -280,7 +280,7 @@ async fn a_black_hole_accepts_and_relays_nothing() {
         (line.proxy.requests().lost(), line.proxy.replies().lost()) == (14, 6)
     })
     .await;
-    // Not even the end of it gets through.
+    // Not even the end of the stream gets through.
     drop(server);
     hear_nothing(&mut client).await;
 }
@@ -303,7 +303,7 @@ async fn a_reset_reaches_both_sides_and_spares_new_connections() {
 }
 
 #[tokio::test]
-async fn a_side_that_resets_resets_the_other_unless_that_is_held() {
+async fn a_reset_by_one_side_reaches_the_other_unless_it_is_held() {
     let line = Line::new().await;
     let (client, mut server) = line.connect().await;
     client.set_zero_linger().unwrap();
@@ -350,11 +350,11 @@ async fn ignores_new_connections_and_keeps_the_others() {
         line.proxy.accept();
         line.connect().await;
     }
-    assert_eq!(line.proxy.accepted(), 4, "nobody else came in");
+    assert_eq!(line.proxy.accepted(), 4, "no ignored connection");
 }
 
 #[tokio::test]
-async fn who_connects_while_ignored_is_accepted_in_the_end() {
+async fn a_client_that_connects_while_ignored_is_accepted_after_healing() {
     let line = Line::new().await;
     line.proxy.ignore();
     let connecting = tokio::spawn(TcpStream::connect(line.proxy.address()));
@@ -386,13 +386,13 @@ async fn without_a_server_clients_are_reset() {
     drop(server);
     match soon(TcpStream::connect(proxy.address())).await {
         Ok(mut client) => hear_of_a_reset(&mut client).await,
-        // It was reset before it had noticed that it was connected.
+        // The reset came before the end of the handshake.
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
     }
 }
 
 #[tokio::test]
-async fn dropping_it_resets_its_connections_and_frees_the_port() {
+async fn dropping_the_proxy_resets_its_connections_and_frees_the_port() {
     let line = Line::new().await;
     let (mut client, mut server) = line.connect().await;
     let address = line.proxy.address();
@@ -400,15 +400,15 @@ async fn dropping_it_resets_its_connections_and_frees_the_port() {
     hear_of_a_reset(&mut client).await;
     hear_of_a_reset(&mut server).await;
     assert!(TcpStream::connect(address).await.is_err());
-    // Not `SO_REUSEADDR`, which would also do beside another socket.
+    // `SO_REUSEADDR` ignores closed connections, but not another listener.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
     socket.bind(address).unwrap();
 }
 
-/// The test blocks its only thread, and its clock stands still.
+/// The test blocks its only thread, and its clock is paused.
 #[tokio::test(start_paused = true)]
-async fn relays_whatever_becomes_of_the_runtime_of_the_test() {
+async fn relays_while_the_runtime_of_the_test_is_blocked() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::spawn(server.local_addr().unwrap()).unwrap();
     proxy.requests().delay(MS(10));
@@ -417,70 +417,4 @@ async fn relays_whatever_becomes_of_the_runtime_of_the_test() {
     let mut heard = [0; 4];
     server.accept().unwrap().0.read_exact(&mut heard).unwrap();
     assert_eq!(&heard, b"ping");
-}
-
-#[tokio::test]
-async fn a_server_comes_back_on_its_port_without_its_keys() {
-    let servers = RedisServers::spawn(1).unwrap();
-    let server = servers.get(0);
-    let (port, mut pid) = (server.port(), server.pid());
-    for round in 0..4 {
-        Cli::of(server).set("k", "v");
-        match round {
-            0 => server.kill(),
-            // Frozen with a connection that stays open.
-            1 => server.freeze(),
-            // It still runs.
-            2 => {}
-            _ => server.kill(),
-        }
-        if round == 3 {
-            servers.restart().unwrap();
-        } else {
-            server.restart().unwrap();
-        }
-        std::net::TcpStream::connect(server.address()).expect("up");
-        assert_eq!(Cli::of(server).get("k"), None, "and forgetful");
-        assert_eq!(server.port(), port);
-        assert_ne!(std::mem::replace(&mut pid, server.pid()), server.pid());
-    }
-    server.freeze();
-    server.thaw();
-    assert_eq!(Cli::of(server).run(&["PING"]), "PONG");
-}
-
-#[tokio::test]
-async fn a_server_with_an_append_only_file_keeps_its_keys() {
-    let arguments = ["--appendonly", "yes", "--appendfsync", "always"];
-    let servers = RedisServers::spawn_with(2, &arguments).unwrap();
-    servers.iter().for_each(|it| Cli::of(it).set("k", "v"));
-    servers.restart().unwrap();
-    for server in servers.iter() {
-        assert_eq!(Cli::of(server).get("k").as_deref(), Some("v"));
-    }
-}
-
-#[tokio::test]
-async fn locks_come_and_go_over_proxies_and_restarts() {
-    let servers = RedisServers::spawn(3).unwrap();
-    let proxies: Vec<_> = servers
-        .iter()
-        .map(|it| Proxy::spawn(it.address()).unwrap())
-        .collect();
-    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url));
-    let builder = builder
-        .trust_fresh_nodes()
-        .node_timeout(Duration::from_secs(2));
-    let redlock = builder.build().await.unwrap();
-    redlock.lock("k").await.unwrap().release().await;
-    assert!(proxies.iter().all(|it| it.requests().passed() > 0));
-    let before: Vec<_> = proxies.iter().map(Proxy::accepted).collect();
-    servers.restart().unwrap();
-    eventually("all are connected again", || {
-        let mut now = proxies.iter().map(Proxy::accepted).zip(&before);
-        now.all(|(now, before)| now > *before)
-    })
-    .await;
-    let guard = redlock.lock("k").await.unwrap();
-    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
 }

@@ -1,4 +1,6 @@
-//! Nodes that say that they came up recently, in paused time.
+//! Nodes that started recently and have no vote yet. In paused time.
+
+mod support;
 
 use std::{
     sync::{
@@ -13,23 +15,22 @@ use redlock_tokio::{
     Answer, Clock, Command, FencingToken, LockError, MemoryNode, Node, NodeError, NodeState,
     NotReady, Operation, Redlock, RunId, Server, ServerInfo, Session, Vote,
 };
+use support::MS;
 use tokio::time::Instant;
 
 const COUNTER: u64 = FencingToken::MAX.get() - 10;
 
-const MS: fn(u64) -> Duration = Duration::from_millis;
-
-/// For how long a node has no vote that came up when it was connected to, with default settings.
+/// How long a node has no vote that starts at the time of the connection, with default settings.
 const QUARANTINE: Duration = Duration::from_millis(10_102);
 
-/// A node that has no keys, but a fencing counter that is ahead of every clock.
+/// A node that started recently. It grants every lock, and has a fencing counter ahead of every clock.
 #[derive(Clone)]
 struct Young {
     name: String,
     letter: u8,
-    /// For how long it is up when it is connected to.
+    /// Its uptime at the time of the connection.
     uptime: Duration,
-    /// How often it was asked for a lock.
+    /// How many locks it was asked for.
     asked: Arc<AtomicUsize>,
 }
 
@@ -44,7 +45,7 @@ impl Young {
     }
 }
 
-/// Five nodes that came up just now, and how often one of them was asked for a lock.
+/// Connects to five nodes that have just started. Returns how often one of them was asked for a lock, too.
 async fn fresh() -> (Redlock, Arc<AtomicUsize>) {
     let nodes: Vec<_> = (b'a'..=b'e').map(Young::new).collect();
     let asked = Arc::clone(&nodes[0].asked);
@@ -93,8 +94,8 @@ impl Session for Young {
     }
 }
 
-/// What outbids is no agreement: not while the node has no vote, and not on the same connection when
-/// it has one.
+/// A counter that outbids the proposal is no vote: neither during the quarantine nor afterwards on the same
+/// connection.
 #[tokio::test(start_paused = true)]
 async fn fencing_tokens_do_not_go_back_when_a_quarantine_is_over() {
     let redlock = over((b'a'..=b'c').map(Young::new).collect()).await;
@@ -167,9 +168,9 @@ async fn a_single_attempt_does_not_wait_for_the_end_of_a_quarantine() {
     assert_eq!((start.elapsed(), asked.load(SeqCst)), (Duration::ZERO, 1));
 }
 
-/// Two that restarted late do not matter, since a majority votes without them.
+/// The two nodes that restarted last do not matter, since a majority votes without them.
 #[tokio::test(start_paused = true)]
-async fn the_time_that_is_told_is_that_until_a_majority_votes() {
+async fn the_error_reports_the_time_until_a_majority_votes() {
     let uptimes = [9, 5, 3, 0, 0];
     let nodes = (b'a'..=b'e').map(Young::new).zip(uptimes);
     let nodes = nodes.map(|(node, uptime)| Young {
@@ -181,7 +182,7 @@ async fn the_time_that_is_told_is_that_until_a_majority_votes() {
     let LockError::Quarantined { remaining, .. } = &error else {
         panic!("{error}");
     };
-    // The third comes up for certain two seconds ago.
+    // The uptime is in whole seconds, so the three seconds of the third node may be little more than two.
     assert_eq!(*remaining, QUARANTINE - MS(2000));
     let start = Instant::now();
     let guard = redlock.lock("k").wait(MS(9000)).await;
@@ -192,9 +193,9 @@ async fn the_time_that_is_told_is_that_until_a_majority_votes() {
     );
 }
 
-/// Those behind the first of them in the process learn what keeps it from the lock.
+/// Also the waiters behind the first one learn why it does not get the lock.
 #[tokio::test(start_paused = true)]
-async fn everybody_who_waits_for_a_key_is_told_of_the_quarantine() {
+async fn every_waiter_for_a_key_learns_of_the_quarantine() {
     let (redlock, _) = fresh().await;
     let tasks = (0..3).map(|_| redlock.lock("k").into_future());
     for outcome in futures::future::join_all(tasks).await {
@@ -213,12 +214,12 @@ async fn a_service_is_ready_as_soon_as_a_majority_may_vote() {
         waited >= QUARANTINE && waited < QUARANTINE + MS(5),
         "{waited:?}"
     );
-    assert_eq!(asked.load(SeqCst), 0, "no node is asked");
+    assert_eq!(asked.load(SeqCst), 0, "no node is asked for a lock");
     drop(redlock.try_lock("k").await.expect("it is ready"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_is_not_ready_says_which_nodes_may_not_vote_and_why() {
+async fn a_service_that_is_not_ready_reports_which_nodes_may_not_vote_and_why() {
     let (redlock, _) = fresh().await;
     for (limit, text) in [(0, "in 11 s"), (3000, "in 8 s")] {
         let start = Instant::now();
@@ -241,9 +242,7 @@ async fn a_service_that_is_not_ready_says_which_nodes_may_not_vote_and_why() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_is_ready_when_the_nodes_that_were_down_are_up() {
-    let nodes: Vec<_> = (0..3)
-        .map(|_| MemoryNode::with_clock(Clock::tokio()))
-        .collect();
+    let nodes: Vec<_> = (0..3).map(|_| MemoryNode::new()).collect();
     for node in &nodes[1..] {
         node.set_down(true);
     }
@@ -266,13 +265,13 @@ async fn a_service_is_ready_when_the_nodes_that_were_down_are_up() {
     let start = Instant::now();
     let (outcome, ()) = tokio::join!(redlock.ready(MS(9000)), up);
     outcome.expect("two of three");
-    // Connections are tried again every second at the latest.
+    // A lane tries to connect at least once a second.
     assert!(start.elapsed() <= MS(6000), "{:?}", start.elapsed());
 }
 
-/// The line of the builder that the error names is the one that mends it.
+/// The error names a line for the builder, and that line mends the error.
 #[tokio::test(start_paused = true)]
-async fn a_ttl_that_is_too_long_is_mended_by_the_line_that_is_named() {
+async fn the_error_of_too_long_a_ttl_names_the_line_that_mends_it() {
     let nodes = || (b'a'..=b'c').map(Young::new).collect::<Vec<_>>();
     let ttl = Duration::from_secs(30);
     let error = over(nodes()).await.lock("k").ttl(ttl).await.unwrap_err();

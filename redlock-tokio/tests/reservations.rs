@@ -1,5 +1,5 @@
-//! What a waiter for several keys costs those that want one of them, while another one is held. On nodes in
-//! memory, by tokio's clock.
+//! Waiters for several keys of which one is held: how long the free keys are unavailable to others. Over
+//! nodes in memory, by tokio's clock.
 
 mod support;
 
@@ -12,7 +12,8 @@ use tokio::{task::JoinSet, time::Instant};
 /// How long a lock took, or why it failed.
 type Wait = Result<Duration, LockError>;
 
-/// Locks `a` so many times, one lock each `every`, and holds each for 1 ms. Returns how long each took.
+/// Locks `a` this many times, one lock in each interval, and holds each lock for 1 ms. Returns the time
+/// that each lock took.
 async fn lock_a_repeatedly(redlock: &Redlock, times: usize, every: Duration) -> Vec<Wait> {
     let mut locks = JoinSet::new();
     for _ in 0..times {
@@ -30,7 +31,7 @@ async fn lock_a_repeatedly(redlock: &Redlock, times: usize, every: Duration) -> 
     locks.join_all().await
 }
 
-/// Asserts that all were served, the slowest within 250 ms and half of them within 50 ms.
+/// Asserts that all locks were granted, the slowest within 250 ms and half of them within 50 ms.
 fn assert_usable(waits: Vec<Wait>) {
     let count = waits.len();
     let mut waits: Vec<_> = waits.into_iter().filter_map(Result::ok).collect();
@@ -66,7 +67,7 @@ async fn a_free_key_stays_usable_beside_a_waiter_that_comes_back() {
     both.await.unwrap();
 }
 
-/// Each of them is the next to have a reservation as soon as the one in front of it gives up.
+/// When the waiter with the reservation gives up, the next waiter may reserve the key.
 #[tokio::test(start_paused = true)]
 async fn a_free_key_stays_usable_beside_waiters_that_give_up_one_after_the_other() {
     let redlock = embedded().await;
@@ -87,8 +88,8 @@ async fn a_free_key_stays_usable_beside_waiters_that_give_up_one_after_the_other
     drop(b);
 }
 
-/// Waits for `a` and others with free keys of their own are not stuck behind waiters for `a` and `b`, which
-/// is held, however many there are and whatever else these want.
+/// Many waiters for `a` and the held key `b` do not block a waiter for `a` and a free key, whether they
+/// want a third key or not.
 #[tokio::test(start_paused = true)]
 async fn free_keys_are_locked_behind_many_waiters_for_a_held_one() {
     for stuck_want in ["the same", "different keys"] {

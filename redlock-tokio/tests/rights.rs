@@ -1,6 +1,6 @@
-//! The fault matrix, row 46 and a part of 30: rights that are missing, by ACL and because commands were
-//! renamed. They are found out when a node is connected to, before it grants a lock that it could not
-//! extend or release.
+//! The fault matrix, row 46 and a part of row 30: rights that are missing because of an ACL or a renamed
+//! command. The client finds this out when it connects to a node, before the node grants a lock that it
+//! could not extend or release.
 
 mod support;
 
@@ -10,7 +10,7 @@ use redlock_tokio::{
 };
 use support::{Cli, MS, eventually, trusting};
 
-/// The commands by which a server compares and deletes without scripts.
+/// The commands of the servers that compare and delete without a script.
 const NATIVE: [&str; 2] = ["DELEX", "DELIFEQ"];
 
 /// Redis 8.4 and Valkey 9 need no scripts for locks of one key.
@@ -19,8 +19,8 @@ fn compares_natively(server: &RedisServer) -> bool {
     NATIVE.iter().any(knows)
 }
 
-/// A server, and the URL of a user who may do everything there but for these commands.
-fn but_for(denied: &[&str]) -> (RedisServers, String) {
+/// Starts a server, and returns the URL of a user who may use all commands except these.
+fn all_rights_except(denied: &[&str]) -> (RedisServers, String) {
     let servers = RedisServers::spawn(1).unwrap();
     let denied = denied.iter().map(|it| format!("-{it}")).collect::<Vec<_>>();
     let rules = ["ACL", "SETUSER", "locker", "on", ">pw", "~*", "&*", "+@all"];
@@ -40,8 +40,8 @@ async fn refusal(url: &str) -> String {
     }
 }
 
-/// Locks, extends and releases, and looks that nothing is left behind.
-async fn works(server: &RedisServer, redlock: &Redlock) {
+/// Locks, extends and releases, and checks that no key is left.
+async fn assert_works(server: &RedisServer, redlock: &Redlock) {
     let guard = redlock
         .lock("k")
         .options(LockOptions::new().no_renewal())
@@ -56,7 +56,7 @@ async fn works(server: &RedisServer, redlock: &Redlock) {
 }
 
 #[tokio::test]
-async fn row_46_a_node_that_could_not_release_is_refused_by_name() {
+async fn row_46_a_node_that_cannot_release_is_refused_and_named() {
     let sets: [&[&str]; 6] = [
         &["eval", "evalsha"],
         &["eval", "script"],
@@ -66,10 +66,10 @@ async fn row_46_a_node_that_could_not_release_is_refused_by_name() {
         &["eval", "evalsha", "script"],
     ];
     for denied in sets {
-        let (servers, url) = but_for(denied);
+        let (servers, url) = all_rights_except(denied);
         let server = servers.get(0);
         if compares_natively(server) {
-            works(server, &trusting([&url]).build().await.unwrap()).await;
+            assert_works(server, &trusting([&url]).build().await.unwrap()).await;
             continue;
         }
         let text = refusal(&url).await;
@@ -84,16 +84,16 @@ async fn row_46_a_node_that_could_not_release_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn row_46_what_every_lock_needs_is_named() {
+async fn row_46_a_missing_right_that_every_lock_needs_is_named() {
     for denied in ["set", "pttl"] {
-        let (_servers, url) = but_for(&[denied]);
+        let (_servers, url) = all_rights_except(&[denied]);
         let text = refusal(&url).await;
         assert!(text.contains(&denied.to_uppercase()), "{text}");
     }
 }
 
 #[tokio::test]
-async fn row_46_commands_that_were_renamed_are_found_out() {
+async fn row_46_renamed_commands_are_found_out() {
     let sets: [&[&str]; 3] = [&["EVAL", "EVALSHA"], &["DEL"], &["SET"]];
     for renamed in sets {
         let arguments: Vec<_> = renamed
@@ -103,7 +103,7 @@ async fn row_46_commands_that_were_renamed_are_found_out() {
         let servers = RedisServers::spawn_with(1, &arguments).unwrap();
         let server = servers.get(0);
         if compares_natively(server) && renamed != ["SET"] {
-            works(server, &servers.builder().build().await.unwrap()).await;
+            assert_works(server, &servers.builder().build().await.unwrap()).await;
             continue;
         }
         let text = refusal(&server.url()).await;
@@ -111,28 +111,28 @@ async fn row_46_commands_that_were_renamed_are_found_out() {
     }
 }
 
-/// One of the two is enough, and for a single key as well as for many.
+/// Either of `EVAL` and `EVALSHA` is enough, for a single key and for several.
 #[tokio::test]
 async fn row_46_a_script_is_sent_in_full_where_it_may_not_be_called_by_its_hash() {
-    let (servers, url) = but_for(&["evalsha"]);
-    works(servers.get(0), &trusting([&url]).build().await.unwrap()).await;
+    let (servers, url) = all_rights_except(&["evalsha"]);
+    assert_works(servers.get(0), &trusting([&url]).build().await.unwrap()).await;
     let arguments = ["--rename-command", "EVALSHA", ""];
     let servers = RedisServers::spawn_with(1, &arguments).unwrap();
     let redlock = servers.builder().build().await.unwrap();
-    works(servers.get(0), &redlock).await;
-    let (servers, url) = but_for(&["eval"]);
-    works(servers.get(0), &trusting([&url]).build().await.unwrap()).await;
+    assert_works(servers.get(0), &redlock).await;
+    let (servers, url) = all_rights_except(&["eval"]);
+    assert_works(servers.get(0), &trusting([&url]).build().await.unwrap()).await;
 }
 
 #[tokio::test]
-async fn row_46_what_only_some_locks_need_is_said_when_they_are_wanted() {
+async fn row_46_a_missing_right_that_some_locks_need_is_reported_by_those_locks() {
     let sets: [(&[&str], bool, bool); 3] = [
         (&["exists"], true, false),
         (&["get"], false, true),
         (&["eval"], true, true),
     ];
     for (denied, hinders_several, hinders_fenced) in sets {
-        let (servers, url) = but_for(denied);
+        let (servers, url) = all_rights_except(denied);
         let redlock = trusting([&url]).build().await.unwrap();
         let missing = denied[0].to_uppercase();
         let several = redlock.lock_all(["a", "b"]).wait(MS(0)).await;
@@ -159,12 +159,12 @@ async fn row_46_what_only_some_locks_need_is_said_when_they_are_wanted() {
     }
 }
 
-/// The questions have no effect, even where they are not asked within a transaction.
+/// The questions have no effect, even if they are not asked in a transaction.
 #[tokio::test]
-async fn what_is_asked_when_a_node_is_connected_to_changes_nothing() {
+async fn the_questions_at_connect_change_nothing() {
     let sets: [&[&str]; 2] = [&[], &["multi", "discard"]];
     for denied in sets {
-        let (servers, url) = but_for(denied);
+        let (servers, url) = all_rights_except(denied);
         let cli = Cli::of(servers.get(0));
         cli.set("redlock:probe", "a value");
         let _redlock = trusting([&url]).build().await.unwrap();
@@ -174,16 +174,16 @@ async fn what_is_asked_when_a_node_is_connected_to_changes_nothing() {
     }
 }
 
-/// A user who may not leave a transaction is told so, rather than to wait for ever.
+/// The client does not wait for ever in a transaction that it may not leave.
 #[tokio::test]
-async fn a_user_that_may_begin_a_transaction_and_not_leave_it_is_refused() {
-    let (_servers, url) = but_for(&["discard"]);
+async fn a_user_that_may_begin_but_not_leave_a_transaction_is_refused() {
+    let (_servers, url) = all_rights_except(&["discard"]);
     assert!(refusal(&url).await.contains("DISCARD"));
 }
 
 #[tokio::test]
 async fn rights_that_are_granted_later_are_found_out() {
-    let (servers, url) = but_for(&["set"]);
+    let (servers, url) = all_rights_except(&["set"]);
     let whole = RedisServers::spawn(2).unwrap();
     let urls = whole.urls().into_iter().chain([url]);
     let redlock = trusting(urls).build().await.expect("two of three");
@@ -194,7 +194,7 @@ async fn rights_that_are_granted_later_are_found_out() {
     eventually("it votes", || state() == NodeState::Voting).await;
 }
 
-/// What keys a client may use is not asked when a node is connected to.
+/// The client does not ask at connect which keys it may use.
 #[tokio::test]
 async fn a_fenced_lock_without_a_right_to_its_counter_names_the_counter() {
     let servers = RedisServers::spawn(1).unwrap();

@@ -1,5 +1,5 @@
-//! Servers that answer rubbish: wrong, cut short, unasked, or not Redis at all. As a minority they
-//! cost nothing, as a majority there is a typed error in time, and never is their rubbish a vote.
+//! Servers that answer rubbish: wrong answers, cut short, unasked, or not Redis at all. A minority of them
+//! costs nothing, and a majority leads to a typed error in time. Rubbish is never a vote.
 
 mod support;
 
@@ -15,16 +15,16 @@ use support::{
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// So long that a busy machine is not taken for a lock that waits for it.
+/// So long that a slow machine does not look like a lock that waits for a node.
 const LONG_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long who wants a lock waits for it.
+/// The wait of each lock.
 const WAIT: Duration = Duration::from_millis(400);
 
-/// What fits on a line or two of a log. What a node said, and where, is told for each node.
+/// The longest report of one node in an error, in characters: a line or two of a log.
 const LONGEST_REPORT: usize = 500;
 
-/// Some servers of the five that are not what they should be.
+/// A service over five nodes of which some answer rubbish.
 struct Scene {
     name: String,
     fakes: Vec<Fake>,
@@ -54,7 +54,7 @@ impl Scene {
     }
 }
 
-/// A lock over these servers, and as many in memory as make five.
+/// Returns a builder over these servers, with nodes in memory to make five.
 fn among_five(fakes: &[Fake]) -> RedlockBuilder {
     among_five_at(fakes.iter().map(Fake::url))
 }
@@ -70,7 +70,7 @@ fn among_five_at(urls: impl ExactSizeIterator<Item = String>) -> RedlockBuilder 
 }
 
 fn nothing_panicked() {
-    assert_eq!(panics::count(), 0, "it is told above");
+    assert_eq!(panics::count(), 0, "the panic is printed above");
 }
 
 fn assert_names_and_is_short(name: &str, fakes: &[Fake], error: &LockError) {
@@ -83,14 +83,14 @@ fn assert_names_and_is_short(name: &str, fakes: &[Fake], error: &LockError) {
             "{name}: {len} characters: {text:.600}",
         );
     }
-    // An attempt that is cut short by the end of the wait has not heard of all of them.
+    // The end of the wait cuts the last attempt short, so the error may not name all of them.
     let text = error.to_string();
     let is_named = fakes.iter().any(|fake| text.contains(&fake.address()));
     assert!(is_named, "{name}: {text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_minority_costs_nothing_and_is_used_again_when_it_turns_sane() {
+async fn a_minority_that_answers_rubbish_costs_nothing_and_recovers() {
     let cases = rubbish::all();
     let scenes = cases
         .iter()
@@ -109,7 +109,7 @@ async fn a_minority_costs_nothing_and_is_used_again_when_it_turns_sane() {
             let guard = guard.unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(guard.is_valid());
         }
-        // None of them has waited for the two.
+        // No lock has waited for the two.
         assert!(
             before.elapsed() < LONG_TIMEOUT,
             "{name}: {:?}",
@@ -141,7 +141,7 @@ async fn used_again(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_majority_gives_no_lock_and_an_error_in_time() {
+async fn a_majority_that_answers_rubbish_gives_no_lock_and_an_error_in_time() {
     let cases = rubbish::all();
     let scenes = cases.iter().map(|(name, acts)| Scene::new(name, 3, acts));
     let scenes = join_all(scenes).await;
@@ -151,13 +151,13 @@ async fn a_majority_gives_no_lock_and_an_error_in_time() {
             redlock,
             fakes,
         } = scene;
-        // On a busy machine the connections may break before any of them is asked something.
+        // On a busy machine the connections may break before the first command.
         for _ in 0..20 {
             let before = Instant::now();
             let outcome = redlock.lock("k").wait(WAIT).await;
             let taken = before.elapsed();
             let error = outcome.map(drop).expect_err(name);
-            // The last attempt may begin at the end of the wait, and lasts for a node's timeout.
+            // The last attempt may begin at the end of the wait, and takes a node's timeout.
             assert!(taken < WAIT + NODE_TIMEOUT + MS(1500), "{name}: {taken:?}");
             assert!(
                 matches!(error, LockError::NoQuorum(_) | LockError::Contended(_)),
@@ -175,7 +175,7 @@ async fn a_majority_gives_no_lock_and_an_error_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_is_one_line_whatever_the_node_says() {
+async fn an_error_is_one_line_even_if_a_node_sends_control_characters() {
     let acts = [Act::Say(b"-ERR \x07\x1b[2J\ninjected=line\r\n".into())];
     let scene = Scene::new("a bell", 3, &acts).await;
     let error = scene.redlock.try_lock("k").await.map(drop).unwrap_err();
@@ -184,7 +184,7 @@ async fn an_error_is_one_line_whatever_the_node_says() {
     assert!(!text.chars().any(char::is_control), "{text:?}");
 }
 
-/// What is asked of a server that is connected to, in the order in which it is.
+/// The commands that a client sends when it connects, in their order.
 const CONNECTING: [&[&str]; 5] = [
     &["CLIENT"],
     &["HELLO"],
@@ -194,7 +194,7 @@ const CONNECTING: [&[&str]; 5] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rubbish_from_the_first_byte_on_is_named_or_costs_nothing() {
+async fn rubbish_while_connecting_names_the_node_or_costs_nothing() {
     panics::watch();
     let cases = rubbish::all();
     let mut runs = Vec::new();
@@ -208,7 +208,7 @@ async fn rubbish_from_the_first_byte_on_is_named_or_costs_nothing() {
             runs.push((format!("{name}, at {commands:?}"), fakes));
         }
     }
-    // All at once would be too much for the time that each has to connect.
+    // All at once would exceed the time that each client has to connect.
     for some in runs.chunks(64) {
         join_all(
             some.iter()
@@ -216,7 +216,7 @@ async fn rubbish_from_the_first_byte_on_is_named_or_costs_nothing() {
         )
         .await;
     }
-    // A busy machine may not get as far with each of them before it gives up.
+    // On a busy machine some clients give up before the rubbish arrives.
     let tested = |(_, fakes): &&(String, [Fake; 2])| fakes.iter().any(|it| it.odd_answers() > 0);
     let tested = runs.iter().filter(tested).count();
     assert!(
@@ -239,12 +239,12 @@ async fn connect_to(name: &str, fakes: &[Fake]) {
         before.elapsed()
     );
     match built {
-        // Nobody is there, or it was nothing that matters.
+        // The client takes the nodes for unavailable, or it does not need the answer.
         Ok(redlock) => {
             let guard = redlock.lock("k").await;
             drop(guard.unwrap_or_else(|error| panic!("{name}: {error}")));
         }
-        // Somebody is there, who is no lock server.
+        // The client takes the node for something else than a lock server.
         Err(error @ BuildError::Refused { .. }) => {
             let text = error.to_string();
             assert!(text.chars().count() < LONGEST_REPORT, "{name}: {text:.600}");
@@ -256,7 +256,7 @@ async fn connect_to(name: &str, fakes: &[Fake]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_turns_odd_between_connections_costs_nothing_and_is_used_again() {
+async fn a_node_that_turns_odd_on_reconnection_costs_nothing_and_recovers() {
     let cases = rubbish::all();
     let scenes = cases.iter().map(|(name, _)| Scene::new(name, 2, &[]));
     let scenes = join_all(scenes).await;
@@ -293,17 +293,17 @@ async fn a_node_that_turns_odd_between_connections_costs_nothing_and_is_used_aga
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn panics_are_seen_where_the_driver_runs() {
+async fn panics_in_tasks_of_the_driver_are_counted() {
     let in_a_task = tokio::spawn(async { panics::is_watched() });
     assert!(in_a_task.await.unwrap());
-    assert!(!panics::is_watched(), "a test that fails says so itself");
+    assert!(!panics::is_watched(), "not in the thread of a test");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_in_many_packets_is_an_answer() {
     let acts = [Act::SayBytewise(b"+OK\r\n".into())];
     let Scene { redlock, fakes, .. } = Scene::new("bytewise", 3, &acts).await;
-    // The two in memory have answered before the first byte comes.
+    // The two nodes in memory answer before the first byte arrives.
     let guard = redlock.try_lock("k").await.expect("five votes");
     assert!(guard.is_valid());
     assert!(fakes.iter().any(|it| it.odd_answers() > 0));

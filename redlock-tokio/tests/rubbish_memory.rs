@@ -1,7 +1,7 @@
-//! Servers that talk without end, or of endless things: what they say must not pile up.
+//! Servers that send endless streams. What they send must not pile up in memory.
 //!
-//! Each case runs in a process of its own, which measures itself, and which ends before it takes
-//! the machine's memory.
+//! Each case runs in a process of its own. The process measures its memory, and ends before it exhausts the
+//! machine.
 
 #![cfg(target_os = "linux")]
 
@@ -19,14 +19,13 @@ use support::{
     role, to_its_end_in_another_process, trusting,
 };
 
-/// By how much a process may grow whose nodes talk without end: a few buffers, and what the
-/// allocator keeps of them.
+/// How much a process may grow: a few buffers, and the memory that the allocator keeps of them.
 const MOST_MIB: u64 = 32;
 
-/// How much is said to it: more than it may grow.
-const SAID: usize = 64 << 20;
+/// How many bytes the servers send, which is more than the process may grow.
+const SENT: usize = 64 << 20;
 
-/// How long it may take to say it, on a slow machine.
+/// How long the servers may take to send them on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
@@ -47,9 +46,9 @@ fn errors_do_not_pile_up() {
     stays_small("", &format!("-ERR {}\r\n", "x".repeat(1000)));
 }
 
-/// The redis crate keeps what it has of a reply, however long that claims to be (FAULTS.md, known limits).
-/// Should one of these fail, the limit is gone, and it belongs to the tests above. Until then they show
-/// that growth is noticed.
+/// The redis crate keeps the beginning of an incomplete reply in memory, whatever its length (FAULTS.md, known
+/// limits). This test and the next two show that growth is noticed. If one of them fails, the limit is gone,
+/// and the case belongs to the tests above.
 #[test]
 fn known_limit_a_line_without_end_piles_up() {
     piles_up("+", "xxxxxxxx");
@@ -65,51 +64,50 @@ fn known_limit_an_array_without_end_piles_up() {
     piles_up("*9223372036854775807\r\n", "_\r\n");
 }
 
-/// Where in a conversation the stream begins: at the first lock, on an idle connection, on a new
-/// one.
+/// Returns the commands at which the stream begins: those of a lock, of an idle connection, or of a new one.
 fn commands_at(moment: &str) -> &'static [&'static str] {
     match moment {
         "lock" => LOCKING,
         "ping" => &["PING"],
         "connect" => &["SCRIPT"],
-        other => panic!("{other} is no moment"),
+        other => panic!("{other} is not a moment"),
     }
 }
 
 fn stays_small(head: &str, endless: &str) {
     for moment in ["lock", "ping", "connect"] {
-        let (is_small, said) = measure(moment, head, endless);
-        assert!(is_small, "{moment}, {head:?}, {endless:?}: {said}");
+        let (is_small, output) = measure(moment, head, endless);
+        assert!(is_small, "{moment}, {head:?}, {endless:?}: {output}");
     }
 }
 
 fn piles_up(head: &str, endless: &str) {
-    let (is_small, said) = measure("lock", head, endless);
+    let (is_small, output) = measure("lock", head, endless);
     assert!(
         !is_small,
-        "the limit is gone: {head:?}, {endless:?}: {said}"
+        "the limit is gone: {head:?}, {endless:?}: {output}"
     );
 }
 
-/// Returns whether a process stays small, and what it said.
+/// Runs a case in another process. Returns whether it stays small, and its output.
 fn measure(moment: &str, head: &str, endless: &str) -> (bool, String) {
     let role = format!("{moment}|{head}|{endless}");
     let output = to_its_end_in_another_process("another_process", &role);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        said.contains("grew by"),
-        "{role:?}: it was not measured: {said}"
+        text.contains("grew by"),
+        "{role:?}: it was not measured: {text}"
     );
-    (output.status.success(), said)
+    (output.status.success(), text)
 }
 
-/// What the tests above run in processes of their own. By itself it does nothing.
+/// The tests above run this one in processes of their own. By itself it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process() {
     let Some(role) = role() else { return };
     let parts: Vec<_> = role.split('|').collect();
     let [moment, head, endless] = parts[..] else {
-        panic!("{role:?} is no role");
+        panic!("{role:?} is not a role");
     };
     let acts = [
         Act::Say(head.into()),
@@ -126,10 +124,10 @@ async fn another_process() {
         .await
         .unwrap();
     let until = Instant::now() + PATIENCE;
-    while fakes.iter().map(Fake::streamed).sum::<usize>() < SAID {
+    while fakes.iter().map(Fake::streamed).sum::<usize>() < SENT {
         assert!(
             Instant::now() < until,
-            "it is not tested: too little was said"
+            "it is not tested: too little was sent"
         );
         drop(redlock.lock("k").await.expect("three sane nodes"));
         tokio::time::sleep(MS(5)).await;
@@ -150,7 +148,7 @@ fn watch_memory(before: u64) {
     }
 }
 
-/// Reads a field of what Linux knows of this process.
+/// Reads a field of this process's status in Linux.
 fn mebibytes(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix(field));

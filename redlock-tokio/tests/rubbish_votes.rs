@@ -1,6 +1,6 @@
-//! Answers that look like votes, but are none: to another question, unasked, or of a form that the
-//! command does not have. A connection whose answers are out of step would give every one of them to
-//! the wrong lock, for ever.
+//! Answers that look like votes but are none: they answer another question or no question, or have a form that
+//! the command never returns. If the answers of a connection got out of step, each later answer would go to
+//! the wrong lock.
 
 mod support;
 
@@ -15,7 +15,7 @@ use support::{
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Three servers where another client holds `held`, and two nodes in memory.
+/// Connects to two nodes in memory, and three servers on which another client holds `held`.
 async fn with_three() -> (Vec<Fake>, Redlock) {
     let fakes: Vec<_> = (0..3).map(|_| Fake::spawn()).collect();
     fakes.iter().for_each(|fake| fake.hold("held"));
@@ -43,14 +43,14 @@ fn was_tested(fakes: &[Fake]) {
 }
 
 #[tokio::test]
-async fn held_elsewhere_is_held() {
+async fn control_a_key_of_another_client_is_contended() {
     let (_fakes, redlock) = with_three().await;
     let error = redlock.try_lock("held").await.unwrap_err();
     assert!(error.is_contended(), "the control: {error}");
     assert!(redlock.try_lock("free").await.is_ok());
 }
 
-/// It is thrown away by the redis crate, if it comes while nothing is asked.
+/// The redis crate discards an answer that arrives while no question is open.
 #[tokio::test]
 async fn an_answer_before_the_question_is_no_vote() {
     let (fakes, redlock) = with_three().await;
@@ -63,9 +63,9 @@ async fn an_answer_before_the_question_is_no_vote() {
     was_tested(&fakes);
 }
 
-/// The last answer to the setup is left over, and must not be the first to a lock.
+/// An answer is left over from the setup. It must not be the answer to the first lock.
 #[tokio::test]
-async fn an_answer_too_many_while_connecting_shifts_no_others() {
+async fn an_extra_answer_while_connecting_does_not_shift_later_answers() {
     let (fakes, redlock) = with_three().await;
     drop(redlock);
     turn(&fakes, &["COMMAND"], &[Act::Obey("+OK\r\n", "")]);
@@ -98,7 +98,7 @@ async fn answers_without_end_are_no_votes() {
 }
 
 #[tokio::test]
-async fn a_set_is_not_granted_by_a_number() {
+async fn a_number_does_not_grant_a_set() {
     let (fakes, redlock) = with_three().await;
     turn(&fakes, &["SET"], &[Act::Say(b":1\r\n".into())]);
     let error = redlock.try_lock("free").await.map(drop).unwrap_err();
@@ -107,7 +107,7 @@ async fn a_set_is_not_granted_by_a_number() {
 }
 
 #[tokio::test]
-async fn an_extension_by_script_is_not_granted_by_a_status() {
+async fn a_status_does_not_grant_an_extension() {
     for answer in ["+OK\r\n", ":1\r\n"] {
         let (fakes, redlock) = with_three().await;
         let guard = redlock.try_lock("free").await.unwrap();
@@ -118,7 +118,7 @@ async fn an_extension_by_script_is_not_granted_by_a_status() {
 }
 
 #[tokio::test]
-async fn an_extension_without_a_time_is_none() {
+async fn an_extension_without_a_remaining_time_is_refused() {
     for answer in [
         "$0\r\n\r\n",
         "$2\r\n1x\r\n",
@@ -130,7 +130,7 @@ async fn an_extension_without_a_time_is_none() {
 }
 
 #[tokio::test]
-async fn extensions_of_more_than_was_asked_for_are_none() {
+async fn an_answer_about_more_extensions_than_were_requested_is_refused() {
     an_extension_is_refused("$7\r\n100,100\r\n").await;
 }
 
@@ -144,7 +144,7 @@ async fn an_extension_is_refused(answer: &str) {
 }
 
 #[tokio::test]
-async fn an_extension_that_is_one_is_granted() {
+async fn control_a_proper_extension_is_granted() {
     let (_fakes, redlock) = with_three().await;
     let guard = redlock.try_lock("free").await.unwrap();
     guard.extend().await.expect("the control");

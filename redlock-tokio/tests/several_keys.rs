@@ -1,4 +1,4 @@
-//! Several keys under one lock: all of them or none, and no deadlock. On nodes in memory, by tokio's
+//! Several keys under one lock: all of them or none, and no deadlock. Over nodes in memory, by tokio's
 //! clock.
 
 mod support;
@@ -80,13 +80,13 @@ async fn several_keys_are_locked_together_or_not_at_all() {
     assert!(matches!(error, LockError::InvalidOptions(_)), "{error}");
     assert!(
         redlock.lock_all(["x", "x"]).fenced().await.is_ok(),
-        "it is one"
+        "it is one key"
     );
 }
 
-/// A holder of one key that locks another is not kept from it by a waiter for both.
+/// A waiter for two keys does not keep the holder of one of them from the other.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_for_several_keys_keeps_none_from_others() {
+async fn a_waiter_for_several_keys_keeps_no_key_from_others() {
     let nodes = three_nodes();
     let redlock = over(&nodes).build().await.unwrap();
     let b = redlock.lock("b").await.unwrap();
@@ -99,13 +99,13 @@ async fn a_waiter_for_several_keys_keeps_none_from_others() {
     settle().await;
     let a = redlock.lock("a").wait(Duration::MAX);
     let a = tokio::time::timeout(MS(100), a.into_future()).await;
-    let a = a.expect("nobody has it").unwrap();
+    let a = a.expect("it is free").unwrap();
     drop(b);
     settle().await;
     drop(a);
     let both = tokio::time::timeout(MS(100), both).await;
     let both = both.expect("it has its turn").unwrap().unwrap();
-    // One of the keys is lost on a minority: it is put back.
+    // A key that a minority lost is set again.
     assert!(nodes[0].remove("a"));
     for _ in 0..2 {
         both.extend().await.unwrap();
@@ -114,10 +114,10 @@ async fn a_waiter_for_several_keys_keeps_none_from_others() {
     assert!(nodes[0].contains("a"));
 }
 
-/// Once the waiter for both has waited for long, the keys are reserved for it. The reservation lapses, so
-/// that a holder of one key that locks the other, alone or with more, is not kept from it for ever.
+/// After a long wait, both keys are reserved for their waiter. The reservation lapses, so that the holder of
+/// one key can lock the other one, alone or with a third.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_locks_a_reserved_key_has_it_after_a_while() {
+async fn a_holder_gets_a_reserved_key_after_a_while() {
     let redlock = embedded().await;
     for others in [1, 40] {
         for wanted in [&["a"][..], &["a", "c"]] {
@@ -142,10 +142,10 @@ async fn a_holder_that_locks_a_reserved_key_has_it_after_a_while() {
     }
 }
 
-/// Two accounts in both directions, thousands of times, at once or one after the other: nobody waits for
-/// ever.
+/// Tasks lock random sets of four keys two thousand times, together or one after the other, and no task waits
+/// for ever.
 #[tokio::test(start_paused = true)]
-async fn several_keys_are_no_deadlock() {
+async fn locking_several_keys_never_deadlocks() {
     let redlock = embedded().await;
     let mut tasks = JoinSet::new();
     let inside = Arc::new([const { AtomicUsize::new(0) }; 4]);
@@ -161,7 +161,7 @@ async fn several_keys_are_no_deadlock() {
                     let names = keys.iter().map(|key| format!("account:{key}"));
                     redlock.lock_all(names).wait(Duration::MAX)
                 };
-                // Some lock one after the other, in an order of their own.
+                // Some tasks lock one key after the other. A common order avoids their deadlock.
                 let mut one_by_one = Vec::new();
                 if rng.u8(..) < 60 {
                     let mut keys = keys.to_vec();
@@ -183,7 +183,7 @@ async fn several_keys_are_no_deadlock() {
                     lock.await.unwrap()
                 };
                 for key in keys {
-                    assert_eq!(inside[*key].fetch_add(1, SeqCst), 0, "two are in");
+                    assert_eq!(inside[*key].fetch_add(1, SeqCst), 0, "two tasks are inside");
                 }
                 tokio::time::sleep(MS(rng.u64(0..4))).await;
                 for key in keys {
@@ -194,12 +194,12 @@ async fn several_keys_are_no_deadlock() {
         });
     }
     let all = tokio::time::timeout(Duration::from_secs(3600), tasks.join_all());
-    all.await.expect("nobody waits for ever");
+    all.await.expect("no task waits for ever");
     redlock.shutdown().await;
     assert_eq!(redlock.queue().keys, 0);
 }
 
-/// Takes the lock of one key again and again, and holds it for 2 ms.
+/// Locks one key again and again until the service shuts down, and holds it for 2 ms. Returns how often.
 async fn keep_busy(redlock: Redlock, key: &'static str) -> usize {
     for entries in 0.. {
         match redlock.lock(key).await {
@@ -210,8 +210,8 @@ async fn keep_busy(redlock: Redlock, key: &'static str) -> usize {
     unreachable!()
 }
 
-/// Three tasks keep each of two keys busy. A task that wants both is served within 100 ms each time, with
-/// handover and without.
+/// Three tasks keep each of two keys busy. A task that wants both keys gets them within 100 ms each time,
+/// with handover and without.
 #[tokio::test(start_paused = true)]
 async fn row_48_several_keys_are_served_beside_busy_single_ones() {
     for options in [LockOptions::new(), LockOptions::new().no_handover()] {
@@ -235,7 +235,7 @@ async fn row_48_several_keys_are_served_beside_busy_single_ones() {
         let singles: usize = busy.join_all().await.into_iter().sum();
         println!("{options:?}: {singles} single, {entries} both, longest wait {longest:?}");
         assert!(longest <= MS(100), "{longest:?}");
-        // Each key has three tasks and this one, so each has a quarter of the turns when all are equal.
+        // Three tasks and this one want each key, so this one gets a quarter of the turns if all are equal.
         assert!(entries * 24 > singles, "{entries} to {singles}");
     }
 }

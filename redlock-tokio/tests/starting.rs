@@ -1,5 +1,5 @@
-//! What a service finds when it starts: nodes that refuse it, one server under two addresses, servers
-//! that came up just now.
+//! The start of a service: nodes that refuse it, one server under two addresses, servers that have just
+//! started.
 
 mod support;
 
@@ -16,7 +16,7 @@ use redlock_tokio::{
 };
 use support::{Cli, MS, eventually, trusting};
 
-/// A way in which a server refuses a client, and how somebody mends it.
+/// A way in which a server refuses a client, and its repair.
 struct Fault {
     name: &'static str,
     break_it: fn(&RedisServer),
@@ -25,8 +25,8 @@ struct Fault {
 }
 
 fn admin(server: &RedisServer, command: &[&str]) {
-    let said = Cli::of(server).with(&["-a", "hunter2"]).run(command);
-    assert_eq!(said, "OK", "{command:?}");
+    let answer = Cli::of(server).with(&["-a", "hunter2"]).run(command);
+    assert_eq!(answer, "OK", "{command:?}");
 }
 
 const FAULTS: [Fault; 3] = [
@@ -69,7 +69,7 @@ async fn a_service_starts_while_a_minority_refuses_it() {
             );
         }
         let guard = redlock.lock("k").await.expect("three of five vote");
-        // It is asked again until it agrees.
+        // The lane asks the node again until it agrees.
         (fault.mend)(servers.get(1));
         let votes = || redlock.nodes()[1].state == NodeState::Voting;
         eventually("the mended node votes", votes).await;
@@ -95,7 +95,7 @@ async fn a_service_does_not_start_where_a_majority_refuses_it() {
     }
 }
 
-/// A node that tells what server it is, once it has taken its time.
+/// A node that identifies its server after a delay.
 struct Slow {
     address: &'static str,
     delay: Duration,
@@ -134,7 +134,7 @@ fn server(letter: char) -> ServerInfo {
     ServerInfo::new(RunId::new(digits), Duration::from_secs(3600))
 }
 
-/// Whichever of the two addresses answers first, and whatever else the server is.
+/// The error does not depend on which address answers first, nor on other faults of the server.
 #[tokio::test(start_paused = true)]
 async fn one_server_under_two_addresses_fails_the_build_in_the_same_words_each_time() {
     let mut texts = BTreeSet::new();
@@ -165,9 +165,9 @@ async fn one_server_under_two_addresses_fails_the_build_in_the_same_words_each_t
     assert!(text.contains("two and four are one server"), "{text}");
 }
 
-/// The URL of a user who may use every command on the server but for this one. It goes by the server's
-/// Unix socket, so its address differs from [`RedisServer::url`].
-fn but_for(server: &RedisServer, denied: &str) -> String {
+/// Returns the URL of a user who may use all commands except this one. It has the server's Unix socket, so its
+/// address differs from [`RedisServer::url`].
+fn all_rights_except(server: &RedisServer, denied: &str) -> String {
     let denied = format!("-{denied}");
     let rules = ["ACL", "SETUSER", "locker", "on", ">pw", "~*", "&*", "+@all"];
     let rules: Vec<_> = rules.into_iter().chain([&*denied]).collect();
@@ -180,7 +180,7 @@ async fn one_server_under_two_addresses_fails_the_build_even_if_one_user_lacks_a
     for denied in ["set", "discard"] {
         let servers = RedisServers::spawn(2).unwrap();
         let twice = servers.get(0);
-        let limited = but_for(twice, denied);
+        let limited = all_rights_except(twice, denied);
         for [first, second] in [[twice.url(), limited.clone()], [limited, twice.url()]] {
             let urls = [first, second, servers.get(1).url()];
             let outcome = trusting(urls).build().await;
@@ -196,7 +196,7 @@ async fn one_server_under_two_addresses_fails_the_build_even_if_one_user_lacks_a
 #[tokio::test]
 async fn a_replica_on_which_rights_are_missing_is_named_as_a_replica() {
     let servers = RedisServers::spawn(3).unwrap();
-    let limited = but_for(servers.get(0), "set");
+    let limited = all_rights_except(servers.get(0), "set");
     admin(servers.get(0), &["REPLICAOF", "127.0.0.1", "1"]);
     let urls = [limited, servers.get(1).url(), servers.get(2).url()];
     let redlock = trusting(urls).build().await.expect("two of three vote");
@@ -210,7 +210,7 @@ async fn a_replica_on_which_rights_are_missing_is_named_as_a_replica() {
     );
 }
 
-/// The command line of the nodes in the README's compose file.
+/// Returns the command line of the nodes in the README's compose file.
 fn documented_arguments() -> Vec<String> {
     let readme = include_str!("../../README.md");
     let line = readme
@@ -221,8 +221,8 @@ fn documented_arguments() -> Vec<String> {
     command[1..].to_vec()
 }
 
-/// What a service sees over five servers that were started as the README says, with default settings. Run
-/// it with `--nocapture` for a log.
+/// A service with default settings, over five servers that were started as the README shows. With
+/// `--nocapture` the test prints a log.
 #[tokio::test]
 async fn five_fresh_servers_give_locks_after_the_longest_ttl() {
     let arguments = documented_arguments();
@@ -256,7 +256,7 @@ async fn five_fresh_servers_give_locks_after_the_longest_ttl() {
         }
     }
     let asked = Cli::of(servers.get(0)).calls("set");
-    say(&format!("a node was sent {asked} SET in all"));
+    say(&format!("a node got {asked} SET commands"));
     let first = first.expect("a lock").as_secs_f64();
     assert!((9.0..12.5).contains(&first), "{first}");
     assert!(refused <= 2, "each waits for 5 s");

@@ -1,4 +1,4 @@
-//! Turns between processes at one busy lock, over real servers.
+//! The turns of several processes at one busy lock, over real servers.
 
 mod support;
 
@@ -14,13 +14,13 @@ use redlock_tokio::{LockOptions, Redlock, test_util::RedisServers};
 use support::{MS, trusting};
 use tokio::task::JoinSet;
 
-/// How long the clients are beside each other.
+/// How long the clients compete.
 const TIME: Duration = Duration::from_secs(3);
 
 const BUSY_TASKS: usize = 8;
 const HOLD: Duration = Duration::from_millis(1);
 
-/// A process that is busy with one key until this is dropped.
+/// A service whose tasks keep one key busy until [`end`](Self::end).
 struct BusyProcess {
     redlock: Redlock,
     stop: Arc<AtomicBool>,
@@ -57,8 +57,8 @@ impl BusyProcess {
     }
 }
 
-/// Lets a client over RESP2, which no server tells that a lock is free, lock the same key beside a busy
-/// process. Returns the longest time for which the client was shut out, at the end too.
+/// Runs a client over RESP2 beside a busy process. The client must poll, since it gets no notifications.
+/// Returns the longest time for which the client had no lock, the time at the end included.
 async fn longest_shut_out(options: LockOptions) -> Duration {
     let servers = RedisServers::spawn(3).unwrap();
     let urls = servers.urls().into_iter();
@@ -83,14 +83,14 @@ async fn longest_shut_out(options: LockOptions) -> Duration {
 async fn row_47_a_client_that_polls_is_not_shut_out_by_a_busy_process() {
     let longest = longest_shut_out(LockOptions::new()).await;
     assert!(longest < MS(1500), "shut out for {longest:?}");
-    // The control: a process that keeps the lock for itself.
+    // The control: a process that keeps the lock to itself.
     let greedy = LockOptions::new().handover_for(TIME).poller_share(0);
     let longest = longest_shut_out(greedy).await;
     assert!(longest > MS(2000), "shut out for only {longest:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_whose_turn_was_long_because_nobody_came_makes_room_for_one_that_comes() {
+async fn a_process_with_a_long_turn_makes_room_for_a_newcomer() {
     let servers = RedisServers::spawn(3).unwrap();
     let first = BusyProcess::start(&servers, LockOptions::new()).await;
     tokio::time::sleep(MS(300)).await;

@@ -1,5 +1,5 @@
-//! Waiting for a lock in the line of one process: turns, giving up, being refused, the end of the line.
-//! On nodes in memory, by tokio's clock.
+//! The queue of waiters in one process: order, limits, cancellation and shutdown. Over nodes in memory, by
+//! tokio's clock.
 
 mod support;
 
@@ -19,26 +19,26 @@ use support::{
 use tokio::task::JoinSet;
 
 #[tokio::test(start_paused = true)]
-async fn first_come_first_served() {
+async fn waiters_are_served_in_the_order_of_their_arrival() {
     let redlock = embedded().await;
     let guard = redlock.lock("k").await.unwrap();
     let mut entered = Vec::new();
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
     for index in 0..50 {
-        let (lock, tell) = (redlock.lock("k").into_future(), tell.clone());
+        let (lock, sender) = (redlock.lock("k").into_future(), sender.clone());
         tasks.spawn(async move {
             let guard = lock.await.unwrap();
-            tell.send(index).unwrap();
+            sender.send(index).unwrap();
             tokio::time::sleep(MS(7)).await;
             drop(guard);
         });
         settle().await;
     }
-    drop(tell);
+    drop(sender);
     assert_eq!((redlock.queue().keys, redlock.queue().waiting), (1, 50));
     drop(guard);
-    while let Some(index) = told.recv().await {
+    while let Some(index) = receiver.recv().await {
         entered.push(index);
     }
     assert_eq!(entered, (0..50).collect::<Vec<_>>());
@@ -47,7 +47,7 @@ async fn first_come_first_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_is_passed_over() {
+async fn a_waiter_that_gives_up_is_passed_over() {
     let redlock = embedded().await;
     let guard = redlock.lock("k").await.unwrap();
     let waiters: Vec<_> = (0..4)
@@ -58,7 +58,7 @@ async fn who_gives_up_is_passed_over() {
     waiters[2].abort();
     settle().await;
     assert_eq!(redlock.queue().waiting, 2);
-    // The lock is handed to the second, who goes before it comes to know.
+    // The second waiter is the successor, and it gives up before it is polled.
     drop(guard);
     waiters[1].abort();
     let [_, _, _, last] = <[_; 4]>::try_from(waiters).unwrap();
@@ -68,7 +68,7 @@ async fn who_gives_up_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_in_the_line_is_time_waited() {
+async fn time_in_the_queue_counts_as_time_waited() {
     let redlock = embedded().await;
     let guard = redlock.lock("k").await.unwrap();
     let started = tokio::time::Instant::now();
@@ -82,7 +82,7 @@ async fn time_in_the_line_is_time_waited() {
     );
     let waited = started.elapsed();
     assert!(waited >= MS(300) && waited < MS(310), "{waited:?}");
-    // The turn comes with little time left, and the lock is another's by then.
+    // The waiter gets its turn late, when another process already holds the lock.
     let nodes = three_nodes();
     let [ours, theirs] = [
         over(&nodes).build().await.unwrap(),
@@ -99,7 +99,7 @@ async fn time_in_the_line_is_time_waited() {
     tokio::time::sleep(MS(200)).await;
     let started = tokio::time::Instant::now();
     drop(mine);
-    let foreign = foreign.await.unwrap().expect("those in line stand back");
+    let foreign = foreign.await.unwrap().expect("the waiters back off");
     let error = waiting.await.unwrap().unwrap_err();
     assert!(error.is_contended(), "{error}");
     assert!(started.elapsed() < MS(120), "{:?}", started.elapsed());
@@ -108,7 +108,7 @@ async fn time_in_the_line_is_time_waited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_are_refused() {
+async fn waiters_beyond_the_limits_are_refused() {
     let nodes = three_nodes();
     let redlock = over(&nodes).max_waiters_total(3).build().await.unwrap();
     let guards = [
@@ -146,9 +146,9 @@ async fn too_many_are_refused() {
     }
 }
 
-/// Eight have held a lock for two seconds, and so does the first of those that wait now.
+/// Eight holders have held the lock for two seconds each, and so does the first of the new waiters.
 #[tokio::test(start_paused = true)]
-async fn a_long_wait_is_refused_where_it_is_known_to_be_too_long() {
+async fn a_wait_that_is_expected_to_exceed_the_limit_is_refused() {
     let redlock = embedded().await;
     let hold = |wait| {
         let options = LockOptions::new().refuse_long_waits().wait(wait);
@@ -161,7 +161,7 @@ async fn a_long_wait_is_refused_where_it_is_known_to_be_too_long() {
         }
     };
     for _ in 0..8 {
-        assert_eq!(redlock.expected_wait("c"), None, "nobody is there");
+        assert_eq!(redlock.expected_wait("c"), None, "nobody waits");
         hold(MS(0)).await.unwrap();
     }
     let mut tasks = JoinSet::new();
@@ -172,7 +172,7 @@ async fn a_long_wait_is_refused_where_it_is_known_to_be_too_long() {
     assert_eq!(
         redlock.expected_wait("c"),
         Some(MS(6900)),
-        "they have gone by then"
+        "all five are served by then"
     );
     let error = hold(MS(5000)).await.unwrap_err();
     let LockError::WaitTooLong {
@@ -196,14 +196,14 @@ async fn a_long_wait_is_refused_where_it_is_known_to_be_too_long() {
     for served in tasks.join_all().await {
         served.unwrap();
     }
-    // A minute later it is forgotten.
+    // After a minute the measured times are forgotten.
     tokio::time::sleep(MS(61_000)).await;
     let _guard = redlock.lock("c").await.unwrap();
     assert_eq!(redlock.expected_wait("c"), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_answers_those_who_wait() {
+async fn shutdown_answers_all_waiters() {
     let redlock = embedded().await;
     let guard = redlock.lock("k").await.unwrap();
     let waiting: Vec<_> = (0..1000)
@@ -219,10 +219,9 @@ async fn shutdown_answers_those_who_wait() {
     assert_eq!(redlock.queue().keys, 0);
 }
 
-/// Ten thousand in one line, when the runtime ends under them: nobody is left waiting, and the stack
-/// holds.
+/// Ten thousand waiters for one key are answered without a deep recursion.
 #[test]
-fn the_runtime_ends_under_a_long_line() {
+fn waiters_are_answered_when_the_runtime_ends() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -252,13 +251,13 @@ fn the_runtime_ends_under_a_long_line() {
     assert_eq!(redlock.queue().keys, 0);
 }
 
-/// Somebody's waker panics when it is woken; the others have their turns all the same.
+/// One waiter's waker panics when it is woken. The other waiters still get their turns.
 #[test]
-fn a_waker_that_panics_costs_nobody_else_the_turn() {
+fn a_waker_that_panics_costs_no_other_waiter_its_turn() {
     struct Panics;
     impl Wake for Panics {
         fn wake(self: Arc<Self>) {
-            panic!("a waker that panics, as it should here");
+            panic!("this waker panics on purpose");
         }
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -275,7 +274,7 @@ fn a_waker_that_panics_costs_nobody_else_the_turn() {
     assert!(polled.is_pending());
     let next = runtime.spawn(lock("a"));
     runtime.block_on(settle());
-    // It is handed over, and the guard's drop panics, as wakers do that must not.
+    // The drop hands the lock over, wakes the successor, and so runs into the panic of its waker.
     let dropped = std::panic::catch_unwind(AssertUnwindSafe(|| drop(guard)));
     assert!(dropped.is_err());
     drop(odd);
@@ -289,16 +288,11 @@ fn a_waker_that_panics_costs_nobody_else_the_turn() {
     );
     runtime.block_on(settle());
     drop(guard);
-    drop(
-        runtime
-            .block_on(next)
-            .unwrap()
-            .expect("turns are given as before"),
-    );
+    drop(runtime.block_on(next).unwrap().expect("its turn"));
 }
 
-/// One holder of 2 s is followed by 25 of 20 ms. All ten that come then are served, and are not told to come
-/// back in a minute.
+/// One hold of 2 s is followed by 25 holds of 20 ms. None of the ten later waiters is refused because of
+/// the long hold.
 #[tokio::test(start_paused = true)]
 async fn one_long_hold_does_not_make_a_short_wait_look_long() {
     let redlock = embedded().await;
@@ -330,7 +324,7 @@ async fn one_long_hold_does_not_make_a_short_wait_look_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_never_had_its_turn_says_why_the_nodes_do_not_vote() {
+async fn a_waiter_without_a_turn_reports_why_the_nodes_do_not_vote() {
     let nodes = three_nodes();
     let redlock = over(&nodes).build().await.unwrap();
     nodes.iter().for_each(|node| node.set_down(true));

@@ -1,7 +1,7 @@
-//! A waiter wakes when the lock is free, whichever client held it, over real servers.
+//! A waiter wakes when the lock is free, whichever client held it. Over real servers.
 //!
-//! Where a test says that somebody is woken, a look or an attempt on his own would come only after the
-//! minutes of [`SELDOM`], which no test takes.
+//! Where a test asserts that a waiter was woken, the waiter's own next attempt would come only after the
+//! minutes of [`SELDOM`]. No test takes that long.
 
 mod support;
 
@@ -29,7 +29,7 @@ fn seldom() -> LockOptions {
     LockOptions::new().retry_delay(10 * MINUTE, 20 * MINUTE)
 }
 
-/// Waits for the lock until it is woken, or for as long as a test may take.
+/// Waits for the lock, and does not try again by itself while a test lasts.
 fn sleeper(lock: Lock) -> JoinHandle<Result<LockGuard, LockError>> {
     let lock = lock.wait(60 * MINUTE).options(seldom());
     tokio::spawn(lock.into_future())
@@ -40,7 +40,8 @@ async fn is_woken(waiting: JoinHandle<Result<LockGuard, LockError>>) -> LockGuar
     answer.expect("it is woken").unwrap().unwrap()
 }
 
-/// A slow answer is no silence here: who has missed the news looks again after ten minutes only.
+/// Returns a builder whose node timeout a slow machine does not exceed, since a waiter that misses a
+/// notification would look again only after ten minutes.
 fn patient(servers: &RedisServers) -> RedlockBuilder {
     servers.builder().node_timeout(Duration::from_secs(2))
 }
@@ -49,16 +50,17 @@ fn clis(servers: &RedisServers) -> Vec<Cli> {
     servers.iter().map(Cli::of).collect()
 }
 
-/// Waits until somebody has looked at the key on all servers.
-async fn is_watched(nodes: &[Cli], looks: u64) {
-    eventually("it is looked at", || {
-        nodes.iter().all(|node| node.calls("pttl") >= looks)
+/// Waits until each server was probed this often. A probe makes the server send a notification when the
+/// key changes.
+async fn is_watched(nodes: &[Cli], probes: u64) {
+    eventually("the key is probed", || {
+        nodes.iter().all(|node| node.calls("pttl") >= probes)
     })
     .await;
 }
 
 #[tokio::test]
-async fn by_a_foreign_client_that_deletes_the_key() {
+async fn a_foreign_delete_wakes_the_waiter() {
     let servers = RedisServers::spawn(3).unwrap();
     let nodes = clis(&servers);
     let redlock = patient(&servers).build().await.unwrap();
@@ -75,7 +77,7 @@ async fn by_a_foreign_client_that_deletes_the_key() {
 }
 
 #[tokio::test]
-async fn by_expiry_and_by_flushing() {
+async fn expiry_and_flushing_wake_the_waiter() {
     let servers = RedisServers::spawn(3).unwrap();
     let nodes = clis(&servers);
     let redlock = patient(&servers).build().await.unwrap();
@@ -96,7 +98,7 @@ async fn by_expiry_and_by_flushing() {
 
 /// Without notifications, a lock is tried again when its keys must have expired.
 #[tokio::test]
-async fn by_the_clock_where_nobody_tells() {
+async fn without_notifications_the_clock_wakes_the_waiter() {
     let servers = RedisServers::spawn(3).unwrap();
     let nodes = clis(&servers);
     let urls = servers.urls().into_iter();
@@ -108,7 +110,8 @@ async fn by_the_clock_where_nobody_tells() {
         assert_eq!(node.run(&forbidden), "OK");
     }
     drop(is_woken(sleeper(redlock.lock("k"))).await);
-    // The same without the right to be told, and by looking again after a release.
+    // The same holds for a user without the right to notifications. After a release, the next probe finds
+    // the free key.
     let redlock = patient(&servers).build().await.unwrap();
     for node in &nodes {
         node.run(&["SET", "k", "foreign", "PX", "300"]);
@@ -124,9 +127,9 @@ async fn by_the_clock_where_nobody_tells() {
     drop(is_woken(waiting).await);
 }
 
-/// The news is lost with the connection it would have come on.
+/// The notification is lost with its connection.
 #[tokio::test]
-async fn by_looking_again_where_the_news_was_lost() {
+async fn the_next_probe_replaces_a_lost_notification() {
     let servers = RedisServers::spawn(3).unwrap();
     let nodes = clis(&servers);
     let redlock = patient(&servers).build().await.unwrap();
@@ -145,9 +148,9 @@ async fn by_looking_again_where_the_news_was_lost() {
     drop(is_woken(waiting).await);
 }
 
-/// From one process to the next, and back, when each has several that wait.
+/// The lock goes around between three processes that each have several waiters.
 #[tokio::test]
-async fn by_another_process_of_ours() {
+async fn processes_wake_each_other() {
     const ROUNDS: usize = 40;
     let servers = RedisServers::spawn(3).unwrap();
     let processes = [
@@ -165,7 +168,7 @@ async fn by_another_process_of_ours() {
                     let lock = redlock.lock("k").wait(60 * MINUTE);
                     let lock = lock.options(seldom().no_handover());
                     let guard = lock.await.unwrap();
-                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two are in");
+                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two tasks are inside");
                     tokio::task::yield_now().await;
                     inside.fetch_sub(1, SeqCst);
                     drop(guard);
@@ -185,9 +188,9 @@ async fn by_another_process_of_ours() {
     }
 }
 
-/// A hundred who wait cost no more commands than ten.
+/// More waiters in a process do not cost more commands.
 #[tokio::test]
-async fn only_the_first_in_line_asks() {
+async fn only_the_first_waiter_asks_the_nodes() {
     let servers = RedisServers::spawn(3).unwrap();
     let node = Cli::of(servers.get(0));
     let redlock = patient(&servers).build().await.unwrap();
@@ -209,10 +212,10 @@ async fn only_the_first_in_line_asks() {
     assert!(costs[1] <= costs[0] + 20, "{costs:?}");
 }
 
-/// One node refuses to set keys, though it says that they are free, and another keeps a key that nobody
-/// deletes: a waiter does not try again and again without a pause.
+/// One node reports a free key but refuses to set it, and another node keeps a foreign key. A waiter still
+/// pauses between its attempts.
 #[tokio::test]
-async fn nodes_that_are_free_and_refuse_are_not_tried_without_a_pause() {
+async fn a_free_key_on_a_node_that_refuses_is_not_tried_without_a_pause() {
     let servers = RedisServers::spawn(3).unwrap();
     let nodes = clis(&servers);
     let redlock = patient(&servers).build().await.unwrap();
@@ -224,9 +227,9 @@ async fn nodes_that_are_free_and_refuse_are_not_tried_without_a_pause() {
     assert!(attempts < Some(60), "{error}");
 }
 
-/// A server that refused us once may speak RESP3 later.
+/// A server that once refused the client may speak RESP3 later.
 #[tokio::test]
-async fn the_protocol_of_another_day() {
+async fn a_node_that_once_refused_is_asked_for_resp3_again() {
     let servers = RedisServers::spawn(1).unwrap();
     let node = Cli::of(servers.get(0));
     let redlock = patient(&servers).build().await.unwrap();
@@ -240,9 +243,9 @@ async fn the_protocol_of_another_day() {
     assert!(node.run(&["CLIENT", "LIST"]).contains("resp=3"));
 }
 
-/// A thousand keys, ten who want each, of whom many give up at any moment.
+/// Ten tasks wait for each of a thousand keys, and many of them give up at a random moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_left_of_those_who_gave_up() {
+async fn waiters_that_give_up_leave_nothing_behind() {
     const KEYS: usize = 1000;
     const WAITERS: usize = 10;
     let servers = RedisServers::spawn(3).unwrap();
@@ -276,7 +279,7 @@ async fn nothing_is_left_of_those_who_gave_up() {
         }));
     }
     let all = timeout(2 * MINUTE, join_all(tasks)).await;
-    all.expect("everybody is answered")
+    all.expect("all are answered")
         .into_iter()
         .for_each(Result::unwrap);
     let [served, gave_up] = [0, 1].map(|index| answered[index].load(SeqCst));
@@ -295,7 +298,7 @@ async fn nothing_is_left_of_those_who_gave_up() {
 }
 
 #[tokio::test]
-async fn several_keys_in_one_round_trip() {
+async fn several_keys_are_locked_in_one_round_trip() {
     let servers = RedisServers::spawn(3).unwrap();
     let nodes = clis(&servers);
     let redlock = patient(&servers).build().await.unwrap();
@@ -310,7 +313,7 @@ async fn several_keys_in_one_round_trip() {
         assert_eq!((node.calls("eval"), node.calls("evalsha")), (1, 0));
     }
     guard.extend().await.unwrap();
-    // What node-redlock does to acquire several resources.
+    // This is how node-redlock acquires several resources.
     let theirs = "for _, key in ipairs(KEYS) do \
                     if redis.call('exists', key) == 1 then return 0 end \
                   end \
@@ -320,18 +323,18 @@ async fn several_keys_in_one_round_trip() {
                   return #KEYS";
     let acquire = |node: &Cli| node.run(&["EVAL", theirs, "2", "b", "c", "foreign", "60000"]);
     for node in &nodes {
-        assert_eq!(acquire(node), "0", "ours is in the way");
+        assert_eq!(acquire(node), "0", "our lock excludes theirs");
     }
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
     for node in &nodes {
         eventually("they are free", || node.get("a").is_none()).await;
         assert_eq!(acquire(node), "2");
     }
-    // Theirs is in our way, until the last of its keys is gone.
+    // Their lock excludes ours until the last of its keys is gone.
     let waiting = sleeper(redlock.lock_all(["a", "b", "c"]));
     is_watched(&nodes, 3).await;
     for node in &nodes {
-        assert_eq!(node.get("a"), None, "nothing is kept meanwhile");
+        assert_eq!(node.get("a"), None, "a waiter sets no key");
         node.run(&["DEL", "b"]);
     }
     tokio::time::sleep(MS(200)).await;
@@ -340,10 +343,10 @@ async fn several_keys_in_one_round_trip() {
         node.run(&["DEL", "c"]);
     }
     let guard = is_woken(waiting).await;
-    // One of our keys is lost on a minority: it is put back.
+    // Keys that a minority lost are set again.
     nodes[0].run(&["DEL", "a", "b", "c"]);
     guard.extend().await.unwrap();
-    eventually("it is repaired", || nodes[0].get("c").is_some()).await;
+    eventually("the key is repaired", || nodes[0].get("c").is_some()).await;
     drop(guard);
     redlock.shutdown().await;
     for node in &nodes {
@@ -351,10 +354,10 @@ async fn several_keys_in_one_round_trip() {
     }
 }
 
-/// Each of three hundred keys is told of when it is gone, and when it is extended; that is no reason to
-/// look three hundred times at all of them.
+/// The server sends a notification for each of three hundred keys. The waiter does not answer each of them
+/// with a probe of all keys.
 #[tokio::test]
-async fn many_keys_are_looked_at_together() {
+async fn many_keys_are_probed_together() {
     const KEYS: u64 = 300;
     let servers = RedisServers::spawn(3).unwrap();
     let node = Cli::of(servers.get(0));
@@ -373,12 +376,12 @@ async fn many_keys_are_looked_at_together() {
     }
     drop(guard);
     drop(is_woken(waiting).await);
-    let looks = (node.calls("pttl") - before) / KEYS;
-    assert!(looks < 30, "{looks} looks at each key");
+    let probes = (node.calls("pttl") - before) / KEYS;
+    assert!(probes < 30, "{probes} probes of each key");
 }
 
 #[tokio::test]
-async fn several_keys_without_one_node() {
+async fn several_keys_are_locked_without_one_node() {
     let servers = RedisServers::spawn(3).unwrap();
     let redlock = patient(&servers).build().await.unwrap();
     servers.get(2).freeze();

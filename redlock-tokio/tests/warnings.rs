@@ -1,5 +1,5 @@
-//! What is written to the log for people: keys whose time is not what it should be, nodes that may
-//! forget. On one thread each, since the log of a test is its thread's.
+//! The warnings in the log: keys with an unexpected time to live, nodes that may forget locks. Each test runs
+//! on one thread, since its subscriber is that of a thread.
 
 mod support;
 
@@ -12,7 +12,7 @@ use redlock_tokio::{LockOptions, MemoryNode, Redlock, test_util::RedisServers};
 use support::{Cli, MS, eventually};
 use tracing::{Level, subscriber::DefaultGuard};
 
-/// What this thread has logged.
+/// The log of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -43,9 +43,9 @@ impl io::Write for Log {
     }
 }
 
-/// A clock that jumps ahead by some seconds makes a key's time that much shorter, as `PEXPIRE` does.
+/// A server's clock that jumps ahead shortens the life of a key, as `PEXPIRE` does here.
 #[tokio::test]
-async fn row_18_a_key_that_was_shortened_is_told_of() {
+async fn row_18_a_shortened_key_is_logged_and_repaired() {
     let (log, _guard) = Log::start();
     let servers = RedisServers::spawn(3).unwrap();
     let redlock = servers.builder().build().await.unwrap();
@@ -55,15 +55,15 @@ async fn row_18_a_key_that_was_shortened_is_told_of() {
         .await
         .unwrap();
     guard.extend().await.unwrap();
-    assert_eq!(log.text(), "", "all is well");
+    assert_eq!(log.text(), "", "no warning yet");
 
     let server = Cli::of(servers.get(0));
     assert_eq!(server.run(&["PEXPIRE", "k", "3000"]), "1");
     guard.extend().await.unwrap();
     // The extension may not have waited for this node's answer.
-    let says = |words: &str| log.text().contains(words);
-    eventually("it is told of", || {
-        says("less time left than the lock relies on")
+    let has = |words: &str| log.text().contains(words);
+    eventually("the warning is logged", || {
+        has("less time left than the lock relies on")
     })
     .await;
     let address = servers.get(0).address().to_string();
@@ -76,12 +76,15 @@ async fn row_18_a_key_that_was_shortened_is_told_of() {
 
     assert_eq!(server.run(&["PERSIST", "k"]), "1");
     guard.extend().await.unwrap();
-    eventually("it is told of", || says("more time left than it was given")).await;
+    eventually("the warning is logged", || {
+        has("more time left than it was given")
+    })
+    .await;
     assert!(server.pttl("k") > 0, "and repaired");
 }
 
 #[tokio::test]
-async fn nodes_that_may_forget_are_told_of() {
+async fn nodes_that_may_forget_locks_are_logged() {
     let (log, _guard) = Log::start();
     let arguments = ["--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"];
     let servers = RedisServers::spawn_with(1, &arguments).unwrap();
@@ -100,7 +103,7 @@ async fn nodes_that_may_forget_are_told_of() {
 }
 
 #[tokio::test]
-async fn the_recovery_of_a_node_and_the_end_of_its_quarantine_are_told_of() {
+async fn the_recovery_of_a_node_and_the_end_of_its_quarantine_are_logged() {
     let (log, _guard) = Log::start();
     let servers = RedisServers::spawn(3).unwrap();
     let builder = Redlock::builder().nodes(servers.urls()).ttl(MS(1000));

@@ -1,5 +1,5 @@
-//! What travels between a lock and its servers, as the servers count it. Runs against Redis, and
-//! against Valkey by `make valkey`, which compares values without scripts.
+//! The commands that a lock costs, as the servers count them. `make valkey` runs these tests against Valkey,
+//! which compares values without scripts.
 
 mod support;
 
@@ -7,7 +7,7 @@ use futures::future::join_all;
 use redlock_tokio::{ReleaseOutcome, test_util::RedisServers};
 use support::{Cli, MS, eventually, trusting};
 
-/// How often each command was carried out, or refused, since the server started.
+/// How often a server has carried out, or refused, each command since its start.
 struct Counts(String);
 
 impl Counts {
@@ -34,7 +34,7 @@ impl Counts {
     }
 }
 
-/// The command by which this server deletes a key that has our value, if it has one.
+/// Returns the command with which this server deletes a key of a given value, if it has one.
 fn native_release(server: &Cli) -> Option<&'static str> {
     ["delex", "delifeq"]
         .into_iter()
@@ -70,7 +70,7 @@ async fn keys_are_compared_by_the_server_where_it_can_and_by_script_elsewhere() 
 }
 
 #[tokio::test]
-async fn who_may_not_compare_natively_does_it_by_script() {
+async fn a_user_without_the_native_commands_compares_by_script() {
     let servers = RedisServers::spawn(1).unwrap();
     let admin = Cli::of(servers.get(0));
     let rights = [
@@ -97,8 +97,9 @@ async fn who_may_not_compare_natively_does_it_by_script() {
     }
     if let Some(command) = native_release(&admin) {
         let counts = Counts::of(&admin);
-        // The client finds out once, when it connects. Without MULTI its questions are carried out, and counted.
-        assert_eq!(counts.rejected(command), 1, "it was tried once");
+        // The client asks once, when it connects. Without MULTI the server carries the questions out and counts
+        // them.
+        assert_eq!(counts.rejected(command), 1, "one attempt");
         let (asked, releases) = (1, 3);
         assert_eq!(counts.calls("eval"), asked);
         assert_eq!(counts.calls("evalsha"), asked + releases);
@@ -124,7 +125,7 @@ async fn releases_that_are_due_together_share_a_script() {
 }
 
 #[tokio::test]
-async fn keys_of_another_type_are_not_ours_and_harm_nobody() {
+async fn a_key_of_another_type_is_not_ours_and_does_not_disturb_others() {
     let servers = RedisServers::spawn(1).unwrap();
     let redlock = servers.builder().build().await.unwrap();
     let guards = join_all(["a", "b", "c"].map(|key| redlock.try_lock(key))).await;
@@ -132,7 +133,7 @@ async fn keys_of_another_type_are_not_ours_and_harm_nobody() {
     let server = Cli::of(servers.get(0));
     assert_eq!(server.run(&["DEL", "b"]), "1");
     assert_eq!(server.run(&["LPUSH", "b", "foreign"]), "1");
-    // They share a script where there are scripts; one odd key must not fail the others.
+    // The keys share a script on a server that needs one. A key of another type must not fail the others.
     let extended = join_all(guards.iter().map(|guard| guard.extend())).await;
     let extended: Vec<bool> = extended.iter().map(Result::is_ok).collect();
     assert_eq!(extended, [true, false, true]);
@@ -143,9 +144,9 @@ async fn keys_of_another_type_are_not_ours_and_harm_nobody() {
     assert_eq!(report.abandoned, 0, "nothing is owed for it");
 }
 
-/// Who may use some keys only, and tries another, loses nothing but that.
+/// A user who may only use some keys gets an error for any other key, and all else works.
 #[tokio::test]
-async fn a_forbidden_key_spoils_nothing_for_the_others() {
+async fn a_forbidden_key_does_not_disturb_others() {
     let servers = RedisServers::spawn(1).unwrap();
     let admin = Cli::of(servers.get(0));
     let rights = ["ACL", "SETUSER", "u", "on", ">p", "~app:*", "+@all"];
@@ -169,7 +170,7 @@ async fn a_forbidden_key_spoils_nothing_for_the_others() {
     if let Some(command) = native_release(&admin) {
         assert!(
             Counts::of(&admin).calls(command) >= 100,
-            "it was not given up"
+            "the native command is still used"
         );
     }
 }
@@ -183,9 +184,6 @@ async fn row_21_a_held_lock_is_kept_and_released_where_memory_is_full() {
     assert_eq!(server.run(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
     let error = redlock.try_lock("other").await.unwrap_err();
     assert!(error.to_string().contains("OOM"), "{error}");
-    guard
-        .extend()
-        .await
-        .expect("a key that is there needs no memory");
+    guard.extend().await.expect("an extension needs no memory");
     assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
 }

@@ -7,13 +7,13 @@ use redlock_tokio::{
 
 use super::{Cli, MS, eventually};
 
-/// So long that in no test a key goes by itself.
+/// A ttl that is longer than any test, so that no key expires.
 pub(crate) const LONG_TTL: Duration = Duration::from_secs(60);
 
-/// What a slow machine does not need for an answer, and a test can wait for.
+/// Longer than an answer takes on a slow machine, and short enough for a test to wait for it.
 const NODE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Servers, and a proxy in front of each.
+/// Servers with a proxy in front of each.
 pub(crate) struct Bed {
     pub(crate) servers: RedisServers,
     pub(crate) proxies: Vec<Proxy>,
@@ -27,7 +27,7 @@ impl Bed {
         Self { servers, proxies }
     }
 
-    /// A client that goes by the proxies, with a ttl at whose end no test waits.
+    /// Returns a builder of a client that connects through the proxies.
     pub(crate) fn builder(&self) -> RedlockBuilder {
         let defaults = LockOptions::new().ttl(LONG_TTL).retry_delay(MS(5), MS(20));
         Redlock::builder()
@@ -41,7 +41,7 @@ impl Bed {
         self.builder().build().await.unwrap()
     }
 
-    /// A client that the faults do not touch.
+    /// Connects a client past the proxies, so that no fault affects it.
     pub(crate) async fn bystander(&self) -> Redlock {
         let builder = self.servers.builder().ttl(LONG_TTL);
         builder.node_timeout(NODE_TIMEOUT).build().await.unwrap()
@@ -56,16 +56,16 @@ impl Bed {
         self.only_these_are_left(|_| BTreeMap::new()).await;
     }
 
-    /// Waits until each server has these keys with these values, and no others. Fencing counters
-    /// do not count: they are there to stay.
+    /// Waits until each server has exactly these keys with these values. Fencing counters do not count,
+    /// since they stay for ever.
     pub(crate) async fn only_these_are_left(
         &self,
         on_node: impl Fn(usize) -> BTreeMap<String, String>,
     ) {
         for node in 0..self.servers.len() {
             let expected = on_node(node);
-            let is_so = || self.cli(node).locks() == expected;
-            eventually("only foreign keys are left", is_so).await;
+            let is_left = || self.cli(node).locks() == expected;
+            eventually("only foreign keys are left", is_left).await;
         }
     }
 }

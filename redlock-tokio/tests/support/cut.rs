@@ -2,8 +2,7 @@ use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Polls a future at most so many times, each time when it was woken, and then drops it, wherever
-/// it is.
+/// Polls a future at most `polls` times, each time after it was woken, and then drops it.
 pub(crate) async fn cut_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -23,8 +22,8 @@ pub(crate) async fn cut_after<F: Future>(polls: usize, future: F) -> Option<F::O
     .await
 }
 
-/// A future that is woken now and then without a reason, too. Cutting it after each number of polls
-/// cuts the one inside wherever it may wait, and whatever it has set going meanwhile.
+/// Runs a future and wakes it at regular intervals, too. To cut the result after each number of polls cuts
+/// the inner future at every point at which it may wait.
 pub(crate) async fn restless<F: Future>(every: Duration, future: F) -> F::Output {
     let mut future = pin!(future);
     let mut ticks = interval(every);

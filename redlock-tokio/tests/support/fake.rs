@@ -12,35 +12,35 @@ use std::{
 /// The commands by which keys are locked, extended and released.
 pub(crate) const LOCKING: &[&str] = &["SET", "EVAL", "EVALSHA", "DELEX", "DELIFEQ"];
 
-/// A server that speaks just enough of the protocol to be connected to, and answers what a test
-/// says. Left alone it is a sane master whose keys never expire.
+/// A server that speaks just enough of the protocol for a connection, and answers as a test wants. By
+/// default it is a sane master whose keys never expire.
 ///
-/// Each connection has a thread of its own, so that a stream without end disturbs no runtime.
+/// Each connection has a thread of its own, so that an endless stream blocks no runtime.
 pub(crate) struct Fake {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
 
-/// What there is to answer.
+/// The event that the server answers.
 #[derive(Clone, Copy)]
 pub(crate) enum Moment<'a> {
-    /// Somebody has connected, and said nothing yet.
+    /// A client has connected and has sent nothing yet.
     Accepted,
-    /// A command has arrived, with its name first.
+    /// A command has arrived; its name comes first.
     Asked(&'a [Vec<u8>]),
 }
 
-/// A step of an answer.
+/// One step of an answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Say(Vec<u8>),
-    /// What a sane server says, with this in front and behind, all at once.
+    /// Sends the answer of a sane server, with this text in front and behind, as one packet.
     Obey(&'static str, &'static str),
-    /// One packet for each byte.
+    /// Sends one packet for each byte.
     SayBytewise(Vec<u8>),
-    /// Says it for as long as there is somebody to read it.
+    /// Sends the bytes again and again until the client is gone.
     Repeat(Vec<u8>),
-    /// Reads on, and says nothing any more.
+    /// Reads on and sends nothing any more.
     Hush,
     Close,
 }
@@ -48,12 +48,12 @@ pub(crate) enum Act {
 type Manner = Arc<dyn Fn(Moment<'_>) -> Option<Vec<Act>> + Send + Sync>;
 
 struct Shared {
-    /// What it does instead of what a sane server does, if anything.
+    /// Replaces the answers of a sane server.
     manner: Mutex<Manner>,
     info: Mutex<Vec<u8>>,
     keys: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
     streams: Mutex<Vec<TcpStream>>,
-    /// Ends what goes on without end.
+    /// A change of this number ends endless answers.
     generation: AtomicUsize,
     closing: AtomicBool,
     connections: AtomicUsize,
@@ -85,14 +85,14 @@ impl Fake {
         Self { address, shared }
     }
 
-    /// A server that does this at these commands.
+    /// Starts a server that answers these commands with these steps.
     pub(crate) fn at(commands: &'static [&'static str], acts: &[Act]) -> Self {
         let fake = Self::spawn();
         fake.turn_odd_at(commands, acts);
         fake
     }
 
-    /// A server that does this as soon as somebody connects.
+    /// Starts a server that takes these steps as soon as a client connects.
     pub(crate) fn at_once(acts: &[Act]) -> Self {
         let fake = Self::spawn();
         let acts = acts.to_vec();
@@ -112,7 +112,7 @@ impl Fake {
         self.turn(|_| None);
     }
 
-    /// Sets what it does instead of what a sane server does.
+    /// Replaces the answers of a sane server.
     pub(crate) fn turn(
         &self,
         manner: impl Fn(Moment<'_>) -> Option<Vec<Act>> + Send + Sync + 'static,
@@ -125,7 +125,7 @@ impl Fake {
         *self.shared.info.lock().unwrap() = text.into();
     }
 
-    /// Breaks all connections. Who connects again is served.
+    /// Breaks all connections. A client that connects again is served.
     pub(crate) fn disconnect(&self) {
         for stream in self.shared.streams.lock().unwrap().drain(..) {
             // An error means that the other end has gone.
@@ -141,28 +141,28 @@ impl Fake {
         format!("redis://{}", self.address)
     }
 
-    /// Returns how often it was connected to.
+    /// Returns how many connections it has accepted.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(SeqCst)
     }
 
-    /// Returns how often it has begun an answer that no sane server would give.
+    /// Returns how many answers it has begun that a sane server would not give.
     pub(crate) fn odd_answers(&self) -> usize {
         self.shared.odd_answers.load(SeqCst)
     }
 
-    /// Returns how many bytes it has said without end.
+    /// Returns how many bytes of endless answers it has sent.
     pub(crate) fn streamed(&self) -> usize {
         self.shared.streamed.load(SeqCst)
     }
 
-    /// Sets a key, as another client does.
+    /// Sets a key on behalf of another client.
     pub(crate) fn hold(&self, key: &str) {
         let mut keys = self.shared.keys.lock().unwrap();
         keys.insert(key.into(), b"another's".into());
     }
 
-    /// Returns how many keys it has set in its right mind.
+    /// Returns how many keys it has set as a sane server.
     pub(crate) fn grants(&self) -> usize {
         self.shared.grants.load(SeqCst)
     }
@@ -173,7 +173,7 @@ impl Drop for Fake {
         self.shared.closing.store(true, SeqCst);
         self.shared.generation.fetch_add(1, SeqCst);
         self.disconnect();
-        // Wakes the thread that listens. An error means that it has ended.
+        // This wakes the listening thread. An error means that the thread has ended.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -206,7 +206,7 @@ impl Shared {
         }
     }
 
-    /// An error ends the conversation.
+    /// Answers one event. An error ends the conversation.
     fn answer(&self, mut stream: &TcpStream, moment: Moment<'_>) -> io::Result<()> {
         let manner = Arc::clone(&self.manner.lock().unwrap());
         let generation = self.generation.load(SeqCst);
@@ -248,7 +248,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What a sane server answers.
+    /// Returns the answer of a sane server.
     fn obey(&self, command: &[Vec<u8>]) -> Vec<u8> {
         let (name, arguments) = command.split_first().expect("a command has a name");
         match name.to_ascii_uppercase().as_slice() {
@@ -256,10 +256,10 @@ impl Shared {
             b"PING" => arguments.first().map_or(b"+PONG\r\n".into(), |it| bulk(it)),
             b"INFO" => bulk(&self.info.lock().unwrap()),
             b"COMMAND" => b"*2\r\n*-1\r\n*-1\r\n".into(),
-            // Nobody relies on what it says.
+            // No client relies on this answer.
             b"SCRIPT" => bulk(&[b'0'; 40]),
             b"CLIENT" | b"AUTH" | b"SELECT" => b"+OK\r\n".into(),
-            // What it is asked when it is connected to, to see whether it may be. It knows no transactions.
+            // Clients ask these when they connect, to test their rights. This server has no transactions.
             b"MULTI" | b"DISCARD" => b"-ERR unknown command\r\n".into(),
             b"GET" | b"MGET" | b"EXISTS" | b"PTTL" | b"PEXPIRE" | b"DEL" => {
                 b"-ERR it is of no use\r\n".into()
@@ -285,7 +285,8 @@ impl Shared {
         b"+OK\r\n".into()
     }
 
-    /// The scripts that extend and release; it knows them by what only one of them does.
+    /// Runs the scripts that extend and release, and tells them apart by a command that only one of them
+    /// has.
     fn eval(&self, source: &str, arguments: &[Vec<u8>]) -> Vec<u8> {
         let count: usize = String::from_utf8_lossy(&arguments[0]).parse().unwrap();
         let tokens = &arguments[1 + count..];
@@ -322,7 +323,7 @@ pub(crate) fn bulk(bytes: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
-/// What a master says of itself that is long up and forgets nothing.
+/// Returns the `INFO` of a master that has been up for long and keeps its keys.
 pub(crate) fn sane_info(run: u64) -> String {
     format!(
         "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nprocess_id:1\r\n\

@@ -1,9 +1,9 @@
 use std::{collections::HashMap, sync::Mutex, time::Instant};
 
-/// Who held which key when, by one clock.
+/// A record of all holds of each key, by one clock.
 ///
-/// A hold is written down from after the lock was given to before it is given back, so it is never
-/// longer than it was.
+/// A recorded hold begins after the lock was granted and ends before its release. So it is never longer
+/// than the real hold.
 #[derive(Debug, Default)]
 pub(crate) struct History(Mutex<HashMap<String, Vec<(Instant, Instant)>>>);
 
@@ -17,13 +17,13 @@ impl History {
         self.0.lock().unwrap().values().map(Vec::len).sum()
     }
 
-    /// Returns a key that two held at once.
+    /// Returns a key of which two holds overlap.
     pub(crate) fn overlap(&self) -> Option<String> {
         let mut holds = self.0.lock().unwrap();
         holds.iter_mut().find_map(|(key, holds)| {
             holds.sort_unstable();
-            let meets = holds.windows(2).any(|pair| pair[1].0 < pair[0].1);
-            meets.then(|| key.clone())
+            let overlaps = holds.windows(2).any(|pair| pair[1].0 < pair[0].1);
+            overlaps.then(|| key.clone())
         })
     }
 }

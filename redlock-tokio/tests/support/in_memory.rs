@@ -1,4 +1,4 @@
-//! Locks over nodes in memory, by tokio's clock. For paused runtimes.
+//! Locks over nodes in memory, by tokio's clock, for paused runtimes.
 
 use redlock_tokio::{Clock, MemoryNode, Redlock, RedlockBuilder};
 use tokio::task::yield_now;
@@ -17,7 +17,18 @@ pub(crate) fn over(nodes: &[MemoryNode]) -> RedlockBuilder {
         .clock(Clock::tokio())
 }
 
-/// Lets everything that is ready happen.
+/// Connects to five nodes, and returns both.
+pub(crate) async fn five_nodes_and_lock() -> (Vec<MemoryNode>, Redlock) {
+    let nodes: Vec<_> = (0..5).map(|_| MemoryNode::new()).collect();
+    let redlock = over(&nodes).build().await.unwrap();
+    (nodes, redlock)
+}
+
+pub(crate) fn all_empty(nodes: &[MemoryNode]) -> bool {
+    nodes.iter().all(MemoryNode::is_empty)
+}
+
+/// Lets every task run that is ready.
 pub(crate) async fn settle() {
     for _ in 0..50 {
         yield_now().await;

@@ -1,4 +1,4 @@
-//! What the integration tests have in common.
+//! Helpers that the integration tests share.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -20,9 +20,10 @@ use std::{
 
 use redlock_tokio::{Redlock, RedlockBuilder, test_util::RedisServer};
 
+/// Milliseconds.
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// A lock over servers that have just come up for the first time.
+/// Returns a builder over servers that have just started for the first time.
 pub(crate) fn trusting<S: AsRef<str>>(urls: impl IntoIterator<Item = S>) -> RedlockBuilder {
     Redlock::builder()
         .nodes(urls)
@@ -30,7 +31,7 @@ pub(crate) fn trusting<S: AsRef<str>>(urls: impl IntoIterator<Item = S>) -> Redl
         .node_timeout(MS(500))
 }
 
-/// A client that knows nothing of locks: `redis-cli`.
+/// A foreign client, which knows nothing about locks: `redis-cli`.
 pub(crate) struct Cli(Vec<String>);
 
 impl Cli {
@@ -47,16 +48,16 @@ impl Cli {
         String::from_utf8(self.run_for_bytes(command)).expect("text")
     }
 
-    /// Returns what the server said, without the line's end.
+    /// Returns the server's answer without the newline at its end.
     pub(crate) fn run_for_bytes(&self, command: &[&str]) -> Vec<u8> {
         let output = Command::new("redis-cli")
             .args(&self.0)
             .args(command)
             .output()
             .expect("redis-cli comes with redis-server, see the README");
-        let mut said = output.stdout;
-        said.pop_if(|last| *last == b'\n');
-        said
+        let mut answer = output.stdout;
+        answer.pop_if(|last| *last == b'\n');
+        answer
     }
 
     pub(crate) fn set(&self, key: &str, value: &str) {
@@ -72,7 +73,7 @@ impl Cli {
         }
     }
 
-    /// Returns all keys that are there, but fencing counters, with their values.
+    /// Returns all keys with their values, except fencing counters.
     pub(crate) fn locks(&self) -> BTreeMap<String, String> {
         let all = "local locks = {} \
              for _, key in ipairs(redis.call('KEYS', '*')) do \
@@ -82,8 +83,8 @@ impl Cli {
                end \
              end \
              return locks";
-        let said = self.run(&["EVAL", all, "0"]);
-        let lines: Vec<_> = said.lines().filter(|it| !it.is_empty()).collect();
+        let answer = self.run(&["EVAL", all, "0"]);
+        let lines: Vec<_> = answer.lines().filter(|it| !it.is_empty()).collect();
         let pairs = lines.chunks(2);
         pairs.map(|it| (it[0].into(), it[1].into())).collect()
     }
@@ -92,7 +93,7 @@ impl Cli {
         Some(self.run(&["GET", key])).filter(|value| !value.is_empty())
     }
 
-    /// Returns how often the server has carried out a command, by whomever it was sent.
+    /// Returns how often the server has carried out a command, for any client.
     pub(crate) fn calls(&self, command: &str) -> u64 {
         let statistics = self.run(&["INFO", "commandstats"]);
         statistics
@@ -101,19 +102,19 @@ impl Cli {
             .map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
     }
 
-    /// Returns how often the server was asked to release or extend, by whatever it has for that.
+    /// Returns how often the server compared values, which every release and every extension does.
     pub(crate) fn comparisons(&self) -> u64 {
         let commands = ["evalsha", "eval", "delifeq", "delex"];
         commands.iter().map(|command| self.calls(command)).sum()
     }
 
-    /// Returns how many connections the server has, this one included.
+    /// Returns how many connections the server has, including the one of this call.
     pub(crate) fn connections(&self) -> u64 {
         let clients = self.run(&["INFO", "clients"]);
         let count = clients
             .lines()
             .find_map(|line| line.strip_prefix("connected_clients:"));
-        count.expect("it knows").trim().parse().unwrap()
+        count.expect("INFO has it").trim().parse().unwrap()
     }
 
     pub(crate) fn pttl(&self, key: &str) -> i64 {
@@ -121,42 +122,43 @@ impl Cli {
     }
 }
 
-/// Waits until something is so; releases reach the nodes in the background.
-pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+/// Waits until a condition holds, for 10 s at most. A release, for example, reaches the nodes in the
+/// background.
+pub(crate) async fn eventually(name: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not within 10 s: {what}");
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within 10 s: {name}");
         tokio::time::sleep(MS(5)).await;
     }
 }
 
 pub(crate) const ROLE: &str = "REDLOCK_TEST_ROLE";
 
-/// What a process prints when it has done what it was started for.
+/// The line that a started process prints once it is ready.
 pub(crate) const READY: &str = "ready";
 
-/// In a process that was started by [`in_another_process`], what it was told.
+/// Returns the role of this process, if another test process started it.
 pub(crate) fn role() -> Option<String> {
     env::var(ROLE).ok()
 }
 
-/// Runs a test of this binary in another process, with a role to play, to its end.
+/// Runs a test of this binary in another process, with a role to play, and waits for its end.
 pub(crate) fn to_its_end_in_another_process(test: &str, role: &str) -> Output {
     Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
         .env(ROLE, role)
         .output()
-        .expect("this test starts once more")
+        .expect("the test binary starts")
 }
 
-/// Runs a test of this binary in another process, with a role to play, until it is ready.
+/// Starts a test of this binary in another process, with a role to play, and waits until it is ready.
 pub(crate) fn in_another_process(test: &str, role: &str) -> Child {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
         .env(ROLE, role)
         .stdout(Stdio::piped())
         .spawn()
-        .expect("this test starts once more");
+        .expect("the test binary starts");
     let output = child.stdout.take().expect("piped");
     let is_ready = BufReader::new(output)
         .lines()

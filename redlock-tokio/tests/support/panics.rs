@@ -7,11 +7,11 @@ use std::{
     thread,
 };
 
-/// Panics in tokio's threads: one in a task of the driver would show nowhere else. A test that
-/// fails panics in its own thread, and is not counted.
+/// Counts the panics in tokio's threads, because a panic in a task of the driver shows nowhere else. A
+/// failing test panics in its own thread and is not counted.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts from now on. Only of use where the runtime has threads.
+/// Begins to count. Only useful on a runtime with threads of its own.
 pub(crate) fn watch() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -1,8 +1,8 @@
-//! What a server says that makes no sense, and says it in full or not.
+//! Answers of a server that make no sense, complete and cut short.
 
 use super::fake::Act::{self, Close, Hush, Say};
 
-/// Answers that are none, by name.
+/// Returns all of them with their names.
 pub(crate) fn all() -> Vec<(String, Vec<Act>)> {
     [whole(), partial(), lengths(), errors(), strangers()].concat()
 }
@@ -11,7 +11,7 @@ fn named(name: &str, acts: impl Into<Vec<Act>>) -> (String, Vec<Act>) {
     (name.to_owned(), acts.into())
 }
 
-/// Well-formed, but of a type that no command for locks has.
+/// Well-formed answers of a type that no command for locks has.
 fn whole() -> Vec<(String, Vec<Act>)> {
     [
         ("array", "*1\r\n+OK\r\n"),
@@ -40,7 +40,7 @@ fn whole() -> Vec<(String, Vec<Act>)> {
     .into()
 }
 
-/// Cut short, by silence and by the end of the connection.
+/// Answers that are cut short by silence or by the end of the connection.
 fn partial() -> Vec<(String, Vec<Act>)> {
     let begun = [
         "",
@@ -65,10 +65,10 @@ fn partial() -> Vec<(String, Vec<Act>)> {
         .collect()
 }
 
-/// What a server may say at any time to a client that speaks version 3.
+/// A message that a server may send at any time to a client over RESP3.
 pub(crate) const PUSH: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
 
-/// Lengths and numbers that are too large, negative, or none.
+/// Lengths and numbers that are too large, negative, or not numbers.
 fn lengths() -> Vec<(String, Vec<Act>)> {
     let most = i64::MAX;
     let deep = "*1\r\n".repeat(100_000);
