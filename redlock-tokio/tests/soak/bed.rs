@@ -10,18 +10,18 @@ pub(crate) const NODES: usize = 5;
 /// How many keys are locked.
 pub(crate) const KEYS: usize = 36;
 
-/// The longest ttl of any lock, and so how long a node must be up before it votes, or nearly.
+/// The longest ttl of any lock, which is about the uptime that a node needs before it votes.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(2);
 
-/// How long a node that came up has no vote, with the time to connect again: the longest ttl with
-/// its drift, a second for the coarse uptime, and some more.
+/// How long a restarted node has no vote, including the time to connect: the longest ttl with its drift, a
+/// second because the uptime is in whole seconds, and a margin.
 pub(crate) const QUARANTINE: Duration = Duration::from_secs(5);
 
-/// The servers, and the network in front of those that vote.
+/// The servers, and the proxies in front of those that vote.
 pub(crate) struct Bed {
     pub(crate) nodes: RedisServers,
     pub(crate) proxies: Vec<Proxy>,
-    /// Where the counters are that the locks protect. Nothing ever happens to it.
+    /// The server with the counters that the locks protect. It never fails.
     store: RedisServers,
 }
 
@@ -50,12 +50,12 @@ impl Bed {
     }
 }
 
-/// The lock of a key, or the counter that it protects.
+/// Returns the name of a lock, and of the counter that the lock protects.
 pub(crate) fn name(key: usize) -> String {
     format!("soak:{key}")
 }
 
-/// How often a counter was written.
+/// Returns the name of the number of writes to a counter.
 pub(crate) fn writes(key: usize) -> String {
     format!("soak:{key}:writes")
 }

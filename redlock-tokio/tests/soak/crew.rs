@@ -11,27 +11,27 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Result, order::Order, run::News};
 
-/// How many processes there are.
+/// How many worker processes run.
 pub(crate) const WORKERS: usize = 3;
 
-/// The worker processes. They end when this one does, however it ends.
+/// The worker processes. They end when this process ends, for whatever reason.
 pub(crate) struct Crew {
     workers: Vec<Worker>,
 }
 
 struct Worker {
     process: Child,
-    /// The worker works until this ends.
+    /// The worker works until this pipe is closed.
     leash: Option<ChildStdin>,
 }
 
 impl Crew {
-    /// Starts the processes. What they say goes to the inbox.
+    /// Starts the processes. Their output goes to the inbox.
     pub(crate) fn hire(order: &Order, inbox: &Sender<News>) -> Result<Self> {
         let mut workers = Vec::new();
         for number in 0..WORKERS {
             let order = Order {
-                // Any numbers, as long as they are different.
+                // The seeds only have to differ.
                 seed: order.seed.wrapping_add(1 + number as u64),
                 ..order.clone()
             };
@@ -45,7 +45,7 @@ impl Crew {
             let inbox = inbox.clone();
             thread::spawn(move || {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
-                    // Nobody may be there any more to hear it.
+                    // An error means that the run is over.
                     let _ = inbox.send(News::Line(number, line));
                 }
                 let _ = inbox.send(News::Gone(number));
@@ -63,14 +63,14 @@ impl Crew {
         self.workers[worker].signal(Signal::CONT);
     }
 
-    /// Tells all to come to an end.
+    /// Asks all workers to end.
     pub(crate) fn dismiss(&mut self) {
         for worker in &mut self.workers {
             drop(worker.leash.take());
         }
     }
 
-    /// Waits until all have ended, and returns which of them did not end well.
+    /// Waits until all workers have ended, and returns the failures.
     pub(crate) fn bury(&mut self, limit: Duration) -> Result<Vec<String>> {
         let deadline = Instant::now() + limit;
         let mut complaints = Vec::new();
@@ -97,14 +97,14 @@ impl Crew {
 
 impl Worker {
     fn signal(&self, signal: Signal) {
-        // It has not been waited for, so the pid is its own, even after its end.
+        // Nothing has waited for the process yet, so the pid is still its own, even after its end.
         let _ = kill_process(Pid::from_child(&self.process), signal);
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // One that has ended well is not touched: both fail then.
+        // Both fail for a process that has ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -15,7 +15,7 @@ use crate::{
     support::MS,
 };
 
-/// Where faults are done to nodes and workers.
+/// Injects faults into nodes and workers.
 pub(crate) struct Faults<'a> {
     pub(crate) bed: &'a Bed,
     pub(crate) crew: &'a Crew,
@@ -40,7 +40,7 @@ impl Faults<'_> {
         let begins = plan.iter().map(|it| (it.at, Step::Begin, it));
         let ends = plan.iter().map(|it| (it.at + it.length, Step::End, it));
         let mut steps: Vec<_> = begins.chain(ends).collect();
-        // Stable: what takes no time begins before it ends.
+        // The sort is stable, so a fault without a duration begins before it ends.
         steps.sort_by_key(|(at, ..)| *at);
         for (at, step, fault) in steps {
             sleep_until(at);
@@ -73,7 +73,7 @@ impl Faults<'_> {
             Kind::Freeze => node.freeze(),
             Kind::Crash | Kind::Restart | Kind::PowerCut => node.kill(),
             Kind::Delay => {
-                // From hardly any to longer than anybody waits, the longer for the shorter.
+                // From almost none to longer than any timeout, in proportion to the fault's duration.
                 let delay = (fault.length / 10).min(MS(200));
                 requests.delay(delay);
                 replies.delay(delay);
@@ -104,7 +104,7 @@ impl Faults<'_> {
             Kind::Freeze => self.bed.nodes.get(victim).thaw(),
             Kind::Crash | Kind::Restart | Kind::PowerCut => self.bed.nodes.get(victim).restart()?,
             Kind::Reset | Kind::PauseWrites | Kind::FlushScripts | Kind::Forget => {}
-            // One thing at a time happens to a node, so nothing else is healed.
+            // A node has one fault at a time, so this heals no other one.
             _ => Proxy::heal(&self.bed.proxies[victim]),
         }
         Ok(())

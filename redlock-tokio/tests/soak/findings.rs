@@ -11,19 +11,19 @@ use crate::{
     plan::{Fault, Kind},
 };
 
-/// What was seen in a run.
+/// The findings of a run.
 pub(crate) struct Findings {
     pub(crate) start: Instant,
     pub(crate) ready: usize,
     pub(crate) gone: usize,
-    /// What workers counted, by its name.
+    /// The events that workers counted, by name.
     pub(crate) seen: BTreeMap<String, u64>,
     pub(crate) faults: BTreeMap<Kind, u64>,
     pub(crate) overlaps: u64,
-    /// The first ones, in words.
+    /// The first overlaps, in words.
     pub(crate) examples: Vec<String>,
     pub(crate) sizes: [Vec<(Duration, Size)>; WORKERS],
-    /// What each worker said last, if it did.
+    /// The last report of each worker.
     pub(crate) ended: [Option<Line>; WORKERS],
     history: History,
     recent: VecDeque<(Duration, Fault)>,
@@ -32,7 +32,7 @@ pub(crate) struct Findings {
 impl Findings {
     const EXAMPLES: usize = 5;
 
-    /// How many faults are named beside a violation.
+    /// How many recent faults a violation names.
     const RECENT: usize = 6;
 
     pub(crate) fn new() -> Self {
@@ -80,7 +80,7 @@ impl Findings {
         }
     }
 
-    /// Returns how often something was seen whose name begins like this.
+    /// Returns the number of events whose names have this prefix.
     pub(crate) fn count(&self, prefix: &str) -> u64 {
         let named = self
             .seen

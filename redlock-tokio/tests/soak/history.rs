@@ -1,15 +1,15 @@
 use std::{collections::BTreeMap, time::Duration};
 
-/// Who held which key when, in nanoseconds of one clock.
+/// A record of all holds of each key, in nanoseconds of one clock.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// For each key by when they began; several can have begun at once only by mistake, and are
-    /// told apart by a number.
+    /// The holds of each key, by their begin. A number distinguishes holds that began at once, which only a
+    /// broken lock allows.
     holds: BTreeMap<usize, BTreeMap<(u64, u64), Hold>>,
     added: u64,
 }
 
-/// That a worker held a key.
+/// One hold of a key by a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub(crate) worker: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Hold {
     pub(crate) until: u64,
 }
 
-/// Two who held a key at once.
+/// Two holds of a key that overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overlap {
     pub(crate) key: usize,
@@ -26,13 +26,13 @@ pub(crate) struct Overlap {
 }
 
 impl History {
-    /// How long a hold is kept: longer than one can last and a worker can be late to tell of it.
+    /// How long a hold is remembered: longer than a hold lasts plus the delay of its report.
     const MEMORY: Duration = Duration::from_secs(60);
 
-    /// Adds a hold; returns one that it overlaps with.
+    /// Adds a hold, and returns an overlap with an earlier one.
     pub(crate) fn add(&mut self, key: usize, hold: Hold) -> Option<Overlap> {
         if hold.from >= hold.until {
-            return None; // over before its holder knew of it
+            return None; // It ended before its holder got it.
         }
         let holds = self.holds.entry(key).or_default();
         let before = holds.range(..(hold.from, 0)).next_back();
@@ -53,7 +53,7 @@ impl History {
             });
         self.added += 1;
         holds.insert((hold.from, self.added), hold);
-        // A hold is told of after it ended, so what ended long before this is of no use any more.
+        // A hold is reported after its end, so no later report overlaps with one that ended long ago.
         let horizon = hold.from.saturating_sub(Self::MEMORY.as_nanos() as u64);
         while holds.first_key_value().is_some_and(|it| it.0.0 < horizon) {
             holds.pop_first();

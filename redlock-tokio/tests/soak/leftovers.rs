@@ -7,25 +7,26 @@ use crate::{
     support::{Cli, MS},
 };
 
-/// What is left when all workers have ended.
+/// The state of the servers after all workers have ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Leftovers {
-    /// How many writes did not show in their counter's value.
+    /// How many writes are missing in the values of the counters.
     pub(crate) lost_updates: u64,
-    /// How many keys were on how many nodes at once, and a ttl later.
+    /// How many keys all nodes had right after the shutdown.
     pub(crate) keys: u64,
+    /// How many keys all nodes had a ttl later.
     pub(crate) orphans: u64,
 }
 
 impl Leftovers {
-    /// Looks for them, which takes a ttl.
+    /// Inspects the servers, which takes a ttl.
     pub(crate) fn find(bed: &Bed, settings: &Settings) -> Result<Self> {
         let keys = || (0..NODES).map(|it| bed.cli(it).locks().len() as u64).sum();
         if settings.breakage == Some(Breakage::Leak) {
             bed.cli(0).set("soak:leaked", "by itself");
         }
         let at_once = keys();
-        // What is not there need not be waited for when it does not matter.
+        // A negative control without keys need not wait.
         if at_once > 0 || settings.breakage.is_none() {
             thread::sleep(MAX_TTL + MS(200));
         }
@@ -45,7 +46,7 @@ fn lost_updates(store: &Cli) -> Result<u64> {
         let (value, writes) = (number(&bed::name(key))?, number(&bed::writes(key))?);
         lost += writes
             .checked_sub(value)
-            .ok_or("more was counted than written")?;
+            .ok_or("a counter exceeds the number of its writes")?;
     }
     Ok(lost)
 }

@@ -1,17 +1,17 @@
 use std::{fmt, str::FromStr};
 
-/// What a worker tells, one line each on its standard output.
+/// A report of a worker: one line on its standard output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// It has had a lock, and works from now on.
+    /// The worker has got a first lock and begins to work.
     Ready,
-    /// It held a key, between these nanoseconds of `CLOCK_BOOTTIME`.
+    /// The worker held a key between these nanoseconds of `CLOCK_BOOTTIME`.
     Hold { key: usize, from: u64, until: u64 },
-    /// Something happened that is counted by its name.
+    /// An event, which is counted by its name.
     Saw(String),
-    /// What it uses.
+    /// The size of the process.
     Size(Size),
-    /// It has shut down, and what that left.
+    /// The worker has shut down.
     Ended {
         held: usize,
         abandoned: usize,
@@ -19,7 +19,7 @@ pub(crate) enum Line {
     },
 }
 
-/// What a process uses.
+/// The size of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) descriptors: usize,
@@ -51,7 +51,7 @@ impl FromStr for Line {
     fn from_str(line: &str) -> Result<Self, String> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let numbers: Vec<u64> = rest.split(' ').map_while(|it| it.parse().ok()).collect();
-        // What is counted on this machine fits into its words.
+        // Counts of this machine fit into its words.
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         match (word, &numbers[..]) {
             ("ready", _) => Ok(Self::Ready),
@@ -70,7 +70,7 @@ impl FromStr for Line {
                 abandoned: count(abandoned),
                 sockets: count(sockets),
             }),
-            _ => Err(format!("a worker said what nobody understands: {line:?}")),
+            _ => Err(format!("unknown line of a worker: {line:?}")),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A soak: hundreds of tasks in several processes lock a few dozen keys over five real
-//! `redis-server` processes, while up to a minority of these fails in every way that the fault
-//! matrix knows, and workers are stopped for longer than their locks live.
+//! A soak test: hundreds of tasks in several processes lock a few dozen keys over five real `redis-server`
+//! processes. Meanwhile up to a minority of the servers fails in every way of the fault matrix, and workers
+//! are stopped for longer than their locks live.
 //!
 //! ```text
 //! make soak MINUTES=10
@@ -8,38 +8,38 @@
 //! SOAK_BREAK=no-lock SOAK_SECONDS=5 cargo test -p redlock-tokio --test soak
 //! ```
 //!
-//! `SOAK_SECONDS` is how long it rains faults, `SOAK_SEED` which ones, `SOAK_FAULTS` which
-//! [kinds](plan::Kind) only, such as `Freeze,Strand`. The seed also decides what the tasks do; when
-//! they come to do it, it does not. With `SOAK_TRACE` faults and errors are told as they happen.
+//! `SOAK_SECONDS` sets the duration of the faults, and `SOAK_SEED` chooses them. `SOAK_FAULTS` restricts them
+//! to some [kinds](plan::Kind), such as `Freeze,Strand`. The seed decides what the tasks do, too, but not
+//! when. With `SOAK_TRACE`, faults and errors are printed as they happen.
 //!
 //! # What must hold
 //!
-//! | | how it is found out |
+//! | invariant | how it is checked |
 //! |---|---|
-//! | no two hold a key at once | each hold is written down, from after it was given to before it is given back or to the end of its validity as its holder saw it, by `CLOCK_BOOTTIME`, which all processes share |
-//! | no update is lost | under the lock, a counter in another `redis-server` is read and, after a pause, written; the number of writes must be its value |
-//! | no key is left | when all have shut down, and a ttl later, no node has a lock's key |
-//! | nothing leaks | descriptors and memory of each worker late in the run against early on; after the last handle has gone, no socket is left |
-//! | nobody hangs | no task takes longer for one turn than [`worker::TURN_LIMIT`]; each worker ends when told to |
-//! | it tested something | contention, losses, cancelled acquisitions and each kind of fault were seen |
+//! | no two tasks hold a key at once | Each hold is recorded by `CLOCK_BOOTTIME`, which all processes share. It begins after the lock was granted, and ends before the release or at the end of the validity that its holder saw. |
+//! | no update is lost | Under the lock, a task reads a counter in another `redis-server`, pauses, and writes it. In the end the counter must equal the number of writes. |
+//! | no key is left | After the shutdown of all workers and one more ttl, no node has the key of a lock. |
+//! | nothing leaks | The descriptors and the memory of each worker are compared between early and late in the run. After the last handle was dropped, no socket is left. |
+//! | no task hangs | No turn of a task takes longer than [`worker::TURN_LIMIT`], and each worker ends on request. |
+//! | the run tested something | Contention, losses, cancelled acquisitions and each kind of fault were seen. |
 //!
-//! A holder can be stopped between asking `is_valid()` and writing: a documented limit of every lock
-//! without a fence. So the write takes along when the validity ends, and the store refuses it from
-//! then on; what the soak checks is then what is promised, that nobody else holds the lock *within
-//! its validity*. The store and the workers share a wall clock, which must not be set meanwhile.
+//! A holder can be stopped between its call of `is_valid()` and its write, which is a documented limit of
+//! every lock without a fence. So each write carries the end of the validity, and the store refuses it after
+//! that. The soak then checks the promise: no other task holds the lock *within its validity*. The store and
+//! the workers share a wall clock, which must not be set during the run.
 //!
 //! # Negative controls
 //!
-//! The run then fails unless it finds out what `SOAK_BREAK` has broken:
+//! `SOAK_BREAK` breaks one thing, and the run fails unless it finds the damage:
 //!
 //! | | |
 //! |---|---|
-//! | `no-lock` | workers do without the lock |
-//! | `forget` | all nodes lose all keys now and then (`FLUSHALL`) |
-//! | `trust` | all nodes restart now and then, and vote at once; `SOAK_FAULTS=PowerCut` does the same to nodes that wait, and must find nothing |
-//! | `leak` | workers lose memory, files and a socket, and a key stays |
+//! | `no-lock` | the workers do not lock |
+//! | `forget` | all nodes lose all keys at intervals (`FLUSHALL`) |
+//! | `trust` | all nodes restart at intervals and vote at once; with `SOAK_FAULTS=PowerCut` instead, restarted nodes have no vote at first, and the run must find nothing |
+//! | `leak` | the workers leak memory, files and a socket, and a key stays |
 //!
-//! Without `SOAK_SECONDS`, in a plain `cargo test`, the first of them runs for two seconds.
+//! Without `SOAK_SECONDS`, as in a plain `cargo test`, the `no-lock` control runs for two seconds.
 
 mod bed;
 mod crew;
@@ -63,7 +63,7 @@ use std::{env, error::Error, process::ExitCode};
 use order::Order;
 use settings::Settings;
 
-/// What went wrong with the test bed itself, in words.
+/// A result whose error is a failure of the test bed, in words.
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     let outcome = match Order::parse(&arguments) {
         Some(Ok(order)) => worker::work(&order),
         Some(Err(error)) => Err(error),
-        None if !is_meant(&arguments) => Ok(()),
+        None if !is_selected(&arguments) => Ok(()),
         None => Settings::from_env().and_then(|it| run::run(&it)),
     };
     match outcome {
@@ -83,9 +83,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether `cargo test` with these arguments means this: not if it wants a list, or a test
-/// of another name.
-fn is_meant(arguments: &[String]) -> bool {
+/// Returns whether `cargo test` with these arguments selects the soak. It does not if it asks for a list or for
+/// a test of another name.
+fn is_selected(arguments: &[String]) -> bool {
     let is_other = |it: &String| it == "--list" || !(it.starts_with('-') || "soak".contains(&**it));
     Settings::are_given() || !arguments.iter().any(is_other)
 }

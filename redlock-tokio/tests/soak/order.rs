@@ -1,6 +1,6 @@
 use crate::{Result, settings::Breakage};
 
-/// What a worker process is told on its command line.
+/// The task of a worker process, as arguments of its command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) seed: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Order {
 impl Order {
     const FLAG: &str = "--worker";
 
-    /// Returns what a process with these arguments is to do, if it is a worker.
+    /// Returns the order in these arguments, if they are those of a worker.
     pub(crate) fn parse(arguments: &[String]) -> Option<Result<Self>> {
         let (flag, rest) = arguments.split_first()?;
         (flag == Self::FLAG).then(|| Self::read(rest))
@@ -20,7 +20,7 @@ impl Order {
 
     fn read(arguments: &[String]) -> Result<Self> {
         let [seed, breakage, store, nodes @ ..] = arguments else {
-            return Err("a worker is told more than this".into());
+            return Err("a worker needs a seed, a breakage, a store and nodes".into());
         };
         Ok(Self {
             seed: seed.parse()?,

@@ -9,48 +9,47 @@ use crate::{
     support::MS,
 };
 
-/// What goes wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// `SIGSTOP`, then `SIGCONT`: it answers nothing, and then everything.
+    /// `SIGSTOP`, then `SIGCONT`: the node is silent, and then answers everything.
     Freeze,
-    /// `kill -9`, and another start when every lock that it has forgotten is over.
+    /// `kill -9`, and a restart after all forgotten locks have expired.
     Crash,
-    /// `kill -9` and another start soon after: only its quarantine keeps it from doing harm.
+    /// `kill -9`, and a restart soon after. Only the quarantine prevents harm.
     Restart,
     Delay,
     HoldRequests,
     HoldReplies,
     LoseRequests,
     LoseReplies,
-    /// Nothing gets through, and nobody can connect.
+    /// Nothing gets through, and no client can connect.
     BlackHole,
     Reset,
-    /// What was sent before arrives after what is sent on the next connection.
+    /// Bytes of one connection arrive after those of the next connection.
     Strand,
     PauseWrites,
     FlushScripts,
     /// `SIGSTOP` of a worker for longer than its locks live, then `SIGCONT`.
     StopWorker,
-    /// `kill -9` of all nodes, and another start: nobody gets a lock for a while, and nobody two.
-    /// Only done when asked for.
+    /// `kill -9` of all nodes, and a restart. No lock is granted for a while, and none twice. Only on request.
     PowerCut,
-    /// `FLUSHALL` on all nodes. Nothing is promised then.
+    /// `FLUSHALL` on all nodes, which breaks the conditions of every promise.
     Forget,
 }
 
-/// A fault that is planned.
+/// A planned fault.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) at: Duration,
     pub(crate) kind: Kind,
     pub(crate) length: Duration,
-    /// Which nodes, or which worker.
+    /// The indices of nodes, or of a worker.
     pub(crate) victims: Vec<usize>,
 }
 
 impl Kind {
-    /// Those that leave a majority of nodes alone.
+    /// The kinds that leave a majority of nodes alone.
     pub(crate) const USUAL: &[Self] = &[
         Self::Freeze,
         Self::Crash,
@@ -68,12 +67,12 @@ impl Kind {
         Self::StopWorker,
     ];
 
-    /// Returns those during which exclusion is promised.
+    /// Returns the kinds during which exclusion is promised.
     pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
         Self::USUAL.iter().chain(&[Self::PowerCut])
     }
 
-    /// Draws how long it lasts.
+    /// Draws the duration of a fault.
     fn length(self, rng: &mut Rng) -> Duration {
         let max_ttl = MAX_TTL.as_millis() as u64;
         MS(match self {
@@ -85,20 +84,19 @@ impl Kind {
         })
     }
 
-    /// Returns how long its victims are still not what they were when it is over: in quarantine, or
-    /// connecting again.
+    /// Returns how long the victims need to recover after the fault: the quarantine, or a new connection.
     fn aftermath(self) -> Duration {
         match self {
             Self::Crash | Self::Restart | Self::PowerCut => QUARANTINE,
-            // An attempt to connect that nobody answered, the pause after it, and the next.
+            // An unanswered attempt to connect, the pause after it, and the next attempt.
             Self::BlackHole => MS(3000),
             _ => MS(1000),
         }
     }
 }
 
-/// Plans the faults of a run: all kinds in turn in random orders, and never more than a minority of
-/// nodes at a time.
+/// Plans the faults of a run: all kinds in turn, in random order. Faults that overlap hit a minority of nodes at
+/// most.
 pub(crate) fn plan(settings: &Settings) -> Vec<Fault> {
     match settings.breakage {
         None => storm(settings),
@@ -108,7 +106,7 @@ pub(crate) fn plan(settings: &Settings) -> Vec<Fault> {
     }
 }
 
-/// The same to all nodes, before anybody could recover.
+/// Plans the same fault for all nodes at intervals that are too short for a recovery.
 fn again_and_again(kind: Kind, every: Duration, length: Duration) -> Vec<Fault> {
     let fault = |at| Fault {
         at,
@@ -137,7 +135,7 @@ fn storm(settings: &Settings) -> Vec<Fault> {
             Kind::PowerCut => (&mut nodes[..], NODES),
             _ => (&mut nodes[..], MINORITY),
         };
-        // Mostly one, sometimes as many as may be.
+        // Mostly one victim, sometimes as many as possible.
         let wanted = match kind {
             Kind::PowerCut => NODES,
             _ if rng.u8(..4) == 0 => most,

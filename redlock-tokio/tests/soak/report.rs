@@ -6,7 +6,7 @@ use crate::{
     usage::{self, Usage},
 };
 
-/// What a run without any of it would not have tested.
+/// Events that each conclusive run must have seen.
 const SOMETIMES: [&str; 8] = [
     "acquired",
     "not acquired: Contended",
@@ -18,11 +18,11 @@ const SOMETIMES: [&str; 8] = [
     "writes",
 ];
 
-/// Prints what was found.
+/// Prints the findings.
 ///
 /// # Errors
 ///
-/// Says what was violated, or that a negative control was not.
+/// Fails with the violations, or if a negative control has none.
 pub(crate) fn report(
     settings: &Settings,
     findings: &Findings,
@@ -47,7 +47,7 @@ pub(crate) fn report(
     let mut symptoms = breakage.symptoms().iter();
     match symptoms.find(|it| !said.contains(**it)) {
         None => {
-            println!("negative control, found out as it must be: {said}");
+            println!("the negative control was found out: {said}");
             Ok(())
         }
         Some(missed) => Err(format!("negative control: no {missed} found; {settings}").into()),
@@ -78,7 +78,7 @@ fn print(findings: &Findings, leftovers: Leftovers, usages: &[Usage]) {
     println!();
 }
 
-/// Returns what must not be.
+/// Returns the invariants that were violated.
 fn violations(findings: &Findings, leftovers: Leftovers) -> Vec<String> {
     [
         (findings.overlaps, "overlapping holds"),
@@ -92,7 +92,7 @@ fn violations(findings: &Findings, leftovers: Leftovers) -> Vec<String> {
     .collect()
 }
 
-/// Returns what should have been, and was not.
+/// Returns the events and faults that were not seen.
 fn omissions(settings: &Settings, findings: &Findings) -> Vec<String> {
     let unseen = SOMETIMES.iter().filter(|it| findings.count(it) == 0);
     let unseen = unseen.map(|what| format!("never seen: {what}"));

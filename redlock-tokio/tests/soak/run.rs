@@ -18,23 +18,23 @@ use crate::{
     worker::TURN_LIMIT,
 };
 
-/// What happens meanwhile.
+/// An event of the run.
 pub(crate) enum News {
     Line(usize, String),
-    /// A worker says nothing any more.
+    /// A worker has closed its output.
     Gone(usize),
     Fault(Fault),
     /// All faults are over.
     Calm(Result<()>),
 }
 
-/// How often a line tells how it goes.
+/// The interval between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// How long workers go on with all faults over.
+/// How long workers go on after the last fault.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// How long workers may take to start, or to end: a turn, and the releases after it.
+/// How long workers may take to start or to end: a turn, and the releases after it.
 const PATIENCE: Duration = TURN_LIMIT.saturating_mul(2);
 
 pub(crate) fn run(settings: &Settings) -> Result<()> {
@@ -61,7 +61,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         let (bed, crew) = (&bed, &crew);
         scope.spawn(move || {
             let outcome = Faults { bed, crew }.carry_out(&plan, settings.length, &inbox);
-            // Who listens is there until it has heard this.
+            // The listener waits for this message.
             let _ = inbox.send(News::Calm(outcome));
         });
         listener.until_calm()
@@ -70,14 +70,14 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         listener.hear_for(SETTLE)?;
     }
     crew.dismiss();
-    // Of those who do not end, this tells more than an error would.
+    // The next line reports workers that do not end, with more details than this error.
     let _ = listener.until(PATIENCE, |it| it.gone == WORKERS);
     let complaints = crew.bury(SETTLE)?;
     let leftovers = Leftovers::find(&bed, settings)?;
     report::report(settings, &listener.findings, leftovers, complaints)
 }
 
-/// Hears what happens, and tells how it goes.
+/// Collects the events, and prints the progress.
 struct Listener {
     news: Receiver<News>,
     findings: Findings,
@@ -117,7 +117,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Returns what happens next, if it does within this time.
+    /// Returns the next event within this time.
     fn next(&mut self, limit: Duration) -> Result<Option<News>> {
         if self.told.elapsed() >= PROGRESS {
             self.told = Instant::now();

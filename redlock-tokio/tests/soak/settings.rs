@@ -2,26 +2,26 @@ use std::{env, fmt, sync::LazyLock, time::Duration};
 
 use crate::{Result, plan::Kind};
 
-/// What the environment asks for.
+/// The settings in the environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) seed: u64,
     pub(crate) length: Duration,
     pub(crate) breakage: Option<Breakage>,
-    /// The only kinds of faults, if not the usual ones.
+    /// The kinds of faults, if not the usual ones.
     pub(crate) only: Option<Vec<Kind>>,
 }
 
-/// What is broken on purpose, to see that it is found out.
+/// A deliberate breakage, which the run must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Breakage {
     /// Workers enter the critical section without the lock.
     NoLock,
-    /// All nodes lose all keys now and then.
+    /// All nodes lose all keys at intervals.
     Forget,
-    /// All nodes restart now and then, and vote at once.
+    /// All nodes restart at intervals, and vote at once.
     Trust,
-    /// Workers lose memory, files and a socket, and a key stays.
+    /// Workers leak memory, files and a socket, and a key stays.
     Leak,
 }
 
@@ -41,11 +41,11 @@ impl Breakage {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
-    /// Returns what must be found then.
+    /// Returns the damage that the run must find.
     pub(crate) fn symptoms(self) -> &'static [&'static str] {
         match self {
             Self::NoLock => &["overlapping holds", "lost updates"],
-            // It is a matter of luck which of two holders notices it before it writes.
+            // A holder may notice the loss before it writes, so an update need not be lost.
             Self::Forget | Self::Trust => &["overlapping holds"],
             Self::Leak => &[
                 "orphan keys",
@@ -58,7 +58,7 @@ impl Breakage {
 }
 
 impl Settings {
-    /// How long the negative control takes that is a part of every `cargo test`.
+    /// The duration of the negative control in every `cargo test`.
     const CONTROL: Duration = Duration::from_secs(2);
 
     const LENGTH: &str = "SOAK_SECONDS";
@@ -71,7 +71,7 @@ impl Settings {
         let number = |name| match env::var(name) {
             Ok(text) if !text.is_empty() => match text.parse() {
                 Ok(number) => Ok(Some(number)),
-                Err(_) => Err(format!("{name}={text} is no number")),
+                Err(_) => Err(format!("{name}={text} is not a number")),
             },
             _ => Ok(None),
         };
@@ -97,18 +97,18 @@ impl Settings {
         })
     }
 
-    /// Returns whether everything that goes wrong is to be told as it happens.
+    /// Returns whether to print each fault and error as it happens.
     pub(crate) fn traces() -> bool {
         static TRACES: LazyLock<bool> = LazyLock::new(|| env::var_os("SOAK_TRACE").is_some());
         *TRACES
     }
 
-    /// Returns the kinds of faults that are wanted.
+    /// Returns the kinds of faults of this run.
     pub(crate) fn kinds(&self) -> &[Kind] {
         self.only.as_deref().unwrap_or(Kind::USUAL)
     }
 
-    /// Returns whether the run is so long that everything must have been seen.
+    /// Returns whether the run is long enough to have seen everything.
     pub(crate) fn is_conclusive(&self) -> bool {
         let is_usual = self.breakage.is_none() && self.only.is_none();
         is_usual && self.length >= Duration::from_secs(60)
@@ -131,7 +131,7 @@ fn only() -> Result<Option<Vec<Kind>>> {
 }
 
 impl fmt::Display for Settings {
-    /// The command that does the same again.
+    /// Writes the command that repeats this run.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, length, .. } = self;
         let seconds = length.as_secs();

@@ -5,16 +5,16 @@ use crate::{
     line::{Line, Size},
 };
 
-/// What a worker used, and what it left.
+/// The resources that a worker used and left behind.
 pub(crate) struct Usage {
     worker: usize,
-    /// Early in the run but when it was warm, and late in it, unless it was too short.
+    /// The size early in the run, after its first fifth, and late in the run. None if the run was too short.
     change: Option<(Size, Size)>,
-    /// Sockets, abandoned releases and held locks, if it said that it ended.
+    /// Sockets, abandoned releases and held locks, if the worker reported its end.
     left: Option<(usize, usize, usize)>,
 }
 
-/// Returns what all workers used.
+/// Returns the usage of all workers.
 pub(crate) fn of_all(findings: &Findings, length: Duration) -> Vec<Usage> {
     let usage = |worker: usize| {
         let samples = &findings.sizes[worker];
@@ -40,10 +40,10 @@ impl Usage {
     pub(crate) const HEADER: &str =
         "worker          descriptors             memory, kB  sockets  abandoned     held";
 
-    /// An old connection beside the new one, for each node.
+    /// An old connection beside the new one to each node, and one more.
     const MORE_DESCRIPTORS: usize = 6;
 
-    /// What the allocator does not give back at once.
+    /// Memory that the allocator keeps for a while.
     const MORE_KILOBYTES: usize = 4096;
 
     pub(crate) fn problems(&self) -> Vec<String> {
@@ -60,7 +60,7 @@ impl Usage {
             add_if(late.kilobytes > most, "leaks memory");
         }
         match self.left {
-            None => add_if(true, "did not say that it ended"),
+            None => add_if(true, "did not report its end"),
             Some((sockets, _, held)) => {
                 add_if(sockets > 0, "leaks sockets");
                 add_if(held > 0, "still holds locks");

@@ -1,4 +1,4 @@
-//! A process that locks, and tells what it held.
+//! A process that locks, and reports its holds.
 
 mod journal;
 mod process;
@@ -21,21 +21,21 @@ use tokio::{
 use self::{store::Store, task::Task};
 use crate::{Result, bed::MAX_TTL, line::Line, order::Order, settings::Breakage, support::MS};
 
-/// How many tasks each worker has.
+/// How many tasks each worker runs.
 const TASKS: u64 = 80;
 
-/// Longer than any turn of a task takes by itself, and any stop of its process.
+/// Longer than any turn of a task and any stop of its process.
 pub(crate) const TURN_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long it may take until all nodes have a vote.
+/// How long a worker waits for its first lock.
 const START: Duration = Duration::from_secs(20);
 
-/// How long it may take until connections have been closed that nobody needs any more.
+/// How long the lanes may take to close their connections.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// Does what the order says until standard input ends.
+/// Carries out an order until standard input ends.
 pub(crate) fn work(order: &Order) -> Result<()> {
-    // The end of standard input says the same, but not to a process that is stopped.
+    // A stopped process does not notice the end of standard input.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
@@ -56,7 +56,7 @@ async fn serve(order: &Order) -> Result<()> {
 
     let (stop, stopped) = switch::channel(false);
     thread::spawn(move || {
-        // A pipe on which nothing is ever said: this returns when it is closed.
+        // Nothing is ever written to this pipe, so the call returns when the pipe is closed.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         let _ = stop.send(true);
     });
@@ -74,13 +74,13 @@ async fn serve(order: &Order) -> Result<()> {
     }
     let sampler = tokio::spawn(sample());
     while let Some(outcome) = tasks.join_next().await {
-        outcome??; // a task's panic is the worker's end
+        outcome??; // The panic of a task ends the worker.
     }
     sampler.abort();
 
     let report = redlock.shutdown().await;
     drop(redlock);
-    // The lanes close their connections when they notice that nobody is left.
+    // The lanes close their connections once the last handle is dropped.
     let deadline = Instant::now() + CLOSING;
     while process::sockets()? > sockets && Instant::now() < deadline {
         sleep(MS(20)).await;
@@ -91,11 +91,11 @@ async fn serve(order: &Order) -> Result<()> {
         sockets: process::sockets()?.saturating_sub(sockets),
     });
     drop(leaked);
-    // The thread that reads standard input may be in the middle of that.
+    // The thread that reads standard input may still run.
     exit(0)
 }
 
-/// Connects to the nodes, and waits until they trust themselves to give out locks.
+/// Connects to the nodes, and waits for a first lock.
 async fn connect(order: &Order) -> Result<Redlock> {
     let builder = Redlock::builder()
         .nodes(&order.nodes)
@@ -115,11 +115,11 @@ async fn connect(order: &Order) -> Result<Redlock> {
     };
     timeout(START, first)
         .await
-        .map_err(|_| "no lock could be had, with all nodes up")?;
+        .map_err(|_| "no lock was granted while all nodes were up")?;
     Ok(redlock)
 }
 
-/// Tells now and then what the process uses.
+/// Reports the size of the process once a second.
 async fn sample() -> Result<()> {
     let mut ticks = interval(Duration::from_secs(1));
     loop {

@@ -1,4 +1,4 @@
-//! Where a worker tells what it does.
+//! The reports of a worker.
 
 use std::io::{Write, stdout};
 
@@ -7,18 +7,18 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::line::Line;
 
 pub(super) fn tell(line: &Line) {
-    // It fails when nobody listens any more; then this process is about to be killed.
+    // An error means that the parent has ended; then this process is about to be killed.
     let _ = writeln!(stdout().lock(), "{line}");
 }
 
-/// Counts something.
+/// Reports an event, which is counted by its name.
 pub(super) fn saw(what: impl Into<String>) {
     tell(&Line::Saw(what.into()));
 }
 
-/// Returns the nanoseconds of the clock by which locks are valid, the same for all processes.
+/// Returns the nanoseconds of the clock that decides on validity. All processes share it.
 pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
-    // Both count from the start of the machine.
+    // Neither is negative, since the clock starts with the machine.
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }

@@ -1,4 +1,4 @@
-//! What the system says of this process.
+//! Figures of the operating system about this process.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ pub(super) fn size() -> Result<Size> {
 pub(super) fn sockets() -> Result<usize> {
     let mut sockets = 0;
     for descriptor in fs::read_dir("/proc/self/fd")? {
-        // That of the directory itself is gone when it is looked at.
+        // The descriptor of the directory itself is closed by now.
         let Ok(target) = fs::read_link(descriptor?.path()) else {
             continue;
         };

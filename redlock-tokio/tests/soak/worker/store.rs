@@ -4,24 +4,24 @@ use deadpool_redis::redis::{AsyncConnectionConfig, Client, aio::MultiplexedConne
 
 use crate::{Result, bed};
 
-/// Refuses what comes too late, and counts what it accepts.
+/// Refuses late writes, and counts accepted ones.
 const WRITE: &str = "local now = redis.call('TIME') \
      if now[1] * 1000000 + now[2] >= tonumber(ARGV[2]) then return 0 end \
      redis.call('SET', KEYS[1], ARGV[1]) \
      redis.call('INCR', KEYS[2]) \
      return 1";
 
-/// What the locks protect: a counter for each key.
+/// The protected data: a counter for each key.
 #[derive(Clone)]
 pub(super) struct Store(MultiplexedConnection);
 
-/// When a write comes too late, by the wall clock, which a server knows too.
+/// The time from which a write is too late, by the wall clock, which the server shares.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(Duration);
 
 impl Store {
     pub(super) async fn connect(url: &str) -> Result<Self> {
-        // This process may be stopped for any time while it waits for an answer.
+        // This process may be stopped for any time while it waits for an answer, so there is no timeout.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let client = Client::open(url)?;
         let connection = client.get_multiplexed_async_connection_with_config(&config);
@@ -35,7 +35,7 @@ impl Store {
         Ok(value.unwrap_or(0))
     }
 
-    /// Sets a counter, whatever it is now. Returns whether it was in time.
+    /// Sets a counter. Returns whether the write was in time.
     pub(super) async fn write(&self, key: usize, value: u64, deadline: Deadline) -> Result<bool> {
         let mut eval = cmd("EVAL");
         eval.arg(WRITE).arg(2).arg(bed::name(key));
@@ -46,10 +46,10 @@ impl Store {
 }
 
 impl Deadline {
-    /// Returns the time after what is left by then; no later, wherever in this the process is
-    /// stopped.
+    /// Returns the deadline when `left` has passed. A stop of the process within this call does not make the
+    /// deadline later.
     pub(super) fn after(left: impl FnOnce() -> Duration) -> Self {
-        // Nobody's clock is before 1970; a write would come too late then.
+        // A clock before 1970 would make every write late.
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Self(now.unwrap_or_default() + left())
     }

@@ -13,24 +13,24 @@ use tokio::{
 use super::{TURN_LIMIT, journal, store::Store, watch::Watch};
 use crate::{Result, bed, settings::Settings, support::MS};
 
-/// One of many that want the locks.
+/// One of many tasks that compete for the locks.
 pub(super) struct Task {
     pub(super) redlock: Redlock,
     pub(super) store: Store,
-    /// Whether it locks at all.
+    /// Whether the task locks at all.
     pub(super) locks: bool,
-    /// Whether it does not clean up.
+    /// Whether the task leaks memory and files.
     pub(super) leaks: bool,
     pub(super) rng: Rng,
     pub(super) stopped: switch::Receiver<bool>,
 }
 
 impl Task {
-    /// Takes turns until it is told to stop.
+    /// Takes turns until the worker stops.
     pub(super) async fn run(mut self) -> Result<()> {
         while !*self.stopped.borrow() {
             let rest = MS(self.rng.u64(..2000));
-            // Whoever tells it to stop is there until then, so this is no error.
+            // The sender lives until then, so this is not an error.
             let stopped = self.stopped.wait_for(|it| *it).map(drop);
             if timeout(rest, stopped).await.is_ok() {
                 break;
@@ -44,7 +44,7 @@ impl Task {
     }
 
     async fn turn(&mut self) -> Result<()> {
-        // Some are wanted by many, some by few.
+        // Four keys are busier than the others.
         let key = match self.rng.u8(..3) {
             0 => self.rng.usize(..4),
             _ => self.rng.usize(..bed::KEYS),
@@ -67,7 +67,7 @@ impl Task {
         }
     }
 
-    /// Locks and releases, and waits for that, or only begins to.
+    /// Locks and releases, and sometimes does not wait for the release.
     async fn release(&mut self, key: usize) -> Result<()> {
         if let Some(guard) = self.acquire(key).await {
             self.increment(key, Some(&guard)).await?;
@@ -82,7 +82,7 @@ impl Task {
         Ok(())
     }
 
-    /// Tries once, and drops the guard.
+    /// Makes one attempt, and drops the guard.
     async fn leave(&mut self, key: usize) -> Result<()> {
         let outcome = self.redlock.try_lock(bed::name(key)).await;
         if let Some(guard) = admitted(outcome) {
@@ -91,7 +91,7 @@ impl Task {
         Ok(())
     }
 
-    /// Has the work dropped if the lock is lost.
+    /// Works within `with`, which drops the work if the lock is lost.
     async fn work_with(&mut self, key: usize) -> Result<()> {
         let lock = self.lock(key);
         let pause = self.pause();
@@ -107,7 +107,7 @@ impl Task {
         Ok(())
     }
 
-    /// Gives up while it waits for the lock.
+    /// Gives up during the wait for the lock.
     async fn cancel(&mut self, key: usize) -> Result<()> {
         let patience = MS(self.rng.u64(..30));
         match timeout(patience, self.lock(key).into_future()).await {
@@ -121,8 +121,8 @@ impl Task {
         Ok(())
     }
 
-    /// Gives up while it works. So it writes nothing: a write that is under way when its lock is
-    /// given back is not protected.
+    /// Gives up during the work. The work writes nothing, because the lock does not protect a write that is
+    /// still under way at the release.
     async fn cancel_work(&mut self, key: usize) -> Result<()> {
         let patience = MS(self.rng.u64(..300));
         let work = async |hold: &redlock_tokio::Hold| {
@@ -138,7 +138,7 @@ impl Task {
         Ok(())
     }
 
-    /// Keeps the lock by itself.
+    /// Extends the lock explicitly.
     async fn extend(&mut self, key: usize) -> Result<()> {
         let lock = self.lock(key).options(LockOptions::new().no_renewal());
         let Some(guard) = admitted(lock.await) else {
@@ -161,7 +161,7 @@ impl Task {
         Ok(())
     }
 
-    /// Works for several ttls.
+    /// Holds the lock for several ttls.
     async fn hold_long(&mut self, key: usize) -> Result<()> {
         let lock = self.lock(key).ttl(MS(600));
         let Some(guard) = admitted(lock.await) else {
@@ -173,7 +173,7 @@ impl Task {
         Ok(())
     }
 
-    /// Holds on until the lock is lost.
+    /// Holds the lock until it is lost.
     async fn hold_too_long(&mut self, key: usize) -> Result<()> {
         let lock = self.lock(key).ttl(MS(600)).max_hold(MS(500));
         let Some(guard) = admitted(lock.await) else {
@@ -188,7 +188,7 @@ impl Task {
         Ok(())
     }
 
-    /// Does without the lock.
+    /// Works without the lock.
     async fn pretend(&mut self, key: usize) -> Result<()> {
         journal::saw("acquired");
         self.increment(key, None).await
@@ -198,7 +198,7 @@ impl Task {
         admitted(self.lock(key).await)
     }
 
-    /// A lock with a ttl and a patience of any length.
+    /// Returns a lock with a random ttl and a random wait.
     fn lock(&mut self, key: usize) -> Lock {
         let ttl = [MS(600), MS(1000), bed::MAX_TTL][self.rng.usize(..3)];
         let wait = MS(self.rng.u64(100..1500));
@@ -225,7 +225,7 @@ impl Task {
     }
 }
 
-/// The critical section: reads, waits and writes.
+/// Runs the critical section: reads, waits and writes.
 async fn increment(store: &Store, watch: &mut Watch, key: usize, pause: Duration) -> Result<()> {
     const LOOK: Duration = Duration::from_millis(100);
     let value = store.read(key).await?;
@@ -237,13 +237,13 @@ async fn increment(store: &Store, watch: &mut Watch, key: usize, pause: Duration
         left -= part;
     }
     let Some(deadline) = watch.deadline() else {
-        journal::saw("writes not tried, the lock being lost");
+        journal::saw("writes not tried after a loss");
         return Ok(());
     };
     if store.write(key, value + 1, deadline).await? {
         journal::saw("writes");
     } else {
-        journal::saw("writes refused, coming too late");
+        journal::saw("writes refused because they were late");
     }
     Ok(())
 }
@@ -261,7 +261,7 @@ fn admitted(outcome: Result<LockGuard, LockError>) -> Option<LockGuard> {
     }
 }
 
-/// Counts why a lock was not to be had, by the error's name.
+/// Counts a failed lock, by the name of its error.
 fn refused(error: &LockError) {
     if Settings::traces() && !error.is_contended() {
         eprintln!("{error}");

@@ -6,14 +6,14 @@ use redlock_tokio::{Hold, LossReason};
 use super::{journal, store::Deadline};
 use crate::{bed::MAX_TTL, line::Line};
 
-/// Somebody who holds a key, or thinks so, from when this is made until it is dropped. Then it is
-/// written down, never longer than it was.
+/// Observes a hold from its creation to its drop, and then reports it. The report is never longer than the
+/// hold.
 pub(super) struct Watch {
     key: usize,
-    /// None for those who only pretend.
+    /// None for a task that does not lock.
     hold: Option<Hold>,
     from: u64,
-    /// When it was last seen to be held, and until when it would have stayed so.
+    /// When the key was last seen to be held, and the end of its validity at that time.
     seen: u64,
     until: u64,
 }
@@ -32,9 +32,9 @@ impl Watch {
         watch
     }
 
-    /// Returns whether the key is held now, and notes until when.
+    /// Returns whether the key is held now, and notes the end of its validity.
     pub(super) fn look(&mut self) -> bool {
-        // Before it is asked how long, so that the sum is not later than it is.
+        // The clock is read first, so that the sum is not later than the end.
         let now = journal::now();
         let left = self.remaining();
         if left.is_zero() {
@@ -45,13 +45,13 @@ impl Watch {
         true
     }
 
-    /// Returns when a write comes too late, if it does not now.
+    /// Returns the time from which a write is too late, unless it is too late now.
     pub(super) fn deadline(&mut self) -> Option<Deadline> {
         let deadline = Deadline::after(|| self.remaining());
         self.look().then_some(deadline)
     }
 
-    /// Returns whether it was told of the loss of its keys, which is before the end of validity.
+    /// Returns whether the keys were lost, which is noticed before the end of validity.
     fn lost_its_keys(&self) -> bool {
         let reason = self.hold.as_ref().and_then(|it| it.lost().now_or_never());
         reason == Some(LossReason::KeysLost)
@@ -68,7 +68,7 @@ impl Drop for Watch {
         let until = if self.look() {
             now
         } else if now < self.until || self.lost_its_keys() {
-            // Lost earlier than its validity had said; since then, or later.
+            // The lock was lost before the end of its validity, and not before the last look.
             self.seen
         } else {
             self.until
