@@ -9,71 +9,85 @@ use crate::{
 
 /// Why a lock could not be acquired.
 ///
-/// Whichever it is: the critical section was not entered, and what was set on any node is being
-/// released.
+/// After each of these errors the lock is not held, and keys that were set on nodes are released in the background.
+///
+/// ```
+/// # use redlock_tokio::{LockError, Redlock};
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redlock = Redlock::embedded().await?;
+/// # let _other = redlock.lock("order:42").await?;
+/// match redlock.lock("order:42").wait(Duration::from_millis(100)).await {
+///     Ok(guard) => drop(guard),
+///     Err(LockError::Contended(_)) => println!("try again later"),
+///     Err(error) => return Err(error.into()), // the message names the nodes
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Another client holds the lock, or several that want it kept each other from it, until the
-    /// waiting time was over. No attempt was made if it is another task of this process that holds the
-    /// lock or waits for it.
+    /// Another client held the lock until the waiting time was over, or several clients kept each other from it. No
+    /// attempt was made if another task of this process held the lock or waited for it.
     #[error("the lock is taken: {whom} ({0})", whom = taken_by(.0))]
     Contended(Attempts),
-    /// So many nodes are down, silent or refusing that no majority could be had.
+    /// So many nodes are down, silent or refusing that the others are no majority.
     #[error(
         "no quorum: {needed} of {possible} nodes must agree ({0})",
         needed = .0.votes_needed,
         possible = .0.votes_possible
     )]
     NoQuorum(Attempts),
-    /// A majority agreed, but so late that the lock's validity was already spent. The nodes are
-    /// overloaded or far away; try a longer ttl.
-    #[error("too slow: the nodes answered after the lock's validity was spent ({0})")]
+    /// A majority agreed, but only after the validity of the lock had ended. The nodes are overloaded or far away.
+    /// A longer ttl helps.
+    #[error("too slow: the nodes answered after the validity of the lock had ended ({0})")]
     TooSlow(Attempts),
-    /// Nodes that were needed came up so recently that they may have forgotten a lock that is
-    /// still held; they have no vote until that lock must have expired, which was not within the waiting
-    /// time. [`Redlock::ready`](crate::Redlock::ready) waits for it when a service starts.
+    /// Nodes started so recently that they may have forgotten a lock that is still held. They have no vote until such
+    /// a lock must have expired, and without them there was no majority within the waiting time.
+    /// [`Redlock::ready`](crate::Redlock::ready) waits for a majority when a service starts.
     #[error(
-        "quarantined: nodes came up so recently that they may have forgotten a lock, and a majority \
-         votes in {}; a shorter max_ttl shortens that, nodes_are_durable is for nodes that keep locks \
-         on disk, trust_fresh_nodes is for tests{}",
+        "quarantined: nodes started so recently that they may have forgotten a lock, and a majority votes in {}; a \
+         shorter max_ttl shortens this time, nodes_are_durable is for nodes that keep locks on disk, \
+         trust_fresh_nodes is for tests{}",
         WholeSeconds(*remaining),
         Failures(&attempts.nodes)
     )]
     Quarantined {
-        /// How long until a majority may vote, if no node fails meanwhile.
+        /// The time until a majority may vote, if no node fails before.
         remaining: Duration,
-        /// What was tried.
+        /// The attempts that were made.
         attempts: Attempts,
     },
-    /// Too many wait already, for this key or in all, within this process.
+    /// Too many requests wait in this process, for this key or for all keys together.
     #[error(
-        "the queue is full: {waiting} wait in this process, and the limit is {limit}; see max_waiters_per_key and \
-         max_waiters_total"
+        "the queue is full: {waiting} requests wait in this process, and the limit is {limit}; see \
+         max_waiters_per_key and max_waiters_total"
     )]
     QueueFull {
-        /// How many wait.
+        /// How many requests wait.
         waiting: usize,
-        /// How many may.
+        /// How many requests may wait.
         limit: usize,
     },
     /// The expected wait exceeds the limit, and
     /// [`refuse_long_waits`](crate::LockOptions::refuse_long_waits) was set.
     #[error(
-        "the expected wait exceeds the limit: {waiting} wait in this process, which takes about \
+        "the expected wait exceeds the limit: {waiting} requests wait in this process, which takes about \
          {expected:?}, and the limit is {limit:?}; see refuse_long_waits"
     )]
     WaitTooLong {
-        /// How many wait for the key.
+        /// How many requests wait for the key.
         waiting: usize,
-        /// How long one more would wait, if each of them held the lock as briefly as the shortest of the
+        /// How long one more request would wait, if each of these held the lock only as long as the shortest of the
         /// last eight holds.
         expected: Duration,
-        /// How long it was to wait at most.
+        /// The [waiting time](crate::LockOptions::wait) of the request.
         limit: Duration,
     },
-    /// The lock's fencing counters have reached the largest token. Delete them (`redlock:fence:{<key>}`, on
-    /// all nodes) once the resource has been told to start anew.
+    /// The fencing counters of the lock have reached the largest token. Reset the token that the resource has stored,
+    /// then delete the counters (`redlock:fence:{<key>}`) on all nodes.
     #[error(
         "there is no larger fencing token: the counters are at {}",
         FencingToken::MAX
@@ -82,19 +96,19 @@ pub enum LockError {
     /// The key cannot be used.
     #[error("invalid key: {0}")]
     InvalidKey(KeyError),
-    /// The options given for this lock cannot be used.
+    /// The options of this lock are invalid.
     #[error("invalid options: {0}")]
     InvalidOptions(OptionsError),
     /// [`Redlock::shutdown`](crate::Redlock::shutdown) was called, or the runtime that the
     /// [`Redlock`](crate::Redlock) was built on has ended.
-    #[error("shut down: no more locks are given out")]
+    #[error("shut down: no new locks are granted")]
     ShutDown,
     /// The operating system gave no random bits for a token.
     #[error("no random bits for a token: {0}")]
     Random(RandomError),
 }
 
-/// So that a function that locks can use `?` on [`Key::parts`](crate::Key::parts).
+/// Lets a function that locks use `?` on [`Key::parts`](crate::Key::parts).
 impl From<KeyError> for LockError {
     fn from(error: KeyError) -> Self {
         Self::InvalidKey(error)
@@ -102,13 +116,14 @@ impl From<KeyError> for LockError {
 }
 
 impl LockError {
-    /// Returns whether another client holding the lock is the only thing in the way.
+    /// Returns whether the lock was only held by another client, so that the nodes are well and a later request may
+    /// succeed.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         matches!(self, Self::Contended(_))
     }
 
-    /// Returns whether the nodes are the reason, and not other clients or the caller.
+    /// Returns whether the nodes are the cause, and not other clients or the caller.
     pub(crate) fn is_outage(&self) -> bool {
         matches!(
             self,
@@ -116,7 +131,7 @@ impl LockError {
         )
     }
 
-    /// Returns what was tried, if anything was sent.
+    /// Returns the attempts that were made. `None` for an error that no attempt leads to, such as an invalid key.
     #[must_use]
     pub fn attempts(&self) -> Option<&Attempts> {
         match self {
@@ -135,18 +150,18 @@ impl LockError {
     }
 }
 
-/// Why the operating system gave no random bits, in its words.
+/// Why the operating system gave no random bits.
 #[derive(Clone, Debug, Error)]
 #[error(transparent)]
 pub struct RandomError(pub(crate) getrandom::Error);
 
-/// What was tried before an acquisition failed.
+/// The attempts that were made before an acquisition failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempts {
     /// How many attempts were made.
     pub count: u32,
-    /// How long they took together.
+    /// The time from the request to the error.
     pub waited: Duration,
     /// How many nodes must agree.
     pub votes_needed: usize,
@@ -159,7 +174,7 @@ pub struct Attempts {
 impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = if self.count == 1 { "" } else { "s" };
-        // Microseconds are enough for people.
+        // Nanoseconds would be noise.
         let waited = Duration::from_micros(self.waited.as_micros() as u64);
         write!(f, "{} attempt{s} in {waited:?}", self.count)?;
         if !self.nodes.is_empty() {
@@ -169,7 +184,7 @@ impl fmt::Display for Attempts {
     }
 }
 
-/// Tells who has a lock that was not to be had.
+/// Says who holds a lock that was contended.
 fn taken_by(attempts: &Attempts) -> &'static str {
     match attempts.count {
         0 => "another task of this process holds it or waits for it",
@@ -177,7 +192,7 @@ fn taken_by(attempts: &Attempts) -> &'static str {
     }
 }
 
-/// What nodes say that are not only waiting for the end of their quarantine.
+/// The reports of nodes that failed, without those that only wait for the end of their quarantine.
 struct Failures<'a>(&'a NodeReports);
 
 impl fmt::Display for Failures<'_> {
@@ -195,18 +210,20 @@ impl fmt::Display for Failures<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ExtendError {
-    /// No majority extended it this time. The lock is still held for `remaining`, and the
-    /// background renewal goes on trying.
-    #[error("no majority extended the lock, it is held for {remaining:?} more ({nodes})")]
+    /// No majority extended the lock this time. The lock is held for `remaining` more, and the background renewal
+    /// tries again.
+    #[error("no majority extended the lock, which is held for {remaining:?} more ({nodes})")]
     NoQuorum {
         /// How long the lock stays valid.
         remaining: Duration,
-        /// Why nodes did not agree.
+        /// The reasons of nodes that did not agree.
         nodes: NodeReports,
     },
-    /// The lock has been held for the longest time allowed, and will not be extended any more.
-    /// It is still held for `remaining`.
-    #[error("held for the longest time allowed, and for {remaining:?} more")]
+    /// The lock has been held for [`max_hold`](crate::LockOptions::max_hold), and is not extended any more. The lock
+    /// is held for `remaining` more.
+    #[error(
+        "the lock was held for max_hold, and is not extended; it is held for {remaining:?} more"
+    )]
     MaxHold {
         /// How long the lock stays valid.
         remaining: Duration,
@@ -223,12 +240,12 @@ pub enum ExtendError {
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum WithLockError {
-    /// The lock could not be acquired; the work was not begun.
+    /// The lock could not be acquired. The work was not begun.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The lock was lost. The work was dropped where it stood, or ended after the loss; what it
-    /// had done by then is done.
-    #[error("the lock was lost while its holder worked: {0}")]
+    /// The lock was lost. The work was dropped at its current `await`, or ended after the loss. Effects of the work up
+    /// to that point remain.
+    #[error("the lock was lost before the work was done: {0}")]
     Lost(LossReason),
 }
 
@@ -244,7 +261,7 @@ mod tests {
     use crate::NodeError;
 
     #[test]
-    fn reads_well_on_call() {
+    fn an_error_names_each_node_and_its_reason() {
         let report = |address: &str, objection| NodeReport {
             address: address.into(),
             objection,

@@ -1,4 +1,4 @@
-//! Whether a majority of nodes may vote, as far as the lanes know, and when it will.
+//! Whether a majority of nodes may vote, by what the lanes know.
 
 use std::{fmt, pin::pin, time::Duration};
 
@@ -7,48 +7,48 @@ use thiserror::Error;
 
 use crate::{NodeReports, engine::shared::Shared, node::status, whole_seconds::WholeSeconds};
 
-/// Why [`Redlock::ready`](crate::Redlock::ready) gave up.
+/// Why [`Redlock::ready`](crate::Redlock::ready) failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NotReady {
     /// So many nodes may not vote that the others are no majority.
     #[error(
         "not ready: {votes_needed} of {votes_possible} nodes must agree{} ({nodes})",
-        Promise(*remaining)
+        Outlook(*remaining)
     )]
-    TooFewVote {
+    NoQuorum {
         /// How many nodes must agree.
         votes_needed: usize,
         /// How many nodes there are.
         votes_possible: usize,
-        /// How long until a majority may vote, if nothing but quarantines is in its way.
+        /// The time until a majority may vote. `None` if more than quarantines prevents a majority.
         remaining: Option<Duration>,
-        /// The nodes that may not vote, and why.
+        /// The nodes that may not vote, with their reasons.
         nodes: NodeReports,
     },
     /// [`Redlock::shutdown`](crate::Redlock::shutdown) was called, or the runtime that the
     /// [`Redlock`](crate::Redlock) was built on has ended.
-    #[error("shut down: no more locks are given out")]
+    #[error("shut down: no new locks are granted")]
     ShutDown,
 }
 
 /// When a majority votes, if that is known.
-struct Promise(Option<Duration>);
+struct Outlook(Option<Duration>);
 
-impl fmt::Display for Promise {
+impl fmt::Display for Outlook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(remaining) => write!(f, ", which they will in {}", WholeSeconds(remaining)),
+            Some(remaining) => write!(f, ", and a majority votes in {}", WholeSeconds(remaining)),
             None => Ok(()),
         }
     }
 }
 
-/// Waits until a majority may vote, but no longer than `limit`.
+/// Waits until a majority may vote, for at most `limit`.
 pub(crate) async fn ready(shared: &Shared, limit: Duration) -> Result<(), NotReady> {
     let deadline = shared.clock.now().saturating_add(limit);
     loop {
-        // Registered before the look, so that no change falls between the two.
+        // The listeners are registered first, so that no change of a status is missed.
         let mut changes: Vec<_> = shared
             .lanes
             .iter()
@@ -67,7 +67,7 @@ pub(crate) async fn ready(shared: &Shared, limit: Duration) -> Result<(), NotRea
         }
         let now = shared.clock.now();
         if now >= deadline {
-            return Err(NotReady::TooFewVote {
+            return Err(NotReady::NoQuorum {
                 votes_needed: shared.quorum.votes(),
                 votes_possible: shared.quorum.nodes(),
                 remaining,

@@ -239,7 +239,7 @@ impl Redlock {
     ///
     /// # Errors
     ///
-    /// Fails with [`NotReady::TooFewVote`] after the limit. The error names the nodes that may not vote yet, with
+    /// Fails with [`NotReady::NoQuorum`] after the limit. The error names the nodes that may not vote yet, with
     /// the reason and, if it is known, the time until they may. Fails with [`NotReady::ShutDown`] within a second
     /// of a shutdown.
     pub async fn ready(&self, limit: Duration) -> Result<(), NotReady> {

@@ -153,9 +153,9 @@ async fn a_lock_fails_after_its_wait_where_the_quarantine_is_longer() {
     assert_eq!(*remaining, QUARANTINE - MS(5000));
     assert_eq!(
         error.to_string(),
-        "quarantined: nodes came up so recently that they may have forgotten a lock, and a majority votes \
-         in 6 s; a shorter max_ttl shortens that, nodes_are_durable is for nodes that keep locks on disk, \
-         trust_fresh_nodes is for tests"
+        "quarantined: nodes started so recently that they may have forgotten a lock, and a majority votes \
+         in 6 s; a shorter max_ttl shortens this time, nodes_are_durable is for nodes that keep locks on \
+         disk, trust_fresh_nodes is for tests"
     );
 }
 
@@ -225,7 +225,7 @@ async fn a_service_that_is_not_ready_reports_which_nodes_may_not_vote_and_why() 
         let start = Instant::now();
         let error = redlock.ready(MS(limit)).await.unwrap_err();
         assert_eq!(start.elapsed(), MS(limit));
-        let NotReady::TooFewVote {
+        let NotReady::NoQuorum {
             remaining, nodes, ..
         } = &error
         else {
@@ -249,7 +249,7 @@ async fn a_service_is_ready_when_the_nodes_that_were_down_are_up() {
     let builder = Redlock::builder().custom_nodes(nodes.clone());
     let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
     let error = redlock.ready(MS(100)).await.unwrap_err();
-    let NotReady::TooFewVote {
+    let NotReady::NoQuorum {
         remaining: None,
         nodes: down,
         ..
