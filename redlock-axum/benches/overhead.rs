@@ -45,9 +45,10 @@ fn main() {
     };
     let layer = || LockLayer::new(redlock.clone(), |_: &Request| "k");
     let plain = || Router::new().route("/", post(async || "done"));
-    let contestant = |name, app| Contestant {
+    let contestant = |name, app: Router| Contestant {
         name,
-        app,
+        // As `axum::serve` does. Otherwise axum builds the routes anew, with their layers, for each request.
+        app: app.with_state(()),
         times: Vec::new(),
     };
     let mut all = [

@@ -3,19 +3,20 @@
 mod body;
 mod composite;
 mod json;
+mod layer_key;
+mod methods;
 mod part;
 mod sources;
-mod wanted;
 
 use redlock_tower::ExtractKey;
 
-pub(crate) use self::wanted::{HeldKeys, Methods, Wanted, WantedKeys};
 pub use self::{
     body::BodyLimit,
     composite::{CompositeKey, key},
     part::KeyPart,
     sources::{extension, header, idempotency_key, json_field, matched_path, path, query, typed},
 };
+pub(crate) use self::{layer_key::LayerKey, methods::Methods};
 use crate::Request;
 
 /// A source of keys for requests: what [`LockLayer`](crate::LockLayer) takes.

@@ -10,8 +10,11 @@ use tower_layer::Layer;
 
 use crate::{
     LockService, Problem,
-    key::{Methods, RequestKey, Wanted, WantedKeys},
+    key::{LayerKey, Methods, RequestKey},
+    locked::InsertLocked,
     rejection::RejectionPolicy,
+    response_service::Responding,
+    service::Locking,
 };
 
 /// Serialises the handlers of a route by resource, in every process that locks over the same nodes.
@@ -35,17 +38,13 @@ use crate::{
 /// | [`fail_open`](Self::fail_open) | no | whether handlers run without a lock when there is no quorum |
 #[must_use = "a layer does nothing until it is added to a router"]
 pub struct LockLayer<K> {
-    pub(crate) key: Arc<K>,
-    pub(crate) redlock: Redlock,
-    /// Put in front of keys when they are read, so that layers further in can tell them apart.
-    pub(crate) prefix: Arc<[u8]>,
-    pub(crate) methods: Methods,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) cancels: bool,
-    pub(crate) body_end: Option<Duration>,
-    pub(crate) policy: RejectionPolicy,
-    /// What the layer is made of that does not know of HTTP.
-    pub(crate) inner: redlock_tower::LockLayer<()>,
+    key: LayerKey<K>,
+    tasks: Option<TaskTracker>,
+    cancels: bool,
+    body_end: Option<Duration>,
+    pub(crate) policy: Arc<RejectionPolicy>,
+    /// The options that do not concern HTTP.
+    inner: redlock_tower::LockLayer<()>,
 }
 
 impl<K: RequestKey> LockLayer<K> {
@@ -55,17 +54,14 @@ impl<K: RequestKey> LockLayer<K> {
     pub fn new(redlock: Redlock, key: K) -> Self {
         let options = LockOptions::new().max_waiters_per_key(64);
         Self {
-            key: Arc::new(key),
             inner: redlock_tower::LockLayer::new(redlock.clone(), ())
                 .options(options)
                 .max_waiters_total(1024),
-            redlock,
-            prefix: Arc::default(),
-            methods: Methods::Unsafe,
-            tasks: TaskTracker::new(),
+            key: LayerKey::new(key, redlock),
+            tasks: None,
             cancels: false,
             body_end: None,
-            policy: RejectionPolicy::default(),
+            policy: Arc::default(),
         }
     }
 
@@ -77,23 +73,11 @@ impl<K: RequestKey> LockLayer<K> {
     /// Says which option makes no lock, and why. A tuple of keys cannot be [fenced](Self::fenced); that a closure
     /// makes several keys is only seen when a request comes.
     pub fn check(&self) -> Result<(), OptionsError> {
-        let wanted = self.wanted(WantedKeys::default());
-        self.inner.clone().with_key(wanted).check()
+        self.inner.clone().with_key(self.key.clone()).check()
     }
 }
 
 impl<K> LockLayer<K> {
-    /// Makes what extracts the key of one request.
-    pub(crate) fn wanted(&self, keys: WantedKeys) -> Wanted<K> {
-        Wanted {
-            key: Arc::clone(&self.key),
-            methods: self.methods.clone(),
-            redlock: self.redlock.clone(),
-            prefix: Arc::clone(&self.prefix),
-            keys,
-        }
-    }
-
     /// Sets options for the layer's locks. What they leave open falls back to what was set
     /// before, and then to the defaults of the [`Redlock`].
     pub fn options(mut self, options: LockOptions) -> Self {
@@ -127,7 +111,7 @@ impl<K> LockLayer<K> {
 
     /// Sets what goes in front of all keys of this layer.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
-        self.prefix = prefix.as_ref().into();
+        self.key.rules_mut().prefix = prefix.as_ref().into();
         self
     }
 
@@ -145,13 +129,13 @@ impl<K> LockLayer<K> {
 
     /// Locks for requests of every method, the safe ones too.
     pub fn all_methods(mut self) -> Self {
-        self.methods = Methods::All;
+        self.key.rules_mut().methods = Methods::All;
         self
     }
 
     /// Locks for requests with these methods, and lets all others pass.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
-        self.methods = Methods::These(methods.into_iter().collect());
+        self.key.rules_mut().methods = Methods::These(methods.into_iter().collect());
         self
     }
 
@@ -191,9 +175,9 @@ impl<K> LockLayer<K> {
     }
 
     /// Sets the name under which this layer shows in logs and metrics.
-    pub fn policy(mut self, name: &str) -> Self {
-        self.inner = self.inner.policy(name);
-        self.policy.name = name.into();
+    pub fn label(mut self, label: &str) -> Self {
+        self.inner = self.inner.label(label);
+        self.policy_mut().label = label.into();
         self
     }
 
@@ -201,7 +185,7 @@ impl<K> LockLayer<K> {
     /// [wait](TaskTracker::wait) for it after the server has stopped, and before
     /// [`Redlock::shutdown`].
     pub fn tasks(mut self, tasks: TaskTracker) -> Self {
-        self.tasks = tasks;
+        self.tasks = Some(tasks);
         self
     }
 
@@ -209,15 +193,15 @@ impl<K> LockLayer<K> {
     /// the expected wait, by the recent holds of the lock, is longer, that counts instead. A random part of up
     /// to one `delay` is added, so that clients do not all come at once.
     pub fn retry_after(mut self, delay: Duration) -> Self {
-        self.policy.retry_after = delay;
+        self.policy_mut().retry_after = delay;
         self
     }
 
     /// Sets the status of the response to requests whose wait ended without a lock, instead of 423: 409, or 429, or a
     /// 2xx for webhooks that must not come again, which then has no `Retry-After`. One without content,
     /// such as 204, has no body.
-    pub fn contended_as(mut self, status: StatusCode) -> Self {
-        self.policy.contended = status;
+    pub fn contended_status(mut self, status: StatusCode) -> Self {
+        self.policy_mut().contended = status;
         self
     }
 
@@ -227,22 +211,23 @@ impl<K> LockLayer<K> {
         respond: impl Fn(Problem) -> R + Send + Sync + 'static,
     ) -> Self {
         let respond = move |problem| -> Response { respond(problem).into_response() };
-        self.policy.respond = Some(Arc::new(respond));
+        self.policy_mut().respond = Some(Arc::new(respond));
         self
+    }
+
+    fn policy_mut(&mut self) -> &mut RejectionPolicy {
+        Arc::make_mut(&mut self.policy)
     }
 }
 
 impl<K> Clone for LockLayer<K> {
     fn clone(&self) -> Self {
         Self {
-            key: Arc::clone(&self.key),
-            redlock: self.redlock.clone(),
-            prefix: Arc::clone(&self.prefix),
-            methods: self.methods.clone(),
+            key: self.key.clone(),
             tasks: self.tasks.clone(),
             cancels: self.cancels,
             body_end: self.body_end,
-            policy: self.policy.clone(),
+            policy: Arc::clone(&self.policy),
             inner: self.inner.clone(),
         }
     }
@@ -251,7 +236,7 @@ impl<K> Clone for LockLayer<K> {
 impl<K> fmt::Debug for LockLayer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockLayer")
-            .field("methods", &self.methods)
+            .field("methods", &self.key.rules().methods)
             .field("body_end", &self.body_end)
             .finish_non_exhaustive()
     }
@@ -261,6 +246,30 @@ impl<S, K> Layer<S> for LockLayer<K> {
     type Service = LockService<S, K>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        LockService::new(inner, self.clone())
+        let inner = Responding::new(inner);
+        let inline = self
+            .inner
+            .clone()
+            .with_key(self.key.clone())
+            .share_hold(InsertLocked(self.key.rules().redlock.clone()));
+        let locking = match (self.cancels, self.body_end) {
+            (true, None) => Locking::Inline(inline.layer(inner)),
+            (true, Some(max)) => {
+                Locking::InlineToBodyEnd(inline.hold_until_body_end(max).layer(inner))
+            }
+            (false, body_end) => {
+                let mut detached = inline.detached();
+                if let Some(tasks) = &self.tasks {
+                    detached = detached.tasks(tasks.clone());
+                }
+                match body_end {
+                    None => Locking::Detached(detached.layer(inner)),
+                    Some(max) => {
+                        Locking::DetachedToBodyEnd(detached.hold_until_body_end(max).layer(inner))
+                    }
+                }
+            }
+        };
+        LockService::new(locking, Arc::clone(&self.policy))
     }
 }

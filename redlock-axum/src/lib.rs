@@ -15,7 +15,7 @@ pub use key::{
     key, matched_path, path, query, typed,
 };
 pub use layer::LockLayer;
-pub use locked::{LockLost, Locked, NoLock};
+pub use locked::{LockLost, Locked, LockedRejection};
 #[cfg(feature = "utoipa")]
 pub use openapi::LockResponses;
 pub use problem::Problem;

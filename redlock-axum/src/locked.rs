@@ -1,18 +1,15 @@
-use std::{convert::Infallible, ops::Deref, sync::Arc};
+use std::{convert::Infallible, fmt, ops::Deref, sync::Arc};
 
 use axum::{
     extract::{FromRequestParts, OptionalFromRequestParts, Request},
     http::{StatusCode, request::Parts},
     response::{IntoResponse, Response},
 };
-use redlock_tokio::{Hold, LockGuard, LossReason, Redlock, ReleaseReport};
-use redlock_tower::{HeldLock, ShareHold};
+use redlock_tokio::{Hold, Key, LockGuard, LossReason, Redlock, ReleaseReport};
+use redlock_tower::ShareHold;
 use thiserror::Error;
 
-use crate::{
-    Problem,
-    key::{HeldKeys, WantedKeys},
-};
+use crate::Problem;
 
 /// Extracts the lock that a handler runs under.
 ///
@@ -33,8 +30,14 @@ use crate::{
 ///
 /// `Option<Locked>` is `None` for requests that pass without a lock, such as those with safe
 /// methods.
-#[derive(Clone, Debug)]
-pub struct Locked(HeldLock);
+#[derive(Clone)]
+pub struct Locked {
+    lock: redlock_tower::Locked,
+    /// The lock service that it is from.
+    redlock: Redlock,
+    /// The lock of the next layer further out, if there is one.
+    outer: Option<Arc<Self>>,
+}
 
 impl Locked {
     /// Checks that the lock is still held, just before a step that must not be done without it.
@@ -46,7 +49,7 @@ impl Locked {
     ///
     /// Fails if the lock is lost, with an error that is a response.
     pub fn ensure(&self) -> Result<(), LockLost> {
-        if self.0.hold().is_valid() {
+        if self.lock.hold().is_valid() {
             Ok(())
         } else {
             Err(LockLost)
@@ -59,13 +62,13 @@ impl Locked {
     ///
     /// Cancel safe: it only watches.
     pub async fn lost(&self) -> LossReason {
-        self.0.hold().lost().await
+        self.lock.hold().lost().await
     }
 
     /// Releases the lock before the handler is done, and waits until a majority of nodes has confirmed
     /// it. `None` if that was done before.
     pub async fn release_early(self) -> Option<ReleaseReport> {
-        self.0.release_early().await
+        self.lock.release_early().await
     }
 
     /// Takes the lock over: it is held for as long as the guard lives, and not to the end of the handler.
@@ -74,13 +77,26 @@ impl Locked {
     /// `None` if somebody has taken or released it.
     #[must_use = "the lock is released as soon as the guard is dropped"]
     pub fn into_owned(self) -> Option<LockGuard> {
-        self.0.into_owned()
+        self.lock.into_owned()
     }
 
     /// Returns the view of the lock, to be handed on.
     #[must_use]
     pub fn into_inner(self) -> Hold {
-        self.0.hold().clone()
+        self.lock.hold().clone()
+    }
+
+    /// Returns whether this lock, or that of a layer further out, is valid and has this key of a lock service.
+    pub(crate) fn holds(&self, redlock: &Redlock, key: &[u8]) -> bool {
+        let is_key = |held: &Key| held.as_bytes().strip_prefix(redlock.prefix()) == Some(key);
+        let has_key = self.redlock.is_same(redlock) && self.keys().any(is_key) && self.is_valid();
+        has_key || self.outer.as_ref().is_some_and(|it| it.holds(redlock, key))
+    }
+}
+
+impl fmt::Debug for Locked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lock.fmt(f)
     }
 }
 
@@ -88,15 +104,15 @@ impl Deref for Locked {
     type Target = Hold;
 
     fn deref(&self) -> &Hold {
-        self.0.hold()
+        self.lock.hold()
     }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Locked {
-    type Rejection = NoLock;
+    type Rejection = LockedRejection;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, NoLock> {
-        parts.extensions.get().cloned().ok_or(NoLock)
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, LockedRejection> {
+        parts.extensions.get().cloned().ok_or(LockedRejection)
     }
 }
 
@@ -108,20 +124,19 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Locked {
     }
 }
 
-/// Puts the lock where [`Locked`] finds it, and layers further in.
+/// Puts the lock where [`Locked`] and the layers further in find it.
 #[derive(Clone)]
-pub(crate) struct InsertLock {
-    pub(crate) redlock: Redlock,
-    pub(crate) keys: WantedKeys,
-}
+pub(crate) struct InsertLocked(pub(crate) Redlock);
 
-impl ShareHold<Request> for InsertLock {
-    fn share(&self, request: &mut Request, lock: HeldLock) {
+impl ShareHold<Request> for InsertLocked {
+    fn share(&self, request: &mut Request, lock: redlock_tower::Locked) {
         let extensions = request.extensions_mut();
-        let held = extensions.get_or_insert_default::<HeldKeys>();
-        let (redlock, keys) = (self.redlock.clone(), Arc::clone(&self.keys));
-        held.add(redlock, keys, lock.hold().clone());
-        extensions.insert(Locked(lock));
+        let outer = extensions.remove().map(Arc::new);
+        extensions.insert(Locked {
+            lock,
+            redlock: self.0.clone(),
+            outer,
+        });
     }
 }
 
@@ -161,9 +176,9 @@ impl IntoResponse for LockLost {
      (a layer is around the routes that were added before it), \
      call all_methods() on it if the request's method is a safe one, or extract Option<Locked>"
 )]
-pub struct NoLock;
+pub struct LockedRejection;
 
-impl IntoResponse for NoLock {
+impl IntoResponse for LockedRejection {
     fn into_response(self) -> Response {
         tracing::error!("{self}");
         Problem::misconfigured()

@@ -36,7 +36,7 @@ impl IntoResponses for LockResponses {
 
 impl<K> LockLayer<K> {
     /// Returns the responses of a route behind this layer whose handler did not run, as
-    /// [`LockResponses`] does, but with the status of [`contended_as`](Self::contended_as). With a
+    /// [`LockResponses`] does, but with the status of [`contended_status`](Self::contended_status). With a
     /// [`rejection`](Self::rejection) of its own, a layer answers with other bodies.
     #[must_use]
     pub fn openapi_responses(&self) -> BTreeMap<String, RefOr<Response>> {

@@ -12,7 +12,7 @@ use crate::{LockLost, Problem};
 #[derive(Clone)]
 pub(crate) struct RejectionPolicy {
     /// Of the layer, for the log.
-    pub(crate) name: Arc<str>,
+    pub(crate) label: Arc<str>,
     pub(crate) retry_after: Duration,
     pub(crate) contended: StatusCode,
     pub(crate) respond: Option<Arc<Respond>>,
@@ -21,13 +21,9 @@ pub(crate) struct RejectionPolicy {
 type Respond = dyn Fn(Problem) -> Response + Send + Sync;
 
 impl RejectionPolicy {
-    /// Turns an error into a response. `expected` is how long the next in line would wait.
-    pub(crate) fn respond(
-        &self,
-        error: LockError<Infallible>,
-        expected: Option<Duration>,
-    ) -> Response {
-        let problem = self.problem(error, expected);
+    /// Turns an error into a response.
+    pub(crate) fn respond(&self, error: LockError<Infallible>) -> Response {
+        let problem = self.problem(error);
         match &self.respond {
             Some(respond) => respond(problem),
             None => problem.into_response(),
@@ -35,38 +31,38 @@ impl RejectionPolicy {
     }
 
     /// Contention stays out of the 5xx, because proxies take hosts that answer with them out of service.
-    fn problem(&self, error: LockError<Infallible>, expected: Option<Duration>) -> Problem {
+    fn problem(&self, error: LockError<Infallible>) -> Problem {
         match error {
-            LockError::Contended(error) => {
-                tracing::debug!(%error, "request gets no lock");
+            LockError::Contended(refusal) => {
+                tracing::debug!(error = %refusal, "request gets no lock");
                 Problem::new(
                     self.contended,
                     "urn:redlock:problem:locked",
                     "The resource is locked",
                 )
                 .detail("Another request is working on this resource. Try again.")
-                .retry_after(self.jittered(expected))
+                .retry_after(self.jittered(refusal.expected_wait))
                 .settled_if(self.contended.is_success())
             }
-            LockError::QueueFull(error) => {
-                tracing::debug!(%error, "request gets no lock");
+            LockError::QueueFull(refusal) => {
+                tracing::debug!(error = %refusal, "request gets no lock");
                 Problem::new(
                     StatusCode::TOO_MANY_REQUESTS,
                     "urn:redlock:problem:queue-full",
                     "Too many requests wait for the resource",
                 )
                 .detail("Too many requests wait for this resource already. Try again later.")
-                .retry_after(self.jittered(expected))
+                .retry_after(self.jittered(refusal.expected_wait))
             }
-            LockError::WaitTooLong(error) => {
-                tracing::debug!(%error, "request gets no lock");
+            LockError::WaitTooLong(refusal) => {
+                tracing::debug!(error = %refusal, "request gets no lock");
                 Problem::new(
                     StatusCode::TOO_MANY_REQUESTS,
                     "urn:redlock:problem:wait-too-long",
                     "The expected wait exceeds the limit",
                 )
                 .detail("The expected wait for this resource exceeds the limit. Try again later.")
-                .retry_after(self.jittered(expected))
+                .retry_after(self.jittered(refusal.expected_wait))
             }
             LockError::Unavailable(error) => {
                 // The lock service warns of an outage, once for all requests.
@@ -118,7 +114,7 @@ impl RejectionPolicy {
             LockError::Inner(never) => match never {},
             // The layer or its options: no request can succeed before somebody mends the service.
             error => {
-                tracing::error!(policy = &*self.name, %error, "a redlock_axum::LockLayer makes no lock");
+                tracing::error!(policy = &*self.label, %error, "a redlock_axum::LockLayer makes no lock");
                 Problem::misconfigured().detail(format!("redlock_axum::LockLayer: {error}"))
             }
         }
@@ -161,7 +157,7 @@ impl From<redlock_tokio::LockError> for Problem {
                 tracing::error!(%error, "a handler's own lock has options that cannot be used");
                 Self::misconfigured().detail(error.to_string())
             }
-            error => RejectionPolicy::default().problem(error.into(), None),
+            error => RejectionPolicy::default().problem(error.into()),
         };
         problem.by_hand()
     }
@@ -170,7 +166,7 @@ impl From<redlock_tokio::LockError> for Problem {
 impl Default for RejectionPolicy {
     fn default() -> Self {
         Self {
-            name: "default".into(),
+            label: "default".into(),
             retry_after: Duration::from_secs(1),
             contended: StatusCode::LOCKED,
             respond: None,

@@ -10,32 +10,43 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::{FutureExt, TryFutureExt, future::BoxFuture};
-use tower_layer::Layer;
+use redlock_tower::{AtBodyEnd, Detached, HoldBody, Inline, LockError};
 use tower_service::Service;
 
 use crate::{
-    LockLayer, Request,
-    key::{RequestKey, WantedKeys},
-    locked::InsertLock,
+    Request,
+    key::{LayerKey, RequestKey},
+    locked::InsertLocked,
+    rejection::RejectionPolicy,
     response_service::Responding,
 };
 
 /// A service that holds a lock while its inner service handles a request. Made by
 /// [`LockLayer`](crate::LockLayer).
 pub struct LockService<S, K> {
-    inner: S,
-    layer: LockLayer<K>,
+    locking: Locking<S, K>,
+    policy: Arc<RejectionPolicy>,
 }
 
+/// The service of `redlock-tower`, in the mode that the layer's options ask for.
+pub(crate) enum Locking<S, K> {
+    Detached(Tower<S, K, Detached>),
+    Inline(Tower<S, K, Inline>),
+    DetachedToBodyEnd(Tower<S, K, Detached<AtBodyEnd>>),
+    InlineToBodyEnd(Tower<S, K, Inline<AtBodyEnd>>),
+}
+
+type Tower<S, K, M> = redlock_tower::LockService<Responding<S>, LayerKey<K>, InsertLocked, M>;
+
 impl<S, K> LockService<S, K> {
-    pub(crate) fn new(inner: S, layer: LockLayer<K>) -> Self {
-        Self { inner, layer }
+    pub(crate) fn new(locking: Locking<S, K>, policy: Arc<RejectionPolicy>) -> Self {
+        Self { locking, policy }
     }
 }
 
 impl<S, K> Service<Request> for LockService<S, K>
 where
-    S: Service<Request, Error = Infallible> + Clone + Send + 'static,
+    S: Service<Request, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Response: IntoResponse,
     S::Future: Send,
     K: RequestKey,
@@ -45,63 +56,47 @@ where
     type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // The lock is waited for in the response future, and so is the inner service.
+        // The response future waits for the lock, and then for the inner service.
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let it = &self.layer;
-        let keys = WantedKeys::default();
-        let wanted = it.wanted(Arc::clone(&keys));
-        let share = InsertLock {
-            redlock: it.redlock.clone(),
-            keys: Arc::clone(&keys),
+        let policy = Arc::clone(&self.policy);
+        let respond = move |outcome: Result<Response, LockError<Infallible>>| {
+            Ok(outcome.unwrap_or_else(|error| policy.respond(error)))
         };
-        let layer = it.inner.clone().with_key(wanted).share_hold(share);
-        let inner = Responding(self.inner.clone());
-        let (policy, redlock) = (it.policy.clone(), it.redlock.clone());
-        let respond = move |outcome: Result<Response, _>| {
-            Ok(outcome.unwrap_or_else(|error| {
-                let keys = keys.get().into_iter().flatten();
-                let expected = keys.filter_map(|key| redlock.expected_wait(key)).max();
-                policy.respond(error, expected)
-            }))
-        };
-        match (it.cancels, it.body_end) {
-            (true, None) => layer.layer(inner).call(request).map(respond).boxed(),
-            (false, None) => {
-                let layer = layer.detached_in(it.tasks.clone());
-                layer.layer(inner).call(request).map(respond).boxed()
-            }
-            (true, Some(max)) => {
-                let layer = layer.hold_until_body_end(max);
-                let response = layer.layer(inner).call(request);
-                let response = response.map_ok(|it| it.map(Body::new));
-                response.map(respond).boxed()
-            }
-            (false, Some(max)) => {
-                let layer = layer.detached_in(it.tasks.clone()).hold_until_body_end(max);
-                let response = layer.layer(inner).call(request);
-                let response = response.map_ok(|it| it.map(Body::new));
-                response.map(respond).boxed()
-            }
+        let boxed = |response: Response<HoldBody<Body>>| response.map(Body::new);
+        match &mut self.locking {
+            Locking::Detached(it) => it.call(request).map(respond).boxed(),
+            Locking::Inline(it) => it.call(request).map(respond).boxed(),
+            Locking::DetachedToBodyEnd(it) => it.call(request).map_ok(boxed).map(respond).boxed(),
+            Locking::InlineToBodyEnd(it) => it.call(request).map_ok(boxed).map(respond).boxed(),
         }
     }
 }
 
-impl<S: Clone, K> Clone for LockService<S, K> {
+impl<S, K> Clone for LockService<S, K> {
     fn clone(&self) -> Self {
         Self {
-            inner: self.inner.clone(),
-            layer: self.layer.clone(),
+            locking: self.locking.clone(),
+            policy: Arc::clone(&self.policy),
+        }
+    }
+}
+
+impl<S, K> Clone for Locking<S, K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Detached(it) => Self::Detached(it.clone()),
+            Self::Inline(it) => Self::Inline(it.clone()),
+            Self::DetachedToBodyEnd(it) => Self::DetachedToBodyEnd(it.clone()),
+            Self::InlineToBodyEnd(it) => Self::InlineToBodyEnd(it.clone()),
         }
     }
 }
 
 impl<S, K> fmt::Debug for LockService<S, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockService")
-            .field("layer", &self.layer)
-            .finish_non_exhaustive()
+        f.debug_struct("LockService").finish_non_exhaustive()
     }
 }

@@ -76,7 +76,7 @@ impl Visit for Text {
 }
 
 fn layer(it: &Bed) -> LockLayer<CompositeKey> {
-    LockLayer::new(it.redlock.clone(), key("event", path("event"))).policy("sales")
+    LockLayer::new(it.redlock.clone(), key("event", path("event"))).label("sales")
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +145,7 @@ async fn what_somebody_should_look_at_is_loud() {
     assert!(log.has(Level::DEBUG, "request gets no lock"));
     let open = it.app(layer(&it).wait(MS(100)).fail_open());
     text(post(&open, "/events/secret").await).await;
-    assert!(log.has(Level::WARN, "called without"));
+    assert!(log.has(Level::WARN, "the call runs without a lock"));
     it.nodes.come_up();
     sleep(MS(2000)).await;
     text(post(&it.app(layer(&it)), "/events/secret").await).await;
@@ -153,4 +153,32 @@ async fn what_somebody_should_look_at_is_loud() {
     assert!(log.has(Level::INFO, "connected again"));
     let all = log.0.lock().unwrap();
     assert!(all.iter().all(|(_, text)| !text.contains("secret")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_without_a_lock_are_one_warning_in_ten_seconds_for_each_layer() {
+    let (log, _listening) = Log::listen();
+    let it = Bed::new().await;
+    it.nodes.go_down();
+    let open = layer(&it).wait(Duration::ZERO).fail_open();
+    let [one, clone] = [it.app(open.clone()), it.app(open)];
+    let warnings = || {
+        let loud = log.louder_than(Level::INFO);
+        let of_layer = loud.into_iter().filter(|it| it.contains("without a lock"));
+        of_layer.collect::<Vec<_>>()
+    };
+    for _ in 0..3 {
+        text(post(&one, "/events/secret").await).await;
+        text(post(&clone, "/events/secret").await).await;
+    }
+    assert_eq!(warnings().len(), 1, "{:#?}", warnings());
+    sleep(MS(10_000)).await;
+    text(post(&one, "/events/secret").await).await;
+    let [_, second] = &warnings()[..] else {
+        panic!("not two warnings: {:#?}", warnings());
+    };
+    assert!(second.contains("withheld=5"), "{second}");
+    let other = it.app(layer(&it).wait(Duration::ZERO).fail_open());
+    text(post(&other, "/events/secret").await).await;
+    assert_eq!(warnings().len(), 3, "another layer warns by itself");
 }

@@ -96,10 +96,10 @@ async fn what_a_service_answers_is_what_its_document_says() {
 async fn a_layer_describes_the_status_that_it_answers_with() {
     let redlock = TestNodes::new().connect().await.unwrap();
     let layer =
-        LockLayer::new(redlock, key("order", path("order"))).contended_as(StatusCode::CONFLICT);
+        LockLayer::new(redlock, key("order", path("order"))).contended_status(StatusCode::CONFLICT);
     let statuses: Vec<_> = layer.openapi_responses().into_keys().collect();
     assert_eq!(statuses, ["409", "429", "503"]);
-    let both = layer.contended_as(StatusCode::TOO_MANY_REQUESTS);
+    let both = layer.contended_status(StatusCode::TOO_MANY_REQUESTS);
     let statuses: Vec<_> = both.openapi_responses().into_keys().collect();
     assert_eq!(statuses, ["429", "503"]);
 }

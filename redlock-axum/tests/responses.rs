@@ -68,7 +68,7 @@ async fn contention_has_the_status_that_the_route_gives_it() {
     let _guard = it.nodes.contend("event:rock").await.unwrap();
     let answer = async |status: u16| {
         let layer = it.layer().wait(Duration::ZERO);
-        let app = it.app(layer.contended_as(StatusCode::from_u16(status).unwrap()));
+        let app = it.app(layer.contended_status(StatusCode::from_u16(status).unwrap()));
         post(&app, "/events/rock").await
     };
     for (status, is_retryable) in [(409, true), (429, true), (202, false)] {

@@ -246,6 +246,12 @@ impl Redlock {
         readiness::ready(&self.shared, limit).await
     }
 
+    /// Returns the [prefix](RedlockBuilder::prefix) of all keys; empty by default.
+    #[must_use]
+    pub fn prefix(&self) -> &[u8] {
+        &self.shared.prefix
+    }
+
     /// Returns whether both are handles of one lock service.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {

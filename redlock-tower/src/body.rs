@@ -1,4 +1,4 @@
-//! Holding a lock to the end of a response's body.
+//! CallGuard a lock to the end of a response's body.
 
 use std::{
     fmt,
@@ -12,12 +12,14 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project::pin_project;
 
 use self::lock::BodyLock;
-use crate::{Holding, LockError, Release, under_lock};
+use crate::{CallGuard, LockError, Release, release::sealed::Sealed, under_lock};
 
 mod lock;
 
-/// Releases the lock when the response's body has ended, or is dropped, or after `max`: a client that
-/// reads slowly must not keep the others out.
+/// Releases the lock when the response's body has ended or is dropped, but at most a given time after the head.
+///
+/// The limit is for clients that read slowly. See
+/// [`LockLayer::hold_until_body_end`](crate::LockLayer::hold_until_body_end).
 ///
 /// # Panics
 ///
@@ -27,19 +29,21 @@ pub struct AtBodyEnd {
     pub(crate) max: Duration,
 }
 
+impl Sealed for AtBodyEnd {}
+
 impl<B: Body> Release<Response<B>> for AtBodyEnd {
     type Response = Response<HoldBody<B>>;
 
-    fn release(&self, response: Response<B>, holding: Option<Holding>) -> Response<HoldBody<B>> {
-        let lock = holding.map(|it| BodyLock::new(it, self.max, response.headers()));
+    fn release(&self, response: Response<B>, guard: Option<CallGuard>) -> Response<HoldBody<B>> {
+        let lock = guard.map(|it| BodyLock::new(it, self.max, response.headers()));
         response.map(|body| {
-            let ended = body.is_end_stream();
+            let has_ended = body.is_end_stream();
             let mut it = HoldBody {
                 body: Some(body),
                 lock,
             };
-            if ended {
-                // Nobody asks a body for frames that says that it has none.
+            if has_ended {
+                // The server asks such a body for no frame.
                 it.release();
             }
             it
@@ -47,14 +51,14 @@ impl<B: Body> Release<Response<B>> for AtBodyEnd {
     }
 }
 
-/// A body that keeps a lock until it has ended.
+/// A body that holds a lock until it has ended.
 ///
-/// The head has been sent, so a loss of the lock cannot change the status any more. With
-/// [`OnLost::Fail`](crate::OnLost::Fail) and [`OnLost::Cancel`](crate::OnLost::Cancel) the body is cut off
-/// with [`LockError::Lost`] then, and the client sees that it is not whole.
+/// If the lock is lost meanwhile, the status has already been sent. So with [`OnLost::Fail`](crate::OnLost::Fail)
+/// and [`OnLost::Cancel`](crate::OnLost::Cancel) the body fails with [`LockError::Lost`], and the client sees that
+/// it is incomplete.
 #[pin_project]
 pub struct HoldBody<B> {
-    /// Until it is cut off.
+    /// Empty once it is cut off.
     #[pin]
     body: Option<B>,
     lock: Option<BodyLock>,
@@ -68,7 +72,7 @@ impl<B> HoldBody<B> {
     }
 }
 
-/// A body without a lock.
+/// Creates a body without a lock.
 impl<B: Default> Default for HoldBody<B> {
     fn default() -> Self {
         Self {
@@ -104,7 +108,11 @@ impl<B: Body> Body for HoldBody<B> {
                     .as_ref()
                     .as_pin_ref()
                     .is_none_or(|it| it.is_end_stream());
-                is_last || this.lock.as_mut().is_some_and(|it| it.is_whole(frame))
+                is_last
+                    || this
+                        .lock
+                        .as_mut()
+                        .is_some_and(|it| it.is_complete_with(frame))
             }
             Some(Err(_)) | None => true,
         };
@@ -129,7 +137,7 @@ impl<B: Body> Body for HoldBody<B> {
 impl<B> fmt::Debug for HoldBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HoldBody")
-            .field("holds", &self.lock.is_some())
+            .field("is_locked", &self.lock.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, time::Duration};
 
 use redlock_tokio::{self as redlock, LossReason};
 
@@ -6,39 +6,62 @@ use crate::KeyRejection;
 
 /// Why a call behind a [`LockService`](crate::LockService) failed.
 ///
-/// Whichever it is except for `Inner` and `Lost`: the inner service was not called, and a retry is safe.
+/// With every variant except `Inner` and `Lost`, the inner service was not called, and a retry is safe.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LockError<E> {
-    /// Another call holds the lock, and did so until the waiting time was over.
-    Contended(redlock::LockError),
-    /// Too many wait already.
-    QueueFull(redlock::LockError),
+    /// The lock stayed taken until the waiting time was over.
+    Contended(Refusal),
+    /// Too many calls wait already.
+    QueueFull(Refusal),
     /// The expected wait exceeds the limit, and
     /// [`refuse_long_waits`](redlock::LockOptions::refuse_long_waits) was set.
-    WaitTooLong(redlock::LockError),
-    /// No lock is available: too many nodes are down, silent or slow, or the lock
-    /// service was shut down.
+    WaitTooLong(Refusal),
+    /// No lock is available: too many nodes are down, silent or slow, or the lock service was shut down.
     Unavailable(redlock::LockError),
-    /// The layer's options make no lock.
+    /// The layer has options that are invalid.
     Misconfigured(redlock::OptionsError),
-    /// There is no usable key.
+    /// The call has no usable key.
     Key(KeyRejection),
-    /// The lock was lost while the inner service worked, and [`OnLost`](crate::OnLost) says to fail
-    /// then. What it had done by then is done.
+    /// The lock was lost while the inner service ran, and [`OnLost`](crate::OnLost) makes the call fail then.
+    /// The inner service may have done some or all of its work.
     Lost(LossReason),
-    /// The inner service was called, and failed.
+    /// The inner service failed.
     Inner(E),
 }
 
-/// What the layer makes of it, before it calls the inner service. An inner service that locks by hand fails
-/// with an error of its own: this one would [claim](LockError::was_called) that it was not called.
+/// Why a call was refused, and how long the next call would wait for the same lock.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// Why the lock was not acquired.
+    pub error: redlock::LockError,
+    /// How long one more waiter would expect to wait, see
+    /// [`Redlock::expected_wait`](redlock::Redlock::expected_wait). Of several keys the longest. `None` if
+    /// that is not known.
+    pub expected_wait: Option<Duration>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+/// Sorts an error of the lock service by what a caller can do about it.
+///
+/// The layer does so before it calls the inner service. An inner service that takes locks of its own should not
+/// return them as this error, because it [claims](LockError::was_called) that the service was not called.
 impl<E> From<redlock::LockError> for LockError<E> {
     fn from(error: redlock::LockError) -> Self {
+        let refusal = |error| Refusal {
+            error,
+            expected_wait: None,
+        };
         match error {
-            redlock::LockError::Contended(_) => Self::Contended(error),
-            redlock::LockError::QueueFull { .. } => Self::QueueFull(error),
-            redlock::LockError::WaitTooLong { .. } => Self::WaitTooLong(error),
+            redlock::LockError::Contended(_) => Self::Contended(refusal(error)),
+            redlock::LockError::QueueFull { .. } => Self::QueueFull(refusal(error)),
+            redlock::LockError::WaitTooLong { .. } => Self::WaitTooLong(refusal(error)),
             redlock::LockError::InvalidKey(error) => Self::Key(error.into()),
             redlock::LockError::InvalidOptions(error) => Self::Misconfigured(error),
             _ => Self::Unavailable(error),
@@ -52,15 +75,23 @@ impl<E> LockError<E> {
     pub fn was_called(&self) -> bool {
         matches!(self, Self::Inner(_) | Self::Lost(_))
     }
+
+    /// Adds the expected wait to the errors that have one.
+    pub(crate) fn expecting(mut self, wait: impl FnOnce() -> Option<Duration>) -> Self {
+        if let Self::Contended(it) | Self::QueueFull(it) | Self::WaitTooLong(it) = &mut self {
+            it.expected_wait = wait();
+        }
+        self
+    }
 }
 
 impl<E: fmt::Display> fmt::Display for LockError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Contended(error)
-            | Self::QueueFull(error)
-            | Self::WaitTooLong(error)
-            | Self::Unavailable(error) => error.fmt(f),
+            Self::Contended(refusal) | Self::QueueFull(refusal) | Self::WaitTooLong(refusal) => {
+                refusal.fmt(f)
+            }
+            Self::Unavailable(error) => error.fmt(f),
             Self::Misconfigured(error) => write!(f, "the lock layer is misconfigured: {error}"),
             Self::Key(error) => error.fmt(f),
             Self::Lost(reason) => write!(f, "the lock was lost while the call ran: {reason}"),
@@ -69,7 +100,6 @@ impl<E: fmt::Display> fmt::Display for LockError<E> {
     }
 }
 
-// Not `E: Error`, because a boxed error is none, and services behind `timeout` or `buffer` have boxed
-// errors. Each variant speaks with the words of what it wraps; for the sources of an inner error,
-// match on it.
+// `E` need not be an `Error`: boxed errors are not, and services behind `timeout` or `buffer` fail with boxed
+// errors. So `Display` shows the wrapped error, and `source` returns nothing.
 impl<E: fmt::Debug + fmt::Display> Error for LockError<E> {}

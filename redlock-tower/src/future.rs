@@ -1,25 +1,24 @@
 use std::{
     fmt,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use pin_project::pin_project;
-use redlock_tokio::LockFuture;
 use tower_service::Service;
 
 use crate::{
-    ExtractKey, LockError, Mode, Running, ShareHold,
-    rules::{Place, Rules},
-    telemetry::Wait,
+    CallGuard, ExtractKey, LockError, Mode, Running, ShareHold, rules::Rules, waiting::Waiting,
 };
 
 /// The future of a call behind a [`LockService`](crate::LockService).
 ///
 /// # Cancel safety
 ///
-/// Dropped while it waits, it leaves the lock alone. For what happens to a call that is dropped later, see
-/// the modes [`Inline`](crate::Inline) and [`Detached`](crate::Detached).
+/// Dropping the future while it waits for the lock gives up the wait, and the inner service is not called. The
+/// modes [`Inline`](crate::Inline) and [`Detached`](crate::Detached) say what happens to a call that is dropped
+/// later.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture<S, Request, K, H, M>
@@ -30,9 +29,9 @@ where
 {
     #[pin]
     state: State<Request, K::Future, M::Future>,
-    /// Until the inner service is called.
+    /// Empty once the inner service was called.
     inner: Option<S>,
-    rules: Rules,
+    rules: Arc<Rules>,
     share: H,
     mode: M,
 }
@@ -40,20 +39,17 @@ where
 #[pin_project(project = StateProjection, project_replace = StateReplacement)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "whichever it is, it lives as long as the call"
+    reason = "a box would cost each call an allocation"
 )]
 enum State<Request, E, F> {
     Extracting {
         #[pin]
         key: E,
     },
-    Locking {
-        lock: LockFuture,
-        request: Request,
-        wait: Wait,
-        _place: Place,
+    Waiting {
+        waiting: Waiting<Request>,
     },
-    Calling {
+    Running {
         #[pin]
         call: F,
     },
@@ -66,7 +62,7 @@ where
     K: ExtractKey<Request>,
     M: Mode<S, Request>,
 {
-    pub(crate) fn new(key: K::Future, inner: S, rules: Rules, share: H, mode: M) -> Self {
+    pub(crate) fn new(key: K::Future, inner: S, rules: Arc<Rules>, share: H, mode: M) -> Self {
         Self {
             state: State::Extracting { key },
             inner: Some(inner),
@@ -88,94 +84,56 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let rules = &*this.rules;
-        // Calls the inner service, with a lock or without.
-        let mut call = |request, holding| {
-            let running = Running::new(this.inner.take()?, request, holding);
-            Some(State::Calling {
-                call: this.mode.run(running),
-            })
+        let rules = &**this.rules;
+        let mut run = |request, guard: Option<CallGuard>| {
+            let call = Running::new(this.inner.take()?, request, guard);
+            let call = this.mode.run(call);
+            Some(State::Running { call })
         };
         loop {
             let next = match this.state.as_mut().project() {
                 StateProjection::Extracting { key } => {
                     let (request, wanted) = ready!(key.poll(cx));
                     match wanted {
-                        Ok(Some(wanted)) => match rules.enter() {
-                            Ok(place) => Some(State::Locking {
-                                lock: rules.lock(wanted).into_future(),
-                                request,
-                                wait: rules.telemetry.wait(),
-                                _place: place,
-                            }),
-                            Err(error) => {
-                                rules.telemetry.wait().end("queue_full");
-                                this.state.set(State::Done);
-                                return Poll::Ready(Err(LockError::from(error)));
-                            }
-                        },
-                        Ok(None) => call(request, None),
+                        Ok(Some(wanted)) => Waiting::start(rules, request, wanted)
+                            .map(|waiting| Some(State::Waiting { waiting })),
+                        Ok(None) => Ok(run(request, None)),
                         Err(rejection) => {
-                            rules.telemetry.wait().end("invalid");
-                            this.state.set(State::Done);
-                            return Poll::Ready(Err(LockError::Key(rejection)));
+                            rules.telemetry.wait_timer().end("invalid");
+                            Err(LockError::Key(rejection))
                         }
                     }
                 }
-                StateProjection::Locking { lock, wait, .. } => {
-                    let locked = {
-                        let _entered = wait.span().enter();
-                        ready!(Pin::new(lock).poll(cx))
-                    };
-                    let StateReplacement::Locking {
-                        mut request, wait, ..
-                    } = this.state.as_mut().project_replace(State::Done)
-                    else {
+                StateProjection::Waiting { waiting } => {
+                    let outcome = ready!(waiting.poll(cx));
+                    let state = this.state.as_mut().project_replace(State::Done);
+                    let StateReplacement::Waiting { waiting } = state else {
                         return Poll::Pending;
                     };
-                    match locked {
-                        Ok(guard) => {
-                            wait.end("acquired");
-                            let holding = rules.hold(guard);
-                            this.share.share(&mut request, holding.lock().clone());
-                            call(request, Some(holding))
+                    waiting.end(rules, outcome).map(|(mut request, guard)| {
+                        if let Some(guard) = &guard {
+                            this.share.share(&mut request, guard.lock().clone());
                         }
-                        Err(error) => {
-                            if !rules.goes_without(&error) {
-                                let error = LockError::from(error);
-                                wait.end(result_of(&error));
-                                return Poll::Ready(Err(error));
-                            }
-                            tracing::warn!(%error, "no lock is to be had: called without");
-                            wait.end("failed_open");
-                            call(request, None)
-                        }
-                    }
+                        run(request, guard)
+                    })
                 }
-                StateProjection::Calling { call } => {
+                StateProjection::Running { call } => {
                     let outcome = ready!(call.poll(cx));
                     this.state.set(State::Done);
                     return Poll::Ready(outcome);
                 }
-                StateProjection::Done => None,
+                StateProjection::Done => Ok(None),
             };
             match next {
-                Some(next) => this.state.set(next),
-                // Polled again after its end; pending is what a fused future would say.
-                None => return Poll::Pending,
+                Ok(Some(next)) => this.state.set(next),
+                // The caller polls a future that has ended. Like a fused future, it stays pending.
+                Ok(None) => return Poll::Pending,
+                Err(error) => {
+                    this.state.set(State::Done);
+                    return Poll::Ready(Err(error));
+                }
             }
         }
-    }
-}
-
-/// What metrics call it.
-fn result_of<E>(error: &LockError<E>) -> &'static str {
-    match error {
-        LockError::Contended(_) => "contended",
-        LockError::QueueFull(_) => "queue_full",
-        LockError::WaitTooLong(_) => "wait_too_long",
-        LockError::Unavailable(_) => "unavailable",
-        _ => "invalid",
     }
 }
 
@@ -188,8 +146,8 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.state {
             State::Extracting { .. } => "ResponseFuture(Extracting)",
-            State::Locking { .. } => "ResponseFuture(Locking)",
-            State::Calling { .. } => "ResponseFuture(Calling)",
+            State::Waiting { .. } => "ResponseFuture(Waiting)",
+            State::Running { .. } => "ResponseFuture(Running)",
             State::Done => "ResponseFuture(Done)",
         })
     }

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use redlock_tokio::{LockOptions, OptionsError, Redlock};
 use tokio_util::task::TaskTracker;
@@ -8,24 +8,51 @@ use crate::{
     Detached, ExtractKey, Inline, LockService, OnCancel, OnLost, rules::Rules, telemetry::Telemetry,
 };
 
-/// Serialises calls with the same key, in every process that locks over the same nodes.
+/// A layer that serialises calls with the same key, in every process that locks over the same nodes.
 ///
-/// See the [crate's page](crate) for an example, and [`LockService`] for what happens when.
+/// [`LockService`] describes what happens to a call. The layer has shortcuts for the options `ttl`, `wait`,
+/// `max_hold`, `fenced` and `max_waiters_per_key`. [`options`](Self::options) sets all others.
+///
+/// ```
+/// use std::{convert::Infallible, time::Duration};
+///
+/// use redlock_tokio::{LockOptions, Redlock};
+/// use redlock_tower::LockLayer;
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redlock = Redlock::embedded().await?;
+/// let layer = LockLayer::new(redlock, |order: &u64| *order)
+///     .prefix("order:")
+///     .wait(Duration::from_secs(2))
+///     .max_hold(Duration::from_secs(30))
+///     .max_waiters_total(1000)
+///     .options(LockOptions::new().refuse_long_waits())
+///     .label("orders");
+/// layer.check()?; // fails now if an option is invalid
+///
+/// let ship = service_fn(async |order: u64| Ok::<_, Infallible>(order));
+/// assert_eq!(layer.layer(ship).oneshot(42).await?, 42);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct LockLayer<K, H = (), M = Inline> {
-    rules: Rules,
+    /// Shared with the services, since axum makes a new service for each request in some routers.
+    rules: Arc<Rules>,
     key: K,
     share: H,
     mode: M,
 }
 
 impl<K> LockLayer<K> {
-    /// Creates a layer that takes each request's key from `key`, an
-    /// [`ExtractKey`](crate::ExtractKey).
+    /// Creates a layer that takes the key of each call from an [`ExtractKey`], such as a closure
+    /// `|request: &Request| ..`.
     pub fn new(redlock: Redlock, key: K) -> Self {
         Self {
-            rules: Rules::new(redlock),
+            rules: Arc::new(Rules::new(redlock)),
             key,
             share: (),
             mode: Inline::default(),
@@ -34,42 +61,94 @@ impl<K> LockLayer<K> {
 }
 
 impl<K, H, M> LockLayer<K, H, M> {
-    /// Sets options for the layer's locks. What they leave open falls back to what was set
-    /// before, and then to the defaults of the [`Redlock`].
+    /// Sets options for the layer's locks. Options that are not set here keep their earlier value, and then fall
+    /// back to the defaults of the [`Redlock`].
     pub fn options(mut self, options: LockOptions) -> Self {
-        self.rules.options = options.or(self.rules.options);
+        let rules = self.rules_mut();
+        rules.options = options.or(rules.options);
         self
     }
 
-    /// Sets how long a call [waits](LockOptions::wait) for its lock.
-    pub fn wait(self, wait: Duration) -> Self {
-        self.options(LockOptions::new().wait(wait))
-    }
-
-    /// Sets the [time to live](LockOptions::ttl) of the locks; at most
-    /// [`RedlockBuilder::max_ttl`](redlock_tokio::RedlockBuilder::max_ttl), 10 s unless it is set.
+    /// Sets the [time to live](LockOptions::ttl) of the locks; 10 s by default.
     pub fn ttl(self, ttl: Duration) -> Self {
         self.options(LockOptions::new().ttl(ttl))
     }
 
-    /// Sets for how long a call may [hold](LockOptions::max_hold) its lock.
+    /// Sets how long a call [waits](LockOptions::wait) for its lock; 5 s by default.
+    pub fn wait(self, wait: Duration) -> Self {
+        self.options(LockOptions::new().wait(wait))
+    }
+
+    /// Sets for how long a call may [hold](LockOptions::max_hold) its lock; 60 s by default.
     pub fn max_hold(self, max_hold: Duration) -> Self {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Acquires the locks with a [fencing token](LockOptions::fenced), which the view of the lock
-    /// [has](redlock_tokio::Hold::fencing_token). Calls that want several keys fail then.
+    /// Acquires the locks with a [fencing token](LockOptions::fenced), which the inner service gets from
+    /// [`Hold::fencing_token`](redlock_tokio::Hold::fencing_token). Calls that want several keys then fail.
     pub fn fenced(self) -> Self {
         self.options(LockOptions::new().fenced())
     }
 
-    /// Checks the options, so that a service says what is wrong with them when it starts. Otherwise each
-    /// call fails with [`LockError::Misconfigured`](crate::LockError::Misconfigured).
+    /// Sets how many calls may [wait](LockOptions::max_waiters_per_key) for one key in this process; 1024 by
+    /// default. Further calls fail with [`LockError::QueueFull`](crate::LockError::QueueFull).
+    pub fn max_waiters_per_key(self, waiters: usize) -> Self {
+        self.options(LockOptions::new().max_waiters_per_key(waiters))
+    }
+
+    /// Sets how many calls may wait behind this layer for any key. Further calls fail with
+    /// [`LockError::QueueFull`](crate::LockError::QueueFull).
+    ///
+    /// A call whose lock request is on its way counts as a waiter. By default there is no limit but those of the
+    /// [`Redlock`].
+    pub fn max_waiters_total(mut self, waiters: usize) -> Self {
+        self.rules_mut().max_waiters_total = waiters;
+        self
+    }
+
+    /// Sets a prefix for all keys of this layer, so that layers for different resources do not share a lock by
+    /// accident. None by default.
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
+        self.rules_mut().prefix = prefix.as_ref().into();
+        self
+    }
+
+    /// Sets what happens to a call whose lock is lost while it runs.
+    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
+        self.rules_mut().on_lost = on_lost;
+        self
+    }
+
+    /// Sets what happens to the lock of a call that is cut short.
+    pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
+        self.rules_mut().on_cancel = on_cancel;
+        self
+    }
+
+    /// Runs calls *without a lock* while no quorum of nodes is available: for work that is better done twice than
+    /// not at all.
+    ///
+    /// Each such call is counted. The layer logs a warning at most once in 10 s, with the number of warnings that
+    /// it withheld.
+    pub fn fail_open(mut self) -> Self {
+        self.rules_mut().fail_open.get_or_insert_default();
+        self
+    }
+
+    /// Sets the label of this layer in logs and metrics, as their attribute `policy`; `default` by default. They
+    /// never contain a key.
+    pub fn label(mut self, label: &str) -> Self {
+        self.rules_mut().telemetry = Telemetry::new(label);
+        self
+    }
+
+    /// Checks the options, so that a service can report invalid ones when it starts. Otherwise each call fails with
+    /// [`LockError::Misconfigured`](crate::LockError::Misconfigured).
     ///
     /// # Errors
     ///
-    /// Says which option makes no lock, and why. A tuple of keys cannot be [fenced](Self::fenced); that a closure
-    /// makes several keys is only seen when a call comes.
+    /// Returns the option that is invalid, and why. [`fenced`](Self::fenced) is invalid with a tuple of keys. A
+    /// closure that returns several keys is only detected when a call comes.
     pub fn check<Request>(&self) -> Result<(), OptionsError>
     where
         K: ExtractKey<Request>,
@@ -82,48 +161,8 @@ impl<K, H, M> LockLayer<K, H, M> {
         }
     }
 
-    /// Sets what goes in front of all keys, so that layers for different things never mean the same
-    /// lock. Nothing by default.
-    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
-        self.rules.prefix = prefix.as_ref().into();
-        self
-    }
-
-    /// Sets how many calls may wait behind this layer, whatever their keys, before others fail with
-    /// [`LockError::QueueFull`](crate::LockError::QueueFull). Those whose lock is on its way are among
-    /// them. No limit by default but those of
-    /// [`LockOptions::max_waiters_per_key`] and the [`Redlock`].
-    pub fn max_waiters_total(mut self, waiters: usize) -> Self {
-        self.rules.max_waiters_total = waiters;
-        self
-    }
-
-    /// Sets what becomes of a call whose lock is lost while it runs.
-    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
-        self.rules.on_lost = on_lost;
-        self
-    }
-
-    /// Sets what becomes of the lock of a call that does not come to its end.
-    pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
-        self.rules.on_cancel = on_cancel;
-        self
-    }
-
-    /// Lets calls through *without a lock* when no lock is available: for work that is better
-    /// done twice than not at all. Each is logged and counted.
-    pub fn fail_open(mut self) -> Self {
-        self.rules.fail_open = true;
-        self
-    }
-
-    /// Sets the name under which this layer shows in logs and metrics. Never the key.
-    pub fn policy(mut self, name: &str) -> Self {
-        self.rules.telemetry = Telemetry::new(name);
-        self
-    }
-
-    /// Hands the lock to the inner service, by way of a [`ShareHold`](crate::ShareHold).
+    /// Passes the lock to the inner service, by a [`ShareHold`](crate::ShareHold) such as a closure
+    /// `|request: &mut Request, lock: Locked| ..`. See [`Locked`](crate::Locked) for an example.
     pub fn share_hold<H2>(self, share: H2) -> LockLayer<K, H2, M> {
         LockLayer {
             rules: self.rules,
@@ -133,7 +172,7 @@ impl<K, H, M> LockLayer<K, H, M> {
         }
     }
 
-    /// Takes keys from another extractor.
+    /// Replaces the extractor of the keys.
     pub fn with_key<K2>(self, key: K2) -> LockLayer<K2, H, M> {
         LockLayer {
             rules: self.rules,
@@ -143,7 +182,11 @@ impl<K, H, M> LockLayer<K, H, M> {
         }
     }
 
-    fn mode<M2>(self, mode: M2) -> LockLayer<K, H, M2> {
+    fn rules_mut(&mut self) -> &mut Rules {
+        Arc::make_mut(&mut self.rules)
+    }
+
+    fn with_mode<M2>(self, mode: M2) -> LockLayer<K, H, M2> {
         LockLayer {
             rules: self.rules,
             key: self.key,
@@ -153,52 +196,70 @@ impl<K, H, M> LockLayer<K, H, M> {
     }
 }
 
-impl<K, H, R> LockLayer<K, H, Inline<R>> {
-    /// Runs calls in tasks of their own, to their end, whether their callers wait or go away; see
-    /// [`Detached`].
-    pub fn detached(self) -> LockLayer<K, H, Detached<R>>
-    where
-        R: Clone,
-    {
-        self.detached_in(TaskTracker::new())
-    }
-
-    /// Does so in tasks that are tracked by this tracker, so that a shutdown can wait for them.
-    pub fn detached_in(self, tasks: TaskTracker) -> LockLayer<K, H, Detached<R>>
-    where
-        R: Clone,
-    {
+impl<K, H, R: Clone> LockLayer<K, H, Inline<R>> {
+    /// Runs calls to their end in tasks of their own, whether their callers wait or go away; see [`Detached`].
+    pub fn detached(self) -> LockLayer<K, H, Detached<R>> {
         let release = self.mode.release.clone();
-        self.mode(Detached { release, tasks })
+        self.with_mode(Detached {
+            release,
+            tasks: None,
+        })
     }
 }
 
 impl<K, H, R> LockLayer<K, H, Detached<R>> {
-    /// Returns the tracker of the calls' tasks.
-    #[must_use]
-    pub fn tasks(&self) -> &TaskTracker {
-        &self.mode.tasks
+    /// Tracks the calls that hold a lock by this tracker, so that a shutdown can wait for them.
+    ///
+    /// At shutdown, close the tracker and [wait](TaskTracker::wait) for it, and then call [`Redlock::shutdown`].
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    ///
+    /// use redlock_tokio::Redlock;
+    /// use redlock_tower::{LockLayer, TaskTracker};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redlock = Redlock::embedded().await?;
+    /// let tasks = TaskTracker::new();
+    /// let key = |order: &u64| format!("order:{order}");
+    /// let service = LockLayer::new(redlock.clone(), key)
+    ///     .detached()
+    ///     .tasks(tasks.clone())
+    ///     .layer(service_fn(async |order: u64| Ok::<_, Infallible>(order)));
+    /// service.oneshot(42).await?;
+    ///
+    /// tasks.close();
+    /// tasks.wait().await; // every call has ended
+    /// redlock.shutdown().await; // every release is delivered
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn tasks(mut self, tasks: TaskTracker) -> Self {
+        self.mode.tasks = Some(tasks);
+        self
     }
 }
 
 #[cfg(feature = "http")]
 impl<K, H> LockLayer<K, H, Inline<crate::AtHead>> {
-    /// Holds the lock until the response's body has ended or is dropped, but no longer than `max` after
-    /// its head.
+    /// Holds the lock until the response's body has ended or is dropped, but at most for `max` after the head: a
+    /// client that reads slowly must not block all other calls.
     pub fn hold_until_body_end(self, max: Duration) -> LockLayer<K, H, Inline<crate::AtBodyEnd>> {
         let release = crate::AtBodyEnd { max };
-        self.mode(Inline { release })
+        self.with_mode(Inline { release })
     }
 }
 
 #[cfg(feature = "http")]
 impl<K, H> LockLayer<K, H, Detached<crate::AtHead>> {
-    /// Holds the lock until the response's body has ended or is dropped, but no longer than `max` after
-    /// its head.
+    /// Holds the lock until the response's body has ended or is dropped, but at most for `max` after the head: a
+    /// client that reads slowly must not block all other calls.
     pub fn hold_until_body_end(self, max: Duration) -> LockLayer<K, H, Detached<crate::AtBodyEnd>> {
         let release = crate::AtBodyEnd { max };
         let tasks = self.mode.tasks.clone();
-        self.mode(Detached { release, tasks })
+        self.with_mode(Detached { release, tasks })
     }
 }
 
@@ -208,7 +269,7 @@ impl<S, K: Clone, H: Clone, M: Clone> Layer<S> for LockLayer<K, H, M> {
     fn layer(&self, inner: S) -> Self::Service {
         LockService::new(
             inner,
-            self.rules.clone(),
+            Arc::clone(&self.rules),
             self.key.clone(),
             self.share.clone(),
             self.mode.clone(),

@@ -2,61 +2,78 @@ use std::{fmt, time::Duration};
 
 use redlock_tokio::LockOptions;
 
-/// What a request wants locked, and how.
+/// What a request wants locked, and with which options.
 ///
 /// ```
 /// use std::time::Duration;
+///
 /// use redlock_tokio::Key;
 /// use redlock_tower::LockRequest;
 ///
+/// // One key, with a waiting time of its own.
 /// let one = LockRequest::new("order:42").wait(Duration::from_secs(1));
-/// let both = LockRequest::all(["account:7", "account:3"]); // two keys, both or none
-/// let pair = LockRequest::new(Key::parts(["order", "acme", "42"])?); // one key of three parts
-/// assert_eq!(pair, LockRequest::new("order:acme:42"));
+/// assert!(one.keys().eq([b"order:42"]));
+///
+/// // Two keys: both are locked, or none.
+/// let both = LockRequest::all(["account:7", "account:3"]);
+/// assert_eq!(both.keys().count(), 2);
+///
+/// // One key of three parts.
+/// let order = LockRequest::new(Key::parts(["order", "acme", "42"])?);
+/// assert_eq!(order, LockRequest::new("order:acme:42"));
 /// # Ok::<_, redlock_tokio::KeyError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 #[must_use]
 pub struct LockRequest {
-    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) keys: Keys,
     pub(crate) options: LockOptions,
 }
 
 impl LockRequest {
-    /// Wants one key: bytes, or a [`Key`](redlock_tokio::Key), such as
+    /// Creates a request for one key: bytes, or a [`Key`](redlock_tokio::Key), such as
     /// [`Key::parts`](redlock_tokio::Key::parts) makes.
     pub fn new(key: impl Into<Vec<u8>>) -> Self {
         Self {
-            keys: vec![key.into()],
+            keys: Keys {
+                first: Some(key.into()),
+                others: Vec::new(),
+            },
             options: LockOptions::new(),
         }
     }
 
-    /// Wants several keys at once, in any order: all of them or none.
+    /// Creates a request for several keys in any order. All of them are locked, or none.
     pub fn all<I>(keys: I) -> Self
     where
         I: IntoIterator,
         I::Item: Into<Vec<u8>>,
     {
+        let mut keys = keys.into_iter().map(Into::into);
         Self {
-            keys: keys.into_iter().map(Into::into).collect(),
+            keys: Keys {
+                first: keys.next(),
+                others: keys.collect(),
+            },
             options: LockOptions::new(),
         }
     }
 
-    /// Wants the keys of another request too: all of them or none. Where both set an option, the other's is
-    /// taken; of two [bounds](Self::wait_at_most), the shorter. With a request of no keys it is refused, as
-    /// that one would be.
+    /// Adds the keys of another request. All keys are locked, or none.
+    ///
+    /// Where both requests set an option, the other request's is used; of two [bounds](Self::wait_at_most), the
+    /// shorter. If one of the requests has no key, the result has none either, and is refused.
     pub fn and(mut self, other: Self) -> Self {
-        if self.keys.is_empty() || other.keys.is_empty() {
-            self.keys.clear();
+        if self.keys.first.is_none() || other.keys.first.is_none() {
+            self.keys = Keys::default();
         } else {
-            self.keys.extend(other.keys);
+            self.keys.others.extend(other.keys.first);
+            self.keys.others.extend(other.keys.others);
         }
         self.options(other.options)
     }
 
-    /// Sets options for this request. What they leave open falls back to what was set before, and then
+    /// Sets options for this request. Options that are not set here keep their earlier value, and then fall back
     /// to the layer's.
     pub fn options(self, options: LockOptions) -> Self {
         Self {
@@ -65,50 +82,79 @@ impl LockRequest {
         }
     }
 
+    /// Sets the [time to live](LockOptions::ttl) of this request's lock.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.options(LockOptions::new().ttl(ttl))
+    }
+
     /// Sets how long this request [waits](LockOptions::wait).
     pub fn wait(self, wait: Duration) -> Self {
         self.options(LockOptions::new().wait(wait))
     }
 
-    /// Bounds how long this request [waits](LockOptions::wait_at_most): it is for nothing once the caller
-    /// has given up. See `CallerDeadline` (feature `http`) for what HTTP requests say of that.
+    /// Limits how long this request [waits](LockOptions::wait_at_most), whatever its layer says: a lock is of no
+    /// use to a caller that has given up.
+    ///
+    /// `CallerDeadline` (feature `http`) finds the caller's deadline in a request.
     pub fn wait_at_most(self, bound: Duration) -> Self {
         self.options(LockOptions::new().wait_at_most(bound))
     }
 
-    /// Sets the [time to live](LockOptions::ttl) of this request's lock; at most
-    /// [`RedlockBuilder::max_ttl`](redlock_tokio::RedlockBuilder::max_ttl), 10 s unless it is set.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.options(LockOptions::new().ttl(ttl))
+    /// Sets for how long this request may [hold](LockOptions::max_hold) its lock.
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Acquires this request's lock with a [fencing token](LockOptions::fenced). A request of several keys is
-    /// refused then.
+    /// Acquires this request's lock with a [fencing token](LockOptions::fenced). A request for several keys is
+    /// then refused.
     pub fn fenced(self) -> Self {
         self.options(LockOptions::new().fenced())
     }
 
-    /// Returns the keys.
-    #[must_use]
-    pub fn keys(&self) -> &[Vec<u8>] {
-        &self.keys
+    /// Sets how many calls may [wait](LockOptions::max_waiters_per_key) for the key in this process.
+    pub fn max_waiters_per_key(self, waiters: usize) -> Self {
+        self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
 
-    /// Puts a prefix in front of each key. An empty key stays empty, to be refused.
+    /// Returns the keys, in the order in which they were given.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter()
+    }
+
+    /// Puts a prefix in front of each key. An empty key stays empty, so that it is still refused.
     pub fn prefixed(mut self, prefix: impl AsRef<[u8]>) -> Self {
-        for key in self.keys.iter_mut().filter(|key| !key.is_empty()) {
+        let keys = self.keys.first.iter_mut().chain(&mut self.keys.others);
+        for key in keys.filter(|key| !key.is_empty()) {
             key.splice(..0, prefix.as_ref().iter().copied());
         }
         self
     }
 }
 
-/// Shows how many keys there are and not which, as [`Key`](redlock_tokio::Key) does.
+/// Shows how many keys there are, but not the keys, just as [`Key`](redlock_tokio::Key) does.
 impl fmt::Debug for LockRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockRequest")
-            .field("keys", &self.keys.len())
+            .field("keys", &self.keys().count())
             .field("options", &self.options)
             .finish()
+    }
+}
+
+/// The keys of a request. Most requests have one, which needs no list.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Keys {
+    first: Option<Vec<u8>>,
+    others: Vec<Vec<u8>>,
+}
+
+impl Keys {
+    /// Returns the key, if it is the only one.
+    pub(crate) fn only(&self) -> Option<&[u8]> {
+        self.first.as_deref().filter(|_| self.others.is_empty())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.first.iter().chain(&self.others).map(Vec::as_slice)
     }
 }

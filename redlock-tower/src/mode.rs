@@ -1,27 +1,32 @@
-//! What becomes of a call whose caller goes away.
+//! What happens to a call whose caller goes away.
 
 mod detached;
 mod inline;
 
 use tower_service::Service;
 
-pub use self::{
-    detached::{Detached, DetachedFuture},
-    inline::{Inline, InlineFuture},
-};
+pub use self::{detached::Detached, inline::Inline};
 use crate::{LockError, Running};
 
 /// How a call runs once it has its lock: [`Inline`] or [`Detached`].
-pub trait Mode<S, Request>
+///
+/// This trait is sealed: only this crate implements it.
+pub trait Mode<S, Request>: sealed::Sealed
 where
     S: Service<Request>,
 {
-    /// The response that goes on to the caller.
+    /// The response that goes to the caller.
     type Response;
 
-    /// What [`run`](Self::run) returns.
+    /// The future of the call.
     type Future: Future<Output = Result<Self::Response, LockError<S::Error>>>;
 
     /// Runs a call to its end, and releases its lock.
+    #[doc(hidden)]
     fn run(&self, call: Running<S, Request>) -> Self::Future;
+}
+
+pub(crate) mod sealed {
+    #[expect(unnameable_types, reason = "seals the trait `Mode`")]
+    pub trait Sealed {}
 }

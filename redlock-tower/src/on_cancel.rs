@@ -1,13 +1,26 @@
-/// What becomes of the lock of a call that does not come to its end: it panics, or its caller goes away and
-/// takes it with it (see [`Inline`](crate::Inline)), or drops its body half-way.
+/// What happens to the lock of a call that is cut short.
+///
+/// A call is cut short if it panics, if its caller goes away and it runs [`Inline`](crate::Inline), or if the body
+/// of its response holds the lock and is dropped half-way.
+///
+/// ```
+/// # async fn example(redlock: redlock_tokio::Redlock) {
+/// use redlock_tower::{LockLayer, OnCancel};
+///
+/// let layer = LockLayer::new(redlock, |order: &u64| format!("order:{order}"))
+///     .on_cancel(OnCancel::Expire);
+/// # drop(layer);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnCancel {
-    /// The lock is released at once.
+    /// Releases the lock at once.
     #[default]
     Release,
-    /// The lock is kept for as long as it would have lived without renewal, a ttl at most: whatever the
-    /// call has set going elsewhere (a statement that a database is carrying out) has so long to end. Where
-    /// there is no tokio runtime, or it ends before, it is released.
+    /// Keeps the lock until it expires without renewal, which takes one ttl at most.
+    ///
+    /// An operation that the call has started elsewhere, such as a database statement, has this time to end. If
+    /// there is no tokio runtime, or the runtime ends earlier, the lock is released.
     Expire,
 }

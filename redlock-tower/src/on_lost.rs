@@ -1,22 +1,31 @@
-/// What becomes of a call whose lock is lost while it runs.
+/// What happens to a call whose lock is lost while it runs.
 ///
-/// The inner service can always see it for itself: [`HeldLock`](crate::HeldLock) tells. Whichever it is,
-/// a loss is logged and counted.
+/// With every variant the loss is logged and counted, and the inner service can detect the loss itself by its
+/// [`Locked`](crate::Locked).
 ///
-/// Where the lock is held to the body's end (feature `http`), `Fail` and `Cancel` cut the body off: the
-/// head is gone by then, and a client can tell a body that was cut off from a whole one (but for one that
-/// speaks HTTP/1.0, where a body of unknown length ends with the connection).
+/// If the lock is held until the body's end (feature `http`), `Fail` and `Cancel` cut the body off, since the head
+/// has already been sent. Clients can tell that the body is incomplete, except for HTTP/1.0 clients that get a body
+/// without a length.
+///
+/// ```
+/// # async fn example(redlock: redlock_tokio::Redlock) {
+/// use redlock_tower::{LockLayer, OnLost};
+///
+/// let layer = LockLayer::new(redlock, |order: &u64| format!("order:{order}"))
+///     .on_lost(OnLost::Cancel);
+/// # drop(layer);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLost {
-    /// The call goes on, and its response is what it answers: what it did may be done for good, and to
-    /// say otherwise would be a lie.
+    /// Runs the call to its end, and leaves the response alone: the work may be committed, and an error would
+    /// deny that.
     #[default]
     Signal,
-    /// The call goes on, and fails in the end with [`LockError::Lost`](crate::LockError::Lost): "outcome
-    /// unknown".
+    /// Runs the call to its end, and then fails with [`LockError::Lost`](crate::LockError::Lost): the outcome is
+    /// unknown.
     Fail,
-    /// The call is dropped where it stands at the moment of the loss, and fails with
-    /// [`LockError::Lost`](crate::LockError::Lost).
+    /// Drops the call at the moment of the loss, and fails with [`LockError::Lost`](crate::LockError::Lost).
     Cancel,
 }

@@ -1,26 +1,34 @@
-use crate::Holding;
+use crate::CallGuard;
 
-/// When a call's lock is released: with its response, or later.
+/// When a call's lock is released: [`AtHead`], or `AtBodyEnd` (feature `http`).
 ///
-/// [`AtHead`] for any response; `AtBodyEnd` (feature `http`) for responses with a body that goes on.
-pub trait Release<Response> {
-    /// The response that goes on to the caller.
+/// This trait is sealed: only this crate implements it.
+pub trait Release<Response>: sealed::Sealed {
+    /// The response that goes to the caller.
     type Response;
 
-    /// [Releases](Holding::release) the lock, now or with the response's end.
-    fn release(&self, response: Response, holding: Option<Holding>) -> Self::Response;
+    /// Releases the lock of a call, if it has one, now or later.
+    #[doc(hidden)]
+    fn release(&self, response: Response, guard: Option<CallGuard>) -> Self::Response;
 }
 
-/// Releases the lock as soon as the inner service has answered, and before its caller hears of it.
+pub(crate) mod sealed {
+    #[expect(unnameable_types, reason = "seals the trait `Release`")]
+    pub trait Sealed {}
+}
+
+/// Releases the lock when the inner service has responded, before the caller gets the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtHead;
+
+impl sealed::Sealed for AtHead {}
 
 impl<Response> Release<Response> for AtHead {
     type Response = Response;
 
-    fn release(&self, response: Response, holding: Option<Holding>) -> Response {
-        if let Some(holding) = holding {
-            holding.release();
+    fn release(&self, response: Response, guard: Option<CallGuard>) -> Response {
+        if let Some(guard) = guard {
+            guard.release();
         }
         response
     }

@@ -1,22 +1,29 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use redlock_tokio::{Lock, LockError, LockGuard, LockOptions, Redlock};
 
-use crate::{Holding, LockRequest, OnCancel, OnLost, telemetry::Telemetry};
+use crate::{
+    CallGuard, LockRequest, OnCancel, OnLost, fail_open::FailOpen, lock_request::Keys,
+    telemetry::Telemetry,
+};
 
-/// What all calls behind a layer have in common.
+/// The options of a layer that do not depend on its types.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) redlock: Redlock,
     pub(crate) options: LockOptions,
-    pub(crate) prefix: Arc<[u8]>,
+    pub(crate) prefix: Box<[u8]>,
     pub(crate) on_lost: OnLost,
     pub(crate) on_cancel: OnCancel,
-    pub(crate) fail_open: bool,
+    pub(crate) fail_open: Option<FailOpen>,
     pub(crate) max_waiters_total: usize,
+    /// How many calls wait behind the layer, in all its services.
     pub(crate) waiting: Arc<AtomicUsize>,
     pub(crate) telemetry: Telemetry,
 }
@@ -26,49 +33,58 @@ impl Rules {
         Self {
             redlock,
             options: LockOptions::new(),
-            prefix: Arc::default(),
+            prefix: Box::default(),
             on_lost: OnLost::default(),
             on_cancel: OnCancel::default(),
-            fail_open: false,
+            fail_open: None,
             max_waiters_total: usize::MAX,
             waiting: Arc::default(),
             telemetry: Telemetry::new("default"),
         }
     }
 
-    /// Makes a lock of what a request wants.
-    pub(crate) fn lock(&self, wanted: LockRequest) -> Lock {
+    /// Returns the lock that a request wants, and its keys.
+    pub(crate) fn lock(&self, wanted: LockRequest) -> (Lock, Keys) {
         let LockRequest { keys, options } = wanted.prefixed(&self.prefix);
-        let options = options.or(self.options);
-        let mut keys = keys.into_iter();
-        match (keys.next(), keys.len()) {
-            (Some(key), 0) => self.redlock.lock(key).options(options),
-            (first, _) => self
-                .redlock
-                .lock_all(first.into_iter().chain(keys))
-                .options(options),
-        }
+        let lock = match keys.only() {
+            Some(key) => self.redlock.lock(key),
+            None => self.redlock.lock_all(keys.iter()),
+        };
+        (lock.options(options.or(self.options)), keys)
     }
 
-    /// Makes of a guard what a call holds.
-    pub(crate) fn hold(&self, guard: LockGuard) -> Holding {
-        Holding::new(guard, self.on_lost, self.on_cancel, self.telemetry.hold())
+    /// Returns how long one more waiter would expect to wait for these keys.
+    pub(crate) fn expected_wait(&self, keys: &Keys) -> Option<Duration> {
+        let waits = keys
+            .iter()
+            .filter_map(|key| self.redlock.expected_wait(key));
+        waits.max()
     }
 
-    /// Returns whether calls that get no lock for this reason run without: not after a shutdown, nor
-    /// where the nodes were merely slow.
-    pub(crate) fn goes_without(&self, error: &LockError) -> bool {
+    /// Puts a guard under the care of the layer.
+    pub(crate) fn hold(&self, guard: LockGuard) -> CallGuard {
+        CallGuard::new(
+            guard,
+            self.on_lost,
+            self.on_cancel,
+            self.telemetry.hold_timer(),
+        )
+    }
+
+    /// Returns the rules by which a call goes on without a lock after this error: not after a shutdown, nor if
+    /// the nodes were only slow.
+    pub(crate) fn fail_open(&self, error: &LockError) -> Option<&FailOpen> {
         let is_outage = matches!(
             error,
             LockError::NoQuorum(_) | LockError::Quarantined { .. }
         );
-        self.fail_open && is_outage
+        self.fail_open.as_ref().filter(|_| is_outage)
     }
 
-    /// Takes a place among those who wait, unless too many do.
-    pub(crate) fn enter(&self) -> Result<Place, LockError> {
+    /// Counts one more waiter, unless too many calls wait already.
+    pub(crate) fn enter_queue(&self) -> Result<QueuePlace, LockError> {
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let place = Place(Arc::clone(&self.waiting));
+        let place = QueuePlace(Arc::clone(&self.waiting));
         if waiting < self.max_waiters_total {
             Ok(place)
         } else {
@@ -80,11 +96,11 @@ impl Rules {
     }
 }
 
-/// A place among those who wait for any lock of a layer.
+/// One waiter of a layer, for any key. Dropping it ends the count.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct QueuePlace(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -11,9 +11,9 @@ use tower::util::Oneshot;
 use tower_service::Service;
 use tracing::Span;
 
-use crate::{Holding, LockError, under_lock};
+use crate::{CallGuard, LockError, under_lock};
 
-/// A call that runs under a lock, or without one, to its end. The lock comes out with the response.
+/// A call that runs, with a lock or without one. It returns the lock together with the response.
 #[pin_project]
 pub struct Running<S, Request>
 where
@@ -21,7 +21,7 @@ where
 {
     #[pin]
     response: Option<Oneshot<S, Request>>,
-    holding: Option<Holding>,
+    guard: Option<CallGuard>,
     span: Span,
 }
 
@@ -29,22 +29,22 @@ impl<S, Request> Running<S, Request>
 where
     S: Service<Request>,
 {
-    pub(crate) fn new(inner: S, request: Request, holding: Option<Holding>) -> Self {
+    pub(crate) fn new(inner: S, request: Request, guard: Option<CallGuard>) -> Self {
         Self {
             response: Some(Oneshot::new(inner, request)),
-            span: holding.as_ref().map_or_else(Span::none, Holding::span),
-            holding,
+            span: guard.as_ref().map_or_else(Span::none, CallGuard::span),
+            guard,
         }
     }
 
     pub(crate) fn has_lock(&self) -> bool {
-        self.holding.is_some()
+        self.guard.is_some()
     }
 
-    /// Counts the call as running for as long as it has its lock.
+    /// Counts the call as running until its lock is released.
     pub(crate) fn track(&mut self, running: TaskTrackerToken) {
-        if let Some(holding) = &mut self.holding {
-            holding.tracked_by(running);
+        if let Some(guard) = &mut self.guard {
+            guard.track(running);
         }
     }
 }
@@ -53,37 +53,37 @@ impl<S, Request> Future for Running<S, Request>
 where
     S: Service<Request>,
 {
-    type Output = Result<(S::Response, Option<Holding>), LockError<S::Error>>;
+    type Output = Result<(S::Response, Option<CallGuard>), LockError<S::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let _entered = this.span.enter();
-        let is_watched = this.holding.as_ref().is_some_and(Holding::is_watched);
-        if is_watched && let Poll::Ready(reason) = poll_cancelled(this.holding, cx) {
-            // Where it stands.
+        let is_watching = this.guard.as_ref().is_some_and(CallGuard::is_watching);
+        if is_watching && let Poll::Ready(reason) = poll_cancelled(this.guard, cx) {
+            // The call is dropped before its lock.
             this.response.set(None);
-            *this.holding = None;
+            *this.guard = None;
             return Poll::Ready(Err(LockError::Lost(reason)));
         }
         let response = this.response.as_mut();
-        let outcome = under_lock::poll(response, this.holding, |response| response.poll(cx));
-        // Over, and polled again, it is pending, as a fused future would be.
+        let outcome = under_lock::poll(response, this.guard, |response| response.poll(cx));
+        // The caller polls a call that has ended. Like a fused future, it stays pending.
         let Poll::Ready(outcome) = outcome.unwrap_or(Poll::Pending) else {
-            if !is_watched && poll_cancelled(this.holding, cx).is_ready() {
+            if !is_watching && poll_cancelled(this.guard, cx).is_ready() {
                 cx.waker().wake_by_ref();
             }
             return Poll::Pending;
         };
         this.response.set(None);
-        let holding = this.holding.take();
-        if let Some(reason) = holding.as_ref().and_then(Holding::failure) {
+        let guard = this.guard.take();
+        if let Some(reason) = guard.as_ref().and_then(CallGuard::failure) {
             return Poll::Ready(Err(LockError::Lost(reason)));
         }
         Poll::Ready(match outcome {
-            Ok(response) => Ok((response, holding)),
+            Ok(response) => Ok((response, guard)),
             Err(error) => {
-                if let Some(holding) = holding {
-                    holding.release();
+                if let Some(guard) = guard {
+                    guard.release();
                 }
                 Err(LockError::Inner(error))
             }
@@ -91,9 +91,9 @@ where
     }
 }
 
-fn poll_cancelled(holding: &mut Option<Holding>, cx: &mut Context<'_>) -> Poll<LossReason> {
-    match holding {
-        Some(holding) => holding.poll_cancelled(cx),
+fn poll_cancelled(guard: &mut Option<CallGuard>, cx: &mut Context<'_>) -> Poll<LossReason> {
+    match guard {
+        Some(guard) => guard.poll_cancelled(cx),
         None => Poll::Pending,
     }
 }
@@ -104,7 +104,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running")
-            .field("holding", &self.holding)
+            .field("guard", &self.guard)
             .finish_non_exhaustive()
     }
 }

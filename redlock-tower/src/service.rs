@@ -1,37 +1,38 @@
-use std::task::{Context, Poll};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use tower_service::Service;
 
 use crate::{ExtractKey, Inline, LockError, Mode, ResponseFuture, ShareHold, rules::Rules};
 
-/// A service that holds a lock while its inner service works. Made by
-/// [`LockLayer`](crate::LockLayer).
+/// A service that holds a lock while its inner service handles a call. Made by [`LockLayer`](crate::LockLayer).
 ///
-/// For each call it extracts the key, waits for the lock, calls a clone of the inner service, and
-/// releases the lock when that has answered. A call without a key passes through.
+/// For each call the service extracts the key, waits for the lock, calls a clone of the inner service, and
+/// releases the lock once the inner service has responded. A call without a key passes through without a lock.
 ///
-/// It is always ready. Which lock a call needs is not known before the call, and a service that
-/// waited for it in `poll_ready` would keep calls with other keys waiting too. For the same reason
-/// the inner service is made ready only once the lock is held: nothing of it (a concurrency
-/// permit, say) is reserved while a call waits.
+/// The service is always ready. The key is only known once the call is there, and a service that waited for a lock
+/// in `poll_ready` would also delay calls with other keys. The inner service is made ready after the lock is held.
+/// So a call that waits reserves nothing of the inner service, such as a concurrency permit.
 ///
-/// The inner service must be `Clone`, as Axum's and Tonic's are; put a
-/// [`Buffer`](https://docs.rs/tower/latest/tower/buffer/struct.Buffer.html) around one that is not.
+/// The inner service must be `Clone`, as those of axum and tonic are. Put a
+/// [`Buffer`](https://docs.rs/tower/latest/tower/buffer/struct.Buffer.html) around a service that is not.
 ///
-/// Dropping the response future while it waits gives up. Dropped later, it is as the layer's mode says:
-/// [`Inline`], by default, drops the inner call where it stands and releases the lock;
-/// [`Detached`](crate::Detached) lets it run to its end.
+/// Dropping the response future while it waits gives up the wait. Dropping it later does what the mode of the
+/// layer says: [`Inline`], the default, drops the inner call and releases the lock. [`Detached`](crate::Detached)
+/// runs the inner call to its end.
 #[derive(Clone, Debug)]
 pub struct LockService<S, K, H = (), M = Inline> {
     inner: S,
-    rules: Rules,
+    rules: Arc<Rules>,
     key: K,
     share: H,
     mode: M,
 }
 
 impl<S, K, H, M> LockService<S, K, H, M> {
-    pub(crate) fn new(inner: S, rules: Rules, key: K, share: H, mode: M) -> Self {
+    pub(crate) fn new(inner: S, rules: Arc<Rules>, key: K, share: H, mode: M) -> Self {
         Self {
             inner,
             rules,
@@ -76,7 +77,7 @@ where
         ResponseFuture::new(
             self.key.extract(request),
             self.inner.clone(),
-            self.rules.clone(),
+            Arc::clone(&self.rules),
             self.share.clone(),
             self.mode.clone(),
         )

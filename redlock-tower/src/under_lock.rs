@@ -1,10 +1,10 @@
 use std::{pin::Pin, task::Poll, thread::panicking};
 
-/// Polls work that has a lock beside it. `None` if it is over.
+/// Polls work that runs under a lock. Returns `None` if the work has ended before.
 ///
-/// If it panics, what is left of it is dropped while the lock is still held. Then the lock is, while this
-/// unwinds, so that it is not handed over: whoever catches the panic further out drops the rest later, as if
-/// nothing had happened.
+/// If the work panics, this drops the work first and then the lock, while the thread unwinds. So the work is
+/// dropped under its lock, and the lock is not handed over to a waiter in this process. Otherwise a caller that
+/// catches the panic would drop both later, and the lock would be handed over as after a success.
 pub(crate) fn poll<W, L, T>(
     work: Pin<&mut Option<W>>,
     lock: &mut Option<L>,

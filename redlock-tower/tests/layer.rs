@@ -10,7 +10,7 @@ use std::{
 };
 
 use redlock_tokio::{Hold, OptionsError, Redlock, test_util::TestNodes};
-use redlock_tower::{HeldLock, KeyRejection, LockError, LockLayer};
+use redlock_tower::{KeyRejection, LockError, LockLayer, Locked};
 use tokio::{task::JoinSet, time::sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -163,7 +163,7 @@ async fn the_inner_service_can_see_its_lock() {
     let (_, redlock) = paused().await;
     let seen = Arc::new(Mutex::new(None));
     let layer = LockLayer::new(redlock, |_: &Job| "k")
-        .share_hold(|job: &mut Job, lock: HeldLock| job.hold = Some(lock.hold().clone()));
+        .share_hold(|job: &mut Job, lock: Locked| job.hold = Some(lock.hold().clone()));
     let service = layer.layer(service_fn({
         let seen = Arc::clone(&seen);
         move |job: Job| {
@@ -264,13 +264,13 @@ async fn always_ready() {
 #[tokio::test(start_paused = true)]
 async fn a_fenced_layer_gives_tokens_but_not_for_several_keys() {
     let (_, redlock) = paused().await;
-    let share = |request: &mut Option<HeldLock>, lock| *request = Some(lock);
-    let token = service_fn(async |lock: Option<HeldLock>| {
+    let share = |request: &mut Option<Locked>, lock| *request = Some(lock);
+    let token = service_fn(async |lock: Option<Locked>| {
         let token = lock.and_then(|lock| lock.fencing_token());
         Ok::<_, Infallible>(token)
     });
-    let one = |_: &Option<HeldLock>| "one";
-    let other = |_: &Option<HeldLock>| "other";
+    let one = |_: &Option<Locked>| "one";
+    let other = |_: &Option<Locked>| "other";
     let layer = LockLayer::new(redlock.clone(), one).share_hold(share);
     assert_eq!(layer.layer(token).oneshot(None).await.unwrap(), None);
     let fenced = layer.fenced();

@@ -13,7 +13,7 @@ use std::{
 };
 
 use redlock_tokio::{LockOptions, Redlock, test_util::TestNodes};
-use redlock_tower::{HeldLock, LockError, LockLayer, LockRequest, OnCancel, OnLost};
+use redlock_tower::{LockError, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep},
@@ -33,8 +33,10 @@ async fn a_detached_call_runs_to_its_end_without_its_caller() {
     let (_, redlock) = paused().await;
     let [began, go_on] = [(); 2].map(|()| Arc::new(Notify::new()));
     let ended = Arc::new(AtomicUsize::new(0));
-    let layer = LockLayer::new(redlock.clone(), |(): &()| "k").detached();
-    let tasks = layer.tasks().clone();
+    let tasks = TaskTracker::new();
+    let layer = LockLayer::new(redlock.clone(), |(): &()| "k")
+        .detached()
+        .tasks(tasks.clone());
     let service = layer.layer(service_fn({
         let (began, go_on, ended) = (began.clone(), go_on.clone(), ended.clone());
         move |()| {
@@ -125,7 +127,7 @@ async fn a_call_that_does_not_come_to_its_end_lets_go_at_once_or_when_its_ttl_is
 
 /// Work that panics, and does something with its lock when it is dropped, as a transaction does.
 struct Transaction {
-    lock: Option<HeldLock>,
+    lock: Option<Locked>,
     panics: bool,
     was_held: Arc<AtomicUsize>,
 }
@@ -151,11 +153,11 @@ async fn what_a_call_leaves_is_dropped_under_its_lock() {
     for panics in [false, true] {
         let (_, redlock) = paused().await;
         let was_held = Arc::new(AtomicUsize::new(0));
-        let layer = LockLayer::new(redlock, |_: &Option<HeldLock>| "k")
-            .share_hold(|request: &mut Option<HeldLock>, lock| *request = Some(lock));
+        let layer = LockLayer::new(redlock, |_: &Option<Locked>| "k")
+            .share_hold(|request: &mut Option<Locked>, lock| *request = Some(lock));
         let inner = service_fn({
             let was_held = was_held.clone();
-            move |lock: Option<HeldLock>| Transaction {
+            move |lock: Option<Locked>| Transaction {
                 lock,
                 panics,
                 was_held: was_held.clone(),
@@ -173,12 +175,12 @@ async fn what_a_call_leaves_is_dropped_under_its_lock() {
 async fn a_loss_is_not_the_layers_if_the_lock_was_taken_over() {
     for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
         let (nodes, redlock) = paused().await;
-        let layer = LockLayer::new(redlock, |_: &Option<HeldLock>| "k")
-            .share_hold(|request: &mut Option<HeldLock>, lock| *request = Some(lock))
+        let layer = LockLayer::new(redlock, |_: &Option<Locked>| "k")
+            .share_hold(|request: &mut Option<Locked>, lock| *request = Some(lock))
             .on_lost(on_lost);
         nodes.lose_next("k");
-        let service = layer.layer(service_fn(async |lock: Option<HeldLock>| {
-            let guard = lock.and_then(HeldLock::into_owned).expect("it is there");
+        let service = layer.layer(service_fn(async |lock: Option<Locked>| {
+            let guard = lock.and_then(Locked::into_owned).expect("it is there");
             guard.lost().await;
             sleep(MS(10)).await;
             Ok::<_, Infallible>("done")
@@ -294,12 +296,12 @@ async fn a_layer_bounds_those_who_wait() {
 #[tokio::test(start_paused = true)]
 async fn the_inner_service_can_take_the_lock_over_or_let_go_of_it() {
     #[derive(Default)]
-    struct Job(Option<HeldLock>);
+    struct Job(Option<Locked>);
     let (_, redlock) = paused().await;
     let layer = LockLayer::new(redlock.clone(), |_: &Job| "k")
-        .share_hold(|job: &mut Job, lock: HeldLock| job.0 = Some(lock));
+        .share_hold(|job: &mut Job, lock: Locked| job.0 = Some(lock));
     let takes = layer.clone().layer(service_fn(async |job: Job| {
-        Ok::<_, Infallible>(job.0.and_then(HeldLock::into_owned))
+        Ok::<_, Infallible>(job.0.and_then(Locked::into_owned))
     }));
     let guard = takes
         .oneshot(Job::default())

@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use redlock_tokio::test_util::TestNodes;
-use redlock_tower::{LockLayer, OnLost};
+use redlock_tower::{LockLayer, OnLost, TaskTracker};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -54,7 +54,7 @@ impl Bed {
     async fn layer(&self) -> LockLayer<fn(&&'static str) -> &'static str> {
         let key: fn(&&'static str) -> &'static str = |key| *key;
         LockLayer::new(self.nodes.connect().await.unwrap(), key)
-            .policy("orders")
+            .label("orders")
             .wait(Duration::from_secs(1))
     }
 
@@ -198,11 +198,12 @@ async fn a_lock_is_held_until_the_body_has_ended() {
         let body = futures::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from("row")))]);
         Ok::<_, Infallible>(Response::new(StreamBody::new(body)))
     });
+    let tasks = TaskTracker::new();
     let layer = it.layer().await;
     let layer = layer
         .hold_until_body_end(Duration::from_secs(60))
-        .detached();
-    let tasks = layer.tasks().clone();
+        .detached()
+        .tasks(tasks.clone());
     let response = layer.layer(inner).oneshot("secret").await.unwrap();
     tasks.close();
     assert!(

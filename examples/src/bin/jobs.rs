@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Result, anyhow, ensure};
 use redlock_tokio::Hold;
-use redlock_tower::{HeldLock, LockLayer};
+use redlock_tower::{LockLayer, Locked};
 use tokio::{task::JoinSet, time::sleep};
 use tower::{Service, ServiceBuilder, ServiceExt};
 
@@ -76,7 +76,7 @@ async fn main() -> Result<()> {
         format!("jobs:account:{}", job.account)
     })
     .wait(Duration::from_secs(30))
-    .share_hold(|job: &mut Deposit, lock: HeldLock| job.hold = Some(lock.hold().clone()));
+    .share_hold(|job: &mut Deposit, lock: Locked| job.hold = Some(lock.hold().clone()));
     let service = ServiceBuilder::new().layer(layer).service_fn({
         let bank = Arc::clone(&bank);
         move |job: Deposit| {

@@ -1,5 +1,5 @@
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -10,49 +10,48 @@ use http_body::Frame;
 use redlock_tokio::LossReason;
 use tokio::{task::AbortHandle, time::sleep};
 
-use crate::Holding;
+use crate::{CallGuard, mutex::Mutex};
 
-/// The lock of a body, for a time at most. Dropping it means that the body did not come to its end.
+/// The lock of a body, held for a limited time. Dropping it means that the body was dropped before its end.
 ///
-/// The time is kept by a task: a body whose reader has stopped reading is not polled any more, and could
-/// not keep it.
+/// A task enforces the limit, because nobody polls a body whose reader has stopped.
 pub(super) struct BodyLock {
-    holding: Arc<Mutex<Option<Holding>>>,
-    cap: AbortHandle,
-    /// Somebody has asked for a frame.
-    begun: bool,
-    /// How many bytes are still to come, if the head says so. Nobody asks for more than that.
+    guard: Arc<Mutex<Option<CallGuard>>>,
+    limit: AbortHandle,
+    /// Whether anyone has asked for a frame.
+    has_begun: bool,
+    /// How many bytes are still to come, if the head has a length. The server asks for no more than that.
     left: Option<u64>,
 }
 
 impl BodyLock {
-    pub(super) fn new(holding: Holding, max: Duration, head: &HeaderMap) -> Self {
-        let holding = Arc::new(Mutex::new(Some(holding)));
-        let capped = Arc::clone(&holding);
-        let cap = tokio::spawn(async move {
+    pub(super) fn new(guard: CallGuard, max: Duration, head: &HeaderMap) -> Self {
+        let guard = Arc::new(Mutex::new(Some(guard)));
+        let limited = Arc::clone(&guard);
+        let limit = tokio::spawn(async move {
             sleep(max).await;
-            release(&capped);
+            release(&limited);
         });
         let length = head.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok());
         Self {
-            holding,
-            cap: cap.abort_handle(),
-            begun: false,
+            guard,
+            limit: limit.abort_handle(),
+            has_begun: false,
             left: length.and_then(|it| it.parse().ok()),
         }
     }
 
-    /// Watches for a loss. Ready if it cuts the body off.
+    /// Watches for a loss. Ready if the loss cuts the body off.
     pub(super) fn poll_cut_off(&mut self, cx: &mut Context<'_>) -> Poll<LossReason> {
-        self.begun = true;
-        match &mut *lock(&self.holding) {
-            Some(holding) => holding.poll_cut_off(cx),
+        self.has_begun = true;
+        match &mut *self.guard.lock() {
+            Some(guard) => guard.poll_cut_off(cx),
             None => Poll::Pending,
         }
     }
 
-    /// Counts a frame, and returns whether all is there that the head promised.
-    pub(super) fn is_whole<D: Buf>(&mut self, frame: &Frame<D>) -> bool {
+    /// Counts a frame, and returns whether the body now has the length that the head says.
+    pub(super) fn is_complete_with<D: Buf>(&mut self, frame: &Frame<D>) -> bool {
         let length = frame.data_ref().map_or(0, Buf::remaining);
         let left = self.left.as_mut().map(|left| {
             *left = left.saturating_sub(length as u64);
@@ -62,33 +61,27 @@ impl BodyLock {
     }
 
     pub(super) fn release(self) {
-        release(&self.holding);
+        release(&self.guard);
     }
 }
 
 impl Drop for BodyLock {
     fn drop(&mut self) {
-        self.cap.abort();
-        if self.begun {
-            drop(take(&self.holding));
+        self.limit.abort();
+        if self.has_begun {
+            let guard = self.guard.lock().take();
+            drop(guard);
         } else {
-            // Nobody wanted it, as with HEAD, so nothing of it is under way.
-            release(&self.holding);
+            // A body that is not sent at all, as for HEAD, has no work under way.
+            release(&self.guard);
         }
     }
 }
 
-fn release(holding: &Mutex<Option<Holding>>) {
-    if let Some(holding) = take(holding) {
-        holding.release();
+fn release(guard: &Mutex<Option<CallGuard>>) {
+    // The mutex is free again before the lock is released.
+    let guard = guard.lock().take();
+    if let Some(guard) = guard {
+        guard.release();
     }
-}
-
-fn take(holding: &Mutex<Option<Holding>>) -> Option<Holding> {
-    lock(holding).take()
-}
-
-fn lock(holding: &Mutex<Option<Holding>>) -> MutexGuard<'_, Option<Holding>> {
-    // No code panics while it holds the mutex.
-    holding.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,14 +12,20 @@ use tokio_util::task::TaskTracker;
 use tower_service::Service;
 use tracing::{Instrument, Span};
 
-use super::{Inline, InlineFuture, Mode};
+use super::{
+    Mode,
+    inline::{Inline, InlineFuture},
+    sealed::Sealed,
+};
 use crate::{AtHead, LockError, Release, Running};
 
-/// Runs calls in tasks of their own, to their end, whether their callers wait or go away: a lock is
-/// never released under work that is still under way.
+/// Runs calls to their end in tasks of their own, whether their callers wait or go away.
 ///
-/// A caller that goes away while it *waits* for the lock gives up its place, as ever. A panic of the
-/// call goes on in its caller. The task has its caller's span, but not its task-locals.
+/// So a lock is never released while its call still runs. A caller that goes away while it *waits* for the lock
+/// leaves the queue, as with [`Inline`]. A call that panics panics in its caller too. The task has the span of its
+/// caller, but not its task-locals.
+///
+/// A call without a lock runs inline.
 ///
 /// # Panics
 ///
@@ -27,8 +33,11 @@ use crate::{AtHead, LockError, Release, Running};
 #[derive(Clone, Debug, Default)]
 pub struct Detached<R = AtHead> {
     pub(crate) release: R,
-    pub(crate) tasks: TaskTracker,
+    /// Counts the calls that have a lock.
+    pub(crate) tasks: Option<TaskTracker>,
 }
+
+impl<R> Sealed for Detached<R> {}
 
 impl<S, Request, R> Mode<S, Request> for Detached<R>
 where
@@ -47,19 +56,21 @@ where
         let inline = Inline {
             release: self.release.clone(),
         };
-        // Without a lock there is none that could be let go under its work.
-        let way = if call.has_lock() {
-            call.track(self.tasks.token());
+        // Only a call with a lock needs a task, so that the lock is not released too early.
+        let kind = if call.has_lock() {
+            if let Some(tasks) = &self.tasks {
+                call.track(tasks.token());
+            }
             let call = inline.run(call).instrument(Span::current());
-            Way::Task(tokio::spawn(call).fuse())
+            Kind::Task(tokio::spawn(call).fuse())
         } else {
-            Way::Inline(inline.run(call))
+            Kind::Inline(inline.run(call))
         };
-        DetachedFuture { way }
+        DetachedFuture { kind }
     }
 }
 
-/// The future of a call that runs [`Detached`]. Dropping it leaves the call alone, if it has a lock.
+/// The future of a call that runs [`Detached`]. Dropping it does not stop a call that has a lock.
 #[pin_project]
 pub struct DetachedFuture<S, Request, R>
 where
@@ -67,14 +78,14 @@ where
     R: Release<S::Response>,
 {
     #[pin]
-    way: Way<S, Request, R>,
+    kind: Kind<S, Request, R>,
 }
 
-/// A task whose outcome is taken once.
+/// A task that can be polled after its end.
 type Task<T, E> = Fuse<JoinHandle<Result<T, LockError<E>>>>;
 
-#[pin_project(project = WayProjection)]
-enum Way<S, Request, R>
+#[pin_project(project = KindProjection)]
+enum Kind<S, Request, R>
 where
     S: Service<Request>,
     R: Release<S::Response>,
@@ -91,14 +102,14 @@ where
     type Output = Result<R::Response, LockError<S::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let task = match self.project().way.project() {
-            WayProjection::Task(task) => task,
-            WayProjection::Inline(call) => return call.poll(cx),
+        let task = match self.project().kind.project() {
+            KindProjection::Task(task) => task,
+            KindProjection::Inline(call) => return call.poll(cx),
         };
         match ready!(Pin::new(task).poll(cx)) {
             Ok(outcome) => Poll::Ready(outcome),
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-            // The runtime is going away, and this task with it.
+            // The runtime shuts down, and drops this task too.
             Err(_) => Poll::Pending,
         }
     }

@@ -7,18 +7,20 @@ use std::{
 use pin_project::pin_project;
 use tower_service::Service;
 
-use super::Mode;
+use super::{Mode, sealed::Sealed};
 use crate::{AtHead, LockError, Release, Running};
 
-/// Runs calls as part of the response future: a caller that goes away takes the call with it, where it
-/// stands, and the lock is released at once.
+/// Runs calls as part of the response future.
 ///
-/// Whatever the call has set going (a statement that a database is carrying out) may go on then without
-/// the lock. Where that matters, use [`Detached`](super::Detached).
+/// A caller that goes away drops the inner call too, and the lock is released at once. An operation that the call
+/// has started elsewhere, such as a database statement, may then go on without the lock. Where that matters, use
+/// [`Detached`](super::Detached).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inline<R = AtHead> {
     pub(crate) release: R,
 }
+
+impl<R> Sealed for Inline<R> {}
 
 impl<S, Request, R> Mode<S, Request> for Inline<R>
 where
@@ -57,7 +59,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let outcome = ready!(this.call.poll(cx));
-        Poll::Ready(outcome.map(|(response, holding)| this.release.release(response, holding)))
+        Poll::Ready(outcome.map(|(response, guard)| this.release.release(response, guard)))
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn sales(office: &Arc<BoxOffice>, terms: Terms) -> Router {
         let lock = LockLayer::new(office.redlock.clone(), seat)
             .wait(terms.wait)
             .max_hold(terms.payment.saturating_add(SLACK))
-            .policy("seats")
+            .label("seats")
             .tasks(office.handlers.clone());
         sales = sales.route_layer(lock);
     }

@@ -67,7 +67,7 @@ pub(crate) fn router(office: &BoxOffice) -> Router {
     let one_at_a_time = LockLayer::new(office.redlock.clone(), key("rush", matched_path()))
         .wait(Duration::ZERO)
         .fail_open() // without a quorum, the buyers show what that means
-        .policy("rushes")
+        .label("rushes")
         .tasks(office.handlers.clone());
     let demonstration = Arc::new(BoxOffice {
         events: office.demonstration.clone(),

@@ -1,0 +1,65 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::mutex::Mutex;
+
+/// How long the warning is not repeated.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Warns about calls that run without a lock, however many there are: once in a while for each layer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FailOpen(Arc<Mutex<Warnings>>);
+
+#[derive(Debug, Default)]
+struct Warnings {
+    last: Option<Instant>,
+    withheld: u64,
+}
+
+impl FailOpen {
+    /// Logs that a call runs without a lock, and why.
+    pub(crate) fn warn(&self, label: &str, error: &dyn fmt::Display) {
+        if let Some(withheld) = self.withheld_if_due() {
+            tracing::warn!(
+                policy = label,
+                %error,
+                withheld,
+                "no lock is available: the call runs without a lock (fail_open)"
+            );
+        }
+    }
+
+    /// Returns how many warnings were withheld since the last one, if another is due.
+    fn withheld_if_due(&self) -> Option<u64> {
+        let now = Instant::now();
+        let mut warnings = self.0.lock();
+        let is_due = warnings.last.is_none_or(|last| now - last >= PAUSE);
+        if is_due {
+            warnings.last = Some(now);
+            Some(std::mem::take(&mut warnings.withheld))
+        } else {
+            warnings.withheld += 1;
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_warning_in_ten_seconds_counts_the_withheld_ones() {
+        let layer = FailOpen::default();
+        let clone = layer.clone();
+        assert_eq!(layer.withheld_if_due(), Some(0));
+        for _ in 0..1000 {
+            assert_eq!(clone.withheld_if_due(), None);
+        }
+        tokio::time::advance(PAUSE).await;
+        assert_eq!(clone.withheld_if_due(), Some(1000));
+        assert_eq!(layer.withheld_if_due(), None);
+        assert_eq!(FailOpen::default().withheld_if_due(), Some(0), "per layer");
+    }
+}

@@ -1,0 +1,107 @@
+use std::{fmt, ops::Deref, sync::Arc};
+
+use redlock_tokio::{Hold, LockGuard, ReleaseReport};
+
+use crate::mutex::Mutex;
+
+/// The lock that a call runs under, as the inner service sees it.
+///
+/// A [`ShareHold`](crate::ShareHold) passes it to the inner service. Clones are views of one lock. The layer
+/// releases the lock when the call has ended. The inner service can [release](Self::release_early) it earlier,
+/// or [take it over](Self::into_owned).
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use redlock_tokio::Redlock;
+/// use redlock_tower::{LockLayer, Locked};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// struct Job {
+///     account: u64,
+///     lock: Option<Locked>,
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redlock = Redlock::embedded().await?;
+/// let key = |job: &Job| format!("account:{}", job.account);
+/// let service = LockLayer::new(redlock, key)
+///     .share_hold(|job: &mut Job, lock: Locked| job.lock = Some(lock))
+///     .layer(service_fn(async |job: Job| {
+///         let lock = job.lock.expect("the job ran under its lock");
+///         assert!(lock.is_valid());
+///         lock.release_early().await; // the rest needs no lock
+///         Ok::<_, Infallible>(job.account)
+///     }));
+/// let job = Job { account: 7, lock: None };
+/// assert_eq!(service.oneshot(job).await?, 7);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Locked {
+    hold: Hold,
+    /// Empty once the lock is taken over or released.
+    guard: Arc<Mutex<Option<LockGuard>>>,
+}
+
+impl Locked {
+    pub(crate) fn new(guard: LockGuard) -> Self {
+        Self {
+            hold: guard.hold().clone(),
+            guard: Arc::new(Mutex::new(Some(guard))),
+        }
+    }
+
+    /// Returns the view of the lock, without the right to release it.
+    #[must_use]
+    pub fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    /// Takes the lock over, for work that goes on after the response, such as a stream or a WebSocket.
+    ///
+    /// The layer no longer releases the lock. It is held for as long as the guard lives, but is renewed for at
+    /// most [`max_hold`](redlock_tokio::LockOptions::max_hold).
+    ///
+    /// Returns `None` if the lock was already taken over or released, or the call has ended.
+    #[must_use = "the lock is released as soon as the guard is dropped"]
+    pub fn into_owned(self) -> Option<LockGuard> {
+        self.take()
+    }
+
+    /// Releases the lock before the call has ended, and waits until a majority of nodes has confirmed the
+    /// release; see [`LockGuard::release`] for its cost and its cancel safety.
+    ///
+    /// Returns `None` if the lock was already taken over or released, or the call has ended.
+    pub async fn release_early(&self) -> Option<ReleaseReport> {
+        match self.take() {
+            Some(guard) => Some(guard.release().await),
+            None => None,
+        }
+    }
+
+    /// Returns whether the layer should still hold the lock, but has lost it.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.guard.lock().as_ref().is_some_and(|it| !it.is_valid())
+    }
+
+    pub(crate) fn take(&self) -> Option<LockGuard> {
+        self.guard.lock().take()
+    }
+}
+
+impl Deref for Locked {
+    type Target = Hold;
+
+    fn deref(&self) -> &Hold {
+        &self.hold
+    }
+}
+
+impl fmt::Debug for Locked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.hold.fmt(f)
+    }
+}
