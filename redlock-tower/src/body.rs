@@ -1,4 +1,4 @@
-//! CallGuard a lock to the end of a response's body.
+//! Locks that are held until the response's body has ended.
 
 use std::{
     fmt,
