@@ -105,6 +105,10 @@ impl<K: RequestKey> ExtractKey<Request> for LayerKey<K> {
 
 /// The future of an extraction.
 #[pin_project(project = LayerKeyProjection)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost each request an allocation"
+)]
 pub(crate) enum LayerKeyFuture<K: RequestKey> {
     /// The request needs no lock. Empty at the end.
     Pass { request: Option<Request> },
