@@ -2,6 +2,7 @@
 //!
 //! Knows neither guards nor the errors that callers see.
 
+mod hashed_table;
 pub(crate) mod lane;
 pub(crate) mod lease_cell;
 pub(crate) mod queue;

@@ -2,7 +2,7 @@ use std::{fmt, ops::Deref};
 
 use redlock_core::ReleaseVerdict;
 
-use crate::{Hold, NodeReports, engine::lease_cell::Phase};
+use crate::{Hold, NodeReports};
 
 /// A held lock. Dropping it releases the lock.
 ///
@@ -36,7 +36,7 @@ impl LockGuard {
 
     /// Notes that its owner has it. Returns whether the lock is still held.
     pub(crate) fn claim(&self) -> bool {
-        self.hold.cell().claim(self.hold.generation())
+        self.hold.held().claim()
     }
 
     /// Releases the lock and waits until a majority of nodes has confirmed it, or cannot any more. If
@@ -50,21 +50,19 @@ impl LockGuard {
     /// The release is on its way once this is polled for the first time, and before that dropping
     /// the future drops the guard, which releases too.
     pub async fn release(self) -> ReleaseReport {
-        let cell = self.hold.cell();
         if self.hold.pass_on() {
             return ReleaseReport {
                 outcome: ReleaseOutcome::HandedOver,
                 nodes: NodeReports::default(),
             };
         }
-        let phase = cell.ended().await;
         ReleaseReport {
-            outcome: match phase {
-                Phase::Released(ReleaseVerdict::Released) => ReleaseOutcome::Released,
-                Phase::Released(ReleaseVerdict::Unconfirmed) => ReleaseOutcome::Unconfirmed,
+            outcome: match self.hold.held().released().await {
+                Some(ReleaseVerdict::Released) => ReleaseOutcome::Released,
+                Some(ReleaseVerdict::Unconfirmed) => ReleaseOutcome::Unconfirmed,
                 _ => ReleaseOutcome::NotHeld,
             },
-            nodes: cell.reports(),
+            nodes: self.hold.cell().reports(),
         }
     }
 

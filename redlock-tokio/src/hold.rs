@@ -1,10 +1,10 @@
-use std::{fmt, future::pending, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use redlock_core::{FencingToken, LossReason, Token};
 
 use crate::{
     ExtendError, Key,
-    engine::lease_cell::{LeaseCell, Phase},
+    engine::lease_cell::{ExtensionOutcome, HeldLease, LeaseCell},
 };
 
 /// A view of a held lock: whether it is still held, for how long, and when it is lost.
@@ -13,18 +13,12 @@ use crate::{
 /// be handed to whatever works under the lock.
 #[derive(Clone)]
 pub struct Hold {
-    cell: Arc<LeaseCell>,
-    /// Whether it is still ours: the lease goes from one holder to the next.
-    generation: u64,
+    held: HeldLease<Arc<LeaseCell>>,
 }
 
 impl Hold {
-    pub(crate) fn new(cell: Arc<LeaseCell>) -> Self {
-        Self::of(cell, 0)
-    }
-
-    pub(crate) fn of(cell: Arc<LeaseCell>, generation: u64) -> Self {
-        Self { cell, generation }
+    pub(crate) fn new(held: HeldLease<Arc<LeaseCell>>) -> Self {
+        Self { held }
     }
 
     /// Returns whether the lock is held now.
@@ -35,17 +29,15 @@ impl Hold {
     /// happen without the lock needs a fencing token, not this.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.cell
-            .valid_until(self.cell.now(), self.generation)
-            .is_some()
+        self.held.valid_until(self.cell().now()).is_some()
     }
 
     /// Returns how long the lock stays valid if no extension succeeds; zero if it is not held.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let now = self.cell.now();
-        self.cell
-            .valid_until(now, self.generation)
+        let now = self.cell().now();
+        self.held
+            .valid_until(now)
             .map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
@@ -58,10 +50,7 @@ impl Hold {
     /// Cancel safe: it only watches, and can be called again. If the lock is already lost it
     /// returns at once.
     pub async fn lost(&self) -> LossReason {
-        match self.cell.not_held(self.generation).await {
-            Phase::Lost(reason) => reason,
-            _ => pending().await,
-        }
+        self.held.lost().await
     }
 
     /// Extends the lock now, by the full ttl. (Background renewal does so by itself.)
@@ -78,28 +67,29 @@ impl Hold {
     /// Says whether the lock is still held: after [`ExtendError::NoQuorum`] and
     /// [`ExtendError::MaxHold`] it is.
     pub async fn extend(&self) -> Result<(), ExtendError> {
-        let Some(ticket) = self.cell.extend(self.generation) else {
-            return Err(self.cannot_extend());
-        };
-        match self.cell.extension(self.generation, ticket).await {
-            Some(true) => Ok(()),
-            Some(false) => Err(ExtendError::NoQuorum {
+        match self.held.extend().await {
+            ExtensionOutcome::Extended => Ok(()),
+            ExtensionOutcome::Failed => Err(ExtendError::NoQuorum {
                 remaining: self.remaining(),
-                nodes: self.cell.reports(),
+                nodes: self.cell().reports(),
             }),
-            None => Err(self.cannot_extend()),
+            ExtensionOutcome::MaxHold => Err(ExtendError::MaxHold {
+                remaining: self.remaining(),
+            }),
+            ExtensionOutcome::Lost(reason) => Err(ExtendError::Lost(reason)),
+            ExtensionOutcome::Released => Err(ExtendError::Released),
         }
     }
 
     /// Returns the key, with its prefix; the first of them, if the lock has several.
     #[must_use]
     pub fn key(&self) -> &Key {
-        self.cell.keys().first()
+        self.cell().keys().first()
     }
 
     /// Returns all keys, with their prefix, in order and without repetitions.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.cell.keys().iter()
+        self.cell().keys().iter()
     }
 
     /// Returns the fencing token, if the lock was acquired with [one](crate::Lock::fenced).
@@ -113,7 +103,7 @@ impl Hold {
     /// still come between a later holder's read and its write. The program `fenced` in `examples` does so.
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.cell.fence()
+        self.cell().fence()
     }
 
     /// Returns the value that the key has on the nodes while the lock is held.
@@ -122,36 +112,26 @@ impl Hold {
     /// one. It is *not* a fencing token: tokens have no order.
     #[must_use]
     pub fn token(&self) -> Token {
-        self.cell.token()
+        self.cell().token()
     }
 
     pub(crate) fn cell(&self) -> &Arc<LeaseCell> {
-        &self.cell
+        self.held.lease()
     }
 
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
+    pub(crate) fn held(&self) -> &HeldLease<Arc<LeaseCell>> {
+        &self.held
     }
 
     /// Hands the lock over to the next that waits for it in this process, or releases it. Returns
     /// whether it was handed over.
     pub(crate) fn pass_on(&self) -> bool {
         // What a holder that panics leaves behind is not handed on as if nothing had happened.
-        let handed_over = !std::thread::panicking() && self.cell.hand_over(self.generation);
+        let handed_over = !std::thread::panicking() && self.held.hand_over();
         if !handed_over {
-            self.cell.release(self.generation);
+            self.held.release();
         }
         handed_over
-    }
-
-    fn cannot_extend(&self) -> ExtendError {
-        match self.cell.phase(self.generation) {
-            Phase::Lost(reason) => ExtendError::Lost(reason),
-            Phase::Held => ExtendError::MaxHold {
-                remaining: self.remaining(),
-            },
-            _ => ExtendError::Released,
-        }
     }
 }
 

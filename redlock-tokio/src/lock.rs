@@ -12,9 +12,8 @@ use crate::{
     Attempts, Hold, KeyError, LockError, LockGuard, LockOptions, OptionsError, RandomError,
     WithLockError,
     engine::{
-        lease_cell::{LeaseCell, Phase, Request},
+        lease_cell::{Acquisition, End, HeldLease, LeaseCell, LeaseRequest, Shared},
         queue::Refusal,
-        shared::Shared,
     },
     key::KeySet,
     node::status,
@@ -114,7 +113,7 @@ impl Lock {
         }
     }
 
-    fn prepare(&self) -> Result<Request, LockError> {
+    fn prepare(&self) -> Result<LeaseRequest, LockError> {
         let shared = &self.shared;
         if shared.is_shut_down() {
             return Err(LockError::ShutDown);
@@ -127,7 +126,7 @@ impl Lock {
         }
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| LockError::Random(RandomError(error)))?;
-        Ok(Request {
+        Ok(LeaseRequest {
             keys,
             config,
             policy: options.policy(),
@@ -202,14 +201,14 @@ impl Future for LockFuture {
             // Polled again after its end; pending is what a fused future would say.
             return Poll::Pending;
         };
-        let Poll::Ready(phase) = guard.cell().poll_acquired(cx) else {
+        let Poll::Ready(acquisition) = guard.cell().poll_acquired(cx) else {
             return Poll::Pending;
         };
         let State::Waiting { guard, since } = std::mem::replace(&mut self.0, State::Done) else {
             return Poll::Pending;
         };
         let cell = Arc::clone(guard.cell());
-        let outcome = conclude(guard, since, phase);
+        let outcome = conclude(&cell, guard, since, acquisition);
         match &outcome {
             Ok(_) => cell.outage().note_success(),
             Err(error) if error.is_outage() => cell.outage().note_failure(cell.now(), error),
@@ -219,45 +218,50 @@ impl Future for LockFuture {
     }
 }
 
-fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuard, LockError> {
-    let cell = guard.cell();
-    let quorum = cell.quorum();
-    let attempts = |count| Attempts {
-        count,
-        votes_needed: quorum.votes(),
-        votes_possible: quorum.nodes(),
-        waited: cell.now().saturating_duration_since(since),
-        nodes: cell.reports(),
+fn conclude(
+    cell: &LeaseCell,
+    guard: LockGuard,
+    since: Timestamp,
+    acquisition: Acquisition<Arc<LeaseCell>>,
+) -> Result<LockGuard, LockError> {
+    let (guard, end) = match acquisition {
+        Acquisition::Held => (guard, None),
+        // From here on, dropping the guard releases the lock that was handed over. The guard of the lease that
+        // waited has nothing to release.
+        Acquisition::HandedOver(held) => (LockGuard::new(Hold::new(held)), None),
+        Acquisition::Ended(end) => (guard, Some(end)),
     };
-    match phase {
-        // Whatever became of the lease: without a runtime no lock is given out, and the nodes are not to
-        // blame.
-        _ if cell.is_shut_down() => Err(LockError::ShutDown),
-        Phase::Lost(LossReason::Abandoned) => Err(LockError::ShutDown),
-        // The task may have been kept from running since the lock was acquired.
-        Phase::Held if guard.claim() => Ok(guard),
-        // The guard of the lease that got it has nothing to release.
-        Phase::HandedOver => match cell.take_handed_over().map(LockGuard::new) {
-            Some(guard) if guard.claim() => Ok(guard),
-            _ => Err(LockError::TooSlow(attempts(0))),
+    // Without a runtime no lock is given out, and the nodes are not to blame.
+    if cell.is_shut_down() {
+        return Err(LockError::ShutDown);
+    }
+    match end {
+        Some(end) => Err(failure(cell, since, end)),
+        None if guard.claim() => Ok(guard),
+        // The task was kept from running since the lock was acquired.
+        None => Err(LockError::TooSlow(attempts(cell, since, cell.attempts()))),
+    }
+}
+
+/// Returns why a lease ended without the lock.
+fn failure(cell: &LeaseCell, since: Timestamp, end: End) -> LockError {
+    let attempts = |count| attempts(cell, since, count);
+    match end {
+        End::Refused(Refusal::Busy) => passed_over(cell, attempts(0)),
+        End::Refused(Refusal::Full { waiting, limit }) => LockError::QueueFull { waiting, limit },
+        End::Refused(Refusal::TooLong {
+            waiting,
+            expected,
+            limit,
+        }) => LockError::WaitTooLong {
+            waiting,
+            expected,
+            limit,
         },
-        Phase::Refused(Refusal::Busy) => Err(passed_over(cell, attempts(0))),
-        Phase::Refused(Refusal::Full { waiting, limit }) => {
-            Err(LockError::QueueFull { waiting, limit })
-        }
-        Phase::Refused(Refusal::TooLong {
-            waiting,
-            expected,
-            limit,
-        }) => Err(LockError::WaitTooLong {
-            waiting,
-            expected,
-            limit,
-        }),
-        Phase::Exhausted {
+        End::Exhausted {
             failure,
             attempts: count,
-        } => Err(match failure {
+        } => match failure {
             AcquireFailure::Contended if count == 0 => passed_over(cell, attempts(0)),
             AcquireFailure::Contended => LockError::Contended(attempts(count)),
             AcquireFailure::NoQuorum => LockError::NoQuorum(attempts(count)),
@@ -269,10 +273,24 @@ fn conclude(guard: LockGuard, since: Timestamp, phase: Phase) -> Result<LockGuar
                 attempts: attempts(count),
             },
             AcquireFailure::FenceExhausted => LockError::FenceExhausted,
-            // The enum may grow; what this driver does not know, it cannot tell apart.
+            // The enum may grow. This driver cannot distinguish failures that it does not know.
             _ => LockError::ShutDown,
-        }),
-        _ => Err(LockError::TooSlow(attempts(cell.attempts()))),
+        },
+        End::Lost(LossReason::Abandoned) => LockError::ShutDown,
+        End::Lost(_) | End::Released(_) | End::GivenUp | End::TookOver => {
+            LockError::TooSlow(attempts(cell.attempts()))
+        }
+    }
+}
+
+fn attempts(cell: &LeaseCell, since: Timestamp, count: u32) -> Attempts {
+    let quorum = cell.quorum();
+    Attempts {
+        count,
+        votes_needed: quorum.votes(),
+        votes_possible: quorum.nodes(),
+        waited: cell.now().saturating_duration_since(since),
+        nodes: cell.reports(),
     }
 }
 
@@ -307,7 +325,7 @@ fn start(lock: &Lock) -> Result<State, LockError> {
         cell.stop_acquiring();
     }
     Ok(State::Waiting {
-        guard: LockGuard::new(Hold::new(cell)),
+        guard: LockGuard::new(Hold::new(HeldLease::first(cell))),
         since,
     })
 }

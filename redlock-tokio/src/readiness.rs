@@ -5,7 +5,7 @@ use std::{fmt, pin::pin, time::Duration};
 use futures::future::select_all;
 use thiserror::Error;
 
-use crate::{NodeReports, engine::shared::Shared, node::status, whole_seconds::WholeSeconds};
+use crate::{NodeReports, engine::lease_cell::Shared, node::status, whole_seconds::WholeSeconds};
 
 /// Why [`Redlock::ready`](crate::Redlock::ready) failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

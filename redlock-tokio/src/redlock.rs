@@ -8,7 +8,10 @@ use futures::future::join_all;
 
 use crate::{
     Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady, OptionsError,
-    WithLockError, engine::shared::Shared, key::KeySet, readiness,
+    WithLockError,
+    engine::{lease_cell::Shared, queue::QueueSize},
+    key::KeySet,
+    readiness,
 };
 
 /// A distributed lock service over independent Redis masters.
@@ -317,7 +320,7 @@ impl Redlock {
     /// ```
     #[must_use]
     pub fn queue(&self) -> QueueStatus {
-        let (keys, waiting) = self.shared.queue.len();
+        let QueueSize { keys, waiting } = self.shared.queue.size();
         QueueStatus { keys, waiting }
     }
 
@@ -393,7 +396,7 @@ impl Redlock {
     /// Cancel safe, as [`shutdown`](Self::shutdown) is.
     pub async fn shutdown_within(&self, limit: Duration) -> ShutdownReport {
         self.shared.shut_down.store(true, Ordering::SeqCst);
-        for cell in self.shared.timers.leases() {
+        for cell in self.shared.timers.all().values() {
             cell.stop_acquiring();
         }
         let drained = join_all(self.shared.lanes.iter().map(|lane| lane.drain()));
@@ -404,9 +407,10 @@ impl Redlock {
             .iter()
             .map(|lane| lane.undelivered())
             .sum();
+        let leases = self.shared.timers.all();
         ShutdownReport {
             abandoned: undelivered + self.shared.undeliverable.load(Ordering::Relaxed),
-            held: self.shared.held.load(Ordering::Relaxed),
+            held: leases.values().filter(|it| it.is_held()).count(),
             timed_out,
         }
     }

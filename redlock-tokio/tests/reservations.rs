@@ -56,6 +56,24 @@ async fn a_free_key_stays_usable_beside_one_patient_waiter_for_several() {
     assert!(both.await.unwrap().is_ok());
 }
 
+/// A caller that does not wait meets a reservation and is refused. The reservation lapses all the same.
+#[tokio::test(start_paused = true)]
+async fn a_free_key_stays_usable_for_callers_that_do_not_wait() {
+    let redlock = embedded().await;
+    let b = redlock.lock("b").await.unwrap();
+    let both = redlock.lock_all(["a", "b"]).wait(MS(300_000));
+    let both = tokio::spawn(both.into_future());
+    tokio::time::sleep(MS(200)).await;
+    let mut served = 0;
+    for _ in 0..500 {
+        served += u32::from(redlock.try_lock("a").await.is_ok());
+        tokio::time::sleep(MS(10)).await;
+    }
+    assert!((200..=300).contains(&served), "{served} of 500");
+    drop(b);
+    assert!(both.await.unwrap().is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_free_key_stays_usable_beside_a_waiter_that_comes_back() {
     let redlock = embedded().await;

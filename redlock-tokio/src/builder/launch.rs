@@ -13,9 +13,8 @@ use crate::{
             Lane, LaneLimits, Withdraw,
             vetting::{RestartRule, Rules, Vetting},
         },
-        lease_cell::LeaseCell,
+        lease_cell::{LeaseCell, Shared},
         queue::Queue,
-        shared::Shared,
         timers::Timers,
         turn_table::TurnTable,
         wall_clock::WallClock,
@@ -80,7 +79,6 @@ impl Plan {
             outage: Outage::default(),
             shut_down: false.into(),
             wall_clock: WallClock::default(),
-            held: 0.into(),
             undeliverable: 0.into(),
         });
         (redlock, Connecting(connecting))
@@ -134,11 +132,11 @@ fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> FreedNotifier {
 }
 
 /// Informs all leases that votes of the node are withdrawn.
-fn withdrawn_from(node: NodeId, timers: Weak<Timers>) -> Withdraw {
+fn withdrawn_from(node: NodeId, timers: Weak<Timers<Arc<LeaseCell>>>) -> Withdraw {
     Box::new(move |withdrawal| {
         // Without the timers there are no leases.
-        let leases = timers.upgrade().map(|it| it.leases()).unwrap_or_default();
-        for cell in leases {
+        let leases = timers.upgrade().map(|it| it.all()).unwrap_or_default();
+        for cell in leases.values() {
             cell.handle_withdrawal(node, withdrawal);
         }
     })

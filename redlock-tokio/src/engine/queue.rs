@@ -1,41 +1,34 @@
 //! The waiters for locks within this process: one queue for each key, first come, first served.
 //!
 //! Only the first in a queue asks the nodes, so a hundred waiters cost no more than one. A waiter for
-//! several keys waits in the queues of all of them, and has its turn when all are free. Until then others
+//! several keys waits in the queues of all of them, and has its turn when all are free. Until then other waiters
 //! overtake it, within the bounds of [`reservation`].
 
 mod hold_times;
+mod key_queues;
+mod multi_key_waiters;
+mod outcome;
 mod recent;
 mod reservation;
-mod several;
 mod streak;
 mod ticket;
 mod wait_queue;
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    time::Duration,
-};
+use std::{collections::hash_map::Entry, time::Duration};
 
 use redlock_core::Timestamp;
 
-pub(crate) use self::ticket::Ticket;
 use self::{
-    recent::{Past, Recent},
+    key_queues::{Availability, KeyQueues, MAX_CANDIDATES},
+    recent::Recent,
     reservation::{MultiKeyWaiter, ReservationRule},
-    several::Several,
-    wait_queue::WaitQueue,
+    wait_queue::{TurnEnd, WaitQueue},
 };
-use crate::{
-    Key,
-    key::KeySet,
-    options::QueuePolicy,
-    sync::{Mutex, MutexGuard},
+pub(crate) use self::{
+    outcome::{FollowUp, JoinOutcome, Refusal, Refused},
+    ticket::Ticket,
 };
-
-/// How many waiters for several keys are looked at before a free key goes to a waiter for it alone. Those that
-/// another key keeps waiting are then parked there, so the next turn finds the next ones.
-const LOOK: usize = 8;
+use crate::{Key, key::KeySet, options::QueuePolicy, sync::Mutex};
 
 /// The wait queues of one [`Redlock`](crate::Redlock). There is one for each key that is held or wanted.
 #[derive(Debug)]
@@ -43,69 +36,19 @@ pub(crate) struct Queue<T>(Mutex<Queues<T>>);
 
 #[derive(Debug)]
 struct Queues<T> {
-    by_key: HashMap<Key, WaitQueue<T>>,
-    several: Several<T>,
+    keys: KeyQueues<T>,
+    recent: Recent,
     waiting: usize,
     max_waiting: usize,
-    rule: ReservationRule,
-    recent: Recent,
 }
 
-/// What became of joining.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Joined<T> {
-    /// Nobody else is there.
-    Turn {
-        /// Whether to let other processes try first.
-        stands_back: bool,
-    },
-    Waiting {
-        /// What to do because it waits.
-        next: Option<Next<T>>,
-    },
-}
-
-/// What to do after a change, outside of all locks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next<T> {
-    /// Give this waiter its turn.
-    Turn {
-        waiter: T,
-        /// Whether to let other processes try first.
-        stands_back: bool,
-    },
-    /// Call [`Queue::lapse`] for this waiter at that time.
-    Lapse { waiter: T, at: Timestamp },
-}
-
-/// Why one cannot wait.
+/// How many locks are held or wanted within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// Others are there, and no time to wait.
-    Busy,
-    /// Too many wait already.
-    Full { waiting: usize, limit: usize },
-    /// The expected wait exceeds the limit.
-    TooLong {
-        waiting: usize,
-        expected: Duration,
-        limit: Duration,
-    },
-}
-
-/// Whether a waiter may have all its keys now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access<'a> {
-    Open,
-    /// Somebody has the turn for this key.
-    Taken {
-        key: &'a Key,
-    },
-    /// All are free, but this one is reserved for another waiter.
-    Reserved {
-        key: &'a Key,
-        by: Ticket,
-    },
+pub(crate) struct QueueSize {
+    /// The keys that are held or wanted.
+    pub(crate) keys: usize,
+    /// The leases that wait for their turn.
+    pub(crate) waiting: usize,
 }
 
 impl<T: Clone> Queue<T> {
@@ -115,16 +58,18 @@ impl<T: Clone> Queue<T> {
 
     fn with_rule(max_waiting: usize, rule: ReservationRule) -> Self {
         Self(Mutex::new(Queues {
-            by_key: HashMap::new(),
-            several: Several::new(),
+            keys: KeyQueues::new(rule),
+            recent: Recent::new(),
             waiting: 0,
             max_waiting,
-            rule,
-            recent: Recent::new(),
         }))
     }
 
-    /// Takes the turn for all of these keys if they are free; otherwise waits in their queues.
+    /// Takes the turn for all of these keys if they are free. Otherwise waits in their queues.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the policy does not let it wait.
     pub(crate) fn join(
         &self,
         keys: &KeySet,
@@ -132,29 +77,30 @@ impl<T: Clone> Queue<T> {
         now: Timestamp,
         waiter: &T,
         policy: &QueuePolicy,
-    ) -> Result<Joined<T>, Refusal> {
-        let mut queues = self.queues();
-        let (key, reserved_by) = match queues.access(keys, ticket, now) {
-            Access::Open => {
-                let stands_back = queues.begin(keys, ticket, now, waiter, policy);
-                return Ok(Joined::Turn { stands_back });
+    ) -> Result<JoinOutcome<T>, Refused<T>> {
+        let mut queues = self.0.lock();
+        let (key, reserved_by) = match queues.keys.availability(keys, ticket, now) {
+            Availability::Available => {
+                let backs_off = queues.begin(keys, ticket, now, waiter, policy);
+                return Ok(JoinOutcome::Turn { backs_off });
             }
-            Access::Taken { key } => (key, None),
-            Access::Reserved { key, by } => (key, Some(by)),
+            Availability::Taken { key } => (key, None),
+            Availability::Reserved { key, by } => (key, Some(by)),
         };
-        if policy.wait.is_zero() {
-            return Err(Refusal::Busy);
+        // Noted for a waiter that is refused too: it will ask again, and the reservation must lapse by then.
+        let follow_up = reserved_by.and_then(|by| queues.keys.note_withheld(by, now));
+        if let Err(refusal) = queues.admit(key, policy) {
+            return Err(Refused { refusal, follow_up });
         }
-        queues.admit(key, policy)?;
         let until = now.saturating_add(policy.wait);
         if keys.has_several() {
             queues.push_several(keys, ticket, now, waiter, until, key);
         } else {
-            queues.queue(key).push(ticket, waiter.clone(), until);
+            let queue = queues.keys.queue(key);
+            queue.push(ticket, waiter.clone(), until);
         }
         queues.waiting += 1;
-        let next = reserved_by.and_then(|by| queues.note_withheld(by, now));
-        Ok(Joined::Waiting { next })
+        Ok(JoinOutcome::Waiting { follow_up })
     }
 
     /// Leaves the queues of these keys, after having held the lock since `held`, if at all.
@@ -166,22 +112,22 @@ impl<T: Clone> Queue<T> {
         now: Timestamp,
         held: Option<Timestamp>,
         policy: &QueuePolicy,
-    ) -> Vec<Next<T>> {
-        let mut queues = self.queues();
+    ) -> Vec<FollowUp<T>> {
+        let mut queues = self.0.lock();
         let queues = &mut *queues;
-        let several = queues.several.remove(ticket);
+        let several = queues.keys.multi.remove(ticket);
         let mut was_waiting = several.is_some();
         if let Some(waiter) = several {
-            queues.note_end_of_reservation(&waiter, now);
+            queues.keys.note_end_of_reservation(&waiter, now);
         }
-        let mut stands_back = false;
+        let mut backs_off = false;
         let mut others_wait = false;
         for key in keys.iter() {
-            let Entry::Occupied(mut queue) = queues.by_key.entry(key.clone()) else {
+            let Entry::Occupied(mut queue) = queues.keys.by_key.entry(key.clone()) else {
                 continue;
             };
             match queue.get_mut().end_turn(ticket, now, held, policy) {
-                Some(next_stands_back) => stands_back |= next_stands_back,
+                Some(TurnEnd { next_backs_off }) => backs_off |= next_backs_off,
                 None => was_waiting |= queue.get_mut().remove(ticket),
             }
             others_wait |= queue.get().waiting() > 0;
@@ -195,29 +141,33 @@ impl<T: Clone> Queue<T> {
             return Vec::new();
         }
         // After all of them are free, because a waiter may want several.
-        queues.advance_all(keys, now, stands_back)
+        queues.advance_all(keys, now, backs_off)
     }
 
-    /// Ends the reservation for a waiter, if its time is over: who waits now may pass.
+    /// Ends the reservation for a waiter, if its time is over. The others that wait now may pass.
     #[must_use]
-    pub(crate) fn lapse(&self, ticket: Ticket, now: Timestamp) -> Vec<Next<T>> {
-        let mut queues = self.queues();
-        let queues = &mut *queues;
-        let Some(waiter) = queues.several.get_mut(ticket) else {
+    pub(crate) fn lapse(&self, ticket: Ticket, now: Timestamp) -> Vec<FollowUp<T>> {
+        let mut queues = self.0.lock();
+        let KeyQueues {
+            by_key,
+            multi,
+            rule,
+        } = &mut queues.keys;
+        let Some(waiter) = multi.get_mut(ticket) else {
             return Vec::new();
         };
-        let Some(lasted) = waiter.lapse(now, &queues.rule) else {
+        let Some(lasted) = waiter.lapse(now, rule) else {
             return Vec::new();
         };
         let keys = waiter.keys.clone();
-        queues.open(&keys, now.saturating_add(lasted));
         for key in keys.iter() {
-            if let Some(queue) = queues.by_key.get_mut(key)
+            if let Some(queue) = by_key.get_mut(key)
                 && queue.turn().is_none()
             {
                 queue.let_pass(ticket);
             }
         }
+        queues.keys.open(&keys, now.saturating_add(lasted));
         queues.advance_all(&keys, now, false)
     }
 
@@ -231,61 +181,59 @@ impl<T: Clone> Queue<T> {
         policy: &QueuePolicy,
         fits: impl FnOnce(&T) -> bool,
     ) -> Option<T> {
-        let mut queues = self.queues();
+        let mut queues = self.0.lock();
         // Most often nobody waits, and there is no queue to look for.
         if queues.waiting == 0 {
             return None;
         }
-        let queue = queues.by_key.get_mut(key)?;
-        if !queue.may_hand_over(held, now, policy) {
+        let keys = &mut queues.keys;
+        if !keys.by_key.get_mut(key)?.may_hand_over(held, now, policy) {
             return None;
         }
-        let queue = queues.by_key.get(key)?;
+        let queue = keys.by_key.get(key)?;
         let (ticket, waiter) = queue.first_single()?;
         if !fits(waiter)
-            || queues.reserver(queue, ticket, now).is_some()
-            || queues.is_only_obstacle(key, queue, now)
+            || keys.reserver(queue, ticket, now).is_some()
+            || keys.is_only_obstacle(key, queue, now)
         {
             return None;
         }
-        let queue = queues.by_key.get_mut(key)?;
+        let queue = keys.by_key.get_mut(key)?;
         let (_, waiter) = queue.pop()?;
         queue.note_handover(held, now);
+        keys.note_overtaking(key, ticket);
         queues.waiting -= 1;
-        queues.note_overtaking(key, ticket);
         Some(waiter)
     }
 
-    /// Returns the one that has the turn for a key.
+    /// Returns the lease that has the turn for a key.
     pub(crate) fn turn(&self, key: &[u8]) -> Option<T> {
-        self.queues().by_key.get(key)?.turn().cloned()
+        self.0.lock().keys.by_key.get(key)?.turn().cloned()
     }
 
-    /// Returns the one that has the turn, for each key.
+    /// Returns the lease that has the turn, for each key.
     pub(crate) fn turns(&self) -> Vec<T> {
-        let queues = self.queues();
-        let turns = queues.by_key.values().filter_map(WaitQueue::turn);
+        let queues = self.0.lock();
+        let turns = queues.keys.by_key.values().filter_map(WaitQueue::turn);
         turns.cloned().collect()
     }
 
-    /// Returns how many keys are held or wanted, and how many wait for their turn.
-    pub(crate) fn len(&self) -> (usize, usize) {
-        let queues = self.queues();
-        (queues.by_key.len(), queues.waiting)
+    pub(crate) fn size(&self) -> QueueSize {
+        let queues = self.0.lock();
+        QueueSize {
+            keys: queues.keys.by_key.len(),
+            waiting: queues.waiting,
+        }
     }
 
-    /// Returns how long one more would wait for a key, as far as is known.
+    /// Returns how long one more would wait for a key. `None` if that is not known.
     pub(crate) fn expected_wait(&self, key: &Key, now: Timestamp) -> Option<Duration> {
-        self.queues().by_key.get(key)?.expected_wait(now)
-    }
-
-    fn queues(&self) -> MutexGuard<'_, Queues<T>> {
-        self.0.lock()
+        self.0.lock().keys.by_key.get(key)?.expected_wait(now)
     }
 }
 
 impl<T: Clone> Queues<T> {
-    /// Takes the turn for keys that are free. Returns whether to let other processes try first.
+    /// Takes the turn for keys that are free. Returns whether to let other processes go first.
     fn begin(
         &mut self,
         keys: &KeySet,
@@ -294,24 +242,28 @@ impl<T: Clone> Queues<T> {
         waiter: &T,
         policy: &QueuePolicy,
     ) -> bool {
-        let mut stands_back = false;
+        let mut backs_off = false;
         for key in keys.iter() {
-            let queue = self.by_key.entry(key.clone()).or_insert_with(|| {
+            let queue = self.keys.by_key.entry(key.clone()).or_insert_with(|| {
                 let mut past = self.recent.take(key, now);
                 let had_streak = past.streak.is_some();
                 past.streak = past.streak.filter(|it| it.may_go_on(now, policy));
-                stands_back |= had_streak && past.streak.is_none() && !policy.wait.is_zero();
+                backs_off |= had_streak && past.streak.is_none() && !policy.wait.is_zero();
                 WaitQueue::new(past)
             });
             queue.give_turn(ticket, waiter.clone());
-            self.note_overtaking(key, ticket);
+            self.keys.note_overtaking(key, ticket);
         }
-        stands_back
+        backs_off
     }
 
     /// Returns why one more cannot wait for a key.
     fn admit(&self, key: &Key, policy: &QueuePolicy) -> Result<(), Refusal> {
-        let Some(queue) = self.by_key.get(key) else {
+        let limit = policy.wait;
+        if limit.is_zero() {
+            return Err(Refusal::Busy);
+        }
+        let Some(queue) = self.keys.by_key.get(key) else {
             return Ok(());
         };
         let of_key = (queue.waiting(), policy.max_waiters_per_key);
@@ -320,7 +272,6 @@ impl<T: Clone> Queues<T> {
                 return Err(Refusal::Full { waiting, limit });
             }
         }
-        let limit = policy.wait;
         if policy.refuses_long_waits
             && let Some(expected) = queue.least_wait().filter(|it| *it > limit)
         {
@@ -333,7 +284,7 @@ impl<T: Clone> Queues<T> {
         Ok(())
     }
 
-    /// Lets one wait for all of these keys, one of which keeps it from having them now.
+    /// Lets a lease wait for all of these keys, one of which keeps it from having them now.
     fn push_several(
         &mut self,
         keys: &KeySet,
@@ -344,205 +295,102 @@ impl<T: Clone> Queues<T> {
         blocked_at: &Key,
     ) {
         for key in keys.iter() {
-            self.queue(key).push_several(ticket, until);
+            self.keys.queue(key).push_several(ticket, until);
         }
-        let waiter = MultiKeyWaiter::new(waiter.clone(), keys.clone(), now, &self.rule);
-        self.several.push(ticket, waiter, blocked_at);
-    }
-
-    fn queue(&mut self, key: &Key) -> &mut WaitQueue<T> {
-        let queue = self.by_key.entry(key.clone());
-        queue.or_insert_with(|| WaitQueue::new(Past::default()))
+        let waiter = MultiKeyWaiter::new(waiter.clone(), keys.clone(), now, &self.keys.rule);
+        self.keys.multi.push(ticket, waiter, blocked_at);
     }
 
     /// Gives the turns for those of the keys that are free.
-    fn advance_all(&mut self, keys: &KeySet, now: Timestamp, stands_back: bool) -> Vec<Next<T>> {
-        let mut next = Vec::new();
+    fn advance_all(&mut self, keys: &KeySet, now: Timestamp, backs_off: bool) -> Vec<FollowUp<T>> {
+        let mut follow_ups = Vec::new();
         for key in keys.iter() {
-            self.advance(key, now, stands_back, &mut next);
+            self.advance(key, now, backs_off, &mut follow_ups);
         }
-        next
+        follow_ups
     }
 
-    /// Gives the turn for a key, if it is free, to the first that may have it.
-    fn advance(&mut self, key: &Key, now: Timestamp, stands_back: bool, next: &mut Vec<Next<T>>) {
-        let Some(queue) = self.by_key.get(key).filter(|it| it.turn().is_none()) else {
+    /// Gives the turn for a key, if it is free, to the first waiter that may have it.
+    fn advance(
+        &mut self,
+        key: &Key,
+        now: Timestamp,
+        backs_off: bool,
+        follow_ups: &mut Vec<FollowUp<T>>,
+    ) {
+        let Some(queue) = self.keys.by_key.get(key).filter(|it| it.turn().is_none()) else {
             return;
         };
         let single = queue.first_single().map(|(ticket, _)| ticket);
-        let reserver = single.and_then(|it| self.reserver(queue, it, now));
-        // Without a limit if the key stays free otherwise: those not looked at would wait for nobody.
-        let look = match (single, reserver) {
-            (Some(_), None) => LOOK,
+        let reserver = single.and_then(|it| self.keys.reserver(queue, it, now));
+        // If the key stays free otherwise, there is no limit: a waiter that is not looked at would wait for no
+        // other.
+        let max_candidates = match (single, reserver) {
+            (Some(_), None) => MAX_CANDIDATES,
             _ => usize::MAX,
         };
-        if let Some(ticket) = self.choose_several(key, single, now, look, next) {
-            next.extend(self.give_turn_for_several(ticket, stands_back));
+        let follow_up = if let Some(ticket) =
+            self.choose_several(key, single, now, max_candidates, follow_ups)
+        {
+            self.give_turn_for_several(ticket, backs_off)
         } else if let Some(by) = reserver {
-            next.extend(self.note_withheld(by, now));
+            self.keys.note_withheld(by, now)
         } else {
-            next.extend(self.give_turn_for_one(key, stands_back));
-        }
+            self.give_turn_for_one(key, backs_off)
+        };
+        follow_ups.extend(follow_up);
     }
 
-    /// Returns the first waiter parked at a key, of those in front of the first for this key alone, that may
-    /// have all its keys. Parks those that may not at the key that keeps them waiting.
+    /// Returns the first waiter parked at a key that may have all its keys, of those that came before all waiters
+    /// for this key alone. Parks the others at the key that keeps them waiting.
     fn choose_several(
         &mut self,
         key: &Key,
         single: Option<Ticket>,
         now: Timestamp,
-        look: usize,
-        next: &mut Vec<Next<T>>,
+        max_candidates: usize,
+        follow_ups: &mut Vec<FollowUp<T>>,
     ) -> Option<Ticket> {
         let mut last = None;
-        for _ in 0..look {
-            let ticket = self.several.next_parked_at(key, last)?;
+        for _ in 0..max_candidates {
+            let ticket = self.keys.multi.next_parked_at(key, last)?;
             if single.is_some_and(|single| single < ticket) {
                 return None;
             }
             last = Some(ticket);
-            let keys = self.several.get(ticket)?.keys.clone();
-            match self.access(&keys, ticket, now) {
-                Access::Open => return Some(ticket),
-                Access::Taken { key } => self.several.park(ticket, key),
-                Access::Reserved { key, by } => {
-                    self.several.park(ticket, key);
-                    next.extend(self.note_withheld(by, now));
+            let keys = self.keys.multi.get(ticket)?.keys.clone();
+            match self.keys.availability(&keys, ticket, now) {
+                Availability::Available => return Some(ticket),
+                Availability::Taken { key } => self.keys.multi.park(ticket, key),
+                Availability::Reserved { key, by } => {
+                    self.keys.multi.park(ticket, key);
+                    follow_ups.extend(self.keys.note_withheld(by, now));
                 }
             }
         }
         None
     }
 
-    fn give_turn_for_one(&mut self, key: &Key, stands_back: bool) -> Option<Next<T>> {
-        let queue = self.by_key.get_mut(key)?;
+    fn give_turn_for_one(&mut self, key: &Key, backs_off: bool) -> Option<FollowUp<T>> {
+        let queue = self.keys.by_key.get_mut(key)?;
         let (ticket, waiter) = queue.pop()?;
         queue.give_turn(ticket, waiter.clone());
         self.waiting -= 1;
-        self.note_overtaking(key, ticket);
-        Some(Next::Turn {
-            waiter,
-            stands_back,
-        })
+        self.keys.note_overtaking(key, ticket);
+        Some(FollowUp::StartTurn { waiter, backs_off })
     }
 
-    fn give_turn_for_several(&mut self, ticket: Ticket, stands_back: bool) -> Option<Next<T>> {
-        let MultiKeyWaiter { waiter, keys, .. } = self.several.remove(ticket)?;
+    fn give_turn_for_several(&mut self, ticket: Ticket, backs_off: bool) -> Option<FollowUp<T>> {
+        let MultiKeyWaiter { waiter, keys, .. } = self.keys.multi.remove(ticket)?;
         for key in keys.iter() {
-            if let Some(queue) = self.by_key.get_mut(key) {
+            if let Some(queue) = self.keys.by_key.get_mut(key) {
                 queue.remove(ticket);
                 queue.give_turn(ticket, waiter.clone());
             }
-            self.note_overtaking(key, ticket);
+            self.keys.note_overtaking(key, ticket);
         }
         self.waiting -= 1;
-        Some(Next::Turn {
-            waiter,
-            stands_back,
-        })
-    }
-
-    /// Returns whether a waiter may have all these keys now.
-    fn access<'a>(&self, keys: &'a KeySet, ticket: Ticket, now: Timestamp) -> Access<'a> {
-        let mut access = Access::Open;
-        for key in keys.iter() {
-            let Some(queue) = self.by_key.get(key) else {
-                continue;
-            };
-            if queue.turn().is_some() {
-                return Access::Taken { key };
-            }
-            if access == Access::Open
-                && let Some(by) = self.reserver(queue, ticket, now)
-            {
-                access = Access::Reserved { key, by };
-            }
-        }
-        access
-    }
-
-    /// Returns the waiter for which a key is reserved, if that keeps this one from it.
-    fn reserver(&self, queue: &WaitQueue<T>, ticket: Ticket, now: Timestamp) -> Option<Ticket> {
-        #[cfg(test)]
-        if self.rule.reserves_out_of_order {
-            let first = self.several.get(queue.first_several()?)?;
-            let is_this = |it: &WaitQueue<T>| std::ptr::eq(it, queue);
-            let is_first_key = self.by_key.get(first.keys.first()).is_some_and(is_this);
-            let by = if is_first_key {
-                queue.first_several()
-            } else {
-                queue.last_several()
-            };
-            return by.filter(|by| *by != ticket && !queue.lets_pass(*by, ticket));
-        }
-        let first = queue.first_several().filter(|it| *it < ticket)?;
-        let waiter = self.several.get(first)?;
-        let is_first = |key| {
-            let queue = self.by_key.get(key);
-            queue.is_some_and(|it| it.first() == Some(first) && !it.is_open(now))
-        };
-        let reserves = waiter.is_due(now, &self.rule)
-            && !queue.lets_pass(first, ticket)
-            && waiter.keys.iter().all(is_first);
-        reserves.then_some(first)
-    }
-
-    /// Returns whether a waiter for several keys, in front of those for this key alone, would have all if
-    /// this one was free.
-    fn is_only_obstacle(&self, key: &Key, queue: &WaitQueue<T>, now: Timestamp) -> bool {
-        let single = queue.first_single().map(|(ticket, _)| ticket);
-        let parked = self.several.parked_at(key);
-        let in_front = parked.take_while(|it| single.is_none_or(|single| *it < single));
-        in_front.take(LOOK).any(|ticket| {
-            let waiter = self.several.get(ticket);
-            waiter.is_some_and(|it| {
-                it.keys.iter().filter(|it| *it != key).all(|key| {
-                    let queue = self.by_key.get(key);
-                    queue.is_none_or(|queue| {
-                        queue.turn().is_none() && self.reserver(queue, ticket, now).is_none()
-                    })
-                })
-            })
-        })
-    }
-
-    /// Notes that one gets a key before a waiter for several that came earlier.
-    fn note_overtaking(&mut self, key: &Key, ticket: Ticket) {
-        if self.several.is_empty() {
-            return;
-        }
-        if let Some(first) = self.by_key.get(key).and_then(WaitQueue::first_several)
-            && first < ticket
-            && let Some(overtaken) = self.several.get_mut(first)
-        {
-            overtaken.note_overtaking();
-        }
-    }
-
-    /// Notes that a free key is kept from somebody because of a waiter for several keys.
-    fn note_withheld(&mut self, by: Ticket, now: Timestamp) -> Option<Next<T>> {
-        let reserver = self.several.get_mut(by)?;
-        let at = reserver.note_withheld(now)?;
-        let waiter = reserver.waiter.clone();
-        Some(Next::Lapse { waiter, at })
-    }
-
-    /// Opens the keys of a waiter that gives up while it keeps one of them from others: the next that waits
-    /// for several would go on with that.
-    fn note_end_of_reservation(&mut self, waiter: &MultiKeyWaiter<T>, now: Timestamp) {
-        if let Some(lasted) = waiter.lasted(now) {
-            self.open(&waiter.keys, now.saturating_add(lasted));
-        }
-    }
-
-    /// Lets nobody reserve any of these keys until then.
-    fn open(&mut self, keys: &KeySet, until: Timestamp) {
-        for key in keys.iter() {
-            if let Some(queue) = self.by_key.get_mut(key) {
-                queue.open(until);
-            }
-        }
+        Some(FollowUp::StartTurn { waiter, backs_off })
     }
 }
 

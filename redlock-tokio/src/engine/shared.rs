@@ -11,39 +11,41 @@ use redlock_core::{LeaseConfig, NodeId, Quorum, Ttl};
 use crate::{
     Clock, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
     engine::{
-        lane::LaneHandle, lease_cell::LeaseCell, queue::Queue, timers::Timers,
-        turn_table::TurnTable, wall_clock::WallClock, warning::Outage,
+        lane::LaneHandle, queue::Queue, timers::Timers, turn_table::TurnTable,
+        wall_clock::WallClock, warning::Outage,
     },
 };
 
-/// What all handles, guards and leases of one [`Redlock`](crate::Redlock) have in common.
+/// What all handles, guards and leases of one [`Redlock`](crate::Redlock) share. `L` is a handle of a lease.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct Shared<L> {
     pub(crate) quorum: Quorum,
     /// One for each node, by the node's id.
-    pub(crate) lanes: Box<[LaneHandle<Arc<LeaseCell>>]>,
-    pub(crate) timers: Arc<Timers>,
+    pub(crate) lanes: Box<[LaneHandle<L>]>,
+    pub(crate) timers: Arc<Timers<L>>,
     /// The waiters within this process, by key.
-    pub(crate) queue: Arc<Queue<Arc<LeaseCell>>>,
+    pub(crate) queue: Arc<Queue<L>>,
     /// How other processes get their turns.
     pub(crate) turns: TurnTable,
     pub(crate) clock: Clock,
     pub(crate) prefix: Box<[u8]>,
     pub(crate) defaults: LockOptions,
-    /// The longest ttl that a lock may have, where restarted nodes must wait for it.
+    /// The longest ttl that a lock may have, if restarted nodes must wait for it.
     pub(crate) max_ttl: Option<Ttl>,
     pub(crate) outage: Outage,
     pub(crate) shut_down: AtomicBool,
-    /// What fencing tokens are proposed by. One serves all keys, since tokens need only grow.
+    /// Proposes fencing tokens. One serves all keys, since tokens need only grow.
     pub(crate) wall_clock: WallClock,
-    /// How many locks are held now.
-    pub(crate) held: AtomicUsize,
-    /// How many releases could not be handed to a lane, because its runtime is gone.
+    /// How many releases no lane took, because its runtime is gone.
     pub(crate) undeliverable: AtomicUsize,
 }
 
-impl Shared {
-    /// Makes a configuration of options. Refuses a lock that could outlive what a restarted node waits for.
+impl<L> Shared<L> {
+    /// Makes a configuration of options.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a lock that could outlive the time for which a restarted node waits.
     pub(crate) fn resolve(&self, options: LockOptions) -> Result<LeaseConfig, OptionsError> {
         let config = options.resolve(self.quorum)?;
         let ttl = config.validity.ttl();
@@ -56,19 +58,18 @@ impl Shared {
         }
     }
 
-    /// Gives the objections their nodes' addresses.
+    /// Gives the objections the addresses of their nodes, in the order in which the nodes were given.
     pub(crate) fn reports(&self, objections: &[(NodeId, Objection)]) -> NodeReports {
         let report = |(node, objection): &(NodeId, Objection)| NodeReport {
             address: Arc::clone(self.lanes[node.index()].address()),
             objection: objection.clone(),
         };
         let mut objections: Vec<_> = objections.iter().collect();
-        // In the order in which the nodes were given, whoever answered first.
         objections.sort_by_key(|(node, _)| node.index());
         NodeReports::new(objections.into_iter().map(report).collect())
     }
 
-    /// Returns how each node is, in the order in which they were given.
+    /// Returns the status of each node, in the order in which the nodes were given.
     pub(crate) fn nodes(&self) -> Vec<NodeStatus> {
         let now = self.clock.now();
         self.lanes.iter().map(|lane| lane.status(now)).collect()
@@ -80,12 +81,12 @@ impl Shared {
     }
 }
 
-// State is only changed by code that does not panic in the middle of a change, whatever the user's nodes
-// and clock do, so a panic leaves nothing half done that a holder could see.
-impl UnwindSafe for Shared {}
-impl RefUnwindSafe for Shared {}
+// No code panics in the middle of a change of state, whatever the user's nodes and clock do. So a panic leaves
+// nothing half done that a holder could see.
+impl<L> UnwindSafe for Shared<L> {}
+impl<L> RefUnwindSafe for Shared<L> {}
 
-impl Drop for Shared {
+impl<L> Drop for Shared<L> {
     fn drop(&mut self) {
         self.timers.close();
     }

@@ -5,41 +5,51 @@ use std::{collections::BTreeMap, mem, sync::Arc};
 use redlock_core::Timestamp;
 use tokio::{sync::Notify, task::yield_now};
 
-use crate::{
-    Clock,
-    engine::lease_cell::LeaseCell,
-    sync::{Mutex, MutexGuard},
-};
+use crate::{Clock, sync::Mutex};
 
-/// How many leases are looked after before other tasks get a turn.
-const AT_ONCE: usize = 256;
+/// How many timeouts are handled before other tasks may run.
+const MAX_AT_ONCE: usize = 256;
+
+/// What the timers call back.
+///
+/// A clone is one more handle of the same thing, so cloning must be cheap.
+pub(crate) trait Timed: Clone + Send + Sync + 'static {
+    /// Returns a number that nothing else with a deadline has.
+    fn id(&self) -> u64;
+
+    /// Does what is due. The timers have forgotten the deadline.
+    fn handle_timeout(&self, now: Timestamp);
+
+    /// Ends, because nothing will call back any more.
+    fn abandon(&self);
+}
 
 /// The deadlines of all leases of one [`Redlock`](crate::Redlock).
 ///
-/// Deadlines are set and cleared by whoever changes a lease, without waking the task; it is woken
-/// only for a deadline that comes before the time it sleeps until.
+/// Setting or clearing a deadline wakes the task only if the deadline comes before the time until which the
+/// task sleeps.
 #[derive(Debug)]
-pub(crate) struct Timers {
+pub(crate) struct Timers<T> {
     clock: Clock,
-    deadlines: Mutex<Deadlines>,
+    deadlines: Mutex<Deadlines<T>>,
     earlier: Notify,
 }
 
 #[derive(Debug)]
-struct Deadlines {
-    /// By time, then by lease, of which each has one deadline at most.
-    due: BTreeMap<(Timestamp, u64), Arc<LeaseCell>>,
-    /// Those that were due and are being looked after.
-    in_hand: Vec<Arc<LeaseCell>>,
+struct Deadlines<T> {
+    /// By time, then by id. Each has one deadline at most.
+    due: BTreeMap<(Timestamp, u64), T>,
+    /// Their deadlines were reached. They are called back now.
+    in_hand: Vec<T>,
     sleeping_until: Timestamp,
-    /// The task has ended, or is about to.
+    /// The task has ended, or is about to end.
     closed: bool,
 }
 
-/// The task is gone: nobody would call back.
+/// The task has ended, so it would never call back.
 pub(crate) struct TimersClosed;
 
-impl Timers {
+impl<T> Timers<T> {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             clock,
@@ -54,24 +64,36 @@ impl Timers {
         })
     }
 
-    /// Moves the deadline of a lease. The caller holds the lease's own lock.
+    /// Ends the task.
+    pub(crate) fn close(&self) {
+        self.deadlines.lock().closed = true;
+        self.earlier.notify_one();
+    }
+}
+
+impl<T: Timed> Timers<T> {
+    /// Moves a deadline. The caller holds the lock of what has the deadline.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is a new deadline and the task has ended.
     pub(crate) fn reschedule(
         &self,
-        cell: &Arc<LeaseCell>,
+        timed: &T,
         from: Option<Timestamp>,
         to: Option<Timestamp>,
     ) -> Result<(), TimersClosed> {
-        let mut deadlines = self.deadlines();
+        let mut deadlines = self.deadlines.lock();
         if let Some(at) = from {
-            deadlines.due.remove(&(at, cell.id()));
+            deadlines.due.remove(&(at, timed.id()));
         }
         if let Some(at) = to {
             if deadlines.closed {
                 return Err(TimersClosed);
             }
-            deadlines.due.insert((at, cell.id()), Arc::clone(cell));
+            deadlines.due.insert((at, timed.id()), timed.clone());
             if at < deadlines.sleeping_until {
-                // Only once for a run of ever earlier deadlines.
+                // A run of ever earlier deadlines wakes the task once.
                 deadlines.sleeping_until = at;
                 drop(deadlines);
                 self.earlier.notify_one();
@@ -80,32 +102,27 @@ impl Timers {
         Ok(())
     }
 
-    /// Returns the leases that have a deadline, which is all but those that have ended.
-    pub(crate) fn leases(&self) -> Vec<Arc<LeaseCell>> {
-        let deadlines = self.deadlines();
+    /// Returns all that have a deadline, by id.
+    pub(crate) fn all(&self) -> BTreeMap<u64, T> {
+        let deadlines = self.deadlines.lock();
+        // Those in hand may have set a new deadline already.
         let all = deadlines.due.values().chain(&deadlines.in_hand);
-        all.cloned().collect()
-    }
-
-    /// Ends the task.
-    pub(crate) fn close(&self) {
-        self.deadlines().closed = true;
-        self.earlier.notify_one();
+        all.map(|it| (it.id(), it.clone())).collect()
     }
 
     pub(crate) async fn run(self: Arc<Self>) {
-        // Dropped with the runtime if not before.
-        let _last_words = AbandonOnDrop(&self);
+        // Dropped with the runtime, if the task does not end before.
+        let _guard = AbandonOnDrop(&self);
         let mut due = Vec::new();
         loop {
             let now = self.clock.now();
             let (next, done) = {
-                let mut deadlines = self.deadlines();
+                let mut deadlines = self.deadlines.lock();
                 if deadlines.closed {
                     return;
                 }
                 deadlines.take_due(now, &mut due);
-                // They may be the last to know of their leases, which must not end under this lock.
+                // These may be the last handles, and what they refer to must not end under this lock.
                 let done = mem::replace(&mut deadlines.in_hand, due.clone());
                 let first = deadlines.due.keys().next();
                 deadlines.sleeping_until = first.map_or(Timestamp::MAX, |&(at, _)| at);
@@ -113,10 +130,10 @@ impl Timers {
             };
             drop(done);
             if !due.is_empty() {
-                for cell in due.drain(..) {
-                    cell.handle_timeout(now);
+                for timed in due.drain(..) {
+                    timed.handle_timeout(now);
                 }
-                // They have set new deadlines meanwhile. Others may have a turn in between.
+                // They have set new deadlines. Other tasks may run before these are looked at.
                 yield_now().await;
                 continue;
             }
@@ -126,27 +143,23 @@ impl Timers {
             }
         }
     }
-
-    fn deadlines(&self) -> MutexGuard<'_, Deadlines> {
-        self.deadlines.lock()
-    }
 }
 
-/// Ends every lease when the task ends: without it nobody who waits would ever be told.
-struct AbandonOnDrop<'a>(&'a Timers);
+/// Abandons everything when the task ends. Without the task, some waiters would wait for ever.
+struct AbandonOnDrop<'a, T: Timed>(&'a Timers<T>);
 
-impl Drop for AbandonOnDrop<'_> {
+impl<T: Timed> Drop for AbandonOnDrop<'_, T> {
     fn drop(&mut self) {
         self.0.close();
-        for cell in self.0.leases() {
-            cell.abandon();
+        for timed in self.0.all().values() {
+            timed.abandon();
         }
     }
 }
 
-impl Deadlines {
-    fn take_due(&mut self, now: Timestamp, into: &mut Vec<Arc<LeaseCell>>) {
-        while into.len() < AT_ONCE
+impl<T> Deadlines<T> {
+    fn take_due(&mut self, now: Timestamp, into: &mut Vec<T>) {
+        while into.len() < MAX_AT_ONCE
             && let Some(entry) = self.due.first_entry()
             && entry.key().0 <= now
         {

@@ -1,41 +1,21 @@
-use std::{
-    fmt,
-    hash::{BuildHasher, RandomState},
-    time::Duration,
-};
+use std::time::Duration;
 
 use redlock_core::{Pause, PollerShare, Timestamp, TurnLength, Turns};
 
-use crate::{
-    Key,
-    sync::{Mutex, MutexGuard},
-};
+use super::hashed_table::HashedTable;
+use crate::{Key, sync::Mutex};
 
-/// For how many keys it is remembered. Keys that share a place forget what the other has learned, which
-/// moves a pause and does no other harm.
-const PLACES: usize = 1024;
-
-/// How this process takes turns with others, by key, for the keys that it uses most.
-pub(crate) struct TurnTable {
-    places: Mutex<Box<[Option<Place>]>>,
-    hasher: RandomState,
-}
-
-#[derive(Clone, Copy)]
-struct Place {
-    hash: u64,
-    turns: Turns,
-}
+/// How this process takes turns with other processes, by key. A key that is forgotten has its next pause at
+/// another time, and no other harm.
+#[derive(Debug)]
+pub(crate) struct TurnTable(Mutex<HashedTable<Turns>>);
 
 impl TurnTable {
     pub(crate) fn new() -> Self {
-        Self {
-            places: Mutex::new(vec![None; PLACES].into()),
-            hasher: RandomState::new(),
-        }
+        Self(Mutex::new(HashedTable::new()))
     }
 
-    /// Ends a turn. Returns how to let other processes go first, unless the turn may go on.
+    /// Ends a turn. Returns how to let other processes go first, or `None` if the turn may go on.
     pub(crate) fn end(
         &self,
         key: &Key,
@@ -43,20 +23,10 @@ impl TurnTable {
         length: TurnLength,
         share: PollerShare,
     ) -> Option<Pause> {
-        let hash = self.hasher.hash_one(key);
-        let mut places = self.places();
-        let place = &mut places[place_of(hash)];
-        let place = match place {
-            Some(place) if place.hash == hash => place,
-            _ => place.insert(Place {
-                hash,
-                turns: Turns::default(),
-            }),
-        };
-        place.turns.end(now, length, share)
+        self.0.lock().get_or_default(key).end(now, length, share)
     }
 
-    /// Starts a turn after others were let go first. Returns how long the turn is to be.
+    /// Starts a turn after other processes could go first. Returns how long the turn may last.
     pub(crate) fn start(
         &self,
         key: &Key,
@@ -64,26 +34,11 @@ impl TurnTable {
         was_contended: bool,
         length: TurnLength,
     ) -> Duration {
-        let hash = self.hasher.hash_one(key);
-        let place = &mut self.places()[place_of(hash)];
-        let Some(place) = place.as_mut().filter(|it| it.hash == hash) else {
+        let mut table = self.0.lock();
+        let Some(turns) = table.get_mut(key) else {
             return length.usual();
         };
-        place.turns.start(now, was_contended);
-        place.turns.length(length)
-    }
-
-    fn places(&self) -> MutexGuard<'_, Box<[Option<Place>]>> {
-        self.places.lock()
-    }
-}
-
-fn place_of(hash: u64) -> usize {
-    hash as usize % PLACES
-}
-
-impl fmt::Debug for TurnTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TurnTable")
+        turns.start(now, was_contended);
+        turns.length(length)
     }
 }

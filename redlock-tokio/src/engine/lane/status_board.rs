@@ -113,7 +113,6 @@ impl StatusBoard {
     }
 
     fn lock(&self) -> MutexGuard<'_, Entry> {
-        // No code panics while it holds the lock.
         self.entry.lock()
     }
 }

@@ -1,186 +1,342 @@
-use std::{task::Waker, time::Duration};
+//! The state of a lease, behind the lock of its cell. It knows neither lanes nor queues.
+
+use std::{mem, task::Poll, task::Waker};
 
 use redlock_core::{
-    AcquireFailure, Eligibility, FencingToken, Lease, LossReason, NodeId, ReleaseVerdict, RoundId,
-    Timestamp,
+    AcquireFailure, FencingToken, Lease, LossReason, Operation, ReleaseVerdict, Timestamp, Transmit,
 };
 
-use crate::{
-    Hold, Objection,
-    engine::queue::Refusal,
-    node::{Answer, Vote},
+use super::{
+    extensions::{ExtensionOutcome, ExtensionTicket, Extensions},
+    held_lease::{Generation, HeldLease},
+    stage::{End, Held, Queued, Stage},
+    watched_round::WatchedRound,
 };
+use crate::engine::queue::Refusal;
 
-/// What changes in a [`LeaseCell`](super::LeaseCell).
-pub(super) struct CellState {
+/// What changes in a lease cell. `L` is a handle of a lease.
+pub(super) struct CellState<L> {
     pub(super) lease: Lease,
-    pub(super) phase: Phase,
-    /// Whose hold it is: it goes up whenever the lock is handed over, and whoever has an older number
-    /// has nothing to do with it any more.
-    pub(super) generation: u64,
-    /// Since when it is held in this generation.
-    pub(super) held_since: Option<Timestamp>,
-    pub(super) queued: Queued,
-    /// Other processes were let go first, and what came of it is not noted yet.
-    pub(super) yields: bool,
-    /// How long this turn of the process is to be, if not as usual.
-    pub(super) turn: Option<Duration>,
-    /// Whose lock was handed over to us, until it is taken.
-    pub(super) handed_over: Option<Hold>,
-    /// The deadline that the keeper knows of.
-    pub(super) due: Option<Timestamp>,
-    /// The task that waits for the lock.
-    pub(super) waiting: Option<Waker>,
+    stage: Stage<L>,
+    generation: Generation,
+    pub(super) watched: WatchedRound,
+    pub(super) extensions: Extensions,
     /// The fencing token, once the lock was acquired with one.
     pub(super) fence: Option<FencingToken>,
-    /// How many extensions have ended, and whether the last one succeeded.
-    pub(super) extensions: u64,
-    pub(super) extended: bool,
-    /// Until when the lock was valid when the last extension was sent.
-    pub(super) relied_on: Option<Timestamp>,
-    /// The last round that the holder cares about.
-    pub(super) watched: Option<RoundId>,
-    /// What kept nodes from agreeing to it; or to the round before it, until the first node
-    /// objects to this one.
-    pub(super) objections: Vec<(NodeId, Objection)>,
-    pub(super) objections_are_old: bool,
+    /// The deadline that the timers know.
+    pub(super) due: Option<Timestamp>,
+    /// The task that waits for the lock.
+    waker: Option<Waker>,
+    changes: Changes,
 }
 
-/// What a lease needs while it waits for others within this process.
-pub(super) struct Queued {
-    /// When its time to wait is over.
-    pub(super) deadline: Timestamp,
-    /// When the reservation of its keys lapses, if it keeps somebody from one that is free.
-    pub(super) lapses_at: Option<Timestamp>,
+/// What has changed and concerns others. They are told outside of the lock.
+#[derive(Default)]
+#[must_use]
+pub(super) struct Changes {
+    /// The task that waited for the lock and need not wait any longer.
+    pub(super) waker: Option<Waker>,
+    /// Whether a holder can see a difference.
+    pub(super) for_holder: bool,
+    pub(super) departure: Option<Departure>,
 }
 
-impl Queued {
-    fn next_due(&self) -> Timestamp {
-        self.lapses_at.unwrap_or(self.deadline).min(self.deadline)
-    }
+/// The lease has left the queues of its keys.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departure {
+    /// Set if it held the lock until then.
+    pub(super) held: Option<Held>,
 }
 
-/// How far a lease has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Waits for others within this process.
-    Queued,
-    /// Was not even let wait for them.
-    Refused(Refusal),
-    /// Got the lock of another lease.
-    HandedOver,
-    Acquiring,
+/// What a task that waits for the lock gets.
+pub(crate) enum Acquisition<L> {
     Held,
-    Exhausted {
-        failure: AcquireFailure,
-        attempts: u32,
-    },
-    Lost(LossReason),
-    Releasing,
-    Released(ReleaseVerdict),
+    /// The lock of another lease.
+    HandedOver(HeldLease<L>),
+    Ended(End),
 }
 
-impl CellState {
+/// What a lease is to one of its holders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HoldState {
+    Held,
+    Lost(LossReason),
+    /// The holder has released the lock or handed it over.
+    Released,
+}
+
+impl<L: Clone> CellState<L> {
+    /// Creates the state of a lease that waits in the queue until `deadline` at most.
     pub(super) fn new(lease: Lease, deadline: Timestamp) -> Self {
         Self {
             lease,
-            phase: Phase::Queued,
-            generation: 0,
-            held_since: None,
-            queued: Queued {
+            stage: Stage::Queued(Queued {
                 deadline,
                 lapses_at: None,
-            },
-            yields: false,
-            turn: None,
-            handed_over: None,
-            due: None,
-            waiting: None,
+            }),
+            generation: Generation::FIRST,
+            watched: WatchedRound::default(),
+            extensions: Extensions::default(),
             fence: None,
-            extensions: 0,
-            extended: false,
-            relied_on: None,
-            watched: None,
-            objections: Vec::new(),
-            objections_are_old: false,
+            due: None,
+            waker: None,
+            changes: Changes::default(),
         }
     }
 
-    /// Returns how far the lease has come for whoever held it in this generation.
-    pub(super) fn phase_in(&self, generation: u64) -> Phase {
-        if self.generation == generation {
-            self.phase
-        } else {
-            Phase::Released(ReleaseVerdict::Released)
+    // In the queue.
+
+    pub(super) fn refuse(&mut self, refusal: Refusal) {
+        if let Stage::Queued(_) = self.stage {
+            self.enter(Stage::Ended(End::Refused(refusal)));
+            // It never joined.
+            self.changes.departure = None;
         }
+    }
+
+    pub(super) fn schedule_lapse(&mut self, at: Timestamp) {
+        if let Stage::Queued(queued) = &mut self.stage {
+            queued.lapses_at = Some(at);
+        }
+    }
+
+    /// Does what is due while the lease waits in the queue. Returns whether its reservation lapses.
+    pub(super) fn handle_queue_timeout(&mut self, now: Timestamp) -> bool {
+        let Stage::Queued(queued) = &mut self.stage else {
+            return false;
+        };
+        let lapses = queued.lapses_at.take_if(|at| *at <= now).is_some();
+        if queued.deadline <= now {
+            self.exhaust(AcquireFailure::Contended, 0);
+        }
+        lapses
+    }
+
+    /// Starts to ask the nodes.
+    pub(super) fn start_acquiring(&mut self, after_pause: bool) {
+        self.enter(Stage::Acquiring { after_pause });
+    }
+
+    /// Takes the lock of another lease over, if this lease still waits in the queue. Returns the task to wake
+    /// outside of all locks. The queue has removed this lease already.
+    pub(super) fn take_over(&mut self, held: HeldLease<L>) -> Option<Successor> {
+        let Stage::Queued(_) = self.stage else {
+            return None;
+        };
+        self.stage = Stage::HandedOver(held);
+        Some(Successor(self.waker.take()))
+    }
+
+    // Events of the lease.
+
+    /// Notes a request that is about to be sent.
+    pub(super) fn note_transmit(&mut self, now: Timestamp, transmit: &Transmit) {
+        let round = transmit.round;
+        match (transmit.operation, &self.stage) {
+            // While the lock is held, these repair it.
+            (Operation::Acquire { .. } | Operation::Fence { .. }, Stage::Acquiring { .. }) => {
+                self.watched.watch_attempt(round);
+            }
+            (Operation::Extend { .. }, _) => {
+                let valid_until = self.lease.valid_until(now);
+                self.watched.watch_extension(round, valid_until);
+            }
+            // After a failed attempt or a loss, the objections to that are still wanted.
+            (Operation::Release { .. }, Stage::Releasing) => self.watched.watch_release(round),
+            _ => {}
+        }
+    }
+
+    pub(super) fn hold(&mut self, held: Held, fence: Option<FencingToken>) {
+        self.fence = fence;
+        self.enter(Stage::Held(held));
+    }
+
+    pub(super) fn exhaust(&mut self, failure: AcquireFailure, attempts: u32) {
+        self.enter(Stage::Ended(End::Exhausted { failure, attempts }));
+    }
+
+    pub(super) fn note_extension(&mut self) {
+        self.extensions.note_success();
+        self.changes.for_holder = true;
+    }
+
+    pub(super) fn note_failed_extension(&mut self) {
+        self.extensions.note_failure();
+        self.changes.for_holder = true;
+    }
+
+    pub(super) fn lose(&mut self, reason: LossReason) {
+        self.enter(Stage::Ended(End::Lost(reason)));
+    }
+
+    pub(super) fn finish_release(&mut self, verdict: ReleaseVerdict) {
+        self.enter(Stage::Ended(End::Released(verdict)));
+    }
+
+    // Commands.
+
+    /// Starts an extension. Returns `None` if the lock cannot be extended.
+    pub(super) fn extend(
+        &mut self,
+        now: Timestamp,
+        generation: Generation,
+    ) -> Option<ExtensionTicket> {
+        let ticket = self.extensions.ticket();
+        (self.generation == generation && self.lease.extend(now)).then_some(ticket)
+    }
+
+    /// Notes that the holder has taken the lock. Returns whether the lock is still held.
+    pub(super) fn claim(&mut self, now: Timestamp, generation: Generation) -> bool {
+        if self.generation != generation {
+            return false;
+        }
+        self.lease.claim(now);
+        self.lease.valid_until(now).is_some()
+    }
+
+    /// Releases the lock, or gives up acquiring it. Returns a lock that was handed over to this lease and that
+    /// nobody has taken.
+    pub(super) fn release(
+        &mut self,
+        now: Timestamp,
+        generation: Generation,
+    ) -> Option<HeldLease<L>> {
+        if self.generation != generation {
+            return None;
+        }
+        self.lease.release(now);
+        match &self.stage {
+            Stage::Queued(_) | Stage::Acquiring { .. } => self.enter(Stage::Ended(End::GivenUp)),
+            Stage::Held(_) => self.enter(Stage::Releasing),
+            Stage::HandedOver(held) => {
+                let held = held.clone();
+                self.enter(Stage::Ended(End::GivenUp));
+                return Some(held);
+            }
+            Stage::Releasing | Stage::Ended(_) => {}
+        }
+        None
+    }
+
+    /// Lets the next holder have the lock, and returns its generation.
+    pub(super) fn hand_over(&mut self, now: Timestamp) -> Generation {
+        self.lease.hand_over(now);
+        if let Stage::Held(held) = &mut self.stage {
+            held.since = now;
+        }
+        self.generation = self.generation.next();
+        self.changes.for_holder = true;
+        self.generation
+    }
+
+    /// Ends a lease that is wanted or held, because nobody can drive it any more.
+    pub(super) fn abandon(&mut self) {
+        self.lease.abandon();
+        if let Stage::Queued(_) = self.stage {
+            self.exhaust(AcquireFailure::Abandoned, 0);
+        }
+    }
+
+    // Outputs.
+
+    /// Returns what a task that waits for the lock gets. Wakes the task when there is something.
+    pub(super) fn poll_acquired(&mut self, waker: &Waker) -> Poll<Acquisition<L>> {
+        match &self.stage {
+            Stage::Queued(_) | Stage::Acquiring { .. } => {
+                self.waker = Some(waker.clone());
+                Poll::Pending
+            }
+            Stage::Held(_) => Poll::Ready(Acquisition::Held),
+            Stage::HandedOver(held) => {
+                let held = held.clone();
+                self.enter(Stage::Ended(End::TookOver));
+                Poll::Ready(Acquisition::HandedOver(held))
+            }
+            // Released before the task has taken it.
+            Stage::Releasing => Poll::Ready(Acquisition::Ended(End::GivenUp)),
+            Stage::Ended(end) => Poll::Ready(Acquisition::Ended(*end)),
+        }
+    }
+
+    /// Returns what has changed since this was asked last.
+    pub(super) fn take_changes(&mut self) -> Changes {
+        mem::take(&mut self.changes)
     }
 
     /// Returns when something is to be done if nothing happens before.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        if self.phase == Phase::Queued {
-            Some(self.queued.next_due())
-        } else {
-            self.lease.poll_timeout()
+        match &self.stage {
+            Stage::Queued(Queued {
+                deadline,
+                lapses_at,
+            }) => Some(lapses_at.map_or(*deadline, |at| at.min(*deadline))),
+            _ => self.lease.poll_timeout(),
         }
     }
 
-    /// Remembers why a node did not agree to the watched round.
-    pub(super) fn object(
-        &mut self,
-        node: NodeId,
-        now: Timestamp,
-        answer: Answer,
-        eligibility: Eligibility,
-    ) {
-        let objection = match answer {
-            // A release needs no vote.
-            Ok(Vote::Granted) if self.phase == Phase::Releasing => return,
-            Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => {
-                let remaining = eligibility.remaining(now);
-                if remaining.is_zero() {
-                    return;
-                }
-                Objection::Quarantined { remaining }
-            }
-            Ok(Vote::Free | Vote::Taken { .. }) => return,
-            Ok(Vote::Denied) => Objection::Denied,
-            Err(error) => Objection::Failed(error),
-        };
-        if self.objections_are_old {
-            self.objections_are_old = false;
-            self.objections.clear();
+    // Getters.
+
+    pub(super) const fn stage(&self) -> &Stage<L> {
+        &self.stage
+    }
+
+    pub(super) fn is_generation(&self, generation: Generation) -> bool {
+        self.generation == generation
+    }
+
+    /// Returns what the lease is to the holder of a generation.
+    pub(super) fn hold_state(&self, generation: Generation) -> HoldState {
+        match self.stage {
+            _ if self.generation != generation => HoldState::Released,
+            Stage::Held(_) => HoldState::Held,
+            Stage::Ended(End::Lost(reason)) => HoldState::Lost(reason),
+            _ => HoldState::Released,
         }
-        // A node that answers late speaks twice; its first word was only that it was late.
-        self.objections.retain(|(earlier, _)| *earlier != node);
-        self.objections.push((node, objection));
+    }
+
+    /// Returns how an extension ended, or `None` while it is under way.
+    pub(super) fn extension_outcome(
+        &self,
+        generation: Generation,
+        ticket: ExtensionTicket,
+    ) -> Option<ExtensionOutcome> {
+        match self.hold_state(generation) {
+            HoldState::Held => self.extensions.outcome(ticket),
+            HoldState::Lost(reason) => Some(ExtensionOutcome::Lost(reason)),
+            HoldState::Released => Some(ExtensionOutcome::Released),
+        }
+    }
+
+    // Private.
+
+    /// All changes of stage but handovers go this way, so that none is forgotten.
+    fn enter(&mut self, stage: Stage<L>) {
+        let before = mem::replace(&mut self.stage, stage);
+        if before.is_in_queue() && !self.stage.is_in_queue() {
+            let held = match before {
+                Stage::Held(held) => Some(held),
+                _ => None,
+            };
+            self.changes.departure = Some(Departure { held });
+        }
+        if !self.stage.is_pending()
+            && let Some(waker) = self.waker.take()
+        {
+            self.changes.waker = Some(waker);
+        }
+        self.changes.for_holder |= before.is_seen_by_holder();
     }
 }
 
-impl Phase {
-    /// Returns whether the lease has a place in the line for its key.
-    pub(super) fn is_in_line(self) -> bool {
-        matches!(self, Self::Queued | Self::Acquiring | Self::Held)
-    }
+/// A waiter that was handed the lock, and its task.
+pub(super) struct Successor(Option<Waker>);
 
-    /// Ended before a single attempt was made.
-    pub(super) fn exhausted(failure: AcquireFailure) -> Self {
-        Self::Exhausted {
-            failure,
-            attempts: 0,
-        }
-    }
-
-    /// Returns whether whoever wants the lock has to wait yet.
-    pub(super) fn is_pending(self) -> bool {
-        matches!(self, Self::Queued | Self::Acquiring)
-    }
-
-    pub(super) fn has_ended(self) -> bool {
-        match self {
-            Self::Queued | Self::HandedOver | Self::Acquiring | Self::Held | Self::Releasing => {
-                false
-            }
-            Self::Refused(_) | Self::Exhausted { .. } | Self::Lost(_) | Self::Released(_) => true,
+impl Successor {
+    /// Wakes the task. Call it outside of all locks.
+    pub(super) fn wake(self) {
+        if let Some(waker) = self.0 {
+            waker.wake();
         }
     }
 }

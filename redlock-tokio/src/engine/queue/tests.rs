@@ -9,7 +9,7 @@ use redlock_core::{PollerShare, Timestamp};
 
 use super::*;
 
-const TERMS: QueuePolicy = QueuePolicy {
+const POLICY: QueuePolicy = QueuePolicy {
     hands_over: true,
     streak: Duration::from_millis(10),
     max_handovers: u32::MAX,
@@ -35,7 +35,21 @@ fn ticket(who: usize) -> Ticket {
     Ticket::new(who as u64)
 }
 
-fn join(queue: &Queue<usize>, who: usize, policy: &QueuePolicy) -> Result<Joined<usize>, Refusal> {
+type Joined = Result<JoinOutcome<usize>, Refused<usize>>;
+
+fn refused(refusal: Refusal) -> Joined {
+    Err(Refused {
+        refusal,
+        follow_up: None,
+    })
+}
+
+fn size(queue: &Queue<usize>) -> (usize, usize) {
+    let QueueSize { keys, waiting } = queue.size();
+    (keys, waiting)
+}
+
+fn join(queue: &Queue<usize>, who: usize, policy: &QueuePolicy) -> Joined {
     join_at(queue, &key(), who, at(0), policy)
 }
 
@@ -45,7 +59,7 @@ fn join_at(
     who: usize,
     now: Timestamp,
     policy: &QueuePolicy,
-) -> Result<Joined<usize>, Refusal> {
+) -> Joined {
     queue.join(&key.clone().into(), ticket(who), now, &who, policy)
 }
 
@@ -57,36 +71,33 @@ fn leave_at(
     now: Timestamp,
     held: Option<Timestamp>,
     policy: &QueuePolicy,
-) -> Option<Next<usize>> {
+) -> Option<FollowUp<usize>> {
     let mut next = queue.leave(&key.clone().into(), ticket(who), now, held, policy);
     assert!(next.len() < 2, "{next:?}");
     next.pop()
 }
 
-const TURN: Result<Joined<usize>, Refusal> = Ok(Joined::Turn { stands_back: false });
-const WAITING: Result<Joined<usize>, Refusal> = Ok(Joined::Waiting { next: None });
+const TURN: Joined = Ok(JoinOutcome::Turn { backs_off: false });
+const WAITING: Joined = Ok(JoinOutcome::Waiting { follow_up: None });
 
 /// What gives somebody the turn.
-fn turn(waiter: usize) -> Next<usize> {
-    let stands_back = false;
-    Next::Turn {
-        waiter,
-        stands_back,
-    }
+fn turn(waiter: usize) -> FollowUp<usize> {
+    let backs_off = false;
+    FollowUp::StartTurn { waiter, backs_off }
 }
 
 #[test]
 fn first_come_first_served() {
     let queue = queue();
-    assert_eq!(join(&queue, 0, &TERMS), TURN);
-    assert_eq!(join(&queue, 1, &TERMS), WAITING);
-    assert_eq!(join(&queue, 2, &TERMS), WAITING);
-    assert_eq!((queue.len(), queue.turn(b"k")), ((1, 2), Some(0)));
-    let leave = |who| leave_at(&queue, &key(), who, at(1), None, &TERMS);
+    assert_eq!(join(&queue, 0, &POLICY), TURN);
+    assert_eq!(join(&queue, 1, &POLICY), WAITING);
+    assert_eq!(join(&queue, 2, &POLICY), WAITING);
+    assert_eq!((size(&queue), queue.turn(b"k")), ((1, 2), Some(0)));
+    let leave = |who| leave_at(&queue, &key(), who, at(1), None, &POLICY);
     assert_eq!(leave(0), Some(turn(1)));
     assert_eq!(leave(1), Some(turn(2)));
     assert_eq!(leave(2), None);
-    assert_eq!((queue.len(), queue.turn(b"k")), ((0, 0), None));
+    assert_eq!((size(&queue), queue.turn(b"k")), ((0, 0), None));
 }
 
 #[test]
@@ -94,22 +105,22 @@ fn limits_are_told() {
     let queue = queue();
     let busy = QueuePolicy {
         wait: Duration::ZERO,
-        ..TERMS
+        ..POLICY
     };
     assert_eq!(join(&queue, 0, &busy), TURN);
-    assert_eq!(join(&queue, 1, &busy), Err(Refusal::Busy));
+    assert_eq!(join(&queue, 1, &busy), refused(Refusal::Busy));
     for who in 1..3 {
-        assert_eq!(join(&queue, who, &TERMS), WAITING);
+        assert_eq!(join(&queue, who, &POLICY), WAITING);
     }
-    let full = |waiting, limit| Err(Refusal::Full { waiting, limit });
-    assert_eq!(join(&queue, 3, &TERMS), full(2, 2));
+    let full = |waiting, limit| refused(Refusal::Full { waiting, limit });
+    assert_eq!(join(&queue, 3, &POLICY), full(2, 2));
     let small = Queue::new(1);
     let other = Key::new("other").unwrap();
     for who in 0..2 {
-        assert!(join(&small, who, &TERMS).is_ok());
+        assert!(join(&small, who, &POLICY).is_ok());
     }
-    assert!(join_at(&small, &other, 2, at(0), &TERMS).is_ok());
-    assert_eq!(join_at(&small, &other, 3, at(0), &TERMS), full(1, 1));
+    assert!(join_at(&small, &other, 2, at(0), &POLICY).is_ok());
+    assert_eq!(join_at(&small, &other, 3, at(0), &POLICY), full(1, 1));
 }
 
 #[test]
@@ -117,46 +128,46 @@ fn a_streak_is_bounded_in_time_and_number() {
     let successors = |policy: &QueuePolicy, now| {
         let queue = queue();
         for who in 0..3 {
-            join(&queue, who, &TERMS).unwrap();
+            join(&queue, who, &POLICY).unwrap();
         }
         let first = queue.successor(&key(), at(1), at(0), policy, |_| true);
         let second = queue.successor(&key(), now, at(1), policy, |_| true);
         (first, second)
     };
-    assert_eq!(successors(&TERMS, at(9)), (Some(1), Some(2)));
-    assert_eq!(successors(&TERMS, at(10)), (Some(1), None));
+    assert_eq!(successors(&POLICY, at(9)), (Some(1), Some(2)));
+    assert_eq!(successors(&POLICY, at(10)), (Some(1), None));
     let once = QueuePolicy {
         max_handovers: 1,
-        ..TERMS
+        ..POLICY
     };
     assert_eq!(successors(&once, at(2)), (Some(1), None));
     let queue = queue();
     for who in 0..2 {
-        join(&queue, who, &TERMS).unwrap();
+        join(&queue, who, &POLICY).unwrap();
     }
-    let misfit = queue.successor(&key(), at(1), at(0), &TERMS, |_| false);
-    assert_eq!((misfit, queue.len()), (None, (1, 1)), "it waits on");
+    let misfit = queue.successor(&key(), at(1), at(0), &POLICY, |_| false);
+    assert_eq!((misfit, size(&queue)), (None, (1, 1)), "it waits on");
 }
 
 #[test]
 fn who_comes_back_at_once_goes_on_with_the_streak() {
     let queue = queue();
     let go = |now: u64| {
-        let joined = join_at(&queue, &key(), now as usize, at(now), &TERMS);
+        let joined = join_at(&queue, &key(), now as usize, at(now), &POLICY);
         leave_at(
             &queue,
             &key(),
             now as usize,
             at(now + 1),
             Some(at(now)),
-            &TERMS,
+            &POLICY,
         );
         joined
     };
     for now in 0..10 {
         assert_eq!(go(now), TURN, "{now}");
     }
-    assert_eq!(go(10), Ok(Joined::Turn { stands_back: true }));
+    assert_eq!(go(10), Ok(JoinOutcome::Turn { backs_off: true }));
     assert_eq!(go(11), TURN, "a new streak");
     for now in (20..60).step_by(4) {
         assert_eq!(go(now), TURN, "{now}: not at once");
@@ -239,8 +250,8 @@ impl World {
             Step::Join(who) => {
                 self.joined.push(who);
                 self.stages[who] = match self.join(who) {
-                    Ok(Joined::Turn { .. }) => Stage::Turn,
-                    Ok(Joined::Waiting { .. }) => Stage::Waiting,
+                    Ok(JoinOutcome::Turn { .. }) => Stage::Turn,
+                    Ok(JoinOutcome::Waiting { .. }) => Stage::Waiting,
                     Err(refusal) => panic!("{refusal:?}"),
                 };
             }
@@ -258,7 +269,9 @@ impl World {
             }
             Step::Release(who) => {
                 self.stages[who] = Stage::Gone;
-                let successor = self.queue.successor(&key(), at(0), at(0), &TERMS, |_| true);
+                let successor = self
+                    .queue
+                    .successor(&key(), at(0), at(0), &POLICY, |_| true);
                 match successor {
                     Some(successor) => {
                         if self.mutant == Mutant::HeirStays {
@@ -273,7 +286,8 @@ impl World {
             Step::ReleaseToNobody(who) => {
                 self.stages[who] = Stage::Gone;
                 while let Some(successor) =
-                    self.queue.successor(&key(), at(0), at(0), &TERMS, |_| true)
+                    self.queue
+                        .successor(&key(), at(0), at(0), &POLICY, |_| true)
                 {
                     // It has given up, and finds that it is in no line any more.
                     self.stages[successor] = Stage::Gone;
@@ -296,24 +310,24 @@ impl World {
         }
         let held = held.then(|| at(0));
         if let Some(next) = self.leave_queue(name, held) {
-            let Next::Turn { waiter, .. } = next else {
+            let FollowUp::StartTurn { waiter, .. } = next else {
                 panic!("nobody wants several keys: {next:?}");
             };
             self.stages[waiter] = Stage::Turn;
         }
     }
 
-    fn join(&self, who: usize) -> Result<Joined<usize>, Refusal> {
+    fn join(&self, who: usize) -> Joined {
         let keys = key().into();
         self.queue
-            .join(&keys, self.ticket(who), at(0), &who, &TERMS)
+            .join(&keys, self.ticket(who), at(0), &who, &POLICY)
     }
 
-    fn leave_queue(&self, who: usize, held: Option<Timestamp>) -> Option<Next<usize>> {
+    fn leave_queue(&self, who: usize, held: Option<Timestamp>) -> Option<FollowUp<usize>> {
         let keys = key().into();
         let next = self
             .queue
-            .leave(&keys, self.ticket(who), at(0), held, &TERMS);
+            .leave(&keys, self.ticket(who), at(0), held, &POLICY);
         next.into_iter().next()
     }
 
@@ -336,7 +350,7 @@ impl World {
         if waiting > 0 && turns + held == 0 {
             return Some("some wait and nobody has the turn");
         }
-        if self.queue.len() != (usize::from(turns + held > 0), waiting) {
+        if size(&self.queue) != (usize::from(turns + held > 0), waiting) {
             return Some("the line is not of those who are there");
         }
         let order = self.joined.iter().filter(|it| self.served.contains(it));

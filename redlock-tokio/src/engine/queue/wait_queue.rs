@@ -26,6 +26,13 @@ pub(super) struct WaitQueue<T> {
     gone_by: Timestamp,
 }
 
+/// What the end of a turn means for the next one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TurnEnd {
+    /// Whether to let other processes go first.
+    pub(super) next_backs_off: bool,
+}
+
 /// A reservation that has lapsed.
 #[derive(Clone, Copy, Debug)]
 struct Lapsed {
@@ -52,27 +59,29 @@ impl<T> WaitQueue<T> {
         self.turn = Some((ticket, waiter));
     }
 
-    /// Ends the turn of one that has held the lock since `held`, if at all. Returns whether the next
-    /// stands back, or `None` if it was not its turn.
+    /// Ends the turn of a lease that has held the lock since `held`, if at all. Returns `None` if it does not have
+    /// the turn.
     pub(super) fn end_turn(
         &mut self,
         ticket: Ticket,
         now: Timestamp,
         held: Option<Timestamp>,
         policy: &QueuePolicy,
-    ) -> Option<bool> {
+    ) -> Option<TurnEnd> {
         self.turn.take_if(|(has, _)| *has == ticket)?;
         let Some(held) = held else {
             // Another process may have had the lock meanwhile.
             self.streak = None;
-            return Some(false);
+            return Some(TurnEnd {
+                next_backs_off: false,
+            });
         };
         self.note_hold(now, held);
-        let stands_back = !self.streak(held).may_go_on(now, policy);
-        if stands_back && self.waiting() > 0 {
+        let next_backs_off = !self.streak(held).may_go_on(now, policy);
+        if next_backs_off && self.waiting() > 0 {
             self.streak = None;
         }
-        Some(stands_back)
+        Some(TurnEnd { next_backs_off })
     }
 
     /// Adds a waiter for this key alone, which waits until then at most.

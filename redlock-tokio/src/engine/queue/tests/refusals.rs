@@ -86,7 +86,7 @@ impl Simulation {
                 wait: WAIT,
                 max_waiters_per_key: usize::MAX,
                 refuses_long_waits: by == By::Queue,
-                ..TERMS
+                ..POLICY
             },
             arrivals,
             holder: None,
@@ -138,13 +138,14 @@ impl Simulation {
 
     fn arrive(&mut self, index: usize) {
         let now = self.arrivals[index].at;
-        let control_refuses = self.holder.is_some() && self.control.refuses(self.queue.len().1);
+        let control_refuses =
+            self.holder.is_some() && self.control.refuses(self.queue.size().waiting);
         if self.by == By::Before && control_refuses {
             return self.refuse(index);
         }
         match join_at(&self.queue, &key(), index, now, &self.policy) {
-            Ok(Joined::Turn { .. }) => self.holder = Some((index, now)),
-            Ok(Joined::Waiting { .. }) => self.deadlines.push_back(index),
+            Ok(JoinOutcome::Turn { .. }) => self.holder = Some((index, now)),
+            Ok(JoinOutcome::Waiting { .. }) => self.deadlines.push_back(index),
             Err(_) => return self.refuse(index),
         }
         self.inside.insert(index);
@@ -167,7 +168,7 @@ impl Simulation {
     fn leave(&mut self, index: usize, now: Timestamp, held: Option<Timestamp>) {
         self.inside.remove(&index);
         let next = leave_at(&self.queue, &key(), index, now, held, &self.policy);
-        if let Some(Next::Turn { waiter, .. }) = next {
+        if let Some(FollowUp::StartTurn { waiter, .. }) = next {
             self.holder = Some((waiter, now));
         }
     }

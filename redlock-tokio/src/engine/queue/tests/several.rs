@@ -8,7 +8,7 @@ use crate::engine::queue::{reservation::ReservationRule, ticket::comparisons};
 
 const ROOMY: QueuePolicy = QueuePolicy {
     max_waiters_per_key: usize::MAX,
-    ..TERMS
+    ..POLICY
 };
 
 /// So strict that few waiters show what it does. A reservation may lapse at any moment, and may be earned at
@@ -37,27 +37,27 @@ fn several_keys_are_given_together() {
     let queue = queue();
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
     let both = keys("ab");
-    let join_both = |who: usize| queue.join(&both, ticket(who), at(0), &who, &TERMS);
-    let leave = |key, who| leave_at(&queue, key, who, at(0), None, &TERMS);
-    assert_eq!(join_at(&queue, &b, 0, at(0), &TERMS), TURN);
+    let join_both = |who: usize| queue.join(&both, ticket(who), at(0), &who, &POLICY);
+    let leave = |key, who| leave_at(&queue, key, who, at(0), None, &POLICY);
+    assert_eq!(join_at(&queue, &b, 0, at(0), &POLICY), TURN);
     assert_eq!(join_both(1), WAITING);
-    assert_eq!(queue.len(), (2, 1));
-    assert_eq!(join_at(&queue, &a, 2, at(0), &TERMS), TURN, "a is free");
-    assert_eq!(join_at(&queue, &b, 3, at(0), &TERMS), WAITING);
+    assert_eq!(size(&queue), (2, 1));
+    assert_eq!(join_at(&queue, &a, 2, at(0), &POLICY), TURN, "a is free");
+    assert_eq!(join_at(&queue, &b, 3, at(0), &POLICY), WAITING);
     assert_eq!(leave(&b, 0), Some(turn(3)), "a is taken");
     assert_eq!(leave(&a, 2), None);
     assert_eq!(leave(&b, 3), Some(turn(1)));
     assert_eq!([queue.turn(b"a"), queue.turn(b"b")], [Some(1); 2]);
-    assert_eq!(join_at(&queue, &a, 4, at(0), &TERMS), WAITING);
+    assert_eq!(join_at(&queue, &a, 4, at(0), &POLICY), WAITING);
     assert_eq!(join_both(5), WAITING);
-    assert_eq!(join_at(&queue, &b, 6, at(0), &TERMS), WAITING);
-    let next = queue.leave(&both, ticket(1), at(0), None, &TERMS);
+    assert_eq!(join_at(&queue, &b, 6, at(0), &POLICY), WAITING);
+    let next = queue.leave(&both, ticket(1), at(0), None, &POLICY);
     assert_eq!(next, [turn(4), turn(6)]);
-    let next = queue.leave(&both, ticket(5), at(0), None, &TERMS);
+    let next = queue.leave(&both, ticket(5), at(0), None, &POLICY);
     assert_eq!(next, [], "it gives up");
     assert_eq!(leave(&a, 4), None);
     assert_eq!(leave(&b, 6), None);
-    assert_eq!(queue.len(), (0, 0));
+    assert_eq!(size(&queue), (0, 0));
 }
 
 /// Nobody overtakes it any more once it has waited for long enough, neither at a free key nor by handover;
@@ -77,12 +77,19 @@ fn keys_are_reserved_for_one_that_has_waited_long() {
         wait: Duration::ZERO,
         ..ROOMY
     };
-    assert_eq!(join_at(&queue, &a, 3, late, &no_wait), Err(Refusal::Busy));
     let lapse = |at| {
-        let next = Some(Next::Lapse { waiter: 1, at });
-        Ok(Joined::Waiting { next })
+        let follow_up = Some(FollowUp::ScheduleLapse { waiter: 1, at });
+        Ok(JoinOutcome::Waiting { follow_up })
     };
-    assert_eq!(join_at(&queue, &a, 3, late, &ROOMY), lapse(at(150)));
+    let busy = Err(Refused {
+        refusal: Refusal::Busy,
+        follow_up: Some(FollowUp::ScheduleLapse {
+            waiter: 1,
+            at: at(150),
+        }),
+    });
+    assert_eq!(join_at(&queue, &a, 3, late, &no_wait), busy);
+    assert_eq!(join_at(&queue, &a, 3, late, &ROOMY), WAITING, "the same");
     assert_eq!(join_at(&queue, &a, 4, late, &ROOMY), WAITING, "the same");
     assert_eq!(queue.lapse(ticket(1), at(149)), [], "too early");
     assert_eq!(queue.lapse(ticket(1), at(150)), [turn(3)]);
@@ -116,8 +123,8 @@ fn keys_are_open_after_a_reservation_for_as_long_as_it_lasted() {
             assert_eq!(joined, WAITING);
         }
         let lapse = |waiter, at| {
-            let next = Some(Next::Lapse { waiter, at });
-            Ok(Joined::Waiting { next })
+            let follow_up = Some(FollowUp::ScheduleLapse { waiter, at });
+            Ok(JoinOutcome::Waiting { follow_up })
         };
         let joined = join_at(&queue, &a, 3, at(100), &ROOMY);
         assert_eq!(joined, lapse(1, at(150)));
@@ -355,8 +362,8 @@ impl World {
             lets_pass: BTreeMap::new(),
         });
         match joined.expect("there is room") {
-            Joined::Turn { .. } => self.enter(index, ticket),
-            Joined::Waiting { next } => self.apply(next),
+            JoinOutcome::Turn { .. } => self.enter(index, ticket),
+            JoinOutcome::Waiting { follow_up } => self.apply(follow_up),
         }
     }
 
@@ -372,18 +379,18 @@ impl World {
         self.apply(next);
     }
 
-    fn leave(&self, keys: &KeySet, turn: Ticket, held: Option<Timestamp>) -> Vec<Next<usize>> {
+    fn leave(&self, keys: &KeySet, turn: Ticket, held: Option<Timestamp>) -> Vec<FollowUp<usize>> {
         self.queue.leave(keys, turn, self.now, held, &self.policy)
     }
 
-    fn apply(&mut self, next: impl IntoIterator<Item = Next<usize>>) {
+    fn apply(&mut self, next: impl IntoIterator<Item = FollowUp<usize>>) {
         for next in next {
             match next {
-                Next::Turn { waiter, .. } => match &self.actors[waiter].waits {
+                FollowUp::StartTurn { waiter, .. } => match &self.actors[waiter].waits {
                     Some(waits) => self.enter(waiter, waits.ticket),
                     None => self.fault = Some("one that does not wait has the turn"),
                 },
-                Next::Lapse { waiter, at } => match &mut self.actors[waiter].waits {
+                FollowUp::ScheduleLapse { waiter, at } => match &mut self.actors[waiter].waits {
                     Some(waits) => waits.lapses_at = Some(at),
                     None => self.fault = Some("one that does not wait has reservations"),
                 },
@@ -454,11 +461,11 @@ impl World {
 
     /// Describes all that may matter for what comes.
     fn state(&self) -> String {
-        let queues = self.queue.queues();
-        let by_key: BTreeMap<_, _> = queues.by_key.iter().collect();
+        let keys = &self.queue.0.lock().keys;
+        let by_key: BTreeMap<_, _> = keys.by_key.iter().collect();
         format!(
             "{:?} {by_key:?} {:?} {:?}",
-            self.actors, queues.several, self.now
+            self.actors, keys.multi, self.now
         )
     }
 
@@ -472,7 +479,7 @@ impl World {
             Some("all keys are free, and some wait")
         } else if !waiting.is_empty() && !self.steps().iter().any(goes_on) {
             Some("a deadlock")
-        } else if self.queue.len().1 != waiting.len() {
+        } else if self.queue.size().waiting != waiting.len() {
             Some("the queue is not of those that wait")
         } else {
             None

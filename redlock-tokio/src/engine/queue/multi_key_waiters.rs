@@ -13,7 +13,7 @@ use super::{Ticket, reservation::MultiKeyWaiter};
 use crate::{Key, key::KeySet};
 
 #[derive(Debug)]
-pub(super) struct Several<T> {
+pub(super) struct MultiKeyWaiters<T> {
     waiters: BTreeMap<Ticket, MultiKeyWaiter<T>>,
     groups: BTreeMap<KeySet, Group>,
     /// The first of each group, by the key at which it is parked.
@@ -27,7 +27,7 @@ struct Group {
     parked_at: Key,
 }
 
-impl<T> Several<T> {
+impl<T> MultiKeyWaiters<T> {
     pub(super) const fn new() -> Self {
         Self {
             waiters: BTreeMap::new(),

@@ -1,0 +1,300 @@
+//! The lease behind its lock: what it sends goes to the lanes, and its deadline goes to the timers.
+
+use std::{
+    fmt,
+    panic::{RefUnwindSafe, UnwindSafe},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use redlock_core::{
+    Eligibility, Event, Lease, LeaseConfig, NodeId, Nonce, Operation, Reply, RoundId, Timestamp,
+    Transmit, TurnLength,
+};
+use tokio::sync::Notify;
+
+use super::{
+    stage::{Held, Stage},
+    state::{CellState, Changes},
+};
+use crate::{
+    NodeError,
+    engine::{
+        lane::{Origin, SetRequests},
+        shared,
+    },
+    key::KeySet,
+    node::Command,
+    options::QueuePolicy,
+    sync::{Mutex, MutexGuard},
+};
+
+/// Two clocks that only drift differ by less than this within a lease.
+const CLOCK_STEP: Duration = Duration::from_secs(1);
+
+/// What all handles, guards and leases of one [`Redlock`](crate::Redlock) share.
+pub(crate) type Shared = shared::Shared<Arc<LeaseCell>>;
+
+/// A lock that is asked for.
+pub(crate) struct LeaseRequest {
+    pub(crate) keys: KeySet,
+    pub(crate) config: LeaseConfig,
+    pub(crate) policy: QueuePolicy,
+    pub(crate) nonce: Nonce,
+    pub(crate) fenced: bool,
+}
+
+/// A lease behind a short lock that is never held across an await.
+///
+/// The task that takes a reply from a node gives it to the lease at once. The task that waits for the lock is
+/// woken once, when the verdict is in.
+pub(crate) struct LeaseCell {
+    id: u64,
+    pub(super) shared: Arc<Shared>,
+    pub(super) keys: KeySet,
+    pub(super) config: LeaseConfig,
+    pub(super) policy: QueuePolicy,
+    pub(super) fenced: bool,
+    state: Mutex<CellState<Arc<Self>>>,
+    /// Notified of the changes that a holder can see.
+    changed: Notify,
+    /// The requests to set the keys that lanes sent for this lease.
+    pub(super) set_requests: SetRequests,
+}
+
+impl LeaseCell {
+    /// Creates a lease that is not in the queue yet.
+    pub(super) fn new(shared: &Arc<Shared>, now: Timestamp, request: LeaseRequest) -> Arc<Self> {
+        static CREATED: AtomicU64 = AtomicU64::new(0);
+        let LeaseRequest {
+            keys,
+            config,
+            policy,
+            nonce,
+            fenced,
+        } = request;
+        let deadline = now.saturating_add(policy.wait);
+        let lease = Lease::new(config.clone(), nonce);
+        Arc::new(Self {
+            id: CREATED.fetch_add(1, Ordering::Relaxed),
+            shared: Arc::clone(shared),
+            keys,
+            config,
+            policy,
+            fenced,
+            state: Mutex::new(CellState::new(lease, deadline)),
+            changed: Notify::new(),
+            set_requests: SetRequests::default(),
+        })
+    }
+
+    /// Changes the lease, and sends what is to be sent. The caller must see to the changes that are returned.
+    ///
+    /// Sending happens under the lock, so that each lane gets the requests of one lease in the order in which the
+    /// lease makes them. (Sending to a lane never blocks.)
+    pub(super) fn step<T>(
+        self: &Arc<Self>,
+        now: Timestamp,
+        change: impl FnOnce(&mut CellState<Arc<Self>>) -> T,
+    ) -> (T, Changes) {
+        let mut state = self.state();
+        let result = change(&mut state);
+        self.transmit(&mut state, now);
+        self.apply_events(&mut state, now);
+        self.reschedule(&mut state, now);
+        (result, state.take_changes())
+    }
+
+    /// Wakes the holders that wait for a change.
+    pub(super) fn notify_holders(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until the state is as wanted.
+    pub(super) async fn wait_for<T>(
+        &self,
+        mut ready: impl FnMut(&CellState<Arc<Self>>) -> Option<T>,
+    ) -> T {
+        loop {
+            let changed = self.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            // Registered before the state is read, so that no change falls between the two.
+            changed.as_mut().enable();
+            if let Some(value) = ready(&self.state()) {
+                return value;
+            }
+            changed.await;
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, CellState<Arc<Self>>> {
+        self.state.lock()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// Returns how long the turns of this process are.
+    pub(super) fn turn_length(&self) -> TurnLength {
+        TurnLength::new(self.policy.streak, self.config.validity.ttl())
+    }
+
+    /// Warns if a node would have dropped the key before the time that the lock relies on, or long after it. A node
+    /// that missed the extension before is reported too, because its key is as short.
+    ///
+    /// The keys of one node go wrong together, so one warning speaks for all.
+    pub(super) fn check_remaining(
+        &self,
+        state: &CellState<Arc<Self>>,
+        now: Timestamp,
+        extension: RoundId,
+        node: NodeId,
+        remaining: Duration,
+    ) {
+        let Some(valid_until) = state.watched.validity_before(extension) else {
+            return;
+        };
+        // The node answered a while ago, when more time was left. And validity ends before the keys do, by the
+        // drift allowance.
+        let needed = valid_until.saturating_duration_since(now);
+        let ttl = self.config.validity.ttl();
+        let lane = &self.shared.lanes[node.index()];
+        let node = lane.address();
+        if remaining < needed {
+            if let Some(withheld) = lane.keys_too_short().due(now) {
+                tracing::warn!(
+                    %node, ?remaining, ?needed, withheld,
+                    "the key had less time left than the lock relies on: the node's clock has \
+                     stepped, somebody has shortened it, or the node has missed an extension"
+                );
+            }
+        } else if remaining > ttl.as_duration() + CLOCK_STEP
+            && let Some(withheld) = lane.keys_too_long().due(now)
+        {
+            tracing::warn!(
+                %node, ?remaining, ?ttl, withheld,
+                "the key had more time left than it was given: the node's clock has stepped back, or \
+                 somebody has extended it"
+            );
+        }
+    }
+
+    fn transmit(self: &Arc<Self>, state: &mut CellState<Arc<Self>>, now: Timestamp) {
+        while let Some(transmit) = state.lease.poll_transmit() {
+            state.note_transmit(now, &transmit);
+            let command = Command::for_all(self.keys.clone(), transmit.operation);
+            for node in transmit.nodes.iter() {
+                let origin = Origin {
+                    requester: Arc::clone(self),
+                    round: transmit.round,
+                };
+                let lane = &self.shared.lanes[node.index()];
+                if lane.send(command.clone(), origin).is_err() {
+                    self.handle_closed_lane(state, now, &transmit, node);
+                }
+            }
+        }
+    }
+
+    /// Takes the news that a lane's runtime has ended, so that nothing will be sent to this node.
+    fn handle_closed_lane(
+        &self,
+        state: &mut CellState<Arc<Self>>,
+        now: Timestamp,
+        transmit: &Transmit,
+        node: NodeId,
+    ) {
+        let is_release = matches!(transmit.operation, Operation::Release { .. });
+        if is_release && self.set_requests.was_sent(node) {
+            self.shared.undeliverable.fetch_add(1, Ordering::Relaxed);
+        }
+        let (round, worth) = (transmit.round, Eligibility::ALWAYS);
+        let answer = Err(NodeError::Unreachable("the runtime has shut down".into()));
+        state.watched.note_answer(now, round, node, answer, worth);
+        let refused = Reply::Refused;
+        state.lease.handle_reply(now, round, node, refused, worth);
+    }
+
+    fn apply_events(&self, state: &mut CellState<Arc<Self>>, now: Timestamp) {
+        while let Some(event) = state.lease.poll_event() {
+            match event {
+                Event::Acquired { fence, .. } => {
+                    let turn = self.start_turn(state, now);
+                    state.hold(Held { since: now, turn }, fence);
+                }
+                Event::Exhausted { failure, attempts } => {
+                    self.start_turn(state, now);
+                    state.exhaust(failure, attempts);
+                }
+                Event::Extended { .. } => state.note_extension(),
+                Event::ExtendFailed { .. } => {
+                    state.note_failed_extension();
+                    tracing::debug!(
+                        nodes = %self.shared.reports(state.watched.objections()),
+                        "extension failed, will be tried again"
+                    );
+                }
+                Event::Lost(reason) => {
+                    // The token identifies the lock. Unlike the key it reveals nothing.
+                    tracing::warn!(%reason, token = %state.lease.token(), "lock lost");
+                    state.lose(reason);
+                }
+                Event::Released(verdict) => state.finish_release(verdict),
+                // The enum may grow. An event that this driver does not know concerns nobody here.
+                _ => {}
+            }
+        }
+    }
+
+    /// Starts a turn of this process, if other processes could go first. Returns how long the turn may last.
+    fn start_turn(&self, state: &CellState<Arc<Self>>, now: Timestamp) -> Option<Duration> {
+        let Stage::Acquiring { after_pause: true } = state.stage() else {
+            return None;
+        };
+        let was_contended = state.lease.was_contended();
+        let (turns, key) = (&self.shared.turns, self.keys.first());
+        Some(turns.start(key, now, was_contended, self.turn_length()))
+    }
+
+    /// Has the timers call back when something is due. Abandons the lease if they have ended.
+    fn reschedule(self: &Arc<Self>, state: &mut CellState<Arc<Self>>, now: Timestamp) {
+        let due = state.next_due();
+        let is_early_enough = match (state.due, due) {
+            // A call that comes too early only sets the next deadline.
+            (Some(known), Some(due)) => known <= due,
+            (known, due) => known == due,
+        };
+        if is_early_enough {
+            return;
+        }
+        let rescheduled = self.shared.timers.reschedule(self, state.due, due);
+        state.due = due;
+        if rescheduled.is_err() {
+            state.due = None;
+            state.abandon();
+            self.transmit(state, now);
+            self.apply_events(state, now);
+        }
+    }
+}
+
+// As for `Shared`.
+impl UnwindSafe for LeaseCell {}
+impl RefUnwindSafe for LeaseCell {}
+
+impl fmt::Debug for LeaseCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseCell")
+            .field("id", &self.id)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}

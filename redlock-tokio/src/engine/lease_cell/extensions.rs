@@ -1,0 +1,52 @@
+use redlock_core::LossReason;
+
+/// How an extension that a holder asked for ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExtensionOutcome {
+    Extended,
+    /// No majority agreed in time. The lock is still held, and the next extension is tried soon.
+    Failed,
+    /// The lock was held for the longest time that it may be extended to. It is still held.
+    MaxHold,
+    Lost(LossReason),
+    /// The holder has released the lock or handed it over.
+    Released,
+}
+
+/// The extensions of one lease that have ended.
+#[derive(Debug, Default)]
+pub(super) struct Extensions {
+    ended: u64,
+    last_succeeded: bool,
+}
+
+/// Identifies an extension that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExtensionTicket(u64);
+
+impl Extensions {
+    /// Returns the ticket of the next extension to end.
+    pub(super) const fn ticket(&self) -> ExtensionTicket {
+        ExtensionTicket(self.ended)
+    }
+
+    pub(super) const fn note_success(&mut self) {
+        self.ended += 1;
+        self.last_succeeded = true;
+    }
+
+    pub(super) const fn note_failure(&mut self) {
+        self.ended += 1;
+        self.last_succeeded = false;
+    }
+
+    /// Returns how the extension with this ticket ended, or how a later one did. `None` while it is under way.
+    pub(super) fn outcome(&self, ticket: ExtensionTicket) -> Option<ExtensionOutcome> {
+        let outcome = if self.last_succeeded {
+            ExtensionOutcome::Extended
+        } else {
+            ExtensionOutcome::Failed
+        };
+        (self.ended > ticket.0).then_some(outcome)
+    }
+}

@@ -1,0 +1,111 @@
+use redlock_core::{Eligibility, NodeId, RoundId, Timestamp};
+
+use crate::{
+    Objection,
+    node::{Answer, Vote},
+};
+
+/// The last round that matters to the holder, and the nodes that did not agree to it.
+#[derive(Debug, Default)]
+pub(super) struct WatchedRound {
+    round: Option<Round>,
+    objections: Vec<(NodeId, Objection)>,
+    /// Whether the objections are to the attempt before.
+    are_old: bool,
+}
+
+#[derive(Debug)]
+struct Round {
+    id: RoundId,
+    purpose: Purpose,
+}
+
+#[derive(Debug)]
+enum Purpose {
+    Attempt,
+    Extension {
+        /// Until when the lock was valid when the extension was sent.
+        valid_until: Option<Timestamp>,
+    },
+    Release,
+}
+
+impl WatchedRound {
+    /// Starts to watch an attempt to acquire the lock.
+    ///
+    /// The objections to the attempt before stay until the first node objects to this one. An attempt that is cut
+    /// short before that fails for the same reasons.
+    pub(super) fn watch_attempt(&mut self, id: RoundId) {
+        self.are_old = true;
+        self.round = Some(Round {
+            id,
+            purpose: Purpose::Attempt,
+        });
+    }
+
+    /// Starts to watch an extension of a lock that is valid until then.
+    pub(super) fn watch_extension(&mut self, id: RoundId, valid_until: Option<Timestamp>) {
+        self.watch(id, Purpose::Extension { valid_until });
+    }
+
+    /// Starts to watch the release of a held lock.
+    pub(super) fn watch_release(&mut self, id: RoundId) {
+        self.watch(id, Purpose::Release);
+    }
+
+    fn watch(&mut self, id: RoundId, purpose: Purpose) {
+        self.objections.clear();
+        self.are_old = false;
+        self.round = Some(Round { id, purpose });
+    }
+
+    /// Returns until when the lock was valid when this extension was sent, if it is the watched round.
+    pub(super) fn validity_before(&self, extension: RoundId) -> Option<Timestamp> {
+        let round = self.round.as_ref().filter(|it| it.id == extension)?;
+        match round.purpose {
+            Purpose::Extension { valid_until } => valid_until,
+            Purpose::Attempt | Purpose::Release => None,
+        }
+    }
+
+    /// Notes why a node does not agree, if this is its answer to the watched round.
+    pub(super) fn note_answer(
+        &mut self,
+        now: Timestamp,
+        round: RoundId,
+        node: NodeId,
+        answer: Answer,
+        eligibility: Eligibility,
+    ) {
+        let Some(watched) = self.round.as_ref().filter(|it| it.id == round) else {
+            return;
+        };
+        let objection = match answer {
+            // A release needs no vote.
+            Ok(Vote::Granted) if matches!(watched.purpose, Purpose::Release) => return,
+            Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => {
+                let remaining = eligibility.remaining(now);
+                if remaining.is_zero() {
+                    return;
+                }
+                Objection::Quarantined { remaining }
+            }
+            Ok(Vote::Denied) => Objection::Denied,
+            // A probe is not watched.
+            Ok(_) => return,
+            Err(error) => Objection::Failed(error),
+        };
+        if self.are_old {
+            self.are_old = false;
+            self.objections.clear();
+        }
+        // A late node has two answers. The first one only says that it is late.
+        self.objections.retain(|(earlier, _)| *earlier != node);
+        self.objections.push((node, objection));
+    }
+
+    /// Returns the nodes that objected to the watched round, or to the attempt before it, and why.
+    pub(super) fn objections(&self) -> &[(NodeId, Objection)] {
+        &self.objections
+    }
+}

@@ -1,0 +1,53 @@
+use std::time::Duration;
+
+use redlock_core::Timestamp;
+
+/// How a lease joined the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum JoinOutcome<T> {
+    /// It has the turn at once.
+    Turn {
+        /// Whether to let other processes go first.
+        backs_off: bool,
+    },
+    Waiting {
+        /// What to do because it waits.
+        follow_up: Option<FollowUp<T>>,
+    },
+}
+
+/// Why a lease did not join the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused<T> {
+    pub(crate) refusal: Refusal,
+    /// What to do all the same.
+    pub(crate) follow_up: Option<FollowUp<T>>,
+}
+
+/// Why a lease may not wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It has no time to wait.
+    Busy,
+    /// Too many wait already.
+    Full { waiting: usize, limit: usize },
+    /// The expected wait exceeds the limit.
+    TooLong {
+        waiting: usize,
+        expected: Duration,
+        limit: Duration,
+    },
+}
+
+/// What to do after a change, outside of the lock of the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FollowUp<T> {
+    /// Let this waiter begin: it has the turn.
+    StartTurn {
+        waiter: T,
+        /// Whether to let other processes go first.
+        backs_off: bool,
+    },
+    /// Call [`Queue::lapse`](super::Queue::lapse) for this waiter at that time.
+    ScheduleLapse { waiter: T, at: Timestamp },
+}
