@@ -136,3 +136,8 @@ pub fn duration(text: &str) -> Result<Duration> {
         _ => bail!("the unit is one of ms, s and m"),
     })
 }
+
+/// Compiles the examples of the repository's README.
+#[cfg(all(doctest, feature = "web"))]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
