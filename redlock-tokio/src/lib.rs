@@ -1,9 +1,49 @@
+// On GitHub the names in the README lead to docs.rs. Here they lead to the items of this version.
+//! [`Redlock`]: crate::Redlock
+//! [`RedlockBuilder::max_waiters_total`]: crate::RedlockBuilder::max_waiters_total
+//! [`Redlock::embedded`]: crate::Redlock::embedded
+//! [`Redlock::lock_all`]: crate::Redlock::lock_all
+//! [`Redlock::nodes`]: crate::Redlock::nodes
+//! [`Redlock::ready`]: crate::Redlock::ready
+//! [`Redlock::shutdown`]: crate::Redlock::shutdown
+//! [`Redlock::try_lock`]: crate::Redlock::try_lock
+//! [`Lock`]: crate::Lock
+//! [`Lock::with`]: crate::Lock::with
+//! [`LockGuard`]: crate::LockGuard
+//! [`Hold`]: crate::Hold
+//! [`Hold::is_valid`]: crate::Hold::is_valid
+//! [`Hold::lost`]: crate::Hold::lost
+//! [`Hold::fencing_token`]: crate::Hold::fencing_token
+//! [`LockOptions`]: crate::LockOptions
+//! [`LockOptions::max_waiters_per_key`]: crate::LockOptions::max_waiters_per_key
+//! [`LockOptions::refuse_long_waits`]: crate::LockOptions::refuse_long_waits
+//! [`LockOptions::retry_delay`]: crate::LockOptions::retry_delay
+//! [`LockOptions::handover_for`]: crate::LockOptions::handover_for
+//! [`LockOptions::poller_share`]: crate::LockOptions::poller_share
+//! [`LockError`]: crate::LockError
+//! [`ExtendError`]: crate::ExtendError
+//! [`RedisNode`]: crate::RedisNode
+//! [`MemoryNode`]: crate::MemoryNode
+//! [`Node`]: crate::Node
+//! [`NodeStatus`]: crate::NodeStatus
+//! [`NodeState`]: crate::NodeState
+//! [`FAULTS.md`]: crate::faults
+//! [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
+#![cfg_attr(
+    all(unix, feature = "test-util"),
+    doc = "[`test_util`]: crate::test_util",
+    doc = "[`TestNodes`]: crate::test_util::TestNodes"
+)]
+//!
 #![doc = include_str!("../README.md")]
 
 mod builder;
 mod clock;
 mod engine;
 mod error;
+#[cfg(doc)]
+#[doc = include_str!("../FAULTS.md")]
+pub mod faults {}
 mod guard;
 mod hold;
 mod key;

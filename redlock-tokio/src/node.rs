@@ -98,7 +98,7 @@ pub trait Session: Send {
         async { Ok(None) }.boxed()
     }
 
-    /// Takes where to tell that a key is gone that was [looked at](Operation::Probe). Called once for
+    /// Takes where to tell that a key is gone that was [looked at](crate::Operation::Probe). Called once for
     /// each session. A session that cannot tell ignores it, as by default; whoever waits then looks
     /// again now and then.
     fn watch(&mut self, freed: FreedNotifier) {

@@ -249,7 +249,7 @@ impl Redlock {
         readiness::ready(&self.shared, limit).await
     }
 
-    /// Returns the [prefix](RedlockBuilder::prefix) of all keys; empty by default.
+    /// Returns the [prefix](crate::RedlockBuilder::prefix) of all keys. Empty by default.
     #[must_use]
     pub fn prefix(&self) -> &[u8] {
         &self.shared.prefix

@@ -64,7 +64,7 @@ pub enum CounterDefect {
     /// Its text is no whole number.
     #[error("is no number")]
     NoNumber,
-    /// Its number is beyond [`FencingToken::MAX`].
+    /// Its number is beyond [`FencingToken::MAX`](crate::FencingToken::MAX).
     #[error("is beyond the largest token")]
     Beyond,
     /// It has a time to live; a counter has none.
