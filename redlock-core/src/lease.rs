@@ -2,30 +2,34 @@
 
 mod acquiring;
 mod agreement;
+mod backoff;
 mod config;
 mod event;
-mod holding;
+mod held;
+mod inputs;
+mod key_watch;
+mod outbox;
 mod proposals;
+mod retry_state;
 mod transmit;
-mod vigil;
-mod watching;
 
-use alloc::collections::VecDeque;
+use core::time::Duration;
 
 pub use config::LeaseConfig;
-pub use event::{Event, LossReason, Standing};
+pub use event::{Event, ExpiryAnomaly, LossReason};
 pub use transmit::{Operation, RoundId, Transmit};
 
 use self::{
-    acquiring::{Budget, round_deadline},
+    acquiring::{Acquiring, Fencing},
     agreement::Agreement,
-    holding::{Extension, Held},
+    backoff::Backoff,
+    held::{Context, Extension, Held},
+    outbox::Outbox,
     proposals::Proposals,
-    vigil::Vigil,
+    retry_state::RetryState,
 };
 use crate::{
-    Acquire, AcquireFailure, Eligibility, Fence, FencingToken, NodeId, NodeSet, Nonce, Pause,
-    Release, ReleaseVerdict, Reply, Timestamp, Token, Ttl, Withdrawal,
+    AcquireFailure, FencingToken, Nonce, Pause, Release, ReleaseVerdict, Timestamp, Token, Ttl,
 };
 
 /// One client's attempt to hold one lock: acquiring, retrying, renewing, releasing.
@@ -35,10 +39,10 @@ use crate::{
 ///    Idle ----------> Acquiring ---------------> Held ---------------> Releasing
 ///                      |  ^  |                   ^ |  |                   |
 ///               failed |  |  | counters ahead    | |  | validity over,    | quorum, or
-///                      v  |  v      accepted     | |  | keys lost         | nobody left
+///                      v  |  v      accepted     | |  | keys lost         | no node left
 ///                 Backoff |  Fencing ------------+ |  v                   v
 ///                      |  |  | failed              |  Closed (Lost)     Closed (Released)
-///         budget spent |  +--+ delay over, or      |
+///       deadline over  |  +--+ delay over, or      |
 ///                      v       key seen free       +-- extension due: Extend round, still Held
 ///                    Closed (Exhausted)
 /// ```
@@ -46,61 +50,74 @@ use crate::{
 /// A lease does no I/O and reads no clock. Its driver calls commands ([`acquire`](Self::acquire),
 /// [`extend`](Self::extend), [`release`](Self::release)) and inputs
 /// ([`handle_reply`](Self::handle_reply), [`handle_withdrawal`](Self::handle_withdrawal),
-/// [`handle_timeout`](Self::handle_timeout)), and after each of them drains [`poll_transmit`](Self::poll_transmit) and
-/// [`poll_event`](Self::poll_event) and arms a timer for [`poll_timeout`](Self::poll_timeout).
+/// [`handle_timeout`](Self::handle_timeout)). After each of them it drains
+/// [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event), and arms a timer for
+/// [`poll_timeout`](Self::poll_timeout). The [front page](crate) shows the whole loop.
 ///
-/// Whatever it is fed, it does not panic: a command that does not fit the state, a repeated or
-/// stale reply and a spurious timeout change nothing.
+/// A lease panics on no input. A command that does not fit the state changes nothing, and neither does
+/// a repeated or stale reply, or a spurious timeout.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use redlock_core::*;
+/// use std::time::Duration;
+///
+/// let validity = Validity::new(Ttl::new(Duration::from_secs(10))?, Drift::default())?;
+/// let config = LeaseConfig {
+///     quorum: Quorum::majority(3)?,
+///     validity,
+///     retry: RetrySchedule::new(Duration::from_millis(20)..=Duration::from_millis(200))?,
+///     keep_alive: KeepAlive::on_demand(Duration::from_secs(60)),
+/// };
+/// let now = Timestamp::ZERO;
+/// let mut lease = Lease::new(config, Nonce::new(0x5eed));
+/// lease.acquire(now, now.saturating_add(Duration::from_secs(5)));
+///
+/// // Two of three nodes set the key.
+/// let request = lease.poll_transmit().expect("the first attempt");
+/// for node in request.nodes.iter().take(2) {
+///     lease.handle_reply(now, request.round, node, Reply::Granted, Eligibility::ALWAYS);
+/// }
+/// assert!(matches!(lease.poll_event(), Some(Event::Acquired { .. })));
+/// assert_eq!(lease.valid_until(now), Some(validity.until(now)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     config: LeaseConfig,
     nonce: Nonce,
     attempts: u32,
-    rounds: u32,
-    /// How others go first.
+    /// How this lease backs off before its first attempt.
     pause: Option<Pause>,
-    /// While it looked at the key, something happened to it.
+    /// Whether a probe or a notification has shown another client.
     saw_others: bool,
-    /// What its attempts propose, if the lock is fenced.
+    /// The fencing tokens that its attempts propose, if the lock is fenced.
     proposals: Option<Proposals>,
-    longest_ttl: Ttl,
     state: State,
-    transmits: VecDeque<Transmit>,
-    events: VecDeque<Event>,
+    outbox: Outbox,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
     Idle,
-    Acquiring {
-        id: RoundId,
-        round: Acquire,
-        budget: Budget,
-    },
-    Fencing {
-        id: RoundId,
-        round: Fence,
-        /// When the attempt started.
-        acquired_at: Timestamp,
-        budget: Budget,
-    },
-    Backoff {
-        /// When to try again, or to look again, if nothing happens before.
-        until: Timestamp,
-        /// Until when not to try, whatever happens.
-        not_before: Timestamp,
-        budget: Budget,
-        /// What is known of the key, if it is watched.
-        vigil: Option<Vigil>,
-    },
+    Acquiring(Acquiring),
+    Fencing(Fencing),
+    Backoff(Backoff),
     Held(Held),
-    Releasing {
-        id: RoundId,
-        round: Release,
-        /// When the keys are gone by themselves.
-        until: Timestamp,
-    },
+    Releasing(Releasing),
     Closed,
+}
+
+/// A held lock that is being released.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Releasing {
+    id: RoundId,
+    round: Release,
+    /// When the keys have expired by themselves.
+    until: Timestamp,
 }
 
 impl Lease {
@@ -108,17 +125,14 @@ impl Lease {
     #[must_use]
     pub fn new(config: LeaseConfig, nonce: Nonce) -> Self {
         Self {
-            longest_ttl: config.validity.ttl(),
+            outbox: Outbox::new(config.validity.ttl()),
             config,
             nonce,
             attempts: 0,
-            rounds: 0,
             pause: None,
             saw_others: false,
             proposals: None,
             state: State::Idle,
-            transmits: VecDeque::new(),
-            events: VecDeque::new(),
         }
     }
 
@@ -128,12 +142,14 @@ impl Lease {
     ///
     /// No attempt starts at `deadline` or later, and none but the first runs beyond `deadline`. So a
     /// deadline that is reached already means one attempt.
+    ///
+    /// Costs one round for each attempt, and one more for the release of an attempt that failed.
     pub fn acquire(&mut self, now: Timestamp, deadline: Timestamp) {
         if matches!(self.state, State::Idle) {
-            let budget = Budget::until(deadline);
-            match self.pause.filter(|pause| pause.fits(now, budget.deadline)) {
-                Some(pause) => self.watch_first(now, pause, budget),
-                None => self.attempt(now, budget),
+            let retry = RetryState::new(deadline);
+            match self.pause.filter(|pause| pause.fits(now, deadline)) {
+                Some(pause) => self.watch_first(now, pause, retry),
+                None => self.attempt(now, retry),
             }
         }
     }
@@ -142,11 +158,11 @@ impl Lease {
     /// nothing unless the lease is new.
     ///
     /// `proposal` is the wall clock in microseconds, read at `now`; see [`FencingToken::new`]. Each
-    /// later attempt proposes anew, by the time that has passed: `proposal` plus the microseconds
-    /// from `now` to its start, and always more than any counter that a node has told of.
+    /// later attempt proposes a new token: `proposal` plus the microseconds from `now` to its start, and
+    /// always more than any counter that a node has told.
     ///
-    /// Costs one round if the proposal is larger than the counters of a majority of nodes. The
-    /// token that was agreed on comes with [`Event::Acquired`].
+    /// An attempt costs one round if its proposal is larger than the counters of a majority of nodes,
+    /// and otherwise two or more. [`Event::Acquired`] carries the token that a majority accepted.
     pub fn acquire_fenced(&mut self, now: Timestamp, deadline: Timestamp, proposal: FencingToken) {
         if matches!(self.state, State::Idle) {
             self.proposals = Some(Proposals::new(proposal, now));
@@ -154,13 +170,26 @@ impl Lease {
         }
     }
 
-    /// Notes that the holder has taken the lock. Renewal starts now.
+    /// Backs off before the first attempt, because this client had the lock just now and others go
+    /// first. The lease makes no attempt during the pause. After it, waiters get their chance before the
+    /// lease tries.
     ///
-    /// A lock that is held but not claimed is not renewed, so a holder that never runs again keeps
-    /// the others out for one validity only. Call this when the holder learns of
-    /// [`Event::Acquired`], and when the next holder takes a lock after
-    /// [`hand_over`](Self::hand_over). An overdue renewal is then due at once. Changes nothing
-    /// unless the lock is held.
+    /// Changes nothing if the lease has started, or if its schedule has no
+    /// [probes](crate::RetrySchedule::with_probes). Has no effect if the pause would take more than half
+    /// of the time until the deadline.
+    pub fn back_off(&mut self, pause: Pause) {
+        if matches!(self.state, State::Idle) && self.config.retry.has_probes() {
+            self.pause = Some(pause);
+        }
+    }
+
+    /// Notes that the holder has taken the lock. Renewal starts now. Changes nothing unless the lock is
+    /// held.
+    ///
+    /// A lock that is held but not claimed is not renewed, so a holder that never runs again blocks
+    /// other clients for one validity only. Call this when the holder learns of [`Event::Acquired`], and
+    /// when the next holder takes a lock after [`hand_over`](Self::hand_over). If renewal is overdue, it
+    /// starts with the next [`handle_timeout`](Self::handle_timeout), which is due at once.
     pub fn claim(&mut self, now: Timestamp) {
         self.expire(now);
         if let State::Held(held) = &mut self.state {
@@ -168,36 +197,18 @@ impl Lease {
         }
     }
 
-    /// Lets others go first when this lease starts, because its process had the lock just now: it makes no
-    /// attempt before the pause is over, and then only after those who have waited. Changes nothing if
-    /// the lease has started, if its schedule has no [looks](crate::RetrySchedule::with_probes), or if
-    /// more than half of its time budget would be gone by then.
-    pub fn let_others_first(&mut self, pause: Pause) {
-        if matches!(self.state, State::Idle) && self.config.retry.has_probes() {
-            self.pause = Some(pause);
-        }
-    }
-
     /// Notes that a held lock has passed from one holder to the next without a request to the nodes.
-    /// The longest time that it may be held starts anew, and the next holder has to
-    /// [claim](Self::claim) it. Returns whether the lock was held.
+    /// Returns whether the lock was held.
     ///
-    /// It stays one lease, with its token and its validity, so it is as safe as before; that the
-    /// holder before does nothing more under it is the driver's to see to.
+    /// The longest time for which the lock may be held starts anew, and the next holder has to
+    /// [claim](Self::claim) the lock. The lease keeps its token and its validity, so the lock is as safe
+    /// as before. The driver must see to it that the previous holder does nothing more under the lock.
     pub fn hand_over(&mut self, now: Timestamp) -> bool {
         self.expire(now);
         let State::Held(held) = &mut self.state else {
             return false;
         };
-        held.held_since = now;
-        held.is_claimed = false;
-        if let Extension::Idle { due, .. } = &mut held.extension
-            && due.is_none()
-        {
-            // Renewal had ended, and validity may be over before the next extension would be due.
-            let renews = self.config.keep_alive.next_extension(now, now).is_some();
-            *due = renews.then_some(now);
-        }
+        held.hand_over(now, &self.config);
         true
     }
 
@@ -207,259 +218,86 @@ impl Lease {
         self.extend_for(now, self.config.validity.ttl())
     }
 
-    /// Extends a held lock by another ttl than its own. The answer is the next [`Event::Extended`],
-    /// [`Event::ExtendFailed`] or [`Event::Lost`]. Costs one round.
+    /// Extends a held lock by another ttl than its own. Returns whether an extension for at least this
+    /// ttl is under way now. Costs one round.
+    ///
+    /// The answer is the next [`Event::Extended`], [`Event::ExtendFailed`] or [`Event::Lost`]. There is
+    /// none, and no extension, if the lock is not held, or if it was held for the longest time that
+    /// [`KeepAlive`](crate::KeepAlive) allows.
     ///
     /// The new validity is `now` plus the ttl less its drift allowance, or the old validity if that is
-    /// longer: an extension never shortens. Joins an extension that is under way for at least this ttl,
-    /// and takes the place of one for less.
+    /// longer: an extension never shortens. If an extension for at least this ttl is under way, this one
+    /// joins it. It takes the place of a shorter one.
     ///
-    /// Later renewals use the lock's own ttl again. They keep what this extension has gained, on the
-    /// nodes too, until the own ttl reaches further. A lock that is renewed is extended by at least its
-    /// own ttl, whatever is asked for.
+    /// Later renewals use the lock's own ttl again. They keep the longer validity, also on the nodes,
+    /// until the own ttl reaches further. A lock that is renewed is extended by at least its own ttl,
+    /// even if a shorter one is asked for.
     ///
-    /// The driver must refuse a ttl that is longer than the longest that the [`Quarantine`] counts with:
-    /// a node that restarts could forget such a lock and vote before the lock has ended.
-    ///
-    /// Returns whether such an extension is under way now. There is none if the lock is not held, or if
-    /// the lock was held for the longest time that renewal is allowed to last.
+    /// The driver must refuse a ttl that is longer than the longest that the [`Quarantine`] counts with.
+    /// A node that restarts could forget such a lock and vote before the lock has ended.
     ///
     /// [`Quarantine`]: crate::Quarantine
     pub fn extend_for(&mut self, now: Timestamp, ttl: Ttl) -> bool {
         self.expire(now);
-        self.start_extension(now, ttl)
+        let Self {
+            config,
+            outbox,
+            state: State::Held(held),
+            ..
+        } = self
+        else {
+            return false;
+        };
+        let mut cx = Context {
+            now,
+            config,
+            outbox,
+        };
+        held.extend(&mut cx, ttl)
     }
 
-    /// Ends the lease: releases a held lock, gives up an attempt that is under way. The answer is
-    /// [`Event::Released`] if the lock was held; an attempt ends without an event.
+    /// Ends the lease: releases a held lock, or gives up an attempt that is under way. Costs one round.
+    ///
+    /// The answer is [`Event::Released`] if the lock was held. An attempt ends without an event.
     pub fn release(&mut self, now: Timestamp) {
         self.expire(now);
         match &self.state {
-            State::Idle | State::Backoff { .. } => self.state = State::Closed,
-            State::Acquiring { .. } | State::Fencing { .. } => {
-                let token = self.token();
+            State::Idle | State::Backoff(_) => self.state = State::Closed,
+            State::Acquiring(_) | State::Fencing(_) => {
                 self.state = State::Closed;
-                self.send_release(token);
+                self.release_in_passing();
             }
-            State::Held(held) => {
-                let token = held.token;
-                // What was sent last may still lengthen a key's life to this.
-                let until = now.saturating_add(self.longest_ttl.as_duration());
-                let id = self.send_release(token);
-                self.state = State::Releasing {
-                    id,
-                    round: Release::new(self.config.quorum, token),
-                    until,
-                };
+            State::Held(_) => {
+                let (quorum, token) = (self.config.quorum, self.token());
+                // What was sent last may still let a key live for this long.
+                let longest = self.outbox.longest_ttl().as_duration();
+                self.state = State::Releasing(Releasing {
+                    id: self.outbox.ask(quorum.all(), Operation::Release { token }),
+                    round: Release::new(quorum, token),
+                    until: now.saturating_add(longest),
+                });
             }
-            State::Releasing { .. } | State::Closed => {}
+            State::Releasing(_) | State::Closed => {}
         }
     }
 
-    /// Ends the lease because its driver cannot go on: nobody would send, or call back in time.
-    /// Whoever waits is told; releases can still be polled, for a driver that can deliver them.
+    /// Ends the lease because its driver cannot go on to send and to keep time for it.
+    ///
+    /// The holder or waiter is told. Releases can still be polled by a driver that can deliver them.
     pub fn abandon(&mut self) {
         match &mut self.state {
             State::Idle | State::Closed => {}
-            State::Acquiring { .. } | State::Fencing { .. } => {
-                self.send_release(self.token());
+            State::Acquiring(_) | State::Fencing(_) => {
+                self.release_in_passing();
                 self.exhaust(AcquireFailure::Abandoned);
             }
-            State::Backoff { .. } => self.exhaust(AcquireFailure::Abandoned),
+            State::Backoff(_) => self.exhaust(AcquireFailure::Abandoned),
             State::Held(_) => self.lose(LossReason::Abandoned),
-            State::Releasing { round, .. } => {
-                if let Some(verdict) = round.give_up() {
+            State::Releasing(it) => {
+                if let Some(verdict) = it.round.give_up() {
                     self.conclude_release(verdict);
                 }
             }
-        }
-    }
-
-    // Inputs.
-
-    /// Takes a node's reply to the transmission with this id, with what the node's votes are worth
-    /// when the reply comes ([`Voter::eligibility`](crate::Voter::eligibility)).
-    pub fn handle_reply(
-        &mut self,
-        now: Timestamp,
-        id: RoundId,
-        node: NodeId,
-        reply: Reply,
-        eligibility: Eligibility,
-    ) {
-        self.expire(now);
-        match &mut self.state {
-            State::Acquiring {
-                id: current,
-                round,
-                budget,
-            } if *current == id => {
-                let budget = *budget;
-                if let Some(verdict) = round.handle_reply(now, node, reply, eligibility) {
-                    self.conclude_acquire(now, budget, verdict);
-                }
-            }
-            State::Fencing {
-                id: current,
-                round,
-                budget,
-                ..
-            } if *current == id => {
-                let budget = *budget;
-                if let Some(verdict) = round.handle_reply(now, node, reply, eligibility) {
-                    self.conclude_fence(now, budget, verdict);
-                }
-            }
-            State::Held(held) => {
-                held.handle_late_reply(now, id, node, reply, eligibility);
-                match &mut held.extension {
-                    Extension::Running {
-                        id: current, round, ..
-                    } if *current == id => {
-                        if let Some(verdict) = round.handle_reply(now, node, reply, eligibility) {
-                            self.conclude_extend(now, verdict);
-                        }
-                    }
-                    Extension::Idle {
-                        last: Some((last, round)),
-                        ..
-                    } if *last == id => {
-                        let known = round.lost_on();
-                        round.handle_reply(now, node, reply, eligibility);
-                        let lost_on = round.lost_on().difference(known);
-                        if round.is_lost() {
-                            self.lose(LossReason::KeysLost);
-                        } else if round.has_succeeded() {
-                            self.repair(now, lost_on);
-                        }
-                    }
-                    Extension::Running { .. } | Extension::Idle { .. } => {}
-                }
-            }
-            State::Releasing {
-                id: current, round, ..
-            } if *current == id => {
-                if let Some(verdict) = round.handle_reply(node, reply) {
-                    self.conclude_release(verdict);
-                }
-            }
-            State::Backoff {
-                vigil: Some(vigil), ..
-            } if vigil.id == id => {
-                self.saw_others |= matches!(reply, Reply::Taken { .. });
-                if vigil.handle_reply(node, reply) {
-                    self.probe_node(id, node);
-                }
-                self.retry(now);
-            }
-            State::Idle
-            | State::Acquiring { .. }
-            | State::Fencing { .. }
-            | State::Backoff { .. }
-            | State::Releasing { .. }
-            | State::Closed => {}
-        }
-    }
-
-    /// Takes back what a node has agreed to in a round that is under way, or in the round that a held
-    /// lock rests on: another server may have spoken in its place.
-    ///
-    /// The lock goes on if the votes of other nodes are enough. Otherwise an attempt fails, an
-    /// extension is tried again, and a held lock is lost ([`LossReason::VotesWithdrawn`]) and
-    /// released on all nodes.
-    pub fn handle_withdrawal(&mut self, now: Timestamp, node: NodeId, withdrawal: Withdrawal) {
-        self.expire(now);
-        let Withdrawal { since, eligibility } = withdrawal;
-        match &mut self.state {
-            State::Acquiring { round, budget, .. } => {
-                let budget = *budget;
-                if let Some(verdict) = round.withdraw(now, node, eligibility) {
-                    self.conclude_acquire(now, budget, verdict);
-                }
-            }
-            // Each node that accepts a fence holds our key, so these votes speak for the keys too.
-            State::Fencing { round, budget, .. } => {
-                let budget = *budget;
-                if let Some(verdict) = round.withdraw(now, node, eligibility) {
-                    self.conclude_fence(now, budget, verdict);
-                }
-            }
-            State::Held(held) => {
-                if !held.withdraw(node, since) {
-                    self.lose(LossReason::VotesWithdrawn);
-                } else if let Extension::Running { round, .. } = &mut held.extension
-                    && let Some(verdict) = round.withdraw(now, node, eligibility)
-                {
-                    self.conclude_extend(now, verdict);
-                }
-            }
-            // Nothing is won by a look or by a release.
-            State::Idle | State::Backoff { .. } | State::Releasing { .. } | State::Closed => {}
-        }
-    }
-
-    /// Takes the news that a key that was looked at is gone from a node, whoever deleted it, or that it
-    /// has expired.
-    pub fn handle_freed(&mut self, now: Timestamp, node: NodeId) {
-        if let State::Backoff {
-            vigil: Some(vigil), ..
-        } = &mut self.state
-        {
-            self.saw_others = true;
-            let id = vigil.id;
-            if vigil.handle_freed(node) {
-                self.probe_node(id, node);
-            }
-            self.retry(now);
-        }
-    }
-
-    /// Looks again at a node of which something is known to have changed: where several keys are locked,
-    /// and one of them is gone.
-    pub fn probe_again(&mut self, node: NodeId) {
-        if let State::Backoff {
-            vigil: Some(vigil), ..
-        } = &mut self.state
-            && self.config.quorum.all().contains(node)
-            && vigil.handle_change(node)
-        {
-            let id = vigil.id;
-            self.probe_node(id, node);
-        }
-    }
-
-    /// Does what is due at `now`. Call it at [`poll_timeout`](Self::poll_timeout), or any time.
-    pub fn handle_timeout(&mut self, now: Timestamp) {
-        self.expire(now);
-        if self.poll_timeout().is_none_or(|due| now < due) {
-            return;
-        }
-        match &mut self.state {
-            State::Acquiring { round, budget, .. } => {
-                let budget = *budget;
-                if let Some(verdict) = round.give_up(now, budget.failure) {
-                    self.conclude_acquire(now, budget, verdict);
-                }
-            }
-            State::Fencing { round, budget, .. } => {
-                let budget = *budget;
-                let failure = if now >= round.valid_until() {
-                    AcquireFailure::TooSlow
-                } else {
-                    AcquireFailure::NoQuorum
-                };
-                self.fail_attempt(now, budget, failure);
-            }
-            State::Backoff { .. } => self.retry(now),
-            State::Held(_) => {
-                self.start_extension(now, self.config.validity.ttl());
-            }
-            State::Releasing { round, .. } => {
-                if let Some(verdict) = round.give_up() {
-                    self.conclude_release(verdict);
-                }
-            }
-            State::Idle | State::Closed => {}
         }
     }
 
@@ -467,13 +305,13 @@ impl Lease {
 
     /// Returns the next request to send. The answer may change after any command or input.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        self.transmits.pop_front()
+        self.outbox.poll_transmit()
     }
 
     /// Returns the next thing to tell the holder. The answer may change after any command or
     /// input.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.outbox.poll_event()
     }
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next. The answer may
@@ -482,23 +320,10 @@ impl Lease {
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         match &self.state {
             State::Idle | State::Closed => None,
-            State::Acquiring { round, budget, .. } => {
-                Some(round_deadline(round.valid_until(), *budget, self.attempts))
-            }
-            State::Fencing { round, budget, .. } => {
-                Some(round_deadline(round.valid_until(), *budget, self.attempts))
-            }
-            State::Backoff {
-                until,
-                not_before,
-                vigil,
-                ..
-            } => {
-                let opens_at = vigil.as_ref().and_then(Vigil::opens_at);
-                let opens_at = opens_at.map_or(*until, |at| at.max(*not_before));
-                Some(opens_at.min(*until))
-            }
-            State::Releasing { until, .. } => Some(*until),
+            State::Acquiring(it) => Some(it.timeout(self.attempts)),
+            State::Fencing(it) => Some(it.timeout(self.attempts)),
+            State::Backoff(it) => Some(it.timeout()),
+            State::Releasing(it) => Some(it.until),
             State::Held(held) => Some(held.timeout()),
         }
     }
@@ -514,19 +339,21 @@ impl Lease {
         }
     }
 
-    /// Returns how the holder stands at `now`: held, held but failing to renew, or not held.
+    /// Judges how long a key had left to live on a node when the node extended it, as the node said in
+    /// its reply to the extension of this round. Returns what is wrong, if anything.
+    ///
+    /// Give this the remaining time before, or with, the reply itself. It tells nothing about other
+    /// rounds than the last extension. An anomaly changes nothing by itself; it is worth a warning.
     #[must_use]
-    pub fn standing(&self, now: Timestamp) -> Standing {
+    pub fn judge_remaining(
+        &self,
+        now: Timestamp,
+        id: RoundId,
+        remaining: Duration,
+    ) -> Option<ExpiryAnomaly> {
         match &self.state {
-            State::Held(held) if now < held.valid_until => {
-                let valid_until = held.valid_until;
-                if held.renewal_fails {
-                    Standing::Uncertain { valid_until }
-                } else {
-                    Standing::Held { valid_until }
-                }
-            }
-            _ => Standing::NotHeld,
+            State::Held(held) => held.judge_remaining(now, id, remaining, self.longest_ttl()),
+            _ => None,
         }
     }
 
@@ -540,7 +367,7 @@ impl Lease {
     /// which its last request arrives by more than this.
     #[must_use]
     pub fn longest_ttl(&self) -> Ttl {
-        self.longest_ttl
+        self.outbox.longest_ttl()
     }
 
     /// Returns how many attempts to acquire were started.
@@ -549,15 +376,14 @@ impl Lease {
         self.attempts
     }
 
-    /// Returns whether another client was seen to have the lock, or to want it, before this lease
-    /// acquired it.
+    /// Returns whether the lease found signs of another client before it acquired the lock: it needed
+    /// several attempts, or a probe or a notification showed that another client had the key.
     #[must_use]
     pub fn was_contended(&self) -> bool {
         self.attempts > 1 || self.saw_others
     }
 
-    /// Returns whether the lease has ended: it will send nothing more and tell nothing more than
-    /// what can be polled now.
+    /// Returns whether the lease has ended. It sends and tells nothing more than what can be polled now.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
@@ -565,25 +391,32 @@ impl Lease {
 
     // Private.
 
+    /// Declares a held lock lost when its validity is over. Every command and input starts with this, so
+    /// that nothing is decided on a validity that has ended.
+    fn expire(&mut self, now: Timestamp) {
+        if let State::Held(held) = &self.state
+            && let Some(reason) = held.expiry(now, &self.config)
+        {
+            self.lose(reason);
+        }
+    }
+
+    /// Ends a held lock that was not released. What is left of its keys would only block other clients.
+    fn lose(&mut self, reason: LossReason) {
+        self.state = State::Closed;
+        self.release_in_passing();
+        self.outbox.tell(Event::Lost(reason));
+    }
+
     fn conclude_release(&mut self, verdict: ReleaseVerdict) {
         self.state = State::Closed;
-        self.events.push_back(Event::Released(verdict));
+        self.outbox.tell(Event::Released(verdict));
     }
 
-    fn send_release(&mut self, token: Token) -> RoundId {
-        self.send(self.config.quorum.all(), Operation::Release { token })
-    }
-
-    fn send(&mut self, nodes: NodeSet, operation: Operation) -> RoundId {
-        // Wraps only after four billion rounds of one lease; by then no old reply is under way.
-        self.rounds = self.rounds.wrapping_add(1);
-        let round = RoundId(self.rounds);
-        self.transmits.push_back(Transmit {
-            round,
-            nodes,
-            operation,
-        });
-        round
+    /// Releases the token of the last attempt on every node, without regard to the replies.
+    fn release_in_passing(&mut self) {
+        let (nodes, token) = (self.config.quorum.all(), self.token());
+        self.outbox.tell_nodes(nodes, Operation::Release { token });
     }
 }
 

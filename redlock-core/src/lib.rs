@@ -32,7 +32,9 @@ pub use eligibility::Eligibility;
 pub use fencing::FencingToken;
 pub use history_marker::HistoryMarker;
 pub use keep_alive::{KeepAlive, KeepAliveError};
-pub use lease::{Event, Lease, LeaseConfig, LossReason, Operation, RoundId, Standing, Transmit};
+pub use lease::{
+    Event, ExpiryAnomaly, Lease, LeaseConfig, LossReason, Operation, RoundId, Transmit,
+};
 pub use node::{NodeId, NodeSet};
 pub use owed_release::{OwedRelease, SetRequestState};
 pub use quarantine::Quarantine;

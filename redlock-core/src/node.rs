@@ -105,6 +105,13 @@ impl NodeSet {
     }
 }
 
+impl From<NodeId> for NodeSet {
+    /// Creates the set of one node.
+    fn from(node: NodeId) -> Self {
+        Self(1 << node.0)
+    }
+}
+
 impl FromIterator<NodeId> for NodeSet {
     fn from_iter<I: IntoIterator<Item = NodeId>>(nodes: I) -> Self {
         let mut set = Self::EMPTY;
@@ -154,7 +161,7 @@ mod tests {
         assert!(set.insert(a));
         assert!(!set.insert(a), "a second insert changes nothing");
         assert!(set.contains(a) && !set.contains(b));
-        let both = set.union([b].into_iter().collect());
+        let both = set.union(NodeSet::from(b));
         assert_eq!(both.len(), 2);
         assert_eq!(both.difference(set).iter().collect::<Vec<_>>(), [b]);
         assert_eq!(format!("{both:?}"), "{0, 63}");

@@ -1,3 +1,5 @@
+use core::time::Duration;
+
 use crate::{FencingToken, Timestamp};
 
 /// What became of a request to one node, as far as the algorithm cares.
@@ -30,4 +32,18 @@ pub enum Reply {
     /// Nobody knows: the answer is late, or the connection broke. The request *may have happened*,
     /// or may still happen.
     Unknown,
+}
+
+impl Reply {
+    /// Returns the reply of a node that said at `now` that the key lives for `remaining`, in whole
+    /// milliseconds as `PTTL` does.
+    ///
+    /// The node may have dropped a part of a millisecond, so the key may live for one longer.
+    #[must_use]
+    pub fn taken_for(now: Timestamp, remaining: Duration) -> Self {
+        let remaining = remaining.saturating_add(Duration::from_millis(1));
+        Self::Taken {
+            until: now.saturating_add(remaining),
+        }
+    }
 }

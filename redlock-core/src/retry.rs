@@ -125,13 +125,13 @@ impl RetrySchedule {
 
     /// Returns how long to stand back before the next attempt after `collisions` attempts that failed
     /// one soon after the other.
-    pub(crate) fn stand_back(&self, collisions: u32, random: u64) -> Duration {
-        let window = self.collision_window(collisions);
+    pub(crate) fn backoff(&self, collisions: u32, random: u64) -> Duration {
+        let window = self.backoff_window(collisions);
         share(window, random)
     }
 
     /// Returns the longest of these delays.
-    pub(crate) fn collision_window(&self, collisions: u32) -> Duration {
+    pub(crate) fn backoff_window(&self, collisions: u32) -> Duration {
         match collisions.checked_sub(1) {
             None => Duration::ZERO,
             Some(doublings) => FIRST_WINDOW
@@ -285,13 +285,13 @@ mod tests {
 
     #[test]
     fn clients_that_collide_again_stand_back_for_longer() {
-        let window = |collisions| schedule().collision_window(collisions);
+        let window = |collisions| schedule().backoff_window(collisions);
         assert_eq!([0, 1, 2, 5].map(window), [MS(0), MS(1), MS(2), MS(16)]);
         assert_eq!([9, u32::MAX].map(window), [MS(200); 2]);
-        assert_eq!(schedule().stand_back(0, u64::MAX), MS(0));
-        let longest = schedule().stand_back(3, u64::MAX);
+        assert_eq!(schedule().backoff(0, u64::MAX), MS(0));
+        let longest = schedule().backoff(3, u64::MAX);
         assert!(longest < MS(4) && longest > MS(4) - Duration::from_nanos(2));
-        assert_eq!(schedule().stand_back(3, 0), MS(0));
+        assert_eq!(schedule().backoff(3, 0), MS(0));
     }
 
     #[test]

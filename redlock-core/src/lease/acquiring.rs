@@ -1,76 +1,183 @@
-//! From the first attempt to the verdict: attempts, fences, delays.
+//! From the first attempt to the verdict: attempts and fences.
 
-use super::{Agreement, Event, Held, Lease, LeaseConfig, Operation, State, holding::Fenced};
+use core::time::Duration;
+
+use super::{
+    Agreement, Event, Extension, Held, Lease, LeaseConfig, Operation, RoundId, State,
+    backoff::Backoff,
+    held::Fenced,
+    retry_state::{Defeat, RetryState},
+};
 use crate::{
     Acquire, AcquireFailure, AcquireVerdict, Fence, FenceVerdict, FencingToken, Timestamp,
 };
 
-/// What all attempts of a lease have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Budget {
-    /// When their time is over.
-    pub(super) deadline: Timestamp,
-    /// How the last of them failed.
-    pub(super) failure: Option<AcquireFailure>,
-    /// When the last of them failed, and how many have failed one soon after the other, by weight.
-    pub(super) failed_at: Timestamp,
-    pub(super) failures: u32,
-    /// How often a look found the key taken, instead of an attempt.
-    pub(super) probes: u32,
-    /// How often the key was free, and somebody else was faster.
-    pub(super) missed: u32,
-    /// How often the key was free unseen, of late.
-    pub(super) unseen: Unseen,
+/// An attempt to set the key on a majority.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Acquiring {
+    pub(super) id: RoundId,
+    pub(super) round: Acquire,
+    pub(super) retry: RetryState,
 }
 
-/// Openings that nobody told of: the key is taken, but until later than it was, and no news came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Unseen {
-    pub(super) count: u32,
-    /// Until when the key was taken at the last of them.
-    pub(super) until: Timestamp,
-    /// When that was found.
-    pub(super) found_at: Timestamp,
+/// The second part of an attempt whose keys are set: another proposal for the fencing token.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Fencing {
+    pub(super) id: RoundId,
+    pub(super) round: Fence,
+    /// When the attempt started.
+    pub(super) acquired_at: Timestamp,
+    pub(super) retry: RetryState,
 }
 
-impl Budget {
-    pub(super) const fn until(deadline: Timestamp) -> Self {
-        Self {
-            deadline,
-            failure: None,
-            failed_at: Timestamp::ZERO,
-            failures: 0,
-            probes: 0,
-            missed: 0,
-            unseen: Unseen {
-                count: 0,
-                until: Timestamp::ZERO,
-                found_at: Timestamp::ZERO,
-            },
+/// What has become of an attempt.
+pub(super) enum Outcome {
+    Won(Won),
+    Outbid(OutbidAttempt),
+    Failed(FailedAttempt),
+}
+
+/// A lock that was won just now.
+pub(super) struct Won {
+    acquired_at: Timestamp,
+    valid_until: Timestamp,
+    rests_on: Agreement,
+    fenced: Option<Fenced>,
+}
+
+/// An attempt whose keys are on a majority, and whose fence is not.
+pub(super) struct OutbidAttempt {
+    acquired_at: Timestamp,
+    valid_until: Timestamp,
+    /// The largest counter that is known.
+    counter: FencingToken,
+    retry: RetryState,
+}
+
+/// An attempt that failed.
+pub(super) struct FailedAttempt {
+    failure: AcquireFailure,
+    pub(super) defeat: Defeat,
+    /// The largest counter that a node has told.
+    highest_counter: Option<FencingToken>,
+    pub(super) retry: RetryState,
+}
+
+impl Acquiring {
+    /// Returns when the attempt is given up: when nothing can be won any more, or at the deadline.
+    ///
+    /// The first attempt may run beyond the deadline, so that even a time shorter than a round trip
+    /// gets its one chance. The driver answers for silent nodes in time.
+    pub(super) fn timeout(&self, attempts: u32) -> Timestamp {
+        give_up_at(self.round.valid_until(), &self.retry, attempts)
+    }
+
+    pub(super) fn outcome(&self, now: Timestamp, verdict: AcquireVerdict) -> Outcome {
+        let (acquired_at, tally) = (self.round.start(), self.round.tally());
+        match verdict {
+            AcquireVerdict::Acquired { valid_until, fence } => {
+                let votes = match fence {
+                    Some(_) => tally.granted(),
+                    // A counter that is ahead does not matter: the key is ours.
+                    None => tally.granted().union(tally.outbid()),
+                };
+                let rests_on = Agreement::new(self.id, tally, votes, now);
+                Outcome::Won(Won {
+                    acquired_at,
+                    valid_until,
+                    fenced: fence.map(|fence| Fenced::with_the_key(fence, rests_on.clone())),
+                    rests_on,
+                })
+            }
+            AcquireVerdict::Outbid { counter } => Outcome::Outbid(OutbidAttempt {
+                acquired_at,
+                valid_until: self.round.valid_until(),
+                counter,
+                retry: self.retry,
+            }),
+            AcquireVerdict::Failed(failure) => {
+                let lasted = now.saturating_duration_since(acquired_at);
+                let has_winner = tally.is_blocking(tally.denied());
+                Outcome::Failed(FailedAttempt {
+                    failure,
+                    defeat: if has_winner {
+                        Defeat::LostRace { lasted }
+                    } else {
+                        Defeat::SplitVote { lasted }
+                    },
+                    highest_counter: tally.highest_counter(),
+                    retry: self.retry,
+                })
+            }
+        }
+    }
+}
+
+impl Fencing {
+    /// Returns when the attempt is given up, by the rule of [`Acquiring::timeout`].
+    pub(super) fn timeout(&self, attempts: u32) -> Timestamp {
+        give_up_at(self.round.valid_until(), &self.retry, attempts)
+    }
+
+    pub(super) fn outcome(&self, now: Timestamp, verdict: FenceVerdict) -> Outcome {
+        let (acquired_at, valid_until) = (self.acquired_at, self.round.valid_until());
+        match verdict {
+            FenceVerdict::Accepted => {
+                let tally = self.round.tally();
+                let rests_on = Agreement::new(self.id, tally, tally.granted(), now);
+                let fence = self.round.fence();
+                Outcome::Won(Won {
+                    acquired_at,
+                    valid_until,
+                    fenced: Some(Fenced::after_the_key(fence, rests_on.clone())),
+                    rests_on,
+                })
+            }
+            FenceVerdict::Outbid { counter } => Outcome::Outbid(OutbidAttempt {
+                acquired_at,
+                valid_until,
+                counter,
+                retry: self.retry,
+            }),
+            FenceVerdict::Failed(failure) => Outcome::Failed(self.failed(failure)),
         }
     }
 
-    /// Returns how often the lock was tried, be it only by a look.
-    pub(super) fn tries(self, attempts: u32) -> u32 {
-        attempts.saturating_add(self.probes)
+    /// Ends the attempt without waiting for the nodes that have not replied.
+    pub(super) fn give_up(&self, now: Timestamp) -> Outcome {
+        let is_late = now >= self.round.valid_until();
+        Outcome::Failed(self.failed(if is_late {
+            AcquireFailure::TooSlow
+        } else {
+            AcquireFailure::NoQuorum
+        }))
+    }
+
+    fn failed(&self, failure: AcquireFailure) -> FailedAttempt {
+        FailedAttempt {
+            failure,
+            // The keys were ours, so nobody else had won.
+            defeat: Defeat::SplitVote {
+                lasted: Duration::ZERO,
+            },
+            highest_counter: self.round.tally().highest_counter(),
+            retry: self.retry,
+        }
     }
 }
 
-/// When an attempt is given up: when nothing can be won any more, or when the time budget is
-/// spent. The first attempt is exempt from the budget, so that even a budget shorter than a round
-/// trip has its one chance; the driver answers for silent nodes in time.
-pub(super) fn round_deadline(valid_until: Timestamp, budget: Budget, attempts: u32) -> Timestamp {
+fn give_up_at(valid_until: Timestamp, retry: &RetryState, attempts: u32) -> Timestamp {
     if attempts == 1 {
         valid_until
     } else {
-        valid_until.min(budget.deadline)
+        valid_until.min(retry.deadline)
     }
 }
 
 impl Lease {
     /// Redlock step 1: the time is read before the first request leaves. Each attempt has a token
     /// of its own, and a proposal of its own if the lock is fenced.
-    pub(super) fn attempt(&mut self, now: Timestamp, budget: Budget) {
+    pub(super) fn attempt(&mut self, now: Timestamp, retry: RetryState) {
         self.attempts += 1;
         let LeaseConfig {
             quorum, validity, ..
@@ -82,184 +189,139 @@ impl Lease {
             ttl: validity.ttl(),
             fence,
         };
-        let id = self.send(quorum.all(), operation);
-        let round = Acquire::new(quorum, validity, token, fence, now);
-        self.state = State::Acquiring { id, round, budget };
+        self.state = State::Acquiring(Acquiring {
+            id: self.outbox.ask(quorum.all(), operation),
+            round: Acquire::new(quorum, validity, token, fence, now),
+            retry,
+        });
     }
 
-    pub(super) fn conclude_acquire(
-        &mut self,
-        now: Timestamp,
-        budget: Budget,
-        verdict: AcquireVerdict,
-    ) {
-        let State::Acquiring { id, round, .. } = &self.state else {
-            return;
-        };
-        let (acquired_at, valid_until) = (round.start(), round.valid_until());
-        match verdict {
-            AcquireVerdict::Acquired { valid_until, fence } => {
-                let tally = round.tally();
-                let votes = match fence {
-                    Some(_) => tally.granted(),
-                    // A counter that is ahead does not matter: the key is ours.
-                    None => tally.granted().union(tally.outbid()),
-                };
-                let agreement = Agreement::new(*id, tally, votes, now);
-                let fenced = fence.map(|fence| Fenced::with_the_key(fence, agreement.clone()));
-                self.hold(acquired_at, valid_until, agreement, fenced);
-            }
-            AcquireVerdict::Outbid { counter } => {
-                self.propose(now, budget, acquired_at, valid_until, counter);
-            }
-            AcquireVerdict::Failed(failure) => self.fail_attempt(now, budget, failure),
+    pub(super) fn conclude_attempt(&mut self, now: Timestamp, outcome: Outcome) {
+        match outcome {
+            Outcome::Won(won) => self.hold(won),
+            // No other client can raise the counters of nodes that hold our key. So each round learns
+            // more of these counters, and few rounds are needed.
+            Outcome::Outbid(outbid) => self.propose(now, &outbid),
+            Outcome::Failed(failed) => self.fail_attempt(now, failed),
         }
     }
 
-    /// Proposes the fence after `counter` (or after our last, should a node's answer make no
-    /// sense), while our keys are on a majority.
-    fn propose(
-        &mut self,
-        now: Timestamp,
-        budget: Budget,
-        acquired_at: Timestamp,
-        valid_until: Timestamp,
-        counter: FencingToken,
-    ) {
+    /// Proposes the fence after the largest counter while our keys are on a majority. If a node told a
+    /// counter below our last proposal, which makes no sense, the next fence follows that proposal.
+    fn propose(&mut self, now: Timestamp, outbid: &OutbidAttempt) {
+        let OutbidAttempt {
+            acquired_at,
+            valid_until,
+            counter,
+            retry,
+        } = *outbid;
         let fence = self.proposals.as_mut().and_then(|it| it.surpass(counter));
         let Some(fence) = fence else {
-            return self.fail_attempt(now, budget, AcquireFailure::FenceExhausted);
+            let lasted = now.saturating_duration_since(acquired_at);
+            return self.fail_attempt(
+                now,
+                FailedAttempt {
+                    failure: AcquireFailure::FenceExhausted,
+                    defeat: Defeat::SplitVote { lasted },
+                    highest_counter: Some(counter),
+                    retry,
+                },
+            );
         };
         let (quorum, token) = (self.config.quorum, self.token());
-        let id = self.send(quorum.all(), Operation::Fence { token, fence });
-        self.state = State::Fencing {
-            id,
+        let operation = Operation::Fence { token, fence };
+        self.state = State::Fencing(Fencing {
+            id: self.outbox.ask(quorum.all(), operation),
             round: Fence::new(quorum, token, fence, valid_until, now),
             acquired_at,
-            budget,
-        };
+            retry,
+        });
     }
 
-    pub(super) fn conclude_fence(&mut self, now: Timestamp, budget: Budget, verdict: FenceVerdict) {
-        let State::Fencing {
-            id,
-            round,
-            acquired_at,
+    fn hold(&mut self, won: Won) {
+        let LeaseConfig {
+            validity,
+            keep_alive,
             ..
-        } = &self.state
-        else {
-            return;
-        };
-        let (acquired_at, valid_until) = (*acquired_at, round.valid_until());
-        match verdict {
-            FenceVerdict::Accepted => {
-                let tally = round.tally();
-                let agreement = Agreement::new(*id, tally, tally.granted(), now);
-                let fenced = Fenced::after_the_key(round.fence(), agreement.clone());
-                self.hold(acquired_at, valid_until, agreement, Some(fenced));
-            }
-            // No other client can raise the counters of nodes that hold our key, so each round
-            // learns of more of them, and there are few.
-            FenceVerdict::Outbid { counter } => {
-                self.propose(now, budget, acquired_at, valid_until, counter);
-            }
-            FenceVerdict::Failed(failure) => self.fail_attempt(now, budget, failure),
-        }
-    }
-
-    fn hold(
-        &mut self,
-        acquired_at: Timestamp,
-        valid_until: Timestamp,
-        agreement: Agreement,
-        fenced: Option<Fenced>,
-    ) {
-        let due = self
-            .config
-            .keep_alive
-            .next_extension(acquired_at, acquired_at);
-        let token = self.token();
-        let fence = fenced.as_ref().map(Fenced::fence);
-        let granted_by = agreement.votes();
-        let ttl = self.config.validity.ttl();
-        let keys_until = acquired_at.saturating_add(ttl.as_duration());
-        self.state = State::Held(Held::new(
-            token,
+        } = self.config;
+        let Won {
             acquired_at,
             valid_until,
-            keys_until,
-            due,
-            agreement,
+            rests_on,
             fenced,
-        ));
-        self.events.push_back(Event::Acquired {
+        } = won;
+        self.outbox.tell(Event::Acquired {
             valid_until,
-            fence,
-            granted_by,
+            fence: fenced.as_ref().map(Fenced::fence),
+            granted_by: rests_on.votes(),
+        });
+        self.state = State::Held(Held {
+            token: self.token(),
+            held_since: acquired_at,
+            valid_until,
+            keys_until: acquired_at.saturating_add(validity.ttl().as_duration()),
+            rests_on,
+            fenced,
+            is_claimed: false,
+            extension: Extension::Idle {
+                due: keep_alive.next_extension(acquired_at, acquired_at),
+                last: None,
+            },
         });
     }
 
     /// Redlock step 5: a failed attempt is released on every node, the silent ones included.
-    pub(super) fn fail_attempt(&mut self, now: Timestamp, budget: Budget, failure: AcquireFailure) {
-        self.note_counters();
-        self.send_release(self.token());
-        let random = self.nonce.jitter(self.attempts);
-        let retry = self.config.retry;
-        let tries = budget.tries(self.attempts);
-        let watches = failure == AcquireFailure::Contended && retry.has_probes();
-        let next = match failure {
-            AcquireFailure::Quarantined { until } => {
-                retry.next_in_quarantine(budget.deadline, tries, now, until, random)
-            }
-            _ if watches => {
-                let unseen = budget.unseen.count;
-                retry.next_probe(budget.deadline, tries, now, random, unseen)
-            }
-            _ => retry.next_attempt(budget.deadline, tries, now, random),
-        };
+    fn fail_attempt(&mut self, now: Timestamp, mut failed: FailedAttempt) {
+        if let (Some(proposals), Some(counter)) = (&mut self.proposals, failed.highest_counter) {
+            proposals.note(counter);
+        }
+        self.release_in_passing();
+        let failure = failed.failure;
+        let watches = failure == AcquireFailure::Contended && self.config.retry.has_probes();
+        let next = self.next_try(now, failure, watches, &failed.retry);
         // No token is used twice, not even after four billion attempts.
         let may_go_on = self.attempts < u32::MAX && can_change(failure);
         let Some(until) = next.filter(|_| may_go_on) else {
             return self.exhaust(failure);
         };
-        let budget = Budget {
-            failure: Some(failure),
-            ..budget
-        };
+        failed.retry.failure = Some(failure);
         if watches {
-            self.watch(now, until, budget);
+            self.watch(now, until, failed);
         } else {
-            self.state = State::Backoff {
-                until,
-                not_before: until,
-                budget,
-                vigil: None,
-            };
+            self.state = State::Backoff(Backoff::until(until, failed.retry));
         }
     }
 
-    /// Remembers the largest counter that a node has told of, also in an attempt that failed.
-    fn note_counters(&mut self) {
-        let tally = match &self.state {
-            State::Acquiring { round, .. } => round.tally(),
-            State::Fencing { round, .. } => round.tally(),
-            _ => return,
-        };
-        if let (Some(proposals), Some(counter)) = (&mut self.proposals, tally.highest_counter()) {
-            proposals.note(counter);
+    /// Returns when to try or to probe again after a failure, or `None` to give up.
+    fn next_try(
+        &self,
+        now: Timestamp,
+        failure: AcquireFailure,
+        watches: bool,
+        retry: &RetryState,
+    ) -> Option<Timestamp> {
+        let schedule = self.config.retry;
+        let random = self.nonce.jitter(self.attempts);
+        let (deadline, tries) = (retry.deadline, retry.tries(self.attempts));
+        match failure {
+            AcquireFailure::Quarantined { until } => {
+                schedule.next_in_quarantine(deadline, tries, now, until, random)
+            }
+            _ if watches => schedule.next_probe(deadline, tries, now, random, retry.unseen.count),
+            _ => schedule.next_attempt(deadline, tries, now, random),
         }
     }
 
     pub(super) fn exhaust(&mut self, failure: AcquireFailure) {
         self.state = State::Closed;
-        self.events.push_back(Event::Exhausted {
+        self.outbox.tell(Event::Exhausted {
             failure,
             attempts: self.attempts,
         });
     }
 }
 
-/// Whether another attempt within the budget may end otherwise.
+/// Whether another attempt before the deadline may end otherwise.
 const fn can_change(failure: AcquireFailure) -> bool {
     match failure {
         AcquireFailure::FenceExhausted | AcquireFailure::Abandoned => false,

@@ -1,8 +1,8 @@
-use core::fmt;
+use core::{fmt, time::Duration};
 
-use crate::{AcquireFailure, FencingToken, NodeSet, ReleaseVerdict, Timestamp};
+use crate::{AcquireFailure, FencingToken, NodeSet, ReleaseVerdict, Timestamp, Ttl};
 
-/// Something the holder of a [`Lease`](crate::Lease) wants to know.
+/// Something that a [`Lease`](crate::Lease) tells its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Event {
@@ -15,7 +15,7 @@ pub enum Event {
         /// The nodes whose votes won the lock: a majority. Nodes that granted it later are not among them.
         granted_by: NodeSet,
     },
-    /// The lock could not be acquired, and will not be tried again.
+    /// The lock could not be acquired, and the lease makes no further attempt.
     Exhausted {
         /// How the last attempt failed.
         failure: AcquireFailure,
@@ -27,32 +27,33 @@ pub enum Event {
         /// The new end of validity.
         valid_until: Timestamp,
     },
-    /// An extension failed; the lock is still held, and the extension will be tried again.
+    /// An extension failed. The lock is still held, and renewal tries again.
     ExtendFailed {
         /// The end of validity, unless a later extension succeeds.
         valid_until: Timestamp,
     },
-    /// The lock is not held any more, without having been released.
+    /// The lock is not held any more, although nobody released it.
     Lost(LossReason),
-    /// The release that was asked for has ended.
+    /// The release of a held lock has ended.
     Released(ReleaseVerdict),
 }
 
-/// How a holder stands with its lock.
+/// What is wrong with the time to live that a node has for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
-    /// The lock is held, and nothing is wrong.
-    Held {
-        /// The end of validity, unless extended.
-        valid_until: Timestamp,
+#[non_exhaustive]
+pub enum ExpiryAnomaly {
+    /// The node would have dropped the key before the end of validity. Its clock has stepped, another
+    /// client has shortened the time to live, or the node has missed an extension.
+    TooShort {
+        /// How long the key has to live, from now to the end of validity.
+        needed: Duration,
     },
-    /// The lock is held, but the last extension failed: if none succeeds, it ends then.
-    Uncertain {
-        /// The end of validity, unless extended.
-        valid_until: Timestamp,
+    /// The node would have kept the key for longer than it was ever asked to. Its clock has stepped
+    /// back, or another client has extended the key.
+    TooLong {
+        /// The longest time to live that it was asked for.
+        longest: Ttl,
     },
-    /// The lock is not held: not yet, or not any more.
-    NotHeld,
 }
 
 /// Why a lock was lost.
@@ -61,14 +62,15 @@ pub enum Standing {
 pub enum LossReason {
     /// The validity ended before an extension succeeded.
     Expired,
-    /// The validity ended after renewal had reached its limit.
+    /// The validity ended after renewal had ended, because the lock was held for the longest time that
+    /// [`KeepAlive`](crate::KeepAlive) allows.
     MaxHold,
-    /// A majority of nodes said that the key is not ours any more.
+    /// So many nodes have lost our key that no majority is left.
     KeysLost,
     /// A node that was needed for the majority turned out to be another server than before, such as
     /// a replica that was promoted. It may not know of the locks that the first one knew.
     VotesWithdrawn,
-    /// The driver ended, so that nobody could renew the lock.
+    /// The driver has ended, so nothing could renew the lock.
     Abandoned,
 }
 

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use super::*;
 use crate::{
-    Drift, KeepAlive, Quorum, RetrySchedule, Ttl, Validity,
+    Drift, KeepAlive, NodeId, NodeSet, Quorum, Reply, RetrySchedule, Validity,
     said::{Said, quarantined},
 };
 
@@ -545,32 +545,6 @@ fn no_token_is_used_twice_not_even_after_four_billion_attempts() {
     driven.reply(at(1), &[Denied; 3]);
     assert!(matches!(driven.told[..], [Event::Exhausted { .. }]));
     assert!(driven.lease.is_closed());
-}
-
-#[test]
-fn standing_tells_of_failing_renewal() {
-    let mut driven = Driven::held();
-    let valid_until = at(900);
-    assert_eq!(
-        driven.lease.standing(at(10)),
-        Standing::Held { valid_until }
-    );
-    driven.run(|lease| lease.handle_timeout(at(300)));
-    driven.reply(at(301), &[Unknown; 3]);
-    assert_eq!(
-        driven.lease.standing(at(302)),
-        Standing::Uncertain { valid_until }
-    );
-    assert_eq!(driven.lease.standing(at(900)), Standing::NotHeld);
-    driven.run(|lease| lease.extend(at(400)));
-    driven.reply(at(401), &[Granted; 3]);
-    let valid_until = at(1300);
-    assert_eq!(
-        driven.lease.standing(at(402)),
-        Standing::Held { valid_until }
-    );
-    driven.run(|lease| lease.release(at(403)));
-    assert_eq!(driven.lease.standing(at(403)), Standing::NotHeld);
 }
 
 #[test]

@@ -1,21 +1,26 @@
 use crate::{FencingToken, NodeSet, Token, Ttl};
 
-/// Tells the replies to one transmission from those to another.
+/// The id of a round, by which a reply finds the request that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RoundId(pub(super) u32);
 
 /// A request that the driver sends to several nodes, all at once.
 ///
-/// To each node, requests of one lease must be sent in the order in which they were polled; a
+/// The driver must send the requests of one lease to each node in the order in which it polled them. A
 /// release must not overtake the acquisition that it undoes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Transmit {
-    /// Goes back with each reply.
+    /// The id to give back with each reply.
     pub round: RoundId,
-    /// Where to send it.
+    /// The nodes to send it to.
     pub nodes: NodeSet,
     /// What to send.
     pub operation: Operation,
+    /// Whether the replies decide what the lease does next: whether the lock is acquired, extended or
+    /// released. A repair decides nothing, nor does the release after a failed attempt or a loss, nor a
+    /// probe. An error that a node answers to such a request is no reason for how the lease ends.
+    pub asks_for_votes: bool,
 }
 
 /// What a node is asked to do with the lease's key.

@@ -87,6 +87,11 @@ impl Extend {
         self.start
     }
 
+    /// Returns the end of the validity that is being extended.
+    pub(crate) const fn old_valid_until(&self) -> Timestamp {
+        self.old_valid_until
+    }
+
     /// Returns the replies so far.
     #[must_use]
     pub const fn tally(&self) -> &Tally {

@@ -5,7 +5,7 @@ use std::{iter, sync::LazyLock, time::Duration};
 use proptest::{collection::vec, option, prelude::*};
 use redlock_core::{
     Drift, Event, FencingToken, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Quorum, Reply,
-    RetrySchedule, RoundId, Standing, Timestamp, Transmit, Ttl, Validity,
+    RetrySchedule, RoundId, Timestamp, Transmit, Ttl, Validity,
 };
 
 use crate::said::Said;
@@ -44,8 +44,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn standing(&self) -> Standing {
-        self.after.standing(self.now)
+    pub(crate) fn valid_until(&self) -> Option<Timestamp> {
+        self.after.valid_until(self.now)
     }
 }
 

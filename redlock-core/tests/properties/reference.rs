@@ -22,8 +22,8 @@ use std::{cell::Cell, time::Duration};
 
 use proptest::{prelude::*, test_runner::TestCaseResult};
 use redlock_core::{
-    Drift, Event, KeepAlive, LeaseConfig, NodeSet, Nonce, Operation, Quorum, Standing, Timestamp,
-    Token, Validity,
+    Drift, Event, KeepAlive, LeaseConfig, NodeSet, Nonce, Operation, Quorum, Timestamp, Token,
+    Validity,
 };
 
 use self::acquiring::Purse;
@@ -37,7 +37,7 @@ use crate::{
 struct Expected {
     sent: Vec<(NodeSet, Operation)>,
     told: Vec<Event>,
-    standing: Standing,
+    valid_until: Option<Timestamp>,
     timeout: Option<Timestamp>,
     extending: Option<bool>,
 }
@@ -48,7 +48,7 @@ impl Expected {
         Self {
             sent: sent.collect(),
             told: entry.told.clone(),
-            standing: entry.standing(),
+            valid_until: entry.valid_until(),
             timeout: entry.after.poll_timeout(),
             extending: entry.extending,
         }
@@ -69,8 +69,8 @@ struct Story<'a> {
     expected: Vec<Expected>,
     requests: usize,
     now: Timestamp,
-    /// While the lock is held: until when, and whether renewal fails.
-    held: Option<(Timestamp, bool)>,
+    /// Until when the lock is held, if it is.
+    held_until: Option<Timestamp>,
     timeout: Option<Timestamp>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Story<'a> {
             expected: Vec::new(),
             requests: 0,
             now: Timestamp::ZERO,
-            held: None,
+            held_until: None,
             timeout: None,
         };
         let Err(LogEnds) = story.tell_all();
@@ -112,7 +112,7 @@ impl<'a> Story<'a> {
     }
 
     fn silence(&mut self) -> Result<Never, LogEnds> {
-        (self.held, self.timeout) = (None, None);
+        (self.held_until, self.timeout) = (None, None);
         loop {
             self.next()?;
         }
@@ -127,7 +127,7 @@ impl<'a> Story<'a> {
         self.expected.push(Expected {
             sent: Vec::new(),
             told: Vec::new(),
-            standing: Standing::NotHeld,
+            valid_until: None,
             timeout: None,
             extending: matches!(entry.input, Input::Extend | Input::ExtendFor(_)).then_some(false),
         });
@@ -140,14 +140,8 @@ impl<'a> Story<'a> {
         let Some(expected) = self.expected.last_mut() else {
             return;
         };
-        let now = self.now;
         expected.timeout = self.timeout;
-        expected.standing = match self.held {
-            Some((valid_until, _)) if now >= valid_until => Standing::NotHeld,
-            Some((valid_until, true)) => Standing::Uncertain { valid_until },
-            Some((valid_until, false)) => Standing::Held { valid_until },
-            None => Standing::NotHeld,
-        };
+        expected.valid_until = self.held_until.filter(|until| self.now < *until);
     }
 
     fn expect(&mut self) -> &mut Expected {

@@ -230,9 +230,7 @@ impl World {
             Vote::Free => Reply::Free,
             Vote::Taken(left) => {
                 let now = self.clients[client].now(self.at);
-                Reply::Taken {
-                    until: now.saturating_add(Duration::from_millis(left)),
-                }
+                Reply::taken_for(now, Duration::from_millis(left))
             }
         }
     }

@@ -50,7 +50,7 @@ impl Requester for Arc<LeaseCell> {
         self.update(now, |state| {
             let reply = reply_of(&answer, now);
             if let Ok(Vote::Extended { remaining }) = answer {
-                self.check_remaining(state, now, round, node, remaining);
+                self.check_remaining(&state.lease, now, round, node, remaining);
             }
             let watched = &mut state.watched;
             watched.note_answer(now, round, node, answer, eligibility);

@@ -130,12 +130,7 @@ pub enum Vote {
 pub(crate) fn reply_of(answer: &Answer, now: Timestamp) -> Reply {
     match answer {
         Ok(Vote::Free) => Reply::Free,
-        Ok(Vote::Taken { remaining }) => Reply::Taken {
-            // The server counts in whole milliseconds, and may drop up to one.
-            until: now
-                .saturating_add(*remaining)
-                .saturating_add(Duration::from_millis(1)),
-        },
+        Ok(Vote::Taken { remaining }) => Reply::taken_for(now, *remaining),
         Ok(Vote::Granted | Vote::Extended { .. }) => Reply::Granted,
         Ok(Vote::Denied) => Reply::Denied,
         Ok(Vote::Outbid { counter }) => Reply::Outbid { counter: *counter },

@@ -132,3 +132,48 @@ fn a_release_waits_for_as_long_as_the_longest_key_may_live() {
     driven.run(|lease| lease.release(at(110)));
     assert_eq!(driven.lease.poll_timeout(), Some(at(2110)));
 }
+
+#[test]
+fn a_node_that_would_have_dropped_or_kept_the_key_is_judged() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    let round = driven.sent[0].round;
+    let judge = |driven: &Driven, now, remaining| {
+        let lease = &driven.lease;
+        lease.judge_remaining(at(now), round, MS(remaining))
+    };
+    let needed = MS(590);
+    let too_short = Some(ExpiryAnomaly::TooShort { needed });
+    let longest = ttl(1000);
+    assert_eq!(judge(&driven, 310, 589), too_short, "valid until 900");
+    assert_eq!(judge(&driven, 310, 590), None);
+    assert_eq!(judge(&driven, 310, 2000), None, "clocks drift");
+    let too_long = Some(ExpiryAnomaly::TooLong { longest });
+    assert_eq!(judge(&driven, 310, 2001), too_long);
+    // A reply after the verdict is judged by the validity before the extension.
+    driven.reply(at(310), &[Granted; 3]);
+    assert_eq!(judge(&driven, 310, 589), too_short);
+    driven.run(|lease| lease.extend(at(400)));
+    assert_eq!(judge(&driven, 410, 1), None, "another extension came since");
+}
+
+#[test]
+fn what_decides_nothing_asks_for_no_votes() {
+    let asks = |driven: &Driven| driven.sent.iter().map(|it| it.asks_for_votes).collect();
+    let mut held = Driven::held();
+    held.run(|lease| lease.handle_timeout(at(300)));
+    held.reply(at(301), &[Denied, Granted, Granted, Granted]);
+    held.run(|lease| lease.release(at(302)));
+    let asked: Vec<bool> = asks(&held);
+    assert_eq!(
+        asked,
+        [true, false, true],
+        "an extension, a repair, a release"
+    );
+
+    let mut failed = Driven::new(config());
+    failed.acquire(at(0));
+    failed.reply(at(1), &[Denied; 3]);
+    let asked: Vec<bool> = asks(&failed);
+    assert_eq!(asked, [true, false], "an attempt, and the release after it");
+}

@@ -318,7 +318,7 @@ fn lets_others_first_and_tries_after_them() {
         ..config()
     });
     driven.run(|lease| {
-        lease.let_others_first(pause);
+        lease.back_off(pause);
         lease.acquire(at(100), at(1100));
     });
     assert_eq!(driven.lease.poll_timeout(), Some(at(102)));
@@ -343,7 +343,7 @@ fn a_pause_that_would_cost_the_lock_is_left_out() {
     let retry = config().retry.with_probes();
     let mut driven = Driven::new(LeaseConfig { retry, ..config() });
     driven.run(|lease| {
-        lease.let_others_first(pause);
+        lease.back_off(pause);
         lease.acquire(at(100), at(103));
     });
     assert_eq!(driven.lease.attempts(), 1);
@@ -366,7 +366,7 @@ fn another_that_comes_during_a_pause_is_noticed() {
         ..config()
     });
     driven.run(|lease| {
-        lease.let_others_first(pause);
+        lease.back_off(pause);
         lease.acquire(now, now.saturating_add(MS(1000)));
     });
     assert_eq!(driven.sent.len(), 1, "it looks, to be told");

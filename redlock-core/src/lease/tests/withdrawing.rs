@@ -1,5 +1,5 @@
 use super::*;
-use crate::Eligibility;
+use crate::{Eligibility, Withdrawal};
 
 /// What a node voted from then on counts for nothing, and it has no vote until much later.
 fn since(since: Timestamp) -> Withdrawal {

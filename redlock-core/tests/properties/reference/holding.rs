@@ -49,7 +49,6 @@ impl Story<'_> {
         let mut keys_until = start.saturating_add(ttl.as_duration());
         let mut longest = ttl;
         let mut claimed = false;
-        let mut uncertain = false;
         let mut due = keep_alive.next_extension(start, start);
         // The extension under way; and the request and the start of the last that ended, with whether
         // it succeeded.
@@ -60,7 +59,7 @@ impl Story<'_> {
             let renews = claimed && extension.is_none();
             let wake = due.filter(|_| renews).unwrap_or(valid_until);
             self.timeout = Some(wake.min(valid_until));
-            self.held = Some((valid_until, uncertain));
+            self.held_until = Some(valid_until);
             let entry = self.next()?;
             let now = entry.now;
             match entry.input {
@@ -113,7 +112,6 @@ impl Story<'_> {
                                 valid_until = valid_until.max(validity.until(asked));
                             }
                             keys_until = keys_until.max(asked.saturating_add(ttl.as_duration()));
-                            uncertain = false;
                             due = keep_alive.next_extension(start, asked);
                             last = Some((request, asked, true));
                             extension = None;
@@ -125,7 +123,6 @@ impl Story<'_> {
                         } else if votes.hopeless(
                             votes.denied + votes.failed + votes.quarantined + votes.outbid,
                         ) {
-                            uncertain = true;
                             due = keep_alive.next_try(start, now);
                             last = Some((request, asked, false));
                             extension = None;
@@ -182,7 +179,7 @@ impl Story<'_> {
     fn releasing(&mut self, token: Token, now: Timestamp, longest: Ttl) -> Result<(), LogEnds> {
         let request = self.release(token);
         let until = now.saturating_add(longest.as_duration());
-        (self.held, self.timeout) = (None, Some(until));
+        (self.held_until, self.timeout) = (None, Some(until));
         let verdict = loop {
             let entry = self.next()?;
             match entry.input {

@@ -11,8 +11,8 @@ use std::{
 };
 
 use redlock_core::{
-    Eligibility, Event, Lease, LeaseConfig, NodeId, Nonce, Operation, Reply, RoundId, Timestamp,
-    Transmit, TurnLength,
+    Eligibility, Event, ExpiryAnomaly, Lease, LeaseConfig, NodeId, Nonce, Operation, Reply,
+    RoundId, Timestamp, Transmit, TurnLength,
 };
 use tokio::sync::Notify;
 
@@ -31,9 +31,6 @@ use crate::{
     options::QueuePolicy,
     sync::{Mutex, MutexGuard},
 };
-
-/// Two clocks that only drift differ by less than this within a lease.
-const CLOCK_STEP: Duration = Duration::from_secs(1);
 
 /// What all handles, guards and leases of one [`Redlock`](crate::Redlock) share.
 pub(crate) type Shared = shared::Shared<Arc<LeaseCell>>;
@@ -147,49 +144,45 @@ impl LeaseCell {
         TurnLength::new(self.policy.streak, self.config.validity.ttl())
     }
 
-    /// Warns if a node would have dropped the key before the time that the lock relies on, or long after it. A node
-    /// that missed the extension before is reported too, because its key is as short.
+    /// Warns if a node would have dropped the key too early or too late.
     ///
     /// The keys of one node go wrong together, so one warning speaks for all.
     pub(super) fn check_remaining(
         &self,
-        state: &CellState<Arc<Self>>,
+        lease: &Lease,
         now: Timestamp,
         extension: RoundId,
         node: NodeId,
         remaining: Duration,
     ) {
-        let Some(valid_until) = state.watched.validity_before(extension) else {
-            return;
-        };
-        // The node answered a while ago, when more time was left. And validity ends before the keys do, by the
-        // drift allowance.
-        let needed = valid_until.saturating_duration_since(now);
-        let ttl = self.config.validity.ttl();
         let lane = &self.shared.lanes[node.index()];
         let node = lane.address();
-        if remaining < needed {
-            if let Some(withheld) = lane.keys_too_short().due(now) {
-                tracing::warn!(
-                    %node, ?remaining, ?needed, withheld,
-                    "the key had less time left than the lock relies on: the node's clock has \
-                     stepped, somebody has shortened it, or the node has missed an extension"
-                );
+        match lease.judge_remaining(now, extension, remaining) {
+            Some(ExpiryAnomaly::TooShort { needed }) => {
+                if let Some(withheld) = lane.keys_too_short().due(now) {
+                    tracing::warn!(
+                        %node, ?remaining, ?needed, withheld,
+                        "the key had less time left than the lock relies on: the node's clock has \
+                         stepped, somebody has shortened it, or the node has missed an extension"
+                    );
+                }
             }
-        } else if remaining > ttl.as_duration() + CLOCK_STEP
-            && let Some(withheld) = lane.keys_too_long().due(now)
-        {
-            tracing::warn!(
-                %node, ?remaining, ?ttl, withheld,
-                "the key had more time left than it was given: the node's clock has stepped back, or \
-                 somebody has extended it"
-            );
+            Some(ExpiryAnomaly::TooLong { longest }) => {
+                if let Some(withheld) = lane.keys_too_long().due(now) {
+                    tracing::warn!(
+                        %node, ?remaining, ttl = ?longest, withheld,
+                        "the key had more time left than it was given: the node's clock has stepped \
+                         back, or somebody has extended it"
+                    );
+                }
+            }
+            _ => {}
         }
     }
 
     fn transmit(self: &Arc<Self>, state: &mut CellState<Arc<Self>>, now: Timestamp) {
         while let Some(transmit) = state.lease.poll_transmit() {
-            state.note_transmit(now, &transmit);
+            state.note_transmit(&transmit);
             let command = Command::for_all(self.keys.clone(), transmit.operation);
             for node in transmit.nodes.iter() {
                 let origin = Origin {

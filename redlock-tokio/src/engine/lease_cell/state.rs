@@ -130,20 +130,14 @@ impl<L: Clone> CellState<L> {
     // Events of the lease.
 
     /// Notes a request that is about to be sent.
-    pub(super) fn note_transmit(&mut self, now: Timestamp, transmit: &Transmit) {
+    pub(super) fn note_transmit(&mut self, transmit: &Transmit) {
         let round = transmit.round;
-        match (transmit.operation, &self.stage) {
-            // While the lock is held, these repair it.
-            (Operation::Acquire { .. } | Operation::Fence { .. }, Stage::Acquiring { .. }) => {
-                self.watched.watch_attempt(round);
-            }
-            (Operation::Extend { .. }, _) => {
-                let valid_until = self.lease.valid_until(now);
-                self.watched.watch_extension(round, valid_until);
-            }
-            // After a failed attempt or a loss, the objections to that are still wanted.
-            (Operation::Release { .. }, Stage::Releasing) => self.watched.watch_release(round),
-            _ => {}
+        match transmit.operation {
+            // The objections to what came before are still wanted.
+            _ if !transmit.asks_for_votes => {}
+            Operation::Extend { .. } => self.watched.watch_extension(round),
+            Operation::Release { .. } => self.watched.watch_release(round),
+            _ => self.watched.watch_attempt(round),
         }
     }
 

@@ -160,7 +160,7 @@ impl LeaseCell {
         };
         state.start_acquiring(pause.is_some());
         if let Some(pause) = pause {
-            state.lease.let_others_first(pause);
+            state.lease.back_off(pause);
         }
         if self.fenced {
             let proposal = self.shared.wall_clock.propose(&self.shared.clock, now);

@@ -23,10 +23,7 @@ struct Round {
 #[derive(Debug)]
 enum Purpose {
     Attempt,
-    Extension {
-        /// Until when the lock was valid when the extension was sent.
-        valid_until: Option<Timestamp>,
-    },
+    Extension,
     Release,
 }
 
@@ -43,9 +40,9 @@ impl WatchedRound {
         });
     }
 
-    /// Starts to watch an extension of a lock that is valid until then.
-    pub(super) fn watch_extension(&mut self, id: RoundId, valid_until: Option<Timestamp>) {
-        self.watch(id, Purpose::Extension { valid_until });
+    /// Starts to watch an extension.
+    pub(super) fn watch_extension(&mut self, id: RoundId) {
+        self.watch(id, Purpose::Extension);
     }
 
     /// Starts to watch the release of a held lock.
@@ -57,15 +54,6 @@ impl WatchedRound {
         self.objections.clear();
         self.are_old = false;
         self.round = Some(Round { id, purpose });
-    }
-
-    /// Returns until when the lock was valid when this extension was sent, if it is the watched round.
-    pub(super) fn validity_before(&self, extension: RoundId) -> Option<Timestamp> {
-        let round = self.round.as_ref().filter(|it| it.id == extension)?;
-        match round.purpose {
-            Purpose::Extension { valid_until } => valid_until,
-            Purpose::Attempt | Purpose::Release => None,
-        }
     }
 
     /// Notes why a node does not agree, if this is its answer to the watched round.

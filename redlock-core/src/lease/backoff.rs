@@ -1,0 +1,241 @@
+//! Between two attempts: waiting for a delay, or watching a taken key until it is free.
+
+use super::{
+    Lease, State,
+    acquiring::FailedAttempt,
+    key_watch::KeyWatch,
+    retry_state::{RetryState, Streak},
+};
+use crate::{AcquireFailure, NodeId, Pause, Reply, Timestamp};
+
+/// A lease that waits until it may try again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Backoff {
+    /// When to try or to probe again if nothing happens before.
+    pub(super) until: Timestamp,
+    /// No attempt starts before this, whatever happens.
+    pub(super) not_before: Timestamp,
+    pub(super) retry: RetryState,
+    /// What is known about the key, if it is watched.
+    pub(super) key_watch: Option<KeyWatch>,
+}
+
+/// What a lease that waits does next.
+enum Next {
+    /// It goes on to wait.
+    Wait,
+    GiveUp(AcquireFailure),
+    /// A probe that is due, or that confirms that the key is free.
+    Probe,
+    Confirm,
+    Attempt,
+}
+
+impl Backoff {
+    /// Creates a wait that nothing cuts short.
+    pub(super) const fn until(until: Timestamp, retry: RetryState) -> Self {
+        Self {
+            until,
+            not_before: until,
+            retry,
+            key_watch: None,
+        }
+    }
+
+    /// Returns when something is to be done if nothing happens before.
+    pub(super) fn timeout(&self) -> Timestamp {
+        self.free_at().unwrap_or(self.until).min(self.until)
+    }
+
+    /// Returns when an attempt may start because the key is free, as far as that is known.
+    fn free_at(&self) -> Option<Timestamp> {
+        let free_at = self.key_watch.as_ref()?.free_at()?;
+        Some(free_at.max(self.not_before))
+    }
+
+    fn next(&mut self, now: Timestamp, random: u64) -> Next {
+        if let Some(key_watch) = &mut self.key_watch
+            && key_watch.take_missed(now)
+        {
+            self.retry.missed = self.retry.missed.saturating_add(1);
+            key_watch.handle_missed(self.retry.missed, random);
+        }
+        let is_free = self.free_at().is_some_and(|at| at <= now);
+        if now < self.until && !is_free {
+            return Next::Wait;
+        }
+        if now >= self.retry.deadline {
+            // The timer came too late for another attempt.
+            return Next::GiveUp(self.failure());
+        }
+        let Some(key_watch) = &mut self.key_watch else {
+            return Next::Attempt;
+        };
+        if key_watch.is_taken(now) {
+            Next::Probe
+        } else if now < self.until && key_watch.take_confirmation() {
+            Next::Confirm
+        } else {
+            Next::Attempt
+        }
+    }
+
+    fn failure(&self) -> AcquireFailure {
+        self.retry.failure.unwrap_or(AcquireFailure::NoQuorum)
+    }
+}
+
+impl Lease {
+    /// Watches a taken key, to try again as soon as it is free.
+    pub(super) fn watch(&mut self, now: Timestamp, until: Timestamp, failed: FailedAttempt) {
+        let schedule = self.config.retry;
+        let mut retry = failed.retry;
+        retry.handle_defeat(now, failed.defeat, &schedule);
+        // The other half of the random bits decides about the delay.
+        let random = self.nonce.jitter(self.attempts).rotate_left(32);
+        let backoff = schedule.backoff(retry.collisions(), random);
+        let quorum = self.config.quorum;
+        let id = self.outbox.probe(quorum.all(), self.token());
+        let random = random.rotate_left(16);
+        self.state = State::Backoff(Backoff {
+            until,
+            not_before: now.saturating_add(backoff).min(until),
+            key_watch: Some(KeyWatch::new(id, quorum, retry.missed, random)),
+            retry,
+        });
+    }
+
+    /// Watches the key from the start, because other clients go first.
+    pub(super) fn watch_first(&mut self, now: Timestamp, pause: Pause, mut retry: RetryState) {
+        let quorum = self.config.quorum;
+        let not_before = pause.until;
+        let next = self.config.retry.next_probe(
+            retry.deadline,
+            self.attempts,
+            not_before,
+            self.jitter_of_round(),
+            0,
+        );
+        let mut key_watch = KeyWatch::after_others(self.outbox.last_round(), quorum, not_before);
+        if pause.is_for_pollers() {
+            key_watch.await_confirmation(self.outbox.probe(quorum.all(), self.token()));
+        }
+        retry.failure = Some(AcquireFailure::Contended);
+        // As if an attempt had failed now: one that fails later has missed an opening.
+        retry.streak = Some(Streak {
+            last: now,
+            weight: 0,
+        });
+        self.state = State::Backoff(Backoff {
+            until: next.unwrap_or(not_before),
+            not_before,
+            retry,
+            key_watch: Some(key_watch),
+        });
+        self.retry(now);
+    }
+
+    /// Takes the answer to a probe.
+    pub(super) fn handle_probe_reply(&mut self, now: Timestamp, node: NodeId, reply: Reply) {
+        self.saw_others |= matches!(reply, Reply::Taken { .. });
+        self.probe_if(node, |key_watch| key_watch.handle_reply(node, reply));
+        self.retry(now);
+    }
+
+    /// Takes the news that a watched key is gone from a node: it was deleted, or it has expired.
+    pub fn handle_freed(&mut self, now: Timestamp, node: NodeId) {
+        if self.is_watching() {
+            self.saw_others = true;
+            self.probe_if(node, |key_watch| key_watch.handle_freed(node));
+            self.retry(now);
+        }
+    }
+
+    /// Probes a node again on which one of several keys has changed. Does nothing unless the keys are
+    /// watched.
+    pub fn probe_again(&mut self, node: NodeId) {
+        if self.config.quorum.all().contains(node) {
+            self.probe_if(node, |key_watch| key_watch.handle_change(node));
+        }
+    }
+
+    fn is_watching(&self) -> bool {
+        matches!(&self.state, State::Backoff(it) if it.key_watch.is_some())
+    }
+
+    /// Probes a node again if what has happened there makes it necessary.
+    fn probe_if(&mut self, node: NodeId, is_necessary: impl FnOnce(&mut KeyWatch) -> bool) {
+        let token = self.token();
+        if let State::Backoff(Backoff {
+            key_watch: Some(key_watch),
+            ..
+        }) = &mut self.state
+            && is_necessary(key_watch)
+        {
+            self.outbox.probe_again(key_watch.id, node, token);
+        }
+    }
+
+    /// Does what is due while the lease waits: another attempt, a probe, or nothing yet.
+    pub(super) fn retry(&mut self, now: Timestamp) {
+        let random = self.jitter_of_round();
+        let token = self.token();
+        let nodes = self.config.quorum.all();
+        let State::Backoff(backoff) = &mut self.state else {
+            return;
+        };
+        match backoff.next(now, random) {
+            Next::Wait => {}
+            Next::GiveUp(failure) => self.exhaust(failure),
+            Next::Probe => self.probe_on_schedule(now),
+            Next::Confirm => {
+                if let Some(key_watch) = &mut backoff.key_watch {
+                    key_watch.await_confirmation(self.outbox.probe(nodes, token));
+                }
+            }
+            Next::Attempt => {
+                let retry = backoff.retry;
+                self.attempt(now, retry);
+            }
+        }
+    }
+
+    /// Probes a taken key of which nobody has said that it is free. A notification may be lost, and some
+    /// servers send none.
+    fn probe_on_schedule(&mut self, now: Timestamp) {
+        let round = self.outbox.last_round().0;
+        let random = self.nonce.jitter(self.attempts ^ round.rotate_left(16));
+        let (schedule, attempts) = (self.config.retry, self.attempts);
+        let (nodes, token) = (self.config.quorum.all(), self.token());
+        let State::Backoff(backoff) = &mut self.state else {
+            return;
+        };
+        let failure = backoff.failure();
+        let Backoff {
+            until,
+            retry,
+            key_watch: Some(key_watch),
+            ..
+        } = backoff
+        else {
+            return;
+        };
+        retry.unseen = retry.unseen.after_probe(now, key_watch, &schedule);
+        let unseen = retry.unseen.count;
+        // Probes that come faster than the schedule asks for are not counted.
+        retry.probes = retry.probes.saturating_add(u32::from(unseen == 0));
+        let tries = retry.tries(attempts);
+        match schedule.next_probe(retry.deadline, tries, now, random, unseen) {
+            None => self.exhaust(failure),
+            Some(next) => {
+                *until = next;
+                key_watch.await_scheduled(self.outbox.probe(nodes, token));
+            }
+        }
+    }
+
+    /// Returns random bits that differ from round to round.
+    fn jitter_of_round(&self) -> u64 {
+        self.nonce.jitter(self.outbox.last_round().0.rotate_left(8))
+    }
+}

@@ -1,0 +1,356 @@
+//! While the lock is held: extensions, repair, loss.
+
+use core::{mem, time::Duration};
+
+use super::{
+    Agreement, Event, ExpiryAnomaly, LeaseConfig, LossReason, Operation, RoundId, outbox::Outbox,
+};
+use crate::{
+    Eligibility, Extend, ExtendVerdict, FencingToken, NodeId, NodeSet, Reply, Timestamp, Token, Ttl,
+};
+
+/// More than clocks can differ by during one lease if they only drift.
+const CLOCK_STEP: Duration = Duration::from_secs(1);
+
+/// A lock that is held.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Held {
+    pub(super) token: Token,
+    /// From when on the longest hold counts: the start of the attempt that won, or the time at which the
+    /// lock was handed over.
+    pub(super) held_since: Timestamp,
+    pub(super) valid_until: Timestamp,
+    /// Until when a majority keeps the key: later than `valid_until` by the drift allowance.
+    pub(super) keys_until: Timestamp,
+    /// The votes by which the lock is valid until then.
+    pub(super) rests_on: Agreement,
+    pub(super) fenced: Option<Fenced>,
+    /// Whether the holder has taken the lock. Renewal starts then.
+    pub(super) is_claimed: bool,
+    pub(super) extension: Extension,
+}
+
+/// What a held lock needs to act.
+pub(super) struct Context<'a> {
+    pub(super) now: Timestamp,
+    pub(super) config: &'a LeaseConfig,
+    pub(super) outbox: &'a mut Outbox,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Extension {
+    /// No extension is under way.
+    Idle {
+        /// When the next renewal is due, if renewal has not ended.
+        due: Option<Timestamp>,
+        /// The last round, for nodes that report late that they lost our key. The key is put back on
+        /// them, or they prove that the lock is lost.
+        last: Option<(RoundId, Extend)>,
+    },
+    Running {
+        id: RoundId,
+        ttl: Ttl,
+        round: Extend,
+    },
+}
+
+/// The fencing token of a held lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Fenced {
+    fence: FencingToken,
+    /// The votes by which the token is ours.
+    by: Agreement,
+    /// Whether the token was settled after the key was set, so that a node may have only one of them.
+    is_after_the_key: bool,
+}
+
+impl Fenced {
+    /// Notes a token that went with the key: a node has both or neither.
+    pub(super) fn with_the_key(fence: FencingToken, by: Agreement) -> Self {
+        Self {
+            fence,
+            by,
+            is_after_the_key: false,
+        }
+    }
+
+    /// Notes a token that went after the key, in a round of its own.
+    pub(super) fn after_the_key(fence: FencingToken, by: Agreement) -> Self {
+        Self {
+            fence,
+            by,
+            is_after_the_key: true,
+        }
+    }
+
+    pub(super) fn fence(&self) -> FencingToken {
+        self.fence
+    }
+
+    /// Returns the nodes that may have our key and a smaller counter.
+    fn behind(&self) -> NodeSet {
+        if self.is_after_the_key {
+            self.by.others()
+        } else {
+            NodeSet::EMPTY
+        }
+    }
+}
+
+impl Held {
+    /// Returns when something is to be done if no reply comes before.
+    pub(super) fn timeout(&self) -> Timestamp {
+        match &self.extension {
+            Extension::Idle { due: Some(due), .. } if self.is_claimed => self.valid_until.min(*due),
+            Extension::Idle { .. } | Extension::Running { .. } => self.valid_until,
+        }
+    }
+
+    /// Passes the lock to its next holder, who has to claim it.
+    pub(super) fn hand_over(&mut self, now: Timestamp, config: &LeaseConfig) {
+        self.held_since = now;
+        self.is_claimed = false;
+        if let Extension::Idle {
+            due: due @ None, ..
+        } = &mut self.extension
+        {
+            // Renewal had ended, and validity may be over before the next extension would be due.
+            let renews = config.keep_alive.next_extension(now, now).is_some();
+            *due = renews.then_some(now);
+        }
+    }
+
+    /// Returns why the lock is lost if its validity is over.
+    pub(super) fn expiry(&self, now: Timestamp, config: &LeaseConfig) -> Option<LossReason> {
+        if now < self.valid_until {
+            return None;
+        }
+        // Asked of the end of validity, since this may be noticed much later.
+        let allows = config.keep_alive.allows(self.held_since, self.valid_until);
+        Some(if allows {
+            LossReason::Expired
+        } else {
+            LossReason::MaxHold
+        })
+    }
+
+    /// Starts an extension, unless one for at least this ttl is under way. Returns whether one is now.
+    pub(super) fn extend(&mut self, cx: &mut Context<'_>, ttl: Ttl) -> bool {
+        let now = cx.now;
+        let LeaseConfig {
+            quorum,
+            validity,
+            keep_alive,
+            ..
+        } = *cx.config;
+        // Otherwise an extension that ends before the next renewal would put the renewal off.
+        let ttl = if keep_alive.renews() {
+            ttl.max(validity.ttl())
+        } else {
+            ttl
+        };
+        if matches!(self.extension, Extension::Running { ttl: running, .. } if running >= ttl) {
+            return true;
+        }
+        if !keep_alive.allows(self.held_since, now) {
+            // Renewal has ended, and with it its timer.
+            if let Extension::Idle { due, .. } = &mut self.extension {
+                *due = None;
+            }
+            return false;
+        }
+        let operation = Operation::Extend {
+            token: self.token,
+            ttl: self.ttl_to_send(now, ttl),
+        };
+        let validity = validity.for_ttl(ttl);
+        self.extension = Extension::Running {
+            id: cx.outbox.ask(quorum.all(), operation),
+            ttl,
+            round: Extend::new(quorum, validity, self.token, self.valid_until, now),
+        };
+        true
+    }
+
+    /// Counts a reply to an extension, or a late vote for the round that the lock rests on. Returns why
+    /// the lock is lost, if it is.
+    pub(super) fn handle_reply(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: RoundId,
+        node: NodeId,
+        reply: Reply,
+        eligibility: Eligibility,
+    ) -> Option<LossReason> {
+        let now = cx.now;
+        for agreement in self.agreements() {
+            agreement.handle_reply(now, id, node, reply, eligibility);
+        }
+        match &mut self.extension {
+            Extension::Running {
+                id: current, round, ..
+            } if *current == id => {
+                let verdict = round.handle_reply(now, node, reply, eligibility)?;
+                self.conclude_extension(cx, verdict)
+            }
+            Extension::Idle {
+                last: Some((last, round)),
+                ..
+            } if *last == id => {
+                let known = round.lost_on();
+                round.handle_reply(now, node, reply, eligibility);
+                let lost_on = round.lost_on().difference(known);
+                if round.is_lost() {
+                    return Some(LossReason::KeysLost);
+                }
+                if round.has_succeeded() {
+                    self.repair(cx, lost_on);
+                }
+                None
+            }
+            Extension::Running { .. } | Extension::Idle { .. } => None,
+        }
+    }
+
+    /// Takes a node's votes out if they were counted at `since` or later. Returns why the lock is lost,
+    /// if the other votes are too few.
+    pub(super) fn withdraw(
+        &mut self,
+        cx: &mut Context<'_>,
+        node: NodeId,
+        since: Timestamp,
+        eligibility: Eligibility,
+    ) -> Option<LossReason> {
+        let has_quorum = self
+            .agreements()
+            .all(|agreement| agreement.withdraw(node, since));
+        if !has_quorum {
+            return Some(LossReason::VotesWithdrawn);
+        }
+        let Extension::Running { round, .. } = &mut self.extension else {
+            return None;
+        };
+        let verdict = round.withdraw(cx.now, node, eligibility)?;
+        self.conclude_extension(cx, verdict)
+    }
+
+    /// Judges what a node said of the key's time to live before an extension.
+    pub(super) fn judge_remaining(
+        &self,
+        now: Timestamp,
+        id: RoundId,
+        remaining: Duration,
+        longest: Ttl,
+    ) -> Option<ExpiryAnomaly> {
+        let round = match &self.extension {
+            Extension::Running {
+                id: current, round, ..
+            } if *current == id => round,
+            Extension::Idle {
+                last: Some((last, round)),
+                ..
+            } if *last == id => round,
+            _ => return None,
+        };
+        // The node has looked earlier, when there was more left; and validity ends before the keys do,
+        // by the drift allowance.
+        let needed = round.old_valid_until().saturating_duration_since(now);
+        if remaining < needed {
+            Some(ExpiryAnomaly::TooShort { needed })
+        } else if remaining > longest.as_duration() + CLOCK_STEP {
+            Some(ExpiryAnomaly::TooLong { longest })
+        } else {
+            None
+        }
+    }
+
+    fn conclude_extension(
+        &mut self,
+        cx: &mut Context<'_>,
+        verdict: ExtendVerdict,
+    ) -> Option<LossReason> {
+        let idle = Extension::Idle {
+            due: None,
+            last: None,
+        };
+        let Extension::Running { id, ttl, round } = mem::replace(&mut self.extension, idle) else {
+            return None;
+        };
+        let keep_alive = cx.config.keep_alive;
+        match verdict {
+            ExtendVerdict::KeysLost => return Some(LossReason::KeysLost),
+            ExtendVerdict::Extended { valid_until } => {
+                self.valid_until = valid_until;
+                let keys_until = round.start().saturating_add(ttl.as_duration());
+                self.keys_until = self.keys_until.max(keys_until);
+                self.rests_on = Agreement::new(id, round.tally(), round.tally().granted(), cx.now);
+                let lost_on = round.lost_on();
+                self.extension = Extension::Idle {
+                    due: keep_alive.next_extension(self.held_since, round.start()),
+                    last: Some((id, round)),
+                };
+                self.repair(cx, lost_on);
+                self.raise_counters(cx, lost_on);
+                cx.outbox.tell(Event::Extended { valid_until });
+            }
+            ExtendVerdict::Failed => {
+                self.extension = Extension::Idle {
+                    due: keep_alive.next_try(self.held_since, cx.now),
+                    last: Some((id, round)),
+                };
+                let valid_until = self.valid_until;
+                cx.outbox.tell(Event::ExtendFailed { valid_until });
+            }
+        }
+        None
+    }
+
+    /// Puts our key back on nodes that lost it, and the fencing counter with it, after a majority has
+    /// confirmed the lock without them. The reply is not counted, so this wins nothing by itself. It
+    /// keeps the lock alive, and its token in force, when nodes restart one after the other.
+    ///
+    /// A node whose counter is larger keeps the counter. A node that has another client's key keeps that
+    /// key; the next extension finds our key missing there, and tries again.
+    fn repair(&self, cx: &mut Context<'_>, nodes: NodeSet) {
+        if !nodes.is_empty() {
+            let operation = Operation::Acquire {
+                token: self.token,
+                ttl: self.ttl_to_send(cx.now, cx.config.validity.ttl()),
+                fence: self.fenced.as_ref().map(Fenced::fence),
+            };
+            cx.outbox.tell_nodes(nodes, operation);
+        }
+    }
+
+    /// Raises the fencing counter on nodes that have our key, but did not confirm the round that
+    /// settled the token.
+    ///
+    /// Together with [`Self::repair`] this leaves no node with our key and a smaller counter. Where the
+    /// key and the token were set together, a node that has the key has raised the counter, whatever it
+    /// has forgotten. Where the token came after the key, it is sent again. So the token outlives the
+    /// loss of any one node, and not only of those that did not vote for it.
+    fn raise_counters(&self, cx: &mut Context<'_>, lost_on: NodeSet) {
+        if let Some(fenced) = &self.fenced {
+            let (token, fence) = (self.token, fenced.fence);
+            let nodes = fenced.behind().difference(lost_on);
+            if !nodes.is_empty() {
+                cx.outbox
+                    .tell_nodes(nodes, Operation::Fence { token, fence });
+            }
+        }
+    }
+
+    /// Returns the votes that the lock rests on, and those that its token rests on.
+    fn agreements(&mut self) -> impl Iterator<Item = &mut Agreement> {
+        let fenced_by = self.fenced.as_mut().map(|it| &mut it.by);
+        [Some(&mut self.rests_on), fenced_by].into_iter().flatten()
+    }
+
+    /// Returns the ttl to send for a key that is to live for `ttl` from `now` on: long enough that no
+    /// node drops the key before the time that the lock relies on. A node that sets the time to live
+    /// without regard to the old one then does no harm.
+    fn ttl_to_send(&self, now: Timestamp, ttl: Ttl) -> Ttl {
+        let relied_on = self.keys_until.saturating_duration_since(now);
+        Ttl::at_least(relied_on).max(ttl)
+    }
+}

@@ -1,0 +1,121 @@
+//! What a driver feeds a lease with: replies, withdrawals, time.
+
+use super::{Context, Lease, RoundId, State};
+use crate::{Eligibility, NodeId, Reply, Timestamp, Withdrawal};
+
+impl Lease {
+    /// Takes a node's reply to the request of this round, with what the node's votes are worth at the
+    /// time of the reply ([`Voter::eligibility`](crate::Voter::eligibility)).
+    pub fn handle_reply(
+        &mut self,
+        now: Timestamp,
+        id: RoundId,
+        node: NodeId,
+        reply: Reply,
+        eligibility: Eligibility,
+    ) {
+        self.expire(now);
+        match &mut self.state {
+            State::Acquiring(it) if it.id == id => {
+                if let Some(verdict) = it.round.handle_reply(now, node, reply, eligibility) {
+                    let outcome = it.outcome(now, verdict);
+                    self.conclude_attempt(now, outcome);
+                }
+            }
+            State::Fencing(it) if it.id == id => {
+                if let Some(verdict) = it.round.handle_reply(now, node, reply, eligibility) {
+                    let outcome = it.outcome(now, verdict);
+                    self.conclude_attempt(now, outcome);
+                }
+            }
+            State::Held(held) => {
+                let mut cx = Context {
+                    now,
+                    config: &self.config,
+                    outbox: &mut self.outbox,
+                };
+                if let Some(reason) = held.handle_reply(&mut cx, id, node, reply, eligibility) {
+                    self.lose(reason);
+                }
+            }
+            State::Releasing(it) if it.id == id => {
+                if let Some(verdict) = it.round.handle_reply(node, reply) {
+                    self.conclude_release(verdict);
+                }
+            }
+            State::Backoff(it) if it.key_watch.as_ref().is_some_and(|it| it.id == id) => {
+                self.handle_probe_reply(now, node, reply);
+            }
+            // A reply to an earlier round.
+            _ => {}
+        }
+    }
+
+    /// Takes back a node's votes in the round that is under way, and in the round that a held lock rests
+    /// on, because another server may have given them.
+    ///
+    /// The lock goes on if the votes of other nodes are enough. Otherwise an attempt fails, an extension
+    /// is tried again, and a held lock is lost ([`LossReason::VotesWithdrawn`]) and released on all
+    /// nodes.
+    pub fn handle_withdrawal(&mut self, now: Timestamp, node: NodeId, withdrawal: Withdrawal) {
+        self.expire(now);
+        let Withdrawal { since, eligibility } = withdrawal;
+        match &mut self.state {
+            State::Acquiring(it) => {
+                if let Some(verdict) = it.round.withdraw(now, node, eligibility) {
+                    let outcome = it.outcome(now, verdict);
+                    self.conclude_attempt(now, outcome);
+                }
+            }
+            // Each node that accepts a fence holds our key, so these votes speak for the keys too.
+            State::Fencing(it) => {
+                if let Some(verdict) = it.round.withdraw(now, node, eligibility) {
+                    let outcome = it.outcome(now, verdict);
+                    self.conclude_attempt(now, outcome);
+                }
+            }
+            State::Held(held) => {
+                let mut cx = Context {
+                    now,
+                    config: &self.config,
+                    outbox: &mut self.outbox,
+                };
+                if let Some(reason) = held.withdraw(&mut cx, node, since, eligibility) {
+                    self.lose(reason);
+                }
+            }
+            // A probe wins nothing, nor does a release.
+            State::Idle | State::Backoff(_) | State::Releasing(_) | State::Closed => {}
+        }
+    }
+
+    /// Does what is due at `now`. Call it at [`poll_timeout`](Self::poll_timeout), or any time.
+    pub fn handle_timeout(&mut self, now: Timestamp) {
+        self.expire(now);
+        if self.poll_timeout().is_none_or(|due| now < due) {
+            return;
+        }
+        match &mut self.state {
+            State::Acquiring(it) => {
+                if let Some(verdict) = it.round.give_up(now, it.retry.failure) {
+                    let outcome = it.outcome(now, verdict);
+                    self.conclude_attempt(now, outcome);
+                }
+            }
+            State::Fencing(it) => {
+                let outcome = it.give_up(now);
+                self.conclude_attempt(now, outcome);
+            }
+            State::Backoff(_) => self.retry(now),
+            State::Held(_) => {
+                self.extend(now);
+            }
+            State::Releasing(it) => {
+                if let Some(verdict) = it.round.give_up() {
+                    self.conclude_release(verdict);
+                }
+            }
+            State::Idle | State::Closed => {}
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Watching a key that another client has: on which nodes it is free, and when it will be.
+
+use alloc::{vec, vec::Vec};
+
+use super::RoundId;
+use crate::{NodeId, NodeSet, Quorum, Reply, Timestamp};
+
+/// How often a waiter that has just begun to wait probes a free key again before it tries.
+const MAX_CONFIRMATIONS: u32 = 3;
+
+/// What nodes have said about the key since the last attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct KeyWatch {
+    /// The round of the last probe.
+    pub(super) id: RoundId,
+    quorum: Quorum,
+    /// From when on the key is free on each node, where that is known.
+    free_from: Vec<Option<Timestamp>>,
+    /// The nodes that have not answered the last probe yet.
+    asked: NodeSet,
+    /// Those among them that have sent a notification since. Their answer may be older than it.
+    doubtful: NodeSet,
+    /// How often to probe again once a quorum is free, before trying.
+    confirmations: u32,
+    /// Whether a notification came since the last scheduled probe.
+    has_news: bool,
+    /// Whether there was a scheduled probe.
+    was_scheduled: bool,
+    /// Whether a quorum was free, and is being confirmed.
+    was_free: bool,
+}
+
+impl KeyWatch {
+    /// Starts to watch with the probe of this round, for a waiter that has `missed` the key so often.
+    pub(super) fn new(id: RoundId, quorum: Quorum, missed: u32, random: u64) -> Self {
+        Self {
+            id,
+            quorum,
+            free_from: vec![None; quorum.nodes()],
+            asked: quorum.all(),
+            doubtful: NodeSet::EMPTY,
+            confirmations: confirmations_after(missed, random),
+            has_news: false,
+            was_scheduled: false,
+            was_free: false,
+        }
+    }
+
+    /// Starts to watch for a client that backs off. It assumes that others have the key until then, and
+    /// confirms more often than any waiter that the key is free.
+    pub(super) fn after_others(id: RoundId, quorum: Quorum, until: Timestamp) -> Self {
+        Self {
+            free_from: vec![Some(until); quorum.nodes()],
+            asked: NodeSet::EMPTY,
+            confirmations: MAX_CONFIRMATIONS + 1,
+            ..Self::new(id, quorum, 0, 0)
+        }
+    }
+
+    /// Takes the answer to the last probe. Returns whether to probe the node again.
+    pub(super) fn handle_reply(&mut self, node: NodeId, reply: Reply) -> bool {
+        let was_asked = self.asked.remove(node);
+        let is_doubtful = self.doubtful.remove(node);
+        let free_from = match reply {
+            _ if !was_asked => return false,
+            Reply::Free => Timestamp::ZERO,
+            Reply::Taken { until } => until,
+            // The next scheduled probe asks the node again.
+            _ => return false,
+        };
+        if is_doubtful {
+            self.asked.insert(node);
+            return true;
+        }
+        self.set(node, free_from);
+        false
+    }
+
+    /// Notes that the key is gone from a node. Returns whether to probe the node: if the key was gone
+    /// already, the notification may mean that another client has set the key since.
+    pub(super) fn handle_freed(&mut self, node: NodeId) -> bool {
+        let was_free = self.free_from.get(node.index()) == Some(&Some(Timestamp::ZERO));
+        if was_free || self.asked.contains(node) {
+            return self.handle_change(node);
+        }
+        self.has_news = true;
+        self.set(node, Timestamp::ZERO);
+        false
+    }
+
+    /// Notes that something has changed on a node. Returns whether to probe the node now. If a probe is
+    /// under way, its answer comes first.
+    pub(super) fn handle_change(&mut self, node: NodeId) -> bool {
+        self.has_news = true;
+        if self.asked.contains(node) {
+            self.doubtful.insert(node);
+            false
+        } else {
+            self.asked.insert(node)
+        }
+    }
+
+    /// Takes one of the probes that confirm that a quorum is free. Returns whether there was one left.
+    ///
+    /// A scheduled probe that found the key free needs no confirmation. No other client got a
+    /// notification at that moment, and one that gets it later would be faster than another probe.
+    pub(super) fn take_confirmation(&mut self) -> bool {
+        self.was_free = true;
+        let was_found =
+            self.was_scheduled && !self.has_news && self.free_from.contains(&Some(Timestamp::ZERO));
+        let is_left = self.confirmations > 0 && !was_found;
+        self.confirmations = self.confirmations.saturating_sub(1);
+        is_left
+    }
+
+    /// Awaits the answers to a probe, and forgets what was known before.
+    pub(super) fn await_confirmation(&mut self, id: RoundId) {
+        self.await_probe(id);
+        self.free_from.fill(None);
+    }
+
+    /// Returns once whether another client has taken the key that was free.
+    pub(super) fn take_missed(&mut self, now: Timestamp) -> bool {
+        self.was_free && self.is_taken(now) && core::mem::take(&mut self.was_free)
+    }
+
+    /// Notes how often another client was faster by now.
+    pub(super) fn handle_missed(&mut self, missed: u32, random: u64) {
+        self.confirmations = confirmations_after(missed, random);
+    }
+
+    /// Returns whether a notification came since the last scheduled probe.
+    pub(super) fn has_news(&self) -> bool {
+        self.has_news
+    }
+
+    /// Awaits the answers to a scheduled probe.
+    pub(super) fn await_scheduled(&mut self, id: RoundId) {
+        self.has_news = false;
+        self.was_scheduled = true;
+        self.await_probe(id);
+    }
+
+    /// Awaits the answers to a probe. What was known stands until they come.
+    fn await_probe(&mut self, id: RoundId) {
+        self.id = id;
+        self.asked = self.quorum.all();
+        self.doubtful = NodeSet::EMPTY;
+    }
+
+    /// Returns from when on a quorum of nodes is free if nobody releases the key before, or `None` if
+    /// too little is known.
+    pub(super) fn free_at(&self) -> Option<Timestamp> {
+        let mut known: Vec<Timestamp> = self.free_from.iter().copied().flatten().collect();
+        let votes = self.quorum.votes();
+        if known.len() < votes {
+            return None;
+        }
+        known.sort_unstable();
+        Some(known[votes - 1])
+    }
+
+    /// Returns whether so many nodes have the key now that the others cannot be a quorum.
+    pub(super) fn is_taken(&self, now: Timestamp) -> bool {
+        let taken = self.free_from.iter().flatten().filter(|&&it| it > now);
+        taken.count() > self.quorum.tolerated_failures()
+    }
+
+    fn set(&mut self, node: NodeId, free_from: Timestamp) {
+        if let Some(known) = self.free_from.get_mut(node.index()) {
+            *known = Some(free_from);
+        }
+    }
+}
+
+/// Returns how often a waiter that has `missed` the key so often probes a free key again before it
+/// tries.
+///
+/// In the round trip of each probe others may be faster, so the number falls as a waiter waits longer.
+/// Otherwise one client would win again and again, since servers notify their clients in a fixed order.
+/// A waiter that has missed the key very often is one of many. They must not all try at the same moment,
+/// so the number is random then.
+fn confirmations_after(missed: u32, random: u64) -> u32 {
+    let choices = match missed {
+        0 | 1 => return MAX_CONFIRMATIONS - missed,
+        2..8 => return 0,
+        8.. => missed.ilog2() - 1,
+    };
+    ((u128::from(random) * u128::from(choices)) >> 64) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Timestamp {
+        Timestamp::from_nanos(nanos)
+    }
+
+    fn node(index: usize) -> NodeId {
+        NodeId::new(index).unwrap()
+    }
+
+    fn taken(until: u64) -> Reply {
+        Reply::Taken { until: at(until) }
+    }
+
+    /// A watch of five nodes that has heard these replies, of node 0 and so on.
+    fn key_watch(replies: &[Reply]) -> KeyWatch {
+        let mut key_watch = KeyWatch::new(RoundId(1), Quorum::majority(5).unwrap(), 4, 0);
+        for (index, reply) in replies.iter().enumerate() {
+            key_watch.handle_reply(node(index), *reply);
+        }
+        key_watch
+    }
+
+    #[test]
+    fn a_key_is_free_when_a_quorum_is() {
+        assert_eq!(key_watch(&[Reply::Free; 2]).free_at(), None);
+        assert_eq!(key_watch(&[Reply::Free; 3]).free_at(), Some(at(0)));
+        let replies = [taken(7), Reply::Free, taken(9), Reply::Unknown, taken(8)];
+        let mut key_watch = key_watch(&replies);
+        assert_eq!(key_watch.free_at(), Some(at(8)));
+        assert!(key_watch.is_taken(at(6)) && !key_watch.is_taken(at(7)));
+        key_watch.handle_freed(node(2));
+        assert_eq!(key_watch.free_at(), Some(at(7)));
+        key_watch.handle_freed(node(63));
+        assert_eq!(key_watch.free_at(), Some(at(7)), "not a member");
+    }
+
+    #[test]
+    fn a_notification_before_an_answer_puts_the_answer_in_doubt() {
+        let mut key_watch = key_watch(&[Reply::Free, Reply::Free]);
+        for _ in 0..300 {
+            key_watch.handle_freed(node(2));
+            assert!(!key_watch.handle_change(node(2)), "one probe at a time");
+        }
+        assert_eq!(key_watch.free_at(), None);
+        assert!(key_watch.handle_reply(node(2), taken(9)), "is it older?");
+        assert_eq!(key_watch.free_at(), None);
+        assert!(!key_watch.handle_reply(node(2), taken(9)));
+        assert_eq!(key_watch.free_at(), Some(at(9)));
+        assert!(!key_watch.handle_reply(node(2), Reply::Free), "repeated");
+        assert_eq!(key_watch.free_at(), Some(at(9)));
+        assert!(key_watch.handle_change(node(2)));
+        assert!(!key_watch.handle_reply(node(2), Reply::Unknown));
+        assert_eq!(key_watch.free_at(), Some(at(9)), "what was known stands");
+    }
+
+    #[test]
+    fn a_waiter_confirms_less_the_longer_it_has_waited() {
+        let range = |missed| {
+            let confirmations = |random| confirmations_after(missed, random);
+            [confirmations(0), confirmations(u64::MAX)]
+        };
+        assert_eq!([0, 1, 2].map(range), [[3, 3], [2, 2], [0, 0]]);
+        assert_eq!([3, 5, 7].map(range), [[0, 0]; 3]);
+        assert_eq!(
+            [8, 15, 16, u32::MAX].map(range),
+            [[0, 1], [0, 1], [0, 2], [0, 29]]
+        );
+    }
+}

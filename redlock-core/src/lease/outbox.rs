@@ -1,0 +1,141 @@
+use alloc::collections::VecDeque;
+
+use super::{Event, Operation, RoundId, Transmit};
+use crate::{NodeId, NodeSet, Token, Ttl};
+
+/// What a lease has to send and to tell, until its driver polls it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Outbox {
+    rounds: u32,
+    longest_ttl: Ttl,
+    transmits: Queue<Transmit>,
+    events: Queue<Event>,
+}
+
+impl Outbox {
+    /// Creates an empty outbox of a lease whose keys live for `ttl` unless it sends a longer one.
+    pub(super) const fn new(ttl: Ttl) -> Self {
+        Self {
+            rounds: 0,
+            longest_ttl: ttl,
+            transmits: Queue::new(),
+            events: Queue::new(),
+        }
+    }
+
+    /// Sends a request whose replies are votes.
+    pub(super) fn ask(&mut self, nodes: NodeSet, operation: Operation) -> RoundId {
+        self.send(nodes, operation, true)
+    }
+
+    /// Sends a request that decides nothing.
+    pub(super) fn tell_nodes(&mut self, nodes: NodeSet, operation: Operation) {
+        self.send(nodes, operation, false);
+    }
+
+    /// Asks nodes whether they have the key.
+    pub(super) fn probe(&mut self, nodes: NodeSet, token: Token) -> RoundId {
+        self.send(nodes, Operation::Probe { token }, false)
+    }
+
+    /// Asks one node again, in the round of an earlier probe.
+    pub(super) fn probe_again(&mut self, round: RoundId, node: NodeId, token: Token) {
+        self.transmits.push(Transmit {
+            round,
+            nodes: NodeSet::from(node),
+            operation: Operation::Probe { token },
+            asks_for_votes: false,
+        });
+    }
+
+    /// Tells the holder something.
+    pub(super) fn tell(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    pub(super) fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.transmits.pop()
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// Returns the id of the last round.
+    pub(super) const fn last_round(&self) -> RoundId {
+        RoundId(self.rounds)
+    }
+
+    pub(super) const fn longest_ttl(&self) -> Ttl {
+        self.longest_ttl
+    }
+
+    fn send(&mut self, nodes: NodeSet, operation: Operation, asks_for_votes: bool) -> RoundId {
+        if let Operation::Acquire { ttl, .. } | Operation::Extend { ttl, .. } = operation {
+            self.longest_ttl = self.longest_ttl.max(ttl);
+        }
+        // Wraps only after four billion rounds of one lease. No old reply is under way by then.
+        self.rounds = self.rounds.wrapping_add(1);
+        let round = self.last_round();
+        self.transmits.push(Transmit {
+            round,
+            nodes,
+            operation,
+            asks_for_votes,
+        });
+        round
+    }
+}
+
+/// A queue that needs no memory of its own for its first item.
+///
+/// A driver polls after each input, so there is rarely more than one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Queue<T> {
+    first: Option<T>,
+    /// Empty if there is no first item.
+    rest: VecDeque<T>,
+}
+
+impl<T> Queue<T> {
+    const fn new() -> Self {
+        Self {
+            first: None,
+            rest: VecDeque::new(),
+        }
+    }
+
+    fn push(&mut self, item: T) {
+        if self.first.is_none() {
+            self.first = Some(item);
+        } else {
+            self.rest.push_back(item);
+        }
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let first = self.first.take();
+        if first.is_some() {
+            self.first = self.rest.pop_front();
+        }
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_keeps_the_order_and_forgets_what_was_popped() {
+        let mut queue = Queue::new();
+        for item in 1..=3 {
+            queue.push(item);
+        }
+        assert_eq!(queue.pop(), Some(1));
+        queue.push(4);
+        let rest = [queue.pop(), queue.pop(), queue.pop(), queue.pop()];
+        assert_eq!(rest, [Some(2), Some(3), Some(4), None]);
+        assert_eq!(queue, Queue::new());
+    }
+}

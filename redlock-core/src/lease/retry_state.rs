@@ -1,0 +1,153 @@
+use core::time::Duration;
+
+use super::key_watch::KeyWatch;
+use crate::{AcquireFailure, RetrySchedule, Timestamp};
+
+/// Failures that follow one another within this time are in each other's way. An attempt on a local
+/// network fails in less.
+const QUICK_SUCCESSION: Duration = Duration::from_millis(4);
+
+/// How many lost races weigh as much as one split vote.
+const RACES_PER_SPLIT_VOTE: u32 = 8;
+
+/// By how much the expiry of one key may differ from probe to probe: the server counts in whole
+/// milliseconds, and the reply takes some time.
+const EXPIRY_TOLERANCE: Duration = Duration::from_millis(5);
+
+/// What a lease remembers from one attempt to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct RetryState {
+    /// No attempt starts at this time or later.
+    pub(super) deadline: Timestamp,
+    /// How the last attempt failed.
+    pub(super) failure: Option<AcquireFailure>,
+    /// The failures that followed one another quickly, among the attempts at a watched key.
+    pub(super) streak: Option<Streak>,
+    /// How many scheduled probes found the key taken.
+    pub(super) probes: u32,
+    /// How often the key was free, and another client was faster.
+    pub(super) missed: u32,
+    pub(super) unseen: UnseenOpenings,
+}
+
+/// Attempts that failed one soon after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Streak {
+    /// When the last of them failed.
+    pub(super) last: Timestamp,
+    /// How many they are, in lost races.
+    pub(super) weight: u32,
+}
+
+/// How another client got in the way of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Defeat {
+    /// Another client has the key on so many nodes that it may have won.
+    LostRace {
+        /// How long the attempt took.
+        lasted: Duration,
+    },
+    /// Each client got a part of the nodes.
+    SplitVote {
+        /// How long the attempt took.
+        lasted: Duration,
+    },
+}
+
+/// Times at which the key was free, and which no notification announced: the key is taken by now, but
+/// expires later than it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct UnseenOpenings {
+    pub(super) count: u32,
+    last: Option<Opening>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Opening {
+    /// When the key expires that was found then.
+    until: Timestamp,
+    found_at: Timestamp,
+}
+
+impl RetryState {
+    pub(super) const fn new(deadline: Timestamp) -> Self {
+        Self {
+            deadline,
+            failure: None,
+            streak: None,
+            probes: 0,
+            missed: 0,
+            unseen: UnseenOpenings {
+                count: 0,
+                last: None,
+            },
+        }
+    }
+
+    /// Returns how often the lock was tried, by attempts or probes.
+    pub(super) fn tries(&self, attempts: u32) -> u32 {
+        attempts.saturating_add(self.probes)
+    }
+
+    /// Counts an attempt at a watched key that failed now.
+    ///
+    /// Clients that wake at the same time may get a part of the nodes each, again and again. A client
+    /// whose attempts fail in quick succession backs off, longer each time. It does so much sooner after
+    /// split votes than after lost races.
+    pub(super) fn handle_defeat(&mut self, now: Timestamp, defeat: Defeat, retry: &RetrySchedule) {
+        let (weight, lasted) = match defeat {
+            Defeat::LostRace { lasted } => (1, lasted),
+            Defeat::SplitVote { lasted } => (RACES_PER_SPLIT_VOTE, lasted),
+        };
+        let window = retry.backoff_window(self.collisions());
+        let quick = QUICK_SUCCESSION
+            .saturating_add(window.saturating_mul(2))
+            .saturating_add(lasted.saturating_mul(2));
+        let is_quick = |it: &Streak| now.saturating_duration_since(it.last) < quick;
+        let before = self.streak.filter(is_quick);
+        let weight = before.map_or(0, |it| it.weight.saturating_add(weight));
+        if self.streak.is_some() {
+            self.missed = self.missed.saturating_add(1);
+        }
+        self.streak = Some(Streak { last: now, weight });
+    }
+
+    /// Returns how many split votes the failures of late amount to.
+    pub(super) fn collisions(&self) -> u32 {
+        self.streak.map_or(0, |it| it.weight / RACES_PER_SPLIT_VOTE)
+    }
+}
+
+impl UnseenOpenings {
+    /// Counts the opening that the last probe has found, if there is one. A client that gets
+    /// notifications need not probe faster, and neither need one whose key stays with its holder.
+    pub(super) fn after_probe(
+        self,
+        now: Timestamp,
+        key_watch: &KeyWatch,
+        retry: &RetrySchedule,
+    ) -> Self {
+        let Some(until) = key_watch.free_at().filter(|_| !key_watch.has_news()) else {
+            return Self { count: 0, ..self };
+        };
+        let found = Some(Opening {
+            until,
+            found_at: now,
+        });
+        match self.last {
+            None => Self {
+                last: found,
+                ..self
+            },
+            Some(last) if until > last.until.saturating_add(EXPIRY_TOLERANCE) => Self {
+                count: self.count.saturating_add(1),
+                last: found,
+            },
+            Some(last) => {
+                let quiet = now.saturating_duration_since(last.found_at);
+                let count = if retry.is_long(quiet) { 0 } else { self.count };
+                Self { count, ..self }
+            }
+        }
+    }
+}
