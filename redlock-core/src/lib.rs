@@ -3,6 +3,7 @@
 
 extern crate alloc;
 
+mod ballot;
 mod electorate;
 mod eligibility;
 mod fencing;

@@ -1,6 +1,8 @@
 use crate::{Eligibility, FencingToken, NodeId, NodeSet, Quorum, Reply, Timestamp};
 
 /// The replies to one round, at most one from each node.
+///
+/// A round keeps its tally, also after the verdict; see [`Acquire::tally`](crate::Acquire::tally).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tally {
     quorum: Quorum,
@@ -14,8 +16,8 @@ pub struct Tally {
     unknown: NodeSet,
     quarantined_until: Timestamp,
     highest_counter: Option<FencingToken>,
-    /// The latest time that came with a counted reply. Times may come out of order, since each lane of a driver
-    /// reads the clock before it takes the lease.
+    /// The latest time that came with a counted reply. Times may come out of order, since a driver may
+    /// read the clock before it waits for access to the lease.
     latest: Timestamp,
 }
 
@@ -37,15 +39,22 @@ impl Tally {
         }
     }
 
-    /// Counts a reply, unless the node has replied before or does not belong to the round.
-    /// Returns whether it was counted.
+    /// Counts a reply that came at `now`, unless the node has replied before or does not belong to the
+    /// round. Returns whether the reply was counted.
     ///
-    /// Where the node is not eligible, no reply is an agreement: neither a grant nor a counter that
-    /// is ahead, which says that the node holds our key. A refusal is one all the same.
-    pub(crate) fn record(&mut self, node: NodeId, reply: Reply, eligibility: Eligibility) -> bool {
+    /// A node that is not eligible agrees to nothing: neither its grant counts, nor a counter that is
+    /// ahead, by which it says that it holds our key. Its denial counts.
+    pub(crate) fn record(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        reply: Reply,
+        eligibility: Eligibility,
+    ) -> bool {
         if !self.undecided().contains(node) {
             return false;
         }
+        self.latest = self.latest.max(now);
         if let Reply::Outbid { counter } = reply {
             self.highest_counter = self.highest_counter.max(Some(counter));
         }
@@ -57,16 +66,15 @@ impl Tally {
             Reply::Outbid { .. } => self.outbid.insert(node),
             Reply::Denied => self.denied.insert(node),
             Reply::Refused => self.refused.insert(node),
-            // A look's answer is none to what is counted here.
+            // An answer to a probe answers nothing that is counted here.
             Reply::Unknown | Reply::Free | Reply::Taken { .. } => self.unknown.insert(node),
         }
     }
 
-    /// Takes back what a node has agreed to, if it has: another server may have spoken in its place.
-    /// Returns whether anything was taken back.
+    /// Takes back a node's vote, because another server may have given it. Returns whether there was one.
     pub(crate) fn withdraw(&mut self, node: NodeId, eligibility: Eligibility) -> bool {
-        let had_agreed = self.granted.remove(node) | self.outbid.remove(node);
-        had_agreed && self.hold_back(node, eligibility)
+        let had_voted = self.granted.remove(node) | self.outbid.remove(node);
+        had_voted && self.hold_back(node, eligibility)
     }
 
     fn hold_back(&mut self, node: NodeId, eligibility: Eligibility) -> bool {
@@ -74,10 +82,7 @@ impl Tally {
         self.quarantined.insert(node)
     }
 
-    pub(crate) fn note_time(&mut self, now: Timestamp) {
-        self.latest = self.latest.max(now);
-    }
-
+    /// Returns the latest time that came with a counted reply.
     pub(crate) const fn latest(&self) -> Timestamp {
         self.latest
     }
@@ -93,37 +98,37 @@ impl Tally {
         self.start
     }
 
-    /// Returns the nodes that did what was asked, and may vote.
+    /// Returns the nodes that did what was asked, and have a vote.
     #[must_use]
     pub const fn granted(&self) -> NodeSet {
         self.granted
     }
 
-    /// Returns the nodes that did what was asked, but have no vote yet.
+    /// Returns the nodes that did what was asked, or hold our key, but have no vote.
     #[must_use]
     pub const fn quarantined(&self) -> NodeSet {
         self.quarantined
     }
 
-    /// Returns when the last of the quarantined nodes may vote.
+    /// Returns the earliest start of a round in which all quarantined nodes have a vote.
     #[must_use]
     pub const fn quarantined_until(&self) -> Timestamp {
         self.quarantined_until
     }
 
-    /// Returns the nodes that hold our key, but whose fencing counter is ahead.
+    /// Returns the nodes that hold our key, but whose fencing counter is not smaller than the proposal.
     #[must_use]
     pub const fn outbid(&self) -> NodeSet {
         self.outbid
     }
 
-    /// Returns the largest fencing counter that a node has told.
+    /// Returns the largest fencing counter that a node has told, with or without a vote.
     #[must_use]
     pub const fn highest_counter(&self) -> Option<FencingToken> {
         self.highest_counter
     }
 
-    /// Returns the nodes where the key stood in the way.
+    /// Returns the nodes that have another token's key, or do not have ours.
     #[must_use]
     pub const fn denied(&self) -> NodeSet {
         self.denied
@@ -135,7 +140,7 @@ impl Tally {
         self.refused
     }
 
-    /// Returns the nodes whose answer was lost: they may or may not have acted.
+    /// Returns the nodes whose answer was lost. They may have acted.
     #[must_use]
     pub const fn unknown(&self) -> NodeSet {
         self.unknown
@@ -164,7 +169,7 @@ impl Tally {
         no.len() > self.quorum.tolerated_failures()
     }
 
-    /// Returns the nodes that failed of themselves, whatever the key says.
+    /// Returns the nodes that failed, whatever is in their key.
     pub(crate) const fn failed(&self) -> NodeSet {
         self.refused.union(self.unknown)
     }
@@ -175,6 +180,7 @@ mod tests {
     use super::*;
 
     const ALWAYS: Eligibility = Eligibility::ALWAYS;
+    const NOW: Timestamp = Timestamp::from_nanos(150);
 
     fn node(index: usize) -> NodeId {
         NodeId::new(index).unwrap()
@@ -192,10 +198,10 @@ mod tests {
     #[test]
     fn each_node_counts_once_and_first() {
         let mut tally = tally(3);
-        assert!(tally.record(node(0), Reply::Unknown, ALWAYS));
-        assert!(!tally.record(node(0), Reply::Granted, ALWAYS));
+        assert!(tally.record(NOW, node(0), Reply::Unknown, ALWAYS));
+        assert!(!tally.record(NOW, node(0), Reply::Granted, ALWAYS));
         assert!(
-            !tally.record(node(3), Reply::Granted, ALWAYS),
+            !tally.record(NOW, node(3), Reply::Granted, ALWAYS),
             "not a member"
         );
         assert_eq!(tally.unknown().len(), 1);
@@ -216,7 +222,7 @@ mod tests {
             (Reply::Granted, later_than_start()),
         ];
         for (index, (reply, eligibility)) in replies.into_iter().enumerate() {
-            assert!(tally.record(node(index), reply, eligibility));
+            assert!(tally.record(NOW, node(index), reply, eligibility));
         }
         let sets = [
             tally.granted(),
@@ -239,19 +245,19 @@ mod tests {
     fn a_counter_that_is_ahead_is_no_agreement_where_the_node_has_no_vote() {
         let mut tally = tally(3);
         let counter = FencingToken::new(9);
-        tally.record(node(0), Reply::Outbid { counter }, later_than_start());
+        tally.record(NOW, node(0), Reply::Outbid { counter }, later_than_start());
         assert!(tally.outbid().is_empty() && tally.granted().is_empty());
         assert_eq!(tally.quarantined(), NodeSet::first(1));
         assert_eq!(tally.highest_counter(), Some(counter), "it is known");
     }
 
     #[test]
-    fn what_is_withdrawn_is_held_back() {
+    fn a_withdrawn_vote_is_held_back() {
         let mut tally = tally(5);
         let counter = FencingToken::new(9);
-        tally.record(node(0), Reply::Granted, ALWAYS);
-        tally.record(node(1), Reply::Outbid { counter }, ALWAYS);
-        tally.record(node(2), Reply::Denied, ALWAYS);
+        tally.record(NOW, node(0), Reply::Granted, ALWAYS);
+        tally.record(NOW, node(1), Reply::Outbid { counter }, ALWAYS);
+        tally.record(NOW, node(2), Reply::Denied, ALWAYS);
         assert!(tally.withdraw(node(0), later_than_start()));
         assert!(tally.withdraw(node(1), later_than_start()));
         assert!(!tally.withdraw(node(2), later_than_start()), "a denial");
@@ -270,7 +276,7 @@ mod tests {
         let mut tally = tally(3);
         for (index, until) in [99, 100, 101].into_iter().enumerate() {
             let eligibility = Eligibility::since(Timestamp::from_nanos(until));
-            tally.record(node(index), Reply::Granted, eligibility);
+            tally.record(NOW, node(index), Reply::Granted, eligibility);
         }
         assert_eq!(tally.granted(), NodeSet::first(2));
         assert_eq!(tally.quarantined().len(), 1);

@@ -286,7 +286,7 @@ impl Lease {
         };
         failed.retry.failure = Some(failure);
         if watches {
-            self.watch(now, until, failed);
+            self.watch(now, until, &failed);
         } else {
             self.state = State::Backoff(Backoff::until(until, failed.retry));
         }

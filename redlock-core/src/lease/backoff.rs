@@ -87,7 +87,7 @@ impl Backoff {
 
 impl Lease {
     /// Watches a taken key, to try again as soon as it is free.
-    pub(super) fn watch(&mut self, now: Timestamp, until: Timestamp, failed: FailedAttempt) {
+    pub(super) fn watch(&mut self, now: Timestamp, until: Timestamp, failed: &FailedAttempt) {
         let schedule = self.config.retry;
         let mut retry = failed.retry;
         retry.handle_defeat(now, failed.defeat, &schedule);

@@ -1,6 +1,9 @@
 use core::fmt;
 
-use crate::{Eligibility, FencingToken, NodeId, Quorum, Reply, Tally, Timestamp, Token, Validity};
+use crate::{
+    Eligibility, FencingToken, NodeId, Quorum, Reply, Tally, Timestamp, Token, Validity,
+    ballot::Ballot,
+};
 
 /// One attempt to set our key on a majority of nodes (Redlock steps 1 to 3).
 ///
@@ -13,8 +16,7 @@ pub struct Acquire {
     fence: Option<FencingToken>,
     start: Timestamp,
     valid_until: Timestamp,
-    tally: Tally,
-    verdict: Option<AcquireVerdict>,
+    ballot: Ballot<AcquireVerdict>,
 }
 
 impl Acquire {
@@ -33,12 +35,12 @@ impl Acquire {
             fence,
             start: now,
             valid_until: validity.until(now),
-            tally: Tally::new(quorum, now),
-            verdict: None,
+            ballot: Ballot::new(quorum, now),
         }
     }
 
-    /// Counts a node's reply, by what its votes are worth. Returns the verdict once, with the reply that makes it certain.
+    /// Counts a node's reply, by what the node's votes are worth. Returns the verdict once, with the
+    /// reply that makes it certain.
     pub fn handle_reply(
         &mut self,
         now: Timestamp,
@@ -46,31 +48,25 @@ impl Acquire {
         reply: Reply,
         eligibility: Eligibility,
     ) -> Option<AcquireVerdict> {
-        if !self.tally.record(node, reply, eligibility) {
-            return None;
-        }
-        self.tally.note_time(now);
-        if self.verdict.is_some() {
-            return None;
-        }
-        self.verdict = self.judge(now);
-        self.verdict
+        let (fence, valid_until) = (self.fence, self.valid_until);
+        self.ballot
+            .handle_reply(now, node, reply, eligibility, |tally| {
+                judge(tally, now, fence, valid_until)
+            })
     }
 
-    /// Takes back what a node has agreed to in this round, if it has. Returns the verdict if that makes
-    /// it certain.
+    /// Takes back a node's vote in this round, if it gave one. Returns the verdict if that makes it
+    /// certain.
     pub fn withdraw(
         &mut self,
         now: Timestamp,
         node: NodeId,
         eligibility: Eligibility,
     ) -> Option<AcquireVerdict> {
-        let taken_back = self.tally.withdraw(node, eligibility);
-        if !taken_back || self.verdict.is_some() {
-            return None;
-        }
-        self.verdict = self.judge(now);
-        self.verdict
+        let (fence, valid_until) = (self.fence, self.valid_until);
+        self.ballot.withdraw(node, eligibility, |tally| {
+            judge(tally, now, fence, valid_until)
+        })
     }
 
     /// Ends the attempt without waiting for the nodes that have not replied. Returns the verdict
@@ -83,17 +79,16 @@ impl Acquire {
         now: Timestamp,
         suspicion: Option<AcquireFailure>,
     ) -> Option<AcquireVerdict> {
-        if self.verdict.is_some() {
-            return None;
-        }
-        self.verdict = Some(AcquireVerdict::Failed(if now >= self.valid_until {
-            AcquireFailure::TooSlow
-        } else if !self.tally.denied().is_empty() {
-            AcquireFailure::Contended
-        } else {
-            suspicion.unwrap_or(AcquireFailure::NoQuorum)
-        }));
-        self.verdict
+        let is_late = now >= self.valid_until;
+        self.ballot.give_up(|tally| {
+            AcquireVerdict::Failed(if is_late {
+                AcquireFailure::TooSlow
+            } else if !tally.denied().is_empty() {
+                AcquireFailure::Contended
+            } else {
+                suspicion.unwrap_or(AcquireFailure::NoQuorum)
+            })
+        })
     }
 
     /// Returns the token of this attempt.
@@ -117,42 +112,43 @@ impl Acquire {
     /// Returns the replies so far.
     #[must_use]
     pub const fn tally(&self) -> &Tally {
-        &self.tally
+        self.ballot.tally()
     }
+}
 
-    fn judge(&self, now: Timestamp) -> Option<AcquireVerdict> {
-        let tally = &self.tally;
-        let ours = tally.granted().union(tally.outbid());
-        // Redlock step 3: a majority of *all* nodes, and validity time left.
-        if tally.is_quorum(ours) {
-            return Some(if now >= self.valid_until {
-                AcquireVerdict::Failed(AcquireFailure::TooSlow)
-            } else if self.fence.is_none() || tally.is_quorum(tally.granted()) {
-                AcquireVerdict::Acquired {
-                    valid_until: self.valid_until,
-                    fence: self.fence,
-                }
-            } else {
-                // Nodes that have not replied might still accept the fence, but a second round
-                // costs less than to wait for the slowest.
-                AcquireVerdict::Outbid {
-                    counter: tally.highest_counter().unwrap_or(FencingToken::MAX),
-                }
-            });
-        }
-        let held_up = tally.failed().union(tally.quarantined());
-        if tally.is_blocking(tally.failed()) {
-            Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
-        } else if tally.is_blocking(held_up) {
-            let until = tally.quarantined_until();
-            Some(AcquireVerdict::Failed(AcquireFailure::Quarantined {
-                until,
-            }))
-        } else if tally.is_blocking(held_up.union(tally.denied())) {
-            Some(AcquireVerdict::Failed(AcquireFailure::Contended))
+fn judge(
+    tally: &Tally,
+    now: Timestamp,
+    fence: Option<FencingToken>,
+    valid_until: Timestamp,
+) -> Option<AcquireVerdict> {
+    let ours = tally.granted().union(tally.outbid());
+    // Redlock step 3: a majority of *all* nodes, and validity time left.
+    if tally.is_quorum(ours) {
+        return Some(if now >= valid_until {
+            AcquireVerdict::Failed(AcquireFailure::TooSlow)
+        } else if fence.is_none() || tally.is_quorum(tally.granted()) {
+            AcquireVerdict::Acquired { valid_until, fence }
         } else {
-            None
-        }
+            // Nodes that have not replied might still accept the fence. A second round costs less than
+            // to wait for the slowest.
+            AcquireVerdict::Outbid {
+                counter: tally.highest_counter().unwrap_or(FencingToken::MAX),
+            }
+        });
+    }
+    let held_up = tally.failed().union(tally.quarantined());
+    if tally.is_blocking(tally.failed()) {
+        Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
+    } else if tally.is_blocking(held_up) {
+        let until = tally.quarantined_until();
+        Some(AcquireVerdict::Failed(AcquireFailure::Quarantined {
+            until,
+        }))
+    } else if tally.is_blocking(held_up.union(tally.denied())) {
+        Some(AcquireVerdict::Failed(AcquireFailure::Contended))
+    } else {
+        None
     }
 }
 

@@ -1,4 +1,6 @@
-use crate::{Eligibility, NodeId, NodeSet, Quorum, Reply, Tally, Timestamp, Token, Validity};
+use crate::{
+    Eligibility, NodeId, NodeSet, Quorum, Reply, Tally, Timestamp, Token, Validity, ballot::Ballot,
+};
 
 /// One attempt to lengthen the life of our keys on a majority of nodes.
 ///
@@ -14,8 +16,7 @@ pub struct Extend {
     start: Timestamp,
     old_valid_until: Timestamp,
     new_valid_until: Timestamp,
-    tally: Tally,
-    verdict: Option<ExtendVerdict>,
+    ballot: Ballot<ExtendVerdict>,
 }
 
 impl Extend {
@@ -35,12 +36,12 @@ impl Extend {
             old_valid_until: valid_until,
             // Raise-only: an extension with little to add never shortens.
             new_valid_until: validity.until(now).max(valid_until),
-            tally: Tally::new(quorum, now),
-            verdict: None,
+            ballot: Ballot::new(quorum, now),
         }
     }
 
-    /// Counts a node's reply, by what its votes are worth. Returns the verdict once, with the reply that makes it certain.
+    /// Counts a node's reply, by what the node's votes are worth. Returns the verdict once, with the
+    /// reply that makes it certain.
     pub fn handle_reply(
         &mut self,
         now: Timestamp,
@@ -48,31 +49,24 @@ impl Extend {
         reply: Reply,
         eligibility: Eligibility,
     ) -> Option<ExtendVerdict> {
-        if !self.tally.record(node, reply, eligibility) {
-            return None;
-        }
-        self.tally.note_time(now);
-        if self.verdict.is_some() {
-            return None;
-        }
-        self.verdict = self.judge(now);
-        self.verdict
+        let (old, new) = (self.old_valid_until, self.new_valid_until);
+        self.ballot
+            .handle_reply(now, node, reply, eligibility, |tally| {
+                judge(tally, now, old, new)
+            })
     }
 
-    /// Takes back what a node has agreed to in this round, if it has. Returns the verdict if that makes
-    /// it certain.
+    /// Takes back a node's vote in this round, if it gave one. Returns the verdict if that makes it
+    /// certain.
     pub fn withdraw(
         &mut self,
         now: Timestamp,
         node: NodeId,
         eligibility: Eligibility,
     ) -> Option<ExtendVerdict> {
-        let taken_back = self.tally.withdraw(node, eligibility);
-        if !taken_back || self.verdict.is_some() {
-            return None;
-        }
-        self.verdict = self.judge(now);
-        self.verdict
+        let (old, new) = (self.old_valid_until, self.new_valid_until);
+        self.ballot
+            .withdraw(node, eligibility, |tally| judge(tally, now, old, new))
     }
 
     /// Returns the token that is extended.
@@ -95,53 +89,60 @@ impl Extend {
     /// Returns the replies so far.
     #[must_use]
     pub const fn tally(&self) -> &Tally {
-        &self.tally
+        self.ballot.tally()
     }
 
     /// Returns the nodes that are known to have lost our key.
     #[must_use]
     pub const fn lost_on(&self) -> NodeSet {
-        self.tally.denied()
+        self.tally().denied()
     }
 
     /// Returns whether a majority extended our key in time.
     #[must_use]
     pub const fn has_succeeded(&self) -> bool {
-        matches!(self.verdict, Some(ExtendVerdict::Extended { .. }))
+        matches!(self.ballot.verdict(), Some(ExtendVerdict::Extended { .. }))
     }
 
     /// Returns whether so many nodes have lost our key that no majority can ever be had again, also
     /// if they said so only after the round had failed.
     #[must_use]
     pub const fn is_lost(&self) -> bool {
-        self.tally.is_blocking(self.tally.denied())
+        is_lost(self.tally())
     }
+}
 
-    fn judge(&self, now: Timestamp) -> Option<ExtendVerdict> {
-        let tally = &self.tally;
-        if tally.is_quorum(tally.granted()) {
-            return Some(if now < self.old_valid_until {
-                ExtendVerdict::Extended {
-                    valid_until: self.new_valid_until,
-                }
-            } else {
-                ExtendVerdict::Failed
-            });
-        }
-        if self.is_lost() {
-            Some(ExtendVerdict::KeysLost)
-        } else if tally.is_blocking(
-            tally
-                .failed()
-                .union(tally.quarantined())
-                .union(tally.outbid())
-                .union(tally.denied()),
-        ) {
-            Some(ExtendVerdict::Failed)
+fn judge(
+    tally: &Tally,
+    now: Timestamp,
+    old_valid_until: Timestamp,
+    new_valid_until: Timestamp,
+) -> Option<ExtendVerdict> {
+    if tally.is_quorum(tally.granted()) {
+        return Some(if now < old_valid_until {
+            ExtendVerdict::Extended {
+                valid_until: new_valid_until,
+            }
         } else {
-            None
-        }
+            ExtendVerdict::Failed
+        });
     }
+    let against = tally
+        .failed()
+        .union(tally.quarantined())
+        .union(tally.outbid())
+        .union(tally.denied());
+    if is_lost(tally) {
+        Some(ExtendVerdict::KeysLost)
+    } else if tally.is_blocking(against) {
+        Some(ExtendVerdict::Failed)
+    } else {
+        None
+    }
+}
+
+const fn is_lost(tally: &Tally) -> bool {
+    tally.is_blocking(tally.denied())
 }
 
 /// How an extension ended.

@@ -1,5 +1,6 @@
 use crate::{
     AcquireFailure, Eligibility, FencingToken, NodeId, Quorum, Reply, Tally, Timestamp, Token,
+    ballot::Ballot,
 };
 
 /// A further proposal for a fencing token, by a client whose keys are already on a majority.
@@ -13,8 +14,7 @@ pub struct Fence {
     token: Token,
     fence: FencingToken,
     valid_until: Timestamp,
-    tally: Tally,
-    verdict: Option<FenceVerdict>,
+    ballot: Ballot<FenceVerdict>,
 }
 
 impl Fence {
@@ -31,12 +31,12 @@ impl Fence {
             token,
             fence,
             valid_until,
-            tally: Tally::new(quorum, now),
-            verdict: None,
+            ballot: Ballot::new(quorum, now),
         }
     }
 
-    /// Counts a node's reply, by what its votes are worth. Returns the verdict once, with the reply that makes it certain.
+    /// Counts a node's reply, by what the node's votes are worth. Returns the verdict once, with the
+    /// reply that makes it certain.
     pub fn handle_reply(
         &mut self,
         now: Timestamp,
@@ -44,31 +44,24 @@ impl Fence {
         reply: Reply,
         eligibility: Eligibility,
     ) -> Option<FenceVerdict> {
-        if !self.tally.record(node, reply, eligibility) {
-            return None;
-        }
-        self.tally.note_time(now);
-        if self.verdict.is_some() {
-            return None;
-        }
-        self.verdict = self.judge(now);
-        self.verdict
+        let valid_until = self.valid_until;
+        self.ballot
+            .handle_reply(now, node, reply, eligibility, |tally| {
+                judge(tally, now, valid_until)
+            })
     }
 
-    /// Takes back what a node has agreed to in this round, if it has. Returns the verdict if that makes
-    /// it certain.
+    /// Takes back a node's vote in this round, if it gave one. Returns the verdict if that makes it
+    /// certain.
     pub fn withdraw(
         &mut self,
         now: Timestamp,
         node: NodeId,
         eligibility: Eligibility,
     ) -> Option<FenceVerdict> {
-        let taken_back = self.tally.withdraw(node, eligibility);
-        if !taken_back || self.verdict.is_some() {
-            return None;
-        }
-        self.verdict = self.judge(now);
-        self.verdict
+        let valid_until = self.valid_until;
+        self.ballot
+            .withdraw(node, eligibility, |tally| judge(tally, now, valid_until))
     }
 
     /// Returns the token whose keys the nodes must hold.
@@ -92,30 +85,29 @@ impl Fence {
     /// Returns the replies so far.
     #[must_use]
     pub const fn tally(&self) -> &Tally {
-        &self.tally
+        self.ballot.tally()
     }
+}
 
-    fn judge(&self, now: Timestamp) -> Option<FenceVerdict> {
-        let tally = &self.tally;
-        if tally.is_quorum(tally.granted()) {
-            return Some(if now < self.valid_until {
-                FenceVerdict::Accepted
-            } else {
-                FenceVerdict::Failed(AcquireFailure::TooSlow)
-            });
-        }
-        let held_up = tally.failed().union(tally.quarantined());
-        let lost = held_up.union(tally.denied());
-        if tally.is_blocking(held_up) {
-            Some(FenceVerdict::Failed(AcquireFailure::NoQuorum))
-        } else if tally.is_blocking(lost) {
-            Some(FenceVerdict::Failed(AcquireFailure::Contended))
-        } else if tally.is_blocking(lost.union(tally.outbid())) {
-            let counter = tally.highest_counter().unwrap_or(FencingToken::MAX);
-            Some(FenceVerdict::Outbid { counter })
+fn judge(tally: &Tally, now: Timestamp, valid_until: Timestamp) -> Option<FenceVerdict> {
+    if tally.is_quorum(tally.granted()) {
+        return Some(if now < valid_until {
+            FenceVerdict::Accepted
         } else {
-            None
-        }
+            FenceVerdict::Failed(AcquireFailure::TooSlow)
+        });
+    }
+    let held_up = tally.failed().union(tally.quarantined());
+    let lost = held_up.union(tally.denied());
+    if tally.is_blocking(held_up) {
+        Some(FenceVerdict::Failed(AcquireFailure::NoQuorum))
+    } else if tally.is_blocking(lost) {
+        Some(FenceVerdict::Failed(AcquireFailure::Contended))
+    } else if tally.is_blocking(lost.union(tally.outbid())) {
+        let counter = tally.highest_counter().unwrap_or(FencingToken::MAX);
+        Some(FenceVerdict::Outbid { counter })
+    } else {
+        None
     }
 }
 

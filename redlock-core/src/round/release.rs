@@ -1,4 +1,4 @@
-use crate::{Eligibility, NodeId, Quorum, Reply, Tally, Timestamp, Token};
+use crate::{Eligibility, NodeId, Quorum, Reply, Tally, Timestamp, Token, ballot::Ballot};
 
 /// One attempt to delete our key on every node, whether or not the node ever had it (Redlock
 /// step 5).
@@ -8,8 +8,7 @@ use crate::{Eligibility, NodeId, Quorum, Reply, Tally, Timestamp, Token};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Release {
     token: Token,
-    tally: Tally,
-    verdict: Option<ReleaseVerdict>,
+    ballot: Ballot<ReleaseVerdict>,
 }
 
 impl Release {
@@ -19,29 +18,21 @@ impl Release {
         Self {
             token,
             // No quarantine matters: nothing is won by a release.
-            tally: Tally::new(quorum, Timestamp::MAX),
-            verdict: None,
+            ballot: Ballot::new(quorum, Timestamp::MAX),
         }
     }
 
     /// Counts a node's reply. Returns the verdict once, with the reply that makes it certain.
     pub fn handle_reply(&mut self, node: NodeId, reply: Reply) -> Option<ReleaseVerdict> {
-        let counted = self.tally.record(node, reply, Eligibility::ALWAYS);
-        if !counted || self.verdict.is_some() {
-            return None;
-        }
-        self.verdict = self.judge();
-        self.verdict
+        // Nor does any time matter.
+        let (now, always) = (Timestamp::ZERO, Eligibility::ALWAYS);
+        self.ballot.handle_reply(now, node, reply, always, judge)
     }
 
     /// Ends the release without waiting for the nodes that have not replied. Returns the verdict
     /// unless it was returned before.
     pub fn give_up(&mut self) -> Option<ReleaseVerdict> {
-        if self.verdict.is_some() {
-            return None;
-        }
-        self.verdict = Some(ReleaseVerdict::Unconfirmed);
-        self.verdict
+        self.ballot.give_up(|_| ReleaseVerdict::Unconfirmed)
     }
 
     /// Returns the token that is released.
@@ -53,25 +44,22 @@ impl Release {
     /// Returns the replies so far.
     #[must_use]
     pub const fn tally(&self) -> &Tally {
-        &self.tally
+        self.ballot.tally()
     }
+}
 
-    fn judge(&self) -> Option<ReleaseVerdict> {
-        let tally = &self.tally;
-        if tally.is_quorum(tally.granted()) {
-            Some(ReleaseVerdict::Released)
-        } else if tally.is_blocking(tally.failed()) {
-            Some(ReleaseVerdict::Unconfirmed)
-        } else if tally.is_blocking(tally.denied()) {
-            Some(ReleaseVerdict::NotHeld)
-        } else {
-            // Once everyone has spoken and neither failures nor losses block, the nodes that
-            // deleted or never had our key are a quorum together.
-            tally
-                .undecided()
-                .is_empty()
-                .then_some(ReleaseVerdict::Released)
-        }
+fn judge(tally: &Tally) -> Option<ReleaseVerdict> {
+    if tally.is_quorum(tally.granted()) {
+        Some(ReleaseVerdict::Released)
+    } else if tally.is_blocking(tally.failed()) {
+        Some(ReleaseVerdict::Unconfirmed)
+    } else if tally.is_blocking(tally.denied()) {
+        Some(ReleaseVerdict::NotHeld)
+    } else {
+        // All nodes have replied, and neither failures nor losses block. Then the nodes that deleted our
+        // key or never had it are a quorum together.
+        let has_all = tally.undecided().is_empty();
+        has_all.then_some(ReleaseVerdict::Released)
     }
 }
 
