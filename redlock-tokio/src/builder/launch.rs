@@ -10,7 +10,7 @@ use crate::{
     Clock, LockOptions, NodeError, NodeReport, NodeReports, Objection, Redlock,
     engine::{
         lane::{
-            Lane, LaneLimits, Withdraw,
+            Lane, LaneLimits, OnWithdrawal,
             vetting::{RestartRule, Rules, Vetting},
         },
         lease_cell::{LeaseCell, Shared},
@@ -132,7 +132,7 @@ fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> FreedNotifier {
 }
 
 /// Informs all leases that votes of the node are withdrawn.
-fn withdrawn_from(node: NodeId, timers: Weak<Timers<Arc<LeaseCell>>>) -> Withdraw {
+fn withdrawn_from(node: NodeId, timers: Weak<Timers<Arc<LeaseCell>>>) -> OnWithdrawal {
     Box::new(move |withdrawal| {
         // Without the timers there are no leases.
         let leases = timers.upgrade().map(|it| it.all()).unwrap_or_default();

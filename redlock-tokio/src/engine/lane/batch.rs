@@ -1,22 +1,22 @@
 use redlock_core::Operation;
 
-use super::{release_terms::ReleaseTerms, requester::Origin};
+use super::{owed::Owed, requester::Origin};
 use crate::node::Command;
 
-/// Commands that travel together, in order, and what each of them is for.
+/// Commands that travel together, in order, and the purpose of each.
 #[derive(Debug)]
 pub(super) struct Batch<R> {
     commands: Vec<Command>,
     purposes: Vec<Purpose<R>>,
 }
 
-/// What a command is sent for.
+/// Why a command is sent.
 #[derive(Debug)]
 pub(super) enum Purpose<R> {
-    /// Somebody waits for the answer.
+    /// A requester waits for the answer.
     Request(Origin<R>),
-    /// A release that was owed.
-    OwedRelease(ReleaseTerms<R>),
+    /// The node is owed a release.
+    OwedRelease(Owed<R>),
 }
 
 impl<R> Batch<R> {

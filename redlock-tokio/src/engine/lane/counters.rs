@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Where the releases of a lane are that were not delivered.
+/// Where the undelivered releases of a lane are.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     /// Releases that the lane has not taken from its inbox yet.
@@ -14,6 +14,11 @@ pub(super) struct Counters {
 }
 
 impl Counters {
+    /// Counts a release as taken from the inbox.
+    pub(super) fn note_taken(&self) {
+        self.queued.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Returns how many releases were not delivered yet, or never will be.
     pub(super) fn undelivered(&self) -> usize {
         let Self {

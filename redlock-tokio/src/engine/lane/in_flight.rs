@@ -39,31 +39,20 @@ struct SentBatch<R> {
     batch: Batch<R>,
     releases: usize,
     answers: MaybeDone<Unconstrained<Answers>>,
-    sent: Instant,
+    sent_at: Instant,
     /// When its answers are late.
     deadline: Instant,
     timed_out: bool,
 }
 
-/// A batch that was answered, or will never be.
+/// A batch that was answered, or whose session broke.
 pub(super) struct Completed<R> {
     pub(super) batch: Batch<R>,
     pub(super) answers: Result<Vec<Answer>, NodeError>,
-    /// The answers came after those who wait for them were told that there is none.
+    /// The answers came after the requesters were told that there are none in time.
     pub(super) was_late: bool,
-    /// How long they took.
+    /// How long the answers took.
     pub(super) round_trip: Duration,
-}
-
-impl<R> Completed<R> {
-    pub(super) fn broken(batch: Batch<R>, error: NodeError) -> Self {
-        Self {
-            batch,
-            answers: Err(error),
-            was_late: false,
-            round_trip: Duration::ZERO,
-        }
-    }
 }
 
 impl<R> InFlight<R> {
@@ -81,12 +70,12 @@ impl<R> InFlight<R> {
         if batch.is_empty() {
             return;
         }
-        // The first poll hands the batch over, which must happen before the next is sent; so it
-        // must not be put off by the runtime's budget for this task. The lane polls again as soon
-        // as it waits, so the waker given here is of no consequence.
+        // The first poll hands the batch to the session. This must happen before the next batch is
+        // sent, so the runtime's budget for this task must not postpone it. The lane polls again as
+        // soon as it waits, so the waker of this poll does not matter.
         let mut answers = maybe_done(unconstrained(session.execute(batch.commands())));
         let _ = (&mut answers).now_or_never();
-        let sent = Instant::now();
+        let sent_at = Instant::now();
         let releases = batch.releases();
         self.counters
             .in_flight
@@ -95,8 +84,8 @@ impl<R> InFlight<R> {
             batch,
             releases,
             answers,
-            sent,
-            deadline: sent + self.limit,
+            sent_at,
+            deadline: sent_at + self.limit,
             timed_out: false,
         });
     }
@@ -105,7 +94,7 @@ impl<R> InFlight<R> {
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost: the batch stays the oldest until its answers are returned.
+    /// Dropping the future loses nothing: the batch stays the oldest until its answers are returned.
     pub(super) async fn next_completed(&mut self) -> Completed<R> {
         poll_fn(|cx| {
             let Some(oldest) = self.queue.front_mut() else {
@@ -114,68 +103,70 @@ impl<R> InFlight<R> {
             ready!(oldest.answers.poll_unpin(cx));
             let answers = Pin::new(&mut oldest.answers).take_output();
             match (answers, self.queue.pop_front()) {
-                (Some(answers), Some(flight)) => {
+                (Some(answers), Some(sent)) => {
                     let in_flight = &self.counters.in_flight;
-                    in_flight.fetch_sub(flight.releases, Ordering::Relaxed);
+                    in_flight.fetch_sub(sent.releases, Ordering::Relaxed);
                     Poll::Ready(Completed {
-                        batch: flight.batch,
+                        batch: sent.batch,
                         answers,
-                        was_late: flight.timed_out,
-                        round_trip: flight.sent.elapsed(),
+                        was_late: sent.timed_out,
+                        round_trip: sent.sent_at.elapsed(),
                     })
                 }
-                // A future that is done has an output until it is taken, and its flight goes
-                // with it.
+                // Unreachable: a future that is done has an output until that is taken, and the
+                // batch leaves the queue with it.
                 _ => Poll::Pending,
             }
         })
         .await
     }
 
-    /// Marks the batches whose answers are late, and shows each of them once.
+    /// Marks the batches whose answers are late, and passes each of them to `late` once.
     pub(super) fn time_out(&mut self, mut late: impl FnMut(&Batch<R>)) {
         let now = Instant::now();
-        for flight in &mut self.queue {
-            if !flight.timed_out && flight.deadline <= now {
-                flight.timed_out = true;
-                late(&flight.batch);
+        for sent in &mut self.queue {
+            if !sent.timed_out && sent.deadline <= now {
+                sent.timed_out = true;
+                late(&sent.batch);
             }
         }
     }
 
-    /// Returns the batches that will not be answered any more.
+    /// Returns the batches, which will not be answered any more.
     pub(super) fn into_batches(mut self) -> impl Iterator<Item = Batch<R>> {
         let queue = std::mem::take(&mut self.queue);
-        let releases = queue.iter().map(|flight| flight.releases).sum();
+        let releases = queue.iter().map(|sent| sent.releases).sum();
         let in_flight = &self.counters.in_flight;
         in_flight.fetch_sub(releases, Ordering::Relaxed);
-        queue.into_iter().map(|flight| flight.batch)
+        queue.into_iter().map(|sent| sent.batch)
     }
 
-    /// Returns when to look again for late answers, or for a silence that has become too long.
+    /// Returns when the next answers are late, or when the silence has become too long.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let oldest = self.queue.front()?;
         let end_of_silence = oldest.deadline + SILENCE_LIMIT;
         self.queue
             .iter()
-            .find(|flight| !flight.timed_out)
-            .map(|flight| flight.deadline.min(end_of_silence))
+            .find(|sent| !sent.timed_out)
+            .map(|sent| sent.deadline.min(end_of_silence))
             .or(Some(end_of_silence))
     }
 
+    /// Returns whether the oldest answers are late.
     pub(super) fn is_silent(&self) -> bool {
         self.queue.front().is_some_and(|oldest| oldest.timed_out)
     }
 
-    pub(super) fn are_silent_for(&self, limit: Duration) -> bool {
+    /// Returns whether the oldest answers have been late for this long.
+    pub(super) fn is_silent_for(&self, limit: Duration) -> bool {
         self.queue
             .front()
             .is_some_and(|oldest| oldest.timed_out && oldest.deadline + limit <= Instant::now())
     }
 
     /// Returns whether another batch may be sent.
-    pub(super) fn have_room(&self) -> bool {
-        let commands: usize = self.queue.iter().map(|flight| flight.batch.len()).sum();
+    pub(super) fn has_room(&self) -> bool {
+        let commands: usize = self.queue.iter().map(|sent| sent.batch.len()).sum();
         self.queue.len() < MAX_BATCHES_IN_FLIGHT && commands < MAX_COMMANDS_IN_FLIGHT
     }
 

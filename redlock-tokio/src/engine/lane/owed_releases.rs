@@ -4,37 +4,38 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{NodeId, Timestamp};
+use redlock_core::{NodeId, OwedRelease, Timestamp};
 use tokio::time::Instant;
 
 use super::{
     batch::{Batch, Purpose},
     counters::Counters,
-    release_terms::ReleaseTerms,
+    owed::Owed,
     requester::Requester,
 };
-use crate::node::{Answer, Command, Vote};
+use crate::node::{Answer, Command, reply_of};
 
 /// How long after a failed delivery the next is tried, if nothing else shows that the node is back.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 
-/// The most releases that are remembered. Beyond it the oldest go.
+/// The most releases that are remembered. Beyond that, the oldest are dropped.
 const MAX_OWED: usize = 100_000;
 
 /// Releases that could not be delivered yet, oldest first.
 ///
-/// A node that was out of reach may hold keys of ours, set by requests whose answers were lost.
-/// Each of them would keep the others waiting until it expires; only then is its release forgotten.
+/// A node that was out of reach may hold keys of ours, because it carried out requests whose answers
+/// were lost. Each such key would block the other clients until it expires. Only then is its release
+/// forgotten.
 pub(super) struct OwedReleases<R> {
     node: NodeId,
-    queue: VecDeque<OwedRelease<R>>,
+    queue: VecDeque<Entry<R>>,
     next_try: Option<Instant>,
     counters: Arc<Counters>,
 }
 
-struct OwedRelease<R> {
+struct Entry<R> {
     command: Command,
-    terms: ReleaseTerms<R>,
+    owed: Owed<R>,
 }
 
 impl<R: Requester> OwedReleases<R> {
@@ -47,61 +48,53 @@ impl<R: Requester> OwedReleases<R> {
         }
     }
 
-    /// Remembers a release if it must be sent again, after the given answer to it.
+    /// Takes the answer to a release. Remembers the release if the node is still owed it.
     pub(super) fn settle(
         &mut self,
         now: Timestamp,
-        release: Command,
+        command: Command,
         purpose: &Purpose<R>,
         answer: &Answer,
     ) {
-        let mut terms = match purpose {
-            Purpose::OwedRelease(terms) => terms.clone(),
-            Purpose::Request(origin) => ReleaseTerms {
-                // A request that left earlier may still set or extend the key, to live this long.
-                expires_at: now.saturating_add(origin.requester.ttl().as_duration()),
-                delivered: false,
-                requester: origin.requester.clone(),
-            },
+        let requester = match purpose {
+            Purpose::OwedRelease(owed) => &owed.requester,
+            Purpose::Request(origin) => &origin.requester,
         };
-        terms.delivered |= answer.is_ok();
-        match answer {
-            Ok(Vote::Granted) => return,
-            Ok(Vote::Denied) if !terms.requester.set_requests().is_unanswered(self.node) => return,
-            Ok(_) | Err(_) => {}
-        }
-        if self.queue.len() == MAX_OWED {
-            self.queue.pop_front();
-            self.abandon();
-        }
-        self.queue.push_back(OwedRelease {
-            command: release,
-            terms,
+        let requests = requester.set_requests().state(self.node);
+        let reply = reply_of(answer, now);
+        let release = match purpose {
+            Purpose::OwedRelease(owed) => owed.release.after_next(requests, reply),
+            Purpose::Request(_) => OwedRelease::after_first(now, requester.ttl(), requests, reply),
+        };
+        let Some(release) = release else { return };
+        let requester = requester.clone();
+        self.push(Entry {
+            command,
+            owed: Owed { release, requester },
         });
         let later = Instant::now() + RETRY_AFTER;
         match purpose {
-            // The last attempt failed, so the rest waits too: a node that refuses releases must
-            // not be asked without a pause.
+            // The last attempt failed, so the other releases wait too: a node that refuses releases
+            // must not be asked without a pause.
             Purpose::OwedRelease(_) => self.next_try = Some(later),
             Purpose::Request(_) => {
                 self.next_try.get_or_insert(later);
             }
         }
-        self.count();
     }
 
-    /// Forgets releases whose keys have expired by themselves. (One with a long ttl can keep
-    /// younger ones with short ttls behind it from being forgotten; those attempts fail then.)
+    /// Forgets releases whose keys have expired by themselves. (A release with a long ttl can stand
+    /// before releases with short ttls. Those are then sent although their keys have expired.)
     pub(super) fn forget_expired(&mut self, now: Timestamp) {
         while let Some(oldest) = self.queue.front()
-            && oldest.terms.expires_at <= now
+            && oldest.owed.release.has_expired(now)
         {
-            if !oldest.terms.delivered {
-                self.abandon();
+            if !oldest.owed.release.was_delivered() {
+                self.note_abandoned();
             }
             self.queue.pop_front();
         }
-        self.count();
+        self.note_length();
     }
 
     /// Takes up to `most` releases to deliver, if it is time to try.
@@ -113,14 +106,14 @@ impl<R: Requester> OwedReleases<R> {
             0
         };
         let mut batch = Batch::with_capacity(count);
-        for OwedRelease { command, terms } in self.queue.drain(..count) {
-            batch.push(command, Purpose::OwedRelease(terms));
+        for Entry { command, owed } in self.queue.drain(..count) {
+            batch.push(command, Purpose::OwedRelease(owed));
         }
-        self.count();
+        self.note_length();
         batch
     }
 
-    /// Lets everything be tried at once: the node may be back.
+    /// Makes all releases due at once: the node may be back.
     pub(super) fn become_due(&mut self) {
         self.next_try = (!self.queue.is_empty()).then(Instant::now);
     }
@@ -134,21 +127,21 @@ impl<R: Requester> OwedReleases<R> {
         self.queue.is_empty()
     }
 
-    pub(super) fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.counters)
-    }
-
-    /// Counts a release as taken from the queue.
-    pub(super) fn note_taken(&self) {
-        self.counters.queued.fetch_sub(1, Ordering::Relaxed);
+    fn push(&mut self, entry: Entry<R>) {
+        if self.queue.len() == MAX_OWED {
+            self.queue.pop_front();
+            self.note_abandoned();
+        }
+        self.queue.push_back(entry);
+        self.note_length();
     }
 
     /// Counts a release that was never delivered.
-    fn abandon(&self) {
+    fn note_abandoned(&self) {
         self.counters.abandoned.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn count(&mut self) {
+    fn note_length(&mut self) {
         if self.queue.is_empty() {
             self.next_try = None;
         }

@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redlock_core::NodeId;
+use redlock_core::{NodeId, SetRequestState};
 
 /// The requests to set the key of one lease that lanes sent.
 #[derive(Debug, Default)]
@@ -8,7 +8,7 @@ pub(crate) struct SetRequests {
     /// The nodes to which such a request was sent: each may hold the key.
     sent: AtomicNodeSet,
     /// The nodes to which such a request was sent on a connection that broke before the answer
-    /// came. It may arrive there after a release that is sent on the next connection.
+    /// came.
     unanswered: AtomicNodeSet,
 }
 
@@ -28,9 +28,15 @@ impl SetRequests {
         self.sent.contains(node)
     }
 
-    /// Returns whether the node may still set the key after it was released.
-    pub(super) fn is_unanswered(&self, node: NodeId) -> bool {
-        self.unanswered.contains(node)
+    /// Returns what became of the requests to the node.
+    pub(super) fn state(&self, node: NodeId) -> SetRequestState {
+        if self.unanswered.contains(node) {
+            SetRequestState::Unanswered
+        } else if self.sent.contains(node) {
+            SetRequestState::Sent
+        } else {
+            SetRequestState::NeverSent
+        }
     }
 }
 

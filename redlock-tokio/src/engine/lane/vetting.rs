@@ -1,18 +1,19 @@
-//! Whether a node may vote, and from when on.
+//! Asks the core whether a node may vote, and says in words why not.
 
 use std::{sync::Arc, time::Duration};
 
 use redlock_core::{
-    Eligibility, NodeId, Quarantine, RunId, Sighting, Timestamp, Voter, Withdrawal,
+    Admission, Electorate, Eligibility, Exclusion, Identity, NodeId, Quarantine, ServerRole,
+    Sighting, Timestamp, Voter, Withdrawal,
 };
 
 use crate::{
     NodeError,
     node::{Server, ServerInfo},
-    sync::{Mutex, MutexGuard},
+    sync::Mutex,
 };
 
-/// What nodes are held to.
+/// The requirements that nodes must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     /// For how long a node has no vote after it came up.
@@ -24,225 +25,226 @@ pub(crate) struct Rules {
 /// What a restarted node may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RestartRule {
-    /// Wait until every lock that it may have forgotten is over.
+    /// It waits until every lock that it may have forgotten is over.
     Quarantined(Quarantine),
-    /// Vote, because it forgets nothing, unless it is another server.
+    /// It votes, because it forgets nothing, unless it is another server.
     Durable(Quarantine),
-    /// Vote all the same.
+    /// It votes, although it may have forgotten a lock.
     Trusted(Quarantine),
 }
 
+impl Rules {
+    fn voter(self) -> Voter {
+        let voter = match self.restarts {
+            RestartRule::Quarantined(quarantine) => Voter::new(quarantine),
+            RestartRule::Durable(quarantine) => Voter::durable(quarantine),
+            RestartRule::Trusted(quarantine) => Voter::trusted(quarantine),
+        };
+        if self.allow_unvetted {
+            voter.allowing_unvetted()
+        } else {
+            voter
+        }
+    }
+}
+
 /// What a node has said of itself, and when.
-pub(crate) struct Visit<'a> {
-    pub(crate) occasion: Occasion,
-    /// When the node was asked, or before.
-    pub(crate) asked_at: Timestamp,
-    pub(crate) server: &'a Server,
-    /// Why the node would not do what every lock needs, if that was found out.
-    pub(crate) refusal: Option<NodeError>,
-    /// For how long its history exists at least, if that was found out.
-    pub(crate) history_age: Option<Duration>,
+pub(super) struct Statement {
+    /// A time before the node was asked.
+    pub(super) asked_at: Timestamp,
+    pub(super) server: Server,
+    /// For how long the server's history exists at least, if that was found out.
+    pub(super) history_age: Option<Duration>,
 }
 
-/// Why a node was asked what it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Occasion {
-    /// It was connected to.
-    Connection,
-    /// A second has passed.
-    Inspection,
+impl Statement {
+    fn identity(&self) -> Identity {
+        let info = match &self.server {
+            Server::None => return Identity::InProcess,
+            Server::Withheld(_) => return Identity::Withheld,
+            Server::Known(info) => info,
+        };
+        let role = if info.replica_of.is_some() {
+            ServerRole::Replica
+        } else if info.in_cluster {
+            ServerRole::ClusterMaster
+        } else {
+            ServerRole::Master
+        };
+        Identity::Server {
+            role,
+            sighting: Sighting {
+                asked_at: self.asked_at,
+                run_id: info.run_id,
+                uptime: Some(info.uptime),
+                replication: info.replication,
+                history_age: self.history_age,
+            },
+        }
+    }
 }
 
-/// What comes of it.
-pub(crate) struct Judgement {
+/// What the lane of a node must do after the node has said what it is.
+pub(super) struct Decision {
     /// What the node's votes are worth, or why it may not vote at all.
-    pub(crate) outcome: Result<Eligibility, NodeError>,
-    /// What is to be told to all leases.
-    pub(crate) withdrawal: Option<Withdrawal>,
+    pub(super) outcome: Result<Eligibility, NodeError>,
+    /// What the lane must tell all leases.
+    pub(super) withdrawal: Option<Withdrawal>,
 }
 
-/// The nodes of one lock service, as they were last seen.
+/// The nodes of one lock service, as the core has seen them last.
 #[derive(Debug)]
 pub(crate) struct Vetting {
     rules: Rules,
-    seats: Mutex<Vec<Seat>>,
-}
-
-#[derive(Debug)]
-struct Seat {
-    address: Arc<str>,
-    /// Which server sits here, whether or not it may vote.
-    run_id: Option<RunId>,
-    voter: Voter,
+    addresses: Box<[Arc<str>]>,
+    /// Locked for each decision as a whole, so that of two addresses of one server, one always gets
+    /// no vote.
+    electorate: Mutex<Electorate>,
 }
 
 impl Vetting {
     /// Prepares to vet the nodes with these addresses.
     pub(crate) fn new(rules: Rules, addresses: impl IntoIterator<Item = Arc<str>>) -> Self {
-        let seat = |address| Seat {
-            address,
-            run_id: None,
-            voter: match rules.restarts {
-                RestartRule::Quarantined(quarantine) if rules.allow_unvetted => {
-                    Voter::new(quarantine).allowing_unvetted()
-                }
-                RestartRule::Quarantined(quarantine) => Voter::new(quarantine),
-                RestartRule::Durable(quarantine) => Voter::durable(quarantine),
-                RestartRule::Trusted(quarantine) => Voter::trusted(quarantine),
-            },
-        };
         Self {
             rules,
-            seats: Mutex::new(addresses.into_iter().map(seat).collect()),
+            addresses: addresses.into_iter().collect(),
+            electorate: Mutex::new(Electorate::new(rules.voter())),
         }
     }
 
-    /// Returns whether it must be found out for how long the server's history exists.
-    pub(crate) fn needs_history_age(&self, node: NodeId, server: &Server) -> bool {
-        let Server::Known(ServerInfo {
-            replication: Some(replication),
-            replica_of: None,
-            ..
-        }) = server
-        else {
-            return false;
-        };
-        self.lock()[node.index()]
-            .voter
-            .needs_history_age(*replication)
+    /// Returns whether the lane must find out for how long the server's history exists.
+    pub(super) fn needs_history_age(&self, statement: &Statement) -> bool {
+        self.electorate
+            .lock()
+            .needs_history_age(&statement.identity())
     }
 
-    /// Decides on a node that was just connected to, or that is connected and was asked again.
-    pub(crate) fn judge(&self, node: NodeId, now: Timestamp, visit: &Visit<'_>) -> Judgement {
-        // Locked throughout, so that of two addresses of one server one is always found out.
-        let mut seats = self.lock();
-        let mut withdrawal = None;
-        let outcome = self.admit(&mut seats, node, now, visit, &mut withdrawal);
-        if outcome.is_err() && visit.occasion == Occasion::Inspection && withdrawal.is_none() {
-            // Another server than before, which must not vote: it may have done so since the last look.
-            withdrawal = seats[node.index()].voter.handle_demotion(now);
-        }
-        Judgement {
-            outcome,
-            withdrawal,
-        }
-    }
-
-    fn admit(
+    /// Decides on a node that was just connected to. `refusal` says why it would not do what every
+    /// lock needs, if that was found out.
+    pub(super) fn decide_on_connection(
         &self,
-        seats: &mut [Seat],
         node: NodeId,
         now: Timestamp,
-        visit: &Visit<'_>,
-        withdrawal: &mut Option<Withdrawal>,
-    ) -> Result<Eligibility, NodeError> {
-        let seat = &mut seats[node.index()];
-        // The server that sat here before may have gone.
-        seat.run_id = None;
-        let info = match (visit.server, &visit.refusal) {
-            (Server::Known(info), _) => info,
-            (_, Some(refusal)) => return Err(refusal.clone()),
-            (Server::None, None) => return Ok(Eligibility::ALWAYS),
-            (Server::Withheld(error), None) if self.rules.allow_unvetted => {
-                if visit.occasion == Occasion::Connection {
-                    let node = &seat.address;
-                    tracing::warn!(%node, %error, "not vetted: it does not answer INFO");
-                }
-                // What it does not tell is taken for harmless. What it has told before stands.
-                return Ok(seat.voter.eligibility());
-            }
-            (Server::Withheld(error), None) => {
-                return Err(misconfigured(format!(
-                    "it does not say what it is ({error}): grant +info, or build with \
-                     allow_unvetted_nodes"
-                )));
-            }
-        };
-        if info.replica_of.is_some() {
-            *withdrawal = seat.voter.handle_demotion(now);
+        statement: &Statement,
+        refusal: Option<&NodeError>,
+    ) -> Decision {
+        let identity = statement.identity();
+        let admission = self
+            .electorate
+            .lock()
+            .handle_connection(now, node, &identity);
+        let decision = self.decide(admission, &statement.server, refusal);
+        if decision.outcome.is_ok() {
+            self.warn(node, &statement.server);
         }
-        // Before all else: one server under two addresses never works, whatever it is.
-        if let Some(other) = seats.iter().find(|it| it.run_id == Some(info.run_id)) {
-            let address = Arc::clone(&other.address);
-            return Err(NodeError::SameServer { address });
-        }
-        let seat = &mut seats[node.index()];
-        seat.run_id = Some(info.run_id);
-        if let Some(master) = &info.replica_of {
-            return Err(misconfigured(format!(
-                "a replica of {master}, which may lag behind it: only masters vote"
-            )));
-        }
-        if info.in_cluster {
-            return Err(misconfigured(
-                "a node of a cluster, which replicates and moves keys: use masters of their own"
-                    .into(),
-            ));
-        }
-        if let Some(refusal) = &visit.refusal {
-            return Err(refusal.clone());
-        }
-        if info.replication.is_none() && seat.voter.needs_vetting() {
-            return Err(misconfigured(
-                "INFO does not tell master_replid2, which shows whether it was promoted a moment ago \
-                 and may lack locks: use a server that tells it, or build with allow_unvetted_nodes"
-                    .into(),
-            ));
-        }
-        let sighting = Sighting {
-            asked_at: visit.asked_at,
-            run_id: info.run_id,
-            uptime: Some(info.uptime),
-            replication: info.replication,
-            history_age: visit.history_age,
-        };
-        *withdrawal = match visit.occasion {
-            Occasion::Connection => {
-                self.warn(&seat.address, info);
-                seat.voter.handle_connection(now, &sighting)
-            }
-            Occasion::Inspection => seat.voter.handle_sighting(now, &sighting),
-        };
-        Ok(seat.voter.eligibility())
+        decision
     }
 
-    /// Tells of what does not keep a node from voting, but may make it forget.
-    fn warn(&self, address: &str, info: &ServerInfo) {
+    /// Decides on a node that has said again what it is, on the same connection.
+    pub(super) fn decide_on_inspection(
+        &self,
+        node: NodeId,
+        now: Timestamp,
+        statement: &Statement,
+    ) -> Decision {
+        let identity = statement.identity();
+        let admission = self
+            .electorate
+            .lock()
+            .handle_inspection(now, node, &identity);
+        self.decide(admission, &statement.server, None)
+    }
+
+    fn decide(
+        &self,
+        admission: Admission,
+        server: &Server,
+        refusal: Option<&NodeError>,
+    ) -> Decision {
+        let outcome = match (admission.outcome, refusal) {
+            // A mistake in the list of nodes comes before one in their configuration.
+            (
+                Err(
+                    exclusion @ (Exclusion::SameServer { .. }
+                    | Exclusion::Replica
+                    | Exclusion::ClusterMaster),
+                ),
+                _,
+            ) => Err(self.explain(exclusion, server)),
+            (_, Some(refusal)) => Err(refusal.clone()),
+            (outcome, None) => outcome.map_err(|exclusion| self.explain(exclusion, server)),
+        };
+        Decision {
+            outcome,
+            withdrawal: admission.withdrawal,
+        }
+    }
+
+    fn explain(&self, exclusion: Exclusion, server: &Server) -> NodeError {
+        let text = match (exclusion, server) {
+            (Exclusion::SameServer { other }, _) => {
+                let address = Arc::clone(&self.addresses[other.index()]);
+                return NodeError::SameServer { address };
+            }
+            (
+                Exclusion::Replica,
+                Server::Known(ServerInfo {
+                    replica_of: Some(master),
+                    ..
+                }),
+            ) => format!("a replica of {master}, which may lag behind it: only masters vote"),
+            (Exclusion::ClusterMaster, _) => {
+                "a node of a cluster, which replicates and moves keys: use masters of their own"
+                    .into()
+            }
+            (Exclusion::IdentityWithheld, Server::Withheld(error)) => format!(
+                "it does not say what it is ({error}): grant +info, or build with \
+                 allow_unvetted_nodes"
+            ),
+            (Exclusion::HistoryWithheld, _) => {
+                "INFO lacks master_replid2, which shows whether the server was promoted a moment ago \
+                 and may lack locks: use a server that has it, or build with allow_unvetted_nodes"
+                    .into()
+            }
+            (exclusion, _) => format!("it must not vote: {exclusion:?}"),
+        };
+        NodeError::Misconfigured(text.into())
+    }
+
+    /// Warns of what does not keep a node from voting.
+    fn warn(&self, node: NodeId, server: &Server) {
+        let node = &self.addresses[node.index()];
+        let info = match server {
+            Server::None => return,
+            Server::Withheld(error) => {
+                tracing::warn!(%node, %error, "not vetted: it does not answer INFO");
+                return;
+            }
+            Server::Known(info) => info,
+        };
         if let Some(policy) = &info.eviction
             && policy != "noeviction"
         {
             tracing::warn!(
-                node = address,
+                %node,
                 policy,
-                "evicts keys when memory is short, locks first if they have the least time left: \
-                 set maxmemory-policy noeviction"
+                "evicts keys when memory is short, and locks first if they have the least time \
+                 left: set maxmemory-policy noeviction"
             );
         }
         if matches!(self.rules.restarts, RestartRule::Durable(_)) && !info.appends_to_file {
             tracing::warn!(
-                node = address,
+                %node,
                 "is said to be durable, but appendonly is off: a restart forgets locks"
             );
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Seat>> {
-        self.seats.lock()
-    }
-}
-
-fn misconfigured(text: String) -> NodeError {
-    NodeError::Misconfigured(text.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redlock_core::{Drift, Quarantine, Ttl};
-
-    fn at(seconds: u64) -> Timestamp {
-        Timestamp::ZERO.saturating_add(Duration::from_secs(1000 + seconds))
-    }
+    use redlock_core::{Drift, RunId, Ttl};
 
     /// Two nodes, with a quarantine of 10 s.
     fn vetting(allow_unvetted: bool) -> Vetting {
@@ -255,86 +257,83 @@ mod tests {
         Vetting::new(rules, ["a".into(), "b".into()])
     }
 
-    fn info(letter: u8, uptime: u64) -> ServerInfo {
-        ServerInfo::new(RunId::new([letter; 40]), Duration::from_secs(uptime))
+    fn info(letter: u8) -> ServerInfo {
+        ServerInfo::new(RunId::new([letter; 40]), Duration::from_secs(500))
     }
 
     fn withheld() -> Server {
         Server::Withheld(NodeError::Refused {
             code: "NOPERM".into(),
-            message: "".into(),
+            message: "no rights".into(),
         })
     }
 
-    fn visit(
+    fn connect(
         vetting: &Vetting,
         node: usize,
-        occasion: Occasion,
-        seconds: u64,
-        server: &Server,
-    ) -> Judgement {
-        let visit = Visit {
-            occasion,
-            asked_at: at(seconds),
+        server: Server,
+        refusal: Option<&NodeError>,
+    ) -> Result<Eligibility, NodeError> {
+        let statement = Statement {
+            asked_at: Timestamp::ZERO,
             server,
             history_age: None,
-            refusal: None,
         };
-        vetting.judge(NodeId::new(node).unwrap(), at(seconds), &visit)
+        let node = NodeId::new(node).unwrap();
+        vetting
+            .decide_on_connection(node, Timestamp::ZERO, &statement, refusal)
+            .outcome
     }
 
     #[test]
-    fn a_server_that_says_no_more_what_it_is_stays_in_quarantine() {
-        let vetting = vetting(true);
-        let known = |letter, uptime| Server::Known(info(letter, uptime));
-        visit(&vetting, 0, Occasion::Connection, 0, &known(b'x', 500));
-        let restarted = visit(&vetting, 0, Occasion::Connection, 20, &known(b'y', 1));
-        assert_eq!(restarted.outcome, Ok(Eligibility::since(at(30))));
-        let silent = visit(&vetting, 0, Occasion::Connection, 21, &withheld());
-        assert_eq!(silent.outcome, Ok(Eligibility::since(at(30))));
-    }
-
-    #[test]
-    fn a_replica_that_says_no_more_what_it_is_stays_in_quarantine() {
-        let vetting = vetting(true);
-        visit(
-            &vetting,
-            0,
-            Occasion::Connection,
-            0,
-            &Server::Known(info(b'x', 500)),
-        );
-        let mut replica = info(b'x', 510);
-        replica.replica_of = Some("m".into());
-        let refused = visit(
-            &vetting,
-            0,
-            Occasion::Inspection,
-            10,
-            &Server::Known(replica),
-        );
-        assert!(refused.outcome.is_err());
-        let silent = visit(&vetting, 0, Occasion::Connection, 11, &withheld());
-        assert!(!silent.outcome.unwrap().covers(at(11)));
-    }
-
-    #[test]
-    fn a_server_that_is_refused_under_a_connection_has_its_last_votes_withdrawn() {
-        let known = |letter| Server::Known(info(letter, 500));
-        for (letter, is_refused) in [(b'z', false), (b'x', true)] {
-            let vetting = vetting(false);
-            visit(&vetting, 0, Occasion::Connection, 0, &known(b'x'));
-            visit(&vetting, 1, Occasion::Connection, 0, &known(b'y'));
-            let seen = visit(&vetting, 1, Occasion::Inspection, 1, &known(letter));
-            assert_eq!(seen.outcome.is_err(), is_refused, "the server of node 0");
-            assert!(
-                seen.withdrawal.is_some(),
-                "it has voted since the last look"
-            );
-        }
+    fn an_excluded_node_learns_why() {
         let vetting = vetting(false);
-        visit(&vetting, 0, Occasion::Connection, 0, &known(b'x'));
-        let seen = visit(&vetting, 0, Occasion::Inspection, 1, &withheld());
-        assert!(seen.outcome.is_err() && seen.withdrawal.is_some());
+        let replica = ServerInfo {
+            replica_of: Some("m:6379".into()),
+            ..info(b'x')
+        };
+        let member = ServerInfo {
+            in_cluster: true,
+            ..info(b'x')
+        };
+        let without_history = ServerInfo {
+            replication: None,
+            ..info(b'x')
+        };
+        for (server, text) in [
+            (Server::Known(replica), "a replica of m:6379"),
+            (Server::Known(member), "a node of a cluster"),
+            (Server::Known(without_history), "master_replid2"),
+            (withheld(), "NOPERM no rights"),
+        ] {
+            let error = connect(&vetting, 0, server, None).unwrap_err();
+            assert!(error.is_refusal(), "{error}");
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_second_address_of_one_server_is_told_the_first() {
+        let vetting = vetting(false);
+        assert!(connect(&vetting, 0, Server::Known(info(b'x')), None).is_ok());
+        let error = connect(&vetting, 1, Server::Known(info(b'x')), None);
+        let address = "a".into();
+        assert_eq!(error, Err(NodeError::SameServer { address }));
+    }
+
+    #[test]
+    fn a_wrong_node_comes_before_its_missing_rights_and_those_before_what_it_does_not_say() {
+        let refusal = NodeError::Misconfigured("may not SET".into());
+        let vetting = vetting(false);
+        let replica = ServerInfo {
+            replica_of: Some("m:6379".into()),
+            ..info(b'x')
+        };
+        let error = connect(&vetting, 0, Server::Known(replica), Some(&refusal));
+        assert_ne!(error, Err(refusal.clone()));
+        for server in [Server::None, Server::Known(info(b'x')), withheld()] {
+            let error = connect(&vetting, 0, server, Some(&refusal));
+            assert_eq!(error, Err(refusal.clone()));
+        }
     }
 }

@@ -1,0 +1,137 @@
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
+
+use redlock_core::{Eligibility, NodeId, Operation, Timestamp};
+
+use super::{
+    batch::{Batch, Purpose},
+    counters::Counters,
+    in_flight::Completed,
+    owed_releases::OwedReleases,
+    requester::{Origin, Requester},
+};
+use crate::{
+    Clock, NodeError,
+    node::{Answer, Command},
+};
+
+/// Brings answers to the requesters, and remembers the releases that the node is owed after them.
+pub(super) struct Answers<R> {
+    node: NodeId,
+    clock: Clock,
+    owed_releases: OwedReleases<R>,
+}
+
+impl<R: Requester> Answers<R> {
+    pub(super) fn new(node: NodeId, clock: Clock, counters: Arc<Counters>) -> Self {
+        Self {
+            node,
+            clock,
+            owed_releases: OwedReleases::new(node, counters),
+        }
+    }
+
+    /// Hands a batch's answers to the requesters. `eligibility` is what the node's votes are worth
+    /// now. Breaks if the session is broken, or if the node is no longer what it was.
+    pub(super) fn deliver(
+        &mut self,
+        completed: Completed<R>,
+        eligibility: Eligibility,
+    ) -> ControlFlow<NodeError> {
+        match completed.answers {
+            Ok(answers) => {
+                if completed.was_late {
+                    // The node is back, and gets the releases that it missed.
+                    self.owed_releases.become_due();
+                }
+                self.deliver_answers(completed.batch, answers, eligibility)
+            }
+            Err(error) => {
+                self.deliver_error(completed.batch, &error);
+                ControlFlow::Break(error)
+            }
+        }
+    }
+
+    /// Answers for a batch on a broken session.
+    pub(super) fn deliver_error(&mut self, batch: Batch<R>, error: &NodeError) {
+        let now = self.clock.now();
+        for (command, purpose) in batch {
+            if let (Operation::Acquire { .. }, Purpose::Request(origin)) =
+                (command.operation(), &purpose)
+            {
+                origin.requester.set_requests().note_unanswered(self.node);
+            }
+            // An error is no vote, whatever the node's votes are worth.
+            let answer = Err(error.clone());
+            self.deliver_one(now, command, purpose, answer, Eligibility::ALWAYS);
+        }
+    }
+
+    fn deliver_answers(
+        &mut self,
+        batch: Batch<R>,
+        answers: Vec<Answer>,
+        eligibility: Eligibility,
+    ) -> ControlFlow<NodeError> {
+        let now = self.clock.now();
+        let mut answers = answers.into_iter();
+        let mut flow = ControlFlow::Continue(());
+        for (command, purpose) in batch {
+            let answer = answers.next().unwrap_or_else(|| {
+                Err(NodeError::Unexpected("fewer answers than commands".into()))
+            });
+            if let Err(error) = &answer
+                && error.is_change_of_role()
+            {
+                // The lane must ask again what the node is.
+                flow = ControlFlow::Break(error.clone());
+            }
+            self.deliver_one(now, command, purpose, answer, eligibility);
+        }
+        flow
+    }
+
+    fn deliver_one(
+        &mut self,
+        now: Timestamp,
+        command: Command,
+        purpose: Purpose<R>,
+        answer: Answer,
+        eligibility: Eligibility,
+    ) {
+        if matches!(command.operation(), Operation::Release { .. }) {
+            self.owed_releases.settle(now, command, &purpose, &answer);
+        }
+        if let Purpose::Request(Origin { requester, round }) = purpose {
+            requester.handle_answer(now, round, self.node, answer, eligibility);
+        }
+    }
+
+    /// Answers for a command that was not sent.
+    pub(super) fn refuse(&mut self, command: Command, origin: Origin<R>, cause: NodeError) {
+        let (now, purpose) = (self.clock.now(), Purpose::Request(origin));
+        self.deliver_one(now, command, purpose, Err(cause), Eligibility::ALWAYS);
+    }
+
+    /// Answers for a batch whose answers are late. The batch stays in flight.
+    pub(super) fn report_late(&self, batch: &Batch<R>, limit: Duration) {
+        let now = self.clock.now();
+        for Origin { requester, round } in batch.origins() {
+            let late = Err(NodeError::TimedOut(limit));
+            requester.handle_answer(now, *round, self.node, late, Eligibility::ALWAYS);
+        }
+    }
+
+    /// Forgets the owed releases whose keys have expired by themselves.
+    pub(super) fn forget_expired(&mut self) {
+        self.owed_releases.forget_expired(self.clock.now());
+    }
+
+    pub(super) fn owed_releases(&self) -> &OwedReleases<R> {
+        &self.owed_releases
+    }
+
+    pub(super) fn owed_releases_mut(&mut self) -> &mut OwedReleases<R> {
+        &mut self.owed_releases
+    }
+}

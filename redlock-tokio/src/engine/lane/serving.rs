@@ -1,0 +1,202 @@
+use std::ops::ControlFlow;
+
+use futures::future::BoxFuture;
+
+use super::{
+    in_flight::{Completed, InFlight},
+    inspector::Inspector,
+    limits::{LaneLimits, MAX_BATCH, SILENCE_LIMIT},
+    requester::Requester,
+    requests::Requests,
+    status_board::StatusBoard,
+    timer::Timer,
+    vetting::Statement,
+    voting_right::VotingRight,
+};
+use crate::{NodeError, node::Session};
+
+/// What a lane does while it has a session: it keeps the session busy, and answers for a node that
+/// stays silent.
+pub(super) struct Serving<'a, R: Requester> {
+    session: Box<dyn Session>,
+    /// Resolves when the session is found to be broken.
+    closed: BoxFuture<'static, NodeError>,
+    requests: &'a mut Requests<R>,
+    right: &'a mut VotingRight,
+    status: &'a StatusBoard,
+    limits: LaneLimits,
+    in_flight: InFlight<R>,
+    inspector: Inspector,
+    timer: Timer,
+    /// Whether the node was silent when this was last checked.
+    is_silent: bool,
+}
+
+/// What the lane waits for.
+enum Event<R> {
+    Completed(Completed<R>),
+    Closed(NodeError),
+    Inspected(Result<Statement, NodeError>),
+    TimerFired,
+    Received,
+}
+
+/// What becomes of the requests that come now.
+enum Intake {
+    /// They are sent.
+    Send,
+    /// They wait in the inbox for a moment.
+    Wait,
+    /// They are answered at once and not sent.
+    Refuse(NodeError),
+}
+
+impl<'a, R: Requester> Serving<'a, R> {
+    pub(super) fn new(
+        mut session: Box<dyn Session>,
+        inspector: Inspector,
+        in_flight: InFlight<R>,
+        requests: &'a mut Requests<R>,
+        right: &'a mut VotingRight,
+        status: &'a StatusBoard,
+        limits: LaneLimits,
+    ) -> Self {
+        Self {
+            closed: session.closed(),
+            session,
+            requests,
+            right,
+            status,
+            limits,
+            in_flight,
+            inspector,
+            timer: Timer::new(),
+            is_silent: false,
+        }
+    }
+
+    /// Serves requests until the lane has ended.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the session must not be used any more. Everything that was in flight is answered
+    /// then.
+    pub(super) async fn run(mut self) -> Result<(), NodeError> {
+        self.requests.answers_mut().owed_releases_mut().become_due();
+        loop {
+            self.requests.answers_mut().forget_expired();
+            self.send_owed_releases();
+            if self.in_flight.is_empty() && self.requests.has_ended() {
+                return Ok(());
+            }
+            let intake = self.intake();
+            self.arm_timer(&intake);
+            let event = self.next_event(&intake).await;
+            if let ControlFlow::Break(error) = self.handle(event, &intake).await {
+                self.give_up(&error);
+                return Err(error);
+            }
+        }
+    }
+
+    fn send_owed_releases(&mut self) {
+        if !self.in_flight.is_silent() && self.in_flight.has_room() {
+            let owed_releases = self.requests.answers_mut().owed_releases_mut();
+            let batch = owed_releases.take_due(MAX_BATCH);
+            self.in_flight.send(&mut *self.session, batch);
+        }
+    }
+
+    fn intake(&self) -> Intake {
+        if self.in_flight.is_silent() {
+            Intake::Refuse(NodeError::Silent)
+        } else if self.in_flight.has_room() {
+            Intake::Send
+        } else if self.requests.are_too_many() {
+            Intake::Refuse(NodeError::Overloaded)
+        } else {
+            Intake::Wait
+        }
+    }
+
+    fn arm_timer(&mut self, intake: &Intake) {
+        self.timer.arm_for(self.in_flight.next_timeout());
+        self.timer.arm_for(self.right.log_end_of_quarantine());
+        if matches!(intake, Intake::Send) {
+            let owed_releases = self.requests.answers().owed_releases();
+            self.timer.arm_for(owed_releases.next_try());
+        }
+    }
+
+    async fn next_event(&mut self, intake: &Intake) -> Event<R> {
+        tokio::select! {
+            biased;
+            completed = self.in_flight.next_completed() => Event::Completed(completed),
+            error = &mut self.closed => Event::Closed(error),
+            statement = self.inspector.next(&mut *self.session) => Event::Inspected(statement),
+            () = self.timer.fired() => Event::TimerFired,
+            () = self.requests.receive(), if !matches!(intake, Intake::Wait) => Event::Received,
+        }
+    }
+
+    /// Breaks if the session must not be used any more.
+    async fn handle(&mut self, event: Event<R>, intake: &Intake) -> ControlFlow<NodeError> {
+        match event {
+            Event::Completed(completed) => {
+                self.status.answered_in(completed.round_trip);
+                self.note_silence();
+                let eligibility = self.right.eligibility();
+                self.requests.answers_mut().deliver(completed, eligibility)
+            }
+            Event::Closed(error) => ControlFlow::Break(error),
+            Event::Inspected(statement) => {
+                let outcome = statement.and_then(|it| self.right.handle_inspection(&it));
+                outcome.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+            }
+            Event::TimerFired => self.handle_timer(),
+            Event::Received => {
+                self.handle_requests(intake).await;
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    async fn handle_requests(&mut self, intake: &Intake) {
+        if let Intake::Refuse(cause) = intake {
+            self.requests.refuse(cause);
+        } else {
+            self.requests.receive_from_ready_tasks().await;
+            let batch = self.requests.take_batch();
+            self.in_flight.send(&mut *self.session, batch);
+        }
+    }
+
+    /// Answers for batches that have been in flight for too long. They stay in flight: the node may
+    /// still carry them out, and its answer shows that it is back.
+    fn handle_timer(&mut self) -> ControlFlow<NodeError> {
+        let (answers, limit) = (self.requests.answers(), self.limits.answer);
+        self.in_flight
+            .time_out(|batch| answers.report_late(batch, limit));
+        self.note_silence();
+        if self.in_flight.is_silent_for(SILENCE_LIMIT) {
+            return ControlFlow::Break(NodeError::TimedOut(SILENCE_LIMIT));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn note_silence(&mut self) {
+        let was_silent = std::mem::replace(&mut self.is_silent, self.in_flight.is_silent());
+        match (was_silent, self.is_silent) {
+            (false, true) => self.status.silent(),
+            (true, false) => self.status.answering(self.right.eligibility()),
+            (true, true) | (false, false) => {}
+        }
+    }
+
+    /// Answers for everything in flight. The session is useless already.
+    fn give_up(self, error: &NodeError) {
+        for batch in self.in_flight.into_batches() {
+            self.requests.answers_mut().deliver_error(batch, error);
+        }
+    }
+}
