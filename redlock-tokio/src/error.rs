@@ -228,6 +228,9 @@ pub enum ExtendError {
         /// How long the lock stays valid.
         remaining: Duration,
     },
+    /// The ttl of [`extend_for`](crate::Hold::extend_for) is out of its range. The lock was not extended.
+    #[error("cannot extend the lock: {0}")]
+    InvalidTtl(OptionsError),
     /// The lock is lost.
     #[error("the lock is lost: {0}")]
     Lost(LossReason),

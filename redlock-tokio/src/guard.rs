@@ -1,54 +1,92 @@
-use std::{fmt, ops::Deref};
+mod acquisition;
+
+use std::{fmt, ops::Deref, time::Duration};
 
 use redlock_core::ReleaseVerdict;
 
+pub use self::acquisition::Acquisition;
 use crate::{Hold, NodeReports};
 
-/// A held lock. Dropping it releases the lock.
+/// A held lock. Dropping the guard releases the lock.
 ///
-/// While it lives the lock is extended in the background, every third of its ttl, until it was held
-/// for [`max_hold`](crate::LockOptions::max_hold). Nothing is spawned and no timer is set for a
-/// guard: one task keeps all of them.
+/// While the guard lives, the lock is extended in the background: every third of its ttl, until it was held for
+/// [`max_hold`](crate::LockOptions::max_hold). A guard has neither a task nor a timer of its own: one task renews the
+/// locks of all guards.
 ///
-/// A guard can be lost while it lives: when too many nodes fail, when the process is stopped for
-/// longer than the lock lives, when someone deletes the key. Ask [`is_valid`](Hold::is_valid) before
-/// a step that must not be done twice, watch [`lost`](Hold::lost) beside long work, or let
-/// [`Redlock::with_lock`](crate::Redlock::with_lock) do that.
+/// A lock can be lost while its guard lives: too many nodes fail, the process is stopped for longer than the lock lives,
+/// or another client deletes the key. Check [`is_valid`](Hold::is_valid) before a step that must not happen twice,
+/// watch [`lost`](Hold::lost) beside long work, or use [`Redlock::with_lock`](crate::Redlock::with_lock), which drops
+/// the work when the lock is lost.
+///
+/// ```
+/// # use redlock_tokio::Redlock;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redlock = Redlock::embedded().await?;
+/// let guard = redlock.lock("order:42").await?;
+/// // .. the work ..
+/// assert!(guard.is_valid()); // it was protected so far
+/// drop(guard);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Dropping
 ///
-/// Dropping never blocks, spawns or panics, inside or outside of a runtime. The release is handed to
-/// the nodes' lanes and costs the caller no round trip; a node that cannot be reached gets it when
-/// it is back, and at the latest the key expires after its ttl. Call
-/// [`Redlock::shutdown`](crate::Redlock::shutdown) before the runtime ends, so that the last
-/// releases are delivered.
+/// Dropping never blocks, spawns or panics, inside or outside of a runtime. The release goes to the connections'
+/// tasks and costs the caller no round trip. A node that cannot be reached gets the release later, and at the latest the
+/// key expires after its ttl. Call [`Redlock::shutdown`](crate::Redlock::shutdown) before the runtime ends, so that
+/// the last releases are delivered.
+///
+/// If other requests of this process wait for the lock, the guard [hands it over](crate::LockOptions::handover_for)
+/// instead. A guard that is leaked (`std::mem::forget`) keeps the lock until `max_hold` is over.
 #[must_use = "the lock is released as soon as the guard is dropped: bind it to a name, `let _guard = ..` \
               (`let _ = ..` drops it)"]
 pub struct LockGuard {
     hold: Hold,
+    /// The time from the request to the lock.
+    waited: Duration,
 }
 
 impl LockGuard {
-    /// Makes the owner of a lease, before it is held: from the first byte on, somebody releases.
+    /// Makes the owner of a lease that does not hold the lock yet, so that the lock is always released.
     pub(crate) fn new(hold: Hold) -> Self {
-        Self { hold }
+        Self {
+            hold,
+            waited: Duration::ZERO,
+        }
     }
 
-    /// Notes that its owner has it. Returns whether the lock is still held.
-    pub(crate) fn claim(&self) -> bool {
+    /// Notes that the caller has the lock after this time. Returns whether the lock is still held.
+    pub(crate) fn claim(&mut self, waited: Duration) -> bool {
+        self.waited = waited;
         self.hold.held().claim()
     }
 
-    /// Releases the lock and waits until a majority of nodes has confirmed it, or cannot any more. If
-    /// others wait for it in this process, it is [handed over](crate::LockOptions::handover_for) instead.
+    /// Releases the lock, and waits until a majority of nodes has confirmed that or no longer can.
     ///
-    /// Costs one round trip to the majority, or none. Use it where the next step must find the lock free;
-    /// otherwise drop the guard, which costs nothing.
+    /// Hands the lock over instead if other requests of this process wait for it (see
+    /// [`handover_for`](crate::LockOptions::handover_for)).
+    ///
+    /// Costs one round trip to the majority, or none. Use this method if the next step must find the lock free.
+    /// Otherwise drop the guard, which costs nothing.
+    ///
+    /// ```
+    /// # use redlock_tokio::{Redlock, ReleaseOutcome};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("order:42").await?;
+    /// let report = guard.release().await;
+    /// assert_eq!(report.outcome, ReleaseOutcome::Released);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     ///
-    /// The release is on its way once this is polled for the first time, and before that dropping
-    /// the future drops the guard, which releases too.
+    /// The release is sent when the future is polled for the first time. Dropping the future before that drops the
+    /// guard, which releases the lock too.
     pub async fn release(self) -> ReleaseReport {
         if self.hold.pass_on() {
             return ReleaseReport {
@@ -66,10 +104,45 @@ impl LockGuard {
         }
     }
 
-    /// Returns a view of the lock that can be cloned and handed on. It does not keep the lock.
+    /// Returns a view of the lock, which can be cloned and passed on. A view does not keep the lock.
     #[must_use]
     pub fn hold(&self) -> &Hold {
         &self.hold
+    }
+
+    /// Returns which nodes granted the lock, after how many attempts and in what time, or that an earlier holder in
+    /// this process handed it over.
+    ///
+    /// Asks no node. Allocates the list of addresses on each call.
+    ///
+    /// ```
+    /// # use redlock_tokio::{Acquisition, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("order:42").await?;
+    /// println!("{}", guard.acquisition()); // granted by 3 of 5 nodes (..) ..
+    /// let Acquisition::Granted { granted_by, .. } = guard.acquisition() else {
+    ///     unreachable!("no other holder was there")
+    /// };
+    /// assert!(granted_by.len() >= 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn acquisition(&self) -> Acquisition {
+        let waited = self.waited;
+        if self.hold.held().is_handed_over() {
+            return Acquisition::HandedOver { waited };
+        }
+        let cell = self.hold.cell();
+        Acquisition::Granted {
+            granted_by: cell.granted_by(),
+            votes_needed: cell.quorum().votes(),
+            votes_possible: cell.quorum().nodes(),
+            attempts: cell.attempts(),
+            waited,
+        }
     }
 }
 
@@ -96,13 +169,13 @@ impl fmt::Debug for LockGuard {
     }
 }
 
-/// What became of a [`LockGuard::release`].
+/// The result of [`LockGuard::release`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReleaseReport {
-    /// How it ended.
+    /// How the release ended.
     pub outcome: ReleaseOutcome,
-    /// What the nodes said that did not delete our key, as far as they had answered.
+    /// The nodes that did not delete the key, with their reasons. Nodes that had not answered yet are missing.
     pub nodes: NodeReports,
 }
 
@@ -110,13 +183,13 @@ pub struct ReleaseReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {
-    /// The lock went to the next that waited for it in this process, without being released.
+    /// The lock went to the next waiter in this process, and was not released on the nodes.
     HandedOver,
     /// A majority of nodes deleted the key: the lock is free.
     Released,
-    /// The lock had been lost before: the work under it was not protected to its end.
+    /// The lock had been lost before: the end of the work under it was not protected.
     NotHeld,
-    /// Too many nodes did not answer. They get the release when they are back, and at the latest
-    /// their keys expire after the ttl.
+    /// Too many nodes did not answer. They get the release when they answer again, and at the latest their keys expire
+    /// after the ttl.
     Unconfirmed,
 }

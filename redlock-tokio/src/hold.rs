@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use redlock_core::{FencingToken, LossReason, Token};
+use redlock_core::{FencingToken, LossReason, Token, Ttl};
 
 use crate::{
     ExtendError, Key,
@@ -9,8 +9,28 @@ use crate::{
 
 /// A view of a held lock: whether it is still held, for how long, and when it is lost.
 ///
-/// A view does not keep the lock; the [`LockGuard`](crate::LockGuard) does. Clones are cheap and can
-/// be handed to whatever works under the lock.
+/// A view does not keep the lock: the [`LockGuard`](crate::LockGuard) does. Clones are cheap. Pass them to the code
+/// that works under the lock.
+///
+/// ```
+/// # use redlock_tokio::{Hold, Redlock};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redlock = Redlock::embedded().await?;
+/// async fn work(hold: Hold) {
+///     for _part in 0..3 {
+///         if !hold.is_valid() {
+///             return; // another client may hold the lock now
+///         }
+///         // .. one part of the work ..
+///     }
+/// }
+///
+/// let guard = redlock.lock("order:42").await?;
+/// tokio::spawn(work(guard.hold().clone())).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Hold {
     held: HeldLease<Arc<LeaseCell>>,
@@ -23,16 +43,43 @@ impl Hold {
 
     /// Returns whether the lock is held now.
     ///
-    /// Reads the clock and asks no node, so the answer is right even after the process was stopped for
-    /// longer than the lock lives. If somebody deletes the key on the nodes, the next renewal notices it, a
-    /// third of the ttl later at most by default. The answer can become untrue at once: a step that must not
-    /// happen without the lock needs a fencing token, not this.
+    /// Reads the clock and asks no node, so the answer is right even after the process was stopped for longer than the
+    /// lock lives. If another client deletes the key on the nodes, the next renewal notices that, by default within a
+    /// third of the ttl. The answer can become false at once. A step that must not happen without the lock needs a
+    /// [fencing token](Self::fencing_token).
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let options = LockOptions::new().no_renewal();
+    /// let guard = redlock.lock("order:42").options(options).await?;
+    /// assert!(guard.is_valid());
+    /// tokio::time::advance(Duration::from_secs(10)).await; // the ttl
+    /// assert!(!guard.is_valid());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.held.valid_until(self.cell().now()).is_some()
     }
 
-    /// Returns how long the lock stays valid if no extension succeeds; zero if it is not held.
+    /// Returns how long the lock stays valid if no extension succeeds. Zero if the lock is not held.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("order:42").ttl(Duration::from_secs(3)).await?;
+    /// assert!(guard.remaining() > Duration::from_secs(2));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
         let now = self.cell().now();
@@ -41,33 +88,104 @@ impl Hold {
             .map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
-    /// Waits until the lock is lost, and returns why.
+    /// Waits until the lock is lost, and returns the reason.
     ///
-    /// A release is no loss: after one, this waits for ever.
+    /// A release is no loss: after a release this future never ends.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// # async fn work() {}
+    /// let guard = redlock.lock("order:42").await?;
+    /// tokio::select! {
+    ///     reason = guard.lost() => println!("stopped: {reason}"),
+    ///     () = work() => println!("done"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it only watches, and can be called again. If the lock is already lost it
-    /// returns at once.
+    /// Cancel safe: it only watches, and can be called again. It returns at once if the lock is already lost.
     pub async fn lost(&self) -> LossReason {
         self.held.lost().await
     }
 
-    /// Extends the lock now, by the full ttl. (Background renewal does so by itself.)
+    /// Extends the lock now by its ttl. Background renewal does the same at intervals.
     ///
     /// Costs one round trip to the majority. Joins an extension that is under way.
     ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("order:42").await?;
+    /// tokio::time::advance(Duration::from_secs(3)).await;
+    /// guard.extend().await?;
+    /// assert!(guard.remaining() > Duration::from_secs(9));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     ///
-    /// Cancel safe: an extension that was started goes on without its caller, and renewal knows
-    /// of it.
+    /// Cancel safe: an extension that was started goes on without its caller.
     ///
     /// # Errors
     ///
-    /// Says whether the lock is still held: after [`ExtendError::NoQuorum`] and
-    /// [`ExtendError::MaxHold`] it is.
+    /// After [`ExtendError::NoQuorum`] and [`ExtendError::MaxHold`] the lock is still held, and after
+    /// [`ExtendError::Lost`] and [`ExtendError::Released`] it is not.
     pub async fn extend(&self) -> Result<(), ExtendError> {
-        match self.held.extend().await {
+        self.extend_by(self.cell().own_ttl()).await
+    }
+
+    /// Extends the lock now by another ttl than its own, such as before a step that must not be interrupted.
+    ///
+    /// The ttl is in whole milliseconds, rounded down. It must exceed the drift allowance (with the default, 3 ms are
+    /// enough), and must not exceed [`max_ttl`](crate::RedlockBuilder::max_ttl). The lock is then valid for the ttl
+    /// from now on, less the drift allowance. An extension never shortens: a lock that is already valid for longer
+    /// stays so.
+    ///
+    /// Renewal goes on at its interval with the lock's own ttl, and keeps what this extension has gained. A lock that
+    /// is renewed is extended by at least its own ttl. If the holder crashes, other clients wait for the time that the
+    /// lock was extended to.
+    ///
+    /// Costs one round trip to the majority. Joins an extension by at least this ttl that is under way.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("order:42").ttl(Duration::from_secs(2)).await?;
+    /// guard.extend_for(Duration::from_secs(8)).await?;
+    /// assert!(guard.remaining() > Duration::from_secs(7));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: an extension that was started goes on without its caller.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ExtendError::InvalidTtl`], and changes nothing, if the ttl is out of this range. Fails like
+    /// [`extend`](Self::extend) otherwise.
+    pub async fn extend_for(&self, ttl: Duration) -> Result<(), ExtendError> {
+        let ttl = self.cell().check_ttl(ttl);
+        self.extend_by(ttl.map_err(ExtendError::InvalidTtl)?).await
+    }
+
+    async fn extend_by(&self, ttl: Ttl) -> Result<(), ExtendError> {
+        match self.held.extend_for(ttl).await {
             ExtensionOutcome::Extended => Ok(()),
             ExtensionOutcome::Failed => Err(ExtendError::NoQuorum {
                 remaining: self.remaining(),
@@ -81,26 +199,52 @@ impl Hold {
         }
     }
 
-    /// Returns the key, with its prefix; the first of them, if the lock has several.
+    /// Returns the key with its prefix. Returns the first key if the lock has several.
     #[must_use]
     pub fn key(&self) -> &Key {
         self.cell().keys().first()
     }
 
-    /// Returns all keys, with their prefix, in order and without repetitions.
+    /// Returns all keys with their prefix, in order and without repetitions.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock_all(["b", "a", "b"]).await?;
+    /// let keys: Vec<_> = guard.keys().map(|key| key.as_bytes()).collect();
+    /// assert_eq!(keys, [b"a", b"b"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.cell().keys().iter()
     }
 
-    /// Returns the fencing token, if the lock was acquired with [one](crate::Lock::fenced).
+    /// Returns the fencing token, if the lock was acquired [with one](crate::LockOptions::fenced).
     ///
-    /// Send it with every write to a resource that refuses smaller tokens than it has seen, such as
-    /// `UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence < $2`: then a holder that was paused
-    /// and does not know that its lock is lost cannot overwrite what a later holder has written.
+    /// Send the token with every write to a resource that refuses smaller tokens than it has seen, such as
+    /// `UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence < $2`. Then a holder that was paused and
+    /// does not notice the loss of its lock cannot overwrite a later holder's value.
     ///
-    /// Where the new value depends on the old one, store the token *before* that is read (`UPDATE account SET
-    /// fence = $2 WHERE id = $3 AND fence < $2`), and write where `fence = $2`. Otherwise a late write could
-    /// still come between a later holder's read and its write. The program `fenced` in `examples` does so.
+    /// If the new value depends on the old one, store the token *before* you read the old value (`UPDATE account SET
+    /// fence = $2 WHERE id = $3 AND fence < $2`), and write where `fence = $2`. Otherwise a late write could come
+    /// between a later holder's read and its write. The program `fenced` in `examples` does this.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// # let mut stored_fence = 0;
+    /// let guard = redlock.lock("account:7").fenced().await?;
+    /// let token = guard.fencing_token().expect("the lock is fenced");
+    /// assert!(token.get() > stored_fence); // what the resource checks
+    /// stored_fence = token.get();
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.cell().fence()
@@ -108,8 +252,8 @@ impl Hold {
 
     /// Returns the value that the key has on the nodes while the lock is held.
     ///
-    /// Holds that were [handed over](crate::LockOptions::handover_for) within this process have the same
-    /// one. It is *not* a fencing token: tokens have no order.
+    /// Holders to which the lock was [handed over](crate::LockOptions::handover_for) within this process have the same
+    /// value. This is *not* a fencing token: it has no order.
     #[must_use]
     pub fn token(&self) -> Token {
         self.cell().token()
@@ -123,10 +267,9 @@ impl Hold {
         &self.held
     }
 
-    /// Hands the lock over to the next that waits for it in this process, or releases it. Returns
-    /// whether it was handed over.
+    /// Hands the lock over to the next waiter in this process, or releases it. Returns whether it was handed over.
     pub(crate) fn pass_on(&self) -> bool {
-        // What a holder that panics leaves behind is not handed on as if nothing had happened.
+        // A holder that panics may leave the resource half changed, so its lock is not handed over.
         let handed_over = !std::thread::panicking() && self.held.hand_over();
         if !handed_over {
             self.held.release();

@@ -60,7 +60,7 @@ mod whole_seconds;
 pub use builder::{BuildError, RedlockBuilder};
 pub use clock::Clock;
 pub use error::{Attempts, ExtendError, LockError, RandomError, WithLockError};
-pub use guard::{LockGuard, ReleaseOutcome, ReleaseReport};
+pub use guard::{Acquisition, LockGuard, ReleaseOutcome, ReleaseReport};
 pub use hold::Hold;
 pub use key::{Key, KeyError};
 pub use lock::{Lock, LockFuture};

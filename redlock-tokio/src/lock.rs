@@ -1,3 +1,5 @@
+mod conclusion;
+
 use std::{
     fmt,
     pin::Pin,
@@ -6,25 +8,25 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{AcquireFailure, LossReason, Nonce, Timestamp};
+use redlock_core::{Nonce, Timestamp};
 
+use self::conclusion::conclude;
 use crate::{
-    Attempts, Hold, KeyError, LockError, LockGuard, LockOptions, OptionsError, RandomError,
-    WithLockError,
-    engine::{
-        lease_cell::{Acquisition, End, HeldLease, LeaseCell, LeaseRequest, Shared},
-        queue::Refusal,
-    },
+    Hold, KeyError, LockError, LockGuard, LockOptions, OptionsError, RandomError, WithLockError,
+    engine::lease_cell::{HeldLease, LeaseCell, LeaseRequest, Shared},
     key::KeySet,
-    node::status,
 };
 
-/// A lock that is about to be requested. Made by [`Redlock::lock`](crate::Redlock::lock); await it.
+/// A request for a lock, with its options. Made by [`Redlock::lock`](crate::Redlock::lock).
+///
+/// Await it to get the lock. It implements [`IntoFuture`]: [`LockFuture`] documents cost and cancel safety.
 ///
 /// ```
-/// # use redlock_tokio::{LockError, Redlock};
+/// # use redlock_tokio::Redlock;
 /// # use std::time::Duration;
-/// # async fn example(redlock: Redlock) -> Result<(), LockError> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redlock = Redlock::embedded().await?;
 /// let guard = redlock
 ///     .lock("order:42")
 ///     .ttl(Duration::from_secs(30))
@@ -92,11 +94,26 @@ impl Lock {
         self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
 
-    /// Acquires the lock, does the work and releases the lock; see [`Redlock::with_lock`](crate::Redlock::with_lock).
+    /// Acquires the lock, does the work and releases the lock. If the lock is lost, the work is dropped at its
+    /// current `await`. [`Redlock::with_lock`](crate::Redlock::with_lock) documents cancel safety.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let lock = redlock.lock("report").max_hold(Duration::from_secs(3600));
+    /// let pages = lock.with(async |_hold| 12).await?;
+    /// assert_eq!(pages, 12);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// Says whether the work was never begun, or was cut off.
+    /// Fails with [`WithLockError::Lock`] if the work was not begun, and with [`WithLockError::Lost`] if the lock
+    /// was lost before the end of the work.
     pub async fn with<T>(self, work: impl AsyncFnOnce(&Hold) -> T) -> Result<T, WithLockError> {
         let guard = self.await?;
         tokio::select! {
@@ -106,7 +123,7 @@ impl Lock {
                 if guard.is_valid() {
                     Ok(result)
                 } else {
-                    // The clock says so, even if no task has come round to saying it yet.
+                    // The clock shows the loss before a task has noticed it.
                     Err(WithLockError::Lost(guard.lost().await))
                 }
             }
@@ -156,29 +173,39 @@ impl fmt::Debug for Lock {
 
 /// The future of a [`Lock`].
 ///
-/// Costs one round trip to the majority if the lock is free, and none if it is handed over by its
-/// holder in this process.
+/// Costs one round trip to the majority if the lock is free, and none if a holder in this process hands it over.
 ///
-/// The lock is renewed once this future has returned the guard. If the future is kept but not polled
-/// after the nodes have granted the lock, the lock ends with its first validity, after at most one
-/// [ttl](LockOptions::ttl).
+/// Renewal begins when this future returns the guard. If the future is kept but not polled after the nodes have
+/// granted the lock, the lock ends with its first validity, within one [ttl](LockOptions::ttl).
 ///
 /// # Cancel safety
 ///
-/// Dropping the future gives up. The waiters behind it move up, and everything that was set on any node
-/// is released in the background.
+/// Dropping the future gives up. The waiters behind it move up, and keys that were set on nodes are released in the
+/// background.
+///
+/// ```
+/// # use redlock_tokio::Redlock;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redlock = Redlock::embedded().await?;
+/// # let _other = redlock.lock("order:42").await?;
+/// let lock = redlock.lock("order:42").into_future();
+/// let limited = tokio::time::timeout(Duration::from_millis(50), lock);
+/// assert!(limited.await.is_err()); // nothing is left behind
+/// assert_eq!(redlock.queue().waiting, 0);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct LockFuture(State);
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would cost each lock an allocation"
-)]
 enum State {
     New(Lock),
     Waiting {
-        /// Not yet the holder, but already the one who releases.
+        /// Does not hold the lock yet, but already releases it when it is dropped.
         guard: LockGuard,
+        /// The time of the request.
         since: Timestamp,
     },
     Done,
@@ -198,17 +225,17 @@ impl Future for LockFuture {
             }
         }
         let State::Waiting { guard, .. } = &self.0 else {
-            // Polled again after its end; pending is what a fused future would say.
+            // Polled again after its end, like a fused future.
             return Poll::Pending;
         };
-        let Poll::Ready(acquisition) = guard.cell().poll_acquired(cx) else {
+        let Poll::Ready(outcome) = guard.cell().poll_acquired(cx) else {
             return Poll::Pending;
         };
         let State::Waiting { guard, since } = std::mem::replace(&mut self.0, State::Done) else {
             return Poll::Pending;
         };
         let cell = Arc::clone(guard.cell());
-        let outcome = conclude(&cell, guard, since, acquisition);
+        let outcome = conclude(&cell, guard, since, outcome);
         match &outcome {
             Ok(_) => cell.outage().note_success(),
             Err(error) if error.is_outage() => cell.outage().note_failure(cell.now(), error),
@@ -218,110 +245,13 @@ impl Future for LockFuture {
     }
 }
 
-fn conclude(
-    cell: &LeaseCell,
-    guard: LockGuard,
-    since: Timestamp,
-    acquisition: Acquisition<Arc<LeaseCell>>,
-) -> Result<LockGuard, LockError> {
-    let (guard, end) = match acquisition {
-        Acquisition::Held => (guard, None),
-        // From here on, dropping the guard releases the lock that was handed over. The guard of the lease that
-        // waited has nothing to release.
-        Acquisition::HandedOver(held) => (LockGuard::new(Hold::new(held)), None),
-        Acquisition::Ended(end) => (guard, Some(end)),
-    };
-    // Without a runtime no lock is given out, and the nodes are not to blame.
-    if cell.is_shut_down() {
-        return Err(LockError::ShutDown);
-    }
-    match end {
-        Some(end) => Err(failure(cell, since, end)),
-        None if guard.claim() => Ok(guard),
-        // The task was kept from running since the lock was acquired.
-        None => Err(LockError::TooSlow(attempts(cell, since, cell.attempts()))),
-    }
-}
-
-/// Returns why a lease ended without the lock.
-fn failure(cell: &LeaseCell, since: Timestamp, end: End) -> LockError {
-    let attempts = |count| attempts(cell, since, count);
-    match end {
-        End::Refused(Refusal::Busy) => passed_over(cell, attempts(0)),
-        End::Refused(Refusal::Full { waiting, limit }) => LockError::QueueFull { waiting, limit },
-        End::Refused(Refusal::TooLong {
-            waiting,
-            expected,
-            limit,
-        }) => LockError::WaitTooLong {
-            waiting,
-            expected,
-            limit,
-        },
-        End::Exhausted {
-            failure,
-            attempts: count,
-        } => match failure {
-            AcquireFailure::Contended if count == 0 => passed_over(cell, attempts(0)),
-            AcquireFailure::Contended => LockError::Contended(attempts(count)),
-            AcquireFailure::NoQuorum => LockError::NoQuorum(attempts(count)),
-            AcquireFailure::TooSlow => LockError::TooSlow(attempts(count)),
-            AcquireFailure::Quarantined { until } => LockError::Quarantined {
-                remaining: cell
-                    .quorum_in()
-                    .unwrap_or(until.saturating_duration_since(cell.now())),
-                attempts: attempts(count),
-            },
-            AcquireFailure::FenceExhausted => LockError::FenceExhausted,
-            // The enum may grow. This driver cannot distinguish failures that it does not know.
-            _ => LockError::ShutDown,
-        },
-        End::Lost(LossReason::Abandoned) => LockError::ShutDown,
-        End::Lost(_) | End::Released(_) | End::GivenUp | End::TookOver => {
-            LockError::TooSlow(attempts(cell.attempts()))
-        }
-    }
-}
-
-fn attempts(cell: &LeaseCell, since: Timestamp, count: u32) -> Attempts {
-    let quorum = cell.quorum();
-    Attempts {
-        count,
-        votes_needed: quorum.votes(),
-        votes_possible: quorum.nodes(),
-        waited: cell.now().saturating_duration_since(since),
-        nodes: cell.reports(),
-    }
-}
-
-/// Returns why a lease never had its turn in this process: another task holds the lock, or the nodes keep
-/// that task from it.
-fn passed_over(cell: &LeaseCell, mut attempts: Attempts) -> LockError {
-    if cell.is_held_by_another() {
-        return LockError::Contended(attempts);
-    }
-    let nodes = cell.nodes();
-    let quorum_in = status::quorum_in(&nodes, cell.quorum());
-    if quorum_in == Some(Duration::ZERO) {
-        return LockError::Contended(attempts);
-    }
-    attempts.nodes = status::objections(nodes);
-    match quorum_in {
-        Some(remaining) => LockError::Quarantined {
-            remaining,
-            attempts,
-        },
-        None => LockError::NoQuorum(attempts),
-    }
-}
-
 fn start(lock: &Lock) -> Result<State, LockError> {
     let request = lock.prepare()?;
     let shared = &lock.shared;
     let since = shared.clock.now();
     let cell = LeaseCell::start(shared, request);
     if shared.is_shut_down() {
-        // Since `prepare` looked. From here on `shutdown` sees the lease and stops it.
+        // The shutdown began after `prepare`. From here on it sees the lease and stops it.
         cell.stop_acquiring();
     }
     Ok(State::Waiting {

@@ -119,6 +119,19 @@ async fn the_recovery_of_a_node_and_the_end_of_its_quarantine_are_logged() {
     assert!(last.contains("INFO") && last.contains(&servers.get(0).address().to_string()));
 }
 
+#[tokio::test]
+async fn an_extension_by_a_longer_ttl_is_nothing_to_warn_of() {
+    let (log, _guard) = Log::start();
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    guard.extend_for(MS(60_000)).await.unwrap();
+    guard.extend().await.unwrap();
+    drop(guard);
+    redlock.shutdown().await;
+    assert_eq!(log.text(), "");
+}
+
 /// A majority of four is three, so four nodes tolerate one failure, as three nodes do.
 #[tokio::test]
 async fn an_even_number_of_nodes_is_warned_of_when_the_lock_is_built() {

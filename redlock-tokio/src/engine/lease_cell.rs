@@ -25,10 +25,10 @@ pub(crate) use self::{
     extensions::ExtensionOutcome,
     held_lease::HeldLease,
     stage::End,
-    state::Acquisition,
+    state::WaitOutcome,
 };
 use crate::{
-    Key, NodeReports, NodeStatus,
+    Key, NodeReports, NodeStatus, OptionsError,
     engine::{
         lane::{Requester, SetRequests},
         timers::Timed,
@@ -64,7 +64,7 @@ impl Requester for Arc<LeaseCell> {
     }
 
     fn ttl(&self) -> Ttl {
-        self.config.validity.ttl()
+        self.state().lease.longest_ttl()
     }
 }
 
@@ -128,7 +128,7 @@ impl LeaseCell {
     // What the holder asks, or the task that waits for the lock.
 
     /// Waits until the lock is held, or will not be held.
-    pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<Acquisition<Arc<Self>>> {
+    pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<WaitOutcome<Arc<Self>>> {
         self.state().poll_acquired(cx.waker())
     }
 
@@ -140,6 +140,23 @@ impl LeaseCell {
 
     pub(crate) fn fence(&self) -> Option<FencingToken> {
         self.state().fence
+    }
+
+    /// Returns the addresses of the nodes whose votes won the lock.
+    pub(crate) fn granted_by(&self) -> Vec<Arc<str>> {
+        let nodes = self.state().granted_by;
+        let address = |node: NodeId| Arc::clone(self.shared.lanes[node.index()].address());
+        nodes.iter().map(address).collect()
+    }
+
+    /// Checks the ttl of an extension.
+    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<Ttl, OptionsError> {
+        self.shared.check_ttl(self.config.validity, ttl)
+    }
+
+    /// Returns the ttl that the lock was acquired with.
+    pub(crate) fn own_ttl(&self) -> Ttl {
+        self.config.validity.ttl()
     }
 
     pub(crate) fn attempts(&self) -> u32 {

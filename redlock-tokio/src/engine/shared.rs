@@ -4,9 +4,10 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
-use redlock_core::{LeaseConfig, NodeId, Quorum, Ttl};
+use redlock_core::{LeaseConfig, NodeId, Quorum, Ttl, Validity};
 
 use crate::{
     Clock, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
@@ -48,13 +49,29 @@ impl<L> Shared<L> {
     /// Refuses a lock that could outlive the time for which a restarted node waits.
     pub(crate) fn resolve(&self, options: LockOptions) -> Result<LeaseConfig, OptionsError> {
         let config = options.resolve(self.quorum)?;
-        let ttl = config.validity.ttl();
+        self.check_max_ttl(config.validity.ttl())?;
+        Ok(config)
+    }
+
+    /// Makes a ttl to extend a lock by.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a ttl that the drift allowance uses up, and one that no lock may have.
+    pub(crate) fn check_ttl(&self, validity: Validity, ttl: Duration) -> Result<Ttl, OptionsError> {
+        let ttl = Ttl::new(ttl)?;
+        validity.with_ttl(ttl)?;
+        self.check_max_ttl(ttl)?;
+        Ok(ttl)
+    }
+
+    fn check_max_ttl(&self, ttl: Ttl) -> Result<(), OptionsError> {
         match self.max_ttl {
             Some(max_ttl) if ttl > max_ttl => Err(OptionsError::LongerThanMaxTtl {
                 ttl: ttl.as_duration(),
                 max_ttl: max_ttl.as_duration(),
             }),
-            _ => Ok(config),
+            _ => Ok(()),
         }
     }
 

@@ -20,7 +20,7 @@ pub(crate) trait Requester: Clone + Send + Sync + 'static {
     /// Returns where lanes note the requests to set the key that they sent.
     fn set_requests(&self) -> &SetRequests;
 
-    /// Returns how long a key lives after a node has set or extended it.
+    /// Returns the longest time that a key lives after a node has set or extended it.
     fn ttl(&self) -> Ttl;
 }
 

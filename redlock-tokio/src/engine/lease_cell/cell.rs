@@ -219,9 +219,11 @@ impl LeaseCell {
     fn apply_events(&self, state: &mut CellState<Arc<Self>>, now: Timestamp) {
         while let Some(event) = state.lease.poll_event() {
             match event {
-                Event::Acquired { fence, .. } => {
+                Event::Acquired {
+                    fence, granted_by, ..
+                } => {
                     let turn = self.start_turn(state, now);
-                    state.hold(Held { since: now, turn }, fence);
+                    state.hold(Held { since: now, turn }, fence, granted_by);
                 }
                 Event::Exhausted { failure, attempts } => {
                     self.start_turn(state, now);

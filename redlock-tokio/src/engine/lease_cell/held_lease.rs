@@ -28,6 +28,11 @@ impl<L> HeldLease<L> {
         }
     }
 
+    /// Returns whether the lock was handed over to this holder, and not granted by nodes.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.generation != Generation::FIRST
+    }
+
     pub(crate) const fn lease(&self) -> &L {
         &self.lease
     }

@@ -2,7 +2,7 @@
 
 use std::{future::pending, sync::Arc};
 
-use redlock_core::{LossReason, ReleaseVerdict, Timestamp};
+use redlock_core::{LossReason, ReleaseVerdict, Timestamp, Ttl};
 
 use super::{
     cell::LeaseCell,
@@ -27,18 +27,18 @@ impl HeldLease<Arc<LeaseCell>> {
         valid_until.filter(|_| state.is_generation(self.generation))
     }
 
-    /// Extends the lock now.
+    /// Extends the lock now, by this ttl.
     ///
     /// # Cancel safety
     ///
     /// An extension that was started goes on without its caller.
-    pub(crate) async fn extend(&self) -> ExtensionOutcome {
+    pub(crate) async fn extend_for(&self, ttl: Ttl) -> ExtensionOutcome {
         let now = self.lease.now();
         let generation = self.generation;
-        match self
+        let ticket = self
             .lease
-            .update(now, |state| state.extend(now, generation))
-        {
+            .update(now, |state| state.extend_for(now, generation, ttl));
+        match ticket {
             Some(ticket) => {
                 let lease = &self.lease;
                 lease

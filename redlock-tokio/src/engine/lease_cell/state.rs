@@ -3,7 +3,8 @@
 use std::{mem, task::Poll, task::Waker};
 
 use redlock_core::{
-    AcquireFailure, FencingToken, Lease, LossReason, Operation, ReleaseVerdict, Timestamp, Transmit,
+    AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, ReleaseVerdict, Timestamp,
+    Transmit, Ttl,
 };
 
 use super::{
@@ -23,6 +24,8 @@ pub(super) struct CellState<L> {
     pub(super) extensions: Extensions,
     /// The fencing token, once the lock was acquired with one.
     pub(super) fence: Option<FencingToken>,
+    /// The nodes whose votes won the lock, once it was acquired.
+    pub(super) granted_by: NodeSet,
     /// The deadline that the timers know.
     pub(super) due: Option<Timestamp>,
     /// The task that waits for the lock.
@@ -49,7 +52,7 @@ pub(super) struct Departure {
 }
 
 /// What a task that waits for the lock gets.
-pub(crate) enum Acquisition<L> {
+pub(crate) enum WaitOutcome<L> {
     Held,
     /// The lock of another lease.
     HandedOver(HeldLease<L>),
@@ -78,6 +81,7 @@ impl<L: Clone> CellState<L> {
             watched: WatchedRound::default(),
             extensions: Extensions::default(),
             fence: None,
+            granted_by: NodeSet::EMPTY,
             due: None,
             waker: None,
             changes: Changes::default(),
@@ -141,8 +145,9 @@ impl<L: Clone> CellState<L> {
         }
     }
 
-    pub(super) fn hold(&mut self, held: Held, fence: Option<FencingToken>) {
+    pub(super) fn hold(&mut self, held: Held, fence: Option<FencingToken>, granted_by: NodeSet) {
         self.fence = fence;
+        self.granted_by = granted_by;
         self.enter(Stage::Held(held));
     }
 
@@ -171,13 +176,14 @@ impl<L: Clone> CellState<L> {
     // Commands.
 
     /// Starts an extension. Returns `None` if the lock cannot be extended.
-    pub(super) fn extend(
+    pub(super) fn extend_for(
         &mut self,
         now: Timestamp,
         generation: Generation,
+        ttl: Ttl,
     ) -> Option<ExtensionTicket> {
         let ticket = self.extensions.ticket();
-        (self.generation == generation && self.lease.extend(now)).then_some(ticket)
+        (self.generation == generation && self.lease.extend_for(now, ttl)).then_some(ticket)
     }
 
     /// Notes that the holder has taken the lock. Returns whether the lock is still held.
@@ -235,21 +241,21 @@ impl<L: Clone> CellState<L> {
     // Outputs.
 
     /// Returns what a task that waits for the lock gets. Wakes the task when there is something.
-    pub(super) fn poll_acquired(&mut self, waker: &Waker) -> Poll<Acquisition<L>> {
+    pub(super) fn poll_acquired(&mut self, waker: &Waker) -> Poll<WaitOutcome<L>> {
         match &self.stage {
             Stage::Queued(_) | Stage::Acquiring { .. } => {
                 self.waker = Some(waker.clone());
                 Poll::Pending
             }
-            Stage::Held(_) => Poll::Ready(Acquisition::Held),
+            Stage::Held(_) => Poll::Ready(WaitOutcome::Held),
             Stage::HandedOver(held) => {
                 let held = held.clone();
                 self.enter(Stage::Ended(End::TookOver));
-                Poll::Ready(Acquisition::HandedOver(held))
+                Poll::Ready(WaitOutcome::HandedOver(held))
             }
             // Released before the task has taken it.
-            Stage::Releasing => Poll::Ready(Acquisition::Ended(End::GivenUp)),
-            Stage::Ended(end) => Poll::Ready(Acquisition::Ended(*end)),
+            Stage::Releasing => Poll::Ready(WaitOutcome::Ended(End::GivenUp)),
+            Stage::Ended(end) => Poll::Ready(WaitOutcome::Ended(*end)),
         }
     }
 

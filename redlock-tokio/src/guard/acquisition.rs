@@ -1,0 +1,93 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+/// How a lock was acquired. Returned by [`LockGuard::acquisition`](crate::LockGuard::acquisition).
+///
+/// Its `Display` form is one line for a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Acquisition {
+    /// A majority of nodes granted the lock.
+    #[non_exhaustive]
+    Granted {
+        /// The addresses of the nodes whose votes won the lock, in the order in which the nodes were given. Nodes that
+        /// granted it later are not among them.
+        granted_by: Vec<Arc<str>>,
+        /// How many nodes had to agree.
+        votes_needed: usize,
+        /// How many nodes there are.
+        votes_possible: usize,
+        /// How many attempts were made.
+        attempts: u32,
+        /// The time from the request to the lock.
+        waited: Duration,
+    },
+    /// The holder before handed the lock over within this process. No node was asked.
+    #[non_exhaustive]
+    HandedOver {
+        /// The time from the request to the lock.
+        waited: Duration,
+    },
+}
+
+impl Acquisition {
+    /// Returns the time from the request to the lock.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        match self {
+            Self::Granted { waited, .. } | Self::HandedOver { waited } => *waited,
+        }
+    }
+}
+
+impl fmt::Display for Acquisition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Nanoseconds would be noise.
+        let waited = Duration::from_micros(self.waited().as_micros() as u64);
+        match self {
+            Self::Granted {
+                granted_by,
+                votes_possible,
+                attempts,
+                ..
+            } => {
+                let s = if *attempts == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "granted by {} of {votes_possible} nodes ({}) with {attempts} attempt{s} in {waited:?}",
+                    granted_by.len(),
+                    granted_by.join(", ")
+                )
+            }
+            Self::HandedOver { .. } => write!(f, "handed over within this process in {waited:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acquisition_is_one_line_that_names_the_nodes() {
+        let waited = Duration::from_nanos(1_234_567);
+        let granted = |attempts| Acquisition::Granted {
+            granted_by: vec!["a:6379".into(), "c:6379".into()],
+            votes_needed: 2,
+            votes_possible: 3,
+            attempts,
+            waited,
+        };
+        assert_eq!(
+            granted(1).to_string(),
+            "granted by 2 of 3 nodes (a:6379, c:6379) with 1 attempt in 1.234ms"
+        );
+        assert_eq!(
+            granted(2).to_string(),
+            "granted by 2 of 3 nodes (a:6379, c:6379) with 2 attempts in 1.234ms"
+        );
+        assert_eq!(
+            Acquisition::HandedOver { waited }.to_string(),
+            "handed over within this process in 1.234ms"
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! What a task that waited for a lock gets: a guard, or the reason why there is none.
+
+use std::{sync::Arc, time::Duration};
+
+use redlock_core::{AcquireFailure, LossReason, Timestamp};
+
+use crate::{
+    Attempts, Hold, LockError, LockGuard,
+    engine::{
+        lease_cell::{End, LeaseCell, WaitOutcome},
+        queue::Refusal,
+    },
+    node::status,
+};
+
+/// Returns the guard, or the reason why the lease has no lock. `since` is the time of the request.
+pub(super) fn conclude(
+    cell: &LeaseCell,
+    guard: LockGuard,
+    since: Timestamp,
+    outcome: WaitOutcome<Arc<LeaseCell>>,
+) -> Result<LockGuard, LockError> {
+    let (mut guard, end) = match outcome {
+        WaitOutcome::Held => (guard, None),
+        // From here on, dropping the guard releases the lock that was handed over. The guard of the lease that
+        // waited has nothing to release.
+        WaitOutcome::HandedOver(held) => (LockGuard::new(Hold::new(held)), None),
+        WaitOutcome::Ended(end) => (guard, Some(end)),
+    };
+    // Without a runtime no lock is given out, and the nodes are not to blame.
+    if cell.is_shut_down() {
+        return Err(LockError::ShutDown);
+    }
+    match end {
+        Some(end) => Err(failure(cell, since, end)),
+        None if guard.claim(cell.now().saturating_duration_since(since)) => Ok(guard),
+        // The task was kept from running since the lock was acquired.
+        None => Err(LockError::TooSlow(attempts(cell, since, cell.attempts()))),
+    }
+}
+
+/// Returns why a lease ended without the lock.
+fn failure(cell: &LeaseCell, since: Timestamp, end: End) -> LockError {
+    let attempts = |count| attempts(cell, since, count);
+    match end {
+        End::Refused(Refusal::Busy) => passed_over(cell, attempts(0)),
+        End::Refused(Refusal::Full { waiting, limit }) => LockError::QueueFull { waiting, limit },
+        End::Refused(Refusal::TooLong {
+            waiting,
+            expected,
+            limit,
+        }) => LockError::WaitTooLong {
+            waiting,
+            expected,
+            limit,
+        },
+        End::Exhausted {
+            failure,
+            attempts: count,
+        } => match failure {
+            AcquireFailure::Contended if count == 0 => passed_over(cell, attempts(0)),
+            AcquireFailure::Contended => LockError::Contended(attempts(count)),
+            AcquireFailure::NoQuorum => LockError::NoQuorum(attempts(count)),
+            AcquireFailure::TooSlow => LockError::TooSlow(attempts(count)),
+            AcquireFailure::Quarantined { until } => LockError::Quarantined {
+                remaining: cell
+                    .quorum_in()
+                    .unwrap_or(until.saturating_duration_since(cell.now())),
+                attempts: attempts(count),
+            },
+            AcquireFailure::FenceExhausted => LockError::FenceExhausted,
+            // The enum may grow. This driver cannot distinguish failures that it does not know.
+            _ => LockError::ShutDown,
+        },
+        End::Lost(LossReason::Abandoned) => LockError::ShutDown,
+        End::Lost(_) | End::Released(_) | End::GivenUp | End::TookOver => {
+            LockError::TooSlow(attempts(cell.attempts()))
+        }
+    }
+}
+
+fn attempts(cell: &LeaseCell, since: Timestamp, count: u32) -> Attempts {
+    let quorum = cell.quorum();
+    Attempts {
+        count,
+        votes_needed: quorum.votes(),
+        votes_possible: quorum.nodes(),
+        waited: cell.now().saturating_duration_since(since),
+        nodes: cell.reports(),
+    }
+}
+
+/// Returns why a lease never had its turn in this process: another task holds the lock, or the nodes keep that task
+/// from the lock.
+fn passed_over(cell: &LeaseCell, mut attempts: Attempts) -> LockError {
+    if cell.is_held_by_another() {
+        return LockError::Contended(attempts);
+    }
+    let nodes = cell.nodes();
+    let quorum_in = status::quorum_in(&nodes, cell.quorum());
+    if quorum_in == Some(Duration::ZERO) {
+        return LockError::Contended(attempts);
+    }
+    attempts.nodes = status::objections(nodes);
+    match quorum_in {
+        Some(remaining) => LockError::Quarantined {
+            remaining,
+            attempts,
+        },
+        None => LockError::NoQuorum(attempts),
+    }
+}
