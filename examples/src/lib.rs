@@ -1,4 +1,4 @@
-//! What the example programs have in common.
+//! Functions that the example programs share.
 
 use std::{
     env,
@@ -21,11 +21,11 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// Starts to configure a lock over the nodes named by the environment variable `REDLOCK_NODES`, a
-/// list of URLs with commas between them; over five nodes within this process if it is not set. With
-/// `REDLOCK_TRUST_FRESH_NODES` set, nodes that have just been started vote at once.
+/// Returns a builder over the nodes in the environment variable `REDLOCK_NODES`, a list of URLs with commas
+/// between them. Without the variable, the builder has five nodes within this process. If
+/// `REDLOCK_TRUST_FRESH_NODES` is set, nodes that have just started vote at once.
 ///
-/// Returns a description of the nodes beside it, without secrets.
+/// The second value describes the nodes, without secrets.
 pub fn nodes_from_env() -> (RedlockBuilder, String) {
     let builder = Redlock::builder();
     match env::var("REDLOCK_NODES") {
@@ -52,15 +52,15 @@ pub fn nodes_from_env() -> (RedlockBuilder, String) {
 ///
 /// # Errors
 ///
-/// Says what is wrong with the nodes.
+/// Fails as [`RedlockBuilder::build`] does.
 pub async fn connect() -> Result<(Redlock, String)> {
     let (builder, description) = nodes_from_env();
     let redlock = builder.build().await.context("REDLOCK_NODES")?;
     Ok((redlock, description))
 }
 
-/// Writes what the libraries log to standard error: warnings, or what `RUST_LOG` asks for, such as
-/// `redlock_tokio=debug,info`.
+/// Writes the log of the libraries to standard error: warnings, or the targets and levels in `RUST_LOG`, such
+/// as `redlock_tokio=debug,info`.
 pub fn init_logging() {
     let asked = env::var("RUST_LOG").ok();
     let filter = asked.and_then(|targets| targets.parse().ok());
@@ -73,7 +73,7 @@ pub fn init_logging() {
         .init();
 }
 
-/// Listens on the loopback interface, on a port that is free if this one is 0, and prints where.
+/// Listens on the loopback interface, and prints the address. Port 0 stands for any free port.
 ///
 /// # Errors
 ///
@@ -87,11 +87,12 @@ pub async fn listen(port: u16) -> Result<TcpListener> {
     Ok(listener)
 }
 
-/// Signals that come within this time are one: who stops a process may stop its group as well.
+/// Signals within this time count as one, since a supervisor may signal a process and its group.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Waits for Ctrl-C, or for the signal with which a supervisor stops a service. Listens for them from
-/// the call on. Whoever asks again, more than a second later, does not want to wait, and the process ends.
+/// Returns a future that waits for Ctrl-C, or for the signal with which a supervisor stops a service. The
+/// process listens for the signals from the call on. Another signal, more than a second later, ends the process
+/// at once.
 ///
 /// # Errors
 ///
@@ -112,7 +113,7 @@ pub fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static> {
             loop {
                 asked().await;
                 if since.elapsed() > AT_ONCE {
-                    eprintln!("asked to stop twice: locks are left to expire");
+                    eprintln!("the second signal ends the process; its locks expire");
                     process::exit(1);
                 }
             }
@@ -120,12 +121,11 @@ pub fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static> {
     })
 }
 
-/// Parses a duration given on the command line, in whole milliseconds, seconds or minutes: `250ms`,
-/// `5s`, `1m`.
+/// Parses a duration on the command line, in whole milliseconds, seconds or minutes: `250ms`, `5s`, `1m`.
 ///
 /// # Errors
 ///
-/// Names the units.
+/// Fails without a number or a unit. The error names the units.
 pub fn duration(text: &str) -> Result<Duration> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let number = digits.parse().context("a number and a unit, such as 5s")?;

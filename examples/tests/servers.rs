@@ -1,4 +1,4 @@
-//! Starts the example servers as a user would, asks them, and stops them.
+//! Starts the example servers as a user would, sends requests to them, and stops them.
 
 mod support;
 
@@ -43,7 +43,7 @@ async fn payments_charge_once(nodes: Option<&RedisServers>) {
     let receipt = json!({ "charge": 1, "amount": 5 });
     assert!(receipts.iter().all(|it| *it == receipt), "{receipts:?}");
 
-    // And once more, later; and other payments.
+    // Once more, later; and other payments.
     assert_eq!(pay(url, Some("a"), 5).await.status(), StatusCode::OK);
     assert_eq!(pay(url, Some("b"), 5).await.status(), StatusCode::CREATED);
     let other_amount = pay(url, Some("a"), 6).await.status();
@@ -67,7 +67,7 @@ async fn payments_on_real_nodes_charge_once() {
 }
 
 #[tokio::test]
-async fn a_payment_goes_on_without_its_client() {
+async fn a_payment_completes_without_its_client() {
     let arguments = ["--charge", "1s"];
     let server = Server::start(env!("CARGO_BIN_EXE_payments"), &arguments, None);
     let impatient = Client::new()
@@ -77,7 +77,7 @@ async fn a_payment_goes_on_without_its_client() {
         .timeout(Duration::from_millis(300));
     assert!(impatient.send().await.unwrap_err().is_timeout());
 
-    // It comes again, while the first charge is still under way: it waits, and finds the receipt.
+    // The same request comes again during the first charge. It waits, and finds the receipt.
     assert_eq!(
         pay(&server.url, Some("a"), 5).await.status(),
         StatusCode::OK
@@ -98,12 +98,12 @@ async fn exports_are_consistent(nodes: Option<&RedisServers>) {
     let mut export = reqwest::get(&table).await.unwrap();
     let first = export.chunk().await.unwrap().unwrap();
     assert_eq!(first, "users: row 0\n");
-    // Somebody wants to add a row in the middle of the export, which does not show there ..
+    // A row that is inserted during the export does not show in it ..
     let inserting = tokio::spawn(async move { insert(&table).await.text().await.unwrap() });
     let rest = export.text().await.unwrap();
     assert_eq!(rest.lines().count(), 7, "{rest}");
     assert_eq!(inserting.await.unwrap(), "users: added row 8\n");
-    // .. but in the next one.
+    // .. but shows in the next export.
     let next = reqwest::get(format!("{}/tables/users", server.url)).await;
     assert_eq!(next.unwrap().text().await.unwrap().lines().count(), 9);
 }
@@ -118,7 +118,7 @@ async fn exports_on_real_nodes_are_consistent() {
     exports_are_consistent(Some(&RedisServers::spawn(5).unwrap())).await;
 }
 
-/// An export of a thousand seconds, which nobody waits for: an insert would give up after five.
+/// Starts an export of a thousand seconds. An insert waits for five seconds only.
 #[tokio::test]
 async fn a_client_that_goes_away_ends_its_export() {
     let arguments = ["--rows", "10000", "--row", "100ms", "--at-most", "1000s"];
@@ -137,15 +137,15 @@ async fn an_export_that_takes_too_long_is_cut_off() {
     let table = format!("{}/tables/users", server.url);
     let export = reqwest::get(&table).await.unwrap();
     assert_eq!(insert(&table).await.status(), StatusCode::OK);
-    // The client sees that this is not all.
+    // The client notices that the table is incomplete.
     export.text().await.unwrap_err();
 }
 
-/// Has the server begin with an order, for a client that goes away.
+/// Lets the server begin with an order, and disconnects the client.
 async fn abandoned_order(server: &mut Server) {
     let order = format!("{}/orders/7", server.url);
     let client = tokio::spawn(async move { insert(&order).await });
-    // The runtime goes on meanwhile: the client is to be heard.
+    // The runtime runs on, so that the request is sent.
     tokio::task::block_in_place(|| server.wait_for("order 7: begun"));
     client.abort();
     assert!(client.await.unwrap_err().is_cancelled());
@@ -173,7 +173,7 @@ async fn graceful_waits_for_handlers_without_clients() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn graceful_says_which_handlers_it_abandons() {
+async fn graceful_prints_the_abandoned_handlers() {
     let arguments = ["--work", "1000s", "--patience", "500ms"];
     let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, None);
     abandoned_order(&mut server).await;
@@ -190,7 +190,7 @@ async fn graceful_says_which_handlers_it_abandons() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn graceful_stops_at_once_when_it_is_asked_again() {
+async fn graceful_stops_at_once_after_a_second_signal() {
     let arguments = ["--work", "1000s", "--patience", "20s"];
     let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, None);
     abandoned_order(&mut server).await;
@@ -202,7 +202,7 @@ async fn graceful_stops_at_once_when_it_is_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn graceful_says_which_releases_it_abandons() {
+async fn graceful_prints_the_abandoned_releases() {
     let nodes = RedisServers::spawn(5).unwrap();
     let arguments = ["--work", "1s", "--releases", "500ms"];
     let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, Some(&nodes));

@@ -20,12 +20,12 @@ fn run(program: &str, arguments: &[&str], nodes: Option<&RedisServers>) -> Outpu
     command.output().expect("the program starts")
 }
 
-/// Returns what the program printed; it must have succeeded and logged nothing.
+/// Returns the output of a program, which must succeed and log nothing.
 fn output(program: &str, arguments: &[&str], nodes: Option<&RedisServers>) -> String {
     let output = run(program, arguments, nodes);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    // A disk that is slow for a moment is no fault of the program.
+    // A slow disk is not a fault of the program.
     let is_fault = |line: &&str| !line.contains("sqlx::query: slow statement");
     assert_eq!(errors.lines().find(is_fault), None);
     String::from_utf8(output.stdout).unwrap()
@@ -39,7 +39,7 @@ fn quickstart(nodes: Option<&RedisServers>) -> String {
             "{output}"
         );
     }
-    // Between one task's "holds it" and its "is done" there is no line of another.
+    // No other task prints a line between "holds it" and "is done" of one task.
     let lines: Vec<_> = output
         .lines()
         .filter(|line| line.contains(" ms  task"))
@@ -83,7 +83,7 @@ fn jobs_on_real_nodes() {
     assert!(output.contains("no deposit was lost"), "{output}");
 }
 
-/// The sum is the same after the transfers, which the program checks too.
+/// Asserts that the sum is the same after the transfers. The program checks the sum, too.
 fn transfer(nodes: Option<&RedisServers>) {
     let output = output(env!("CARGO_BIN_EXE_transfer"), &[], nodes);
     assert!(output.contains("160 transfers took"), "{output}");
@@ -127,7 +127,7 @@ fn transfers_without_locks_lose_money() {
     assert!(errors.contains("800 became"), "{errors}");
 }
 
-/// A holder's lock is lost on purpose, and its layer says so in the log.
+/// The lock of one holder is lost on purpose, and its layer logs the loss.
 fn fenced(nodes: Option<&RedisServers>) {
     let output = run(env!("CARGO_BIN_EXE_fenced"), &[], nodes);
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -165,7 +165,7 @@ fn a_late_write_without_a_fence_wins() {
 
 const EVERY_SECOND: [&str; 4] = ["--every", "1s", "--runs", "3"];
 
-/// Returns how often the job was run in each slot in which somebody was there.
+/// Returns how often the job was run in each slot in which a runner took part.
 fn runs_by_slot(outputs: &[String]) -> BTreeMap<String, usize> {
     let mut slots = BTreeMap::new();
     for line in outputs.iter().flat_map(|output| output.lines()) {
@@ -183,11 +183,11 @@ fn runs_by_slot(outputs: &[String]) -> BTreeMap<String, usize> {
 #[test]
 fn cron_on_embedded_nodes_runs_once_a_slot() {
     let outputs = [output(env!("CARGO_BIN_EXE_cron"), &EVERY_SECOND, None)];
-    let skipped = outputs[0].matches("skips, another has it").count();
+    let skipped = outputs[0].matches("skips, another runner has it").count();
     let slots = runs_by_slot(&outputs);
     assert!(slots.len() >= 3, "{outputs:?}");
     assert!(slots.values().all(|&runs| runs == 1), "{outputs:?}");
-    // A late runner may have begun a slot before the others, alone.
+    // A late runner may have taken part in one slot alone, before the others started.
     assert!(skipped >= 4, "{outputs:?}");
 }
 

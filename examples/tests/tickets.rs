@@ -1,5 +1,5 @@
-//! What the box office sells: in two server processes over five lock nodes and a store, and in one
-//! process that needs nothing.
+//! The sales of the box office: in two server processes over five lock nodes and a store, and in one embedded
+//! process.
 
 mod support;
 
@@ -19,8 +19,8 @@ const TICKETS: &str = env!("CARGO_BIN_EXE_tickets");
 const SEATS: usize = 40;
 const BUYERS: usize = 32;
 
-/// Buyers who all want all seats, each asking a server of its own: how many got a ticket for each seat,
-/// and what there is to see then.
+/// Lets all buyers want all seats, each through another server. Returns how many got a ticket for each seat,
+/// and the state afterwards.
 async fn sell_all(servers: &[&str]) -> (Vec<usize>, Value) {
     let client = Client::new();
     let together = Arc::new(Barrier::new(BUYERS));
@@ -46,7 +46,7 @@ async fn sell_all(servers: &[&str]) -> (Vec<usize>, Value) {
     (sold, state(servers[0]).await)
 }
 
-/// Asks for the seat, and again for as long as the line does not move.
+/// Buys the seat, and tries again while the answer is that the wait was too long.
 async fn has_bought(client: &Client, url: &str, seat: usize, buyer: usize) -> bool {
     loop {
         let request = client.post(format!("{url}/{seat}")).header("buyer", buyer);
@@ -75,12 +75,12 @@ async fn two_processes_without_the_lock_sell_a_seat_twice() {
     let (sold, state) = sell_all(&[fleet.url(0), fleet.url(1)]).await;
     let tickets: usize = sold.iter().sum();
     assert!(tickets > SEATS, "{tickets} tickets for {SEATS} seats");
-    // The service sees for itself what the lock prevents.
+    // The service itself counts the repeated sales.
     assert_eq!(state["sold_twice"], tickets - SEATS, "{state}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_process_needs_no_redis() {
+async fn one_process_runs_without_redis() {
     let server = Server::start(TICKETS, &["--payment", "2ms"], None);
     let (sold, state) = sell_all(&[&server.url]).await;
     assert_eq!(sold, [1; SEATS]);
@@ -102,7 +102,7 @@ async fn a_seat_is_given_back_by_its_owner_only() {
     let bought = buy(here, 7, "Ada").await;
     assert_eq!(bought.status(), StatusCode::CREATED);
 
-    // Who asks again, perhaps for want of an answer, is told again.
+    // A repeated request gets the same answer.
     let again = buy(there, 7, "Ada").await;
     assert_eq!(again.status(), StatusCode::OK);
     let ticket: Value = again.json().await.unwrap();
@@ -128,7 +128,7 @@ async fn a_seat_is_given_back_by_its_owner_only() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_request_is_said() {
+async fn errors_describe_what_is_wrong_with_a_request() {
     let server = Server::start(TICKETS, &["--payment", "0ms"], None);
     let too_long = "x".repeat(41);
     let long = "%c3%ab".repeat(40); // 40 characters, if they are counted
@@ -184,7 +184,7 @@ async fn what_is_wrong_with_a_request_is_said() {
 }
 
 #[tokio::test]
-async fn who_has_waited_long_enough_is_turned_away() {
+async fn a_buyer_that_waits_too_long_is_turned_away() {
     let arguments = ["--payment", "1000s", "--wait", "100ms"];
     let server = Server::start(TICKETS, &arguments, None);
     let url = server.url.clone();
@@ -199,7 +199,7 @@ async fn who_has_waited_long_enough_is_turned_away() {
 }
 
 #[tokio::test]
-async fn each_seat_of_each_event_has_a_line_of_its_own() {
+async fn each_seat_of_each_event_has_a_queue_of_its_own() {
     let server = Server::start(TICKETS, &["--payment", "1000s", "--wait", "100ms"], None);
     let mut live = Live::open(&server.url).await;
     let mut buyers = JoinSet::new();
@@ -218,14 +218,14 @@ async fn each_seat_of_each_event_has_a_line_of_its_own() {
         (state["taken"]["7"]["paying"] == json!(["Eve"])).then_some(())
     })
     .await;
-    // To give a seat back is to change it, too: it waits for the same lock.
+    // To give a seat back changes the seat, too, so it waits for the same lock.
     let refused = give_back(&server.url, 7, "Bob").await;
     assert_eq!(refused.status(), StatusCode::LOCKED);
 }
 
-/// The lock is lost while somebody pays, since most of its nodes are gone.
+/// The lock is lost during a payment, since most of its nodes are gone.
 #[tokio::test]
-async fn a_sale_whose_lock_is_lost_is_not_written_down() {
+async fn a_sale_whose_lock_is_lost_is_not_written() {
     let fleet = Fleet::start(TICKETS, &["--payment", "12s"]);
     let url = fleet.url(0).to_owned();
     let ada = tokio::spawn(async move { buy(&url, 7, "Ada").await });
@@ -242,7 +242,7 @@ async fn a_sale_whose_lock_is_lost_is_not_written_down() {
 }
 
 #[tokio::test]
-async fn no_lock_means_no_sale() {
+async fn without_a_lock_nothing_is_sold() {
     let fleet = Fleet::start(TICKETS, &["--payment", "0ms", "--wait", "500ms"]);
     (0..3).for_each(|node| fleet.nodes.get(node).kill());
     let refused = buy(fleet.url(0), 7, "Ada").await;
@@ -253,7 +253,7 @@ async fn no_lock_means_no_sale() {
 }
 
 #[test]
-fn bad_options_are_named() {
+fn errors_name_bad_options() {
     for (option, value, complaint) in [
         ("--data", "nonsense", "--data is not a Redis URL"),
         (
@@ -262,7 +262,7 @@ fn bad_options_are_named() {
             "--data is not a Redis URL",
         ),
         ("--events", "rock,Rock'n'Roll", "an event's name is"),
-        ("--events", "rock,rock", "given twice"),
+        ("--events", "rock,rock", "listed twice"),
         ("--seats", "0", "not in 1..=2000"),
         ("--payment", "5", "the unit is one of"),
     ] {

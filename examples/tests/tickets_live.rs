@@ -1,5 +1,5 @@
-//! What the box office shows to those who look on: who pays and who waits, in all processes, and what
-//! was sold; while processes and the store come and go.
+//! The live state of the box office: the people who pay and wait, in all processes, and the sales, while
+//! processes and the store come and go.
 
 mod support;
 
@@ -19,7 +19,7 @@ use tokio::{
 
 const TICKETS: &str = env!("CARGO_BIN_EXE_tickets");
 
-/// Payments that take long enough to be looked at, and end with the test.
+/// A payment that lasts as long as the test.
 const LOOK: &[&str] = &["--payment", "1000s", "--wait", "1000s"];
 
 /// A client that wants seat 7.
@@ -28,9 +28,9 @@ fn buyer(url: &str, name: &'static str) -> JoinHandle<StatusCode> {
     tokio::spawn(async move { buy(&url, 7, name).await.status() })
 }
 
-/// Each page is shown what is new to it, whatever the others have seen.
+/// Each page gets the changes since its own last state.
 #[tokio::test]
-async fn a_page_that_opens_while_somebody_leaves_is_corrected() {
+async fn a_page_that_opens_while_a_buyer_leaves_is_corrected() {
     let server = Server::start(TICKETS, &["--payment", "1000s", "--wait", "20ms"], None);
     let url = server.url.clone();
     let ada = tokio::spawn(async move { buy(&url, 7, "Ada").await });
@@ -50,7 +50,7 @@ async fn a_page_that_opens_while_somebody_leaves_is_corrected() {
 }
 
 #[tokio::test]
-async fn who_waits_is_shown_by_every_process() {
+async fn every_process_shows_the_people_in_line() {
     let fleet = Fleet::start(TICKETS, LOOK);
     let [here, there] = [fleet.url(0), fleet.url(1)];
     let mut live = Live::open(there).await;
@@ -62,7 +62,7 @@ async fn who_waits_is_shown_by_every_process() {
     live.shows_line(7, &["Ada"], &["Bob"]).await;
     let zoe = buyer(there, "Zo%C3%AB");
     live.shows_line(7, &["Ada"], &["Bob", "Zo\u{eb}"]).await;
-    // Both processes show them in the order in which they came.
+    // Both processes show them in the order of their arrival.
     let mut elsewhere = Live::open(here).await;
     elsewhere
         .shows_line(7, &["Ada"], &["Bob", "Zo\u{eb}"])
@@ -70,7 +70,7 @@ async fn who_waits_is_shown_by_every_process() {
     let state = state(here).await;
     assert_eq!(state["taken"]["7"]["paying"], json!(["Ada"]), "{state}");
 
-    // Who goes away leaves the line.
+    // A buyer that disconnects leaves the line.
     bob.abort();
     live.shows_line(7, &["Ada"], &["Zo\u{eb}"]).await;
     zoe.abort();
@@ -79,7 +79,7 @@ async fn who_waits_is_shown_by_every_process() {
 }
 
 #[tokio::test]
-async fn who_goes_away_while_paying_gets_the_seat() {
+async fn a_buyer_that_disconnects_while_paying_gets_the_seat() {
     let fleet = Fleet::start(TICKETS, &["--payment", "2s"]);
     let mut live = Live::open(fleet.url(1)).await;
     let ada = buyer(fleet.url(0), "Ada");
@@ -89,7 +89,7 @@ async fn who_goes_away_while_paying_gets_the_seat() {
 }
 
 #[tokio::test]
-async fn who_waited_in_a_process_that_was_killed_is_forgotten() {
+async fn the_people_of_a_killed_process_are_forgotten() {
     let mut fleet = Fleet::start(TICKETS, LOOK);
     let mut live = Live::open(fleet.url(1)).await;
     let ada = buyer(fleet.url(0), "Ada");
@@ -103,7 +103,7 @@ async fn who_waited_in_a_process_that_was_killed_is_forgotten() {
 }
 
 #[tokio::test]
-async fn what_one_process_sells_and_takes_back_is_shown_by_the_other() {
+async fn every_process_shows_the_sales_of_the_others() {
     let fleet = Fleet::start(TICKETS, &["--payment", "0ms"]);
     let mut live = Live::open(fleet.url(1)).await;
     live.shows_owner(7, None).await;
@@ -114,7 +114,7 @@ async fn what_one_process_sells_and_takes_back_is_shown_by_the_other() {
 }
 
 #[tokio::test]
-async fn the_store_may_be_away_for_a_while() {
+async fn the_service_survives_an_outage_of_the_store() {
     let fleet = Fleet::start(TICKETS, &["--payment", "0ms"]);
     let url = fleet.url(0);
     let mut live = Live::open(url).await;
@@ -122,7 +122,7 @@ async fn the_store_may_be_away_for_a_while() {
     let answers = |state: &Value| state["store_answers"] == true;
     let is_away = |state: &Value| state["store_answers"] == false;
 
-    // Gone, and hanging.
+    // The store is down, and then it hangs.
     for away in [RedisServer::kill, RedisServer::freeze] {
         buy(url, 7, "Ada").await;
         live.shows_owner(7, Some("Ada")).await;
@@ -153,7 +153,7 @@ async fn the_store_may_be_away_for_a_while() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn open_pages_do_not_keep_it_from_stopping() {
+async fn open_pages_do_not_delay_the_stop() {
     let nodes = None;
     let server = Server::start(TICKETS, &["--wait", "1000s"], nodes);
     let mut pages = Vec::new();
@@ -171,7 +171,7 @@ async fn open_pages_do_not_keep_it_from_stopping() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sale_is_finished_before_it_stops() {
+async fn a_sale_is_finished_before_the_server_stops() {
     let server = Server::start(TICKETS, &["--payment", "2s"], None);
     let mut live = Live::open(&server.url).await;
     let ada = buyer(&server.url, "Ada");

@@ -1,4 +1,4 @@
-//! Twenty buyers at one seat, with the lock and without it, and the lights of the lock nodes.
+//! The demonstration with twenty buyers, with the lock and without it, and the lights of the lock nodes.
 
 mod support;
 
@@ -29,7 +29,7 @@ async fn send(url: &str, hall: &str) -> Response {
         .expect("an answer")
 }
 
-/// Sends them, and returns what came of it, and how many buyers got which answer.
+/// Sends them, and returns the outcome and the number of buyers with each answer.
 async fn rush(url: &str, hall: &str) -> (Value, BTreeMap<u64, usize>) {
     let response = send(url, hall).await;
     assert_eq!(response.status(), StatusCode::OK);
@@ -44,7 +44,7 @@ async fn rush(url: &str, hall: &str) -> (Value, BTreeMap<u64, usize>) {
     (outcome, answers)
 }
 
-/// Has them come twice with the lock, and then without it.
+/// Sends them twice with the lock, and then without it.
 async fn compare(url: &str) {
     for _ in 0..2 {
         let (outcome, answers) = rush(url, "with-lock").await;
@@ -59,7 +59,7 @@ async fn compare(url: &str) {
     assert!(sold > 1, "{outcome}");
     assert_eq!(outcome["sold"], sold, "{outcome}");
 
-    // The real hall knows nothing of it.
+    // The real hall is not affected.
     let state = state(url).await;
     assert_eq!(state["taken"], json!({}), "{state}");
     assert_eq!(state["sold_twice"], 0, "{state}");
@@ -69,7 +69,7 @@ async fn compare(url: &str) {
 async fn the_lock_sells_the_seat_once_and_its_absence_more_than_once() {
     let fleet = Fleet::start(TICKETS, &[]);
     compare(fleet.url(0)).await;
-    // What the store has counted is shown by the other process, too.
+    // The other process shows the counts of the store, too.
     let mut live = Live::of_hall(fleet.url(1), WITH_LOCK).await;
     live.shows("one payment", |state| state["taken"]["1"]["payments"] == 1)
         .await;
@@ -81,8 +81,8 @@ async fn the_lock_sells_the_seat_once_and_its_absence_more_than_once() {
 }
 
 #[tokio::test]
-async fn one_process_needs_no_redis_to_show_it() {
-    // Not even where the real sales have no lock.
+async fn the_demonstration_runs_without_redis() {
+    // Not even if the real sales have no lock.
     for arguments in [&[][..], &["--no-lock"]] {
         let server = Server::start(TICKETS, arguments, None);
         compare(&server.url).await;
@@ -90,7 +90,7 @@ async fn one_process_needs_no_redis_to_show_it() {
 }
 
 #[tokio::test]
-async fn everybody_sees_the_buyers_come_and_only_one_rush_at_a_time() {
+async fn every_page_shows_the_buyers_of_one_rush_at_a_time() {
     let fleet = Fleet::start(TICKETS, &[]);
     let [here, there] = [fleet.url(0), fleet.url(1)];
     for (hall, shown, paying) in [
@@ -128,7 +128,7 @@ async fn everybody_sees_the_buyers_come_and_only_one_rush_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_demonstration_is_no_way_into_the_halls() {
+async fn the_demonstration_cannot_sell_real_seats() {
     let server = Server::start(TICKETS, &[], None);
     let ask = |path: &str| Client::new().post(format!("{}{path}", server.url));
     for (request, status) in [
@@ -160,7 +160,7 @@ fn lights(state: &Value) -> BTreeMap<&str, usize> {
 }
 
 #[tokio::test]
-async fn lights_show_how_the_lock_nodes_are() {
+async fn lights_show_the_states_of_the_lock_nodes() {
     let fleet = Fleet::start(TICKETS, &[]);
     let url = fleet.url(0);
     let mut live = Live::open(url).await;

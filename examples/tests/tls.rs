@@ -1,4 +1,4 @@
-//! TLS by URL: a program, three servers with a certificate of an authority of ours.
+//! TLS by URL: a program and three servers, with a certificate of an authority of the test.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use redlock_tokio::test_util::RedisServers;
 
-/// Runs the quickstart against the servers, trusting the given authorities only.
+/// Runs the quickstart against the servers. It trusts only the given authorities.
 fn quickstart(servers: &RedisServers, trusted: &Path) -> Output {
     let urls: Vec<_> = servers
         .iter()

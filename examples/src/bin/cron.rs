@@ -1,7 +1,7 @@
-//! A job that every host of a fleet starts at the same moment, and one of them does.
+//! A job that every host of a fleet starts at the same moment, and that only one of them runs.
 //!
-//! Whoever gets the lock runs the job, and keeps the lock for at least half of the interval, however
-//! short the job: a host whose clock is late finds it held, and skips.
+//! The host that gets the lock runs the job. It holds the lock for at least half of the interval, however
+//! short the job is. So a host whose clock is late finds the lock held, and skips the job.
 //!
 //! ```sh
 //! cargo run -p redlock-examples --features cron --bin cron -- --every 1s --runs 3
@@ -22,13 +22,13 @@ const KEY: &str = "cron:report";
 /// Runs a job at regular times, on one of the runners.
 #[derive(Clone, Debug, Parser)]
 struct Options {
-    /// The interval, counted from the start of 1970, so that all runners mean the same moments.
+    /// The interval, counted from the start of 1970, so that all runners agree on the moments.
     #[arg(long, default_value = "1s", value_parser = redlock_examples::duration)]
     every: Duration,
-    /// How many times to come, whether the job is run or skipped then.
+    /// How many intervals to take part in, whether the job is run or skipped.
     #[arg(long, default_value_t = 3)]
     runs: u32,
-    /// How many runners there are in this process.
+    /// How many runners this process has.
     #[arg(long, default_value_t = 3)]
     runners: u32,
     /// How late each runner's clock is, compared to that of the runner before.
@@ -77,20 +77,22 @@ impl Runner {
         for _ in 0..times {
             self.wait_for(slot).await?;
             self.run_or_skip(slot).await;
-            // A job that takes long makes its own runner skip, too.
+            // A runner skips the intervals that pass during its own job.
             slot = self.slot()?.max(slot) + 1;
         }
         Ok(())
     }
 
-    /// All runners try at the same moment, and with `try_lock` it could happen that each gets some of
-    /// the nodes and none the lock. So they try for a little while, which must be over, even for a late
-    /// runner, before the first has let go: hence a tenth and a half of the interval.
+    /// Runs the job if this runner gets the lock.
+    ///
+    /// All runners try at the same moment. With `try_lock`, each of them might get a minority of the nodes, and
+    /// none the lock. So they wait for a tenth of the interval. The winner holds the lock for half of the
+    /// interval, so that the wait of a late runner is over before the release.
     async fn run_or_skip(&self, slot: u64) {
         let options = LockOptions::new()
             .wait(self.every / 10)
             .retry_delay(Duration::from_millis(1), Duration::from_millis(10))
-            .max_hold(Duration::from_secs(3600)); // no run takes longer, unless it hangs
+            .max_hold(Duration::from_secs(3600)); // only a run that hangs takes longer
         let name = format!("slot {slot}, runner {}", self.number);
         match self.redlock.lock(KEY).options(options).await {
             Ok(guard) => {
@@ -100,8 +102,8 @@ impl Runner {
                 sleep_until((begun + self.every / 2).into()).await; // the minimum hold
                 guard.release().await;
             }
-            Err(LockError::Contended(_)) => println!("{name}: skips, another has it"),
-            // Better no report than two. A job that can bear to be run twice may choose otherwise.
+            Err(LockError::Contended(_)) => println!("{name}: skips, another runner has it"),
+            // No report is better than two. A job that may run twice could run here.
             Err(error) => println!("{name}: skips, {error}"),
         }
     }
@@ -113,7 +115,7 @@ impl Runner {
         Ok(())
     }
 
-    /// The number of the interval that it is now, by the runner's clock.
+    /// Returns the number of the current interval, by the runner's clock.
     fn slot(&self) -> Result<u64> {
         Ok(u64::try_from(
             self.now()?.as_millis() / self.every.as_millis(),
@@ -122,12 +124,14 @@ impl Runner {
 
     fn now(&self) -> Result<Duration> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        Ok(now.context("it is before 1970")?.saturating_sub(self.late))
+        Ok(now
+            .context("the clock is before 1970")?
+            .saturating_sub(self.late))
     }
 }
 
-/// The job. It is far shorter than the interval, so that without a minimum hold a late host would find
-/// the lock free and run it again.
+/// Runs the job. The job is far shorter than the interval, so without a minimum hold a late host would find the
+/// lock free and run the job again.
 async fn report() {
     sleep(Duration::from_millis(5)).await;
 }

@@ -1,8 +1,8 @@
-//! A holder that was paused for longer than its lock lives, and writes late. The database refuses the write,
-//! since it has seen a larger fencing token.
+//! A holder is paused for longer than its lock lives, and then writes late. The database refuses the write,
+//! because it has stored a larger fencing token.
 //!
-//! No lock can stop such a write, and no check before it can: the pause may come between the check and the
-//! write. The database can, as long as each write carries its holder's token.
+//! No lock can stop such a write. A check before the write cannot stop it either, because the pause may come
+//! between the check and the write. The database can, if each write carries the token of its holder.
 //!
 //! ```sh
 //! cargo run -p redlock-examples --features fenced --bin fenced
@@ -28,15 +28,15 @@ use sqlx::{SqlitePool, query, query_scalar, sqlite::SqliteConnectOptions};
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
-/// Has a holder write after its lock is lost.
+/// Lets a holder write after its lock is lost.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Writes without looking at the tokens.
+    /// Ignores the tokens.
     #[arg(long)]
     no_fence: bool,
 }
 
-/// What a request asks for.
+/// The body of a request.
 #[derive(Clone, Serialize, Deserialize)]
 struct Deposit {
     name: String,
@@ -68,7 +68,7 @@ async fn main() -> Result<()> {
         accounts: Accounts::open(&file, options.no_fence).await?,
         pause: Pause::default(),
     });
-    // Without renewal, a handler that waits is as good as a process that is stopped: its lock expires.
+    // Without renewal, the lock of a waiting handler expires, like that of a stopped process.
     let stopped = LockOptions::new().no_renewal();
     let layer = LockLayer::new(redlock.clone(), key("account", path("account")))
         .ttl(Duration::from_millis(500))
@@ -87,11 +87,11 @@ async fn main() -> Result<()> {
     };
     let first = tokio::spawn(send(router.clone(), paused));
     bank.pause.begun.notified().await;
-    // Her lock expires, and Bob gets it.
+    // Ada's lock expires, and Bob gets it.
     ensure!(send(router.clone(), bob).await? == StatusCode::OK);
     bank.pause.over.notify_one();
     if first.await?? == StatusCode::CONFLICT {
-        // Nothing of it was done, so that it can be repeated.
+        // The refused request changed nothing, so it can be repeated.
         ensure!(send(router, ada).await? == StatusCode::OK);
     }
 
@@ -106,7 +106,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Sends a request, and returns the answer's status.
+/// Sends a request, and returns the status of the response.
 async fn send(router: Router, deposit: Deposit) -> Result<StatusCode> {
     let request = Request::post("/accounts/7/deposits").header(CONTENT_TYPE, "application/json");
     let body = Body::from(serde_json::to_vec(&deposit)?);
@@ -119,15 +119,15 @@ struct Bank {
     pause: Pause,
 }
 
-/// A handler says that it is paused, and goes on when it is told.
+/// Pauses one handler: the handler signals the begin, and waits for the end.
 #[derive(Default)]
 struct Pause {
     begun: Notify,
     over: Notify,
 }
 
-/// Reads the balance, and writes a new one. Whether that takes a millisecond or an hour, no other deposit on the
-/// account comes between.
+/// Reads the balance and writes a new one. No other deposit on the account comes between the two, however long
+/// they take.
 async fn deposit(
     State(bank): State<Arc<Bank>>,
     Path(account): Path<i64>,
@@ -137,7 +137,7 @@ async fn deposit(
     let Deposit { name, amount, .. } = deposit;
     let token = locked.fencing_token().context("the layer is fenced")?;
     if !bank.accounts.claim(account, token).await? {
-        println!("{name}: refused before it began");
+        println!("{name}: the claim is refused");
         return Ok(StatusCode::CONFLICT);
     }
     let balance = bank.accounts.balance(account).await?;
@@ -160,10 +160,10 @@ async fn deposit(
     Ok(StatusCode::OK)
 }
 
-/// Accounts in an SQL database, each with the largest token of those who worked on it.
+/// Accounts in an SQL database, each with the largest token of its holders.
 struct Accounts {
     database: SqlitePool,
-    /// Turns the conditions off.
+    /// Whether to ignore the tokens.
     is_unfenced: bool,
 }
 
@@ -185,8 +185,9 @@ impl Accounts {
         })
     }
 
-    /// Keeps all earlier holders from writing from now on. A handler claims the account before it reads the
-    /// balance: otherwise a late write could come between its read and its write.
+    /// Stores the token, so that later writes of all earlier holders are refused. Returns whether this holder is
+    /// the latest. A handler claims the account before it reads the balance; otherwise a late write could come
+    /// between its read and its write.
     async fn claim(&self, account: i64, token: FencingToken) -> Result<bool> {
         let claim = query("UPDATE accounts SET fence = $1 WHERE id = $2 AND (fence < $1 OR $3)")
             .bind(number(token)?)
@@ -195,7 +196,7 @@ impl Accounts {
         Ok(claim.execute(&self.database).await?.rows_affected() == 1)
     }
 
-    /// Writes, unless a later holder has claimed the account.
+    /// Writes the balance, unless a later holder has claimed the account. Returns whether it wrote.
     async fn write(&self, account: i64, balance: i64, token: FencingToken) -> Result<bool> {
         let write = query("UPDATE accounts SET balance = $1 WHERE id = $2 AND (fence = $3 OR $4)")
             .bind(balance)
@@ -216,7 +217,7 @@ fn number(token: FencingToken) -> Result<i64> {
     Ok(i64::try_from(token.get())?)
 }
 
-/// What went wrong in the database.
+/// An error of the database.
 struct Failure(anyhow::Error);
 
 impl From<anyhow::Error> for Failure {

@@ -1,8 +1,8 @@
-//! An Axum server that leaves nothing half done when it is told to stop.
+//! An Axum server that finishes its work before it stops.
 //!
-//! On SIGTERM it stops accepting, answers the requests it has, waits for handlers whose clients have
-//! gone away (they run on under their locks), delivers the releases that nodes are owed, and says what
-//! it had to abandon.
+//! On SIGTERM the server stops accepting connections and answers the open requests. Then it waits for handlers
+//! whose clients have gone away (they run on under their locks), delivers the owed releases, and prints how much
+//! it abandoned.
 //!
 //! ```sh
 //! cargo build -p redlock-examples --features graceful --bin graceful
@@ -32,8 +32,8 @@ struct Options {
     /// How long an order takes.
     #[arg(long, default_value = "5s", value_parser = redlock_examples::duration)]
     work: Duration,
-    /// How long to wait for what is under way when it is told to stop. What then sends SIGKILL (30 s
-    /// after SIGTERM in Kubernetes) must wait for longer than this and `--releases` together.
+    /// How long to wait for requests and handlers after SIGTERM. The supervisor must wait for longer than this and
+    /// `--releases` together before it sends SIGKILL (Kubernetes waits for 30 s).
     #[arg(long, default_value = "20s", value_parser = redlock_examples::duration)]
     patience: Duration,
     /// How long to wait for the releases after that.
@@ -63,16 +63,16 @@ async fn main() -> Result<()> {
     let listener = redlock_examples::listen(options.port).await?;
     let (stop, stopped) = oneshot::channel::<()>();
     let server = axum::serve(listener, router).with_graceful_shutdown(async {
-        let _ = stopped.await; // an error means the same: it is time to stop
+        let _ = stopped.await; // The sender is dropped to stop the server, so an error is expected.
     });
     let mut server = tokio::spawn(server.into_future());
     tokio::select! {
-        ended = &mut server => return Ok(ended??), // before anybody asked for it
+        ended = &mut server => return Ok(ended??), // without a request to stop
         () = asked_to_stop => println!("stopping"),
     }
     let deadline = Instant::now() + options.patience;
 
-    // 1. No new connections; those that are open get their answers.
+    // 1. The server accepts no new connections, and answers those that are open.
     drop(stop);
     match timeout_at(deadline, &mut server).await {
         Ok(ended) => {
@@ -82,22 +82,22 @@ async fn main() -> Result<()> {
         Err(_) => println!("abandoned connections: clients still wait for answers"),
     }
 
-    // 2. Handlers without a client, which the server knows nothing of.
+    // 2. Handlers without a client, which the server does not count.
     handlers.close();
-    let _ = timeout_at(deadline, handlers.wait()).await; // who is left is counted
+    let _ = timeout_at(deadline, handlers.wait()).await; // the rest is counted below
     println!("abandoned handlers: {}", handlers.len());
 
-    // 3. The releases, also to nodes that are down now and may be back in a moment.
+    // 3. The releases, also those to nodes that are down and may be back in time.
     let report = redlock.shutdown_within(options.releases).await;
     println!("abandoned locks: {}", report.held);
     println!("abandoned releases: {}", report.abandoned);
     if report.held + report.abandoned > 0 {
-        println!("their keys expire by themselves, within a ttl");
+        println!("their keys expire within a ttl");
     }
     Ok(())
 }
 
-/// Runs to its end even if its client goes away: that is the layer's default.
+/// Works on an order. By default the layer runs the handler to its end even if the client disconnects.
 async fn handle(
     Path(order): Path<String>,
     locked: Locked,

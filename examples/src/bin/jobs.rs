@@ -1,5 +1,5 @@
-//! A Tower stack without HTTP: transfers are jobs, and jobs of the same account run one at a time,
-//! in this process and in every other that uses the same nodes.
+//! A Tower stack without HTTP. Deposits are jobs, and jobs of the same account run one at a time, across all
+//! processes that use the same nodes.
 //!
 //! ```sh
 //! cargo run -p redlock-examples --features jobs --bin jobs
@@ -24,12 +24,12 @@ use tower::{Service, ServiceBuilder, ServiceExt};
 const ACCOUNTS: u64 = 4;
 const JOBS_PER_ACCOUNT: u64 = 6;
 
-/// A request that knows nothing of HTTP.
+/// A request that has nothing to do with HTTP.
 #[derive(Debug)]
 struct Deposit {
     account: u64,
     amount: u64,
-    /// The lock that the job runs under, filled in by the layer.
+    /// The lock of the job, which the layer sets.
     hold: Option<Hold>,
 }
 
@@ -46,7 +46,7 @@ impl Bank {
         self.most_running
             .fetch_max(self.running.fetch_add(1, SeqCst) + 1, SeqCst);
         let before = self.balance(job.account);
-        sleep(Duration::from_millis(5)).await; // time enough for another to read the same
+        sleep(Duration::from_millis(5)).await; // long enough for another job to read the same balance
         self.running.fetch_sub(1, SeqCst);
         if !job.hold.as_ref().is_some_and(Hold::is_valid) {
             return Err(io::Error::other("the lock was lost before the write"));
@@ -116,7 +116,7 @@ async fn main() -> Result<()> {
         );
     }
     let together = bank.most_running.load(SeqCst);
-    println!("no deposit was lost; up to {together} accounts were worked on at once");
+    println!("no deposit was lost; up to {together} jobs ran at once, each on another account");
     ensure!(
         together <= usize::try_from(ACCOUNTS)?,
         anyhow!("two jobs of one account overlapped")

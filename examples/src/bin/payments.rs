@@ -1,8 +1,7 @@
-//! An Axum server that charges once for each `Idempotency-Key`, however often and however many times
-//! at once the request comes.
+//! An Axum server that charges once for each `Idempotency-Key`, however often the request comes.
 //!
-//! A client that got no answer sends its request again, perhaps while the first is still at work. The
-//! lock makes the second wait, and the store gives it the result of the first.
+//! A client without an answer sends its request again, perhaps while the first one is still at work. The lock
+//! makes the second request wait, and the store has the result of the first one.
 //!
 //! ```sh
 //! cargo run -p redlock-examples --features payments --bin payments
@@ -55,8 +54,8 @@ struct Receipt {
     amount: u64,
 }
 
-/// The earlier results. Several processes would share them: a table with a unique key, written in the
-/// transaction that the payment belongs to.
+/// The earlier results. Several processes would share them in a table with a unique key, which the transaction
+/// of the payment writes.
 struct Ledger {
     receipts: Mutex<HashMap<Vec<u8>, Receipt>>,
     charges: AtomicU64,
@@ -75,8 +74,8 @@ async fn main() -> Result<()> {
         charges: AtomicU64::new(0),
         charge: options.charge,
     });
-    // Clients choose their keys themselves. Where a client is known, put it into the key as well, with
-    // `key("payment", [extension(..), idempotency_key()])`, so that two clients never mean the same payment.
+    // Clients choose their keys themselves. If the server knows the client, add the client to the key with
+    // `key("payment", [extension(..), idempotency_key()])`, so that the keys of two clients never collide.
     let router = Router::new()
         .route("/payments", post(pay))
         .route_layer(LockLayer::new(
@@ -95,14 +94,14 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Charges, or answers what it answered before. If the client goes away meanwhile, the layer lets this
-/// run to its end: the client's next attempt finds the receipt.
+/// Charges, or repeats the earlier answer. If the client disconnects, the layer runs the handler to its end, and
+/// the client's next attempt finds the receipt.
 async fn pay(
     State(ledger): State<Arc<Ledger>>,
     locked: Locked,
     Json(payment): Json<Payment>,
 ) -> Result<Response, LockLost> {
-    // What is locked is what is looked up: the header was read once, by the layer.
+    // The layer has read the header, so the receipt is looked up by the key that is locked.
     let key = locked.key().as_bytes();
     let earlier = ledger.receipts().get(key).cloned();
     if let Some(receipt) = earlier {
@@ -113,21 +112,21 @@ async fn pay(
             (StatusCode::UNPROCESSABLE_ENTITY, problem).into_response()
         });
     }
-    // Just before what must not be done twice. Hand the key on to the payment provider too, if it takes
-    // one: a process that ends between the charge and the receipt leaves no other trace.
+    // The check comes just before the step that must not happen twice. If the payment provider takes a key, pass
+    // this key on: a process that ends between the charge and the receipt leaves no other trace.
     locked.ensure()?;
     let receipt = ledger.charge(&payment).await;
     ledger.receipts().insert(key.to_owned(), receipt.clone());
     Ok((StatusCode::CREATED, Json(receipt)).into_response())
 }
 
-/// Says how many charges there were. A GET needs no lock.
+/// Returns the number of charges. A GET needs no lock.
 async fn charges(State(ledger): State<Arc<Ledger>>) -> Json<u64> {
     Json(ledger.charges.load(SeqCst))
 }
 
 impl Ledger {
-    /// Has the money moved, somewhere far away.
+    /// Moves the money, which takes a while.
     async fn charge(&self, payment: &Payment) -> Receipt {
         sleep(self.charge).await;
         Receipt {

@@ -37,7 +37,7 @@ async fn ten_tasks_one_key(redlock: &Redlock) -> Result<()> {
     for task in 1..=10 {
         let redlock = redlock.clone();
         tasks.spawn(async move {
-            // Tasks that wait longer than usual, and look more often.
+            // These tasks wait longer than the default, and probe more often.
             let options = LockOptions::new()
                 .wait(Duration::from_secs(30))
                 .retry_delay(Duration::from_millis(5), Duration::from_millis(30));
@@ -76,17 +76,17 @@ async fn extended_in_the_background(redlock: &Redlock) -> Result<()> {
         );
         before = remaining;
     }
-    println!("   dropping the guard releases it ..");
+    println!("   dropping the guard releases the lock ..");
     drop(guard);
     let start = Instant::now();
     let guard = redlock.lock(KEY).await?;
-    println!("   .. and it is free again {:?} later", start.elapsed());
+    println!("   .. and another task gets it {:?} later", start.elapsed());
     guard.release().await;
     Ok(())
 }
 
 async fn a_contended_try_lock(redlock: &Redlock) -> Result<()> {
-    println!("\n3. A try_lock on a lock that is held says so, and why:");
+    println!("\n3. A try_lock on a held lock fails, and the error names the reason:");
     let guard = redlock.lock(KEY).await?;
     match redlock.try_lock(KEY).await {
         Err(error) => println!("   {error}"),
@@ -98,7 +98,7 @@ async fn a_contended_try_lock(redlock: &Redlock) -> Result<()> {
 }
 
 async fn work_under_a_lock(redlock: &Redlock) -> Result<()> {
-    println!("\n4. with_lock does the work under the lock, and drops it if the lock is lost:");
+    println!("\n4. with_lock runs work under the lock, and drops the work if the lock is lost:");
     let answer = redlock.with_lock(KEY, async |hold| {
         println!("   working, {:?} left", hold.remaining());
         6 * 7

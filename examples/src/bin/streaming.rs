@@ -1,8 +1,8 @@
-//! An Axum route whose body is a slow stream: the lock is held until the last row is sent, so that
-//! nobody changes the table in the middle of an export.
+//! An Axum route whose body is a slow stream. The lock is held until the last row is sent, so no other request
+//! changes the table during an export.
 //!
-//! An export that takes long must not keep the others out: after `--at-most` the lock is released, and
-//! the export is cut off.
+//! A long export must not exclude others for ever. After `--at-most` the lock is released, and the export is
+//! cut off.
 //!
 //! ```sh
 //! cargo run -p redlock-examples --features streaming --bin streaming # then, in two other terminals:
@@ -28,24 +28,24 @@ use futures::stream;
 use redlock_axum::{LockLayer, LockLost, Locked, key, path};
 use tokio::time::sleep;
 
-/// Exports tables that do not change meanwhile.
+/// Exports tables that do not change during the export.
 #[derive(Clone, Debug, Parser)]
 struct Options {
     /// The port to listen on; 0 for any that is free.
     #[arg(long, default_value_t = 3000)]
     port: u16,
-    /// How many rows each table has at first.
+    /// How many rows each table has at the start.
     #[arg(long, default_value_t = 10)]
     rows: usize,
     /// How long it takes to read a row.
     #[arg(long, default_value = "200ms", value_parser = redlock_examples::duration)]
     row: Duration,
-    /// For how long an export may hold the lock.
+    /// How long an export may hold the lock.
     #[arg(long, default_value = "10s", value_parser = redlock_examples::duration)]
     at_most: Duration,
 }
 
-/// How many rows each table has, if not as many as at first.
+/// The numbers of rows of all tables. A table that is not in the map has as many as at the start.
 #[derive(Clone)]
 struct Tables {
     rows: Arc<Mutex<HashMap<String, usize>>>,
@@ -60,7 +60,7 @@ async fn main() -> Result<()> {
     println!("exporting, on {nodes}");
 
     let layer = LockLayer::new(redlock.clone(), key("table", path("table")))
-        .all_methods() // a GET needs no lock elsewhere, and here it does
+        .all_methods() // by default the layer does not lock for a GET
         .hold_until_body_end(options.at_most);
     let router = Router::new()
         .route("/tables/{table}", get(export).post(insert))
@@ -79,8 +79,8 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Sends the rows one by one. The handler is done as soon as it has returned the stream; the layer
-/// holds the lock on.
+/// Sends the rows one by one. The handler ends when it returns the stream, and the layer holds the lock until
+/// the end of the stream.
 async fn export(State(tables): State<Tables>, Path(table): Path<String>, locked: Locked) -> Body {
     Body::from_stream(stream::try_unfold(0, move |row| {
         let (tables, table, locked) = (tables.clone(), table.clone(), locked.clone());
@@ -89,15 +89,15 @@ async fn export(State(tables): State<Tables>, Path(table): Path<String>, locked:
                 return Ok::<_, LockLost>(None);
             }
             sleep(tables.options.row).await;
-            // The head is sent, so that the status can tell nothing any more. An error cuts the body
-            // off, and the client sees that it has not got the whole table.
+            // The status is sent already. An error cuts the body off, and so the client notices that the table
+            // is incomplete.
             locked.ensure()?;
             Ok(Some((format!("{table}: row {row}\n"), row + 1)))
         }
     }))
 }
 
-/// Adds a row. Without the lock, an export that is under way would have it too.
+/// Adds a row. Without the lock, an export in progress would contain the new row.
 async fn insert(State(tables): State<Tables>, Path(table): Path<String>) -> String {
     let row = tables.rows_of(&table);
     tables.rows().insert(table.clone(), row + 1);

@@ -1,12 +1,13 @@
-//! Many transfers at once between a few accounts of an SQL database. Each locks both of its accounts with
-//! one `lock_all`, and commits its transaction *before* the release: what commits later is a lost update.
+//! Many concurrent transfers between a few accounts of an SQL database. Each transfer locks both of its accounts
+//! with one `lock_all`, and commits its transaction *before* the release. A commit after the release could lose
+//! an update.
 //!
 //! ```sh
 //! cargo run -p redlock-examples --features transfer --bin transfer
 //! cargo run -p redlock-examples --features transfer --bin transfer -- --no-lock # money appears or vanishes
 //! ```
 //!
-//! Several processes with the same `--database`, over the same `REDLOCK_NODES`, serialise as one does.
+//! Several processes with the same `--database` and the same `REDLOCK_NODES` work together.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,26 +24,26 @@ use sqlx::{
 };
 use tokio::{task::JoinSet, time::sleep};
 
-/// How long a transfer waits for its locks, or for another's transaction.
+/// How long a transfer waits for its locks, or for the transaction of another transfer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Transfers money between accounts, and counts it afterwards.
+/// Transfers money between accounts, and checks the sum.
 #[derive(Clone, Debug, Parser)]
 struct Options {
-    /// How many accounts there are, with 100 each.
+    /// How many accounts there are. Each of them starts with 100.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(i64).range(2..))]
     accounts: i64,
-    /// The database's file, which other processes may work on that lock over the same nodes. A
-    /// temporary one by default.
+    /// The file of the database, by default a temporary one. Other processes that lock over the same nodes may
+    /// use the same file.
     #[arg(long)]
     database: Option<PathBuf>,
-    /// How many transfers are under way at once.
+    /// How many tellers work at the same time.
     #[arg(long, default_value_t = 16)]
     tellers: u64,
-    /// How many transfers each of them makes.
+    /// How many transfers each teller makes.
     #[arg(long, default_value_t = 10)]
     transfers: u64,
-    /// Where the random numbers begin.
+    /// The seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Transfers without the locks.
@@ -109,14 +110,14 @@ impl Transfer {
         let from = random.i64(0..accounts);
         Self {
             from,
-            to: (from + random.i64(1..accounts)) % accounts, // another one
+            to: (from + random.i64(1..accounts)) % accounts, // not the same account
             amount: random.i64(0..50),
         }
     }
 }
 
-/// Two transfers in opposite directions ask for the same two locks, and do not wait for each other in
-/// a circle: `lock_all` gets both or none.
+/// Makes a transfer under the locks of both accounts. Two transfers in opposite directions want the same two locks
+/// and cannot deadlock, because `lock_all` gets both locks or none.
 async fn locked(redlock: &Redlock, bank: &Bank, transfer: Transfer) -> Result<()> {
     let keys = [transfer.from, transfer.to].map(|account| format!("transfer:account:{account}"));
     let options = LockOptions::new()
@@ -124,7 +125,7 @@ async fn locked(redlock: &Redlock, bank: &Bank, transfer: Transfer) -> Result<()
         .retry_delay(Duration::from_millis(2), Duration::from_millis(20));
     let guard = redlock.lock_all(keys).options(options).await?;
     bank.transfer(transfer, || guard.is_valid()).await?;
-    drop(guard); // only now: the transaction is committed
+    drop(guard); // after the commit
     Ok(())
 }
 
@@ -160,10 +161,11 @@ impl Bank {
         Ok(Self(database))
     }
 
-    /// Commits only while `is_locked`: after a pause of this process the locks may be somebody else's.
+    /// Makes a transfer, and commits it only if `is_locked`: after a pause of this process another holder may have
+    /// the locks.
     ///
-    /// What the balances are is read before the transaction and not in it: the decision takes a while, and
-    /// nobody else could write until it is made.
+    /// The balances are read before the transaction, because the decision takes a while and a transaction would
+    /// block all other writers until then.
     async fn transfer(&self, transfer: Transfer, is_locked: impl Fn() -> bool) -> Result<()> {
         let Transfer { from, to, amount } = transfer;
         let (left, credited) = (self.balance(from).await?, self.balance(to).await?);
@@ -178,7 +180,7 @@ impl Bank {
                 .execute(&mut *transaction)
                 .await?;
         }
-        // Without the commit it is rolled back.
+        // A transaction without a commit is rolled back.
         ensure!(is_locked(), "the locks were lost before the commit");
         transaction.commit().await?;
         Ok(())
@@ -195,7 +197,7 @@ impl Bank {
     }
 }
 
-/// Asks whoever decides on transfers.
+/// Asks for the approval of a transfer.
 async fn is_approved(left: i64, amount: i64) -> bool {
     sleep(Duration::from_millis(1)).await; // a round trip
     left >= amount

@@ -10,12 +10,12 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Runs the program given as `"$@"` in a process group, and kills the whole group when standard input
-/// ends, which happens when its owner drops it, and also when its owner dies: browsers outlive their
+/// Runs the program `"$@"` in a process group, and kills the whole group when standard input
+/// ends. That happens when the owner drops it, and when the owner dies, because browsers outlive their
 /// driver.
 const WATCHDOG: &str = r#""$@" & read -r _; kill -KILL 0"#;
 
-/// What headless browsers do without, so that they run as root, in small containers and offline.
+/// The switches with which headless browsers run as root, in small containers and offline.
 const ARGUMENTS: &[&str] = &[
     "--headless",
     "--no-sandbox",
@@ -29,15 +29,15 @@ const ARGUMENTS: &[&str] = &[
     "--window-size=1100,900",
 ];
 
-/// A `chromedriver` on a port of its own, and the browsers that it has started.
+/// A `chromedriver` on a port of its own, with the browsers that it has started.
 pub(crate) struct Driver {
     watchdog: Child,
-    /// The watchdog waits for its end.
+    /// The watchdog waits for the end of this pipe.
     leash: Option<ChildStdin>,
-    /// Kept, so that what it prints goes somewhere.
+    /// Kept open for the output of the process.
     _output: BufReader<ChildStdout>,
     url: String,
-    /// Dropped after the processes are gone that write there.
+    /// Dropped after the processes that write to it.
     profiles: TempDir,
 }
 
@@ -45,7 +45,7 @@ impl Driver {
     /// Starts it.
     pub(crate) fn start() -> Self {
         let program = env::var("CHROMEDRIVER").unwrap_or_else(|_| "chromedriver".to_owned());
-        // The watchdog's shell could not say that it is missing.
+        // The watchdog's shell could not report a missing program.
         let version = Command::new(&program).arg("--version").output();
         if let Err(error) = version {
             panic!("cannot run `{program}`: {error}; `make browser` installs it");

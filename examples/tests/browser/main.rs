@@ -1,7 +1,7 @@
-//! The page of the box office in real browsers: people who want the same seat at the same time, at
+//! The page of the box office in real browsers: people want the same seat at the same time, at
 //! different server processes.
 //!
-//! Needs `chromium` and `chromedriver`, which `make browser` installs; the environment variables
+//! Needs `chromium` and `chromedriver`, which `make browser` installs. The environment variables
 //! `CHROMIUM` and `CHROMEDRIVER` name others.
 
 mod driver;
@@ -22,17 +22,17 @@ use tokio::{sync::Mutex, task::JoinSet};
 
 const TICKETS: &str = env!("CARGO_BIN_EXE_tickets");
 
-/// Browsers are heavy: one test has them at a time.
+/// One test at a time runs browsers, because they are heavy.
 static BROWSERS: Mutex<()> = Mutex::const_new(());
 
-/// Has two people press a seat at the same moment, and returns what their pages tell them.
+/// Lets two people press a seat at the same moment, and returns the notices on their pages.
 async fn race(people: [&Page; 2], seat: usize) -> [Outcome; 2] {
     let [one, other] = people;
     join(one.press(seat), other.press(seat)).await;
     join(one.outcome(seat), other.outcome(seat)).await.into()
 }
 
-/// Two people at different server processes, and somebody who looks on.
+/// Opens the pages of two people at different server processes, and the page of an onlooker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_people_one_gets_the_seat() {
     let _browsers = BROWSERS.lock().await;
@@ -75,7 +75,7 @@ async fn of_two_people_one_gets_the_seat() {
     }
 }
 
-/// The check above finds it if a seat is sold twice, and the page says so too.
+/// The control: the check above notices a seat that is sold twice, and the page shows it, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_lock_both_get_the_seat() {
     let _browsers = BROWSERS.lock().await;
@@ -94,7 +94,7 @@ async fn without_the_lock_both_get_the_seat() {
     }
 }
 
-/// One process, nothing to install but the browser.
+/// One embedded process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_tabs_are_two_people() {
     let _browsers = BROWSERS.lock().await;
@@ -106,7 +106,7 @@ async fn two_tabs_are_two_people() {
     assert_eq!(ada.outcome(7).await, Outcome::Bought);
     ada.until(7, "yours").await;
 
-    // A name is no markup.
+    // A name is not taken for markup.
     let tab = ada.browser.new_window(true).await.unwrap();
     ada.browser.switch_to_window(tab.handle).await.unwrap();
     let mallory = "<img src=x onerror=alert(1)>";
@@ -116,7 +116,7 @@ async fn two_tabs_are_two_people() {
     assert_eq!(tab.outcome(8).await, Outcome::Bought);
     tab.until(8, "yours").await;
 
-    // Back in the first tab, where Ada is still Ada.
+    // The first tab still belongs to Ada.
     let windows = ada.browser.windows().await.unwrap();
     ada.browser
         .switch_to_window(windows[0].clone())
@@ -131,15 +131,15 @@ async fn two_tabs_are_two_people() {
         "Seat 7, free. Press to buy it."
     );
 
-    // With pages open it stops all the same, and they say so.
+    // The server stops although pages are open, and they show it.
     let (status, _) = tokio::task::spawn_blocking(|| server.stop()).await.unwrap();
     assert!(status.success(), "{status}");
     ada.find("#connection[data-state=lost]").await;
 }
 
-/// The page says how many are before you, and for how long.
+/// The page shows the place in line and the remaining time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn somebody_in_line_sees_their_place_and_the_time() {
+async fn a_waiting_buyer_sees_the_place_in_line_and_the_time() {
     let _browsers = BROWSERS.lock().await;
     let server = Server::start(TICKETS, &["--payment", "1000s", "--wait", "1000s"], None);
     let driver = Driver::start();
@@ -162,9 +162,9 @@ async fn somebody_in_line_sees_their_place_and_the_time() {
     eve.shows("#lines", "In line: Bob, you").await;
 }
 
-/// One person alone sees in a moment what the lock does.
+/// The demonstration needs one page and one press of a button.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twenty_buyers_come_at_the_press_of_a_button() {
+async fn a_button_sends_twenty_buyers() {
     let _browsers = BROWSERS.lock().await;
     let server = Server::start(TICKETS, &[], None);
     let driver = Driver::start();
@@ -198,22 +198,22 @@ async fn twenty_buyers_come_at_the_press_of_a_button() {
         let selector = format!("{panel} .buyers [data-state={state}]");
         assert_eq!(eve.texts(&selector).await.len(), count, "{selector}");
     }
-    // Nothing was sold in the real hall.
+    // No seat of the real hall was sold.
     assert_eq!(
         eve.text("#totals").await,
         "40 of 40 seats are left, 0 are yours."
     );
     eve.find("#warning[hidden]").await;
 
-    // A page that is opened afterwards shows how it ended.
+    // A page that is opened afterwards shows the outcome.
     eve.browser.refresh().await.unwrap();
     eve.shows("#with-lock .headline", "Sold once, to ").await;
     eve.shows("#without-lock .headline", "Sold 20 times!").await;
 }
 
-/// Nobody needs a mouse.
+/// The page works without a mouse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_are_enough() {
+async fn the_keyboard_is_enough() {
     const ENTER: &str = "\u{e007}";
     const RIGHT: &str = "\u{e014}";
     const DOWN: &str = "\u{e015}";
@@ -232,7 +232,7 @@ async fn keys_are_enough() {
     let button = eve.find("#without-lock button").await;
     button.send_keys(ENTER).await.unwrap();
     eve.shows("#without-lock .headline", "Sold 20 times!").await;
-    // What changes is announced, and the time that passes is not.
+    // Screen readers announce changes, and not the passing time.
     for status in ["#notice", "#place", "#quorum", "#without-lock .headline"] {
         eve.find(&format!("{status}[role=status]")).await;
     }
@@ -240,7 +240,7 @@ async fn keys_are_enough() {
     eve.find("#clock[aria-hidden=true]").await;
 }
 
-/// The whole hall is in view, on a laptop and on a phone, and nothing sticks out.
+/// The whole hall is in view, on a laptop and on a phone, and nothing is cut off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_seats_are_in_one_view() {
     let _browsers = BROWSERS.lock().await;
@@ -270,9 +270,9 @@ async fn all_seats_are_in_one_view() {
     }
 }
 
-/// What goes wrong is said in words, and passes.
+/// The page reports each failure in words, until it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn troubles_are_shown() {
+async fn failures_are_shown() {
     let _browsers = BROWSERS.lock().await;
     let fleet = Fleet::start(TICKETS, &["--payment", "10s", "--wait", "3s"]);
     let address = fleet.url(1).strip_prefix("http://").unwrap();
@@ -282,14 +282,14 @@ async fn troubles_are_shown() {
     let ada = Page::open(driver.browser().await, fleet.url(0), "Ada").await;
     let bob = Page::open(driver.browser().await, &url, "Bob").await;
 
-    // Somebody else pays for longer than he may wait.
+    // Another buyer pays for longer than Bob may wait.
     ada.press(1).await;
     bob.until(1, "paying").await;
     bob.press(1).await;
-    bob.says("You waited long enough for seat 1: the line did not move. Try again in")
+    bob.says("You waited too long for seat 1: the line did not move. Try again in")
         .await;
 
-    // He does not want to wait.
+    // Bob leaves the line.
     ada.press(2).await;
     bob.until(2, "paying").await;
     bob.press(2).await;
@@ -315,7 +315,7 @@ async fn troubles_are_shown() {
     let warning = bob.text("#warning").await;
     assert!(warning.contains("The store does not answer"), "{warning}");
     bob.press(4).await;
-    bob.says("The store does not answer; seat 4").await;
+    bob.says("The store does not answer. Seat 4").await;
     fleet.data.get(0).restart().unwrap();
     bob.find("#warning[hidden]").await;
 

@@ -3,7 +3,7 @@ use serde::Deserialize;
 
 use crate::support::eventually;
 
-/// A page of the box office, in front of which somebody sits.
+/// A page of the box office with its buyer.
 pub(crate) struct Page {
     pub(crate) browser: Client,
     pub(crate) name: &'static str,
@@ -12,15 +12,15 @@ pub(crate) struct Page {
 /// A seat, as the page shows it.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Seat {
-    /// What its colours say.
+    /// The state for the style sheet.
     pub(crate) state: String,
-    /// What it says in short.
+    /// The short text.
     pub(crate) text: String,
-    /// What it says to those who listen.
+    /// The text for screen readers.
     pub(crate) label: String,
 }
 
-/// What came of wanting a seat.
+/// The outcome of a purchase.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Bought,
@@ -28,7 +28,7 @@ pub(crate) enum Outcome {
 }
 
 impl Page {
-    /// Opens the first event's page, and says who sits there.
+    /// Opens the page of the first event, and enters a name.
     pub(crate) async fn open(browser: Client, server: &str, name: &'static str) -> Self {
         let page = Self { browser, name };
         page.browser.goto(server).await.expect("the page");
@@ -36,7 +36,7 @@ impl Page {
         page
     }
 
-    /// Answers the question who sits there.
+    /// Enters a name into the dialog.
     pub(crate) async fn introduce(&self) {
         let input = self.find("dialog[open] #name").await;
         let made_up = input.prop("value").await.unwrap().unwrap_or_default();
@@ -51,7 +51,7 @@ impl Page {
         self.find("#connection[data-state=live]").await;
     }
 
-    /// Clicks on what is there already.
+    /// Clicks on an element that exists.
     pub(crate) async fn click(&self, selector: &str) {
         self.find(selector).await.click().await.unwrap();
     }
@@ -71,7 +71,7 @@ impl Page {
         button.click().await.unwrap();
     }
 
-    /// Returns what the page shows of a seat, all at one moment.
+    /// Returns a seat as the page shows it at one moment.
     pub(crate) async fn seat(&self, seat: usize) -> Seat {
         let script = "
             const button = document.querySelector(`[data-seat='${arguments[0]}']`);
@@ -111,7 +111,7 @@ impl Page {
         .await
     }
 
-    /// Waits until the page says so.
+    /// Waits until the page shows this notice.
     pub(crate) async fn says(&self, words: &str) {
         eventually(&format!("`{words}` in {}'s log", self.name), async || {
             let log = self.log().await;
@@ -120,7 +120,7 @@ impl Page {
         .await;
     }
 
-    /// Returns what the page says has happened, without the times.
+    /// Returns the log of the page, without the times.
     async fn log(&self) -> Vec<String> {
         let script = "
             return [...document.querySelectorAll('#log li')].map((line) => line.lastChild.textContent);";
@@ -128,7 +128,7 @@ impl Page {
         serde_json::from_value(log.unwrap()).expect("lines")
     }
 
-    /// Waits until there is such an element.
+    /// Waits until such an element exists.
     pub(crate) async fn find(&self, selector: &str) -> Element {
         eventually(selector, async || {
             self.browser.find(Locator::Css(selector)).await.ok()
@@ -136,12 +136,12 @@ impl Page {
         .await
     }
 
-    /// Returns what an element says.
+    /// Returns the text of an element.
     pub(crate) async fn text(&self, selector: &str) -> String {
         self.find(selector).await.text().await.unwrap()
     }
 
-    /// Waits until an element says so, among other things.
+    /// Waits until the text of an element contains this text.
     pub(crate) async fn shows(&self, selector: &str, words: &str) {
         eventually(&format!("`{words}` in {selector}"), async || {
             let texts = self.texts(selector).await;
@@ -150,7 +150,7 @@ impl Page {
         .await;
     }
 
-    /// Returns what each of these elements says, all at one moment.
+    /// Returns the texts of these elements at one moment.
     pub(crate) async fn texts(&self, selector: &str) -> Vec<String> {
         let script = "
             return [...document.querySelectorAll(arguments[0])].map((it) => it.textContent);";

@@ -49,7 +49,7 @@ async fn ask(method: Method, url: &str, seat: usize, buyer: &str) -> Response {
     answer.expect("it does not hang").expect("an answer")
 }
 
-/// What there is to see of the event.
+/// Returns the state of the event.
 pub(crate) async fn state(url: &str) -> Value {
     let response = reqwest::get(format!("{url}/events/rock/seats")).await;
     response.unwrap().json().await.expect("JSON")

@@ -4,7 +4,7 @@ use tokio::time::timeout;
 
 use super::SOON;
 
-/// What a page of the box office would be shown of one hall.
+/// The live states of one hall, as a page receives them.
 pub(crate) struct Live {
     stream: Response,
     unread: String,
@@ -16,7 +16,7 @@ impl Live {
         Self::of_hall(url, "rock").await
     }
 
-    /// Looks at another hall that the same page shows.
+    /// Selects another hall of the same page.
     pub(crate) async fn of_hall(url: &str, hall: &'static str) -> Self {
         let stream = reqwest::get(format!("{url}/events/rock/live")).await;
         let stream = stream.expect("an answer");
@@ -47,7 +47,7 @@ impl Live {
         }
     }
 
-    /// Reads until it is shown.
+    /// Reads until a state satisfies the condition.
     pub(crate) async fn shows(&mut self, what: &str, is_shown: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         let reading = async {

@@ -1,4 +1,4 @@
-//! What the tests of the example servers, and their benchmark, share.
+//! Helpers that the tests of the example servers share with the benchmark.
 
 #![allow(dead_code, reason = "each test, and the benchmark, uses its part")]
 
@@ -14,7 +14,7 @@ use std::{
 use redlock_tokio::test_util::RedisServers;
 use tokio::time::{Instant, sleep};
 
-/// How long something may take that is to happen soon.
+/// How long a step may take that should be fast.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// A server process, killed when dropped, or when this process dies.
@@ -58,7 +58,7 @@ impl Server {
         }
     }
 
-    /// Reads what it prints, up to this line.
+    /// Reads the output up to this line.
     pub(crate) fn wait_for(&mut self, line: &str) {
         let found = self.output.by_ref().map_while(Result::ok);
         assert!(found.into_iter().any(|it| it == line), "no line `{line}`");
@@ -71,7 +71,7 @@ impl Server {
         assert!(sent.expect("a shell").success());
     }
 
-    /// Sends SIGTERM, and returns how the process ends and what it prints until then.
+    /// Sends SIGTERM, and returns the exit status and the rest of the output.
     pub(crate) fn stop(mut self) -> (ExitStatus, Vec<String>) {
         self.ask_to_stop();
         let lines = self.output.by_ref().map_while(Result::ok).collect();
@@ -81,8 +81,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Errors mean that it has ended already. The watchdog goes first: it must not outlive the process,
-        // whose id may be another's then.
+        // Errors mean that the process has ended. The watchdog is killed first, since it must not outlive the process,
+        // whose id another process may get.
         for process in [&mut self.watchdog, &mut self.process] {
             let _ = process.kill();
             let _ = process.wait();
@@ -90,7 +90,7 @@ impl Drop for Server {
     }
 }
 
-/// Looks again and again, until there is something to see; says what is missing if there is not.
+/// Repeats a check until it returns a value. Panics with the name of the check after a while.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + SOON;
     loop {

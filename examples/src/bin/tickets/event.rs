@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::{line::Line, store::Sales};
 
-/// The name of an event, which is part of URLs and of keys.
+/// The name of an event, which is a part of URLs and keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EventName(Arc<str>);
 
@@ -36,30 +36,30 @@ impl FromStr for EventName {
 /// How the seats of an event are sold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// How many there are, numbered from 1.
+    /// The number of seats, which are numbered from 1.
     pub(crate) seats: u32,
     /// How long a payment takes.
     pub(crate) payment: Duration,
-    /// How long people wait for a seat that somebody else pays for.
+    /// How long a buyer waits for a seat while another buyer pays.
     pub(crate) wait: Duration,
     /// Whether a lock makes the sales safe.
     pub(crate) locked: bool,
 }
 
-/// An event, as this process sees it.
+/// An event, in this process.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) name: EventName,
     pub(crate) terms: Terms,
     /// The people who wait and pay in this process.
     pub(crate) line: Line,
-    /// What open pages are shown; JSON, made once for all of them.
+    /// The state for open pages, as JSON that all of them share.
     pub(crate) snapshots: watch::Sender<Arc<str>>,
-    /// There is something new to show.
+    /// Notified when the pages must be updated.
     pub(crate) outdated: Notify,
-    /// There is something new to tell the other processes.
+    /// Notified when other processes must be informed.
     pub(crate) unannounced: Notify,
-    /// What was sold when the store answered last.
+    /// The sales in the last answer of the store.
     last_sales: Mutex<Arc<Sales>>,
 }
 
@@ -76,23 +76,23 @@ impl Event {
         }
     }
 
-    /// Creates a hall that is not among the events, since its name has a character that theirs cannot have.
+    /// Creates a hall of the demonstration. Its name contains a character that no event may have.
     pub(crate) fn demonstration(name: &str, terms: Terms) -> Self {
         Self::new(EventName(format!("demo:{name}").into()), terms)
     }
 
-    /// To be called whenever something has changed in this process.
+    /// Notifies pages and other processes of a change in this process.
     pub(crate) fn changed(&self) {
         self.outdated.notify_one();
         self.unannounced.notify_one();
     }
 
-    /// Keeps what was sold in mind, for when the store does not answer.
+    /// Remembers the sales for the time when the store does not answer.
     pub(crate) fn remember(&self, sales: &Arc<Sales>) {
         *self.lock_last_sales() = Arc::clone(sales);
     }
 
-    /// Returns what was sold when the store answered last.
+    /// Returns the sales in the last answer of the store.
     pub(crate) fn last_sales(&self) -> Arc<Sales> {
         Arc::clone(&self.lock_last_sales())
     }
@@ -104,11 +104,11 @@ impl Event {
     }
 }
 
-/// Opens events that all have the same terms. No client can add one later.
+/// Opens events with the same terms. No client can add an event later.
 pub(crate) fn open(names: Vec<EventName>, terms: Terms) -> Result<Vec<Arc<Event>>> {
     let distinct = names.iter().collect::<BTreeSet<_>>();
     ensure!(!names.is_empty(), "no events");
-    ensure!(distinct.len() == names.len(), "an event is given twice");
+    ensure!(distinct.len() == names.len(), "an event is listed twice");
     let open = |name| Arc::new(Event::new(name, terms));
     Ok(names.into_iter().map(open).collect())
 }

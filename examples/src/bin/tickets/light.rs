@@ -1,7 +1,7 @@
 use redlock_axum::redlock_tokio::{NodeState, NodeStatus};
 use serde::Serialize;
 
-/// How a lock node is, for people to see. A page for everybody would leave the address and the reason out.
+/// The state of a lock node, for people to see. A public page would leave the address and the reason out.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Light {
     address: String,
@@ -14,9 +14,9 @@ pub(crate) struct Light {
 #[serde(tag = "state", rename_all = "lowercase")]
 enum Color {
     Voting,
-    /// It came up too recently to vote.
+    /// The node started too recently to vote.
     Quarantined {
-        /// For how much longer, rounded up.
+        /// The remaining time, rounded up.
         seconds: u64,
     },
     Silent,

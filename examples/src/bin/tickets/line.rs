@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
 
-/// Somebody who wants to have a seat, or to give it back.
+/// A person who wants to buy a seat, or to give it back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Person {
     pub(crate) seat: u32,
     pub(crate) name: String,
-    /// Or else waits.
+    /// Whether the person pays or waits.
     pub(crate) pays: bool,
-    /// Since when, in milliseconds of Unix time: other hosts read it too. It is for people to look at, and
-    /// as exact as the hosts' clocks are.
+    /// The begin of the payment or of the wait, in milliseconds of Unix time. Other hosts read it, so it is only as
+    /// exact as the clocks of the hosts.
     pub(crate) since: u64,
 }
 
@@ -33,12 +33,12 @@ pub(crate) struct Line(Mutex<People>);
 #[derive(Debug, Default)]
 struct People {
     arrivals: u64,
-    /// In the order in which they came.
+    /// In the order of their arrival.
     present: BTreeMap<u64, Person>,
 }
 
 impl Line {
-    /// Returns who is there, first come first.
+    /// Returns the people in the order of their arrival.
     pub(crate) fn people(&self) -> Vec<Person> {
         self.lock().present.values().cloned().collect()
     }
@@ -48,10 +48,11 @@ impl Line {
     }
 }
 
-/// A person's place in the line, which is left when this is dropped.
+/// A person's place in the line. The drop of the last clone leaves the line.
 ///
-/// It travels with the request, through the lock layer to the handler. So who is turned away or goes
-/// away leaves the line; and who has gone away while the handler works stays until it is done.
+/// The turn travels with the request, through the lock layer to the handler. So a person that is turned away, or
+/// disconnects while waiting, leaves the line. A person that disconnects while the handler works stays until the
+/// handler has finished.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn(Arc<Place>);
 
@@ -79,7 +80,7 @@ impl Turn {
         Self(Arc::new(Place { event, arrival }))
     }
 
-    /// Shows that the person does not wait any more, but pays.
+    /// Shows that the person pays now.
     pub(crate) fn pay(&self) {
         let Place { event, arrival } = &*self.0;
         if let Some(person) = event.line.lock().present.get_mut(arrival) {

@@ -1,6 +1,6 @@
-//! Keeps those who look on up to date: what has changed in this process is shown at once, and told to
-//! the other processes; what they tell is shown; and every second all of it is looked at again, since
-//! processes and messages get lost.
+//! Keeps open pages up to date. A change in this process is shown at once and announced to the other processes.
+//! The announcements of other processes are shown as well. Every second all of it is read again, because
+//! processes end and messages get lost.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,11 +13,11 @@ use crate::{
     store::{SharedStore, Store},
 };
 
-/// How often everything is shown and told again, even if nothing was heard.
+/// The interval at which everything is shown and announced again, even without a change.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// For how long changes are gathered before they are shown and told: no page needs more than twenty
-/// pictures a second.
+/// How long changes are gathered before they are shown and announced. No page needs more than twenty updates a
+/// second.
 const GATHER: Duration = Duration::from_millis(50);
 
 /// Starts the tasks, which run for as long as the process.
@@ -33,7 +33,7 @@ pub(crate) fn start(office: &Arc<BoxOffice>) {
     }
 }
 
-/// Shows what there is to see of an event to those who look on.
+/// Sends the state of an event to its open pages.
 async fn show(office: Arc<BoxOffice>, event: Arc<Event>) {
     loop {
         tokio::select! {
@@ -49,7 +49,7 @@ async fn show(office: Arc<BoxOffice>, event: Arc<Event>) {
     }
 }
 
-/// Tells the other processes what has changed in this one, and who lines up.
+/// Announces the changes and the people in line of this process to the other processes.
 async fn announce(store: Arc<SharedStore>, event: Arc<Event>) {
     let mut untold = false;
     loop {
@@ -60,13 +60,13 @@ async fn announce(store: Arc<SharedStore>, event: Arc<Event>) {
         let people = event.line.people();
         if untold || !people.is_empty() {
             let told = store.announce(event.name.as_str(), &people, untold).await;
-            untold &= told.is_err(); // `listen` says why
+            untold &= told.is_err(); // `listen` logs the reason
         }
         sleep(GATHER).await;
     }
 }
 
-/// Hears what other processes tell.
+/// Receives the announcements of other processes.
 async fn listen(store: Arc<SharedStore>, office: Arc<BoxOffice>) {
     let mut is_down = false;
     loop {

@@ -1,9 +1,9 @@
-//! A box office: people pick seats of an event on a page that is live, and each seat is sold once, by
-//! any number of processes.
+//! A box office: people pick seats of an event on a live page, and each seat is sold once, by any number of
+//! processes.
 //!
-//! A sale reads the seat, waits for the payment and writes the seat, which is not atomic on purpose: a
-//! `LockLayer` on the route makes it safe. Who comes while somebody pays waits in line, and the page
-//! shows who that is, in all processes. Two buttons send twenty buyers at one seat, with the lock and without it.
+//! A sale reads the seat, waits for the payment and writes the seat. This is not atomic on purpose: a `LockLayer`
+//! on the route makes it safe. Buyers that come during a payment wait in line, and the page shows them in all
+//! processes. Two buttons send twenty buyers to one seat, with the lock and without it.
 //!
 //! ```sh
 //! # One process, everything embedded; then open http://localhost:3000 in two windows.
@@ -13,14 +13,13 @@
 //! REDLOCK_NODES=redis://a,redis://b,redis://c \
 //!     cargo run -p redlock-examples --features tickets --bin tickets -- --port 3001 --data redis://store
 //!
-//! # What happens without the lock:
+//! # Without the lock:
 //! cargo run -p redlock-examples --features tickets --bin tickets -- --no-lock
 //! ```
 //!
-//! From the outside in: [`routes`] is what clients see, [`request`] what they may say and [`refusal`]
-//! what they are told if it goes wrong; [`rush`] is the demonstration; [`office`] and [`event`] are the
-//! state, [`mod@line`] is who waits, [`store`] what is sold, [`light`] how the lock nodes are, and [`live`]
-//! keeps all of it up to date for those who look on.
+//! The modules, from the outside in: [`routes`] has the routes, [`request`] checks requests, and [`refusal`] has
+//! the errors. [`rush`] is the demonstration. [`office`] and [`event`] hold the state: [`mod@line`] the people in
+//! line, [`store`] the sales, [`light`] the states of the lock nodes. [`live`] sends all of it to open pages.
 
 mod event;
 mod light;
@@ -49,7 +48,7 @@ use crate::{
     store::Store,
 };
 
-/// How long open connections may outlast the last answer that is due.
+/// How long connections may stay open after the last answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Sells seats, each of them once across all processes.
@@ -67,10 +66,10 @@ struct Options {
     /// How long a payment takes.
     #[arg(long, default_value = "500ms", value_parser = redlock_examples::duration)]
     payment: Duration,
-    /// How long people wait for a seat that somebody else pays for.
+    /// How long a buyer waits for a seat while another buyer pays.
     #[arg(long, default_value = "10s", value_parser = redlock_examples::duration)]
     wait: Duration,
-    /// The Redis that keeps what is sold, if several processes share it. Not one of the lock nodes.
+    /// The URL of a Redis server for the sales, if several processes share them. Not one of the lock nodes.
     #[arg(long)]
     data: Option<String>,
     /// Sells without the lock, and so sells a seat twice.
@@ -115,7 +114,7 @@ async fn main() -> Result<()> {
     let server = axum::serve(listener, routes::router(office, terms))
         .with_graceful_shutdown(stop.clone())
         .into_future();
-    // Who waits in line is still served; a connection that asks for nothing is not waited for.
+    // Buyers in line are still served. Idle connections are not waited for.
     let last_answer = terms.wait.saturating_add(terms.payment);
     let patience = stop.then(move |()| sleep(last_answer.saturating_add(PATIENCE)));
     tokio::select! {

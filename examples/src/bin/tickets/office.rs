@@ -9,35 +9,35 @@ use crate::{
     store::{Store, StoreError},
 };
 
-/// What the handlers and the tasks of this process share.
+/// The state that the handlers and tasks of this process share.
 #[derive(Clone)]
 pub(crate) struct BoxOffice {
-    /// In the order in which they are shown.
+    /// The events, in the order of the page.
     pub(crate) events: Vec<Arc<Event>>,
-    /// Halls in which nothing is really sold, and which all pages show.
+    /// The halls of the demonstration, which all pages show.
     pub(crate) demonstration: Vec<Arc<Event>>,
     pub(crate) store: Store,
     pub(crate) redlock: Redlock,
-    /// The sales that are under way, also those whose buyers have gone away.
+    /// The sales in progress, including those whose buyers have disconnected.
     pub(crate) handlers: TaskTracker,
-    /// Which process this is, in words.
+    /// A description of this process.
     pub(crate) server: String,
-    /// Ends when the process is told to stop.
+    /// Completes when the process must stop.
     pub(crate) closing: Shared<BoxFuture<'static, ()>>,
 }
 
 impl BoxOffice {
-    /// Returns the event that people buy seats of.
+    /// Returns the event with this name. The demonstration is not among the events.
     pub(crate) fn event(&self, name: &str) -> Option<&Arc<Event>> {
         self.events.iter().find(|event| event.name.as_str() == name)
     }
 
-    /// Returns all that changes and is shown, the demonstration included.
+    /// Returns all events, including the demonstration.
     pub(crate) fn halls(&self) -> impl Iterator<Item = &Arc<Event>> {
         self.events.iter().chain(&self.demonstration)
     }
 
-    /// Returns what there is to see of an event now.
+    /// Returns the current state of an event.
     pub(crate) async fn look(&self, event: &Event) -> Result<Snapshot, StoreError> {
         let (sales, elsewhere) = self.store.read(event).await?;
         let sales = Arc::new(sales);
@@ -45,8 +45,8 @@ impl BoxOffice {
         Ok(Snapshot::new(self, event, &sales, &elsewhere))
     }
 
-    /// Returns what there is to see of an event now or, if the store does not answer, what was sold when
-    /// it did so last.
+    /// Returns the current state of an event. If the store does not answer, the state has the sales of its last
+    /// answer.
     pub(crate) async fn look_or_remember(&self, event: &Event) -> Snapshot {
         self.look(event).await.unwrap_or_else(|_| {
             let sales = event.last_sales();

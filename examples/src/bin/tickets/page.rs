@@ -1,4 +1,4 @@
-//! The page: some files, without anything from elsewhere.
+//! The page: some files, and nothing from other origins.
 
 use axum::{
     Router,
@@ -8,7 +8,7 @@ use axum::{
 };
 use tower_http::set_header::SetResponseHeaderLayer;
 
-/// Scripts, styles and connections of this origin, and nothing else.
+/// Allows scripts, styles and connections of this origin, and nothing else.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -17,7 +17,7 @@ pub(crate) fn html() -> Response {
     Html(include_str!("page/index.html")).into_response()
 }
 
-/// Returns the routes of what the page loads.
+/// Returns the routes of the files that the page loads.
 pub(crate) fn assets<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let scripts = [
         ("/main.js", include_str!("page/main.js")),

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::{request::NAME_LIMIT, store::StoreError};
 
-/// Why a request gets nothing, as problem JSON (RFC 9457). The lock layer has its own, in the same form.
+/// The error of a request, as problem JSON (RFC 9457). The lock layer has its own errors, in the same form.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum Refusal {
@@ -19,19 +19,19 @@ pub(crate) enum Refusal {
     NoEvent,
     #[error("the seats are numbered from 1 to {0}")]
     NoSeat(u32),
-    #[error("the header `buyer` must say who you are, in UTF-8 and percent-encoded")]
+    #[error("the header `buyer` must contain your name, in UTF-8 and percent-encoded")]
     NoName,
     #[error("the name in the header `buyer` has more than {NAME_LIMIT} characters")]
     LongName,
     #[error("the seat was sold to {owner}")]
     Sold { owner: String },
-    #[error("the seat is free, so nobody can give it back")]
+    #[error("the seat is free, so it cannot be given back")]
     NotSold,
     #[error("the seat is not yours but belongs to {owner}")]
     NotYours { owner: String },
-    #[error("too many look on; come back later")]
+    #[error("too many pages are open; come back later")]
     Crowded,
-    #[error("the store does not answer; ask for the same again to find out whether it was done")]
+    #[error("the store does not answer; repeat the request to find out whether it was carried out")]
     Store(#[from] StoreError),
     #[error(transparent)]
     Lost(#[from] LockLost),
@@ -49,7 +49,7 @@ impl Refusal {
         }
     }
 
-    /// Returns what tells the problems apart, for programs.
+    /// Returns the type of the problem, for programs.
     fn kind(&self) -> &'static str {
         match self {
             Self::NoEvent => "urn:tickets:problem:no-event",
@@ -83,7 +83,7 @@ impl IntoResponse for Refusal {
         match self {
             Self::Lost(lost) => lost.into_response(),
             Self::Store(error) => {
-                // The pool's errors tell of their own sources themselves.
+                // The text of this error does not contain its source.
                 let cause = error.source().map(ToString::to_string);
                 tracing::warn!("{error}: {}", cause.unwrap_or_default());
                 (status, [(header::RETRY_AFTER, "1")], body).into_response()

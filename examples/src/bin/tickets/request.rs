@@ -1,5 +1,4 @@
-//! What requests may say. All that follows from the path and the headers is checked before anybody lines
-//! up for a lock.
+//! The extractors of requests. They check the path and the headers before a buyer waits for a lock.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ impl FromRequestParts<Arc<BoxOffice>> for OfEvent {
         parts: &mut Parts,
         office: &Arc<BoxOffice>,
     ) -> Result<Self, Refusal> {
-        // The parameter `seat` is there on some routes.
+        // Some routes have the parameter `seat`, too.
         let Path(path) = Path::<Vec<(String, String)>>::from_request_parts(parts, office)
             .await
             .map_err(|_| Refusal::NoEvent)?;
@@ -54,7 +53,7 @@ impl FromRequestParts<Arc<BoxOffice>> for OfSeat {
         else {
             return Err(refusal);
         };
-        // The key of the lock is the text in the path. A seat must have one key, so `07` is none.
+        // The key of the lock is the text in the path. A seat must have one key, so `07` is not a seat.
         match text.parse() {
             Ok(seat) if (1..=event.terms.seats).contains(&seat) && text == seat.to_string() => {
                 Ok(Self { event, seat })
@@ -64,9 +63,9 @@ impl FromRequestParts<Arc<BoxOffice>> for OfSeat {
     }
 }
 
-/// Who asks, by the header `buyer`, which stands here for a login.
+/// The buyer, by the header `buyer`, which takes the place of a login in this example.
 ///
-/// No page of another origin can send such a header, so that nobody buys by following a link.
+/// A page of another origin cannot send such a header, so a link on that page cannot buy a seat.
 #[derive(Clone)]
 pub(crate) struct Buyer(pub(crate) String);
 
@@ -89,7 +88,7 @@ impl<S: Sync> FromRequestParts<S> for Buyer {
     }
 }
 
-/// What changes how the text around it is shown, or shows nothing.
+/// Returns whether a character is invisible, or changes how the text around it is shown.
 fn is_unprintable(c: char) -> bool {
     let shows_nothing = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     c.is_control() || shows_nothing

@@ -1,4 +1,4 @@
-//! What clients see: pages, state, and sales.
+//! The routes: pages, state and sales.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -32,11 +32,11 @@ use crate::{
     rush,
 };
 
-/// How many may look on at an event, in this process. One who does not read keeps what was sent in buffers:
-/// some hundred kilobytes, where a thousand people with long names wait.
+/// How many pages of an event may be open in this process. A page that does not read costs buffers: some hundred
+/// kilobytes if a thousand people with long names wait.
 const ONLOOKERS: usize = 500;
 
-/// For how much longer than a payment a sale may hold its lock. One that takes longer has hung.
+/// How much longer than a payment a sale may hold its lock. A longer sale hangs.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// Puts the routes together.
@@ -59,7 +59,7 @@ pub(crate) fn router(office: Arc<BoxOffice>, terms: Terms) -> Router {
 pub(crate) fn sales(office: &Arc<BoxOffice>, terms: Terms) -> Router {
     let mut sales = post(buy).delete(give_back);
     if terms.locked {
-        // One line of people for each seat.
+        // Each seat has a queue of its own.
         let seat = key("seat", [path("event"), path("seat")]);
         let lock = LockLayer::new(office.redlock.clone(), seat)
             .wait(terms.wait)
@@ -68,7 +68,7 @@ pub(crate) fn sales(office: &Arc<BoxOffice>, terms: Terms) -> Router {
             .tasks(office.handlers.clone());
         sales = sales.route_layer(lock);
     }
-    // Outside of the lock: it is for those who wait.
+    // Outside of the lock, since it shows the people who wait for the lock.
     let sales = sales.route_layer(from_fn_with_state(Arc::clone(office), line_up));
     Router::new()
         .route("/events/{event}/seats/{seat}", sales)
@@ -87,7 +87,7 @@ async fn show_page(_: OfEvent) -> Response {
     page::html()
 }
 
-/// Says what is sold, and who lines up. A GET needs no lock.
+/// Returns the sales and the people in line. A GET needs no lock.
 async fn seats(
     State(office): State<Arc<BoxOffice>>,
     OfEvent(event): OfEvent,
@@ -95,8 +95,8 @@ async fn seats(
     Ok(Json(office.look(&event).await?).into_response())
 }
 
-/// Says the same whenever it changes, as server-sent events; and what there is to see of the demonstration,
-/// as events of the type `rush`. A client that reads slowly misses what was in between.
+/// Sends the same after each change, as server-sent events, and the state of the demonstration as events of the
+/// type `rush`. A client that reads slowly misses some states.
 async fn live(
     State(office): State<Arc<BoxOffice>>,
     OfEvent(event): OfEvent,
@@ -118,16 +118,16 @@ async fn live(
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
 }
 
-/// Returns what there is to see of the hall, now and whenever it has changed.
+/// Returns the state of a hall, now and after each change.
 async fn snapshots(
     office: &BoxOffice,
     hall: &Event,
 ) -> impl Stream<Item = Arc<str>> + Unpin + use<> {
-    let snapshots = hall.snapshots.subscribe(); // before the look, so that no change is missed
+    let snapshots = hall.snapshots.subscribe(); // first, so that no change is missed
     let first = office.look_or_remember(hall).await.json();
     let seen = (snapshots, Arc::clone(&first));
     let next = stream::unfold(seen, async |(mut snapshots, shown)| {
-        // What is new is for each page to say: it may have seen what the others have not.
+        // Each page compares with the state that it showed last.
         loop {
             snapshots.changed().await.ok()?;
             let snapshot = Arc::clone(&snapshots.borrow_and_update());
@@ -139,7 +139,7 @@ async fn snapshots(
     Box::pin(stream::once(ready(first)).chain(next))
 }
 
-/// Shows who asks in the line for the seat, from before the lock is waited for until it is let go.
+/// Shows the buyer in the line for the seat, from before the wait for the lock until after its release.
 async fn line_up(
     OfSeat { event, seat }: OfSeat,
     Buyer(name): Buyer,
@@ -151,9 +151,10 @@ async fn line_up(
     next.run(request).await
 }
 
-/// Sells a seat: reads whose it is, has it paid, and writes whose it is. The lock makes the three one.
+/// Sells a seat: reads the owner, waits for the payment, and writes the owner. The lock makes the three steps
+/// atomic.
 ///
-/// Whoever owns the seat already is told so again: a client that got no answer may repeat its request.
+/// The owner of the seat gets the same answer again, so that a client without an answer may repeat its request.
 async fn buy(
     State(office): State<Arc<BoxOffice>>,
     OfSeat { event, seat }: OfSeat,
@@ -168,7 +169,7 @@ async fn buy(
         None => {}
     }
     turn.pay();
-    // Meanwhile, without the lock, somebody else may find the seat free.
+    // Without the lock, another buyer may find the seat free during the payment.
     if event.terms.payment.is_zero() {
         yield_now().await; // a timer takes up to a millisecond
     } else {
@@ -176,7 +177,7 @@ async fn buy(
     }
     let till = office.store.till().await?;
     if let Some(locked) = locked {
-        locked.ensure()?; // still held, just before the step that counts
+        locked.ensure()?; // just before the step that counts
     }
     till.sell(&event, seat, &name).await?;
     event.changed();

@@ -1,6 +1,6 @@
-//! Twenty buyers who want one seat at the same moment, with the lock and without it, so that one person
-//! alone sees what the lock does. The handlers and the lock layer are those of all sales; the two halls are
-//! not, so that the real sales stay right.
+//! The demonstration: twenty buyers want one seat at the same moment, with the lock and without it. They use the
+//! handlers and the lock layer of all sales, but two halls of their own, so that they do not disturb the real
+//! sales.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,19 +27,19 @@ use crate::{
     store::Store,
 };
 
-/// The people who come.
+/// The names of the buyers.
 const BUYERS: [&str; 20] = [
     "Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gia", "Hugo", "Ida", "Jack", "Kim", "Leo", "Mia",
     "Ned", "Ola", "Pia", "Ray", "Sue", "Tom", "Una",
 ];
 
-/// The seat that all of them want.
+/// The seat that all buyers want.
 const SEAT: u32 = 1;
 
 /// Long enough to be watched.
 const PAYMENT: Duration = Duration::from_millis(1500);
 
-/// How long they wait: longer than the one payment takes.
+/// How long the buyers wait, which is longer than the one payment takes.
 const WAIT: Duration = Duration::from_secs(4);
 
 /// The longest answer to a sale is a problem of some hundred bytes.
@@ -61,12 +61,12 @@ pub(crate) fn halls() -> Vec<Arc<Event>> {
 
 /// Returns the routes that send the buyers.
 ///
-/// They are no load tool: a rush takes as long as a payment, and all processes together let one into each
-/// hall at a time. That is what the lock around these routes is for.
+/// The routes are no load tool. A rush takes as long as a payment, and a lock around these routes admits one rush
+/// at a time to each hall, across all processes.
 pub(crate) fn router(office: &BoxOffice) -> Router {
     let one_at_a_time = LockLayer::new(office.redlock.clone(), key("rush", matched_path()))
         .wait(Duration::ZERO)
-        .fail_open() // without a quorum, the buyers show what that means
+        .fail_open() // without a quorum, the answers of the buyers show the effect
         .label("rushes")
         .tasks(office.handlers.clone());
     let demonstration = Arc::new(BoxOffice {
@@ -90,41 +90,41 @@ pub(crate) fn router(office: &BoxOffice) -> Router {
     router
 }
 
-/// Where the buyers go.
+/// The state of a route.
 #[derive(Clone)]
 struct Rush {
     hall: Arc<Event>,
     store: Store,
-    /// What they ask, without the detour over the network.
+    /// The routes of the sales, which the buyers call directly.
     sales: Router,
 }
 
-/// What came of the rush.
+/// The outcome of a rush.
 #[derive(Debug, Serialize)]
 struct Outcome {
     /// How often the seat was sold.
     sold: usize,
-    /// The one who has it now.
+    /// The owner of the seat afterwards.
     owner: Option<String>,
     buyers: Vec<Answered>,
 }
 
-/// What a buyer was answered.
+/// The answer to a buyer.
 #[derive(Debug, Serialize)]
 struct Answered {
     name: &'static str,
     status: u16,
-    /// The problem's type, if it is one.
+    /// The type of the problem, if the answer is one.
     problem: Option<String>,
 }
 
-/// Frees the seat, sends the buyers, and says what each of them was answered.
+/// Frees the seat, sends the buyers, and returns their answers.
 async fn send(State(rush): State<Rush>, _: Buyer) -> Result<Json<Outcome>, Refusal> {
     let till = rush.store.till().await?;
     till.take_back(&rush.hall, SEAT).await?;
     rush.hall.changed();
     let buyers = join_all(BUYERS.map(|name| rush.buy(name)));
-    let (buyers, ()) = join(buyers, sleep(PAYMENT)).await; // also if all are refused at once
+    let (buyers, ()) = join(buyers, sleep(PAYMENT)).await; // not faster if all are refused at once
     let is_sold = |it: &&Answered| it.status == StatusCode::CREATED;
     let sold = buyers.iter().filter(is_sold).count();
     let owner = rush.store.owner(&rush.hall, SEAT).await?;
@@ -136,7 +136,7 @@ async fn send(State(rush): State<Rush>, _: Buyer) -> Result<Json<Outcome>, Refus
 }
 
 impl Rush {
-    /// Asks for the seat, as anybody would.
+    /// Buys the seat with an ordinary request.
     async fn buy(&self, name: &'static str) -> Answered {
         let path = format!("/events/{}/seats/{SEAT}", self.hall.name.as_str());
         let mut request = Request::new(Body::empty());

@@ -10,47 +10,47 @@ use crate::{
     store::Sales,
 };
 
-/// All that there is to see of an event.
+/// The state of an event, as pages show it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Snapshot {
     event: String,
     events: Vec<String>,
-    /// Which process says so.
+    /// The process that sends the snapshot.
     server: String,
     /// Whether a lock makes the sales safe.
     locked: bool,
-    /// How the lock nodes are.
+    /// The states of the lock nodes.
     nodes: Vec<Light>,
     /// How long a payment takes.
     payment_ms: u64,
     /// How long people wait at most.
     wait_ms: u64,
-    /// Or else what is sold may have changed meanwhile.
+    /// Whether the sales are current. If not, they are those of the last answer of the store.
     store_answers: bool,
-    /// How often a seat was sold that was sold already.
+    /// How many sales were made of seats that were sold already.
     sold_twice: u64,
-    /// How many there are, numbered from 1.
+    /// The number of seats, which are numbered from 1.
     seats: u32,
-    /// By seat; those that are not here are free, and nobody is there for them.
+    /// The seats that are sold or in demand.
     taken: BTreeMap<u32, Taken>,
 }
 
-/// What there is to see of a seat.
+/// The state of a seat that is sold or in demand.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Taken {
     owner: Option<String>,
     /// How many people have paid for it; more than one if it was sold twice.
     payments: u32,
-    /// First come, first.
+    /// In the order of their arrival.
     paying: Vec<String>,
-    /// For how long the first of them has been paying.
+    /// How long the first of them has been paying.
     paying_for_ms: u64,
-    /// First come, first. In another process a later one may have its turn earlier.
+    /// In the order of their arrival. The buyers of another process may be served in another order.
     waiting: Vec<String>,
 }
 
 impl Snapshot {
-    /// Puts together what is sold, and who lines up, in this process and elsewhere.
+    /// Combines the sales with the people in line, in this process and in others.
     pub(crate) fn new(
         office: &BoxOffice,
         event: &Event,
@@ -77,7 +77,7 @@ impl Snapshot {
                 let paying_for = now.saturating_sub(person.since);
                 taken.paying_for_ms = taken.paying_for_ms.max(paying_for);
                 taken.paying.push(person.name);
-            } // or else has paid, and leaves the line in a moment
+            } // Otherwise the person has paid, and leaves the line in a moment.
         }
         let events = office.events.iter();
         Self {
@@ -100,7 +100,7 @@ impl Snapshot {
         }
     }
 
-    /// Says that the store does not answer.
+    /// Marks the snapshot as one without an answer of the store.
     pub(crate) fn of_the_past(self) -> Self {
         Self {
             store_answers: false,
@@ -108,7 +108,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns it as JSON, in one line.
+    /// Returns the snapshot as JSON, in one line.
     pub(crate) fn json(&self) -> Arc<str> {
         // Strings, numbers and lists of them always serialise.
         serde_json::to_string(self).unwrap_or_default().into()

@@ -1,4 +1,4 @@
-//! What is sold.
+//! The sales.
 
 mod embedded;
 mod shared;
@@ -13,21 +13,22 @@ pub(crate) use self::shared::SharedStore;
 use self::{embedded::EmbeddedStore, shared::SharedTill};
 use crate::{event::Event, line::Person};
 
-/// Where sales are kept: in this process, or in a Redis that processes share.
+/// The store of the sales: this process, or a Redis server that processes share.
 ///
-/// A seat is sold in two steps: its owner is read, and one is written. Nothing here makes them one.
+/// A sale takes two steps: it reads the owner of the seat, and writes a new one. The store does not make them
+/// atomic.
 #[derive(Clone, Debug)]
 pub(crate) enum Store {
     Embedded(Arc<EmbeddedStore>),
     Shared(Arc<SharedStore>),
 }
 
-/// What is sold of an event.
+/// The sales of an event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sales {
-    /// By seat, those that have an owner.
+    /// The sold seats, by number.
     pub(crate) sold: BTreeMap<u32, Sale>,
-    /// How often a seat was sold that was sold already: what the lock is there to prevent.
+    /// How many sales were made of seats that were sold already, which the lock prevents.
     pub(crate) sold_twice: u64,
 }
 
@@ -38,8 +39,8 @@ pub(crate) struct Sale {
     pub(crate) payments: u32,
 }
 
-/// Why the store has not answered. If it was asked to write, it may have done so, or do so later, when the
-/// lock is another's: that no lock can prevent, but a fencing token that the store checks.
+/// An error of the store. A failed write may have happened, or may happen later, when another holder has the lock.
+/// No lock can prevent that, but a fencing token that the store checks can.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum StoreError {
@@ -47,7 +48,7 @@ pub(crate) enum StoreError {
     Connection(#[from] PoolError),
     #[error("the store failed")]
     Command(#[from] RedisError),
-    #[error("who lines up cannot be told")]
+    #[error("the people in line cannot be serialised")]
     Line(#[from] serde_json::Error),
 }
 
@@ -61,7 +62,7 @@ impl Store {
         Ok(Self::Shared(Arc::new(store)))
     }
 
-    /// Returns whose the seat is, if it is sold.
+    /// Returns the owner of a seat, if it is sold.
     pub(crate) async fn owner(
         &self,
         event: &Event,
@@ -74,8 +75,8 @@ impl Store {
         }
     }
 
-    /// Opens the till, where a sale is written down. That may take a while, and writing does not: open it
-    /// before the last look at the lock.
+    /// Opens the till, which writes a sale. To open the till may take a while, and to write does not. So open the
+    /// till before the last check of the lock.
     pub(crate) async fn till(&self) -> Result<Till<'_>, StoreError> {
         Ok(match self {
             Self::Embedded(store) => Till::Embedded(store),
@@ -83,7 +84,7 @@ impl Store {
         })
     }
 
-    /// Returns what is sold of an event, and who lines up for it in other processes.
+    /// Returns the sales of an event, and the people in line in other processes.
     pub(crate) async fn read(&self, event: &Event) -> Result<(Sales, Vec<Person>), StoreError> {
         let event = event.name.as_str();
         match self {
@@ -93,14 +94,14 @@ impl Store {
     }
 }
 
-/// Where a sale is written down, in one step.
+/// Writes a sale in one step.
 pub(crate) enum Till<'a> {
     Embedded(&'a EmbeddedStore),
     Shared(SharedTill),
 }
 
 impl Till<'_> {
-    /// Writes down that somebody has paid for the seat and owns it.
+    /// Writes the new owner of a seat, who has paid.
     pub(crate) async fn sell(self, event: &Event, seat: u32, to: &str) -> Result<(), StoreError> {
         let event = event.name.as_str();
         match self {
@@ -112,7 +113,7 @@ impl Till<'_> {
         }
     }
 
-    /// Writes down that the seat is free again.
+    /// Frees a seat.
     pub(crate) async fn take_back(self, event: &Event, seat: u32) -> Result<(), StoreError> {
         let event = event.name.as_str();
         match self {

@@ -11,13 +11,13 @@ const isNarrow = matchMedia("(max-width: 40rem)");
 const MARKS = { paying: "…", waiting: "…", "you-pay": "…", "you-wait": "…", sold: "×", yours: "✓", pause: "–" };
 const NOBODY = { owner: null, payments: 0, paying: [], waiting: [] };
 
-/** What the server said last. */
+/** The last state from the server. */
 let snapshot = null;
 
 /** Returns the state of a seat for the style sheet, in short for the seat, and in words. */
 function describe(seat) {
   const { owner, payments, paying, waiting } = snapshot.taken[seat] ?? NOBODY;
-  // When the seat is sold the others are told in a moment.
+  // When the seat is sold, the others get their answers in a moment.
   const others = owner === null ? waiting.filter((name) => name !== me()) : [];
   const line = others.length > 0 ? `${others.length} in line: ${others.join(", ")}` : "";
   const by = paying.length > 0 ? arePaying(paying) : "";
@@ -41,7 +41,7 @@ function describe(seat) {
 function press(seat) {
   const { state, text } = describe(seat);
   if (asking.has(seat)) {
-    // People who pay already cannot leave: the sale runs to its end without them.
+    // A buyer who is paying cannot leave, since the sale runs to its end anyway.
     const { leaving, name } = asking.get(seat);
     if (snapshot.taken[seat]?.waiting.includes(name)) leaving.abort();
   } else if (state === "pause" || state === "sold") {
@@ -75,7 +75,7 @@ function makeSeats() {
 function arrange() {
   if (snapshot === null) return;
   const count = snapshot.seats;
-  const columns = isNarrow.matches // where seats must not be too small for a thumb, the hall may be long
+  const columns = isNarrow.matches // on a phone the seats must be large enough for a thumb, so the hall may be long
     ? Math.min(count > 130 ? 14 : 10, Math.ceil(Math.sqrt(count * 1.4)))
     : Math.ceil(Math.sqrt(count * 2.5));
   seats.style.setProperty("--columns", columns);
@@ -111,7 +111,7 @@ export function draw(news = snapshot) {
   totals.textContent = `${free} of ${snapshot.seats} seats are left, ${yours} ${are} yours.`;
 }
 
-/** The arrow keys go from seat to seat; the tab key enters and leaves the hall. */
+/** The arrow keys move from seat to seat, and the tab key enters and leaves the hall. */
 seats.addEventListener("keydown", (pressed) => {
   const buttons = [...seats.children];
   const here = buttons.indexOf(document.activeElement);

@@ -1,8 +1,8 @@
-// What happened, in words.
+// The log and the notice on the page.
 
 const at = (id) => document.getElementById(id);
 
-/** Writes it down, for those who look. */
+/** Adds a line to the log. */
 export function log(text) {
   const time = document.createElement("time");
   time.textContent = new Date().toLocaleTimeString();
@@ -12,13 +12,13 @@ export function log(text) {
   while (at("log").children.length > 100) at("log").lastChild.remove();
 }
 
-/** Shows what concerns you, for those who listen too. */
+/** Shows a notice to the buyer, which screen readers announce. */
 export function show(text, mood) {
   at("notice").textContent = text;
   at("notice").dataset.mood = mood;
 }
 
-/** Shows what concerns you, and writes it down. */
+/** Shows a notice to the buyer, and adds it to the log. */
 export function tell(text, mood) {
   show(text, mood);
   log(text);

@@ -1,4 +1,4 @@
-// Who pays, who is in line, and where you are among them.
+// The people who pay and wait, and the place of this buyer among them.
 
 import { shortage } from "/nodes.js";
 import { asking } from "/sale.js";
@@ -6,22 +6,22 @@ import { arePaying, ordinal, seconds } from "/words.js";
 import { me } from "/you.js";
 
 const at = (id) => document.getElementById(id);
-/** How many seats are listed at most. */
+/** The largest number of listed seats. */
 const LISTED = 4;
 
-/** What the server said last, and when. */
+/** The last state from the server, and its time. */
 let snapshot = null;
 let heard = 0;
 
 const isMine = ({ paying, waiting }) => paying.includes(me()) || waiting.includes(me());
 
-/** Returns for how long the payment for a seat goes on, in milliseconds, if nothing comes between. */
+/** Returns the remaining time of the payment for a seat, in milliseconds, if the payment succeeds. */
 function left({ paying, paying_for_ms }) {
   if (paying.length === 0) return null;
   return Math.max(0, snapshot.payment_ms - paying_for_ms - (performance.now() - heard));
 }
 
-/** Returns the seats that somebody wants, yours first. */
+/** Returns the seats in demand, those of this buyer first. */
 function busySeats() {
   return Object.entries(snapshot.taken)
     .filter(([, { owner, paying, waiting }]) => owner === null && paying.length + waiting.length > 0)
@@ -90,7 +90,7 @@ export function draw(news = snapshot) {
   tick();
 }
 
-/** Says how long it takes until you know what becomes of a seat that you want. */
+/** Returns a sentence about the remaining time until the buyer gets an answer for a seat. */
 function describeTime(seat, taken) {
   const time = left(taken);
   if (time === null) {
@@ -101,7 +101,7 @@ function describeTime(seat, taken) {
   return time > 0 ? `You will know in about ${seconds(time)}.` : "You will know in a moment.";
 }
 
-/** Shows the time that passes. It is not read out: that would never end. */
+/** Updates the times. Screen readers do not announce them, because they change all the time. */
 function tick() {
   if (snapshot === null) return;
   for (const item of at("lines").children) item.advance?.();

@@ -1,4 +1,4 @@
-// What the server says, and where it is shown.
+// Receives the state from the server, and shows it.
 
 import * as hall from "/hall.js";
 import { log } from "/journal.js";
@@ -10,7 +10,7 @@ import { introduce, me } from "/you.js";
 
 const at = (id) => document.getElementById(id);
 
-/** What the server said last. */
+/** The last state from the server. */
 let snapshot = null;
 
 function logChanges(before, now) {
@@ -69,7 +69,7 @@ function connect() {
   source.addEventListener("rush", (message) => rush.show(JSON.parse(message.data)));
   source.addEventListener("error", () => {
     connection("lost", "The connection is lost. Trying again …");
-    // The browser tries again by itself, unless the server answered with an error.
+    // The browser reconnects by itself, unless the server answered with an error.
     if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
   });
 }

@@ -14,7 +14,7 @@ const describe = ({ state, seconds }) =>
 const isVoting = ({ state }) => state === "voting";
 const needed = (nodes) => Math.floor(nodes.length / 2) + 1;
 
-/** Returns what is wrong if too few of the nodes vote, or nothing. */
+/** Returns a warning if too few nodes vote, or an empty string. */
 export function shortage(nodes) {
   const voting = nodes.filter(isVoting).length;
   return voting < needed(nodes)

@@ -1,4 +1,4 @@
-// Twenty buyers at one seat, with the lock and without it.
+// The demonstration: twenty buyers want one seat, with the lock and without it.
 
 import { log } from "/journal.js";
 import { meaning, times } from "/words.js";
@@ -6,14 +6,14 @@ import { headers, me } from "/you.js";
 
 const SEAT = 1;
 
-/** What is said of a buyer: the mark, and the words for one and for several of them. */
+/** The states of a buyer: the mark, and the words for one and for several buyers. */
 const STATES = {
   paying: ["…", "is paying", "are paying"],
   waiting: ["·", "waits", "wait"],
   owner: ["✓", "has the seat", "have the seat"],
   robbed: ["!", "paid for nothing", "paid for nothing"],
   sold: ["×", "was told that it is sold", "were told that it is sold"],
-  waited: ["×", "waited long enough", "waited long enough"],
+  waited: ["×", "waited too long", "waited too long"],
   crowded: ["×", "found the line too long", "found the line too long"],
   "no-lock": ["×", "was told: no lock available", "were told: no lock available"],
   "no-store": ["×", "got no answer from the store", "got no answer from the store"],
@@ -22,7 +22,7 @@ const STATES = {
   left: ["×", "left without the seat", "left without the seat"],
 };
 
-/** One of the two sides. */
+/** One of the two halls. */
 class Rush {
   constructor(hall) {
     this.hall = hall;
@@ -30,11 +30,11 @@ class Rush {
     this.button = this.panel.querySelector("button");
     /** The state of each buyer, by name. */
     this.buyers = new Map();
-    /** This page has sent them, and waits for the answers. */
+    /** Whether this page has sent the buyers and waits for the answers. */
     this.isRunning = false;
-    /** The server has shown buyers, and not yet that they are gone. */
+    /** Whether the last state from the server has buyers. */
     this.isBusy = false;
-    /** The answers are here, and the server's last pictures are not. */
+    /** Whether the answers have arrived before the server's last state. */
     this.isSettled = false;
     this.button.addEventListener("click", () => this.send());
   }
@@ -66,7 +66,7 @@ class Rush {
     }
   }
 
-  /** Shows what the server says of the hall while the buyers are there. */
+  /** Shows the state of the hall while the buyers are there. */
   watch({ owner, payments, paying, waiting }) {
     const areThere = paying.length + waiting.length > 0;
     if (this.isSettled) {
@@ -87,7 +87,7 @@ class Rush {
     this.draw();
   }
 
-  /** Guesses what became of a buyer who is gone, until the answers come. */
+  /** Guesses the answer to a buyer who is gone, until the answers arrive. */
   leave(name, owner) {
     const state = this.buyers.get(name);
     if (name === owner) this.buyers.set(name, "owner");
@@ -102,7 +102,7 @@ class Rush {
     return `${paying[0]} is paying. ${waiting.length} people wait.`;
   }
 
-  /** Shows what the buyers were answered. */
+  /** Shows the answers to the buyers. */
   finish({ sold, owner, buyers }) {
     this.buyers.clear();
     for (const { name, status, problem } of buyers) {
@@ -152,7 +152,7 @@ class Rush {
 
 const rushes = new Map(["with-lock", "without-lock"].map((hall) => [hall, new Rush(hall)]));
 
-/** Shows what the server says of one of the halls. */
+/** Shows the state of one of the halls. */
 export function show(news) {
   const nobody = { owner: null, payments: 0, paying: [], waiting: [] };
   rushes.get(news.event.replace("demo:", ""))?.watch(news.taken[SEAT] ?? nobody);

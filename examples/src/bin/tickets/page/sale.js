@@ -6,12 +6,12 @@ import { meaning } from "/words.js";
 
 export const event = location.pathname.split("/").pop();
 
-/** The requests that are under way, by seat: what ends them, in whose name they are, and since when. */
+/** The open requests, by seat: the controller that aborts each, its buyer, and its begin. */
 export const asking = new Map();
-/** Until when not to ask again, by seat, in milliseconds since the epoch. */
+/** The times until which not to ask again, by seat, in milliseconds since the epoch. */
 export const pauses = new Map();
 
-/** Asks for a seat, or to take it back; calls back whenever there is something to draw. */
+/** Buys a seat or gives it back, and calls `draw` after each change. */
 export async function ask(seat, method, draw) {
   const leaving = new AbortController();
   const name = me();
@@ -31,7 +31,7 @@ export async function ask(seat, method, draw) {
     if (leaving.signal.aborted) {
       tell(`You left the line for seat ${seat}. If it was your turn just then, it will show as yours.`, "good");
     } else {
-      tell(`No answer about seat ${seat}: the server is gone. The seat will show what became of it.`, "bad");
+      tell(`No answer about seat ${seat}: the server is gone. The seat will show the outcome.`, "bad");
     }
   } finally {
     asking.delete(seat);
@@ -48,12 +48,12 @@ function answered(seat, status, problem, again) {
       return problem.owner === undefined
         ? tell(`Seat ${seat} is free already.`, "bad")
         : tell(`Seat ${seat} was sold to ${problem.owner} while you waited.`, "bad");
-    case "waited": return tell(`You waited long enough for seat ${seat}: the line did not move.${again}`, "bad");
+    case "waited": return tell(`You waited too long for seat ${seat}: the line did not move.${again}`, "bad");
     case "crowded": return tell(`Too many people wait for seat ${seat}.${again}`, "bad");
     case "no-lock": return tell(`No lock available for seat ${seat}, so nothing was sold.${again}`, "bad");
     case "lost": return tell(`The lock of seat ${seat} was lost while you paid, so nothing was sold.`, "bad");
     case "no-store":
-      return tell(`The store does not answer; seat ${seat} will show what became of it.${again}`, "bad");
+      return tell(`The store does not answer. Seat ${seat} will show the outcome.${again}`, "bad");
     default:
       return status === 403
         ? tell(`Seat ${seat} is not yours any more but belongs to ${problem.owner}.`, "bad")

@@ -1,8 +1,8 @@
-// How things are said.
+// The words of the page.
 
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
 
-/** Returns how a place in a line is said; the first has the index 0. */
+/** Returns the word for a place in a line. The first place has the index 0. */
 export const ordinal = (index) => ORDINALS[index] ?? `number ${index + 1}`;
 
 export const seconds = (milliseconds) => `${(Math.max(0, milliseconds) / 1000).toFixed(1)} s`;
@@ -14,7 +14,7 @@ export const arePaying = (names) =>
     ? `${names.length} people are paying`
     : `${names.join(" and ")} ${names.length > 1 ? "are" : "is"} paying`;
 
-/** Returns what an answer to a sale means for the buyer, in a word for the style sheet and the tests. */
+/** Returns the meaning of an answer for the buyer, as a word for the style sheet and the tests. */
 export function meaning(status, problem) {
   switch (status) {
     case 200: return "yours";

@@ -1,11 +1,11 @@
-// The person in front of this tab: a tab is a person.
+// The buyer of this tab. Each tab is a buyer of its own.
 
 const at = (id) => document.getElementById(id);
 const NAMES = ["Ada", "Bela", "Carl", "Dora", "Emil", "Fay", "Gus", "Hedy", "Ivo", "June"];
 
 export const me = () => sessionStorage.getItem("name") ?? "";
 
-/** What the server wants to know of somebody who asks for something. */
+/** Returns the headers of a request by a buyer. */
 export const headers = (name) => ({ buyer: encodeURIComponent(name) });
 
 function madeUpName() {
@@ -18,7 +18,7 @@ function askForName() {
   at("name").select();
 }
 
-/** Asks who you are, unless that is known, and calls back when you change your name. */
+/** Asks for the buyer's name unless it is known, and calls back when the name changes. */
 export function introduce(renamed) {
   at("introduction").addEventListener("submit", (submission) => {
     submission.preventDefault();

@@ -5,7 +5,7 @@ use std::{
 
 use super::{Sale, Sales};
 
-/// Keeps sales in this process, for as long as it lives.
+/// Keeps the sales in the memory of this process.
 #[derive(Debug, Default)]
 pub(crate) struct EmbeddedStore(Mutex<BTreeMap<String, Sales>>);
 

@@ -11,34 +11,34 @@ use tokio::time::timeout;
 use super::{Sale, Sales, StoreError};
 use crate::line::Person;
 
-/// How long a connection may take. What is asked on it has half a second, the driver's default.
+/// How long a connection may take. A command on it has half a second, the default of the redis crate.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(1);
 
-/// How many connections there are at most.
+/// The largest number of connections.
 const CONNECTIONS: usize = 16;
 
-/// How long the people of a process are shown that has told nothing of them any more. Processes tell
-/// it every second, and may stall for a while.
+/// How long the people of a process are shown without a new announcement. Processes announce them every second,
+/// and may stall for a while.
 const LINE_TTL: Duration = Duration::from_secs(5);
 
-/// The channel on which processes tell each other which event has changed.
+/// The channel on which processes announce the events that have changed.
 const CHANGES: &str = "tickets:changes";
 
-/// The hash of how often seats of an event were sold that were sold already.
+/// The name of the hash with the number of repeated sales of each event.
 const SOLD_TWICE: &str = "tickets:sold_twice";
 
-/// Keeps sales in a Redis, where processes tell each other what has changed and who lines up.
+/// Keeps the sales in a Redis server, through which processes announce changes and people in line.
 #[derive(Debug)]
 pub(crate) struct SharedStore {
     pool: Pool,
-    /// For the subscription, which needs a connection of its own.
+    /// Connects for the subscription, which needs a connection of its own.
     client: Client,
-    /// Tells this process from others, also on other hosts.
+    /// The identity of this process among all processes of all hosts.
     process: String,
 }
 
 impl SharedStore {
-    /// Connects when it is needed.
+    /// Creates the store. It connects with the first command.
     pub(super) fn open(url: &str) -> Result<Self> {
         let mut config = Config::from_url(url);
         config.pool = Some(PoolConfig {
@@ -64,7 +64,7 @@ impl SharedStore {
         Ok(SharedTill(self.connection().await?))
     }
 
-    /// Returns what is sold, and who lines up in other processes.
+    /// Returns the sales, and the people in line in other processes.
     pub(super) async fn read(&self, event: &str) -> Result<(Sales, Vec<Person>), StoreError> {
         type Answer = (
             BTreeMap<u32, String>,
@@ -94,8 +94,8 @@ impl SharedStore {
         Ok((sales, people))
     }
 
-    /// Tells the other processes who lines up in this one, and that they look again if there is
-    /// something new. It is forgotten if it is not told again.
+    /// Announces the people in line in this process to the other processes, and notifies them if `is_new`. The
+    /// announcement expires if it is not repeated.
     pub(crate) async fn announce(
         &self,
         event: &str,
@@ -118,8 +118,7 @@ impl SharedStore {
         Ok(pipe.exec_async(&mut connection).await?)
     }
 
-    /// Returns the names of events about which some process has something new to tell. Ends when the
-    /// connection breaks.
+    /// Returns the names of events that have changed in some process. The stream ends when the connection breaks.
     pub(crate) async fn changes(&self) -> Result<impl Stream<Item = String> + use<>> {
         let subscribe = async {
             let mut subscription = self.client.get_async_pubsub().await?;
@@ -129,7 +128,7 @@ impl SharedStore {
         let messages = timeout(CONNECTION_LIMIT, subscribe)
             .await
             .map_err(|_| anyhow!("no answer in time"))??;
-        // What is no text names no event.
+        // A message that is not text names no event.
         Ok(messages.map(|message| message.get_payload().unwrap_or_default()))
     }
 
@@ -138,7 +137,7 @@ impl SharedStore {
     }
 }
 
-/// A connection on which a sale is written down.
+/// A connection that writes a sale.
 pub(crate) struct SharedTill(Connection);
 
 impl SharedTill {
@@ -169,7 +168,7 @@ impl SharedTill {
     }
 }
 
-/// Returns who lines up in these processes, and forgets the processes that have told nothing of late.
+/// Returns the people in line in these processes, and removes the processes whose announcements have expired.
 async fn read_lines(
     connection: &mut Connection,
     event: &str,
@@ -178,7 +177,7 @@ async fn read_lines(
     if processes_known.is_empty() {
         return Ok(Vec::new());
     }
-    processes_known.sort_unstable(); // so that people do not change places from one look to the next
+    processes_known.sort_unstable(); // so that the order of people is stable
     let keys: Vec<_> = processes_known.iter().map(|it| line(event, it)).collect();
     let lines: Vec<Option<String>> = connection.mget(keys).await?;
     let mut people = Vec::new();
@@ -187,35 +186,35 @@ async fn read_lines(
         match line {
             Some(line) => match serde_json::from_str::<Vec<Person>>(&line) {
                 Ok(line) => people.extend(line),
-                // Another version's people are not shown; all else is.
+                // The people of another version of the program are not shown.
                 Err(error) => tracing::debug!("cannot read the line of {process}: {error}"),
             },
             None => gone.push(process),
         }
     }
     if !gone.is_empty() {
-        // One that is back by now has itself added again with what it tells next.
+        // A process that is back by now adds itself again with its next announcement.
         let () = connection.srem(processes(event), gone).await?;
     }
     Ok(people)
 }
 
-/// The hash of each seat's owner.
+/// Returns the name of the hash with the owner of each seat.
 fn owners(event: &str) -> String {
     format!("tickets:owners:{event}")
 }
 
-/// The hash of how many people have paid for each seat.
+/// Returns the name of the hash with the number of payments for each seat.
 fn payments(event: &str) -> String {
     format!("tickets:payments:{event}")
 }
 
-/// The set of the processes in which people line up.
+/// Returns the name of the set of processes with people in line.
 fn processes(event: &str) -> String {
     format!("tickets:processes:{event}")
 }
 
-/// Who lines up in one process.
+/// Returns the name of the list of people in line in a process.
 fn line(event: &str, process: &str) -> String {
     format!("tickets:line:{event}:{process}")
 }
