@@ -136,7 +136,7 @@ async fn what_somebody_should_look_at_is_loud() {
         problem(post(&closed, "/events/secret").await, 503, "unavailable").await;
     }
     let warnings = log.louder_than(Level::INFO);
-    let of_outage = |it: &&String| it.contains("no lock can be had");
+    let of_outage = |it: &&String| it.contains("no lock can be acquired");
     assert_eq!(
         warnings.iter().filter(of_outage).count(),
         1,
@@ -149,7 +149,7 @@ async fn what_somebody_should_look_at_is_loud() {
     it.nodes.come_up();
     sleep(MS(2000)).await;
     text(post(&it.app(layer(&it)), "/events/secret").await).await;
-    assert!(log.has(Level::INFO, "locks can be had again"));
+    assert!(log.has(Level::INFO, "locks can be acquired again"));
     assert!(log.has(Level::INFO, "connected again"));
     let all = log.0.lock().unwrap();
     assert!(all.iter().all(|(_, text)| !text.contains("secret")));

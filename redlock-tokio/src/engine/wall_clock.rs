@@ -7,10 +7,10 @@ use redlock_core::{FencingToken, Timestamp};
 
 use crate::Clock;
 
-/// The wall clock, as fencing tokens see it: in microseconds, and never going back.
+/// The wall clock in microseconds, for fencing tokens. It never goes back.
 ///
-/// A clock that is set back would make this process propose less than it did before. So the wall
-/// clock is kept as a lead over the lock's own clock, and the lead only grows.
+/// If the machine's clock is set back, this process would propose smaller tokens than before. So the wall clock is
+/// kept as a lead over the clock of the locks, and the lead only grows.
 #[derive(Debug, Default)]
 pub(crate) struct WallClock {
     /// The largest lead so far, in microseconds.
@@ -32,12 +32,14 @@ impl WallClock {
     }
 }
 
-/// The most that may pass between two readings that count as one moment.
+/// The longest time between two readings that count as one moment.
 const SAME_MOMENT: Duration = Duration::from_millis(1);
 
-/// Reads both clocks at one moment. If the process was stopped in between, it reads them again: a lead that
-/// is too small by the pause would let a later holder propose less than an earlier one. On a machine that is
-/// too busy for that it gives up after a few readings, and takes a lead that is rather too large.
+/// Reads both clocks at one moment.
+///
+/// If the process was stopped between the two, both are read again. Otherwise the lead would be too small by the
+/// pause, and a later holder could propose a smaller token than an earlier one. If the machine is too busy for that,
+/// a few readings are enough, and the lead is rather too large.
 fn read_both(wall: impl Fn() -> Duration, local: impl Fn() -> Timestamp) -> (Duration, Timestamp) {
     let mut before = local();
     for _ in 0..8 {
@@ -51,7 +53,7 @@ fn read_both(wall: impl Fn() -> Duration, local: impl Fn() -> Timestamp) -> (Dur
     (wall(), before)
 }
 
-/// Returns the wall clock. Before 1970 it is zero, which leaves the order to the counters on the nodes.
+/// Returns the wall clock. Before 1970 it is zero, and only the counters on the nodes order the tokens.
 fn wall_now() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default()
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_when_it_is_set_back() {
+    fn goes_on_when_the_machines_clock_is_set_back() {
         let clock = WallClock::default();
         let before = propose(&clock, START, 40);
         let hour = Duration::from_secs(3600);
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn before_1970_the_own_clock_is_all_there_is() {
+    fn before_1970_only_the_clock_of_the_locks_counts() {
         let proposal = propose(&WallClock::default(), Duration::ZERO, 40);
         assert_eq!(proposal, 40_000_000);
     }

@@ -1,4 +1,4 @@
-//! Warnings that hundreds of locks would give at the same moment.
+//! Warnings that hundreds of locks would log at the same moment.
 
 use std::{
     fmt,
@@ -10,10 +10,10 @@ use redlock_core::Timestamp;
 
 use crate::sync::Mutex;
 
-/// How long a warning is not repeated.
+/// The shortest time between two warnings.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// A warning that is given at most once in a while, however many reasons there are.
+/// A warning that is logged at most once every ten seconds, however many reasons there are.
 #[derive(Debug, Default)]
 pub(crate) struct Warning(Mutex<State>);
 
@@ -24,7 +24,7 @@ struct State {
 }
 
 impl Warning {
-    /// Returns whether to warn now, and then how often that was withheld since the last time.
+    /// Returns how many warnings were withheld since the last one, or `None` if this one is withheld too.
     pub(crate) fn due(&self, now: Timestamp) -> Option<u64> {
         let mut state = self.0.lock();
         let is_due = state
@@ -40,27 +40,28 @@ impl Warning {
     }
 }
 
-/// A time without locks, whoever asks for one: told of at its beginning, now and then, and at its end.
+/// A time in which no lock can be acquired because of the nodes. Its beginning and its end are logged, and a
+/// reminder at most every ten seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     warning: Warning,
-    is_told: AtomicBool,
+    is_logged: AtomicBool,
 }
 
 impl Outage {
-    /// Notes that a lock could not be had because of the nodes.
+    /// Notes that a lock could not be acquired because of the nodes.
     pub(crate) fn note_failure(&self, now: Timestamp, error: &dyn fmt::Display) {
         if let Some(withheld) = self.warning.due(now) {
-            self.is_told.store(true, Ordering::Relaxed);
-            tracing::warn!(%error, withheld, "no lock can be had");
+            self.is_logged.store(true, Ordering::Relaxed);
+            tracing::warn!(%error, withheld, "no lock can be acquired");
         }
     }
 
-    /// Notes that a lock was had.
+    /// Notes that a lock was acquired.
     pub(crate) fn note_success(&self) {
-        // Read first: this is on the way of every lock.
-        if self.is_told.load(Ordering::Relaxed) && self.is_told.swap(false, Ordering::Relaxed) {
-            tracing::info!("locks can be had again");
+        // Read first, because every lock comes this way, and a read is cheaper.
+        if self.is_logged.load(Ordering::Relaxed) && self.is_logged.swap(false, Ordering::Relaxed) {
+            tracing::info!("locks can be acquired again");
         }
     }
 }

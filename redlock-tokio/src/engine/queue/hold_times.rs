@@ -3,20 +3,20 @@ use std::time::Duration;
 /// How many of the last holds count.
 const COUNTED: usize = 8;
 
-/// From how many holds on one long one does not mislead.
+/// The fewest holds to estimate by. With fewer, a single long hold would mislead.
 const ENOUGH_TO_EXPECT: usize = 3;
 
 /// How long the last holds of a lock took, in whole microseconds.
 ///
-/// What they say of the holds to come is a guess, so that of two uses each has its own: the median is what
-/// to expect, and the shortest is what every hold to come is likely to take at least.
+/// They are only a guess at the next holds. The median is what to expect, and the shortest is what each of the next
+/// holds is likely to take at least.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HoldTimes {
     /// The newest overwrites the oldest.
     micros: [u32; COUNTED],
     counted: usize,
     next: usize,
-    /// None of them since the queue was empty. What comes then may be of another kind.
+    /// Whether all of them ended before the queue was empty. The next holds may be of another kind.
     are_old: bool,
 }
 
@@ -28,7 +28,7 @@ impl HoldTimes {
         self.are_old = false;
     }
 
-    /// Returns what is remembered of them when the queue is empty.
+    /// Returns what to remember when the queue is empty.
     pub(super) fn remembered(self) -> Self {
         Self {
             are_old: true,
@@ -36,7 +36,7 @@ impl HoldTimes {
         }
     }
 
-    /// Returns the median, from three holds on.
+    /// Returns the median, or `None` of fewer than three holds.
     pub(super) fn median(&self) -> Option<Duration> {
         let mut sorted = self.micros;
         let sorted = &mut sorted[..self.counted];
@@ -45,7 +45,7 @@ impl HoldTimes {
         (self.counted >= ENOUGH_TO_EXPECT).then(|| micros(*middle))
     }
 
-    /// Returns the shortest of eight, as soon as there are eight and the last is new.
+    /// Returns the shortest of the last eight, or `None` of fewer than eight and of old ones.
     pub(super) fn shortest(&self) -> Option<Duration> {
         let shortest = self.micros.iter().min()?;
         (self.counted == COUNTED && !self.are_old).then(|| micros(*shortest))

@@ -1,8 +1,8 @@
 //! The waiters for several keys. Those that want the same keys form a group.
 //!
-//! The first of each group is *parked* at one key that keeps the group from having all: another has the turn
-//! for this key, or it is reserved. Only when this key may be had again is the group looked at. So a turn
-//! costs no more for the many that wait for something else.
+//! The first of each group is *parked* at one key that keeps the group from having all its keys: another lease has
+//! the turn for this key, or the key is reserved. The group is looked at again only when this key becomes available.
+//! So a turn costs no more if many wait for something else.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +36,7 @@ impl<T> MultiKeyWaiters<T> {
         }
     }
 
-    /// Adds a waiter that this key keeps from having all.
+    /// Adds a waiter, which cannot have all its keys because of this one.
     pub(super) fn push(&mut self, ticket: Ticket, waiter: MultiKeyWaiter<T>, blocked_at: &Key) {
         let group = self.groups.entry(waiter.keys.clone());
         let group = group.or_insert_with(|| Group {
@@ -88,12 +88,12 @@ impl<T> MultiKeyWaiters<T> {
         }
     }
 
-    /// Returns those that are parked at a key, the first one first.
+    /// Returns the waiters that are parked at a key, in order of arrival.
     pub(super) fn parked_at(&self, key: &Key) -> impl Iterator<Item = Ticket> {
         self.parked.get(key).into_iter().flatten().copied()
     }
 
-    /// Returns the first that is parked at a key and came later than this one, if any is given.
+    /// Returns the first waiter that is parked at a key and came after this one, or the first of all.
     pub(super) fn next_parked_at(&self, key: &Key, after: Option<Ticket>) -> Option<Ticket> {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut later = self.parked.get(key)?.range((after, Bound::Unbounded));

@@ -1,15 +1,15 @@
-//! How long a waiter for several keys is overtaken, and how its keys are reserved for it then.
+//! When the keys of a waiter for several keys are reserved for it, and for how long.
 //!
-//! It needs all keys at once, so others overtake it while one of them is taken. Once it is *due*, and the
-//! first in the queue of each of its keys, these keys are reserved: one that becomes free stays free until
-//! all are. Two waiters that share a key are never both the first in its queue, so no key is reserved
-//! twice, and a reservation waits for holders only.
+//! Such a waiter needs all its keys at once, so other waiters overtake it while one of its keys is taken. Once it
+//! is *due*, and the first in the queue of each of its keys, these keys are reserved: a key that becomes free stays
+//! free until all of them are free. Two waiters that share a key are never both the first in its queue. So no key is
+//! reserved twice, and a reservation waits for holders only.
 //!
-//! A holder may want a key that is reserved, and release its own no sooner than it has that. So a
-//! reservation that keeps a free key from somebody lapses after a while: the waiters of that moment pass.
-//! Then nobody reserves any of these keys for as long as this one lasted, so a key that nobody holds can be
-//! had for half of the time; and the waiter is due only after it was overtaken or has waited once more. Its
-//! next reservation lasts twice as long, up to a bound, so that it outlasts the holds.
+//! A holder may want a reserved key before it releases its own. So a reservation that keeps a free key from another
+//! waiter lapses after a while, and lets the waiters of that moment pass. Then the keys are *open*: for as long as
+//! the reservation lasted, no waiter may reserve any of them. So a key that nobody holds is available for half of the
+//! time. The waiter is due again only after it was overtaken as often, or has waited as long, as before. Its next
+//! reservation lasts twice as long, up to a bound, so that it outlasts the holds.
 
 use std::time::Duration;
 
@@ -20,22 +20,23 @@ use crate::key::KeySet;
 /// When keys are reserved, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReservationRule {
-    /// A waiter that was overtaken this often is due.
+    /// A waiter is due once it was overtaken this often.
     pub(super) max_overtakings: u32,
-    /// So is one that has waited for so long.
+    /// A waiter is due once it has waited this long.
     pub(super) max_wait: Duration,
-    /// For how long the first reservation keeps a free key from others.
+    /// How long the first reservation of a waiter keeps a free key from others.
     pub(super) lasts: Duration,
-    /// For how long any reservation does.
+    /// How long any reservation keeps a free key from others.
     pub(super) max_lasts: Duration,
-    /// Reserves the last keys of a set for the waiter that came last. A test shows that this is wrong.
+    /// Reserves the last keys of a set for the waiter that came last, so that a test can show that this is wrong.
     #[cfg(test)]
     pub(super) reserves_out_of_order: bool,
 }
 
 impl ReservationRule {
-    /// Enough that short holds of single keys fill the time in which a key of several is taken, and so few
-    /// that several keys cost no more than a full queue of single ones does.
+    /// Waiters overtake often enough that short holds of single keys fill the time while one of several keys is
+    /// taken. And they overtake so seldom that a lock of several keys waits no longer than in a full queue of
+    /// waiters for single keys.
     pub(super) const DEFAULT: Self = Self {
         max_overtakings: 8,
         max_wait: Duration::from_millis(100),
@@ -73,14 +74,14 @@ impl<T> MultiKeyWaiter<T> {
         self.overtakings = self.overtakings.saturating_add(1);
     }
 
-    /// Returns whether its keys are to be reserved as soon as it is the first for each.
+    /// Returns whether its keys are reserved as soon as it is the first waiter for each of them.
     pub(super) fn is_due(&self, now: Timestamp, rule: &ReservationRule) -> bool {
         self.overtakings >= rule.max_overtakings
             || now.saturating_duration_since(self.since) >= rule.max_wait
     }
 
-    /// Notes that somebody waits for a free key because of this waiter. Returns when that is to end,
-    /// unless it was returned before.
+    /// Notes that another waiter is kept from a free key because of this one. Returns when the reservation lapses, unless
+    /// it was returned before.
     pub(super) fn note_withheld(&mut self, now: Timestamp) -> Option<Timestamp> {
         if self.lapses_at.is_some() {
             return None;
@@ -89,8 +90,8 @@ impl<T> MultiKeyWaiter<T> {
         self.lapses_at
     }
 
-    /// Ends the reservation if its time is over; the next one is to be earned like the first. Returns for how
-    /// long it lasted.
+    /// Ends the reservation if its time is over. Returns how long it lasted. The waiter must become due again before the
+    /// next one.
     pub(super) fn lapse(&mut self, now: Timestamp, rule: &ReservationRule) -> Option<Duration> {
         self.lapses_at.take_if(|at| *at <= now)?;
         let lasted = self.lasts;
@@ -100,7 +101,7 @@ impl<T> MultiKeyWaiter<T> {
         Some(lasted)
     }
 
-    /// Returns for how long a reservation has kept a key from somebody, if it does.
+    /// Returns how long the reservation has kept a free key from another waiter so far, if it does.
     pub(super) fn lasted(&self, now: Timestamp) -> Option<Duration> {
         let left = self.lapses_at?.saturating_duration_since(now);
         Some(self.lasts.saturating_sub(left))

@@ -2,7 +2,7 @@ use redlock_core::Timestamp;
 
 use crate::options::QueuePolicy;
 
-/// Holds that follow each other within this process while the rest of the world waits.
+/// Holds that follow each other within this process while other processes wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Streak {
     since: Timestamp,
@@ -10,7 +10,7 @@ pub(super) struct Streak {
 }
 
 impl Streak {
-    /// Begins with the hold since then.
+    /// Starts with a hold that began at `since`.
     pub(super) fn new(since: Timestamp) -> Self {
         Self {
             since,

@@ -1,5 +1,6 @@
 //! The queue of one key: its limits, streaks, and every order of events for three waiters.
 
+mod every_order;
 mod refusals;
 mod several;
 
@@ -19,12 +20,23 @@ const POLICY: QueuePolicy = QueuePolicy {
     refuses_long_waits: false,
 };
 
+/// As [`POLICY`], without a limit of waiters.
+const ROOMY: QueuePolicy = QueuePolicy {
+    max_waiters_per_key: usize::MAX,
+    ..POLICY
+};
+
 fn at(millis: u64) -> Timestamp {
     Timestamp::ZERO.saturating_add(Duration::from_millis(millis))
 }
 
 fn key() -> Key {
     Key::new("k").unwrap()
+}
+
+/// Returns a set of keys of one letter each.
+fn keys(names: &str) -> KeySet {
+    KeySet::all(b"", names.split_inclusive(|_: char| true)).unwrap()
 }
 
 fn queue() -> Queue<usize> {
@@ -63,7 +75,7 @@ fn join_at(
     queue.join(&key.clone().into(), ticket(who), now, &who, policy)
 }
 
-/// Leaves the line for a key; returns who has the turn then.
+/// Leaves the queue of a key. Returns what follows.
 fn leave_at(
     queue: &Queue<usize>,
     key: &Key,
@@ -80,7 +92,7 @@ fn leave_at(
 const TURN: Joined = Ok(JoinOutcome::Turn { backs_off: false });
 const WAITING: Joined = Ok(JoinOutcome::Waiting { follow_up: None });
 
-/// What gives somebody the turn.
+/// Returns what gives a waiter the turn.
 fn turn(waiter: usize) -> FollowUp<usize> {
     let backs_off = false;
     FollowUp::StartTurn { waiter, backs_off }
@@ -101,7 +113,7 @@ fn first_come_first_served() {
 }
 
 #[test]
-fn limits_are_told() {
+fn refusals_name_their_limit() {
     let queue = queue();
     let busy = QueuePolicy {
         wait: Duration::ZERO,
@@ -146,11 +158,11 @@ fn a_streak_is_bounded_in_time_and_number() {
         join(&queue, who, &POLICY).unwrap();
     }
     let misfit = queue.successor(&key(), at(1), at(0), &POLICY, |_| false);
-    assert_eq!((misfit, size(&queue)), (None, (1, 1)), "it waits on");
+    assert_eq!((misfit, size(&queue)), (None, (1, 1)), "it still waits");
 }
 
 #[test]
-fn who_comes_back_at_once_goes_on_with_the_streak() {
+fn a_lease_that_follows_at_once_continues_the_streak() {
     let queue = queue();
     let go = |now: u64| {
         let joined = join_at(&queue, &key(), now as usize, at(now), &POLICY);
@@ -170,11 +182,11 @@ fn who_comes_back_at_once_goes_on_with_the_streak() {
     assert_eq!(go(10), Ok(JoinOutcome::Turn { backs_off: true }));
     assert_eq!(go(11), TURN, "a new streak");
     for now in (20..60).step_by(4) {
-        assert_eq!(go(now), TURN, "{now}: not at once");
+        assert_eq!(go(now), TURN, "{now}: after a pause");
     }
 }
 
-/// One of those who want the key, as its lease sees it.
+/// How far one of the leases that want the key has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Away,
@@ -199,10 +211,10 @@ enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     None,
-    /// Who gives up stays in the line.
+    /// A waiter that gives up stays in the queue.
     Stays,
-    /// Who is handed the lock keeps its place in the line as well.
-    HeirStays,
+    /// A successor keeps its place in the queue.
+    SuccessorStays,
     /// The turn does not pass on.
     KeepsTurn,
 }
@@ -210,7 +222,7 @@ enum Mutant {
 struct World {
     queue: Queue<usize>,
     stages: [Stage; 3],
-    /// The one that acquired the lock, by which the queue knows it after a handover.
+    /// The lease that acquired the lock. After a handover the queue still knows the turn by this lease.
     lease: Option<usize>,
     /// In the order of their tickets.
     joined: Vec<usize>,
@@ -274,7 +286,7 @@ impl World {
                     .successor(&key(), at(0), at(0), &POLICY, |_| true);
                 match successor {
                     Some(successor) => {
-                        if self.mutant == Mutant::HeirStays {
+                        if self.mutant == Mutant::SuccessorStays {
                             self.join(successor).unwrap();
                         }
                         self.stages[successor] = Stage::Held;
@@ -289,7 +301,7 @@ impl World {
                     self.queue
                         .successor(&key(), at(0), at(0), &POLICY, |_| true)
                 {
-                    // It has given up, and finds that it is in no line any more.
+                    // It has given up, and is in no queue any more.
                     self.stages[successor] = Stage::Gone;
                     assert_eq!(self.leave_queue(successor, None), None);
                 }
@@ -299,7 +311,7 @@ impl World {
     }
 
     fn leave(&mut self, who: usize, held: bool) {
-        // The line knows a lock that was handed over by the lease that acquired it.
+        // The queue knows a lock that was handed over by the lease that acquired it.
         let name = if held {
             self.lease.take().unwrap_or(who)
         } else {
@@ -311,7 +323,7 @@ impl World {
         let held = held.then(|| at(0));
         if let Some(next) = self.leave_queue(name, held) {
             let FollowUp::StartTurn { waiter, .. } = next else {
-                panic!("nobody wants several keys: {next:?}");
+                panic!("no lease wants several keys: {next:?}");
             };
             self.stages[waiter] = Stage::Turn;
         }
@@ -348,14 +360,14 @@ impl World {
             return Some("two have the turn");
         }
         if waiting > 0 && turns + held == 0 {
-            return Some("some wait and nobody has the turn");
+            return Some("some wait and none has the turn");
         }
         if size(&self.queue) != (usize::from(turns + held > 0), waiting) {
-            return Some("the line is not of those who are there");
+            return Some("the queue does not hold the leases that are there");
         }
         let order = self.joined.iter().filter(|it| self.served.contains(it));
         if !order.eq(&self.served) {
-            return Some("served out of turn");
+            return Some("not served in order of arrival");
         }
         None
     }
@@ -385,10 +397,10 @@ fn explore(mutant: Mutant) -> Result<usize, (Vec<Step>, &'static str)> {
 }
 
 #[test]
-fn every_order_of_events_leaves_a_line_of_those_who_are_there() {
+fn every_order_of_events_leaves_a_queue_of_the_leases_that_are_there() {
     let orders = explore(Mutant::None).unwrap_or_else(|(path, fault)| panic!("{fault}: {path:?}"));
     assert!(orders > 1000, "{orders}");
-    for mutant in [Mutant::Stays, Mutant::HeirStays, Mutant::KeepsTurn] {
+    for mutant in [Mutant::Stays, Mutant::SuccessorStays, Mutant::KeepsTurn] {
         assert!(explore(mutant).is_err(), "{mutant:?} is found out");
     }
 }

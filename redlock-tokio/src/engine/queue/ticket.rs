@@ -24,7 +24,7 @@ impl Ord for Ticket {
     }
 }
 
-/// Counts how many tickets a thread compares, so that a test can say what an operation costs.
+/// Counts the comparisons of tickets on each thread, so that a test can show what an operation costs.
 #[cfg(test)]
 pub(super) mod comparisons {
     use std::cell::Cell;
@@ -37,7 +37,7 @@ pub(super) mod comparisons {
         COUNT.set(COUNT.get() + 1);
     }
 
-    /// Returns how many tickets are compared while this runs.
+    /// Returns how many comparisons this takes.
     pub(in crate::engine::queue) fn during(run: impl FnOnce()) -> usize {
         let before = COUNT.get();
         run();

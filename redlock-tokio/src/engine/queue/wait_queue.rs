@@ -8,8 +8,8 @@ use redlock_core::Timestamp;
 use super::{Ticket, hold_times::HoldTimes, recent::Past, streak::Streak};
 use crate::options::QueuePolicy;
 
-/// The waiters for one key within this process, and the one that has the turn: it contends with the
-/// rest of the world for the lock, and then holds it.
+/// The waiters for one key within this process, and the lease that has the turn. That lease contends with other
+/// processes for the lock, and then holds it.
 #[derive(Debug)]
 pub(super) struct WaitQueue<T> {
     turn: Option<(Ticket, T)>,
@@ -18,11 +18,11 @@ pub(super) struct WaitQueue<T> {
     /// The waiters for this key and others.
     several: BTreeSet<Ticket>,
     lapsed: Option<Lapsed>,
-    /// Nobody reserves the key until then.
+    /// No waiter may reserve the key until then.
     open_until: Timestamp,
     streak: Option<Streak>,
     holds: HoldTimes,
-    /// When the waiting time of all that have joined is over.
+    /// When the time to wait is over for all that have joined.
     gone_by: Timestamp,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct TurnEnd {
 #[derive(Clone, Copy, Debug)]
 struct Lapsed {
     reserver: Ticket,
-    /// The last waiter of that moment: up to this one they pass.
+    /// The last of the waiters that may pass.
     last: Ticket,
 }
 
@@ -84,13 +84,13 @@ impl<T> WaitQueue<T> {
         Some(TurnEnd { next_backs_off })
     }
 
-    /// Adds a waiter for this key alone, which waits until then at most.
+    /// Adds a waiter for this key alone. It waits until `until` at most.
     pub(super) fn push(&mut self, ticket: Ticket, waiter: T, until: Timestamp) {
         self.single.insert(ticket, waiter);
         self.gone_by = self.gone_by.max(until);
     }
 
-    /// Adds a waiter for this key and others, which waits until then at most.
+    /// Adds a waiter for this key and others. It waits until `until` at most.
     pub(super) fn push_several(&mut self, ticket: Ticket, until: Timestamp) {
         self.several.insert(ticket);
         self.gone_by = self.gone_by.max(until);
@@ -106,24 +106,24 @@ impl<T> WaitQueue<T> {
         self.single.remove(&ticket).is_some() || self.several.remove(&ticket)
     }
 
-    /// Lets all waiters of this moment pass the reservation for one of them.
+    /// Lets the waiters of this moment pass a reservation.
     pub(super) fn let_pass(&mut self, reserver: Ticket) {
         let single = self.single.last_key_value().map(|(ticket, _)| *ticket);
         let last = single.max(self.several.last().copied());
         self.lapsed = last.map(|last| Lapsed { reserver, last });
     }
 
-    /// Lets nobody reserve the key until then.
+    /// Lets no waiter reserve the key before `until`.
     pub(super) fn open(&mut self, until: Timestamp) {
         self.open_until = self.open_until.max(until);
     }
 
-    /// Returns whether nobody may reserve the key.
+    /// Returns whether no waiter may reserve the key now.
     pub(super) fn is_open(&self, now: Timestamp) -> bool {
         now < self.open_until
     }
 
-    /// Returns the first waiter, whatever it waits for.
+    /// Returns the first waiter, for this key alone or for this key and others.
     pub(super) fn first(&self) -> Option<Ticket> {
         let single = self.first_single().map(|(ticket, _)| ticket);
         match (single, self.first_several()) {
@@ -149,7 +149,7 @@ impl<T> WaitQueue<T> {
         self.several.last().copied()
     }
 
-    /// Returns whether the reservation for one waiter lets another pass.
+    /// Returns whether a reservation lets a ticket pass.
     pub(super) fn lets_pass(&self, reserver: Ticket, ticket: Ticket) -> bool {
         let lapsed = self.lapsed.filter(|it| it.reserver == reserver);
         lapsed.is_some_and(|it| ticket <= it.last)
@@ -182,8 +182,8 @@ impl<T> WaitQueue<T> {
         self.turn.is_none() && self.waiting() == 0
     }
 
-    /// Returns how long one that joined now would wait, if each hold takes what the last ones took; but no
-    /// longer than those that wait already.
+    /// Returns how long a lease that joined now would wait, if each hold takes as long as the median of the last ones.
+    /// It cannot be longer than the waiters in front have time to wait.
     pub(super) fn expected_wait(&self, now: Timestamp) -> Option<Duration> {
         let ahead = count(1 + self.waiting());
         let expected = self.holds.median()?.saturating_mul(ahead);
@@ -193,14 +193,14 @@ impl<T> WaitQueue<T> {
         Some(expected.min(self.gone_by.saturating_duration_since(now)))
     }
 
-    /// Returns how long one that joined now would wait at least, if no hold is shorter than the last eight.
-    /// Waiters for several keys are not counted, because others may overtake them.
+    /// Returns how long a lease that joined now would wait at least, if no hold is shorter than the last eight.
+    /// Waiters for several keys do not count, because others may overtake them.
     pub(super) fn least_wait(&self) -> Option<Duration> {
         let ahead = count(self.single.len());
         Some(self.holds.shortest()?.saturating_mul(ahead))
     }
 
-    /// Returns what is to be remembered when nobody is left.
+    /// Returns what to remember when the queue is empty.
     pub(super) fn past(&self) -> Past {
         Past {
             streak: self.streak,

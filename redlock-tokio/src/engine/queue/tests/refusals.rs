@@ -1,5 +1,5 @@
-//! How many are refused that would have been served within their wait, by shape of hold times: as the queue
-//! refuses, and as it did before.
+//! How many leases are refused that would have been served within their wait, by shape of hold times: by the queue, and
+//! by a simpler estimate as a control.
 //!
 //! ```sh
 //! cargo test -p redlock-tokio --lib wrong_refusals -- --nocapture   # prints the table
@@ -13,7 +13,7 @@ use super::*;
 
 const SEED: u64 = 7;
 
-/// One that asks for the lock.
+/// A lease that asks for the lock.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     at: Timestamp,
@@ -27,7 +27,7 @@ fn arrival(seconds: f64, hold: f64) -> Arrival {
     }
 }
 
-/// The estimate of before, as a control: a mean that begins with the first hold.
+/// The control: a mean that starts with the first hold.
 #[derive(Debug, Default)]
 struct MeanFromFirst(Option<Duration>);
 
@@ -47,16 +47,16 @@ const WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    Before,
+    Control,
     Queue,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
     refused: usize,
-    /// Would have had their turn within their wait.
+    /// The refused leases that would have had their turn within their wait.
     wrongly: usize,
-    /// Waited, and were not served.
+    /// The leases that waited and were not served.
     timed_out: usize,
 }
 
@@ -66,9 +66,9 @@ struct Simulation {
     control: MeanFromFirst,
     policy: QueuePolicy,
     arrivals: Vec<Arrival>,
-    /// The one that holds the lock, and since when.
+    /// The lease that holds the lock, and since when.
     holder: Option<(usize, Timestamp)>,
-    /// Those that wait or hold.
+    /// The leases that wait or hold.
     inside: BTreeSet<usize>,
     deadlines: VecDeque<usize>,
     refused: VecDeque<usize>,
@@ -96,16 +96,16 @@ impl Simulation {
             outcome: Outcome::default(),
         };
         for index in 0..simulation.arrivals.len() {
-            simulation.go_on_until(simulation.arrivals[index].at);
+            simulation.pass_time_until(simulation.arrivals[index].at);
             simulation.arrive(index);
         }
-        simulation.go_on_until(Timestamp::ZERO.saturating_add(Duration::from_secs(1_000_000)));
+        simulation.pass_time_until(Timestamp::ZERO.saturating_add(Duration::from_secs(1_000_000)));
         assert!(simulation.inside.is_empty() && simulation.refused.is_empty());
         simulation.outcome
     }
 
-    /// Does what happens until then: holds end, and waiters give up.
-    fn go_on_until(&mut self, limit: Timestamp) {
+    /// Lets time pass until `limit`: holds end, and waiters give up.
+    fn pass_time_until(&mut self, limit: Timestamp) {
         loop {
             let end = self.holder.map(|(index, since)| {
                 let hold = self.arrivals[index].hold;
@@ -132,7 +132,7 @@ impl Simulation {
                     self.leave(index, now, None);
                 }
             }
-            self.look_at_refused(now);
+            self.count_refused(now);
         }
     }
 
@@ -140,7 +140,7 @@ impl Simulation {
         let now = self.arrivals[index].at;
         let control_refuses =
             self.holder.is_some() && self.control.refuses(self.queue.size().waiting);
-        if self.by == By::Before && control_refuses {
+        if self.by == By::Control && control_refuses {
             return self.refuse(index);
         }
         match join_at(&self.queue, &key(), index, now, &self.policy) {
@@ -173,8 +173,8 @@ impl Simulation {
         }
     }
 
-    /// Settles what would have become of those refused before whom nobody is left.
-    fn look_at_refused(&mut self, now: Timestamp) {
+    /// Counts the refused leases that would have their turn now, because all leases before them are gone.
+    fn count_refused(&mut self, now: Timestamp) {
         while let Some(first) = self.refused.front().copied() {
             if self.inside.first().is_some_and(|inside| *inside < first) {
                 return;
@@ -189,7 +189,7 @@ impl Simulation {
     }
 }
 
-/// Arrivals at random, so many a second.
+/// Returns arrivals at random, at a rate per second.
 fn at_random(rate: f64, mut hold: impl FnMut(&mut Rng) -> f64) -> Vec<Arrival> {
     let mut rng = Rng::with_seed(SEED);
     let mut seconds = 0.0;
@@ -200,14 +200,14 @@ fn at_random(rate: f64, mut hold: impl FnMut(&mut Rng) -> f64) -> Vec<Arrival> {
     (0..4000).map(next).collect()
 }
 
-/// So many bursts of arrivals, each long after the one before.
+/// Returns twenty bursts of arrivals, each long after the one before.
 fn bursts(arrivals: impl Fn(f64, &mut Rng) -> Vec<Arrival>) -> Vec<Arrival> {
     let mut rng = Rng::with_seed(SEED);
     let starts = (0..20).map(|burst| f64::from(burst) * 40.0);
     starts.flat_map(|start| arrivals(start, &mut rng)).collect()
 }
 
-/// That many from then on, one after the other.
+/// Returns `count` arrivals from `start` on.
 fn many(count: u32, start: f64, every: f64, hold: f64) -> impl Iterator<Item = Arrival> {
     (0..count).map(move |index| arrival(start + f64::from(index) * every, hold))
 }
@@ -267,31 +267,32 @@ fn shapes() -> Vec<(&'static str, Vec<Arrival>)> {
 }
 
 #[test]
-fn wrong_refusals_are_fewer_than_before() {
+fn wrong_refusals_are_fewer_than_by_a_mean() {
     println!(
-        "| shape of holds | asked | before: refused, wrongly | now: refused, wrongly, timed out |"
+        "| shape of holds | asked | by a mean: refused, wrongly | by the queue: refused, wrongly, timed out |"
     );
     println!("|---|---|---|---|");
-    let (mut all_before, mut all_now) = (0, 0);
+    let (mut all_by_mean, mut all_by_queue) = (0, 0);
     for (shape, arrivals) in shapes() {
-        let [before, now] = [By::Before, By::Queue].map(|by| Simulation::run(by, arrivals.clone()));
+        let [control, queue] =
+            [By::Control, By::Queue].map(|by| Simulation::run(by, arrivals.clone()));
         println!(
             "| {shape} | {} | {}, {} | {}, {}, {} |",
             arrivals.len(),
-            before.refused,
-            before.wrongly,
-            now.refused,
-            now.wrongly,
-            now.timed_out
+            control.refused,
+            control.wrongly,
+            queue.refused,
+            queue.wrongly,
+            queue.timed_out
         );
-        assert!(now.wrongly <= before.wrongly, "{shape}, seed {SEED}");
-        all_before += before.wrongly;
-        all_now += now.wrongly;
+        assert!(queue.wrongly <= control.wrongly, "{shape}, seed {SEED}");
+        all_by_mean += control.wrongly;
+        all_by_queue += queue.wrongly;
         let is_even = shape.starts_with("constant") || shape.contains("short ones");
         if is_even || shape.contains("1 ms, the first slow") {
-            assert_eq!(now.wrongly, 0, "{shape}, seed {SEED}");
+            assert_eq!(queue.wrongly, 0, "{shape}, seed {SEED}");
         }
     }
-    println!("In all: {all_before} before, {all_now} now.");
-    assert!(all_before > 0, "the control is seen to refuse wrongly");
+    println!("In all: {all_by_mean} by a mean, {all_by_queue} by the queue.");
+    assert!(all_by_mean > 0, "the control is seen to refuse wrongly");
 }
