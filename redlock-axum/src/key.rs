@@ -1,4 +1,4 @@
-//! Where a request's key comes from.
+//! Keys of requests.
 
 mod body;
 mod composite;
@@ -19,18 +19,28 @@ pub use self::{
 pub(crate) use self::{layer_key::LayerKey, methods::Methods};
 use crate::Request;
 
-/// A source of keys for requests: what [`LockLayer`](crate::LockLayer) takes.
+/// A source of keys for [`LockLayer`](crate::LockLayer).
 ///
-/// Implemented for what [`key`] makes, for closures `|request: &Request| ..`, and for tuples. A tuple makes
-/// *several keys*, all of which are locked, and is not for one key of several parts, which is
-/// `key("order", [header("x-tenant"), path("order")])`. The two accounts of a transfer are
-/// `(key("account", path("from")), key("account", path("to")))`; they share a scope, since `from:7` and `to:7`
-/// would be different resources. A tuple has two to four members. See [`ExtractKey`].
+/// Implemented for the result of [`key`], for closures `|request: &Request| ..`, and for tuples of two to four
+/// sources. See [`ExtractKey`].
+///
+/// A tuple makes *several keys*, and all of them are locked. It is not one key of several parts, which is
+/// `key("order", [header("x-tenant"), path("order")])`. The two accounts of a transfer are two keys of one scope,
+/// since `from:7` and `to:7` would be different resources:
+///
+/// ```
+/// # use redlock_axum::{LockLayer, key, path};
+/// # use redlock_tokio::Redlock;
+/// # fn layer(redlock: Redlock) {
+/// let accounts = (key("account", path("from")), key("account", path("to")));
+/// let layer = LockLayer::new(redlock, accounts);
+/// # }
+/// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no key for a lock layer",
-    note = "a part of a request becomes a key with the kind of resource: `key(\"order\", path(\"id\"))`; \
-            for one key of several parts: `key(\"order\", [header(\"x-tenant\"), path(\"id\")])`",
-    note = "a tuple of keys locks all of them; a closure takes `|request: &Request|`"
+    message = "`{Self}` is not a key for a lock layer",
+    note = "a part of a request needs a scope to become a key: `key(\"order\", path(\"id\"))`; \
+            one key of several parts: `key(\"order\", [header(\"x-tenant\"), path(\"id\")])`",
+    note = "a tuple of keys locks all of them; a closure has the form `|request: &Request| ..`"
 )]
 pub trait RequestKey: ExtractKey<Request, Future: Send + 'static> + Send + Sync + 'static {}
 

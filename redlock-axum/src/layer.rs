@@ -17,24 +17,58 @@ use crate::{
     service::Locking,
 };
 
-/// Serialises the handlers of a route by resource, in every process that locks over the same nodes.
+/// A layer that serialises the handlers of a route by resource, in every process that locks over the same nodes.
 ///
-/// Works on a [`Router`](axum::Router), on a [`MethodRouter`](axum::routing::MethodRouter) and,
-/// best, with [`route_layer`](axum::Router::route_layer), which leaves requests that match no route
-/// alone. It never fails: what goes wrong is a response. See the [crate's page](crate).
+/// Works on a [`Router`](axum::Router), on a [`MethodRouter`](axum::routing::MethodRouter) and, best, with
+/// [`route_layer`](axum::Router::route_layer), which does not affect requests that match no route. The layer never
+/// fails: it answers each error with a response. See the [crate's page](crate) for the responses.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use axum::{Router, http::StatusCode, routing::post};
+/// use redlock_axum::{LockLayer, key, path};
+/// use redlock_tokio::{LockOptions, Redlock};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redlock = Redlock::embedded().await?;
+/// let layer = LockLayer::new(redlock, key("order", path("order")))
+///     .wait(Duration::from_secs(2))
+///     .max_hold(Duration::from_secs(30))
+///     .max_waiters_per_key(10)
+///     .contended_status(StatusCode::CONFLICT)
+///     .options(LockOptions::new().refuse_long_waits())
+///     .label("orders");
+/// layer.check()?; // fails now if an option is invalid
+///
+/// let app: Router = Router::new()
+///     .route("/orders/{order}/pay", post(async || "paid"))
+///     .route_layer(layer);
+/// # use tower::ServiceExt;
+/// # let request = axum::http::Request::post("/orders/7/pay").body(axum::body::Body::empty())?;
+/// # assert_eq!(app.oneshot(request).await?.status(), 200);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The layer has shortcuts for the options `ttl`, `wait`, `max_hold`, `fenced` and `max_waiters_per_key`.
+/// [`options`](Self::options) sets all others.
 ///
 /// | option | default | meaning |
 /// |---|---|---|
 /// | [`methods`](Self::methods) | all but GET, HEAD, OPTIONS, TRACE | which requests need a lock |
+/// | [`ttl`](Self::ttl) | 10 s | how long a crashed process blocks other requests |
 /// | [`wait`](Self::wait) | 5 s | how long a request waits |
-/// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 64 | how many wait for a key |
-/// | [`max_waiters_total`](Self::max_waiters_total) | 1024 | how many wait for all keys of the layer |
-/// | [`refuse_long_waits`](LockOptions::refuse_long_waits) | no | whether to refuse at once if the expected wait exceeds the limit |
-/// | [`cancel_on_disconnect`](Self::cancel_on_disconnect) | no | whether a handler is dropped with its client |
-/// | [`on_cancel`](Self::on_cancel) | it is released | what becomes of the lock of a handler that is dropped, or panics |
-/// | [`hold_until_body_end`](Self::hold_until_body_end) | no | whether the lock is held while the body is sent |
-/// | [`on_lost`](Self::on_lost) | the response is left alone | what becomes of it if the lock is lost |
+/// | [`max_hold`](Self::max_hold) | 60 s | for how long the lock of a handler is renewed |
 /// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
+/// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 64 | how many requests wait for a key |
+/// | [`max_waiters_total`](Self::max_waiters_total) | 1024 | how many requests wait for any key of the layer |
+/// | [`refuse_long_waits`](LockOptions::refuse_long_waits) | no | whether to refuse a request at once if the expected wait exceeds the limit |
+/// | [`cancel_on_disconnect`](Self::cancel_on_disconnect) | no | whether a handler is dropped when its client goes away |
+/// | [`on_cancel`](Self::on_cancel) | release | what happens to the lock of a handler that is dropped or panics |
+/// | [`hold_until_body_end`](Self::hold_until_body_end) | no | whether the lock is held while the body is sent |
+/// | [`on_lost`](Self::on_lost) | keep the response | what happens to the response if the lock is lost |
 /// | [`fail_open`](Self::fail_open) | no | whether handlers run without a lock when there is no quorum |
 #[must_use = "a layer does nothing until it is added to a router"]
 pub struct LockLayer<K> {
@@ -48,9 +82,10 @@ pub struct LockLayer<K> {
 }
 
 impl<K: RequestKey> LockLayer<K> {
-    /// Creates a layer that takes each request's key from `key`: from [parts of the request](crate::key()), such
-    /// as `key("order", path("id"))`, from a closure `|request: &Request| ..`, or from any
-    /// [`ExtractKey`](crate::ExtractKey). A tuple of keys locks all of them.
+    /// Creates a layer that takes the key of each request from a [`RequestKey`].
+    ///
+    /// That is a [key of parts of the request](crate::key()), such as `key("order", path("id"))`, a closure
+    /// `|request: &Request| ..`, or any other [`ExtractKey`](crate::ExtractKey). A tuple of them locks several keys.
     pub fn new(redlock: Redlock, key: K) -> Self {
         let options = LockOptions::new().max_waiters_per_key(64);
         Self {
@@ -65,147 +100,187 @@ impl<K: RequestKey> LockLayer<K> {
         }
     }
 
-    /// Checks the options, so that a service says what is wrong with them when it starts. Otherwise each
-    /// request that needs a lock is answered with a 500.
+    /// Checks the options, so that a service can report invalid ones when it starts. Otherwise each request that
+    /// needs a lock gets a 500.
     ///
     /// # Errors
     ///
-    /// Says which option makes no lock, and why. A tuple of keys cannot be [fenced](Self::fenced); that a closure
-    /// makes several keys is only seen when a request comes.
+    /// Returns the option that is invalid, and why. [`fenced`](Self::fenced) is invalid with a tuple of keys. A
+    /// closure that returns several keys is only detected when a request comes.
     pub fn check(&self) -> Result<(), OptionsError> {
         self.inner.clone().with_key(self.key.clone()).check()
     }
 }
 
 impl<K> LockLayer<K> {
-    /// Sets options for the layer's locks. What they leave open falls back to what was set
-    /// before, and then to the defaults of the [`Redlock`].
+    /// Sets options for the layer's locks. Options that are not set here keep their earlier value, and then fall
+    /// back to the defaults of the [`Redlock`].
     pub fn options(mut self, options: LockOptions) -> Self {
         self.inner = self.inner.options(options);
         self
     }
 
-    /// Sets how long a request [waits](LockOptions::wait) for its lock. A body that the key is in is read before,
-    /// and has a [limit of its own](crate::BodyLimit).
-    pub fn wait(self, wait: Duration) -> Self {
-        self.options(LockOptions::new().wait(wait))
-    }
-
-    /// Sets the [time to live](LockOptions::ttl) of the locks; at most
-    /// [`RedlockBuilder::max_ttl`](redlock_tokio::RedlockBuilder::max_ttl), 10 s unless it is set.
+    /// Sets the [time to live](LockOptions::ttl) of the locks; 10 s by default.
     pub fn ttl(self, ttl: Duration) -> Self {
         self.options(LockOptions::new().ttl(ttl))
     }
 
-    /// Sets for how long a handler may [hold](LockOptions::max_hold) its lock.
+    /// Sets how long a request [waits](LockOptions::wait) for its lock; 5 s by default.
+    ///
+    /// If the key is in the body, the layer reads the body before. That time has a [limit](crate::BodyLimit) of its
+    /// own.
+    pub fn wait(self, wait: Duration) -> Self {
+        self.options(LockOptions::new().wait(wait))
+    }
+
+    /// Sets for how long a handler may [hold](LockOptions::max_hold) its lock; 60 s by default.
     pub fn max_hold(self, max_hold: Duration) -> Self {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Acquires the locks with a [fencing token](LockOptions::fenced), which a handler finds in its
-    /// [`Locked`](crate::Locked) by [`fencing_token`](redlock_tokio::Hold::fencing_token). A request that wants several
-    /// keys is answered with a 500 then.
+    /// Acquires the locks with a [fencing token](LockOptions::fenced), which a handler gets from its
+    /// [`Locked`](crate::Locked), by [`fencing_token`](redlock_tokio::Hold::fencing_token). A request that wants
+    /// several keys then gets a 500.
     pub fn fenced(self) -> Self {
         self.options(LockOptions::new().fenced())
     }
 
-    /// Sets what goes in front of all keys of this layer.
-    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
-        self.key.rules_mut().prefix = prefix.as_ref().into();
-        self
-    }
-
-    /// Sets how many requests may wait for one key before others get a 429; 64 by default. Those whose lock is
-    /// on its way are among them.
+    /// Sets how many requests may [wait](LockOptions::max_waiters_per_key) for one key in this process; 64 by
+    /// default. Further requests get a 429.
+    ///
+    /// A request whose lock request is on its way counts as a waiter.
     pub fn max_waiters_per_key(self, waiters: usize) -> Self {
         self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
 
-    /// Sets how many requests may wait for all keys of this layer before others get a 429; 1024 by default.
+    /// Sets how many requests may wait behind this layer for any key; 1024 by default. Further requests get a 429.
     pub fn max_waiters_total(mut self, waiters: usize) -> Self {
         self.inner = self.inner.max_waiters_total(waiters);
         self
     }
 
-    /// Locks for requests of every method, the safe ones too.
+    /// Sets a prefix for all keys of this layer. None by default.
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
+        self.key.rules_mut().prefix = prefix.as_ref().into();
+        self
+    }
+
+    /// Takes locks for requests with any method, also the safe ones.
     pub fn all_methods(mut self) -> Self {
         self.key.rules_mut().methods = Methods::All;
         self
     }
 
-    /// Locks for requests with these methods, and lets all others pass.
+    /// Takes locks for requests with these methods only. Other requests pass without a lock.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.key.rules_mut().methods = Methods::These(methods.into_iter().collect());
         self
     }
 
-    /// Drops the handler where it stands when its client goes away, and releases the lock at once, or lets
-    /// it expire, as [`on_cancel`](Self::on_cancel) says. By default it runs to its end under the lock, in a
-    /// task of its own: a statement that a database is carrying out would otherwise go on without the lock.
+    /// Drops a handler when its client goes away. Its lock is released at once, or as
+    /// [`on_cancel`](Self::on_cancel) says.
+    ///
+    /// By default a handler runs to its end under the lock, in a task of its own. Otherwise an operation that it has
+    /// started elsewhere, such as a database statement, would go on without the lock.
     pub fn cancel_on_disconnect(mut self) -> Self {
         self.cancels = true;
         self
     }
 
-    /// Sets what becomes of the lock of a request that does not come to its end: its handler panics, or is
-    /// dropped with its client, or the body that [holds the lock](Self::hold_until_body_end) is.
+    /// Sets what happens to the lock of a request that is cut short: its handler panics or is dropped, or the body
+    /// that [holds the lock](Self::hold_until_body_end) is dropped.
+    ///
+    /// ```
+    /// # use redlock_axum::{CompositeKey, LockLayer};
+    /// use redlock_axum::{OnCancel, OnLost};
+    ///
+    /// # fn configure(layer: LockLayer<CompositeKey>) -> LockLayer<CompositeKey> {
+    /// layer
+    ///     .cancel_on_disconnect()
+    ///     .on_cancel(OnCancel::Expire) // a database statement may still run
+    ///     .on_lost(OnLost::Cancel) // a handler without its lock must stop
+    /// # }
+    /// ```
     pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
         self.inner = self.inner.on_cancel(on_cancel);
         self
     }
 
-    /// Holds the lock until the response's body has been sent or is dropped, but no longer than `max`
-    /// after its head: a client that reads slowly must not keep the others out.
-    pub fn hold_until_body_end(mut self, max: Duration) -> Self {
-        self.body_end = Some(max);
-        self
-    }
-
-    /// Sets what becomes of the response if the lock is lost while its handler works.
+    /// Sets what happens to the response if the lock is lost while the handler runs. See
+    /// [`on_cancel`](Self::on_cancel) for an example.
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.inner = self.inner.on_lost(on_lost);
         self
     }
 
-    /// Lets handlers run *without a lock* when no quorum of nodes is available: for routes where that is
-    /// better than a 503. [`Locked`](crate::Locked) is not there then; take an `Option` of it.
+    /// Holds the lock until the response's body has been sent or is dropped, but at most for `max` after the head: a
+    /// client that reads slowly must not block all other requests.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # use redlock_axum::{CompositeKey, LockLayer};
+    /// # fn configure(layer: LockLayer<CompositeKey>) -> LockLayer<CompositeKey> {
+    /// layer.hold_until_body_end(Duration::from_secs(30))
+    /// # }
+    /// ```
+    pub fn hold_until_body_end(mut self, max: Duration) -> Self {
+        self.body_end = Some(max);
+        self
+    }
+
+    /// Runs handlers *without a lock* while no quorum of nodes is available: for routes where that is better than a
+    /// 503. Then there is no [`Locked`](crate::Locked), so extract `Option<Locked>`.
+    ///
+    /// Each such request is counted. The layer logs a warning at most once in 10 s, with the number of warnings that
+    /// it withheld.
     pub fn fail_open(mut self) -> Self {
         self.inner = self.inner.fail_open();
         self
     }
 
-    /// Sets the name under which this layer shows in logs and metrics.
+    /// Sets the label of this layer in logs and metrics, as their attribute `policy`; `default` by default.
     pub fn label(mut self, label: &str) -> Self {
         self.inner = self.inner.label(label);
         self.policy_mut().label = label.into();
         self
     }
 
-    /// Runs handlers in tasks that are tracked by this tracker. At shutdown, close it and
-    /// [wait](TaskTracker::wait) for it after the server has stopped, and before
-    /// [`Redlock::shutdown`].
+    /// Tracks the handlers that hold a lock by this tracker, so that a shutdown can wait for them.
+    ///
+    /// At shutdown, stop the server, close the tracker, [wait](TaskTracker::wait) for it, and then call
+    /// [`Redlock::shutdown`]. With [`cancel_on_disconnect`](Self::cancel_on_disconnect) there is nothing to track.
     pub fn tasks(mut self, tasks: TaskTracker) -> Self {
         self.tasks = Some(tasks);
         self
     }
 
-    /// Sets the shortest `Retry-After` of responses to requests that got no lock; a second by default. If
-    /// the expected wait, by the recent holds of the lock, is longer, that counts instead. A random part of up
-    /// to one `delay` is added, so that clients do not all come at once.
+    /// Sets the minimum `Retry-After` of responses to requests that got no lock; 1 s by default.
+    ///
+    /// If the expected wait is longer, it counts instead. The layer estimates it from the recent holds of the lock. A
+    /// random part of up to one `delay` is added, so that clients do not all come back at once.
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.policy_mut().retry_after = delay;
         self
     }
 
-    /// Sets the status of the response to requests whose wait ended without a lock, instead of 423: 409, or 429, or a
-    /// 2xx for webhooks that must not come again, which then has no `Retry-After`. One without content,
-    /// such as 204, has no body.
+    /// Sets the status for requests whose wait ended without a lock, instead of 423.
+    ///
+    /// Common choices are 409, 429, and a 2xx for webhooks that must not be sent again. With a 2xx the response has no
+    /// `Retry-After`, and with 204 it has no body.
     pub fn contended_status(mut self, status: StatusCode) -> Self {
         self.policy_mut().contended = status;
         self
     }
 
-    /// Makes responses of what went wrong, instead of problem JSON.
+    /// Replaces the problem JSON by responses of your own.
+    ///
+    /// ```
+    /// # use redlock_axum::{CompositeKey, LockLayer};
+    /// # fn configure(layer: LockLayer<CompositeKey>) -> LockLayer<CompositeKey> {
+    /// layer.rejection(|problem| (problem.status(), "please try again"))
+    /// # }
+    /// ```
     pub fn rejection<R: IntoResponse>(
         mut self,
         respond: impl Fn(Problem) -> R + Send + Sync + 'static,

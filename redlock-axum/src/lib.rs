@@ -1,3 +1,52 @@
+// On docs.rs the names in the README link to the items, by these definitions: the first definition of a link counts.
+// Elsewhere the README's own definitions count.
+//! [`BodyLimit::time`]: crate::BodyLimit::time
+//! [`CallerDeadline`]: crate::CallerDeadline
+//! [`Hold::fencing_token`]: redlock_tokio::Hold::fencing_token
+//! [`Key::parts`]: redlock_tokio::Key::parts
+//! [`KeyRejection`]: crate::KeyRejection
+//! [`Key`]: redlock_tokio::Key
+//! [`LockError`]: redlock_tokio::LockError
+//! [`LockLayer::all_methods`]: crate::LockLayer::all_methods
+//! [`LockLayer::cancel_on_disconnect`]: crate::LockLayer::cancel_on_disconnect
+//! [`LockLayer::check`]: crate::LockLayer::check
+//! [`LockLayer::contended_status`]: crate::LockLayer::contended_status
+//! [`LockLayer::fail_open`]: crate::LockLayer::fail_open
+//! [`LockLayer::fenced`]: crate::LockLayer::fenced
+//! [`LockLayer::hold_until_body_end`]: crate::LockLayer::hold_until_body_end
+//! [`LockLayer::label`]: crate::LockLayer::label
+//! [`LockLayer::max_hold`]: crate::LockLayer::max_hold
+//! [`LockLayer::methods`]: crate::LockLayer::methods
+//! [`LockLayer::prefix`]: crate::LockLayer::prefix
+//! [`LockLayer::rejection`]: crate::LockLayer::rejection
+//! [`LockLayer::retry_after`]: crate::LockLayer::retry_after
+//! [`LockLayer::wait`]: crate::LockLayer::wait
+//! [`LockRequest`]: crate::LockRequest
+//! [`Locked::ensure`]: crate::Locked::ensure
+//! [`Locked::into_owned`]: crate::Locked::into_owned
+//! [`Locked::lost`]: crate::Locked::lost
+//! [`Locked::release_early`]: crate::Locked::release_early
+//! [`Locked`]: crate::Locked
+//! [`OnCancel::Expire`]: crate::OnCancel::Expire
+//! [`OnLost::Cancel`]: crate::OnLost::Cancel
+//! [`OnLost::Fail`]: crate::OnLost::Fail
+//! [`Problem::retry_after`]: crate::Problem::retry_after
+//! [`Problem`]: crate::Problem
+//! [`Redlock::shutdown`]: redlock_tokio::Redlock::shutdown
+//! [`RedlockBuilder::max_ttl`]: redlock_tokio::RedlockBuilder::max_ttl
+//! [`RedlockBuilder::prefix`]: redlock_tokio::RedlockBuilder::prefix
+//! [`Redlock`]: redlock_tokio::Redlock
+//! [`extension(..)`]: crate::extension()
+//! [`header("x-tenant")`]: crate::header()
+//! [`idempotency_key()`]: crate::idempotency_key()
+//! [`json_field("order.id", 4096)`]: crate::json_field()
+//! [`matched_path()`]: crate::matched_path()
+//! [`path("order")`]: crate::path()
+//! [`query("shop")`]: crate::query()
+//! [`refuse_long_waits`]: redlock_tokio::LockOptions::refuse_long_waits
+//! [`typed(..)`]: crate::typed()
+#![cfg_attr(feature = "utoipa", doc = "[`LockResponses`]: crate::LockResponses")]
+//!
 #![doc = include_str!("../README.md")]
 
 mod key;

@@ -13,41 +13,53 @@ use crate::Problem;
 
 /// Extracts the lock that a handler runs under.
 ///
-/// It is a view: the layer keeps the lock until the handler has answered.
+/// The layer keeps the lock until the handler has responded. Clones are views of one lock. `Locked` also has the
+/// methods of [`Hold`], such as [`remaining`](Hold::remaining) and [`extend`](Hold::extend).
 ///
 /// ```
-/// # use axum::response::IntoResponse;
-/// use redlock_axum::{LockLost, Locked};
+/// use axum::{Router, routing::post};
+/// use redlock_axum::{LockLayer, LockLost, Locked, key, path};
+/// use redlock_tokio::Redlock;
 ///
-/// async fn pay(locked: Locked) -> Result<String, LockLost> {
+/// async fn pay(locked: Locked) -> Result<&'static str, LockLost> {
 ///     // .. long work ..
 ///     locked.ensure()?; // just before the step that must not be done twice
-///     Ok(format!("{:?} left", locked.remaining()))
+///     Ok("paid")
 /// }
-/// # fn is_response<T: IntoResponse>(_: &T) {}
-/// # fn check(result: Result<String, LockLost>) { is_response(&result) }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redlock = Redlock::embedded().await?;
+/// let app: Router = Router::new()
+///     .route("/orders/{order}/pay", post(pay))
+///     .route_layer(LockLayer::new(redlock, key("order", path("order"))));
+/// # use tower::ServiceExt;
+/// # let request = axum::http::Request::post("/orders/7/pay").body(axum::body::Body::empty())?;
+/// # assert_eq!(app.oneshot(request).await?.status(), 200);
+/// # Ok(())
+/// # }
 /// ```
 ///
-/// `Option<Locked>` is `None` for requests that pass without a lock, such as those with safe
-/// methods.
+/// `Option<Locked>` is `None` for requests that pass without a lock, such as those with safe methods. Without the
+/// `Option` such a request gets a [`LockedRejection`].
 #[derive(Clone)]
 pub struct Locked {
     lock: redlock_tower::Locked,
-    /// The lock service that it is from.
+    /// The lock service of the layer.
     redlock: Redlock,
-    /// The lock of the next layer further out, if there is one.
+    /// The lock of the next layer further out.
     outer: Option<Arc<Self>>,
 }
 
 impl Locked {
-    /// Checks that the lock is still held, just before a step that must not be done without it.
+    /// Checks that the lock is still held. Call it just before a step that needs the lock.
     ///
-    /// Reads the clock, asks no node and costs no round trip. If somebody deletes the key on the nodes, the
-    /// next renewal notices it, a third of the ttl later at most by default. See [`Hold::is_valid`] for what it cannot know.
+    /// Reads the clock and costs no round trip. If another client deletes the key on the nodes, the next renewal
+    /// detects it, by default after a third of the ttl at most. See [`Hold::is_valid`] for the limits of this check.
     ///
     /// # Errors
     ///
-    /// Fails if the lock is lost, with an error that is a response.
+    /// Fails if the lock is lost or was released. The error is a response.
     pub fn ensure(&self) -> Result<(), LockLost> {
         if self.lock.hold().is_valid() {
             Ok(())
@@ -56,37 +68,41 @@ impl Locked {
         }
     }
 
-    /// Waits until the lock is lost. For the other end of a `select!` over long work.
+    /// Waits until the lock is lost, and returns why. Use it in a `select!` beside long work.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it only watches.
+    /// Cancel safe: dropping the future changes nothing.
     pub async fn lost(&self) -> LossReason {
         self.lock.hold().lost().await
     }
 
-    /// Releases the lock before the handler is done, and waits until a majority of nodes has confirmed
-    /// it. `None` if that was done before.
+    /// Releases the lock before the handler ends, and waits until a majority of nodes has confirmed the release; see
+    /// [`LockGuard::release`] for its cost and its cancel safety.
+    ///
+    /// Returns `None` if the lock was already taken over or released.
     pub async fn release_early(self) -> Option<ReleaseReport> {
         self.lock.release_early().await
     }
 
-    /// Takes the lock over: it is held for as long as the guard lives, and not to the end of the handler.
-    /// For a stream, a task or a WebSocket that goes on under it.
+    /// Takes the lock over, for work that goes on after the handler, such as a stream, a task or a WebSocket.
     ///
-    /// `None` if somebody has taken or released it.
+    /// The layer no longer releases the lock. It is held for as long as the guard lives, but is renewed for at most
+    /// [`max_hold`](crate::LockLayer::max_hold).
+    ///
+    /// Returns `None` if the lock was already taken over or released.
     #[must_use = "the lock is released as soon as the guard is dropped"]
     pub fn into_owned(self) -> Option<LockGuard> {
         self.lock.into_owned()
     }
 
-    /// Returns the view of the lock, to be handed on.
+    /// Returns the view of the lock, without the right to release it.
     #[must_use]
     pub fn into_inner(self) -> Hold {
         self.lock.hold().clone()
     }
 
-    /// Returns whether this lock, or that of a layer further out, is valid and has this key of a lock service.
+    /// Returns whether this lock, or one of a layer further out, is valid and has this key in this lock service.
     pub(crate) fn holds(&self, redlock: &Redlock, key: &[u8]) -> bool {
         let is_key = |held: &Key| held.as_bytes().strip_prefix(redlock.prefix()) == Some(key);
         let has_key = self.redlock.is_same(redlock) && self.keys().any(is_key) && self.is_valid();
@@ -124,7 +140,7 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Locked {
     }
 }
 
-/// Puts the lock where [`Locked`] and the layers further in find it.
+/// Puts the lock into the request, for [`Locked`] and for layers further in.
 #[derive(Clone)]
 pub(crate) struct InsertLocked(pub(crate) Redlock);
 
@@ -140,12 +156,12 @@ impl ShareHold<Request> for InsertLocked {
     }
 }
 
-/// The lock was lost while its handler worked.
+/// The error of [`Locked::ensure`]: the lock was lost while its handler ran.
 ///
-/// As a response it is a 500: what the handler had done by then is done, and whether a retry is
-/// safe is not known here.
+/// As a response it is a 500 with `"handler_ran": true`. The handler may have done some of its work, so a retry may not
+/// be safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the lock was lost while its handler worked")]
+#[error("the lock was lost while its handler ran")]
 pub struct LockLost;
 
 impl LockLost {
@@ -156,8 +172,7 @@ impl LockLost {
             "The lock was lost",
         )
         .detail(
-            "The request lost its protection against others half-way. Find out what it has done before \
-             a retry.",
+            "The request lost its lock before it was finished. Find out what it has done before you retry.",
         )
         .handler_ran()
     }
@@ -169,20 +184,39 @@ impl IntoResponse for LockLost {
     }
 }
 
-/// There is no lock around this handler.
+/// The rejection of [`Locked`]: the handler runs without a lock.
+///
+/// As a response it is a 500 that names the fix, which is also logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 #[error(
     "this handler runs without a lock: add a redlock_axum::LockLayer to its route \
-     (a layer is around the routes that were added before it), \
-     call all_methods() on it if the request's method is a safe one, or extract Option<Locked>"
+     (a layer wraps the routes that were added before it), \
+     call all_methods() on the layer if the request's method is a safe one, or extract Option<Locked>"
 )]
 pub struct LockedRejection;
+
+impl LockedRejection {
+    /// Returns the status of the response.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.problem().status()
+    }
+
+    /// Returns the text of the response's `detail`.
+    #[must_use]
+    pub fn body_text(&self) -> String {
+        self.to_string()
+    }
+
+    fn problem(self) -> Problem {
+        Problem::misconfigured().detail(self.to_string())
+    }
+}
 
 impl IntoResponse for LockedRejection {
     fn into_response(self) -> Response {
         tracing::error!("{self}");
-        Problem::misconfigured()
-            .detail(self.to_string())
-            .into_response()
+        self.problem().into_response()
     }
 }

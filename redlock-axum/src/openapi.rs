@@ -1,4 +1,4 @@
-//! How the layer's responses look in the document that `utoipa` makes of a service.
+//! The layer's responses in an OpenAPI document of `utoipa`.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,10 @@ use utoipa::{
 
 use crate::{LockLayer, Problem};
 
-/// The responses of a route behind a [`LockLayer`] whose handler did not run: 423, 429 and 503, each a
-/// [`Problem`] with `Retry-After`. What depends on the key is not among them: 400, and 408 and 413 where it is
-/// in the body.
+/// The responses of a route behind a [`LockLayer`] to requests that get no lock.
+///
+/// They are 423, 429 and 503, each a [`Problem`] with `Retry-After`. Responses that depend on the key are not included:
+/// 400, and also 408 and 413 if the key is in the body.
 ///
 /// ```
 /// use redlock_axum::LockResponses;
@@ -35,9 +36,10 @@ impl IntoResponses for LockResponses {
 }
 
 impl<K> LockLayer<K> {
-    /// Returns the responses of a route behind this layer whose handler did not run, as
-    /// [`LockResponses`] does, but with the status of [`contended_status`](Self::contended_status). With a
-    /// [`rejection`](Self::rejection) of its own, a layer answers with other bodies.
+    /// Returns the responses of a route behind this layer to requests that get no lock: those of [`LockResponses`],
+    /// with the layer's [`contended_status`](Self::contended_status).
+    ///
+    /// A layer with a [`rejection`](Self::rejection) of its own has other bodies.
     #[must_use]
     pub fn openapi_responses(&self) -> BTreeMap<String, RefOr<Response>> {
         responses(self.policy.contended)
@@ -62,7 +64,7 @@ fn responses(contended: StatusCode) -> BTreeMap<String, RefOr<Response>> {
     let mut responses = BTreeMap::<String, RefOr<Response>>::new();
     for (status, what) in problems {
         let key = status.as_u16().to_string();
-        // Where contention is answered with one of the others, it comes first and says so.
+        // If contention has the status of another problem, its description counts.
         responses
             .entry(key)
             .or_insert_with(|| response(what).into());
@@ -87,6 +89,6 @@ fn retry_after() -> Header {
         .minimum(Some(1));
     HeaderBuilder::new()
         .schema(Some(seconds))
-        .description(Some("After how many seconds to come back."))
+        .description(Some("The number of seconds to wait before a retry."))
         .build()
 }

@@ -9,49 +9,72 @@ use serde::{Serialize, Serializer};
 
 /// An error response in the form of RFC 9457, "Problem Details for HTTP APIs".
 ///
-/// It never names the key or the holder of a lock: keys may carry what the client must not see.
+/// It never names the key or the holder of a lock, because keys can contain private data.
 ///
-/// [`LockLayer`](crate::LockLayer) answers with it, and knows whether the handler ran. A `Problem` that a
-/// handler makes from the [`LockError`](redlock_tokio::LockError) of a lock that it takes by hand has no
-/// `handler_ran`, and calls no retry safe: what the handler did before is not known.
+/// [`LockLayer`](crate::LockLayer) responds with it, and knows whether the handler ran. A handler that takes a lock by
+/// hand can convert its [`LockError`](redlock_tokio::LockError) into a problem. That problem has no `handler_ran` and
+/// is not retryable, because nobody knows what the handler did before.
 ///
 /// ```json
 /// {
 ///   "type": "urn:redlock:problem:locked",
 ///   "title": "The resource is locked",
 ///   "status": 423,
-///   "detail": "Another request is working on this resource. Try again.",
+///   "detail": "Another request is working on this resource. Try again later.",
 ///   "retryable": true,
 ///   "handler_ran": false,
 ///   "retry_after_ms": 1374
 /// }
 /// ```
+///
+/// ```
+/// use axum::{Router, body::Body, http::{Request, StatusCode}, routing::post};
+/// use redlock_axum::{LockLayer, key, path};
+/// use redlock_tokio::Redlock;
+/// use tower::ServiceExt;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redlock = Redlock::embedded().await?;
+/// let layer = LockLayer::new(redlock.clone(), key("order", path("order")));
+/// let app: Router = Router::new()
+///     .route("/orders/{order}/pay", post(async || "paid"))
+///     .route_layer(layer);
+///
+/// let _guard = redlock.lock("order:42").await?; // another task holds the lock
+/// let request = Request::post("/orders/42/pay").body(Body::empty())?;
+/// let response = app.oneshot(request).await?;
+/// assert_eq!(response.status(), StatusCode::LOCKED);
+/// assert!(response.headers().contains_key("retry-after"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 pub struct Problem {
-    /// The URI that tells problems apart.
+    /// The URI that identifies the kind of problem.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// What it is, for people.
+    /// A summary of the kind of problem, for people.
     title: &'static str,
     /// The status of the response.
     #[serde(serialize_with = "as_number")]
     #[cfg_attr(feature = "utoipa", schema(value_type = u16))]
     status: StatusCode,
-    /// What to do about it, for people.
+    /// What happened and what to do about it, for people.
     detail: Cow<'static, str>,
-    /// Whether the same request may succeed later, and does no harm if it does.
+    /// Whether a retry of the same request is safe and may succeed.
     retryable: bool,
-    /// Whether the handler ran, so that a retry may do twice what it did. Absent if that is not known.
+    /// Whether the handler ran, so that a retry could repeat its work. Absent if that is not known.
     #[serde(rename = "handler_ran", skip_serializing_if = "HandlerRun::is_unknown")]
     #[cfg_attr(feature = "utoipa", schema(value_type = bool, required = false))]
     handler_run: HandlerRun,
-    /// After how many milliseconds to come back, if that may help.
+    /// The number of milliseconds to wait before a retry, if a retry may help.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
 
-/// What is known of the handler.
+/// Whether the handler ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HandlerRun {
     NotBegun,
@@ -71,7 +94,7 @@ impl HandlerRun {
 
 impl Serialize for HandlerRun {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Of what is not known, nothing is written.
+        // `Unknown` is skipped, see above.
         serializer.serialize_bool(*self != Self::NotBegun)
     }
 }
@@ -89,7 +112,7 @@ impl Problem {
         }
     }
 
-    /// No request can succeed before somebody mends the service.
+    /// Creates the problem of a service that must be fixed before a request can succeed.
     pub(crate) fn misconfigured() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -103,8 +126,10 @@ impl Problem {
         Self { detail, ..self }
     }
 
-    /// Says that a retry is safe, and after how long to come back: for a handler that locks by hand before
-    /// it does anything else. The layer's problems say so by themselves.
+    /// Marks the problem as retryable after a delay.
+    ///
+    /// This is for a handler that takes a lock by hand before it does anything else. The layer's problems are already
+    /// marked.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -112,8 +137,10 @@ impl Problem {
     /// # use redlock_tokio::Redlock;
     ///
     /// # async fn pay(redlock: Redlock) -> Result<&'static str, Problem> {
-    /// let locking = redlock.lock("order:42").await; // the first thing that the handler does
-    /// let _guard = locking.map_err(|error| Problem::from(error).retry_after(Duration::from_secs(1)))?;
+    /// let locking = redlock.lock("order:42").await; // the first step of the handler
+    /// let _guard = locking.map_err(|error| {
+    ///     Problem::from(error).retry_after(Duration::from_secs(1))
+    /// })?;
     /// # Ok("paid")
     /// # }
     /// # let _ = pay;
@@ -127,7 +154,7 @@ impl Problem {
         }
     }
 
-    /// Takes back that a retry may help, for a client that is told that all is well.
+    /// Removes the advice to retry, if the status says that the request has succeeded.
     pub(crate) fn settled_if(self, is_settled: bool) -> Self {
         Self {
             retryable: self.retryable && !is_settled,
@@ -143,10 +170,10 @@ impl Problem {
         }
     }
 
-    /// Takes back what only a layer can know: that the handler did nothing, and that a retry is safe.
+    /// Removes what only a layer can know: that the handler did not run, and that a retry is safe.
     pub(crate) fn by_hand(self) -> Self {
         let detail = if self.retryable {
-            "The lock was needed half-way. Find out what the request has done before a retry."
+            "The request got no lock after it had begun. Find out what it has done before you retry."
                 .into()
         } else {
             self.detail.clone()
@@ -158,7 +185,7 @@ impl Problem {
         }
     }
 
-    /// Returns the URI that tells problems of this crate apart.
+    /// Returns the URI that identifies the kind of problem, such as `urn:redlock:problem:locked`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         self.kind
@@ -170,20 +197,19 @@ impl Problem {
         self.status
     }
 
-    /// Returns after how long to come back, if that may help.
+    /// Returns the number of milliseconds to wait before a retry, if a retry may help.
     #[must_use]
     pub fn retry_after_ms(&self) -> Option<u64> {
         self.retry_after_ms
     }
 
-    /// Returns whether the handler ran, so that a retry may do twice what it did. True if that is not known:
-    /// false only where it is certain that the handler did not run.
+    /// Returns whether the handler ran, so that a retry could repeat its work. Also true if that is not known.
     #[must_use]
     pub fn has_handler_run(&self) -> bool {
         self.handler_run != HandlerRun::NotBegun
     }
 
-    /// Returns whether the same request may succeed later, and does no harm if it does.
+    /// Returns whether a retry of the same request is safe and may succeed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.retryable
@@ -194,7 +220,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = self.status;
-        // The others have no content, and must not say that they had some (RFC 9110, section 8.6).
+        // Responses with these statuses must not have content (RFC 9110, section 8.6).
         let no_content = [
             StatusCode::NO_CONTENT,
             StatusCode::RESET_CONTENT,
@@ -209,7 +235,7 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(millis) = self.retry_after_ms {
-            // Whole seconds (RFC 9110, section 10.2.3), rounded up: not before it is worth it, nor at once.
+            // Whole seconds (RFC 9110, section 10.2.3), rounded up, so that no client comes back too early.
             let seconds = millis.div_ceil(1000).max(1);
             headers.insert(header::RETRY_AFTER, seconds.into());
         }

@@ -8,10 +8,10 @@ use redlock_tower::{KeyRejection, LockError};
 
 use crate::{LockLost, Problem};
 
-/// What a client is told that gets no lock.
+/// How a layer responds to a request that gets no lock.
 #[derive(Clone)]
 pub(crate) struct RejectionPolicy {
-    /// Of the layer, for the log.
+    /// The label of the layer, for the log.
     pub(crate) label: Arc<str>,
     pub(crate) retry_after: Duration,
     pub(crate) contended: StatusCode,
@@ -30,32 +30,32 @@ impl RejectionPolicy {
         }
     }
 
-    /// Contention stays out of the 5xx, because proxies take hosts that answer with them out of service.
+    /// Contention is not a 5xx, because proxies eject hosts that respond with those.
     fn problem(&self, error: LockError<Infallible>) -> Problem {
         match error {
             LockError::Contended(refusal) => {
-                tracing::debug!(error = %refusal, "request gets no lock");
+                tracing::debug!(error = %refusal, "a request gets no lock");
                 Problem::new(
                     self.contended,
                     "urn:redlock:problem:locked",
                     "The resource is locked",
                 )
-                .detail("Another request is working on this resource. Try again.")
+                .detail("Another request is working on this resource. Try again later.")
                 .retry_after(self.jittered(refusal.expected_wait))
                 .settled_if(self.contended.is_success())
             }
             LockError::QueueFull(refusal) => {
-                tracing::debug!(error = %refusal, "request gets no lock");
+                tracing::debug!(error = %refusal, "a request gets no lock");
                 Problem::new(
                     StatusCode::TOO_MANY_REQUESTS,
                     "urn:redlock:problem:queue-full",
                     "Too many requests wait for the resource",
                 )
-                .detail("Too many requests wait for this resource already. Try again later.")
+                .detail("Too many requests already wait for this resource. Try again later.")
                 .retry_after(self.jittered(refusal.expected_wait))
             }
             LockError::WaitTooLong(refusal) => {
-                tracing::debug!(error = %refusal, "request gets no lock");
+                tracing::debug!(error = %refusal, "a request gets no lock");
                 Problem::new(
                     StatusCode::TOO_MANY_REQUESTS,
                     "urn:redlock:problem:wait-too-long",
@@ -65,8 +65,8 @@ impl RejectionPolicy {
                 .retry_after(self.jittered(refusal.expected_wait))
             }
             LockError::Unavailable(error) => {
-                // The lock service warns of an outage, once for all requests.
-                tracing::debug!(%error, "request gets no lock");
+                // The lock service itself logs a warning about the outage, once for many requests.
+                tracing::debug!(%error, "a request gets no lock");
                 let retry_after = match &error {
                     redlock_tokio::LockError::Quarantined { remaining, .. } => {
                         remaining.saturating_add(random_part(self.retry_after))
@@ -78,22 +78,22 @@ impl RejectionPolicy {
                     "urn:redlock:problem:unavailable",
                     "The lock service is unavailable",
                 )
-                .detail("No lock could be taken on this resource. Try again.")
+                .detail("No lock is available for this resource. Try again later.")
                 .retry_after(retry_after)
             }
             LockError::Lost(_) => LockLost::problem(),
             LockError::Key(KeyRejection::Request(error)) => {
-                // Why is told to its client only: extractors name what they could not read.
-                tracing::debug!("request has no lock key");
+                // The error goes to the client only, because it can contain values of the request.
+                tracing::debug!("a request has no lock key");
                 Problem::new(
                     StatusCode::BAD_REQUEST,
                     "urn:redlock:problem:key",
-                    "The request names no resource that can be locked",
+                    "The request has no usable lock key",
                 )
                 .detail(error.to_string())
             }
             LockError::Key(error @ KeyRejection::TooLarge { .. }) => {
-                tracing::debug!(%error, "request has no lock key");
+                tracing::debug!(%error, "a request has no lock key");
                 Problem::new(
                     StatusCode::PAYLOAD_TOO_LARGE,
                     "urn:redlock:problem:too-large",
@@ -102,7 +102,7 @@ impl RejectionPolicy {
                 .detail(error.to_string())
             }
             LockError::Key(error @ KeyRejection::TooSlow { .. }) => {
-                tracing::debug!(%error, "request has no lock key");
+                tracing::debug!(%error, "a request has no lock key");
                 Problem::new(
                     StatusCode::REQUEST_TIMEOUT,
                     "urn:redlock:problem:too-slow",
@@ -112,30 +112,33 @@ impl RejectionPolicy {
                 .retry_after(self.jittered(None))
             }
             LockError::Inner(never) => match never {},
-            // The layer or its options: no request can succeed before somebody mends the service.
+            // The layer or its options are at fault. No request can succeed until the service is fixed.
             error => {
-                tracing::error!(policy = &*self.label, %error, "a redlock_axum::LockLayer makes no lock");
+                tracing::error!(policy = &*self.label, %error, "a redlock_axum::LockLayer is misconfigured");
                 Problem::misconfigured().detail(format!("redlock_axum::LockLayer: {error}"))
             }
         }
     }
 
-    /// The delay, or what is expected if that is longer, and up to the delay again.
+    /// Returns the delay or the expected wait, whichever is longer, plus a random part of up to one delay.
     fn jittered(&self, expected: Option<Duration>) -> Duration {
         let delay = self.retry_after.max(expected.unwrap_or_default());
         delay.saturating_add(random_part(self.retry_after))
     }
 }
 
-/// Up to that long, so that not all come back at once.
+/// Returns a random part of a duration, so that clients do not all come back at once.
 fn random_part(of: Duration) -> Duration {
-    // Without randomness the delays are merely not spread.
+    // Without randomness the delays are not spread, but still valid.
     let random = getrandom::u32().unwrap_or(0);
     let extra = (of.as_millis() * u128::from(random)) >> u32::BITS;
     Duration::from_millis(u64::try_from(extra).unwrap_or(u64::MAX))
 }
 
-/// The status and the type that the layer would answer with, for handlers that lock by hand:
+/// Makes the problem that the layer would respond with, for a handler that takes a lock by hand.
+///
+/// Only the layer knows what ran before. So this problem has no `handler_ran`, is not retryable and has no
+/// `Retry-After`, unless the handler adds one with [`Problem::retry_after`].
 ///
 /// ```
 /// use redlock_axum::Problem;
@@ -147,14 +150,11 @@ fn random_part(of: Duration) -> Duration {
 /// }
 /// # let _ = pay;
 /// ```
-///
-/// What the handler did before is not known here. So it says nothing about the handler, is not retryable and
-/// has no `Retry-After`, unless the handler adds one with [`Problem::retry_after`].
 impl From<redlock_tokio::LockError> for Problem {
     fn from(error: redlock_tokio::LockError) -> Self {
         let problem = match error {
             redlock_tokio::LockError::InvalidOptions(error) => {
-                tracing::error!(%error, "a handler's own lock has options that cannot be used");
+                tracing::error!(%error, "a lock that a handler takes by hand has invalid options");
                 Self::misconfigured().detail(error.to_string())
             }
             error => RejectionPolicy::default().problem(error.into()),

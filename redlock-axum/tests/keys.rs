@@ -102,7 +102,7 @@ async fn idempotency_keys() {
     let escaped = text(&app, request(r#""a\"b\\c""#)).await;
     assert_eq!(escaped, r#"payment:a"b\\c"#);
     for malformed in [r#"""#, r#""a"#, r#""a" b"#, r#""a\b""#, r#""""#] {
-        refused(&app, request(malformed), 400, "no quoted string").await;
+        refused(&app, request(malformed), 400, "not a valid quoted string").await;
     }
     refused(&app, empty(post("/orders/42")), 400, "is missing").await;
 }

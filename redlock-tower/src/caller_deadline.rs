@@ -1,32 +1,43 @@
-//! How long the callers of HTTP requests wait for their answers.
+//! How long the callers of HTTP requests wait for their responses.
 
 use std::time::Duration;
 
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderName, Request};
 use tokio::time::Instant;
 
-/// Until when the caller of a request waits for its answer. It is no use to wait longer for a lock.
+const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+const ENVOY_TIMEOUT: HeaderName = HeaderName::from_static("x-envoy-expected-rq-timeout-ms");
+
+/// The time until which the caller of a request waits for its response. Waiting longer for a lock is useless.
 ///
-/// Found in a request's extensions, where any layer further out may put it, and in its headers:
-/// `grpc-timeout`, which gRPC's clients send (["gRPC over HTTP2"][grpc]), and
-/// `x-envoy-expected-rq-timeout-ms`, with which [Envoy] tells how long it waits itself. The earliest
-/// counts. A client that lies about it harms nobody else.
+/// [`of`](Self::of) takes the earliest deadline that it finds:
+///
+/// - a `CallerDeadline` in the request's extensions, from a layer further out;
+/// - the header `grpc-timeout`, which gRPC clients send (["gRPC over HTTP2"][grpc]);
+/// - the header `x-envoy-expected-rq-timeout-ms`, which says how long [Envoy] itself waits.
+///
+/// A client that sends a wrong deadline harms only itself.
 ///
 /// ```
 /// use std::time::Duration;
+///
+/// use http::Request;
 /// use redlock_tower::{CallerDeadline, LockRequest};
 ///
-/// let order = |request: &http::Request<()>| {
+/// fn order(request: &Request<()>) -> LockRequest {
 ///     let wanted = LockRequest::new(request.uri().path());
 ///     match CallerDeadline::of(request) {
 ///         Some(deadline) => wanted.wait_at_most(deadline.remaining()),
 ///         None => wanted,
 ///     }
-/// };
-/// let request = http::Request::get("/orders/42").header("grpc-timeout", "1S").body(()).unwrap();
-/// let remaining = CallerDeadline::of(&request).unwrap().remaining();
-/// assert!(remaining <= Duration::from_secs(1));
+/// }
+///
+/// let request = Request::get("/orders/42").header("grpc-timeout", "1S");
+/// let request = request.body(())?;
+/// let deadline = CallerDeadline::of(&request).expect("a deadline");
+/// assert!(deadline.remaining() <= Duration::from_secs(1));
 /// # order(&request);
+/// # Ok::<_, http::Error>(())
 /// ```
 ///
 /// [grpc]: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
@@ -35,40 +46,41 @@ use tokio::time::Instant;
 pub struct CallerDeadline(Instant);
 
 impl CallerDeadline {
-    /// The caller waits until then.
+    /// Creates a deadline at this instant.
     #[must_use]
     pub fn at(instant: Instant) -> Self {
         Self(instant)
     }
 
-    /// The caller waits for so long from now on. `None` if that is for ever, as far as a clock can tell.
+    /// Creates a deadline after this timeout. Returns `None` if the timeout is too long for the clock.
     #[must_use]
     pub fn after(timeout: Duration) -> Option<Self> {
         Instant::now().checked_add(timeout).map(Self)
     }
 
-    /// Finds out until when the caller of a request that has just come waits.
+    /// Finds the deadline of a request that has just arrived. Returns `None` if it has none.
     ///
-    /// What a header says in no form that is defined for it counts for nothing.
+    /// Headers with an invalid value are ignored.
     #[must_use]
     pub fn of<B>(request: &Request<B>) -> Option<Self> {
         let headers = request.headers();
         let timeouts = [grpc_timeout(headers), envoy_timeout(headers)];
-        let told = timeouts.into_iter().flatten().min();
-        let known = request.extensions().get().copied();
-        told.and_then(Self::after).into_iter().chain(known).min()
+        let from_headers = timeouts.into_iter().flatten().min();
+        let from_layer = request.extensions().get().copied();
+        let deadlines = from_headers.and_then(Self::after).into_iter();
+        deadlines.chain(from_layer).min()
     }
 
-    /// Returns for how long the caller still waits; zero if not any more.
+    /// Returns how long the caller will still wait; zero if the deadline has passed.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 }
 
-/// `TimeoutValue TimeoutUnit`: at most eight digits and a letter.
+/// Reads `TimeoutValue TimeoutUnit`: at most eight digits and a letter.
 fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get("grpc-timeout")?.to_str().ok()?;
+    let value = headers.get(GRPC_TIMEOUT)?.to_str().ok()?;
     let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
     let count = number(digits).filter(|_| digits.len() <= 8)?;
     Some(match unit {
@@ -82,15 +94,15 @@ fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// Milliseconds.
+/// Reads milliseconds.
 fn envoy_timeout(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get("x-envoy-expected-rq-timeout-ms")?;
+    let value = headers.get(ENVOY_TIMEOUT)?;
     let millis = number(value.to_str().ok()?)?;
-    // Zero is how Envoy spells no timeout.
+    // Envoy writes zero if there is no timeout.
     (millis > 0).then(|| Duration::from_millis(millis))
 }
 
-/// Digits only: no sign, which `parse` would take.
+/// Reads digits only. `parse` would accept a sign too.
 fn number(digits: &str) -> Option<u64> {
     let is_number = digits.bytes().all(|it| it.is_ascii_digit());
     digits.parse().ok().filter(|_| is_number)
@@ -100,17 +112,17 @@ fn number(digits: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn of(headers: &[(&str, &str)]) -> Option<Duration> {
+    fn remaining(headers: &[(&str, &str)]) -> Option<Duration> {
         let mut request = Request::new(());
         for (name, value) in headers {
-            let name = http::HeaderName::try_from(*name).unwrap();
+            let name = HeaderName::try_from(*name).unwrap();
             request.headers_mut().insert(name, value.parse().unwrap());
         }
         CallerDeadline::of(&request).map(|it| it.remaining())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn headers_tell_how_long_a_caller_waits() {
+    async fn a_header_sets_the_deadline() {
         let (grpc, envoy) = ("grpc-timeout", "x-envoy-expected-rq-timeout-ms");
         for (value, timeout) in [
             ("1H", Duration::from_secs(3600)),
@@ -121,7 +133,7 @@ mod tests {
             ("3000000n", Duration::from_millis(3)),
             ("0S", Duration::ZERO),
         ] {
-            assert_eq!(of(&[(grpc, value)]), Some(timeout), "{value}");
+            assert_eq!(remaining(&[(grpc, value)]), Some(timeout), "{value}");
         }
         for value in [
             "",
@@ -134,28 +146,31 @@ mod tests {
             "123456789S",
             "1 S",
         ] {
-            assert_eq!(of(&[(grpc, value)]), None, "{value}");
+            assert_eq!(remaining(&[(grpc, value)]), None, "{value}");
         }
-        assert_eq!(of(&[(envoy, "250")]), Some(Duration::from_millis(250)));
+        assert_eq!(
+            remaining(&[(envoy, "250")]),
+            Some(Duration::from_millis(250))
+        );
         for value in ["", "0", "+1", "1s", "99999999999999999999"] {
-            assert_eq!(of(&[(envoy, value)]), None, "{value}");
+            assert_eq!(remaining(&[(envoy, value)]), None, "{value}");
         }
-        assert_eq!(of(&[]), None);
+        assert_eq!(remaining(&[]), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_earliest_counts() {
+    async fn the_earliest_deadline_counts() {
         let mut request = Request::new(());
         let headers = request.headers_mut();
         headers.insert("grpc-timeout", "9S".parse().unwrap());
         headers.insert("x-envoy-expected-rq-timeout-ms", "7000".parse().unwrap());
-        let told = CallerDeadline::of(&request).unwrap();
-        assert_eq!(told.remaining(), Duration::from_secs(7));
-        let known = CallerDeadline::after(Duration::from_secs(2)).unwrap();
-        request.extensions_mut().insert(known);
-        assert_eq!(CallerDeadline::of(&request), Some(known));
+        let from_headers = CallerDeadline::of(&request).unwrap();
+        assert_eq!(from_headers.remaining(), Duration::from_secs(7));
+        let from_layer = CallerDeadline::after(Duration::from_secs(2)).unwrap();
+        request.extensions_mut().insert(from_layer);
+        assert_eq!(CallerDeadline::of(&request), Some(from_layer));
         tokio::time::advance(Duration::from_secs(3)).await;
-        assert_eq!(known.remaining(), Duration::ZERO);
+        assert_eq!(from_layer.remaining(), Duration::ZERO);
         assert_eq!(CallerDeadline::after(Duration::MAX), None);
     }
 }

@@ -28,7 +28,9 @@ where
     M: Mode<S, Request>,
 {
     #[pin]
-    state: State<Request, K::Future, M::Future>,
+    state: State<K::Future, M::Future>,
+    /// Empty before the key is extracted, and once the inner service was called.
+    request: Option<Request>,
     /// Empty once the inner service was called.
     inner: Option<S>,
     rules: Arc<Rules>,
@@ -36,18 +38,18 @@ where
     mode: M,
 }
 
-#[pin_project(project = StateProjection, project_replace = StateReplacement)]
+#[pin_project(project = StateProjection)]
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would cost each call an allocation"
 )]
-enum State<Request, E, F> {
+enum State<E, F> {
     Extracting {
         #[pin]
         key: E,
     },
     Waiting {
-        waiting: Waiting<Request>,
+        waiting: Waiting,
     },
     Running {
         #[pin]
@@ -65,6 +67,7 @@ where
     pub(crate) fn new(key: K::Future, inner: S, rules: Arc<Rules>, share: H, mode: M) -> Self {
         Self {
             state: State::Extracting { key },
+            request: None,
             inner: Some(inner),
             rules,
             share,
@@ -85,8 +88,8 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let rules = &**this.rules;
-        let mut run = |request, guard: Option<CallGuard>| {
-            let call = Running::new(this.inner.take()?, request, guard);
+        let mut run = |request: &mut Option<Request>, guard: Option<CallGuard>| {
+            let call = Running::new(this.inner.take()?, request.take()?, guard);
             let call = this.mode.run(call);
             Some(State::Running { call })
         };
@@ -94,10 +97,11 @@ where
             let next = match this.state.as_mut().project() {
                 StateProjection::Extracting { key } => {
                     let (request, wanted) = ready!(key.poll(cx));
+                    *this.request = Some(request);
                     match wanted {
-                        Ok(Some(wanted)) => Waiting::start(rules, request, wanted)
+                        Ok(Some(wanted)) => Waiting::start(rules, wanted)
                             .map(|waiting| Some(State::Waiting { waiting })),
-                        Ok(None) => Ok(run(request, None)),
+                        Ok(None) => Ok(run(this.request, None)),
                         Err(rejection) => {
                             rules.telemetry.wait_timer().end("invalid");
                             Err(LockError::Key(rejection))
@@ -106,15 +110,11 @@ where
                 }
                 StateProjection::Waiting { waiting } => {
                     let outcome = ready!(waiting.poll(cx));
-                    let state = this.state.as_mut().project_replace(State::Done);
-                    let StateReplacement::Waiting { waiting } = state else {
-                        return Poll::Pending;
-                    };
-                    waiting.end(rules, outcome).map(|(mut request, guard)| {
-                        if let Some(guard) = &guard {
-                            this.share.share(&mut request, guard.lock().clone());
+                    waiting.end(rules, outcome).map(|guard| {
+                        if let (Some(request), Some(guard)) = (&mut *this.request, &guard) {
+                            this.share.share(request, guard.lock().clone());
                         }
-                        run(request, guard)
+                        run(this.request, guard)
                     })
                 }
                 StateProjection::Running { call } => {

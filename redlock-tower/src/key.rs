@@ -15,45 +15,53 @@ use crate::LockRequest;
 /// Any error that can be passed between tasks.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What there is to lock for a request: `None` lets it pass without a lock.
+/// The result of an extraction: what to lock for a request. With `None` the request passes without a lock.
 pub type Extracted = Result<Option<LockRequest>, KeyRejection>;
 
-/// Finds out which resource a request is about.
+/// Finds the key of a request: the resource that the request is about.
 ///
-/// Implemented for closures `Fn(&Request) -> K`, where `K` is an [`IntoKey`]: an owned string or
-/// bytes, an integer, a [`Key`], a [`LockRequest`], an `Option` or a `Result` of them. (Owned, since the
-/// request goes on while the key stays.)
+/// Implemented for closures `Fn(&Request) -> K`, where `K` is an [`IntoKey`]: an owned string or bytes, an integer,
+/// a [`Key`], a [`LockRequest`], or an `Option` or a `Result` of one of them. (The key must be owned, because the
+/// request moves on to the inner service.)
 ///
-/// A tuple makes *several keys*, all of which are locked. One key of several parts is something else: a
-/// closure makes it with [`Key::parts`]. Under `(tenant, order)` all orders of a tenant wait for each other;
-/// under `Key::parts(["order", tenant, order])` only requests for the same order do. Tuples have two to four
-/// members that implement this trait, all but the first of which are `Clone`. Of options that several
-/// members set, the last are taken.
+/// A tuple of two to four extractors makes *several keys*, and all of them are locked. That differs from one key of
+/// several parts, which a closure makes with [`Key::parts`]. With the two keys `(tenant, order)`, all orders of a
+/// tenant wait for each other. With the one key `Key::parts(["order", tenant, order])`, only requests for the same
+/// order do. If several members of a tuple set the same option, the last one counts.
 ///
 /// ```
 /// use redlock_tower::{ExtractKey, LockRequest};
 ///
-/// struct Job { account: u64 }
+/// struct Transfer {
+///     from: u64,
+///     to: u64,
+/// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
-/// let by_account = |job: &Job| format!("account:{}", job.account);
-/// let (_job, key) = by_account.extract(Job { account: 7 }).await;
-/// assert_eq!(key.unwrap(), Some(LockRequest::new("account:7")));
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let from = |it: &Transfer| format!("account:{}", it.from);
+/// let to = |it: &Transfer| format!("account:{}", it.to);
+///
+/// let (transfer, key) = from.extract(Transfer { from: 7, to: 3 }).await;
+/// assert_eq!(key?, Some(LockRequest::new("account:7")));
+///
+/// let (_, keys) = (from, to).extract(transfer).await;
+/// assert_eq!(keys?, Some(LockRequest::all(["account:7", "account:3"])));
+/// # Ok(())
 /// # }
 /// ```
 pub trait ExtractKey<Request> {
-    /// What [`extract`](Self::extract) returns.
+    /// The future of an extraction. It returns the request too.
     type Future: Future<Output = (Request, Extracted)>;
 
-    /// Finds the request's key. Takes the request, for extractors that must take it apart or read it,
-    /// and gives it back.
+    /// Finds the key of a request.
     ///
-    /// The key's error says whether the request is at fault or the layer.
+    /// Takes the request and returns it, so that an extractor can read the body. A [`KeyRejection`] says whether the
+    /// request or the layer is at fault.
     fn extract(&self, request: Request) -> Self::Future;
 
-    /// Returns whether requests want several keys, as far as that is known before one comes, as it is of
-    /// tuples. [`LockLayer::check`](crate::LockLayer::check) asks.
+    /// Returns whether this extractor always makes several keys, as a tuple does.
+    /// [`LockLayer::check`](crate::LockLayer::check) uses it.
     fn makes_several(&self) -> bool {
         false
     }
@@ -72,7 +80,7 @@ where
     }
 }
 
-/// What a key closure may return.
+/// A value that a key closure may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a lock key",
     note = "return a `String`, a `Vec<u8>`, an integer, a `Key`, a `LockRequest`, or an `Option` or \
@@ -83,7 +91,7 @@ pub trait IntoKey {
     ///
     /// # Errors
     ///
-    /// Says why there is no key although there should be one.
+    /// Returns why the request has no key although it needs one.
     fn into_key(self) -> Extracted;
 }
 
@@ -135,14 +143,14 @@ macro_rules! numbers_are_keys {
 
 numbers_are_keys!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 
-/// `None` lets the request pass without a lock.
+/// With `None` the request passes without a lock.
 impl<K: IntoKey> IntoKey for Option<K> {
     fn into_key(self) -> Extracted {
         self.map_or(Ok(None), IntoKey::into_key)
     }
 }
 
-/// An error is the request's fault, unless it is a [`KeyRejection`] that says otherwise.
+/// An error blames the request, unless it is a [`KeyRejection`] that blames the layer.
 impl<K: IntoKey, E: Into<KeyRejection>> IntoKey for Result<K, E> {
     fn into_key(self) -> Extracted {
         self.map_err(Into::into)?.into_key()
@@ -153,39 +161,46 @@ impl<K: IntoKey, E: Into<KeyRejection>> IntoKey for Result<K, E> {
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum KeyRejection {
-    /// The request is at fault: a part that makes up the key is missing or malformed.
+    /// The request is at fault: a part of the key is missing or malformed.
     #[error("the request has no usable key: {0}")]
     Request(Arc<dyn Error + Send + Sync>),
-    /// The request has more of what the key is in than the layer reads.
-    #[error("the request has over {limit} bytes, and its key is somewhere in them")]
+    /// The body that contains the key has more bytes than the layer reads.
+    #[error("the request body has over {limit} bytes, and the lock key is in it")]
     TooLarge {
         /// How many bytes the layer reads.
         limit: usize,
     },
-    /// The part of the request that the key is in did not arrive in time.
-    #[error("the request did not arrive within {limit:?}, and its key is somewhere in it")]
+    /// The body that contains the key did not arrive in time.
+    #[error("the request body did not arrive within {limit:?}, and the lock key is in it")]
     TooSlow {
         /// How long the layer waited for it.
         limit: Duration,
     },
-    /// The layer is at fault: it looks for something that no request can have here.
+    /// The layer is at fault: it expects something that no request has at this place.
     #[error("the lock layer is misconfigured: {0}")]
     Layer(Arc<dyn Error + Send + Sync>),
 }
 
 impl KeyRejection {
-    /// Creates the rejection of a request that is at fault.
+    /// Blames the request.
+    ///
+    /// ```
+    /// use redlock_tower::KeyRejection;
+    ///
+    /// let rejection = KeyRejection::request("no `account` header");
+    /// assert!(rejection.to_string().contains("no `account` header"));
+    /// ```
     pub fn request(error: impl Into<BoxError>) -> Self {
         Self::Request(error.into().into())
     }
 
-    /// Creates the rejection for a layer that is at fault.
+    /// Blames the layer, or the service that configures it.
     pub fn layer(error: impl Into<BoxError>) -> Self {
         Self::Layer(error.into().into())
     }
 }
 
-/// Blames the request: its parts make no key.
+/// Blames the request, because its parts make no valid key.
 impl From<KeyError> for KeyRejection {
     fn from(error: KeyError) -> Self {
         Self::request(error.to_string())
@@ -217,8 +232,8 @@ mod tests {
     use super::*;
 
     fn extract<K: IntoKey>(key: impl Fn(&u32) -> K) -> Extracted {
-        let (request, key) = key.extract(7).now_or_never().expect("nothing to wait for");
-        assert_eq!(request, 7, "it is given back");
+        let (request, key) = key.extract(7).now_or_never().expect("no wait");
+        assert_eq!(request, 7, "the request is returned");
         key
     }
 
@@ -236,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_whose_fault_it_is() {
+    fn errors_blame_the_request_or_the_layer() {
         let error = extract(|_| Err::<String, _>("no account")).unwrap_err();
         assert!(matches!(error, KeyRejection::Request(_)), "{error}");
         assert!(error.to_string().ends_with("no account"));

@@ -1,3 +1,29 @@
+// On docs.rs the names in the README link to the items, by these definitions: the first definition of a link counts.
+// Elsewhere the README's own definitions count.
+//! [`ExtractKey`]: crate::ExtractKey
+//! [`Key::parts`]: redlock_tokio::Key::parts
+//! [`Key`]: redlock_tokio::Key
+//! [`LockError`]: crate::LockError
+//! [`LockLayer::check`]: crate::LockLayer::check
+//! [`LockLayer::detached`]: crate::LockLayer::detached
+//! [`LockLayer::fenced`]: crate::LockLayer::fenced
+//! [`LockLayer::options`]: crate::LockLayer::options
+//! [`LockLayer::prefix`]: crate::LockLayer::prefix
+//! [`LockLayer::share_hold`]: crate::LockLayer::share_hold
+//! [`LockLayer::wait`]: crate::LockLayer::wait
+//! [`LockLayer`]: crate::LockLayer
+//! [`LockOptions`]: redlock_tokio::LockOptions
+//! [`LockRequest::fenced`]: crate::LockRequest::fenced
+//! [`LockRequest::wait_at_most`]: crate::LockRequest::wait_at_most
+//! [`LockRequest`]: crate::LockRequest
+//! [`Locked`]: crate::Locked
+//! [`OnCancel::Expire`]: crate::OnCancel::Expire
+//! [`OnLost::Cancel`]: crate::OnLost::Cancel
+//! [`OnLost::Fail`]: crate::OnLost::Fail
+#![cfg_attr(feature = "http", doc = "[`CallerDeadline`]: crate::CallerDeadline")]
+#![cfg_attr(feature = "tonic", doc = "[`GrpcStatusLayer`]: crate::GrpcStatusLayer")]
+#![cfg_attr(feature = "http", doc = "[`LockLayer::hold_until_body_end`]: crate::LockLayer::hold_until_body_end")]
+//!
 #![doc = include_str!("../README.md")]
 
 #[cfg(feature = "http")]

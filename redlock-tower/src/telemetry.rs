@@ -35,7 +35,7 @@ impl Telemetry {
     pub(crate) fn hold_timer(&self) -> HoldTimer {
         HoldTimer {
             label: Arc::clone(&self.label),
-            since: Instant::now(),
+            since: metric::now(),
         }
     }
 }
@@ -54,22 +54,24 @@ impl WaitTimer {
         &self.span
     }
 
-    /// Ends the wait with a result. Without one, the caller went away.
-    pub(crate) fn end(mut self, result: &'static str) {
+    /// Sets the result of the wait. A wait without a result was given up by its caller.
+    pub(crate) fn end(&mut self, result: &'static str) {
         self.result = result;
     }
 }
 
 impl Drop for WaitTimer {
     fn drop(&mut self) {
-        let waited = self.since.elapsed();
         // Contention is normal, so this is no warning.
         tracing::debug!(
             parent: &self.span,
-            policy = &*self.label, result = self.result, ?waited, "waited for a lock"
+            policy = &*self.label,
+            result = self.result,
+            waited = ?self.since.elapsed(),
+            "waited for a lock"
         );
         metric::waiting(&self.label, -1.0);
-        metric::waited(&self.label, self.result, waited);
+        metric::waited(&self.label, self.result, self.since);
     }
 }
 
@@ -77,7 +79,7 @@ impl Drop for WaitTimer {
 #[derive(Debug)]
 pub(crate) struct HoldTimer {
     label: Arc<str>,
-    since: Instant,
+    since: metric::Start,
 }
 
 impl HoldTimer {
@@ -97,30 +99,37 @@ impl HoldTimer {
 
 impl Drop for HoldTimer {
     fn drop(&mut self) {
-        metric::held(&self.label, self.since.elapsed());
+        metric::held(&self.label, self.since);
     }
 }
 
 /// Named after OpenTelemetry's metrics for rate limiting in ASP.NET. No metric carries a key.
 #[cfg(feature = "metrics")]
 mod metric {
-    use std::{sync::Arc, time::Duration};
+    use std::{sync::Arc, time::Instant};
 
     use metrics::{counter, gauge, histogram};
+
+    pub(super) type Start = Instant;
+
+    pub(super) fn now() -> Start {
+        Instant::now()
+    }
 
     pub(super) fn waiting(label: &Arc<str>, more: f64) {
         gauge!("redlock_queued_requests", "policy" => Arc::clone(label)).increment(more);
     }
 
-    pub(super) fn waited(label: &Arc<str>, result: &'static str, waited: Duration) {
+    pub(super) fn waited(label: &Arc<str>, result: &'static str, since: Instant) {
         counter!("redlock_requests_total", "policy" => Arc::clone(label), "result" => result)
             .increment(1);
         histogram!("redlock_time_in_queue_seconds", "policy" => Arc::clone(label), "result" => result)
-            .record(waited);
+            .record(since.elapsed());
     }
 
-    pub(super) fn held(label: &Arc<str>, held: Duration) {
-        histogram!("redlock_hold_duration_seconds", "policy" => Arc::clone(label)).record(held);
+    pub(super) fn held(label: &Arc<str>, since: Start) {
+        histogram!("redlock_hold_duration_seconds", "policy" => Arc::clone(label))
+            .record(since.elapsed());
     }
 
     pub(super) fn lost(label: &Arc<str>) {
@@ -130,10 +139,18 @@ mod metric {
 
 #[cfg(not(feature = "metrics"))]
 mod metric {
-    use std::{sync::Arc, time::Duration};
+    use std::{sync::Arc, time::Instant};
+
+    /// Reading the clock costs time, which nobody needs here.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct Start;
+
+    pub(super) fn now() -> Start {
+        Start
+    }
 
     pub(super) fn waiting(_label: &Arc<str>, _more: f64) {}
-    pub(super) fn waited(_label: &Arc<str>, _result: &'static str, _waited: Duration) {}
-    pub(super) fn held(_label: &Arc<str>, _held: Duration) {}
+    pub(super) fn waited(_label: &Arc<str>, _result: &'static str, _since: Instant) {}
+    pub(super) fn held(_label: &Arc<str>, _since: Start) {}
     pub(super) fn lost(_label: &Arc<str>) {}
 }

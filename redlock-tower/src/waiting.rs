@@ -13,32 +13,26 @@ use crate::{
 };
 
 /// A call that waits for its lock.
-pub(crate) struct Waiting<Request> {
-    request: Request,
+pub(crate) struct Waiting {
     keys: Keys,
     lock: LockFuture,
     timer: WaitTimer,
     _place: QueuePlace,
 }
 
-impl<Request> Waiting<Request> {
+impl Waiting {
     /// Puts a call into the queue of its lock.
-    pub(crate) fn start<E>(
-        rules: &Rules,
-        request: Request,
-        wanted: LockRequest,
-    ) -> Result<Self, LockError<E>> {
+    pub(crate) fn start<E>(rules: &Rules, wanted: LockRequest) -> Result<Self, LockError<E>> {
         let (lock, keys) = rules.lock(wanted);
-        let timer = rules.telemetry.wait_timer();
+        let mut timer = rules.telemetry.wait_timer();
         match rules.enter_queue() {
             Ok(place) => Ok(Self {
-                request,
                 keys,
                 lock: lock.into_future(),
                 timer,
                 _place: place,
             }),
-            Err(error) => Err(refuse(rules, &keys, timer, error)),
+            Err(error) => Err(refuse(rules, &keys, &mut timer, error)),
         }
     }
 
@@ -50,32 +44,32 @@ impl<Request> Waiting<Request> {
         Pin::new(&mut self.lock).poll(cx)
     }
 
-    /// Ends the wait. The call runs with the lock, or without one, or not at all.
+    /// Ends the wait. The call goes on with the lock, or without one, or fails.
     pub(crate) fn end<E>(
-        self,
+        &mut self,
         rules: &Rules,
         outcome: Result<LockGuard, redlock::LockError>,
-    ) -> Result<(Request, Option<CallGuard>), LockError<E>> {
+    ) -> Result<Option<CallGuard>, LockError<E>> {
         let error = match outcome {
             Ok(guard) => {
                 self.timer.end("acquired");
-                return Ok((self.request, Some(rules.hold(guard))));
+                return Ok(Some(rules.hold(guard)));
             }
             Err(error) => error,
         };
         if let Some(fail_open) = rules.fail_open(&error) {
             fail_open.warn(rules.telemetry.label(), &error);
             self.timer.end("failed_open");
-            return Ok((self.request, None));
+            return Ok(None);
         }
-        Err(refuse(rules, &self.keys, self.timer, error))
+        Err(refuse(rules, &self.keys, &mut self.timer, error))
     }
 }
 
 fn refuse<E>(
     rules: &Rules,
     keys: &Keys,
-    timer: WaitTimer,
+    timer: &mut WaitTimer,
     error: redlock::LockError,
 ) -> LockError<E> {
     let error = LockError::from(error).expecting(|| rules.expected_wait(keys));

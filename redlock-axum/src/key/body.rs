@@ -5,9 +5,19 @@ use http_body_util::LengthLimitError;
 use redlock_tower::{CallerDeadline, KeyRejection};
 use tokio::time::timeout;
 
-/// How much of a body is read for a key, and how long a layer waits for it: 10 s by default.
+/// How many bytes of a body a layer reads for a key, and how long it waits for them: 10 s by default.
 ///
-/// A number of bytes can stand for it: `json_field("order", 4096)`.
+/// A number of bytes converts into a limit, as in `json_field("order", 4096)`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use redlock_axum::{BodyLimit, json_field, key};
+///
+/// let limit = BodyLimit::new(4096).time(Duration::from_secs(2));
+/// let order = key("order", json_field("order.id", limit));
+/// # drop(order);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct BodyLimit {
@@ -18,7 +28,7 @@ pub struct BodyLimit {
 impl BodyLimit {
     const TIME: Duration = Duration::from_secs(10);
 
-    /// Reads a body with up to so many bytes.
+    /// Limits a body to this many bytes.
     pub fn new(bytes: usize) -> Self {
         Self {
             bytes,
@@ -26,13 +36,13 @@ impl BodyLimit {
         }
     }
 
-    /// Sets how long to wait for the whole body. It is never longer than the request's
-    /// [`CallerDeadline`](crate::CallerDeadline) leaves.
+    /// Sets how long to wait for the whole body. The request's [`CallerDeadline`](crate::CallerDeadline) can end the
+    /// wait earlier.
     pub fn time(self, time: Duration) -> Self {
         Self { time, ..self }
     }
 
-    /// Returns what both allow.
+    /// Returns the stricter of both limits.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.min(other.bytes),

@@ -12,19 +12,28 @@ use super::{
 };
 use crate::Request;
 
-/// Makes one key of the scope, which says what kind of resource it is, and one part of the request or several,
-/// which say which one: `key("order", path("id"))`, or `key("order", [header("x-tenant"), path("id")])`.
+/// Makes one key of a scope and of one or several parts of the request.
 ///
-/// Parts of all kinds can be mixed. `key("order", [header("x-tenant"), json_field("order", 4096)])` is the key of
-/// one order of a tenant. Without the scope, order 7 and customer 7 would be one resource. It is asked for and
-/// not taken from the route, since a resource has many routes (`/orders/{id}`, `/v1/orders/{id}`,
-/// `/orders/{id}/refund`), other services, and locks taken by hand, and all of them must mean the same lock.
+/// The scope names the kind of resource, and the parts name the resource: `key("order", path("id"))`, or
+/// `key("order", [header("x-tenant"), path("id")])`. Parts of all kinds can be mixed.
 ///
-/// The key is the scope and the values, joined by [`Key::parts`]: `order:acme:7`. A lock by hand makes the same
-/// key with `Key::parts(["order", "acme", "7"])`. A value that is empty is answered with 400, since all requests
-/// without it would share the lock.
+/// Without a scope, order 7 and customer 7 would be one resource. The scope is not derived from the route, because a
+/// resource has many routes (`/orders/{id}`, `/v1/orders/{id}`, `/orders/{id}/refund`). Other services and locks that
+/// are taken by hand must also use the same key.
 ///
-/// A part by itself is no key, and does not compile as one:
+/// [`Key::parts`] joins the scope and the values: `order:acme:7`. To take the same lock by hand, use
+/// `Key::parts(["order", "acme", "7"])`. A request with an empty value gets a 400, because all requests without the
+/// value would share a lock.
+///
+/// ```
+/// # use redlock_axum::{LockLayer, header, json_field, key};
+/// # fn layer(redlock: redlock_tokio::Redlock) {
+/// let order = key("order", [header("x-tenant"), json_field("order", 4096)]);
+/// let layer = LockLayer::new(redlock, order);
+/// # }
+/// ```
+///
+/// A part alone is not a key, and does not compile as one:
 ///
 /// ```compile_fail,E0277
 /// # use redlock_axum::{LockLayer, path};
@@ -33,20 +42,13 @@ use crate::Request;
 /// # }
 /// ```
 ///
-/// Nor do parts in a tuple, which would lock the whole tenant beside the order. Here is one key of two parts, in
-/// an array:
+/// A tuple of parts does not compile either. As several keys it would lock the whole tenant beside the order:
 ///
 /// ```compile_fail,E0277
 /// # use redlock_axum::{LockLayer, header, json_field};
 /// # fn layer(redlock: redlock_tokio::Redlock) {
-/// let layer = LockLayer::new(redlock, (header("x-tenant"), json_field("order", 4096)));
-/// # }
-/// ```
-///
-/// ```
-/// # use redlock_axum::{LockLayer, header, json_field, key};
-/// # fn layer(redlock: redlock_tokio::Redlock) {
-/// let layer = LockLayer::new(redlock, key("order", [header("x-tenant"), json_field("order", 4096)]));
+/// let order = (header("x-tenant"), json_field("order", 4096));
+/// let layer = LockLayer::new(redlock, order);
 /// # }
 /// ```
 pub fn key(scope: impl Into<String>, parts: impl Into<Vec<KeyPart>>) -> CompositeKey {
@@ -57,9 +59,9 @@ pub fn key(scope: impl Into<String>, parts: impl Into<Vec<KeyPart>>) -> Composit
     }
 }
 
-/// One key that is made of a scope and of parts of a request. Made by [`key`].
+/// One key, made of a scope and of parts of a request. Made by [`key`].
 ///
-/// A tuple of these makes several keys, and locks all of them; see [`RequestKey`](crate::RequestKey).
+/// A tuple of them makes several keys; see [`RequestKey`](crate::RequestKey).
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct CompositeKey {
@@ -68,7 +70,7 @@ pub struct CompositeKey {
 }
 
 impl CompositeKey {
-    /// Makes the key, and gives the body back, unless it cannot be read.
+    /// Makes the key, and returns the body. The body is empty if it could not be read.
     async fn find(
         &self,
         head: &mut Head,
@@ -97,7 +99,7 @@ impl CompositeKey {
         (body.into(), self.join(&values).map(Some))
     }
 
-    /// Reads the parts in the head, and leaves room for those in the body. None for a request that needs no
+    /// Reads the parts in the head, and leaves those in the body empty. Returns `None` for a request that needs no
     /// lock.
     async fn read_head(&self, head: &mut Head) -> Result<Option<Vec<String>>, KeyRejection> {
         let mut values = Vec::with_capacity(self.parts.len());
@@ -114,7 +116,7 @@ impl CompositeKey {
         Ok(Some(values))
     }
 
-    /// Returns the parts that are in the body, and where they belong.
+    /// Returns the parts that are in the body, and their places in the key.
     fn fields(&self) -> impl Iterator<Item = (usize, &JsonField)> {
         let parts = self.parts.iter().enumerate();
         parts.filter_map(|(index, part)| match part.source() {
@@ -126,18 +128,18 @@ impl CompositeKey {
     fn join(&self, values: &[String]) -> Result<LockRequest, KeyRejection> {
         if self.scope.is_empty() {
             return Err(KeyRejection::layer(
-                "its key has an empty scope; name the kind of resource, as in key(\"order\", path(\"id\"))",
+                "the key has an empty scope; name the kind of resource, as in key(\"order\", path(\"id\"))",
             ));
         }
         if self.parts.is_empty() {
             return Err(KeyRejection::layer(
-                "a key of no parts would be the same for all requests",
+                "the key has no parts, so it would be the same for all requests",
             ));
         }
         let values = values.iter().map(String::as_str);
         match Key::parts(iter::once(&*self.scope).chain(values)) {
             Ok(key) => Ok(LockRequest::new(key)),
-            // The first is the scope.
+            // Part 0 is the scope.
             Err(KeyError::EmptyPart { index }) => Err(KeyRejection::request(format!(
                 "{} is empty",
                 self.parts[index - 1].name()

@@ -6,9 +6,10 @@ use serde_json::{Deserializer, value::RawValue};
 
 use super::body::BodyLimit;
 
-/// A field of a JSON body, by the names that lead to it.
+/// A field of a JSON body, and the limit for reading the body.
 #[derive(Clone)]
 pub(super) struct JsonField {
+    /// Names of members, joined by dots.
     pub(super) field: String,
     pub(super) limit: BodyLimit,
 }
@@ -37,8 +38,8 @@ impl JsonField {
             [b'-' | b'0'..=b'9', ..] if is_whole(value) => Ok(value.to_owned()),
             [b'-' | b'0'..=b'9', ..] => Err(self.rejection(
                 "the field",
-                " is a number with a fraction, an exponent or more than 64 bits, or -0, which can be \
-                 written in several ways: send it as a string",
+                " is a number with a fraction, an exponent or more than 64 bits, or -0. Such a number \
+                 can be written in several ways: send it as a string",
             )),
             _ => Err(self.rejection("the field", " is neither a string nor a number")),
         }
@@ -53,20 +54,20 @@ fn not_json(error: &serde_json::Error) -> KeyRejection {
     KeyRejection::request(format!("the body is not JSON: {error}"))
 }
 
-/// Whether a number of JSON, which has no plus and no leading zeros, is the only way to write it.
+/// Returns whether a JSON number has one spelling only. JSON has no plus sign and no leading zeros.
 fn is_whole(number: &str) -> bool {
     let fits = number.parse::<u64>().is_ok() || number.parse::<i64>().is_ok();
     fits && number != "-0"
 }
 
-/// How often an object has a member.
+/// A member of an object, which JSON allows to occur several times.
 enum Member<'a> {
     None,
     Once(&'a RawValue),
     Twice,
 }
 
-/// Finds a member of a JSON value. What is no object has none.
+/// Finds a member of a JSON value. Only objects have members.
 fn member<'a>(value: &'a RawValue, name: &str) -> serde_json::Result<Member<'a>> {
     if value.get().starts_with('{') {
         Deserializer::from_str(value.get()).deserialize_map(MemberOf(name))

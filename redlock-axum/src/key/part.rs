@@ -6,24 +6,24 @@ use redlock_tower::KeyRejection;
 
 use super::json::JsonField;
 
-/// A part of a request that goes into a key: made by [`path`](crate::path), [`header`](crate::header),
-/// [`query`](crate::query), [`extension`](crate::extension), [`json_field`](crate::json_field),
-/// [`matched_path`](crate::matched_path), [`idempotency_key`](crate::idempotency_key) and
-/// [`typed`](crate::typed).
+/// A part of a request that goes into a key.
 ///
-/// It is no key by itself: order 7 and customer 7 would have the same. [`key`](crate::key) makes one of it.
+/// Made by [`path`](crate::path), [`header`](crate::header), [`query`](crate::query),
+/// [`extension`](crate::extension), [`json_field`](crate::json_field), [`matched_path`](crate::matched_path),
+/// [`idempotency_key`](crate::idempotency_key) and [`typed`](crate::typed). A part alone is not a key, because order 7
+/// and customer 7 would have the same one: [`key`](crate::key()) adds a scope.
 ///
-/// The value is taken as text. Where a handler reads it as something else, several texts may mean the same:
-/// `42`, `042` and `+42` are one number and three keys. Take [`typed`](crate::typed) there, with the type
-/// that the handler takes: `typed(|Path(order): Path<u64>| order)`.
+/// The value is text. If a handler reads it as another type, several texts can mean one value: `42`, `042` and `+42`
+/// are one number, but three keys. There, use [`typed`](crate::typed) with the type of the handler:
+/// `typed(|Path(order): Path<u64>| order)`.
 #[derive(Clone)]
 pub struct KeyPart {
-    /// For messages, with what it is.
+    /// For messages, such as "the header `x-tenant`".
     name: Arc<str>,
     source: Source,
 }
 
-/// Where the value is.
+/// The place of the value in the request.
 #[derive(Clone)]
 pub(super) enum Source {
     Head(Arc<ReadHead>),
@@ -32,7 +32,7 @@ pub(super) enum Source {
 
 pub(super) type ReadHead = dyn Fn(&mut Head) -> BoxFuture<'_, Found> + Send + Sync;
 
-/// A value, or none for a request that needs no lock.
+/// A value, or `None` for a request that needs no lock.
 pub(super) type Found = Result<Option<String>, KeyRejection>;
 
 impl KeyPart {
@@ -75,7 +75,7 @@ impl fmt::Debug for KeyPart {
     }
 }
 
-/// For what takes one part or several.
+/// Lets [`key`](crate::key()) accept one part or several.
 impl From<KeyPart> for Vec<KeyPart> {
     fn from(part: KeyPart) -> Self {
         vec![part]

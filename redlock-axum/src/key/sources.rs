@@ -13,14 +13,32 @@ use redlock_tower::KeyRejection;
 
 use super::{body::BodyLimit, json::JsonField, part::KeyPart};
 
-/// Takes a path parameter: on the route `/events/{event}/tickets`, `path("event")` is `rock am see` for
-/// `/events/rock%20am%20see/tickets`.
+/// Takes a path parameter, percent-decoded.
 ///
-/// The value is percent-decoded, so that `a%2Fb` and `a%2fb` are one resource. Parameters of routers
-/// that this one is nested in are there too.
+/// On the route `/events/{event}/tickets`, `path("event")` is `rock am see` for `/events/rock%20am%20see/tickets`.
+/// Since the value is decoded, `a%2Fb` and `a%2fb` are one resource. Parameters of outer routers, in which this one is
+/// nested, are available too.
 ///
-/// Requests that no route matched pass without a lock. So do those to a `nest_service` whose path has no
-/// parameter, which look the same from here.
+/// A request that no route matched passes without a lock. So does a request to a `nest_service` whose path has no
+/// parameter, which looks the same here. On a route without the parameter the answer is a 500 that names the layer.
+///
+/// ```
+/// use axum::{Router, routing::post};
+/// use redlock_axum::{LockLayer, key, path};
+/// use redlock_tokio::Redlock;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redlock = Redlock::embedded().await?;
+/// let app: Router = Router::new()
+///     .route("/events/{event}/tickets", post(async || "a ticket"))
+///     .route_layer(LockLayer::new(redlock, key("event", path("event"))));
+/// # use tower::ServiceExt;
+/// # let request = axum::http::Request::post("/events/rock/tickets").body(axum::body::Body::empty())?;
+/// # assert_eq!(app.oneshot(request).await?.status(), 200);
+/// # Ok(())
+/// # }
+/// ```
 pub fn path(parameter: impl Into<String>) -> KeyPart {
     let parameter = parameter.into();
     let name = format!("the path parameter `{parameter}`");
@@ -51,12 +69,22 @@ pub fn path(parameter: impl Into<String>) -> KeyPart {
     })
 }
 
-/// Takes a header, as it is. A request without it is at fault, and so is one that has it
-/// twice, or with anything but visible ASCII in it.
+/// Takes the value of a header.
+///
+/// A request gets a 400 if it lacks the header, has it more than once, or has other characters than visible ASCII in
+/// it.
+///
+/// ```
+/// use redlock_axum::{header, key, path};
+///
+/// // `order:acme:42` for the order 42 of the tenant `acme`
+/// let order = key("order", [header("x-tenant"), path("order")]);
+/// # drop(order);
+/// ```
 ///
 /// # Panics
 ///
-/// If the name cannot be that of a header.
+/// Panics if the name is not valid for a header.
 pub fn header(name: impl AsRef<str>) -> KeyPart {
     let name = header_name(name.as_ref());
     KeyPart::at_once(format!("the header `{name}`"), move |head| {
@@ -64,9 +92,18 @@ pub fn header(name: impl AsRef<str>) -> KeyPart {
     })
 }
 
-/// Takes the header `Idempotency-Key`, which is a quoted string
-/// (draft-ietf-httpapi-idempotency-key-header, RFC 9651 section 3.3.3): `"8e03978e-40d5"`. Without the
-/// quotes, as many clients write it, it is taken as it is.
+/// Takes the header `Idempotency-Key`.
+///
+/// The header contains a quoted string, such as `"8e03978e-40d5"`
+/// (draft-ietf-httpapi-idempotency-key-header, RFC 9651 section 3.3.3). Many clients omit the quotes, so the value is
+/// accepted without them too. A request without the header gets a 400.
+///
+/// ```
+/// use redlock_axum::{idempotency_key, key};
+///
+/// let payment = key("payment", idempotency_key());
+/// # drop(payment);
+/// ```
 #[must_use]
 pub fn idempotency_key() -> KeyPart {
     let name = HeaderName::from_static("idempotency-key");
@@ -76,8 +113,16 @@ pub fn idempotency_key() -> KeyPart {
     })
 }
 
-/// Takes a parameter of the query, percent-decoded, with `+` for a space. A request without
-/// it is at fault, and so is one that has it twice.
+/// Takes a parameter of the query, percent-decoded, with `+` for a space.
+///
+/// A request gets a 400 if it lacks the parameter or has it more than once.
+///
+/// ```
+/// use redlock_axum::{key, query};
+///
+/// let shop = key("shop", query("shop")); // `shop:7` for `/orders?shop=7`
+/// # drop(shop);
+/// ```
 pub fn query(parameter: impl Into<String>) -> KeyPart {
     let parameter = parameter.into();
     let name = format!("`{parameter}` of the query");
@@ -103,9 +148,21 @@ pub fn query(parameter: impl Into<String>) -> KeyPart {
     })
 }
 
-/// Takes a value of an extension that an outer layer has put into the request, such as the user who was
-/// authenticated: `extension(|user: &User| user.id)`. If it is not there, the layers are in the wrong order,
-/// and the answer is a 500 that says so.
+/// Takes a value from an extension that an outer layer has put into the request, such as the authenticated user.
+///
+/// If the request lacks the extension, the layers are in the wrong order, and the answer is a 500 that says so.
+///
+/// ```
+/// use redlock_axum::{extension, key};
+///
+/// #[derive(Clone)]
+/// struct User {
+///     id: u64,
+/// }
+///
+/// let user = key("user", extension(|user: &User| user.id));
+/// # drop(user);
+/// ```
 pub fn extension<T, V>(value: impl Fn(&T) -> V + Send + Sync + 'static) -> KeyPart
 where
     T: Clone + Send + Sync + 'static,
@@ -121,9 +178,17 @@ where
     })
 }
 
-/// Takes the route itself, such as `/orders/{order}`: under `key("route", matched_path())` all requests that it
-/// matches run one at a time. Requests that no route matched pass without a lock. Not for `nest_service`,
-/// where no route is known.
+/// Takes the route, such as `/orders/{order}`.
+///
+/// With `key("route", matched_path())`, all requests for one route run one at a time. A request that no route matched
+/// passes without a lock. A `nest_service` has no route, so there the answer is a 500.
+///
+/// ```
+/// use redlock_axum::{key, matched_path};
+///
+/// let route = key("route", matched_path());
+/// # drop(route);
+/// ```
 #[must_use]
 pub fn matched_path() -> KeyPart {
     KeyPart::new("the matched path", |head| {
@@ -141,8 +206,18 @@ pub fn matched_path() -> KeyPart {
     })
 }
 
-/// Takes what an extractor without state reads from the request's head, such as a typed header or a `Path`
-/// with its own type: `typed(|Path(order): Path<u64>| order)`. A request that the extractor rejects is at fault.
+/// Takes a value from an extractor that needs neither the body nor the router's state.
+///
+/// Use it for a typed header, or for a [`Path`](axum::extract::Path) with the type that the handler takes: then `42`
+/// and `042` are one key. A request that the extractor rejects gets a 400.
+///
+/// ```
+/// use axum::extract::Path;
+/// use redlock_axum::{key, typed};
+///
+/// let order = key("order", typed(|Path(order): Path<u64>| order));
+/// # drop(order);
+/// ```
 pub fn typed<E, V>(value: impl Fn(E) -> V + Clone + Send + Sync + 'static) -> KeyPart
 where
     E: FromRequestParts<()> + Send + 'static,
@@ -162,18 +237,25 @@ where
     })
 }
 
-/// Takes a field of a JSON body: `json_field("account", 64 * 1024)`. `order.id` is the field `id` of the object
-/// `order`.
+/// Takes a field of a JSON body. `order.id` is the field `id` of the object `order`.
 ///
-/// The field is a string, or a whole number of at most 64 bits, which is taken as it is written. These have one
-/// spelling in every language. Other numbers are answered with 400, since their keys would depend on who
-/// wrote or read them: `42.0`, `4.2e1`, `-0`, and numbers of more digits. Send those as strings. (JavaScript
-/// reads whole numbers exactly up to 2^53; send larger ones as strings there too.) `"42"` and `42` are the same
-/// key. A field that is there twice is answered with 400: readers differ in which of them they take.
+/// The field must be a string, or a whole number of at most 64 bits, because these have one spelling in every
+/// language. `"42"` and `42` are the same key. Other numbers (`42.0`, `4.2e1`, `-0`, numbers with more digits) get a
+/// 400, since their key would depend on the program that writes or reads them: send those as strings. JavaScript reads
+/// whole numbers exactly only up to 2^53, so send larger ones as strings there. A field that occurs twice gets a 400
+/// too, since parsers differ in which one they take.
 ///
-/// The body is read whole before the layer waits for the lock, and given back to the handler. This time is not
-/// part of [`wait`](crate::LockLayer::wait). One with more bytes than the [`BodyLimit`] is answered with 413, and
-/// one that takes longer with 408. If a key has several fields, the strictest of their limits counts.
+/// The layer reads the whole body before it waits for the lock, and passes the body on to the handler. This time is
+/// not part of [`wait`](crate::LockLayer::wait). A body with more bytes than the [`BodyLimit`] gets a 413, and a body
+/// that does not arrive in time gets a 408. If a key has several fields, the strictest limits count.
+///
+/// ```
+/// use redlock_axum::{json_field, key};
+///
+/// // `account:7` for `{"account": {"id": 7}}`, in at most 4096 bytes
+/// let account = key("account", json_field("account.id", 4096));
+/// # drop(account);
+/// ```
 pub fn json_field(field: impl Into<String>, limit: impl Into<BodyLimit>) -> KeyPart {
     let field = field.into();
     let name = format!("the field `{field}`");
@@ -181,13 +263,13 @@ pub fn json_field(field: impl Into<String>, limit: impl Into<BodyLimit>) -> KeyP
     KeyPart::json(name, JsonField { field, limit })
 }
 
-/// Reads the parameters of the route that matched; none if no route did.
+/// Reads the parameters of the matched route. If no route matched, there are none.
 async fn path_params(head: &mut Head) -> Result<RawPathParams, KeyRejection> {
-    // Each router leaves this behind, also where no route matches.
+    // Every router adds this extension, even if no route matches.
     if head.extensions.get::<OriginalUri>().is_none() {
         return Err(KeyRejection::layer(
             "it is around the whole router, where no route is known yet; \
-             add it to the router, with route_layer",
+             add it to the router with route_layer",
         ));
     }
     let params = head.extract().await;
@@ -200,7 +282,7 @@ fn route_of(head: &Head) -> Option<&str> {
 
 fn header_name(name: &str) -> HeaderName {
     name.parse()
-        .unwrap_or_else(|_| panic!("`{}` is no header's name", name.escape_debug()))
+        .unwrap_or_else(|_| panic!("`{}` is not a valid header name", name.escape_debug()))
 }
 
 fn one_header(head: &Head, name: &HeaderName) -> Result<String, KeyRejection> {
@@ -209,21 +291,22 @@ fn one_header(head: &Head, name: &HeaderName) -> Result<String, KeyRejection> {
         (Some(value), None) => match value.to_str() {
             Ok(value) if !value.is_empty() => Ok(value.to_owned()),
             _ => Err(KeyRejection::request(format!(
-                "the header `{name}` is empty, or not of visible ASCII"
+                "the header `{name}` is empty, or has characters other than visible ASCII"
             ))),
         },
         (None, _) => Err(KeyRejection::request(format!(
             "the header `{name}` is missing"
         ))),
         (Some(_), Some(_)) => Err(KeyRejection::request(format!(
-            "the header `{name}` is there more than once"
+            "the header `{name}` occurs more than once"
         ))),
     }
 }
 
-/// Reads a string of RFC 9651: in quotes, with backslashes before quotes and backslashes.
+/// Reads a string of RFC 9651: in quotes, with a backslash in front of each quote and backslash.
 fn unquote(text: &str) -> Result<String, KeyRejection> {
-    let malformed = || KeyRejection::request("the header `idempotency-key` is no quoted string");
+    let malformed =
+        || KeyRejection::request("the header `idempotency-key` is not a valid quoted string");
     let Some(rest) = text.trim().strip_prefix('"') else {
         return Ok(text.trim().to_owned());
     };

@@ -4,8 +4,8 @@ use super::{ExtractKey, Extracted};
 
 macro_rules! tuples_extract_keys {
     ($($rest:ident)+) => {
-        /// Several keys, all of which are locked, together or not at all; for one key of several parts see
-        /// [`Key::parts`](redlock_tokio::Key::parts). A request goes without the keys that it does not have.
+        /// Makes several keys. All of them are locked, or none. For one key of several parts, see
+        /// [`Key::parts`](redlock_tokio::Key::parts). An extractor that returns no key adds none.
         impl<Request, First, $($rest),+> ExtractKey<Request> for (First, $($rest),+)
         where
             Request: Send + 'static,
@@ -71,13 +71,17 @@ mod tests {
         let (transfer, wanted) = key
             .extract(Transfer { from, to })
             .now_or_never()
-            .expect("nothing to wait for");
-        assert_eq!((transfer.from, transfer.to), (from, to), "it is given back");
+            .expect("no wait");
+        assert_eq!(
+            (transfer.from, transfer.to),
+            (from, to),
+            "the request is returned"
+        );
         wanted
     }
 
     #[test]
-    fn all_keys_are_wanted() {
+    fn a_tuple_makes_the_keys_of_all_members() {
         let from = |it: &Transfer| it.from;
         let to = |it: &Transfer| it.to;
         let always = |_: &Transfer| "bank";
@@ -97,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_the_last_are_taken_and_no_keys_stay_none() {
+    fn the_last_option_counts_and_a_request_without_keys_stays_one() {
         let wanted = |keys: &[&str], wait| LockRequest::all(keys.to_vec()).wait(wait);
         let (short, long) = (Duration::from_secs(1), Duration::from_secs(2));
         let a = move |_: &Transfer| wanted(&["a"], short);
@@ -117,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_is_at_fault_is_told() {
+    fn the_first_error_counts() {
         let good = |it: &Transfer| it.from;
         let bad = |_: &Transfer| Err::<String, _>(KeyRejection::request("no account"));
         let worse = |_: &Transfer| Err::<String, _>(KeyRejection::layer("no such part"));
