@@ -22,7 +22,10 @@
 //! [`OnLost::Fail`]: crate::OnLost::Fail
 #![cfg_attr(feature = "http", doc = "[`CallerDeadline`]: crate::CallerDeadline")]
 #![cfg_attr(feature = "tonic", doc = "[`GrpcStatusLayer`]: crate::GrpcStatusLayer")]
-#![cfg_attr(feature = "http", doc = "[`LockLayer::hold_until_body_end`]: crate::LockLayer::hold_until_body_end")]
+#![cfg_attr(
+    feature = "http",
+    doc = "[`LockLayer::hold_until_body_end`]: crate::LockLayer::hold_until_body_end"
+)]
 //!
 #![doc = include_str!("../README.md")]
 
