@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser python valkey model sim soak mutants coverage bounds imports lint
+.PHONY: run test redis browser python valkey model sim soak mutants coverage bounds imports api lint
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
@@ -67,17 +67,22 @@ coverage:
 	cargo tarpaulin -p redlock-core --test properties --test sim --doc --engine llvm \
 		--include-files 'redlock-core/src/*' --out Stdout
 
-# Whether the libraries compile with the oldest dependencies that their manifests allow.
-bounds:
+# Whether the libraries compile with the oldest dependencies that their manifests allow, and with every set of
+# features.
+bounds: python
 	@.ci/check-bounds
 
 # Whether files import each other in a ring, or from a floor above.
 imports: python
 	@.ci/check-imports
 
+# Writes the list of each library's public API. `.ci/run` prints the difference, and fails if a list is out of
+# date.
+api: python
+	@.ci/check-api --renew
+
 # What must be clean before a commit.
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
-	cargo clippy -p redlock-tower -- -D warnings # without features, which the above has
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps

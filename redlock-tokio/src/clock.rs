@@ -2,11 +2,28 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use redlock_core::Timestamp;
 
-/// Where the time comes from that decides whether a lock is still valid.
+/// The clock that decides whether a lock is still valid.
 ///
-/// The default, [`Clock::system`], is what locks over real servers need. [`Clock::tokio`] follows
-/// tokio's own clock instead, which tests can pause: with
-/// [`MemoryNode`](crate::MemoryNode)s, whose keys expire by it, hours of lock life pass in a moment.
+/// The default, [`Clock::system`], is the right one for locks over real servers. [`Clock::tokio`] follows
+/// tokio's own clock, which tests can pause. The keys of [`MemoryNode`](crate::MemoryNode)s expire by it, so a
+/// test of hours takes a moment:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use redlock_tokio::{Clock, MemoryNode, Redlock};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let node = MemoryNode::new(); // its keys expire by tokio's clock
+/// let redlock = Redlock::builder().custom_nodes([node]).clock(Clock::tokio()).build().await?;
+///
+/// let guard = redlock.lock("order:42").max_hold(Duration::from_secs(3600)).await?;
+/// tokio::time::sleep(Duration::from_secs(1800)).await; // returns at once, as time is paused
+/// assert!(guard.is_valid()); // renewed meanwhile
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -18,17 +35,17 @@ enum Source {
 }
 
 impl Clock {
-    /// The system's monotonic clock that keeps counting while the machine sleeps, because a key's
-    /// expiry on a server does: `CLOCK_BOOTTIME` on Linux. Elsewhere it is that of
-    /// [`std::time::Instant`], which may stand still during sleep.
+    /// Returns the system's monotonic clock: `CLOCK_BOOTTIME` on Linux, which goes on while the machine sleeps,
+    /// as the expiry of keys on the servers does. Elsewhere it is the clock of [`std::time::Instant`], which may
+    /// stand still during sleep.
     #[must_use]
     pub fn system() -> Self {
         Self(Source::System)
     }
 
-    /// Tokio's clock, which stands still while the runtime is
-    /// [paused](https://docs.rs/tokio/latest/tokio/time/fn.pause.html). It does not count while
-    /// the machine sleeps; use it in tests.
+    /// Returns tokio's clock, which stands still while the runtime is
+    /// [paused](https://docs.rs/tokio/latest/tokio/time/fn.pause.html). It also stands still while the machine
+    /// sleeps, so use it only in tests.
     #[must_use]
     pub fn tokio() -> Self {
         Self(Source::Tokio {
@@ -36,9 +53,9 @@ impl Clock {
         })
     }
 
-    /// A clock of your own, for tests of clock faults. It must not go backwards.
+    /// Returns a clock of your own, for tests of clock faults. It must not go backwards.
     ///
-    /// Timers still run on tokio's clock; they only decide when this one is looked at.
+    /// Timers still run on tokio's clock. They only decide when the lock reads this clock.
     #[must_use]
     pub fn custom(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Source::Custom(Arc::new(now)))
@@ -52,9 +69,9 @@ impl Clock {
         }
     }
 
-    /// Sleeps until about `until`. May return early; look at the clock again.
+    /// Sleeps until about `until`. May return early, so the caller must read the clock again.
     pub(crate) async fn sleep_until(&self, until: Timestamp) {
-        // Tokio's timers stand still while the machine sleeps, so look at the clock every second.
+        // Tokio's timers stand still while the machine sleeps, so the clock is read every second.
         const LONGEST: Duration = Duration::from_secs(1);
         let left = until.saturating_duration_since(self.now());
         tokio::time::sleep(left.min(LONGEST)).await;
@@ -80,7 +97,7 @@ impl fmt::Debug for Clock {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn system_now() -> Timestamp {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    // Both parts count from the start of the machine, so neither is negative.
+    // The clock starts with the machine, so neither part is negative.
     let seconds = Duration::from_secs(now.tv_sec.unsigned_abs());
     Timestamp::ZERO.saturating_add(seconds + Duration::from_nanos(now.tv_nsec.unsigned_abs()))
 }
@@ -105,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tokio_time_passes_when_it_is_told_to() {
+    async fn paused_tokio_time_passes_when_it_is_advanced() {
         let clock = Clock::tokio();
         let before = clock.now();
         tokio::time::advance(Duration::from_secs(3600)).await;

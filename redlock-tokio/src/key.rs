@@ -6,41 +6,52 @@ use thiserror::Error;
 
 pub(crate) use self::key_set::KeySet;
 
-/// The name of a lock: any bytes, as they go to Redis. Not empty, and at most 64 KiB.
+/// The name of a lock: 1 byte to 64 KiB of any bytes, as they go to Redis.
 ///
-/// Cheap to clone. `Debug` shows the length only, since keys tend to carry names and numbers of
-/// people; take [`Key::as_bytes`] if you want to see one.
+/// Cheap to clone. `Debug` shows only the length, since keys often contain personal data. Use
+/// [`Key::as_bytes`] to see the key.
+///
+/// ```
+/// use redlock_tokio::{Key, KeyError};
+///
+/// let key = Key::new("order:42")?;
+/// assert_eq!(key.as_bytes(), b"order:42");
+/// assert_eq!(format!("{key:?}"), "Key(8 bytes)");
+/// assert_eq!(Key::new(""), Err(KeyError::Empty));
+/// # Ok::<_, KeyError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<[u8]>);
 
 impl Key {
     /// The longest key, in bytes.
     ///
-    /// Redis would take 512 MiB, but all locks share one connection to each node, and a huge key
-    /// would keep the others waiting.
+    /// Redis accepts 512 MiB. But all locks share one connection to each node, and a huge key would delay the
+    /// others.
     pub const MAX_LEN: usize = 64 * 1024;
 
-    /// The most keys that are locked at once. A server does nothing else while it sets them.
+    /// The largest number of keys that are locked at once. A server does nothing else while it sets them.
     pub const MAX_KEYS: usize = 1024;
 
-    /// What the names of fencing counters begin with.
+    /// The prefix of fencing counters.
     pub(crate) const COUNTERS: &'static [u8] = b"redlock:fence:";
 
     /// Creates a key.
     ///
     /// # Errors
     ///
-    /// Refuses an empty key (all callers whose key is missing would share it), and one longer
-    /// than [`Key::MAX_LEN`]; and one that begins with `redlock:fence:`, where fencing counters are kept.
+    /// - [`KeyError::Empty`]: all callers with a missing key would share it.
+    /// - [`KeyError::TooLong`]: the key exceeds [`Key::MAX_LEN`].
+    /// - [`KeyError::Reserved`]: the key begins with `redlock:fence:`, the prefix of fencing counters.
     pub fn new(key: impl AsRef<[u8]>) -> Result<Self, KeyError> {
         Self::with_prefix(&[], key.as_ref())
     }
 
-    /// Creates one key that is made of parts, such as the kind of resource, the tenant and the number.
+    /// Creates one key from parts, such as the kind of resource, the tenant and the number.
     ///
-    /// Joins them with colons, and puts a backslash before each colon and backslash within a part, so that
-    /// different parts never make the same key. A program in another language makes the same key by the same
-    /// rule, and so does `redlock_axum::key("order", [header("x-tenant"), path("order")])` of a request.
+    /// Joins the parts with colons, and puts a backslash before each colon and backslash within a part. So
+    /// different parts never make the same key. Programs in other languages can follow the same rule.
+    /// `redlock_axum::key("order", [header("x-tenant"), path("order")])` makes the same key from a request.
     ///
     /// ```
     /// use redlock_tokio::Key;
@@ -54,8 +65,8 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// Refuses a key of no parts or with an empty part (all callers whose part is missing would share
-    /// it), and one that is longer than [`Key::MAX_LEN`].
+    /// - [`KeyError::NoParts`], [`KeyError::EmptyPart`]: all callers with a missing part would share the key.
+    /// - [`KeyError::TooLong`], [`KeyError::Reserved`]: as for [`Key::new`].
     pub fn parts<I>(parts: I) -> Result<Self, KeyError>
     where
         I: IntoIterator,
@@ -98,7 +109,7 @@ impl Key {
         }
     }
 
-    /// Returns the bytes that go to Redis, prefix included.
+    /// Returns the bytes that go to Redis, with the prefix.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -129,40 +140,40 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Why some bytes are not a key.
+/// Why bytes cannot be a key, or keys cannot be locked together.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// There are no bytes.
+    /// The key is empty.
     #[error("the key is empty: give each resource a name of its own")]
     Empty,
-    /// There are no parts to make a key of.
+    /// The key has no parts.
     #[error("the key has no parts: give each resource a name of its own")]
     NoParts,
-    /// One of the key's parts has no bytes.
+    /// One of the key's parts is empty.
     #[error("part {index} of the key is empty, counted from 0")]
     EmptyPart {
-        /// Which part it is, counted from 0.
+        /// The position of the part, counted from 0.
         index: usize,
     },
-    /// It begins with `redlock:fence:`, with its prefix.
+    /// The key, with its prefix, begins with `redlock:fence:`.
     #[error(
-        "the key begins with `redlock:fence:`, where fencing counters are kept: choose another"
+        "the key begins with `redlock:fence:`, which is reserved for fencing counters: choose another"
     )]
     Reserved,
-    /// There are no keys to lock all of.
-    #[error("no keys are given: there is nothing to lock")]
+    /// A lock of several keys has none.
+    #[error("there are no keys to lock")]
     NoKeys,
-    /// There are more than [`Key::MAX_KEYS`] keys to lock all of.
+    /// A lock of several keys has more than [`Key::MAX_KEYS`].
     #[error(
         "{count} keys are too many to lock at once, the limit is {}",
         Key::MAX_KEYS
     )]
     TooMany {
-        /// How many there are, without repetitions.
+        /// The number of keys, without repetitions.
         count: usize,
     },
-    /// There are more than [`Key::MAX_LEN`].
+    /// The key, or all keys of a lock together, have more than [`Key::MAX_LEN`] bytes.
     #[error(
         "the key has {len} bytes with its prefix, and the limit is {}",
         Key::MAX_LEN
@@ -178,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_any_bytes() {
+    fn a_key_has_any_bytes() {
         let bytes = [0, b'\r', b'\n', 0xff, b' '];
         assert_eq!(Key::new(bytes).unwrap().as_bytes(), bytes);
         let prefixed = Key::with_prefix(b"lock:", &bytes).unwrap();
@@ -186,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_none_and_too_many() {
+    fn empty_and_long_keys_are_refused() {
         assert_eq!(Key::new(""), Err(KeyError::Empty));
         assert_eq!(Key::with_prefix(b"lock:", b""), Err(KeyError::Empty));
         assert!(Key::new(vec![b'x'; Key::MAX_LEN]).is_ok());
@@ -195,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_never_mixed_up() {
+    fn different_parts_make_different_keys() {
         let all = [
             vec!["ab", "c"],
             vec!["a", "bc"],
@@ -215,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_is_empty() {
+    fn empty_parts_are_refused() {
         assert_eq!(Key::parts::<[&str; 0]>([]), Err(KeyError::NoParts));
         let error = Key::parts(["order", "", "7"]);
         assert_eq!(error, Err(KeyError::EmptyPart { index: 1 }));
@@ -225,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_fencing_counters_alone() {
+    fn names_of_fencing_counters_are_refused() {
         assert_eq!(Key::new("redlock:fence:{a}"), Err(KeyError::Reserved));
         let in_two = Key::with_prefix(b"redlock:", b"fence:x");
         assert_eq!(in_two, Err(KeyError::Reserved));
@@ -233,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_does_not_show_it() {
+    fn debug_shows_only_the_length() {
         let key = Key::new("account:12345").unwrap();
         assert_eq!(format!("{key:?}"), "Key(13 bytes)");
     }

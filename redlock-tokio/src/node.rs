@@ -1,4 +1,4 @@
-//! The seam between the lock and what stores its keys.
+//! The seam between a lock and the masters that store its keys.
 
 mod command;
 mod error;
@@ -27,22 +27,87 @@ pub use self::{
 
 /// One of the independent masters that vote on who holds a lock.
 ///
-/// Two ship with this crate: [`RedisNode`] and [`MemoryNode`]. Implement it to test against
-/// masters that misbehave in ways of your own.
+/// This crate has two: [`RedisNode`] and [`MemoryNode`]. Implement the trait to test against masters with faults
+/// of your own, or to store keys elsewhere.
 ///
-/// A lock keeps one [`Session`] with each node, and asks for another when that one breaks.
+/// A lock keeps one [`Session`] with each node, and opens another when that one breaks.
+///
+/// # Examples
+///
+/// A node in front of another that refuses every other batch:
+///
+/// ```
+/// use futures::{FutureExt, future::{BoxFuture, ready}};
+/// use redlock_tokio::{Answer, Command, MemoryNode, Node, NodeError, Redlock, Session};
+///
+/// struct Moody(MemoryNode);
+///
+/// impl Node for Moody {
+///     fn address(&self) -> &str {
+///         "moody"
+///     }
+///
+///     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+///         async {
+///             let session = self.0.connect().await?;
+///             Ok(Box::new(MoodySession { session, batches: 0 }) as Box<dyn Session>)
+///         }
+///         .boxed()
+///     }
+/// }
+///
+/// struct MoodySession {
+///     session: Box<dyn Session>,
+///     batches: u32,
+/// }
+///
+/// impl Session for MoodySession {
+///     fn execute(
+///         &mut self,
+///         batch: &[Command],
+///     ) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+///         self.batches += 1;
+///         if self.batches % 2 == 1 {
+///             return self.session.execute(batch);
+///         }
+///         let refusal = NodeError::Refused {
+///             code: "BUSY".into(),
+///             message: "not in the mood".into(),
+///         };
+///         let answers = batch.iter().map(|_| Err(refusal.clone())).collect();
+///         ready(Ok(answers)).boxed()
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let nodes = (0..3).map(|_| Moody(MemoryNode::new()));
+/// let redlock = Redlock::builder().custom_nodes(nodes).build().await?;
+/// let guard = redlock.lock("order:42").await?;
+/// assert!(guard.is_valid());
+/// # Ok(())
+/// # }
+/// ```
 pub trait Node: Send + Sync + 'static {
-    /// Returns what errors and logs call this node. Must not contain secrets.
+    /// Returns the node's name in errors and logs. Must not contain secrets.
     fn address(&self) -> &str;
 
     /// Opens a session.
     ///
-    /// May take as long as it likes: nobody waits for it but the node's own lane, which gives up
-    /// after a while by dropping the future.
+    /// May take any time. Only the node's own lane waits for the session. The lane gives up after
+    /// [`connect_timeout`](crate::RedlockBuilder::connect_timeout) and drops the future.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Misconfigured`] if the node is there but somebody must change something first. Any other
+    /// error means that the node is not there now. The lane tries again in both cases, with increasing pauses.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>>;
 }
 
 /// An open conversation with a [`Node`]: batches of commands in, answers out, in order.
+///
+/// Only [`execute`](Self::execute) is required. The other methods have defaults for a node that needs no
+/// inspection. See [`Node`] for an example.
 pub trait Session: Send {
     /// Sends a batch, and resolves to one answer for each command, in the same order.
     ///
@@ -51,31 +116,32 @@ pub trait Session: Send {
     /// batch, commands with the same [token](Command::token) must be carried out in order: a release
     /// must not overtake its acquisition.
     ///
+    /// An operation that the session does not know must be answered with [`NodeError::Refused`].
+    ///
     /// # Errors
     ///
-    /// An error means that nobody knows what became of any command of the batch, and that the
-    /// session is broken. What the node itself says about a single command, errors included,
-    /// belongs into the answers.
+    /// An error means that the fate of every command of the batch is unknown, and that the session is
+    /// broken. Errors of the node for a single command belong into the answers.
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
 
-    /// Returns what is known of the server, as of when the session was opened. Nothing by default,
-    /// and then it may vote.
+    /// Returns the server's description from when the session was opened. By default there is no server, and
+    /// the node may vote at once.
     fn server(&self) -> Server {
         Server::None
     }
 
-    /// Returns why the server would not do what every lock needs, if that was found out when the session
-    /// was opened. The node has no vote then. `None` by default.
+    /// Returns why the server would refuse commands that every lock needs, if that became known when the
+    /// session was opened. The node has no vote then. `None` by default.
     fn refusal(&self) -> Option<NodeError> {
         None
     }
 
-    /// Asks the server what it is now. Called about once a second while the session lasts, unless there
-    /// is no server. By default what [`server`](Self::server) returns by then.
+    /// Asks the server to describe itself again. The lock calls this about once a second while the session
+    /// lasts, unless there is no server. By default the answer is that of [`server`](Self::server).
     ///
-    /// A server that was promoted meanwhile, or another one in its place, may not know of locks that
-    /// the first one knew. Its last votes are taken back then, and it has none for a while. While a
-    /// server cannot say what it is, answer [`Server::Withheld`].
+    /// A server that was promoted meanwhile, or another one in its place, may lack locks that the first one
+    /// had. The lock then withdraws the node's last votes, and the node has no vote for a while. Answer
+    /// [`Server::Withheld`] while a server cannot describe itself.
     ///
     /// # Errors
     ///
@@ -85,28 +151,31 @@ pub trait Session: Send {
         async { Ok(server) }.boxed()
     }
 
-    /// Returns for how long the server's [history](ServerInfo::replication) exists at least, or `None`
-    /// if that is not known, as by default. Called for a server that has continued another history,
-    /// when the session was opened and about once an hour: see
-    /// [`HistoryMarker`](redlock_core::HistoryMarker).
+    /// Returns for how long the server's [history](ServerInfo::replication) has existed at least, or `None`
+    /// if that is unknown, as by default. See [`HistoryMarker`](redlock_core::HistoryMarker).
+    ///
+    /// The lock calls this when the session was opened, if the server has continued another history, and then
+    /// about once an hour. It asks about the history that the server had when the session was opened. If the
+    /// server is promoted during the session, the age of the new history counts from the next session of any
+    /// client. Until then clients believe that the history is younger than it is, which is safe.
     ///
     /// # Errors
     ///
-    /// [`NodeError::Refused`] if the server does not allow to find out; anything else means that the
+    /// [`NodeError::Refused`] if the server does not allow the question. Any other error means that the
     /// session is broken.
     fn history_age(&mut self) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
         async { Ok(None) }.boxed()
     }
 
-    /// Takes where to tell that a key is gone that was [looked at](crate::Operation::Probe). Called once for
-    /// each session. A session that cannot tell ignores it, as by default; whoever waits then looks
-    /// again now and then.
+    /// Takes the notifier for [probed](redlock_core::Operation::Probe) keys that are gone. The lock calls this
+    /// once for each session. A session that cannot know ignores the notifier, as by default. The waiters then
+    /// probe from time to time.
     fn watch(&mut self, freed: FreedNotifier) {
         let _ = freed;
     }
 
-    /// Resolves when the session is found to be broken while nothing is asked of it, so that the
-    /// next request need not find out. Called once for each session. Pending for ever by default.
+    /// Resolves when the session breaks while it is idle, so that no later request fails because of that. The
+    /// lock calls this once for each session. Pending for ever by default.
     fn closed(&mut self) -> BoxFuture<'static, NodeError> {
         pending().boxed()
     }

@@ -1,14 +1,17 @@
-//! Nodes for tests: [`TestNodes`] in memory, on which locks are contended and lost as the test says;
-//! real, throwaway `redis-server` processes; and proxies that put a faulty network in front of them.
+//! Nodes for tests.
 //!
-//! ```no_run
+//! - [`TestNodes`] are in memory. A test decides when their locks are contended or lost.
+//! - [`RedisServers`] are real `redis-server` processes, which a test kills, freezes and restarts.
+//! - A [`Proxy`] puts a faulty network in front of a server.
+//!
+//! ```
 //! # use redlock_tokio::{Redlock, test_util::RedisServers};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let servers = RedisServers::spawn(5)?;
 //! let redlock = servers.builder().build().await?;
 //!
-//! servers.get(0).kill(); // one of five: nobody notices
+//! servers.get(0).kill(); // four of five are a majority
 //! let guard = redlock.lock("order:42").await?;
 //!
 //! servers.get(0).restart()?; // on the same port
@@ -18,10 +21,10 @@
 //!
 //! # Test your service against a Redis that hangs
 //!
-//! A killed server is an easy fault: the connection breaks, and everybody knows. Put a [`Proxy`] in
-//! front of each server to see what your service does about the others.
+//! A killed server is an easy fault: the connection breaks, and the client knows at once. Put a [`Proxy`] in
+//! front of each server to test your service against other faults.
 //!
-//! ```no_run
+//! ```
 //! # use redlock_tokio::{LockError, Redlock, test_util::{Proxy, RedisServers}};
 //! # use std::time::Duration;
 //! # #[tokio::main(flavor = "current_thread")]
@@ -33,21 +36,21 @@
 //!     .collect::<Result<_, _>>()?;
 //! let redlock = Redlock::builder()
 //!     .nodes(proxies.iter().map(Proxy::url))
-//!     .trust_fresh_nodes() // they have just come up
+//!     .trust_fresh_nodes() // the servers have just come up
 //!     .build()
 //!     .await?;
 //!
-//! // One server hangs: its connections stay open, and nothing comes out of them.
+//! // One server hangs: its connections stay open, and no replies come.
 //! proxies[0].replies().hold();
-//! let guard = redlock.lock("order:42").await?; // nobody notices
+//! let guard = redlock.lock("order:42").await?; // two of three are a majority
 //! drop(guard);
 //!
-//! // Another is far away, and the first cannot even be connected to any more.
+//! // The first server cannot be connected to any more, and another becomes slow.
 //! proxies[0].reset();
 //! proxies[0].ignore();
 //! proxies[1].replies().delay(Duration::from_secs(1));
 //! let error = redlock.lock("order:42").wait(Duration::ZERO).await.unwrap_err();
-//! assert!(matches!(error, LockError::NoQuorum(_)), "says so in time");
+//! assert!(matches!(error, LockError::NoQuorum(_)), "in time");
 //!
 //! proxies.iter().for_each(Proxy::heal);
 //! let guard = redlock.lock("order:42").await?;

@@ -2,16 +2,16 @@ use std::{fmt, iter, sync::Arc};
 
 use crate::{Key, KeyError};
 
-/// What a lock is for: one key most of the time, or several, in order and without repetitions.
+/// The keys of a lock: mostly one, or several, in order and without repetitions.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeySet {
     first: Key,
-    /// All after the first, if there are any.
+    /// All keys but the first, if there are several.
     others: Option<Arc<[Key]>>,
 }
 
 impl KeySet {
-    /// Takes these keys with the prefix, which together may be no longer than one.
+    /// Creates a set of these keys with the prefix. Together they may have no more bytes than one key.
     pub(crate) fn all<I>(prefix: &[u8], keys: I) -> Result<Self, KeyError>
     where
         I: IntoIterator,
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn are_in_order_without_repetitions() {
+    fn keys_are_in_order_without_repetitions() {
         let keys = KeySet::all(b"lock:", ["b", "a", "b"]).unwrap();
         let shown: Vec<_> = keys.iter().map(Key::as_bytes).collect();
         assert_eq!(shown, [b"lock:a", b"lock:b"]);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn are_some_but_not_too_many() {
+    fn no_keys_and_too_many_are_refused() {
         let all = |keys: Vec<Vec<u8>>| KeySet::all(b"", keys).map(|keys| keys.count());
         let numbered = |count| {
             (0..count)

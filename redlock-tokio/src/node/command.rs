@@ -5,9 +5,22 @@ use redlock_core::{FencingToken, Operation, Reply, Timestamp, Token, Ttl};
 use super::NodeError;
 use crate::key::{Key, KeySet};
 
-/// What a node is asked to do with a key.
+/// A request to a node: an [operation](Operation) on one key or on several.
 ///
-/// Cheap to clone: all nodes that are asked share it.
+/// Cheap to clone: the same command goes to all nodes.
+///
+/// ```
+/// use redlock_tokio::{Command, Key, Operation, Token};
+///
+/// # fn example(token: Token) -> Result<(), redlock_tokio::KeyError> {
+/// let command = Command::new(Key::new("order:42")?, Operation::Release { token });
+/// assert_eq!(command.key().as_bytes(), b"order:42");
+/// assert_eq!(command.token(), token.to_ascii());
+/// assert_eq!((command.ttl(), command.fence()), (None, None)); // a release has neither
+/// # Ok(())
+/// # }
+/// # example(redlock_core::Nonce::new(7).token(1)).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Command(Arc<Content>);
 
@@ -18,13 +31,13 @@ struct Content {
 }
 
 impl Command {
-    /// Creates a command.
+    /// Creates a command for one key.
     #[must_use]
     pub fn new(key: Key, operation: Operation) -> Self {
         Self::for_all(key.into(), operation)
     }
 
-    /// Creates a command for several keys at once, which is carried out for all of them or for none.
+    /// Creates a command for several keys. A node carries out the command for all of them or for none.
     pub(crate) fn for_all(keys: KeySet, operation: Operation) -> Self {
         Self(Arc::new(Content {
             keys,
@@ -33,18 +46,18 @@ impl Command {
         }))
     }
 
-    /// Returns the key; the first of them, if the lock has several.
+    /// Returns the key, or the first of several.
     #[must_use]
     pub fn key(&self) -> &Key {
         self.0.keys.first()
     }
 
-    /// Returns all keys. What is asked must be done to all of them, or to none.
+    /// Returns all keys. The operation must be carried out for all of them or for none.
     pub fn keys(&self) -> impl Iterator<Item = &Key> + Clone {
         self.0.keys.iter()
     }
 
-    /// Returns how many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn key_count(&self) -> usize {
         self.0.keys.count()
@@ -55,7 +68,7 @@ impl Command {
         self.0.keys.has_several()
     }
 
-    /// Returns what to do with the keys.
+    /// Returns the operation on the keys.
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.0.operation
@@ -67,7 +80,7 @@ impl Command {
         &self.0.token
     }
 
-    /// Returns how long the keys shall live from now, if the operation acquires or extends them.
+    /// Returns the time to live that the operation gives the keys, if it acquires or extends them.
     #[must_use]
     pub fn ttl(&self) -> Option<Ttl> {
         match self.0.operation {
@@ -76,7 +89,7 @@ impl Command {
         }
     }
 
-    /// Returns the fencing token to which the key's counter shall be raised, if the operation raises it.
+    /// Returns the fencing token to which the operation raises the key's counter, if it does.
     #[must_use]
     pub fn fence(&self) -> Option<FencingToken> {
         match self.0.operation {
@@ -96,37 +109,41 @@ impl fmt::Debug for Command {
     }
 }
 
-/// What a node says to one command.
+/// A node's answer to one command.
 pub type Answer = Result<Vote, NodeError>;
 
 /// A node's answer to a command that it carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Vote {
-    /// It did what was asked.
+    /// The node did as asked.
     Granted,
-    /// It extended the key, and tells what it had left, which shows whether its clock has jumped or
-    /// somebody has changed the key's expiry. [`Granted`](Self::Granted) is as good.
+    /// The node extended the key, and returns the time that the key had left. A lock detects by it that the
+    /// node's clock has jumped, or that somebody has changed the key's expiry. [`Granted`](Self::Granted) is a
+    /// full answer, too.
     Extended {
-        /// How long the key would have lived without it.
+        /// How long the key would have lived without the extension.
         remaining: Duration,
     },
-    /// It did not, because the key is another's, or not ours any more.
+    /// The node did nothing, because the key has another value or is gone.
     Denied,
-    /// It was asked to look, and does not have the key.
+    /// The answer to a probe: the node does not have the key.
     Free,
-    /// It was asked to look, and has the key, or one of several.
+    /// The answer to a probe: the node has the key, or one of several.
     Taken {
-        /// For how long, unless it is extended or released; for ever if it has no end.
+        /// How long the key will live unless it is extended or released. [`Duration::MAX`] for a key without
+        /// an end.
         remaining: Duration,
     },
-    /// The key is ours, but its fencing counter is no smaller than the fence, and was left alone.
+    /// The key is ours, but its fencing counter is not smaller than the fence. The node left the counter
+    /// unchanged.
     Outbid {
         /// The counter.
         counter: FencingToken,
     },
 }
 
-/// Returns what an answer that came at `now` is to the algorithm.
+/// Returns an answer that came at `now` in the words of the algorithm.
 pub(crate) fn reply_of(answer: &Answer, now: Timestamp) -> Reply {
     match answer {
         Ok(Vote::Free) => Reply::Free,

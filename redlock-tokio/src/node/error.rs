@@ -7,49 +7,51 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// There is no connection, so the command never left.
+    /// There is no connection. The command was not sent.
     #[error("not connected: {0}")]
     Unreachable(Arc<str>),
-    /// The node answers, but will not work with this client until somebody changes something: the
-    /// credentials, the database, the address. The command never left.
+    /// The node answers, but refuses this client until somebody changes something: the credentials, the
+    /// database, the address. The command was not sent.
     #[error("misconfigured: {0}")]
     Misconfigured(Arc<str>),
-    /// The node is a server that another node's address leads to as well, so it must not vote twice.
+    /// The address leads to the same server as another node's address. One server must not vote twice.
     #[error("the same server as {address}: one server must not vote twice")]
     SameServer {
         /// The address of the other node.
         address: Arc<str>,
     },
-    /// The node has stopped answering, so the command was not sent.
+    /// The node has stopped answering. The command was not sent.
     #[error("silent since an earlier request")]
     Silent,
-    /// The node answers, but more slowly than it is asked, so the command was not sent.
-    #[error("overloaded: too many requests wait for it")]
+    /// The node answers more slowly than requests come in. The command was not sent.
+    #[error("overloaded: too many requests are waiting")]
     Overloaded,
-    /// The node answered with an error, so it did not carry out the command.
+    /// The node answered with an error. It did not carry out the command.
     #[error("{code} {message}")]
     Refused {
         /// The first word of the error, such as `OOM` or `NOPERM`.
         code: Arc<str>,
-        /// The rest of it.
+        /// The rest of the error.
         message: Arc<str>,
     },
-    /// Something else is where the lock's fencing counter should be. The command was not carried out,
-    /// and nothing was changed.
-    #[error("`{name}` is not a fencing counter, because it {defect}: delete it or rename it there")]
+    /// The key of the lock's fencing counter holds something else. The node did not carry out the command, and
+    /// changed nothing.
+    #[error(
+        "`{name}` is not a fencing counter, because it {defect}: delete it or rename it on the node"
+    )]
     NotACounter {
-        /// The name of the counter on the node, with other than ASCII characters escaped.
+        /// The name of the counter's key on the node, with other than ASCII characters escaped.
         name: Arc<str>,
-        /// What is wrong with what is there.
+        /// What is wrong with the key.
         defect: CounterDefect,
     },
-    /// No answer came in time. The command may have been carried out, or still be.
+    /// No answer came in time. The node may have carried out the command, or may still do so.
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
-    /// The connection broke before the answer came. The command may have been carried out.
+    /// The connection broke before the answer came. The node may have carried out the command.
     #[error("connection lost: {0}")]
     Disconnected(Arc<str>),
-    /// The answer makes no sense. The command may have been carried out.
+    /// The answer makes no sense. The node may have carried out the command.
     #[error("unexpected answer: {0}")]
     Unexpected(Arc<str>),
 }
@@ -58,22 +60,22 @@ pub enum NodeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CounterDefect {
-    /// It is a list, a hash or the like.
-    #[error("holds no text")]
+    /// The key holds a list, a hash or the like.
+    #[error("is not a text")]
     OtherType,
-    /// Its text is no whole number.
-    #[error("is no number")]
+    /// The text is not a whole number.
+    #[error("is not a number")]
     NoNumber,
-    /// Its number is beyond [`FencingToken::MAX`](crate::FencingToken::MAX).
-    #[error("is beyond the largest token")]
+    /// The number exceeds [`FencingToken::MAX`](crate::FencingToken::MAX).
+    #[error("exceeds the largest token")]
     Beyond,
-    /// It has a time to live; a counter has none.
+    /// The key has a time to live. A counter has none.
     #[error("expires")]
     Expires,
 }
 
 impl NodeError {
-    /// Returns whether the node is not any more what it was when it was connected to.
+    /// Returns whether the node has changed its role since it was connected to.
     pub(crate) fn is_change_of_role(&self) -> bool {
         match self {
             Self::Refused { code, .. } => matches!(&**code, "READONLY" | "MOVED" | "NOAUTH"),
@@ -81,7 +83,7 @@ impl NodeError {
         }
     }
 
-    /// Returns whether the node answers, but must not vote until somebody changes something.
+    /// Returns whether the node must not vote until somebody changes something.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Misconfigured(_) | Self::SameServer { .. })
     }
@@ -94,7 +96,7 @@ impl NodeError {
         }
     }
 
-    /// Returns what the error means for a vote.
+    /// Returns the error in the words of the algorithm.
     pub(crate) fn reply(&self) -> Reply {
         match self {
             Self::Unreachable(_)

@@ -5,7 +5,9 @@ use thiserror::Error;
 use super::NodeError;
 use crate::whole_seconds::WholeSeconds;
 
-/// What each of the nodes that did not agree said.
+/// The reports of the nodes that did not agree.
+///
+/// `Display` names nodes with the same report together, such as `a:6379, b:6379: the key is not ours`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeReports(Arc<[NodeReport]>);
 
@@ -34,7 +36,6 @@ impl NodeReports {
 
 impl fmt::Display for NodeReports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nodes that say the same are named together.
         let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
         for report in self.iter() {
             let says = report.objection.to_string();
@@ -51,7 +52,7 @@ impl fmt::Display for NodeReports {
     }
 }
 
-/// What one node said that did not agree.
+/// The report of one node that did not agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeReport {
@@ -65,14 +66,14 @@ pub struct NodeReport {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Objection {
-    /// The key is held under another token, or not under ours any more.
+    /// The key has another token than ours, or is gone.
     #[error("the key is not ours")]
     Denied,
-    /// It agreed, but came up so recently that it may have forgotten a lock that is still held, so
-    /// it has no vote yet.
-    #[error("came up too recently to vote, for {} more", WholeSeconds(*remaining))]
+    /// The node agreed, but came up so recently that it may have forgotten a lock that is still held. It has
+    /// no vote yet.
+    #[error("came up too recently to vote; may vote in {}", WholeSeconds(*remaining))]
     Quarantined {
-        /// For how much longer.
+        /// The time until the node has a vote.
         remaining: Duration,
     },
     /// The node failed or refused.

@@ -7,10 +7,10 @@ use tokio::net::TcpSocket;
 
 /// A port of the loopback interface.
 ///
-/// On Linux it stays ours while nobody listens on it, such as between a server's end and its
-/// restart: a socket is bound to it that never listens, and the kernel gives a bound port to nobody
-/// who asks for any. Whoever names the port, and sets `SO_REUSEADDR` as servers do, can listen on it
-/// all the same.
+/// On Linux the port stays reserved while nobody listens on it, such as between a server's end and its
+/// restart: a socket that never listens is bound to it. The kernel does not choose a bound port for a program
+/// that asks for any port. A program that names the port, and sets `SO_REUSEADDR` as servers do, can still
+/// listen on it.
 #[derive(Debug)]
 pub(super) struct Port {
     address: SocketAddr,
@@ -24,7 +24,7 @@ impl Port {
         socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
         Ok(Self {
             address: socket.local_addr()?,
-            // Elsewhere the reservation would keep the server out, too.
+            // On other systems the reservation would also exclude the server.
             _reservation: cfg!(target_os = "linux").then_some(socket),
         })
     }

@@ -39,26 +39,25 @@ use super::port::Port;
 
 pub use self::link::Link;
 
-/// A TCP proxy on the loopback interface that does to its connections what networks do.
+/// A TCP proxy on the loopback interface that simulates the faults of a network.
 ///
 /// | fault | how |
 /// |---|---|
 /// | a slow network | [`requests`](Self::requests) or [`replies`](Self::replies), [`delay`](Link::delay) |
-/// | a server that hangs, then goes on | [`hold`](Link::hold), then [`pass`](Link::pass) |
-/// | what was sent on one connection arrives after what is sent on the next | `requests().`[`strand`](Link::strand)`()`, then [`pass`](Link::pass) |
+/// | a server that hangs, then continues | [`hold`](Link::hold), then [`pass`](Link::pass) |
+/// | requests on one connection arrive after requests on the next one | `requests().`[`strand`](Link::strand)`()`, then [`pass`](Link::pass) |
 /// | one-way loss: the request arrives, the reply does not | `replies().lose()` |
-/// | a host that is gone: nothing arrives any more | [`lose`](Link::lose) both ways, and [`ignore`](Self::ignore) |
+/// | a host that is gone: nothing arrives | [`lose`](Link::lose) both ways, and [`ignore`](Self::ignore) |
 /// | a connection that breaks | [`reset`](Self::reset) |
 /// | a server that is not running | [`refuse`](Self::refuse) and [`reset`](Self::reset) |
-/// | a firewall that swallows connection requests | [`ignore`](Self::ignore) |
+/// | a firewall that drops connection requests | [`ignore`](Self::ignore) |
 /// | another server behind the same address | [`reroute`](Self::reroute), [`reroute_all`](Self::reroute_all) |
 ///
-/// Faults can be changed at any time. They act at once, on existing connections as on new ones, and
-/// on what is under way; [`heal`](Self::heal) ends them.
+/// Faults can be changed at any time. They act at once, on existing connections, on new ones, and on bytes that
+/// are on their way. [`heal`](Self::heal) ends all faults.
 ///
-/// It runs on a thread of its own, so that it goes on relaying whatever the test does to its own
-/// runtime: pause its clock, block it, end it. Dropping it resets all connections, frees the port
-/// and ends the thread.
+/// The proxy runs on a thread of its own. So the test may pause the clock of its own runtime, block the runtime
+/// or end it. Dropping the proxy resets all connections, frees the port and ends the thread.
 ///
 /// ```
 /// # use redlock_tokio::test_util::Proxy;
@@ -89,24 +88,23 @@ pub use self::link::Link;
 pub struct Proxy {
     port: Port,
     links: Arc<Links>,
-    /// Gone only while it is dropped, to end the thread.
+    /// `None` only during the drop, which ends the thread.
     orders: Option<mpsc::UnboundedSender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a proxy's thread is told, and where it says that it is done.
+/// An order to a proxy's thread, with the sender of its outcome.
 enum Order {
     Admit(Admission, blocking::Sender<io::Result<()>>),
     Reset(blocking::Sender<io::Result<()>>),
 }
 
 impl Proxy {
-    /// Starts a proxy in front of a server, on a free port of the loopback interface. The server
-    /// need not be up.
+    /// Starts a proxy in front of a server, on a free port of the loopback interface. The server need not be up.
     ///
     /// # Errors
     ///
-    /// Fails if the target is not an address, or there is no port or no thread to be had.
+    /// Fails if the target is not an address, or if the system has no free port or thread.
     pub fn spawn(target: impl ToSocketAddrs) -> io::Result<Self> {
         let target = resolve(target)?;
         let port = Port::reserve()?;
@@ -122,7 +120,7 @@ impl Proxy {
         let thread = thread::Builder::new()
             .name("redlock-proxy".into())
             .spawn(move || {
-                // Who asked waits for it, so saying how it went cannot fail.
+                // The constructor waits for the outcome, so sending it cannot fail.
                 let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
                     Ok(runtime) => runtime,
                     Err(error) => return drop(started.send(Err(error))),
@@ -137,7 +135,7 @@ impl Proxy {
                     }
                 });
             })?;
-        outcome.recv().expect("the thread says how it went")?;
+        outcome.recv().expect("the thread sends an outcome")?;
         Ok(Self {
             port,
             links,
@@ -146,38 +144,36 @@ impl Proxy {
         })
     }
 
-    /// Resets all connections, on both sides: whoever reads or writes gets an error at once. What
-    /// was under way is lost. New connections are not affected.
-    ///
-    /// Connections are reset when this returns.
+    /// Resets all connections on both sides, and returns when that is done. Reads and writes fail at once, and
+    /// bytes on their way are lost. New connections are not affected.
     pub fn reset(&self) {
         self.order(Order::Reset);
     }
 
-    /// Refuses new connections, as a host does on which no server listens. Those that exist go on.
+    /// Refuses new connections, like a host without a server. Existing connections go on.
     pub fn refuse(&self) {
         self.order(|done| Order::Admit(Admission::Refuse, done));
     }
 
-    /// Ignores new connections: whoever connects hears nothing until it gives up, or until some
-    /// time (a second, or a few) after connections are accepted again. Those that exist go on.
+    /// Ignores new connections: a client that connects gets no answer until it gives up, or until a few seconds
+    /// after connections are accepted again. Existing connections go on.
     ///
-    /// (On Linux. Elsewhere connections may seem to be accepted, and then hear nothing.)
+    /// On systems other than Linux, connections may seem to be accepted, and then stay silent.
     pub fn ignore(&self) {
         self.order(|done| Order::Admit(Admission::Ignore, done));
     }
 
-    /// Accepts new connections again. If the server is down they are reset.
+    /// Accepts new connections again. They are reset if the server is down.
     ///
     /// # Panics
     ///
-    /// If somebody else has taken the port meanwhile, which cannot happen on Linux.
+    /// If another program has taken the port meanwhile, which cannot happen on Linux.
     pub fn accept(&self) {
         self.order(|done| Order::Admit(Admission::Accept, done));
     }
 
-    /// Relays new connections to another server, as an endpoint does behind which a replica was
-    /// promoted. Those that exist go on.
+    /// Relays new connections to another server, like an endpoint after the promotion of a replica. Existing
+    /// connections go on.
     ///
     /// # Errors
     ///
@@ -188,8 +184,8 @@ impl Proxy {
         Ok(())
     }
 
-    /// Relays the connections that exist to another server, and new ones too. Their clients notice
-    /// nothing, but what was under way is lost.
+    /// Relays existing and new connections to another server. Clients stay connected, but bytes on their way
+    /// are lost.
     ///
     /// # Errors
     ///
@@ -203,8 +199,8 @@ impl Proxy {
         Ok(())
     }
 
-    /// Ends all faults: accepts new connections, and lets everything pass at once. What was held
-    /// is delivered; what was lost stays lost, see [`Link::lose`].
+    /// Ends all faults: accepts new connections, and lets everything pass at once. Bytes that were held are
+    /// delivered. Bytes that were lost stay lost, see [`Link::lose`].
     ///
     /// # Panics
     ///
@@ -229,7 +225,7 @@ impl Proxy {
         &self.links.replies
     }
 
-    /// Returns how many connections were accepted so far.
+    /// Returns the number of connections that were accepted so far.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.requests().connections()
@@ -247,12 +243,12 @@ impl Proxy {
         format!("redis://{}", self.address())
     }
 
-    /// Tells the thread to do something, and waits until it is done.
+    /// Sends an order to the thread, and waits until it is carried out.
     fn order(&self, order: impl FnOnce(blocking::Sender<io::Result<()>>) -> Order) {
         let (done, outcome) = blocking::channel();
         let sent = self.orders.as_ref().map(|it| it.send(order(done)));
         assert!(matches!(sent, Some(Ok(()))), "the proxy's thread panicked");
-        // It takes no longer than a few system calls: the thread never blocks.
+        // The wait takes only a few system calls, since the thread never blocks.
         match outcome.recv() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => panic!("the proxy cannot listen on its port: {error}"),
@@ -274,7 +270,7 @@ async fn run(mut door: Door, links: &Arc<Links>, mut orders: mpsc::UnboundedRece
             order = orders.recv() => match order {
                 // Dropping the relays resets their connections.
                 None => return,
-                // Who asked waits for it, so sending back cannot fail.
+                // The sender of the order waits, so sending the outcome cannot fail.
                 Some(Order::Reset(done)) => {
                     relays.shutdown().await;
                     let _ = done.send(Ok(()));
@@ -295,7 +291,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         drop(self.orders.take());
         if let Some(thread) = self.thread.take() {
-            // It can only have panicked, and has said so on standard error.
+            // An error means that the thread panicked, which it has reported on standard error.
             let _ = thread.join();
         }
     }

@@ -21,24 +21,25 @@ use crate::sync::{Mutex, MutexGuard};
 /// How long a server may take to start.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// How often a port that someone else was faster to take is replaced by another.
+/// How many ports to try if another program takes each of them first.
 const PORT_TRIES: usize = 5;
 
-/// Starts the server given as `"$@"` and says its pid; kills it when standard input ends, which
-/// happens when its owner drops it, and also when its owner dies. The shell has not waited for the
-/// server by then, so the pid is still the server's. After the pid, nobody but the server has the
-/// shell's standard output, which ends with the server therefore.
+/// Starts the server given as `"$@"`, prints its pid, and kills it when standard input ends. Standard input
+/// ends when its owner drops it, and also when the owner dies. The shell has not waited for the server by then,
+/// so the pid is still the server's. After the pid is printed, only the server has the shell's standard output,
+/// so the output ends when the server does.
 const WATCHDOG: &str =
     r#""$@" 3>&1 >>redis.log 2>&1 & echo $!; exec >&-; read -r _; kill -9 $!; wait $!"#;
 
-/// One `redis-server` process, and the next ones on the same port if it is restarted.
+/// One `redis-server` process on a port, and its successors on the same port after restarts.
+///
+/// See [`RedisServers`](super::RedisServers), which starts it.
 #[derive(Debug)]
 pub struct RedisServer {
     port: Port,
     arguments: Vec<String>,
     directory: TempDir,
-    /// Behind a mutex, so that a server that several tasks look at can be restarted by any of
-    /// them, as it can be killed by any of them.
+    /// Any task that has a reference can kill and restart the server.
     process: Mutex<Process>,
 }
 
@@ -47,7 +48,7 @@ pub struct RedisServer {
 struct Process {
     pid: Pid,
     watchdog: Child,
-    /// The watchdog waits for its end.
+    /// The watchdog kills the server when this is dropped.
     leash: Option<ChildStdin>,
 }
 
@@ -79,20 +80,20 @@ impl RedisServer {
         })
     }
 
-    /// Kills the process at once (`SIGKILL`), as a crash does.
+    /// Kills the process at once (`SIGKILL`), like a crash.
     pub fn kill(&self) {
         self.process().signal(Signal::KILL);
     }
 
-    /// Starts the server again, on the same port, with the same arguments and in the same
-    /// directory, and blocks until it answers. Kills it first if it still runs.
+    /// Starts the server again on the same port, with the same arguments and in the same directory. Blocks
+    /// until the server answers. Kills the server first if it still runs.
     ///
-    /// It has forgotten all keys, unless its arguments make it keep them, such as
+    /// The server has forgotten all keys, unless its arguments make it persistent, such as
     /// `["--appendonly", "yes", "--appendfsync", "always"]`.
     ///
     /// # Errors
     ///
-    /// As for [`RedisServers::spawn`](super::RedisServers::spawn); the server is down then.
+    /// As for [`RedisServers::spawn`](super::RedisServers::spawn). The server is then down.
     pub fn restart(&self) -> Result<(), SpawnError> {
         let mut process = self.process();
         process.end();
@@ -100,12 +101,12 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Freezes the process (`SIGSTOP`): it answers nothing, and its connections stay open.
+    /// Freezes the process (`SIGSTOP`): the server stops answering, and its connections stay open.
     pub fn freeze(&self) {
         self.process().signal(Signal::STOP);
     }
 
-    /// Lets a frozen process go on (`SIGCONT`).
+    /// Continues a frozen process (`SIGCONT`).
     pub fn thaw(&self) {
         self.process().signal(Signal::CONT);
     }
@@ -153,7 +154,7 @@ impl Process {
         directory: &Path,
     ) -> Result<Self, SpawnError> {
         let program = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-        // The watchdog's shell could not say that the program is missing.
+        // The watchdog's shell cannot report that the program is missing.
         match Command::new(&program).arg("--version").output() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(SpawnError::NotInstalled { program });
@@ -196,15 +197,15 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // Once the watchdog has waited for it, the pid may be anybody's.
+        // After the watchdog has waited for the process, the pid may belong to another one.
         if self.leash.is_some() {
-            // The process is the watchdog's child and not waited for, so the pid is its own even
-            // after its end, and signalling it cannot fail.
+            // The watchdog has not waited for the process yet, so the pid belongs to the process even
+            // after its end, and the signal cannot fail.
             let _ = kill_process(self.pid, signal);
         }
     }
 
-    /// Kills the process, and waits until it has gone and its port is free.
+    /// Kills the process, and waits until it has ended and its port is free.
     fn end(&mut self) {
         drop(self.leash.take());
         let _ = self.watchdog.wait();
@@ -217,13 +218,13 @@ impl Drop for Process {
     }
 }
 
-/// What a server writes about its start.
+/// A server's log.
 struct Log {
     path: PathBuf,
 }
 
 impl Log {
-    /// Begins an empty one: what an earlier process wrote says nothing about this.
+    /// Begins an empty log: the text of an earlier process says nothing about this one.
     fn begin(directory: &Path) -> io::Result<Self> {
         let path = directory.join("redis.log");
         fs::write(&path, "")?;
@@ -233,10 +234,10 @@ impl Log {
     fn wait_until_ready(&self, life: &Life) -> Result<(), SpawnError> {
         let deadline = Instant::now() + START_LIMIT;
         loop {
-            // Asked before the log is read, which is whole then.
+            // Before the log is read, so that the log of a server that has ended is complete.
             let ended = life.has_ended();
             let log = fs::read_to_string(&self.path).unwrap_or_default();
-            // The port is open before the server says so.
+            // The port is open before the server logs this.
             if log.contains("Ready to accept connections") {
                 return Ok(());
             }
@@ -254,7 +255,7 @@ impl Log {
     }
 }
 
-/// The end of a pipe whose other end only the server has.
+/// One end of a pipe. Only the server has the other end.
 struct Life(ChildStdout);
 
 impl Life {
@@ -264,7 +265,7 @@ impl Life {
         Ok(Self(pipe))
     }
 
-    /// Returns whether the server has ended, however it words that in its log.
+    /// Returns whether the server has ended.
     fn has_ended(&self) -> bool {
         read(&self.0, &mut [0_u8]) == Ok(0)
     }
@@ -274,7 +275,7 @@ impl Life {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SpawnError {
-    /// The program is not there.
+    /// The program is missing.
     #[error(
         "{program} was not found; install it with `apt-get install redis-server`, \
          `dnf install redis` or `brew install redis`"
@@ -283,22 +284,22 @@ pub enum SpawnError {
         /// The program.
         program: String,
     },
-    /// It ended before it was ready, as with arguments that it does not know.
+    /// The server ended before it was ready, for instance because of an unknown argument.
     #[error("the server ended before it was ready; its log says:\n{log}")]
     Ended {
-        /// Its log.
+        /// The server's log.
         log: String,
     },
-    /// It runs, but was not ready in time.
+    /// The server runs, but was not ready in time.
     #[error("the server was not ready within {START_LIMIT:?}; its log says:\n{log}")]
     NotReady {
-        /// Its log.
+        /// The server's log.
         log: String,
     },
-    /// Somebody else took the port before the server could, several times.
+    /// Several times another program took the port before the server could.
     #[error("no free port: each was taken before the server could open it")]
     PortTaken,
-    /// A process or a directory could not be made.
+    /// A process or a directory could not be created.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

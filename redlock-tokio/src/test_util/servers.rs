@@ -3,13 +3,28 @@ use std::time::Duration;
 use super::{RedisServer, SpawnError};
 use crate::{Redlock, RedlockBuilder};
 
-/// An answer that comes later than the default of 50 ms, because the machine is busy, would be sent for again.
+/// On a busy machine a healthy server can exceed the default of 50 ms.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Several independent `redis-server` processes on free ports of the loopback interface.
 ///
-/// They keep nothing on disk, unless their arguments say so, and end when this is dropped or the
-/// process ends, however it ends.
+/// They store nothing on disk, unless their arguments say so. They end when this is dropped, and also when the
+/// process ends in any way.
+///
+/// ```
+/// use redlock_tokio::test_util::RedisServers;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let servers = RedisServers::spawn(3)?;
+/// let redlock = servers.builder().build().await?;
+///
+/// servers.get(2).freeze(); // two of three are a majority
+/// let guard = redlock.lock("order:42").await?;
+/// assert!(guard.is_valid());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct RedisServers {
     servers: Vec<RedisServer>,
@@ -18,17 +33,18 @@ pub struct RedisServers {
 impl RedisServers {
     /// Starts `count` servers, and blocks until all of them answer.
     ///
-    /// The program is `redis-server`, or what the environment variable `REDIS_SERVER` names.
+    /// The program is `redis-server`, or the one that the environment variable `REDIS_SERVER` names.
     ///
     /// # Errors
     ///
-    /// Fails if the program is missing (and says how to install it) or does not start.
+    /// [`SpawnError::NotInstalled`] if the program is missing. Its message contains the command that installs
+    /// the program. Other errors if a server does not start.
     pub fn spawn(count: usize) -> Result<Self, SpawnError> {
         Self::spawn_with(count, &[])
     }
 
-    /// Does the same with more arguments for the servers, such as `["--requirepass", "secret"]`.
-    /// In an argument, `{port}` stands for the server's port.
+    /// Starts `count` servers with more arguments, such as `["--requirepass", "secret"]`. In an argument,
+    /// `{port}` stands for the server's port.
     ///
     /// # Errors
     ///
@@ -40,21 +56,20 @@ impl RedisServers {
         Ok(Self { servers })
     }
 
-    /// Kills all servers, and then starts them again, as a power cut does. See
-    /// [`RedisServer::restart`].
+    /// Kills all servers, and then starts them again, like a power cut. See [`RedisServer::restart`].
     ///
     /// # Errors
     ///
-    /// As for [`RedisServers::spawn`]. Servers behind the one that failed to start stay down.
+    /// As for [`RedisServers::spawn`]. The server that failed to start and those after it stay down.
     pub fn restart(&self) -> Result<(), SpawnError> {
         self.servers.iter().for_each(RedisServer::kill);
         self.servers.iter().try_for_each(RedisServer::restart)
     }
 
-    /// Starts to configure a lock over these servers, which may vote although they have just come up.
+    /// Returns a builder for a lock over these servers. The servers may vote although they have just come up.
     ///
-    /// A server gets half a second for each answer, since it shares a busy machine with the tests. Set
-    /// [`node_timeout`](RedlockBuilder::node_timeout) where a test is about servers that do not answer.
+    /// Each answer may take half a second, since the servers share a busy machine with the tests. Set a shorter
+    /// [`node_timeout`](RedlockBuilder::node_timeout) to test servers that do not answer.
     pub fn builder(&self) -> RedlockBuilder {
         Redlock::builder()
             .nodes(self.urls())

@@ -2,11 +2,10 @@ use std::time::Duration;
 
 use crate::{BuildError, Clock, LockError, LockGuard, MemoryNode, Redlock, RedlockBuilder};
 
-/// Three nodes in memory, and what the world does to locks on them: somebody else holds one, one is
-/// lost, no lock is available.
+/// Three nodes in memory, with methods that simulate contention, loss and outages.
 ///
-/// Keys expire by tokio's clock, so on a paused one (`#[tokio::test(start_paused = true)]`) nothing is
-/// waited for. Clones share their keys.
+/// Keys expire by tokio's clock. With a paused clock (`#[tokio::test(start_paused = true)]`) a test takes no
+/// time. Clones share their keys.
 ///
 /// ```
 /// use std::time::Duration;
@@ -17,7 +16,7 @@ use crate::{BuildError, Clock, LockError, LockGuard, MemoryNode, Redlock, Redloc
 /// let nodes = TestNodes::new();
 /// let redlock = nodes.connect().await?; // for the code under test
 ///
-/// let other = nodes.contend("order:42").await?; // another process has it
+/// let other = nodes.contend("order:42").await?; // as another process would
 /// let error = redlock.lock("order:42").wait(Duration::ZERO).await.unwrap_err();
 /// assert!(matches!(error, LockError::Contended(_)));
 /// other.release().await;
@@ -49,7 +48,7 @@ impl TestNodes {
         }
     }
 
-    /// Connects to them with default options: each call is another process, as it were.
+    /// Connects to the nodes with default options. Each call simulates another process.
     ///
     /// # Errors
     ///
@@ -58,19 +57,19 @@ impl TestNodes {
         self.builder().build().await
     }
 
-    /// Starts to configure a lock over them.
+    /// Returns a builder for a lock over these nodes.
     pub fn builder(&self) -> RedlockBuilder {
         Redlock::builder()
             .custom_nodes(self.nodes.clone())
             .clock(Clock::tokio())
     }
 
-    /// Takes a lock as another process would, and holds it for as long as the guard lives. The key is what
-    /// the nodes see: with the prefix, where the code under test has one.
+    /// Acquires a lock as another process would, and holds it while the guard lives. Pass the key with its
+    /// prefix, if the code under test has one.
     ///
     /// # Errors
     ///
-    /// As for [`Redlock::lock`], if it is held already or the nodes are down.
+    /// As for [`Redlock::lock`], if the lock is held already or the nodes are down.
     ///
     /// # Panics
     ///
@@ -81,27 +80,26 @@ impl TestNodes {
         another.lock(key).max_hold(Duration::MAX).await
     }
 
-    /// Takes the lock away from its holder. The holder learns of it with the next extension, which is
-    /// due after a third of the ttl or when the holder asks for one.
+    /// Deletes the keys of a held lock. The holder learns of the loss with the next extension: a third of the
+    /// ttl after the last one, or when the holder asks for one.
     ///
     /// # Panics
     ///
-    /// If no client holds the lock. For a lock that is yet to be taken see
-    /// [`lose_next`](Self::lose_next).
+    /// If no client holds the lock. Use [`lose_next`](Self::lose_next) before a lock is acquired.
     #[track_caller]
     pub fn lose_held(&self, key: impl AsRef<[u8]>) {
         assert!(
             self.is_locked(&key),
-            "no client holds this lock: call lose_next before it is taken"
+            "no client holds this lock: call lose_next before the lock is acquired"
         );
         self.nodes.iter().for_each(|node| _ = node.remove(&key));
     }
 
-    /// Lets the next holder lose the lock as soon as it has it. That holder learns of it as after
+    /// Makes the next holder lose the lock as soon as it is acquired. That holder learns of the loss as after
     /// [`lose_held`](Self::lose_held).
     ///
-    /// The present holder keeps the lock. So this is the method to call when a guard was dropped a moment
-    /// ago, whose release may still be on its way.
+    /// The present holder keeps the lock. So call this method if a guard was dropped a moment ago and its
+    /// release may still be on its way.
     pub fn lose_next(&self, key: impl AsRef<[u8]>) {
         self.nodes.iter().for_each(|node| node.lose_next(&key));
     }
@@ -111,8 +109,8 @@ impl TestNodes {
         self.nodes.iter().for_each(|node| node.set_down(true));
     }
 
-    /// Brings all nodes up again, with their keys. Who was connected finds out when it tries the next time,
-    /// which a [`lock`](Redlock::lock) that waits does, and a `try_lock` may not.
+    /// Brings all nodes up again, with their keys. Clients notice at their next attempt to connect. A
+    /// [`lock`](Redlock::lock) waits for that, but a `try_lock` may fail before.
     pub fn come_up(&self) {
         self.nodes.iter().for_each(|node| node.set_down(false));
     }
@@ -124,7 +122,7 @@ impl TestNodes {
         2 * holding.count() > self.nodes.len()
     }
 
-    /// Returns the nodes, for what happens to one of them alone.
+    /// Returns the nodes, for faults of a single node.
     #[must_use]
     pub fn nodes(&self) -> &[MemoryNode] {
         &self.nodes

@@ -1,25 +1,25 @@
 use deadpool_redis::redis::Value;
 
-/// How a server is asked to change a key only if it has our token.
+/// How a server changes a key only if the key has our token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compare {
-    /// By Lua scripts, of which one call serves many keys. Every server has them.
+    /// By Lua scripts. One call serves many keys. Every server has them.
     ByScript,
     /// By `SET key token IFEQ token`, and a command to delete.
     Natively(Native),
 }
 
-/// How a key is deleted that has our token.
+/// The command that deletes a key only if the key has our token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Native {
-    /// By `DELEX key IFEQ token`: Redis 8.4.
+    /// `DELEX key IFEQ token`: Redis 8.4.
     Delex,
-    /// By `DELIFEQ key token`: Valkey 9.
+    /// `DELIFEQ key token`: Valkey 9.
     DelIfEq,
 }
 
 impl Compare {
-    /// The commands that tell the servers apart, for `COMMAND INFO`.
+    /// The commands that distinguish the servers, for `COMMAND INFO`.
     pub(super) const COMMANDS: [&str; 2] = ["DELEX", "DELIFEQ"];
 
     /// Reads the reply to `COMMAND INFO`: one item for each command, nil for an unknown one.
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_says_how_it_compares() {
+    fn command_info_shows_how_the_server_compares() {
         let known = || Value::Array(vec![Value::SimpleString("name".into())]);
         let said = |items| Compare::from_command_info(&Value::Array(items));
         assert_eq!(

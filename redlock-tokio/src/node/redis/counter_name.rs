@@ -1,11 +1,11 @@
-//! Under which name the fencing counter of a lock is kept.
+//! The name of a lock's fencing counter.
 
 use std::sync::LazyLock;
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 const SLOTS: usize = 1 << 14;
 
-/// For each slot, the smallest decimal number that falls into it.
+/// The smallest decimal number in each slot.
 static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut numbers = vec![None; SLOTS];
     let mut missing = SLOTS;
@@ -21,13 +21,13 @@ static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     numbers.into_iter().flatten().collect()
 });
 
-/// Returns the name of the counter: `redlock:fence:{tag}`, and after it `:` and the key unless the
-/// tag is the key. Different keys have different counters.
+/// Returns the name of the key's counter: `redlock:fence:{key}`, or `redlock:fence:{tag}:key`. Different
+/// keys have different counters.
 ///
-/// The tag keeps the counter in the slot of the key on a cluster. It is the key's own hash tag, if the
-/// key has one. Otherwise the slot depends on the whole key, which is the tag then. A tag ends at the
-/// first `}`, so a key that contains one, and has no tag of its own, cannot be a tag; then the tag is
-/// the smallest decimal number that falls into the same slot.
+/// The tag keeps the counter in the slot of the key on a cluster. If the key has a hash tag, that is the tag.
+/// Otherwise the slot depends on the whole key, and the whole key is the tag. But a tag ends at its first
+/// `}`, so a key that contains one cannot be a tag. The tag is then the smallest decimal number in the same
+/// slot.
 pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
     let number;
     let (tag, rest): (&[u8], &[u8]) = match tag_of(key) {
@@ -42,15 +42,15 @@ pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
     [crate::Key::COUNTERS, b"{", tag, b"}", separator, rest].concat()
 }
 
-/// Returns the part of a key that decides on its slot, if it is not the whole: what is between the
-/// first `{` and the first `}` after it, unless that is nothing.
+/// Returns the key's hash tag, on which the slot depends instead of the whole key: the bytes between the
+/// first `{` and the first `}` after it, if there are any.
 fn tag_of(key: &[u8]) -> Option<&[u8]> {
     let begin = 1 + key.iter().position(|byte| *byte == b'{')?;
     let len = key[begin..].iter().position(|byte| *byte == b'}')?;
     (len > 0).then(|| &key[begin..begin + len])
 }
 
-/// The slot of a key without a tag: CRC16 (XMODEM) modulo the number of slots.
+/// Returns the slot of a key without a tag: CRC16 (XMODEM) modulo the number of slots.
 fn slot_of(bytes: &[u8]) -> usize {
     let crc = bytes.iter().fold(0u16, |crc, byte| {
         (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_the_cluster_specification() {
-        // The check value of CRC16 XMODEM, and what `CLUSTER KEYSLOT` says.
+        // The check value of CRC16 XMODEM, and the answers of `CLUSTER KEYSLOT`.
         assert_eq!(slot(b"123456789"), 0x31c3);
         assert_eq!(slot(b"somekey"), 11_058);
         assert_eq!(slot(b"foo{hash_tag}"), 2_515);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn names_can_be_read() {
+    fn counter_names_are_readable() {
         assert_eq!(shown("order:42"), "redlock:fence:{order:42}");
         assert_eq!(shown("{u1}:cart"), "redlock:fence:{u1}:{u1}:cart");
         assert_eq!(shown("a{b"), "redlock:fence:{a{b}");
@@ -102,7 +102,7 @@ mod tests {
         assert!(number.parse::<u32>().is_ok(), "{odd}");
     }
 
-    /// All keys of up to six bytes that are braces or one of two letters, and any bytes after them.
+    /// Tries all keys of up to six bytes that are braces or one of two letters, and random keys.
     #[test]
     fn every_key_has_a_counter_of_its_own_in_its_slot() {
         let mut names = HashSet::new();

@@ -1,4 +1,8 @@
 //! The key by which clients know for how long a server's history exists.
+//!
+//! A session looks after the marker of the history that its server had when the session was opened. If the
+//! server is promoted meanwhile, the next session of any client writes the marker of the new history. Until
+//! then clients believe that the history is younger than it is, which is safe.
 
 use std::time::Duration;
 
@@ -8,8 +12,8 @@ use redlock_core::{HistoryMarker, ReplicationId};
 use super::server_error::{disconnected, refusal};
 use crate::node::NodeError;
 
-/// Returns for how long the history exists at least, by its [`HistoryMarker`]. Writes the marker if
-/// there is none, and renews it when that is due.
+/// Returns for how long the history has existed at least, by its [`HistoryMarker`]. Writes the marker if it
+/// is missing, and renews it when that is due. Costs one round trip, and a second one for a renewal.
 pub(super) async fn age(
     mut connection: MultiplexedConnection,
     history: ReplicationId,
@@ -37,7 +41,7 @@ pub(super) async fn age(
     if let Some(renewal) = marker.and_then(HistoryMarker::renewal) {
         let mut again = cmd("SET");
         again.arg(&key).arg(renewal).arg("PX").arg(ttl);
-        // An error leaves the marker as it is, for the next client to renew.
+        // After an error the marker stays as it is, and the next client renews it.
         let _ = connection.send_packed_command(&again).await;
     }
     Ok(marker.map(HistoryMarker::age))

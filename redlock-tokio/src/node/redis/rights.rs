@@ -1,4 +1,4 @@
-//! What a client may do on a server, found out before the first lock is granted.
+//! The rights of a client on a server, asked for before the first lock is granted.
 
 use deadpool_redis::redis::{Pipeline, Value};
 use redlock_core::Operation;
@@ -9,8 +9,7 @@ use super::{
 };
 use crate::node::{Command, NodeError};
 
-/// The commands that are asked for, with arguments that have no effect. In place of `KEY` comes a key
-/// that nobody has.
+/// The commands to ask about, with arguments that have no effect. A key that nobody has replaces `KEY`.
 const PROBES: [(&str, &[&str]); 11] = [
     // A contradiction, so a syntax error.
     ("SET", &[KEY, "", "NX", "XX"]),
@@ -33,23 +32,23 @@ const PROBES: [(&str, &[&str]); 11] = [
 
 const KEY: &str = "KEY";
 
-/// What the scripts that extend and release call.
+/// The commands in the scripts that extend and release.
 const SCRIPTS: [&str; 4] = ["MGET", "PTTL", "PEXPIRE", "DEL"];
 
-/// What a lock of several keys needs, and one with a fence.
+/// The commands that a lock of several keys needs, and those that a lock with a fence needs.
 const SEVERAL: [&str; 7] = ["EVAL", "MGET", "EXISTS", "SET", "PTTL", "PEXPIRE", "DEL"];
 const FENCED: [&str; 3] = ["EVAL", "SET", "GET"];
 
-/// How many replies [`ask`] makes.
+/// The number of replies to [`ask`].
 pub(super) const REPLIES: usize = PROBES.len() + 2;
 
-/// Asks what the client may do, within a transaction that is given up: a server says of each command
-/// whether it would carry it out, and carries out none. Where there are no transactions the commands
-/// are carried out, and have no effect.
+/// Asks about the client's rights, within a transaction that is discarded. The server answers for each
+/// command whether it accepts the command, and carries out none. On a server without transactions the
+/// commands are carried out, and have no effect.
 ///
-/// What keys the client may use is not asked, since nobody knows yet which it will.
+/// Rights to keys are not asked for, since the keys are not known yet.
 pub(super) fn ask(pipeline: &mut Pipeline) {
-    // Without randomness it is merely more likely that somebody has the key.
+    // Without randomness it is only less unlikely that somebody has the key.
     let key = format!("redlock:probe:{:016x}", getrandom::u64().unwrap_or(0));
     pipeline.cmd("MULTI");
     for (name, arguments) in PROBES {
@@ -61,19 +60,19 @@ pub(super) fn ask(pipeline: &mut Pipeline) {
     pipeline.cmd("DISCARD");
 }
 
-/// What the client may not do.
+/// The rights of the client, and the way to compare values that they allow.
 #[derive(Debug)]
 pub(super) struct Rights {
     denied: Vec<&'static str>,
-    /// What is missing, if a lock could be neither set, nor extended and released.
+    /// Why the client cannot lock at all, if it cannot.
     pub(super) denial: Option<NodeError>,
-    /// How keys are compared that are extended and released.
+    /// How the server compares values to extend and release keys.
     pub(super) compare: Compare,
 }
 
 impl Rights {
-    /// Reads the replies to what was asked. `knows_scripts` says whether the server has loaded those
-    /// that are called by their hash, and `compare` what it has instead.
+    /// Reads the replies to [`ask`]. `knows_scripts` says whether the server has loaded the scripts, and
+    /// `compare` which commands it has instead.
     pub(super) fn read(replies: &[Value], knows_scripts: bool, compare: Compare) -> Self {
         let answers = PROBES.iter().zip(replies.iter().skip(1));
         let denied = answers
@@ -88,7 +87,7 @@ impl Rights {
         let (begun, given_up) = (replies.first(), replies.last());
         if begun == Some(&Value::Okay) && given_up.is_some_and(is_denied) {
             rights.denial = Some(misconfigured(
-                "it lets this client begin a transaction (MULTI) and not give it up: DISCARD is \
+                "the server lets this client begin a transaction (MULTI) but not discard it: DISCARD is \
                  missing",
             ));
             return rights;
@@ -100,12 +99,12 @@ impl Rights {
         rights
     }
 
-    /// Returns how keys can be compared, or what every lock needs and is missing.
+    /// Returns how the server can compare values, or why the client cannot lock at all.
     fn usable(&self, knows_scripts: bool) -> Result<Compare, NodeError> {
         let always = self.missing(&["SET", "PTTL"]);
         if !always.is_empty() {
             return Err(misconfigured(&format!(
-                "every lock needs what this client may not do here, or what was renamed: {}",
+                "every lock needs commands that this client may not use here, or that were renamed: {}",
                 always.join(", ")
             )));
         }
@@ -127,14 +126,13 @@ impl Rights {
         }
         missing.extend(native);
         Err(misconfigured(&format!(
-            "locks could neither be extended nor released, for want of commands that this client may \
-             not use here, or that were renamed: {}",
+            "locks could neither be extended nor released, because this client may not use some commands \
+             here, or they were renamed: {}",
             missing.join(", ")
         )))
     }
 
-    /// Returns why the server would not do what a command asks, if it is a lock that it could set, and
-    /// perhaps not extend or release.
+    /// Returns why a command is not sent: the server might set its keys, but not extend or release them.
     pub(super) fn refusal(&self, command: &Command) -> Option<NodeError> {
         if self.denial.is_some() {
             return self.denial.clone();
@@ -189,9 +187,9 @@ mod tests {
     const QUEUED: &[u8] = b"+QUEUED\r\n";
     const DENIED: &[u8] = b"-NOPERM User x has no permissions to run the 'x' command\r\n";
 
-    /// What a server says to a client that may do all but this.
+    /// Returns the rights of a client that may use all commands but these.
     fn rights(denied: &[&str], knows_scripts: bool, compare: Compare) -> Rights {
-        let say = |name: &str| {
+        let reply = |name: &str| {
             let line = if denied.contains(&name) {
                 DENIED
             } else {
@@ -199,11 +197,11 @@ mod tests {
             };
             parse_redis_value(line).unwrap()
         };
-        let asked = PROBES.iter().map(|(name, _)| say(name));
+        let probes = PROBES.iter().map(|(name, _)| reply(name));
         let replies: Vec<_> = [Value::Okay]
             .into_iter()
-            .chain(asked)
-            .chain([say("DISCARD")])
+            .chain(probes)
+            .chain([reply("DISCARD")])
             .collect();
         assert_eq!(replies.len(), REPLIES);
         Rights::read(&replies, knows_scripts, compare)
@@ -239,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_key_is_no_missing_right() {
+    fn an_error_about_a_key_is_not_a_missing_right() {
         for line in [
             "-NOPERM No permissions to access a key\r\n",
             "-READONLY You can't write\r\n",

@@ -2,16 +2,16 @@ use std::sync::LazyLock;
 
 use deadpool_redis::redis;
 
-/// A Lua script and the hash under which a server that has seen it knows it.
+/// A Lua script, and the hash by which a server that has loaded it finds it.
 pub(super) struct Script {
     source: &'static str,
     hash: String,
 }
 
-/// Deletes each key whose value is its token, and says for each whether it was, by a digit: a text is
-/// cheaper to make and to read than an array. It does to each key what the script of the Redlock page
-/// does ("Correct implementation with a single instance"). `MGET` finds nothing in a key of another
-/// type, where `GET` would end the script.
+/// Deletes each key whose value is its token. Returns a digit for each key, 1 if it was deleted: a text is
+/// cheaper to make and to read than an array. For each key this is the script of the Redlock page ("Correct
+/// implementation with a single instance"). `MGET` finds nothing in a key of another type, where `GET` would
+/// end the script.
 pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('MGET', unpack(KEYS)) \
@@ -31,10 +31,10 @@ pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Lets each key live for its ttl from now if its value is its token, and tells how many milliseconds
-/// it had left (-1 for a key without an end, as `PTTL` does), or `-` if it is not ours, with commas
-/// between. It never shortens a life, so that an
-/// extension which arrives late, after a longer one, does no harm.
+/// Lets each key live for its ttl from now if its value is its token. Returns for each key the milliseconds
+/// that it had left (-1 for a key without an end, as `PTTL` does), or `-` if it is not ours, separated by
+/// commas. The script never shortens a life, so an extension that arrives late, after a longer one, does no
+/// harm.
 pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('MGET', unpack(KEYS)) \
@@ -55,9 +55,9 @@ pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Reads the fencing counter, and ends the script with an error of ours before anything is changed if
-/// what is there is none: of another type, no number, beyond the largest token, or about to expire.
-/// `2^53 - 1` is the last number that Lua's numbers tell from its neighbours.
+/// Reads the fencing counter. If the key is not a counter, the script ends with an error of ours before it
+/// changes anything: the key has another type, is not a number, exceeds the largest token, or expires.
+/// `2^53 - 1` is the last number that Lua distinguishes from its neighbours.
 macro_rules! read_counter {
     ($key:literal) => {
         concat!(
@@ -87,9 +87,8 @@ macro_rules! read_counter {
     };
 }
 
-/// Sets the key if it does not exist, and raises the fencing counter if it is smaller than the
-/// fence. Returns nothing if the key is another's, 1 if the counter was raised, else the counter
-/// as it is stored.
+/// Sets the key if it does not exist, and raises the fencing counter if it is smaller than the fence. Returns
+/// nil if the key exists, 1 if the counter was raised, and otherwise the counter as a text.
 pub(super) static ACQUIRE_FENCED: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         read_counter!("KEYS[2]"),
@@ -119,9 +118,9 @@ pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| {
     ))
 });
 
-/// Sets all keys if none of them is another's. (Keys with the token itself are set again: that is how a
-/// node is repaired that has lost a part of them.) The values are those that node-redlock sets for several
-/// resources, so the two keep each other out.
+/// Sets all keys unless one of them exists with another value. Keys with the token itself are set again, which
+/// repairs a node that has lost some of the keys. node-redlock sets the same values for several resources, so
+/// the two exclude each other.
 pub(super) static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('MGET', unpack(KEYS)) \
@@ -141,7 +140,7 @@ pub(super) static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Extends all keys if all have the token, and tells the least that one of them had left, or `-`.
+/// Extends all keys if all have the token. Returns the least time that one of them had left, or `-`.
 pub(super) static EXTEND_ALL: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('MGET', unpack(KEYS)) \
@@ -164,7 +163,7 @@ pub(super) static EXTEND_ALL: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Deletes the keys that have the token, and returns 1 if all of them had.
+/// Deletes the keys that have the token. Returns 1 if all of them had.
 pub(super) static RELEASE_ALL: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('MGET', unpack(KEYS)) \
@@ -179,7 +178,7 @@ pub(super) static RELEASE_ALL: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Returns the scripts that are sent by hash, to be loaded on a new connection.
+/// Returns the scripts that are called by hash. A new connection loads them.
 pub(super) fn all() -> [&'static Script; 3] {
     [&*RELEASE, &*EXTEND, &*FENCE]
 }

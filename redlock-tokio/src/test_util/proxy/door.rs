@@ -6,11 +6,10 @@ use tokio::{
     time::timeout,
 };
 
-/// How many connections may wait to be accepted: more than any test opens at once.
+/// How many connections may wait to be accepted. No test opens as many at once.
 const BACKLOG: u32 = 1024;
 
-/// How long the connection that fills a backlog may take. It is the first or it is not needed, and
-/// does not leave the machine.
+/// How long the connection that fills a backlog may take. It does not leave the machine.
 const FILLER_LIMIT: Duration = Duration::from_millis(100);
 
 /// How a proxy receives new connections.
@@ -21,9 +20,9 @@ pub(super) struct Door {
 
 enum State {
     Accepting(TcpListener),
-    /// Nobody listens.
+    /// No socket listens.
     Refusing,
-    /// The kernel has nowhere to put another connection, so it ignores whoever asks for one.
+    /// The backlog is full, so the kernel ignores requests for new connections.
     Ignoring {
         listener: TcpListener,
         /// Fills the backlog.
@@ -46,21 +45,21 @@ impl Door {
     }
 
     pub(super) async fn admit(&mut self, admission: Admission) -> io::Result<()> {
-        // Those who wait to be accepted would be reset, so a door that is open stays as it is.
+        // A new listener would reset the connections that wait to be accepted.
         if matches!(
             (admission, &self.state),
             (Admission::Accept, State::Accepting(_))
         ) {
             return Ok(());
         }
-        // Two cannot listen on one port.
+        // Only one socket can listen on a port.
         self.close();
         self.state = match admission {
             Admission::Refuse => State::Refusing,
             Admission::Accept => State::Accepting(listen(self.address, BACKLOG)?),
             Admission::Ignore => {
-                // A backlog of zero has room for one. If somebody else took it, the filler finds
-                // none, which is as good.
+                // A backlog of zero has room for one connection. If another client took it, the filler
+                // fails, and the backlog is full all the same.
                 let listener = listen(self.address, 0)?;
                 let filler = timeout(FILLER_LIMIT, TcpStream::connect(self.address)).await;
                 State::Ignoring {
@@ -75,13 +74,13 @@ impl Door {
     fn close(&mut self) {
         let state = std::mem::replace(&mut self.state, State::Refusing);
         if let State::Accepting(listener) | State::Ignoring { listener, .. } = state {
-            // Closing it is not enough: while another thread starts a process, that has a copy of
-            // it for a moment. (On Linux. Elsewhere this fails and does nothing.)
+            // Closing the listener is not enough: a process that another thread is starting has a copy for a
+            // moment. On systems other than Linux this fails and does nothing.
             let _ = shutdown(&listener, Shutdown::Read);
         }
     }
 
-    /// Waits for the next client; for ever, unless clients are accepted.
+    /// Waits for the next client, for ever unless the door accepts clients.
     ///
     /// # Cancel safety
     ///
@@ -102,8 +101,7 @@ impl Door {
 
 fn listen(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
-    // Earlier connections on this port may still be in TIME_WAIT, and its reservation is bound to
-    // it, too.
+    // Earlier connections on this port may still be in TIME_WAIT, and its reservation is bound to it.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(backlog)

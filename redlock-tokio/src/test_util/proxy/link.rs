@@ -14,10 +14,10 @@ const LONGEST_DELAY: Duration = Duration::from_secs(24 * 3600);
 
 /// One direction through a [`Proxy`](super::Proxy), for all its connections.
 ///
-/// What a direction does is decided when the bytes are about to leave the proxy: what is delayed
-/// can still be held, what is held can still be lost.
+/// A fault applies to bytes when they are due to leave the proxy. So delayed bytes can still be held, and held
+/// bytes can still be lost.
 pub struct Link {
-    terms: watch::Sender<Terms>,
+    faults: watch::Sender<Faults>,
     connections: AtomicU64,
     passed: AtomicU64,
     lost: AtomicU64,
@@ -25,14 +25,14 @@ pub struct Link {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Terms {
+struct Faults {
     delay: Duration,
     fate: Fate,
     /// Connections with a number below this are held, whatever the fate of the others.
     stranded: u64,
 }
 
-/// What becomes of bytes that are due.
+/// The fate of bytes that are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Pass,
@@ -41,56 +41,54 @@ enum Fate {
 }
 
 impl Link {
-    /// Delays everything by this much from when it came in, to the millisecond, and at most by a
-    /// day. Nothing waits for anything else: what comes in at the same time goes out at the same
-    /// time, as over a long line.
+    /// Delays all bytes by this time, rounded to milliseconds and limited to a day. Like a long line, it does not
+    /// limit the throughput: bytes that come in together go out together.
     pub fn delay(&self, delay: Duration) {
         let delay = delay.min(LONGEST_DELAY);
-        self.terms.send_modify(|terms| terms.delay = delay);
+        self.faults.send_modify(|faults| faults.delay = delay);
     }
 
-    /// Holds everything back, the end of a connection too, until [`pass`](Self::pass).
+    /// Holds back all bytes, and the ends of connections, until [`pass`](Self::pass).
     pub fn hold(&self) {
         self.decide(Fate::Hold);
     }
 
-    /// Holds back what the connections carry that exist now, until [`pass`](Self::pass); new ones
-    /// are not affected. What was sent on a connection that was given up then arrives late, after
-    /// what is sent on the next one.
+    /// Holds back the bytes of the existing connections until [`pass`](Self::pass). New connections are not
+    /// affected. So requests on an abandoned connection arrive late, after requests on the next one.
     pub fn strand(&self) {
-        self.terms.send_modify(|terms| {
-            terms.fate = Fate::Pass;
-            terms.stranded = self.connections();
+        self.faults.send_modify(|faults| {
+            faults.fate = Fate::Pass;
+            faults.stranded = self.connections();
         });
     }
 
-    /// Loses everything, what is held or delayed too, and the end of a connection.
+    /// Loses all bytes, also those that are held or delayed, and the ends of connections.
     ///
-    /// A stream has no gaps: once a connection has lost anything in this direction, whatever
-    /// follows in this direction is lost, even after [`pass`](Self::pass). The other direction and
-    /// new connections are not affected.
+    /// A stream has no gaps: once a connection has lost bytes in this direction, all later bytes in this
+    /// direction are lost, even after [`pass`](Self::pass). The other direction and new connections are not
+    /// affected.
     pub fn lose(&self) {
         self.decide(Fate::Lose);
     }
 
-    /// Lets everything pass, first what was held, in its order.
+    /// Lets all bytes pass. Held bytes go first, in their order.
     pub fn pass(&self) {
         self.decide(Fate::Pass);
     }
 
-    /// Returns how many bytes went through so far.
+    /// Returns the number of bytes that passed so far.
     #[must_use]
     pub fn passed(&self) -> u64 {
         self.passed.load(Ordering::SeqCst)
     }
 
-    /// Returns how many bytes were lost so far.
+    /// Returns the number of bytes that were lost so far.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::SeqCst)
     }
 
-    /// Returns how many bytes came in and are still here: held, delayed, or not taken by the
+    /// Returns the number of bytes that came in and are still in the proxy: held, delayed, or not read by the
     /// other side.
     #[must_use]
     pub fn waiting(&self) -> u64 {
@@ -98,39 +96,39 @@ impl Link {
     }
 
     fn decide(&self, fate: Fate) {
-        self.terms.send_modify(|terms| {
-            terms.fate = fate;
-            terms.stranded = 0;
+        self.faults.send_modify(|faults| {
+            faults.fate = fate;
+            faults.stranded = 0;
         });
     }
 
-    /// Waits until it is decided what becomes of what came in on the connection with this number
-    /// at this time. Returns whether it passes.
+    /// Waits until the fate of bytes is decided that came in on the connection with this number at this time.
+    /// Returns whether they pass.
     pub(super) async fn passes(&self, connection: u64, arrived: Instant) -> bool {
-        let mut terms = self.terms.subscribe();
+        let mut faults = self.faults.subscribe();
         loop {
-            let Terms {
+            let Faults {
                 delay,
                 fate,
                 stranded,
-            } = *terms.borrow_and_update();
+            } = *faults.borrow_and_update();
             let fate = if connection < stranded {
                 Fate::Hold
             } else {
                 fate
             };
             let due = arrived + delay;
-            // A timer would wait for the end of the millisecond even if it is due.
+            // A timer that is due would still wait for the end of the millisecond.
             let is_due = due <= Instant::now();
             match fate {
                 Fate::Pass if is_due => return true,
                 Fate::Lose if is_due => return false,
                 Fate::Pass | Fate::Hold | Fate::Lose => {}
             }
-            // An error would mean that the sender is gone, and it is our own.
+            // An error would mean that the sender is gone, but `self` has it.
             tokio::select! {
                 () = sleep_until(due), if !is_due => {}
-                _ = terms.changed() => {}
+                _ = faults.changed() => {}
             }
         }
     }
@@ -163,13 +161,13 @@ impl Link {
 
 impl Default for Link {
     fn default() -> Self {
-        let terms = Terms {
+        let faults = Faults {
             delay: Duration::ZERO,
             fate: Fate::Pass,
             stranded: 0,
         };
         Self {
-            terms: watch::Sender::new(terms),
+            faults: watch::Sender::new(faults),
             connections: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -181,7 +179,7 @@ impl Default for Link {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link")
-            .field("terms", &*self.terms.borrow())
+            .field("faults", &*self.faults.borrow())
             .field("passed", &self.passed())
             .field("lost", &self.lost())
             .field("waiting", &self.waiting())

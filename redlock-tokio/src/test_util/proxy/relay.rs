@@ -13,7 +13,7 @@ use super::{
     links::{Links, Route},
 };
 
-/// The most bytes that travel as one parcel.
+/// The largest parcel in bytes.
 const PARCEL: usize = 64 * 1024;
 
 /// One client's connection through the proxy.
@@ -34,20 +34,20 @@ impl Relay {
         }
     }
 
-    /// Relays until both directions have come to their end, or one of them breaks. If this is
-    /// dropped before, both sides get a reset.
+    /// Relays until both directions have ended, or one of them breaks. If the future is dropped before, both
+    /// sides get a reset.
     pub(super) async fn run(mut self) {
         let number = self.number;
         let mut route = self.links.route.subscribe();
         loop {
             let Route { target, moved } = *route.borrow_and_update();
             let Ok(mut server) = connect(target).await else {
-                // As near to "connection refused" as one can come who has accepted already.
+                // "Connection refused" is not possible any more, since the client was accepted.
                 return refuse_late(&self.links.replies, number).await;
             };
             for stream in [&self.client, &server] {
-                // Without it chunks would wait for the acknowledgement of the ones before. It fails
-                // only on a connection that is gone already, which reading will show.
+                // Nagle's algorithm would delay chunks until earlier ones are acknowledged. This fails
+                // only on a connection that is gone already, which the next read shows.
                 let _ = stream.set_nodelay(true);
             }
             let (from_client, to_client) = self.client.split();
@@ -63,7 +63,7 @@ impl Relay {
                     }
                     return;
                 }
-                // The client keeps its connection. (An error would mean that the links are gone.)
+                // The client keeps its connection. An error would mean that the links are gone.
                 _ = route.wait_for(|it| it.moved != moved) => {}
             }
         }
@@ -76,22 +76,22 @@ async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
     } else {
         TcpSocket::new_v6()?
     };
-    // Before it connects: from then on it may be dropped at any time.
+    // Before the connect, since the future may be dropped at any time from then on.
     reset_when_dropped(&socket);
     socket.connect(target).await
 }
 
-/// Waits until the client may be told, subject to the faults of that direction.
+/// Waits until the client may get the reset, subject to the faults of that direction.
 async fn refuse_late(replies: &Link, number: u64) {
     if !replies.passes(number, Instant::now()).await {
         pending::<()>().await;
     }
 }
 
-/// The connection is broken, and the other side is to know.
+/// The connection is broken, and the other side must be reset.
 struct Broken;
 
-/// What is on its way through a link.
+/// Bytes on their way through a link.
 struct Parcel<'a> {
     arrived: Instant,
     content: Content,
@@ -100,9 +100,9 @@ struct Parcel<'a> {
 
 enum Content {
     Bytes(Vec<u8>),
-    /// The sender has nothing more to say.
+    /// The sender has ended its direction.
     End,
-    /// The sender is gone, or the connection to it.
+    /// The connection to the sender broke.
     Break,
 }
 
@@ -138,8 +138,7 @@ async fn pipe(
     from: impl AsyncRead + Unpin,
     to: impl AsyncWrite + Unpin,
 ) -> Result<(), Broken> {
-    // Nothing that is under way keeps more from coming in, so that a delay stays the same delay
-    // for everything. Tests send little.
+    // Unbounded, so that parcels on their way do not delay later ones. Tests send little.
     let (sender, receiver) = mpsc::unbounded_channel();
     let ((), outcome) = tokio::join!(
         take_in(link, from, sender),
@@ -183,8 +182,8 @@ async fn give_out(
             continue;
         }
         match &parcel.content {
-            // If the receiver is gone this shows where it is read from, and travels back that
-            // way, subject to that way's faults.
+            // The pipe in the other direction notices a receiver that is gone, and reports it subject to
+            // the faults of that direction.
             Content::Bytes(bytes) => match to.write_all(bytes).await {
                 Ok(()) => link.count_passed(bytes.len()),
                 Err(_) => link.count_lost(bytes.len()),
