@@ -162,7 +162,7 @@ pub enum KeyError {
     )]
     Reserved,
     /// A lock of several keys has none.
-    #[error("there are no keys to lock")]
+    #[error("no keys are given: there is nothing to lock")]
     NoKeys,
     /// A lock of several keys has more than [`Key::MAX_KEYS`].
     #[error(
