@@ -44,7 +44,7 @@ pub use self::{
 ///
 /// impl Node for Moody {
 ///     fn address(&self) -> &str {
-///         "moody"
+///         self.0.address()
 ///     }
 ///
 ///     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
