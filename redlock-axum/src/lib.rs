@@ -48,6 +48,8 @@
 #![cfg_attr(feature = "utoipa", doc = "[`LockResponses`]: crate::LockResponses")]
 //!
 #![doc = include_str!("../README.md")]
+// Labels on docs.rs say which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod key;
 mod layer;

@@ -1,3 +1,6 @@
+// On GitHub these names lead to files. Here they lead to the items of this version.
+//! [`PROOF.md`]: crate::proof
+//!
 #![doc = include_str!("../README.md")]
 #![no_std]
 
@@ -12,6 +15,13 @@ mod keep_alive;
 mod lease;
 mod node;
 mod owed_release;
+/// [`Lease`]: crate::Lease
+/// [rounds]: crate::Acquire
+/// [`Quarantine`]: crate::Quarantine
+///
+#[cfg(doc)]
+#[doc = include_str!("../PROOF.md")]
+pub mod proof {}
 mod quarantine;
 mod quorum;
 mod reply;

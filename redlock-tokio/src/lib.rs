@@ -36,6 +36,8 @@
 )]
 //!
 #![doc = include_str!("../README.md")]
+// Labels on docs.rs say which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
 mod clock;
