@@ -2,10 +2,19 @@ use core::time::Duration;
 
 use crate::Timestamp;
 
-/// What one node's votes are worth, as far as its [`Voter`](crate::Voter) knows.
+/// What one node's votes are worth, by the knowledge of its [`Voter`](crate::Voter).
 ///
-/// The driver hands it back with each reply of that node, whatever the operation was, and the round
-/// that gets the reply decides. Only the `Voter` makes one that holds votes back.
+/// The driver gives it to the lease with each reply of that node, for every operation. The round that
+/// gets the reply decides whether the vote counts.
+///
+/// ```
+/// use redlock_core::{Eligibility, Timestamp};
+///
+/// let since = Timestamp::from_nanos(1_000);
+/// let eligibility = Eligibility::since(since);
+/// assert!(eligibility.covers(since));
+/// assert!(!eligibility.covers(Timestamp::ZERO));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Eligibility {
     /// The node has no vote in a round that starts before this.
@@ -13,11 +22,11 @@ pub struct Eligibility {
 }
 
 impl Eligibility {
-    /// The worth of a node that cannot have forgotten a lock, such as one within the process. It
+    /// The eligibility of a node that cannot have forgotten a lock, such as one within the process. It
     /// also goes with a reply that is no vote: an error, or silence.
     pub const ALWAYS: Self = Self::since(Timestamp::ZERO);
 
-    /// Creates the worth of a node that has a vote in each round that starts at `since` or later.
+    /// Creates the eligibility of a node that has a vote in each round that starts at `since` or later.
     #[must_use]
     pub const fn since(since: Timestamp) -> Self {
         Self { since }
@@ -38,7 +47,7 @@ impl Eligibility {
         self.since
     }
 
-    /// Returns for how long the node has no vote yet: zero if it has one.
+    /// Returns for how long the node has no vote yet, or zero if it has one.
     #[must_use]
     pub fn remaining(self, now: Timestamp) -> Duration {
         self.since.saturating_duration_since(now)

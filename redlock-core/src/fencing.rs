@@ -2,21 +2,32 @@ use core::fmt;
 
 /// A number that grows with every acquisition of a fenced lock, for the resource to check.
 ///
-/// No lock can stop a holder that was paused, lost its lock without noticing and now sends a write.
-/// The *resource* can: it remembers the largest fencing token it has seen and refuses smaller ones
-/// (Kleppmann, "How to do distributed locking"). See
+/// A holder may be paused, lose its lock meanwhile, and then send a write. No lock can stop that write,
+/// but the *resource* can: it remembers the largest fencing token that it has seen, and refuses smaller
+/// ones (Kleppmann, "How to do distributed locking"). See
 /// [`Lease::acquire_fenced`](crate::Lease::acquire_fenced).
+///
+/// ```
+/// use redlock_core::FencingToken;
+///
+/// let [earlier, later] = [1_700_000_000_000_000, 1_700_000_000_000_001].map(FencingToken::new);
+/// assert!(earlier < later);
+/// assert_eq!(earlier.next(), Some(later));
+/// assert_eq!(FencingToken::MAX.next(), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The largest token: 2^53 - 1, which Lua scripts and JSON still carry exactly. A counter that
-    /// starts at the wall clock in microseconds reaches it in the year 2255.
+    /// The largest token: 2^53 - 1, the largest number that Lua scripts and JSON carry exactly. A counter
+    /// that starts at the wall clock in microseconds reaches it in the year 2255.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// Creates a token; beyond [`FencingToken::MAX`], that one. For the first proposal take the wall
-    /// clock in microseconds, so that a counter that was lost is not counted up from zero. A clock
-    /// that was set back since the last proposal must not lower the next one.
+    /// Creates a token. A number beyond [`FencingToken::MAX`] makes that token.
+    ///
+    /// Use the wall clock in microseconds as the first proposal, so that a counter that was lost does not
+    /// start from zero again. A clock that was set back since the last proposal must not lower the next
+    /// one.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         if number < Self::MAX.0 {

@@ -2,28 +2,38 @@ use core::time::Duration;
 
 use crate::ReplicationId;
 
-/// The key on a node by which clients know for how long the node's history exists.
+/// A key on a node by which clients know for how long the node's history exists.
 ///
-/// A server does not say when it was promoted. So the first client that meets a history writes a
-/// key that is named after it, and from then on the key tells an age that the history has *at
-/// least*: a promotion begins another history, for which there is no key.
+/// A server does not say when it was promoted. So the first client that meets a history writes a key
+/// that is named after the history. From then on the key tells an age that the history has *at least*. A
+/// promotion begins another history, for which there is no key.
 ///
-/// A client writes the key with `SET key 0 NX PX 86400000`, reads it with `GET` and `PTTL`, and
-/// gives both to [`HistoryMarker::read`]. At least once every few hours it does so again and writes
-/// what [`HistoryMarker::renewal`] says with `SET key value PX 86400000`.
+/// A client writes the key with `SET key 0 NX PX 86400000`, reads it with `GET` and `PTTL`, and gives
+/// both answers to [`HistoryMarker::read`]. At least once every few hours the client reads the key again
+/// and writes the value of [`HistoryMarker::renewal`] with `SET key value PX 86400000`.
+///
+/// ```
+/// use core::time::Duration;
+/// use redlock_core::HistoryMarker;
+///
+/// // `GET` says 5000, and `PTTL` that an hour of the key's day is over.
+/// let marker = HistoryMarker::read(b"5000", 23 * 3_600_000).expect("it was written like this");
+/// assert_eq!(marker.age(), Duration::from_millis(5000 + 3_600_000 - 1));
+/// assert_eq!(marker.renewal(), None); // too early
+/// ```
 ///
 /// # Why it never claims too much
 ///
-/// The value is the age at which the key was written, in milliseconds, and what has passed of its
-/// time to live is how long ago that was. The first value is 0, which no history is younger than. A
-/// renewal writes an age that was read from the key earlier. The history has only become older
-/// since, however late the write arrives and whatever other clients have written meanwhile. So a
-/// renewal never claims more than is true. It may claim less, by as much as it was late.
+/// The value is the age that the history had at least when the key was written, in milliseconds. The
+/// part of the time to live that has passed is how long ago that was. The first value is 0. A renewal
+/// writes an age that was read from the key earlier. The history has only become older since, however
+/// late the write arrives, and whatever other clients have written meanwhile. So a renewal never claims
+/// more than is true. It may claim less, by as much as it was late.
 ///
-/// # Why nobody meets a quarantine once a day
+/// # Why there is no quarantine once a day
 ///
 /// A renewal keeps the age, and not only the key. It is due when half of the time to live is over,
-/// so there are twelve hours in which any one client has to come by.
+/// so there are twelve hours in which one client has to renew the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HistoryMarker {
     /// The age at which it was written, in milliseconds.
@@ -36,7 +46,7 @@ impl HistoryMarker {
     /// The time to live that the key is written with, in milliseconds: a day.
     pub const TTL_MILLIS: u64 = 86_400_000;
 
-    /// What the key's name begins with; the [`ReplicationId`] follows.
+    /// The beginning of the key's name. The [`ReplicationId`] follows.
     pub const PREFIX: &'static str = "redlock:since:";
 
     /// Returns the name of the key for a history.
@@ -45,8 +55,8 @@ impl HistoryMarker {
         alloc::format!("{}{history}", Self::PREFIX)
     }
 
-    /// Reads the key's value and what `PTTL` says of it, in milliseconds. `None` if the key is not
-    /// there, has no end, or was not written like this: then nothing is known.
+    /// Reads the key's value and its `PTTL`, in milliseconds. Returns `None` if the key is not there, does
+    /// not expire, or has another value than a number. Then nothing is known.
     #[must_use]
     pub fn read(value: &[u8], pttl: i64) -> Option<Self> {
         let written_at_age = core::str::from_utf8(value).ok()?.parse().ok()?;
@@ -59,13 +69,13 @@ impl HistoryMarker {
         })
     }
 
-    /// Returns for how long the history exists at least.
+    /// Returns the age that the history has at least.
     #[must_use]
     pub const fn age(self) -> Duration {
         Duration::from_millis(self.written_at_age.saturating_add(self.passed))
     }
 
-    /// Returns the value to write the key with once more, or `None` while that is too early.
+    /// Returns the value of the next renewal, or `None` while that is too early.
     #[must_use]
     pub const fn renewal(self) -> Option<u64> {
         if self.passed < Self::TTL_MILLIS / 2 {

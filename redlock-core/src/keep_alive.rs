@@ -2,13 +2,30 @@ use core::{error::Error, fmt, time::Duration};
 
 use crate::{Timestamp, Validity};
 
-/// When a held lock is extended, and when that ends.
+/// When a held lock is extended, and when renewal ends.
 ///
 /// "The maximum number of lock reacquisition attempts should be limited, otherwise one of the
 /// liveness properties is violated" (the Redlock page, "Making the algorithm more reliable"):
-/// a holder that hangs must not keep the others out for ever. The limit here is a time,
-/// `max_hold`: no extension, asked for or not, starts later than that after the lock was acquired,
-/// so a lock is held for at most `max_hold` plus the validity of its last extension.
+/// a holder that hangs must not block other clients for ever. The limit here is a time, `max_hold`. No
+/// extension starts later than that after the lock was acquired, whether it is a renewal or on demand. So
+/// a lock is held for at most `max_hold` plus the validity of its last extension.
+///
+/// ```
+/// use core::time::Duration;
+/// use redlock_core::{Drift, KeepAlive, Timestamp, Ttl, Validity};
+///
+/// let second = Duration::from_secs(1);
+/// let validity = Validity::new(Ttl::new(9 * second)?, Drift::default())?;
+/// let interval = KeepAlive::default_interval(validity);
+/// assert_eq!(interval, 3 * second);
+/// let keep_alive = KeepAlive::every(interval, 60 * second, validity)?;
+///
+/// let acquired_at = Timestamp::ZERO;
+/// let next = keep_alive.next_extension(acquired_at, acquired_at);
+/// assert_eq!(next, Some(acquired_at.saturating_add(3 * second)));
+/// assert!(!keep_alive.allows(acquired_at, acquired_at.saturating_add(60 * second)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeepAlive {
     interval: Option<Duration>,
@@ -20,7 +37,7 @@ impl KeepAlive {
     ///
     /// # Errors
     ///
-    /// Refuses an interval of zero, and one that is not shorter than the `validity` it must
+    /// Refuses an interval of zero, and an interval that is not shorter than the `validity` that it must
     /// renew.
     pub fn every(
         interval: Duration,
@@ -39,7 +56,7 @@ impl KeepAlive {
         })
     }
 
-    /// Creates a schedule that extends only when asked to, until the lock was held for `max_hold`.
+    /// Creates a schedule that extends only on demand, until the lock was held for `max_hold`.
     #[must_use]
     pub const fn on_demand(max_hold: Duration) -> Self {
         Self {
@@ -48,9 +65,8 @@ impl KeepAlive {
         }
     }
 
-    /// Returns the customary interval, a third of the ttl: two renewals may fail before the lock
-    /// is in danger. For very short ttls, of which drift takes a large part, it is half of the
-    /// validity.
+    /// Returns the usual interval: a third of the ttl, so that two renewals may fail before the lock is in
+    /// danger. Drift takes a large part of a very short ttl; then it is half of the validity.
     #[must_use]
     pub fn default_interval(validity: Validity) -> Duration {
         let third = validity.ttl().as_duration() / 3;
@@ -69,15 +85,16 @@ impl KeepAlive {
         now < acquired_at.saturating_add(self.max_hold)
     }
 
-    /// Returns when to extend next after a success whose requests left at `start`, if at all.
+    /// Returns when to extend next after a success whose requests left at `start`, or `None` if renewal has
+    /// ended.
     #[must_use]
     pub fn next_extension(&self, acquired_at: Timestamp, start: Timestamp) -> Option<Timestamp> {
         let due = start.saturating_add(self.interval?);
         self.allows(acquired_at, due).then_some(due)
     }
 
-    /// Returns when to try again after an extension failed at `now`, if at all: an eighth of the
-    /// interval later, so that a dozen attempts fit into the validity that is left.
+    /// Returns when to try again after an extension failed at `now`, or `None` if renewal has ended: an
+    /// eighth of the interval later, so that a dozen attempts fit into the validity that is left.
     #[must_use]
     pub fn next_try(&self, acquired_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         // At least 1 ms: a tiny interval must not turn into a busy loop.
@@ -87,7 +104,7 @@ impl KeepAlive {
     }
 }
 
-/// An interval that cannot keep a lock alive.
+/// The error for an interval that cannot keep a lock alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeepAliveError {
     interval: Duration,

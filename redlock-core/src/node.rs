@@ -1,11 +1,19 @@
 use core::fmt;
 
 /// The position of a master in the caller's list of nodes, counted from zero.
+///
+/// ```
+/// use redlock_core::NodeId;
+///
+/// let third = NodeId::new(2).expect("below 64");
+/// assert_eq!(third.index(), 2);
+/// assert_eq!(NodeId::new(64), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u8);
 
 impl NodeId {
-    /// Creates the id of the node at `index`, or `None` from 64 on.
+    /// Creates the id of the node at `index`, or `None` if `index` is 64 or more.
     #[must_use]
     pub const fn new(index: usize) -> Option<Self> {
         if index < NodeSet::CAPACITY {
@@ -30,6 +38,15 @@ impl fmt::Display for NodeId {
 }
 
 /// A set of up to 64 nodes, one bit each.
+///
+/// ```
+/// use redlock_core::{NodeId, NodeSet};
+///
+/// let all = NodeSet::first(5);
+/// let silent: NodeSet = [1, 3].into_iter().filter_map(NodeId::new).collect();
+/// assert_eq!(all.difference(silent).len(), 3);
+/// assert_eq!(format!("{silent:?}"), "{1, 3}");
+/// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct NodeSet(u64);
 
@@ -40,7 +57,7 @@ impl NodeSet {
     /// The set without nodes.
     pub const EMPTY: Self = Self(0);
 
-    /// Creates the set of the first `count` nodes (all 64 of them from 64 on).
+    /// Creates the set of the first `count` nodes, or of all 64 if `count` is larger.
     #[must_use]
     pub const fn first(count: usize) -> Self {
         if count < Self::CAPACITY {
@@ -50,14 +67,14 @@ impl NodeSet {
         }
     }
 
-    /// Adds a node; returns whether it was absent.
+    /// Adds a node. Returns whether the node was absent.
     pub fn insert(&mut self, node: NodeId) -> bool {
         let before = self.0;
         self.0 |= 1 << node.0;
         self.0 != before
     }
 
-    /// Takes a node out; returns whether it was there.
+    /// Removes a node. Returns whether the node was in the set.
     pub fn remove(&mut self, node: NodeId) -> bool {
         let before = self.0;
         self.0 &= !(1 << node.0);

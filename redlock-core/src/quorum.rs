@@ -2,10 +2,20 @@ use core::{error::Error, fmt};
 
 use crate::NodeSet;
 
-/// How many votes out of how many nodes make a decision: `N/2 + 1` of `N`.
+/// The number of nodes, and the number of votes that make a decision: `N/2 + 1` of `N`.
 ///
-/// Any two quorums share at least one node, and a node grants a key to one token at a time; this
-/// is all that mutual exclusion rests on (Redlock step 3).
+/// Any two quorums share at least one node, and a node grants a key to one token at a time. Mutual
+/// exclusion rests on this alone (Redlock step 3).
+///
+/// ```
+/// use redlock_core::{Quorum, QuorumError};
+///
+/// let quorum = Quorum::majority(5)?;
+/// assert_eq!(quorum.votes(), 3);
+/// assert_eq!(quorum.tolerated_failures(), 2);
+/// assert_eq!(Quorum::majority(0), Err(QuorumError::NoNodes));
+/// # Ok::<(), QuorumError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quorum {
     nodes: u8,
@@ -17,7 +27,7 @@ impl Quorum {
     ///
     /// # Errors
     ///
-    /// Refuses no nodes, and more than 64.
+    /// Refuses zero nodes, and more than 64.
     pub const fn majority(nodes: usize) -> Result<Self, QuorumError> {
         match nodes {
             0 => Err(QuorumError::NoNodes),
@@ -30,7 +40,7 @@ impl Quorum {
         }
     }
 
-    /// Returns the number of nodes that are asked.
+    /// Returns the number of nodes.
     #[must_use]
     pub const fn nodes(self) -> usize {
         self.nodes as usize
@@ -55,7 +65,7 @@ impl Quorum {
     }
 }
 
-/// Why a list of nodes has no quorum.
+/// The reason why a list of nodes has no quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum QuorumError {

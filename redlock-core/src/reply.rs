@@ -2,35 +2,34 @@ use core::time::Duration;
 
 use crate::{FencingToken, Timestamp};
 
-/// What became of a request to one node, as far as the algorithm cares.
+/// What became of a request to one node.
 ///
-/// A driver says here what the node *did*. What that is worth is said by the
-/// [`Eligibility`](crate::Eligibility) that goes with it, and decided by the round.
+/// A driver says here what the node *did*. The [`Eligibility`](crate::Eligibility) that goes with the reply
+/// says what the vote is worth, and the round decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reply {
     /// The node did it: it set, extended or deleted our key, or raised its fencing counter.
     Granted,
-    /// The node holds our key, but did not raise its fencing counter, which is no smaller than what
-    /// was proposed.
+    /// The node holds our key, but did not raise its fencing counter, because the counter is no smaller
+    /// than the proposal.
     Outbid {
         /// The node's counter.
         counter: FencingToken,
     },
-    /// The node does not have the key: the answer to a look that finds it so.
+    /// The node does not have the key. An answer to a probe.
     Free,
-    /// The node has the key: the answer to a look.
+    /// The node has the key. An answer to a probe.
     Taken {
-        /// When it expires, unless it is extended or released.
+        /// When the key expires, unless it is extended or released.
         until: Timestamp,
     },
-    /// The node did not, because of the key: it is another's, or no longer ours.
+    /// The node did not do it, because of the key: another token has it, or ours is gone.
     Denied,
-    /// The node did not, because of itself: it answered with an error (out of memory, loading,
-    /// read-only ...), or the request never left.
+    /// The node did not do it, because of itself: the node answered with an error (out of memory, loading,
+    /// read-only, an operation that it does not know), or the request never left.
     Refused,
-    /// Nobody knows: the answer is late, or the connection broke. The request *may have happened*,
-    /// or may still happen.
+    /// The answer is late, or the connection broke. The node *may have done it*, or may still do it.
     Unknown,
 }
 
@@ -39,6 +38,16 @@ impl Reply {
     /// milliseconds as `PTTL` does.
     ///
     /// The node may have dropped a part of a millisecond, so the key may live for one longer.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use redlock_core::{Reply, Timestamp};
+    ///
+    /// let now = Timestamp::ZERO;
+    /// let until = now.saturating_add(Duration::from_millis(701));
+    /// let reply = Reply::taken_for(now, Duration::from_millis(700));
+    /// assert_eq!(reply, Reply::Taken { until });
+    /// ```
     #[must_use]
     pub fn taken_for(now: Timestamp, remaining: Duration) -> Self {
         let remaining = remaining.saturating_add(Duration::from_millis(1));

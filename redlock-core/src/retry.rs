@@ -2,19 +2,18 @@ use core::{error::Error, fmt, ops::RangeInclusive, time::Duration};
 
 use crate::{Timestamp, timestamp::saturating_nanos};
 
-/// How long clients stand back at most that have collided once: some round trips on a local network.
+/// The longest backoff of a client after its first collision: some round trips on a local network.
 const FIRST_WINDOW: Duration = Duration::from_millis(1);
 
-/// How often nodes that have no vote yet are asked again at the least, unless attempts are to be
-/// rarer: others, that were down, may have come back meanwhile.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The longest time between two attempts during a quarantine, unless the schedule has longer delays. Nodes
+/// that were down may have come back meanwhile.
+const QUARANTINE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many times shorter than the shortest delay of the schedule the delay before a hasty look may be, as
-/// a power of two.
-const MOST_HASTE: u32 = 3;
+/// By how many powers of two the delay before a hasty probe may be shorter than the schedule's shortest.
+const MAX_HASTE: u32 = 3;
 
-/// After how many of the longest delays a key is taken to stay with its holder.
-const LONG: u32 = 5;
+/// After so many of the longest delays without a change, a key is likely to stay with its holder.
+const LONG_HOLD: u32 = 5;
 
 /// When to try again after a failed attempt, and when to give up.
 ///
@@ -24,7 +23,22 @@ const LONG: u32 = 5;
 /// number of attempts is bounded by the deadline that [`Lease::acquire`](crate::Lease::acquire) is
 /// given, and by a count if one is set.
 ///
-/// The schedule draws no randomness of its own: it is given 64 random bits for each delay.
+/// The schedule draws no randomness of its own. It gets 64 random bits for each delay.
+///
+/// ```
+/// use core::time::Duration;
+/// use redlock_core::{RetrySchedule, Timestamp};
+///
+/// let millis = Duration::from_millis;
+/// let schedule = RetrySchedule::new(millis(20)..=millis(200))?.with_max_attempts(5);
+/// let deadline = Timestamp::ZERO.saturating_add(millis(1000));
+///
+/// // After the first attempt, with the smallest and the largest of the random bits:
+/// let next = |random| schedule.next_attempt(deadline, 1, Timestamp::ZERO, random);
+/// assert_eq!(next(0), Some(Timestamp::ZERO.saturating_add(millis(20))));
+/// assert_eq!(next(u64::MAX), Some(Timestamp::ZERO.saturating_add(millis(200))));
+/// # Ok::<(), redlock_core::RetryScheduleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RetrySchedule {
     shortest: Duration,
@@ -38,8 +52,8 @@ impl RetrySchedule {
     ///
     /// # Errors
     ///
-    /// Refuses an empty range, and one that starts at zero: a client without a delay would flood
-    /// the nodes, and two of them could split the votes for ever.
+    /// Refuses an empty range, and a range that starts at zero. A client without a delay would flood the
+    /// nodes, and two such clients could split the votes for ever.
     pub fn new(delay: RangeInclusive<Duration>) -> Result<Self, RetryScheduleError> {
         let (shortest, longest) = delay.into_inner();
         if shortest.is_zero() {
@@ -56,8 +70,8 @@ impl RetrySchedule {
         }
     }
 
-    /// Returns the same schedule with at most `attempts` attempts (zero counts as one). A look that finds
-    /// the key taken counts as one.
+    /// Returns the same schedule with at most `attempts` attempts. Zero counts as one. A probe that finds
+    /// the key taken counts as an attempt.
     #[must_use]
     pub fn with_max_attempts(self, attempts: u32) -> Self {
         Self {
@@ -66,13 +80,13 @@ impl RetrySchedule {
         }
     }
 
-    /// Returns the same schedule, but with a look at a key that is taken instead of blind attempts:
-    /// the next attempt comes as soon as a quorum of nodes is free, be it released or expired, and the
-    /// delay is how long to wait until looking again.
+    /// Returns the same schedule, but with probes of a taken key instead of blind attempts. The next
+    /// attempt starts as soon as a quorum of nodes is free, because the key was released or has expired.
+    /// The delay is the time until the next probe.
     ///
     /// "It should try again after a random delay in order to try to desynchronize multiple clients"
-    /// (the Redlock page): here clients are kept apart by a random delay that starts at nothing, and
-    /// doubles each time that attempts follow one another quickly.
+    /// (the Redlock page): here clients are kept apart by a random backoff that starts at zero, and
+    /// doubles each time that attempts fail in quick succession.
     #[must_use]
     pub fn with_probes(self) -> Self {
         Self {
@@ -81,12 +95,12 @@ impl RetrySchedule {
         }
     }
 
-    /// Returns when to look again after `tries` attempts and looks, or `None` to give up. Unlike before an
-    /// attempt, waiting is useful though there is no time to look again at its end: the key may be free
-    /// before.
+    /// Returns when to probe again after `tries` attempts and probes, or `None` to give up. A wait before a
+    /// probe is useful even if it ends at the deadline, because the key may be free before.
     ///
-    /// A client that has missed openings because nobody told looks faster for each of them, to have its
-    /// turn among clients that are told: down to between an eighth and a quarter of the shortest delay.
+    /// A client that gets no notifications misses openings. It probes faster after each of them, so that
+    /// it gets its turn among clients that are notified: down to between an eighth and a quarter of the
+    /// shortest delay.
     pub(crate) fn next_probe(
         &self,
         deadline: Timestamp,
@@ -102,8 +116,8 @@ impl RetrySchedule {
     }
 
     fn with_haste(self, unseen: u32) -> Self {
-        // Never zero: time must pass between two looks.
-        let shortest = self.shortest / (1 << unseen.min(MOST_HASTE));
+        // Never zero: time must pass between two probes.
+        let shortest = self.shortest / (1 << unseen.min(MAX_HASTE));
         let shortest = shortest.max(Duration::from_nanos(1));
         let longest = self.longest / (1 << unseen.saturating_mul(2).min(31));
         let least = shortest.saturating_mul(2).min(self.longest);
@@ -114,23 +128,22 @@ impl RetrySchedule {
         }
     }
 
-    /// Returns whether a key that is taken for so long without a change is likely to stay with its holder.
+    /// Returns whether a key that has not changed for so long is likely to stay with its holder.
     pub(crate) fn is_long(&self, quiet: Duration) -> bool {
-        quiet > self.longest.saturating_mul(LONG)
+        quiet > self.longest.saturating_mul(LONG_HOLD)
     }
 
     pub(crate) const fn has_probes(&self) -> bool {
         self.probes
     }
 
-    /// Returns how long to stand back before the next attempt after `collisions` attempts that failed
-    /// one soon after the other.
+    /// Returns how long to back off before the next attempt after so many collisions in quick succession.
     pub(crate) fn backoff(&self, collisions: u32, random: u64) -> Duration {
         let window = self.backoff_window(collisions);
         share(window, random)
     }
 
-    /// Returns the longest of these delays.
+    /// Returns the longest of these times.
     pub(crate) fn backoff_window(&self, collisions: u32) -> Duration {
         match collisions.checked_sub(1) {
             None => Duration::ZERO,
@@ -142,9 +155,9 @@ impl RetrySchedule {
 
     /// Returns when to try again after `attempts` failed attempts, or `None` to give up.
     ///
-    /// As the deadline draws near, the range of delays is cut *before* one is drawn, so that the
-    /// delay stays uniform, and the attempt that follows has at least the shortest delay left to
-    /// run. Once that cannot be had, waiting longer is useless and the answer is `None` at once.
+    /// As the deadline draws near, the range of delays is cut *before* a delay is drawn. So the delay stays
+    /// uniform, and the attempt that follows has at least the shortest delay left to run. If there is not
+    /// so much time left, waiting is useless, and the answer is `None` at once.
     #[must_use]
     pub fn next_attempt(
         &self,
@@ -168,9 +181,9 @@ impl RetrySchedule {
     /// Returns when to try again while nodes that are needed have no vote until `until`, or `None` to
     /// give up.
     ///
-    /// That is when they have one, and a random part of the shortest delay later; and before that about
-    /// once a second, since other nodes may come back. If the deadline is first, it is the deadline, for
-    /// the attempts to end there.
+    /// That is a random part of the shortest delay after `until`. Before that, there is an attempt about
+    /// once a second, since other nodes may come back. If the deadline is earlier, the answer is the
+    /// deadline, and the attempts end there.
     #[must_use]
     pub fn next_in_quarantine(
         &self,
@@ -186,7 +199,7 @@ impl RetrySchedule {
         let opens_at = until.max(now);
         let room = deadline.saturating_duration_since(opens_at) / 2;
         let spread = share(self.shortest.min(room), random).max(Duration::from_nanos(1));
-        let pause = PATIENCE.max(self.longest);
+        let pause = QUARANTINE_INTERVAL.max(self.longest);
         let again = now
             .saturating_add(pause / 2)
             .saturating_add(share(pause / 2, random));
@@ -195,13 +208,13 @@ impl RetrySchedule {
     }
 }
 
-/// Returns a part of a time, from nothing to all but the last nanosecond of it, as random bits say.
+/// Returns a random part of a time, from zero to all but its last nanosecond.
 fn share(of: Duration, random: u64) -> Duration {
     let nanos = u128::from(saturating_nanos(of));
     Duration::from_nanos(((u128::from(random) * nanos) >> 64) as u64)
 }
 
-/// Why a range of delays makes no schedule.
+/// The reason why a range of delays makes no schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RetryScheduleError {
@@ -284,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_collide_again_stand_back_for_longer() {
+    fn clients_that_collide_again_back_off_for_longer() {
         let window = |collisions| schedule().backoff_window(collisions);
         assert_eq!([0, 1, 2, 5].map(window), [MS(0), MS(1), MS(2), MS(16)]);
         assert_eq!([9, u32::MAX].map(window), [MS(200); 2]);
@@ -295,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_go_on_to_the_end() {
+    fn probes_go_on_until_the_deadline() {
         let deadline = at(1000);
         let next = |schedule: RetrySchedule, now| schedule.next_probe(deadline, 2, now, 0, 0);
         assert_eq!(next(schedule(), at(900)), Some(at(920)));
@@ -305,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarantine_is_waited_for_and_looked_at_once_a_second() {
+    fn a_quarantine_is_waited_for_with_an_attempt_once_a_second() {
         let deadline = at(5000);
         let next = |now, until, random| {
             schedule().next_in_quarantine(deadline, 1, at(now), at(until), random)
@@ -336,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn hasty_looks_neither_overflow_nor_come_at_once() {
+    fn hasty_probes_neither_overflow_nor_come_at_once() {
         let delays = [1, 2, 7, 8, 1_000_000, u64::MAX].map(Duration::from_nanos);
         for (index, shortest) in delays.into_iter().chain([Duration::MAX]).enumerate() {
             for longest in delays.into_iter().chain([Duration::MAX]).skip(index) {

@@ -1,7 +1,7 @@
 //! One request to every node, a tally, one verdict.
 //!
-//! A verdict comes as soon as it is certain, which is before the slowest node has answered:
-//! when a quorum is reached, or when the nodes left cannot make one any more.
+//! A verdict comes as soon as it is certain, before the slowest node has answered: when a quorum is
+//! reached, or when the nodes that are left cannot make one any more.
 
 mod acquire;
 mod extend;

@@ -12,7 +12,7 @@ macro_rules! hexadecimal_id {
             /// The number of digits.
             pub const LEN: usize = 40;
 
-            /// Creates an id from the digits as the server says them.
+            /// Creates an id from the digits in the server's answer.
             #[must_use]
             pub const fn new(digits: [u8; Self::LEN]) -> Self {
                 Self(digits)
@@ -34,13 +34,13 @@ macro_rules! hexadecimal_id {
 }
 
 hexadecimal_id! {
-    /// What a server calls itself from its start to its end: Redis' `run_id`, 40 hexadecimal digits.
+    /// The id of a server process, from its start to its end: Redis' `run_id`, 40 hexadecimal digits.
     RunId
 }
 
 hexadecimal_id! {
-    /// What a server calls the history of its keys: Redis' `master_replid`, 40 hexadecimal digits. A
-    /// replica has that of its master, and begins one of its own when it is promoted.
+    /// The id of the history of a server's keys: Redis' `master_replid`, 40 hexadecimal digits. A replica
+    /// has the id of its master, and begins a history of its own when it is promoted.
     ReplicationId
 }
 
@@ -49,28 +49,28 @@ hexadecimal_id! {
 pub struct Replication {
     /// The history that the server writes now (`master_replid`).
     pub id: ReplicationId,
-    /// The history that it has continued (`master_replid2`), or `None` if that is all zeros: then
-    /// the server was not promoted since it came up.
+    /// The earlier history that this one continues (`master_replid2`), or `None` if that is all zeros.
+    /// Then the server was not promoted since it came up.
     ///
-    /// It is not zero after a promotion, after a restart from an RDB, and after the server was a
+    /// The field is not zero after a promotion, after a restart from an RDB, and after the server was a
     /// replica for a while. Redis sets it back to zero when the server has had no replica for
     /// `repl-backlog-ttl`.
     pub continues: Option<ReplicationId>,
 }
 
-/// What is known of a node at one moment.
+/// What a node says of itself at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sighting {
-    /// When the node was asked: read *before* the question left.
+    /// When the node was asked. Read *before* the question left.
     pub asked_at: Timestamp,
-    /// Which server it is.
+    /// The server process.
     pub run_id: RunId,
-    /// For how long it is up, in whole seconds; `None` if it does not tell.
+    /// How long the server has been up, in whole seconds, or `None` if it does not say.
     pub uptime: Option<Duration>,
-    /// The history of its keys; `None` if it does not tell.
+    /// The history of its keys, or `None` if it does not say.
     pub replication: Option<Replication>,
-    /// For how long its history is known to exist, by a [`HistoryMarker`](crate::HistoryMarker).
-    /// `None` if nobody has looked, or there is no marker to be read.
+    /// The age that the history has at least, by a [`HistoryMarker`](crate::HistoryMarker). `None` if the
+    /// driver has not read the marker, or there is none.
     pub history_age: Option<Duration>,
 }
 

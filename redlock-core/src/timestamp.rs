@@ -2,12 +2,22 @@ use core::time::Duration;
 
 /// A point in time on the caller's monotonic clock, in whole nanoseconds.
 ///
-/// The core never reads a clock: every input carries the time at which it happened. Where the
-/// zero lies is the caller's choice, but all timestamps given to one machine must come from the
-/// same clock, and that clock must never go backwards and should keep counting while the host
-/// sleeps (`CLOCK_BOOTTIME` on Linux), because a server-side expiry does.
+/// The core never reads a clock. Every input carries the time at which it happened. The caller chooses
+/// where the zero lies. All timestamps that one lease gets must come from the same clock, and that clock
+/// must never go backwards. It should keep counting while the host sleeps (`CLOCK_BOOTTIME` on Linux),
+/// because a key on a server expires meanwhile.
 ///
 /// All arithmetic saturates: [`Timestamp::MAX`] (584 years) stands for "never".
+///
+/// ```
+/// use core::time::Duration;
+/// use redlock_core::Timestamp;
+///
+/// let now = Timestamp::from_nanos(5);
+/// let later = now.saturating_add(Duration::from_millis(3));
+/// assert_eq!(later.saturating_duration_since(now), Duration::from_millis(3));
+/// assert_eq!(now.saturating_add(Duration::MAX), Timestamp::MAX);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -42,7 +52,7 @@ impl Timestamp {
         Self(self.0.saturating_sub(saturating_nanos(before)))
     }
 
-    /// Returns how long ago `earlier` was, or zero if it lies in the future.
+    /// Returns the time from `earlier` to this, or zero if `earlier` is later.
     #[must_use]
     pub fn saturating_duration_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -1,10 +1,17 @@
 use core::fmt;
 
-/// Random bits that tell one lease from every other, drawn by the caller.
+/// Random bits that distinguish one lease from every other, drawn by the caller.
 ///
 /// The source asks for a value that is "unique across all clients and all lock requests". All
 /// tokens of a lease derive from its nonce, so two leases with the same nonce could release each
-/// other's keys: draw it from the operating system's generator, one for each lease.
+/// other's keys. Draw one for each lease from the operating system's generator.
+///
+/// ```
+/// use redlock_core::Nonce;
+///
+/// let nonce = Nonce::new(0x0123_4567_89ab_cdef); // 128 random bits
+/// assert_ne!(nonce.token(1), nonce.token(2));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Nonce(u128);
 
@@ -24,8 +31,8 @@ impl Nonce {
         }
     }
 
-    /// Returns well-mixed bits for the attempt's retry delay, so that clients which failed
-    /// together do not retry together. (The finaliser of `SplitMix64` over nonce and attempt.)
+    /// Returns well-mixed bits for the attempt's retry delay, so that clients which failed together do
+    /// not retry together: the finaliser of `SplitMix64` over nonce and attempt.
     pub(crate) const fn jitter(self, attempt: u32) -> u64 {
         let seed = (self.0 as u64) ^ ((self.0 >> 64) as u64).rotate_left(32);
         let mut x = seed.wrapping_add((attempt as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -41,13 +48,21 @@ impl fmt::Debug for Nonce {
     }
 }
 
-/// The value of a key: who holds it, and since which attempt.
+/// The value of a key: the lease that holds it, and the attempt that set it.
 ///
-/// A token is never used for a second attempt. If it were, a late release of attempt 1 could
-/// delete the key that attempt 2 has counted.
+/// No token is used for a second attempt. Otherwise a late release of attempt 1 could delete the key that
+/// attempt 2 has counted.
 ///
 /// On the wire a token is 40 lowercase hexadecimal digits: printable, and as long as the 20 random
 /// bytes that the source suggests.
+///
+/// ```
+/// use redlock_core::Nonce;
+///
+/// let token = Nonce::new(0xabc).token(1);
+/// assert_eq!(token.to_string(), "00000000000000000000000000000abc00000001");
+/// assert_eq!(token.to_ascii(), *b"00000000000000000000000000000abc00000001");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token {
     nonce: Nonce,

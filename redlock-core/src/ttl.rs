@@ -1,21 +1,31 @@
 use core::{error::Error, fmt, time::Duration};
 
+use crate::timestamp::saturating_nanos;
+
 /// How long a key lives on a node unless it is extended: whole milliseconds, at least one.
 ///
-/// It is what a crashed holder costs the others, and the time within which a live holder must
-/// renew.
+/// A crashed holder blocks other clients for this time, and a live holder must renew within it.
+///
+/// ```
+/// use core::time::Duration;
+/// use redlock_core::{Ttl, TtlError};
+///
+/// let ttl = Ttl::new(Duration::from_secs(10))?;
+/// assert_eq!(ttl.as_millis(), 10_000);
+/// assert_eq!(Ttl::new(Duration::from_micros(10)), Err(TtlError::Zero));
+/// # Ok::<(), TtlError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(u64);
 
 impl Ttl {
     /// The longest accepted time to live: 100 years of 365 days.
     ///
-    /// Redis adds the time to live to its Unix time in milliseconds and refuses what overflows
-    /// 63 bits, and [`Timestamp`](crate::Timestamp) counts 584 years. This limit lies safely
-    /// within both.
+    /// Redis adds the time to live to its Unix time in milliseconds, and refuses a sum of more than 63
+    /// bits. [`Timestamp`](crate::Timestamp) counts 584 years. This limit lies within both.
     pub const MAX: Self = Self(100 * 365 * 24 * 60 * 60 * 1000);
 
-    /// Creates a time to live, rounding down to the milliseconds that `PX` takes.
+    /// Creates a time to live, rounded down to whole milliseconds, the unit of `PX`.
     ///
     /// # Errors
     ///
@@ -28,13 +38,13 @@ impl Ttl {
         }
     }
 
-    /// Creates the shortest time to live that is not shorter than this, within the range.
+    /// Creates the shortest time to live that lasts for `duration`, within the range.
     pub(crate) fn at_least(duration: Duration) -> Self {
-        let millis = duration.as_nanos().div_ceil(1_000_000).max(1);
-        u64::try_from(millis).map_or(Self::MAX, |millis| Self(millis).min(Self::MAX))
+        let millis = saturating_nanos(duration).div_ceil(1_000_000);
+        Self(millis.clamp(1, Self::MAX.0))
     }
 
-    /// Returns the milliseconds, as `PX` takes them.
+    /// Returns the time to live in milliseconds, the unit of `PX`.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0

@@ -2,33 +2,40 @@ use core::time::Duration;
 
 use crate::{Timestamp, Ttl, timestamp::saturating_nanos};
 
-/// The pauses for clients that look often: ours, where no server tells them that the lock is free. Longer
-/// than their delay once they have missed it a few times.
+/// The length of pauses for clients that probe often: ours, where no server notifies them. It is longer than
+/// their delay after they have missed a few openings.
 const SHORT: Duration = Duration::from_millis(8);
 
-/// The pauses for clients that look seldom: about as long as the delays of the usual libraries.
+/// The length of pauses for clients that probe rarely: about the delay of the usual libraries.
 const LONG: Duration = Duration::from_millis(160);
 
 /// The part of the share that goes to short pauses, in percent.
 const SHORT_PART: u64 = 70;
 
-/// How many times longer than usual a turn is at most, where nobody was there after the last ones.
-const LONGEST: u32 = 5;
+/// How many times longer than usual a turn becomes at most while no other client comes.
+const MAX_LENGTHENING: u32 = 5;
 
-/// How long to stay away from others that are told when the lock is free, so that all of them come first:
-/// some round trips, and less than a turn.
-const AWAY: Duration = Duration::from_millis(2);
+/// The length of pauses for clients that are notified, so that all of them come first: some round trips, and
+/// less than a turn.
+const MOMENT: Duration = Duration::from_millis(2);
 
-/// How many times rarer pauses become where nobody uses them, as a power of two.
-const MOST_RARE: u32 = 2;
+/// By how many powers of two pauses become rarer at most while no client uses them.
+const MAX_RARITY: u32 = 2;
 
-/// A turn counts as no longer than this: between turns that are far apart, the lock was not busy.
+/// A longer turn counts as this long. Between turns that are far apart, the lock was not busy.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 
 /// The part of the time for which a process leaves a busy lock free, for clients that poll.
 ///
-/// A client that polls every `d` gets the lock about once in `d` divided by this part, however the time
-/// is divided into pauses: with four percent, a client that polls every 100 ms waits for 2.5 s.
+/// A client that polls every `d` gets the lock about once in `d` divided by this part, whatever the lengths
+/// of the pauses. With four percent, a client that polls every 100 ms waits for 2.5 s.
+///
+/// ```
+/// use redlock_core::PollerShare;
+///
+/// assert_eq!(PollerShare::default(), PollerShare::percent(4));
+/// assert_eq!(PollerShare::percent(80), PollerShare::MAX);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PollerShare {
     percent: u8,
@@ -41,7 +48,7 @@ impl PollerShare {
     /// The largest: half of the time.
     pub const MAX: Self = Self { percent: 50 };
 
-    /// Creates a share of so many percent. More than 50 counts as 50.
+    /// Creates a share of 0 to 50 percent. More than 50 counts as 50.
     #[must_use]
     pub const fn percent(percent: u8) -> Self {
         if percent < Self::MAX.percent {
@@ -53,17 +60,17 @@ impl PollerShare {
 }
 
 impl Default for PollerShare {
-    /// Four percent: with the time between two turns, the lock stays busy for 95 % of the time.
+    /// Returns four percent. With the time between two turns, the lock is busy for 95 % of the time.
     fn default() -> Self {
         Self { percent: 4 }
     }
 }
 
-/// A turn is not lengthened beyond this, nor at all if it is longer already: a lone process gains little
-/// by it, and a process that comes rarely has to wait for it.
+/// A turn is not lengthened beyond this, and not at all if it is longer already. A lone process gains little
+/// by longer turns, and a process that comes rarely has to wait for their end.
 const LONGEST_LENGTHENED: Duration = Duration::from_millis(100);
 
-/// How long the turns of a process are: the usual one, and the longest.
+/// The length of the turns of a process: the usual one, and the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TurnLength {
     usual: Duration,
@@ -71,7 +78,7 @@ pub struct TurnLength {
 }
 
 impl TurnLength {
-    /// Creates the length of turns that usually last for `usual`, at a lock whose keys live for `ttl`.
+    /// Creates the length of turns that usually last for `usual`, with a lock whose keys live for `ttl`.
     ///
     /// No turn is longer than half of the ttl, so that the next holder has time to work, and renewal has
     /// time to fail and be tried again.
@@ -79,37 +86,55 @@ impl TurnLength {
     pub fn new(usual: Duration, ttl: Ttl) -> Self {
         let half = ttl.as_duration() / 2;
         let usual = usual.min(half);
-        let lengthened = usual.saturating_mul(LONGEST).min(LONGEST_LENGTHENED);
+        let lengthened = usual
+            .saturating_mul(MAX_LENGTHENING)
+            .min(LONGEST_LENGTHENED);
         Self {
             usual,
             longest: lengthened.max(usual).min(half),
         }
     }
 
-    /// Returns how long a turn usually is.
+    /// Returns the usual length of a turn.
     #[must_use]
     pub const fn usual(self) -> Duration {
         self.usual
     }
 }
 
-/// How a process takes turns with others at one lock that it uses without interruption.
+/// The turns of a process that uses one lock without interruption, among other processes.
 ///
-/// A process has the lock for a while, [ends its turn](Self::end), lets others go first, and [starts the
-/// next](Self::start). Clients that are told when the lock is free need no more than a moment; clients that
-/// poll need pauses as long as their delays. The default is a process that has its first turn.
+/// A process has the lock for a while, [ends its turn](Self::end), backs off, and [starts the next
+/// turn](Self::start). Clients that are notified when the lock is free need no more than a moment. Clients
+/// that poll need pauses as long as their delays. The default is a process that has its first turn.
+///
+/// ```
+/// use core::time::Duration;
+/// use redlock_core::{PollerShare, Timestamp, Ttl, TurnLength, Turns};
+///
+/// let length = TurnLength::new(Duration::from_millis(20), Ttl::new(Duration::from_secs(10))?);
+/// let mut turns = Turns::default();
+/// turns.start(Timestamp::ZERO, true); // another client was there before
+///
+/// let after = |millis| Timestamp::ZERO.saturating_add(Duration::from_millis(millis));
+/// assert_eq!(turns.end(after(19), length, PollerShare::default()), None); // it goes on
+/// let pause = turns.end(after(20), length, PollerShare::default());
+/// assert!(pause.is_some()); // for `Lease::back_off`, before the next attempt
+/// # Ok::<(), redlock_core::TtlError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Turns {
-    /// When this turn began, if that is known.
+    /// When this turn began, or the last one ended. `None` for the first turn.
     since: Option<Timestamp>,
     short: Allowance,
     long: Allowance,
-    /// How many turns in a row nobody else was there after.
+    /// After how many turns in a row no other client came.
     unused: u32,
     last: Kind,
 }
 
-/// How a process lets others go first between two of its turns.
+/// The time for which a process backs off between two of its turns. See
+/// [`Lease::back_off`](crate::Lease::back_off).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pause {
     pub(crate) kind: Kind,
@@ -117,13 +142,13 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Returns whether there is more time left after the pause than it takes: it must not cost the lock.
+    /// Returns whether more time is left after the pause than the pause takes.
     pub(crate) fn fits(&self, now: Timestamp, deadline: Timestamp) -> bool {
         let time = self.until.saturating_duration_since(now);
         self.until.saturating_add(time) < deadline
     }
 
-    /// Returns whether it is for clients that come only by and by, so that they are to be looked for.
+    /// Returns whether the pause is for clients that poll. A probe shows whether they come.
     pub(crate) fn is_for_pollers(&self) -> bool {
         self.kind != Kind::Moment
     }
@@ -131,34 +156,34 @@ impl Pause {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// For others that are told that the lock is free.
+    /// For clients that are notified when the lock is free.
     #[default]
     Moment,
     Short,
     Long,
 }
 
-/// Time that was saved for pauses of one kind.
+/// The time that was saved for pauses of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Allowance {
     saved: Duration,
-    /// How many pauses in a row were not used by anybody.
+    /// How many pauses in a row no other client used.
     unused: u32,
 }
 
 impl Turns {
-    /// Returns how long the next turn is. It is longer than usual while no other client came after the
-    /// last turns.
+    /// Returns the length of the next turn. It is longer than usual if no other client came after the last
+    /// turns.
     #[must_use]
     pub fn length(&self, turn: TurnLength) -> Duration {
-        let times = self.unused.saturating_add(1).min(LONGEST);
+        let times = self.unused.saturating_add(1).min(MAX_LENGTHENING);
         turn.usual.saturating_mul(times).min(turn.longest)
     }
 
-    /// Ends a turn. Returns how to let others go first, or `None` if the turn may go on.
+    /// Ends a turn. Returns the pause before the next one, or `None` if the turn may go on.
     pub fn end(&mut self, now: Timestamp, turn: TurnLength, share: PollerShare) -> Option<Pause> {
         let lasted = self.since.map(|since| now.saturating_duration_since(since));
-        // A turn of which nobody knows when it began is over when its driver says so.
+        // Nothing is known of the beginning of the first turn, so it is over when its driver says so.
         let lasted = lasted.unwrap_or_else(|| self.length(turn));
         if lasted < self.length(turn) {
             return None;
@@ -173,7 +198,7 @@ impl Turns {
         } else if self.short.spend(SHORT) {
             (Kind::Short, SHORT)
         } else if self.unused == 0 {
-            (Kind::Moment, AWAY)
+            (Kind::Moment, MOMENT)
         } else {
             (Kind::Moment, Duration::ZERO)
         };
@@ -182,8 +207,8 @@ impl Turns {
         Some(Pause { kind, until })
     }
 
-    /// Starts the turn after a pause, in which another client [was there](crate::Lease::was_contended) or
-    /// not.
+    /// Starts the turn after a pause. `was_contended` says whether another client came in the pause; see
+    /// [`Lease::was_contended`](crate::Lease::was_contended).
     pub fn start(&mut self, now: Timestamp, was_contended: bool) {
         let count = |unused: &mut u32| {
             *unused = if was_contended {
@@ -203,10 +228,10 @@ impl Turns {
 }
 
 impl Allowance {
-    /// Saves a part of a time, in hundredths of a percent; less, where nobody uses it.
+    /// Saves a part of a time, in hundredths of a percent. It saves less if the last pauses were not used.
     fn save(&mut self, time: Duration, part: u64) {
         let nanos = saturating_nanos(time).saturating_mul(part) / 10_000;
-        let nanos = nanos >> self.unused.min(MOST_RARE);
+        let nanos = nanos >> self.unused.min(MAX_RARITY);
         self.saved = self.saved.saturating_add(Duration::from_nanos(nanos));
     }
 
@@ -273,7 +298,7 @@ mod tests {
             let length = self.turns.length(turn(TURN));
             self.lengths.push(length);
             self.now = self.now.saturating_add(length);
-            assert!(is_used || length <= TURN * LONGEST);
+            assert!(is_used || length <= TURN * MAX_LENGTHENING);
             self.turns.end(self.now, turn(TURN), share)
         }
 
@@ -307,9 +332,9 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_comes_turns_are_longer_and_pauses_rarer() {
+    fn turns_are_longer_and_pauses_rarer_while_no_other_client_comes() {
         let minute = Minute::of(4, false);
-        assert_eq!(minute.lengths.last(), Some(&(TURN * LONGEST)));
+        assert_eq!(minute.lengths.last(), Some(&(TURN * MAX_LENGTHENING)));
         assert!(minute.paused() < MS(900), "{:?}", minute.paused());
         assert!(
             minute.longest_without < MS(1400),

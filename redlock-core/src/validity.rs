@@ -2,11 +2,20 @@ use core::{error::Error, fmt, time::Duration};
 
 use crate::{Timestamp, Ttl};
 
-/// How far clocks may differ in rate while a lock is held: a part of the ttl plus a fixed time.
+/// The allowance for clocks that differ in rate while a lock is held: a part of the ttl plus a fixed time.
 ///
 /// The default is `ttl/100 + 2 ms`, as in the algorithm's reference implementation: one part in
 /// a hundred for the clocks' rates, two milliseconds for the precision of expiry on the servers
 /// and for short ttls.
+///
+/// ```
+/// use core::time::Duration;
+/// use redlock_core::{Drift, Ttl, TtlError};
+///
+/// let ttl = Ttl::new(Duration::from_secs(10))?;
+/// assert_eq!(Drift::default().allowance(ttl), Duration::from_millis(102));
+/// # Ok::<(), TtlError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Drift {
     per_mille: u16,
@@ -35,13 +44,23 @@ impl Default for Drift {
     }
 }
 
-/// For how long a holder may trust its keys: the ttl less the drift, from the moment *before* the
-/// first request left.
+/// The time for which a holder may trust its keys: the ttl less the drift allowance, from the moment
+/// *before* the first request left.
 ///
-/// The source says: validity is the initial ttl, minus the time that passed while acquiring, minus
+/// The source says that validity is the initial ttl, minus the time that passed while acquiring, minus
 /// some milliseconds for drift (Redlock steps 3 and 4). Here validity is a point in time,
-/// `start + ttl - drift`; whatever passes between `start` and the verdict is then accounted for by
-/// itself.
+/// `start + ttl - drift`, so the time between `start` and the verdict needs no account of its own.
+///
+/// ```
+/// use core::time::Duration;
+/// use redlock_core::{Drift, Timestamp, Ttl, Validity};
+///
+/// let validity = Validity::new(Ttl::new(Duration::from_secs(10))?, Drift::default())?;
+/// let start = Timestamp::ZERO; // read before the first request leaves
+/// let valid_until = start.saturating_add(Duration::from_millis(9898));
+/// assert_eq!(validity.until(start), valid_until);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Validity {
     ttl: Ttl,
@@ -53,7 +72,7 @@ impl Validity {
     ///
     /// # Errors
     ///
-    /// Refuses a ttl that the drift allowance uses up: such a lock could never be held.
+    /// Refuses a ttl that is not longer than its drift allowance: such a lock could never be held.
     pub fn new(ttl: Ttl, drift: Drift) -> Result<Self, ValidityError> {
         let allowance = drift.allowance(ttl);
         if allowance < ttl.as_duration() {
@@ -68,7 +87,7 @@ impl Validity {
     ///
     /// # Errors
     ///
-    /// Refuses a ttl that the drift allowance uses up.
+    /// Refuses a ttl that is not longer than its drift allowance.
     pub fn with_ttl(self, ttl: Ttl) -> Result<Self, ValidityError> {
         Self::new(ttl, self.drift)
     }
@@ -78,7 +97,7 @@ impl Validity {
         Self { ttl, ..self }
     }
 
-    /// Returns the time to live that the nodes are told.
+    /// Returns the time to live of the keys.
     #[must_use]
     pub const fn ttl(self) -> Ttl {
         self.ttl
@@ -98,7 +117,7 @@ impl Validity {
     }
 }
 
-/// A ttl that is not longer than its own drift allowance.
+/// The error for a ttl that is not longer than its own drift allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ValidityError {
     ttl: Ttl,

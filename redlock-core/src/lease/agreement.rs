@@ -1,7 +1,7 @@
 use super::RoundId;
 use crate::{Eligibility, NodeId, NodeSet, Quorum, Reply, Tally, Timestamp};
 
-/// The votes that a held lock rests on: those that won it or extended it last, and those that came
+/// The votes that a held lock rests on: the votes that won or extended it last, and the votes that came
 /// after the verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Agreement {
@@ -16,7 +16,7 @@ pub(super) struct Agreement {
 }
 
 impl Agreement {
-    /// Notes what a round has come to at its verdict, which was reached at `now` by these votes.
+    /// Notes the votes of a round, whose verdict came at `now`.
     pub(super) fn new(round: RoundId, tally: &Tally, votes: NodeSet, now: Timestamp) -> Self {
         Self {
             round,
@@ -44,19 +44,20 @@ impl Agreement {
         }
     }
 
-    /// Returns the nodes whose votes it has.
+    /// Returns the nodes whose votes are counted.
     pub(super) fn votes(&self) -> NodeSet {
         self.votes
     }
 
-    /// Returns the nodes whose votes it does not have.
+    /// Returns the nodes whose votes are not counted.
     pub(super) fn others(&self) -> NodeSet {
         self.quorum.all().difference(self.votes)
     }
 
-    /// Takes a node's vote out, unless all were counted before `since`. Returns whether a quorum is left.
+    /// Removes a node's vote, unless all votes were counted before `since`. Returns whether a quorum is
+    /// left.
     ///
-    /// One time is kept for all votes: if the latest of them is in doubt, so is each vote of the node.
+    /// One time is kept for all votes. If the latest of them is in doubt, the vote of the node is.
     pub(super) fn withdraw(&mut self, node: NodeId, since: Timestamp) -> bool {
         let in_doubt = since <= self.counted_at && self.votes.remove(node);
         !in_doubt || self.votes.len() >= self.quorum.votes()

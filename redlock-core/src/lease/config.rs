@@ -1,14 +1,31 @@
 use crate::{KeepAlive, Quorum, RetrySchedule, Validity};
 
-/// What a [`Lease`](crate::Lease) needs to know, each part validated by its own constructor.
+/// The configuration of a [`Lease`](crate::Lease). The constructor of each part validates it.
+///
+/// ```
+/// use core::time::Duration;
+/// use redlock_core::*;
+///
+/// let (millis, second) = (Duration::from_millis(1), Duration::from_secs(1));
+/// let validity = Validity::new(Ttl::new(10 * second)?, Drift::default())?;
+/// let interval = KeepAlive::default_interval(validity);
+/// let config = LeaseConfig {
+///     quorum: Quorum::majority(5)?,
+///     validity,
+///     retry: RetrySchedule::new(20 * millis..=200 * millis)?,
+///     keep_alive: KeepAlive::every(interval, 60 * second, validity)?,
+/// };
+/// # let _ = Lease::new(config, Nonce::new(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseConfig {
-    /// How many of how many nodes decide.
+    /// The nodes, and how many of them decide.
     pub quorum: Quorum,
-    /// How long keys live, and for how long a holder trusts them.
+    /// The ttl of the keys, and the time for which a holder trusts them.
     pub validity: Validity,
-    /// When to try again.
+    /// When to try again after a failed attempt.
     pub retry: RetrySchedule,
-    /// When to extend, and for how long.
+    /// When to extend a held lock, and when to stop.
     pub keep_alive: KeepAlive,
 }

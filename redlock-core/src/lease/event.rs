@@ -56,7 +56,7 @@ pub enum ExpiryAnomaly {
     },
 }
 
-/// Why a lock was lost.
+/// The reason why a lock was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {

@@ -1,17 +1,18 @@
 use crate::{FencingToken, Timestamp};
 
-/// What the attempts of one fenced lease propose.
+/// The fencing tokens that the attempts of one lease propose.
 ///
-/// Each attempt proposes anew. A proposal from before a pause may be smaller than the token of a
-/// holder that came and went meanwhile, and nodes that restarted since have no counter that says
-/// so. An attempt counts no node that came up less than the longest ttl before the attempt began;
-/// so a forgotten token is older than its proposal by at least that, if wall clocks differ by less.
+/// Each attempt makes a new proposal. A proposal from before a pause may be smaller than the token of
+/// another holder that came and went meanwhile, and a node that restarted since has lost the counter that
+/// would show this. An attempt counts no node that came up less than the longest ttl before the attempt
+/// began. So a forgotten token is older than the new proposal by at least that time, and smaller, if wall
+/// clocks differ by less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Proposals {
     /// The wall clock in microseconds, as it was at `drawn_at`.
     first: FencingToken,
     drawn_at: Timestamp,
-    /// The largest token that was proposed, or that a node has told of.
+    /// The largest token that was proposed, or that a node has told.
     largest: Option<FencingToken>,
 }
 
@@ -24,9 +25,9 @@ impl Proposals {
         }
     }
 
-    /// Returns what an attempt that starts at `now` proposes: the first proposal plus the time that
-    /// has passed, and more than all tokens that are known. (After the last token, that one again,
-    /// which the nodes then refuse.)
+    /// Returns the proposal of an attempt that starts at `now`: the first proposal plus the time that has
+    /// passed, and more than all tokens that are known. After the last token, that token again, which the
+    /// nodes then refuse.
     pub(super) fn draw(&mut self, now: Timestamp) -> FencingToken {
         let passed = now.saturating_duration_since(self.drawn_at).as_micros();
         let passed = u64::try_from(passed).unwrap_or(u64::MAX);
@@ -37,7 +38,7 @@ impl Proposals {
         proposal
     }
 
-    /// Returns what to propose against this counter, or `None` if there is no larger token.
+    /// Returns a proposal that surpasses this counter, or `None` if there is no larger token.
     pub(super) fn surpass(&mut self, counter: FencingToken) -> Option<FencingToken> {
         self.note(counter);
         let proposal = self.largest.and_then(FencingToken::next)?;
@@ -45,7 +46,7 @@ impl Proposals {
         Some(proposal)
     }
 
-    /// Notes what a node's counter is.
+    /// Notes the counter of a node.
     pub(super) fn note(&mut self, counter: FencingToken) {
         self.largest = self.largest.max(Some(counter));
     }
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn grow_by_a_microsecond_in_a_microsecond() {
+    fn proposals_grow_by_one_in_a_microsecond() {
         let mut proposals = proposals(7);
         assert_eq!(proposals.draw(at(500)).get(), 7);
         assert_eq!(proposals.draw(at(503)).get(), 3007);
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn are_larger_than_all_counters_that_are_known() {
+    fn proposals_exceed_all_counters_that_are_known() {
         let mut proposals = proposals(7);
         proposals.draw(at(500));
         assert_eq!(proposals.surpass(FencingToken::new(9)).unwrap().get(), 10);
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn end_at_the_last_token() {
+    fn proposals_end_at_the_last_token() {
         let mut proposals = proposals(7);
         assert_eq!(proposals.draw(Timestamp::MAX), FencingToken::MAX);
         assert_eq!(proposals.surpass(FencingToken::new(1)), None);

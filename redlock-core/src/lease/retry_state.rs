@@ -112,7 +112,7 @@ impl RetryState {
         self.streak = Some(Streak { last: now, weight });
     }
 
-    /// Returns how many split votes the failures of late amount to.
+    /// Returns how many split votes the failures in quick succession amount to.
     pub(super) fn collisions(&self) -> u32 {
         self.streak.map_or(0, |it| it.weight / RACES_PER_SPLIT_VOTE)
     }

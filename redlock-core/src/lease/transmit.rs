@@ -23,7 +23,7 @@ pub struct Transmit {
     pub asks_for_votes: bool,
 }
 
-/// What a node is asked to do with the lease's key.
+/// What a node is asked to do with the key of the lease.
 ///
 /// A node that does not know an operation must refuse it ([`Reply::Refused`](crate::Reply::Refused)):
 /// new ones may be added.
@@ -32,25 +32,27 @@ pub struct Transmit {
 pub enum Operation {
     /// Set the key to the token if it does not exist: `SET key token NX PX ttl`.
     ///
-    /// With a fence, do so in one step with raising the key's fencing counter to it. If the counter
-    /// is no smaller than the fence, leave it and answer [`Reply::Outbid`](crate::Reply::Outbid);
-    /// the key is set all the same.
+    /// With a fence, raise the key's fencing counter to it in the same step. If the counter is no smaller
+    /// than the fence, leave the counter, set the key all the same, and answer
+    /// [`Reply::Outbid`](crate::Reply::Outbid).
     ///
-    /// While the lock is held, this goes to nodes that have lost the key; the reply is not counted.
+    /// While the lock is held, this goes to nodes that have lost the key. The reply is not counted then.
     Acquire {
         /// The value to set.
         token: Token,
         /// The key's time to live.
         ttl: Ttl,
-        /// What to raise the counter to.
+        /// The fence to raise the counter to.
         fence: Option<FencingToken>,
     },
-    /// If the key's value is the token, raise its fencing counter as for an acquisition. While the
-    /// lock is held, this goes to nodes that may have missed it before; the reply is not counted.
+    /// If the key's value is the token, raise its fencing counter as for an acquisition.
+    ///
+    /// While the lock is held, this goes to nodes that may have missed it before. The reply is not counted
+    /// then.
     Fence {
         /// The value to compare with.
         token: Token,
-        /// What to raise the counter to.
+        /// The fence to raise the counter to.
         fence: FencingToken,
     },
     /// Let the key live for `ttl` from now, if its value is the token and it would not live
@@ -70,17 +72,19 @@ pub enum Operation {
         /// The value to compare with.
         token: Token,
     },
-    /// Tell whether the key exists, whoever set it, and for how long it lives: `PTTL key`. The answer
-    /// is [`Reply::Free`](crate::Reply::Free) or [`Reply::Taken`](crate::Reply::Taken). If the node
-    /// can, it tells too when the key is gone ([`Lease::handle_freed`](crate::Lease::handle_freed)).
+    /// Tell whether the key exists, with any value, and how long it lives: `PTTL key`. The answer is
+    /// [`Reply::Free`](crate::Reply::Free) or [`Reply::Taken`](crate::Reply::Taken).
+    ///
+    /// A node that can notify its clients also tells when the key is gone
+    /// ([`Lease::handle_freed`](crate::Lease::handle_freed)).
     Probe {
-        /// Under which the lock was tried last. (Not to compare with.)
+        /// The token of the last attempt. It is not compared with the key.
         token: Token,
     },
 }
 
 impl Operation {
-    /// Returns the token that it sets or compares with.
+    /// Returns the token of the operation.
     #[must_use]
     pub const fn token(&self) -> Token {
         match *self {

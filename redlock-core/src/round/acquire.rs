@@ -8,8 +8,24 @@ use crate::{
 /// One attempt to set our key on a majority of nodes (Redlock steps 1 to 3).
 ///
 /// The caller sends `SET key token NX PX ttl` to every node at once and hands each answer to
-/// [`Acquire::handle_reply`]. A repeated reply, and one from a node that does not belong to the
-/// round, changes nothing.
+/// [`Acquire::handle_reply`]. A repeated reply changes nothing, and neither does a reply from a node that
+/// does not belong to the round.
+///
+/// ```
+/// use core::time::Duration;
+/// use redlock_core::*;
+///
+/// let validity = Validity::new(Ttl::new(Duration::from_secs(10))?, Drift::default())?;
+/// let start = Timestamp::ZERO;
+/// let token = Nonce::new(0x5eed).token(1);
+/// let mut round = Acquire::new(Quorum::majority(3)?, validity, token, None, start);
+///
+/// let [first, second] = [0, 1].map(|index| NodeId::new(index).unwrap());
+/// let mut grant = |node| round.handle_reply(start, node, Reply::Granted, Eligibility::ALWAYS);
+/// assert_eq!(grant(first), None);
+/// assert!(matches!(grant(second), Some(AcquireVerdict::Acquired { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquire {
     token: Token,
@@ -21,7 +37,7 @@ pub struct Acquire {
 
 impl Acquire {
     /// Starts an attempt at `now`, which must be read *before* the first request leaves
-    /// (Redlock step 1). With `fence`, the nodes are asked to raise their counters to it too.
+    /// (Redlock step 1). With `fence`, the nodes are asked to raise their counters to it as well.
     #[must_use]
     pub fn new(
         quorum: Quorum,
@@ -72,8 +88,8 @@ impl Acquire {
     /// Ends the attempt without waiting for the nodes that have not replied. Returns the verdict
     /// unless it was returned before.
     ///
-    /// `suspicion` is what stood in the way of the attempt before this one, if there was one: it
-    /// is what probably stands in the way of this one too, as long as no node says otherwise.
+    /// `suspicion` is the failure of the attempt before this one, if there was one. The same reason
+    /// probably stands in the way of this attempt, unless a node says otherwise.
     pub fn give_up(
         &mut self,
         now: Timestamp,
@@ -103,7 +119,7 @@ impl Acquire {
         self.start
     }
 
-    /// Returns the end of validity, if the attempt succeeds: nothing can be won from then on.
+    /// Returns the end of validity, if the attempt succeeds. Nothing can be won from then on.
     #[must_use]
     pub const fn valid_until(&self) -> Timestamp {
         self.valid_until
@@ -152,7 +168,7 @@ fn judge(
     }
 }
 
-/// How an attempt to acquire ended.
+/// The end of an attempt to acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AcquireVerdict {
@@ -163,8 +179,8 @@ pub enum AcquireVerdict {
         /// The fence that a majority accepted, if one was proposed.
         fence: Option<FencingToken>,
     },
-    /// A majority holds our key, but not a majority has accepted the fence. While the keys are
-    /// ours, a [`Fence`](crate::Fence) round can propose a larger one.
+    /// A majority holds our key, but no majority has accepted the fence. While the keys are ours, a
+    /// [`Fence`](crate::Fence) round can propose a larger one.
     Outbid {
         /// The largest counter that is known.
         counter: FencingToken,
@@ -174,24 +190,24 @@ pub enum AcquireVerdict {
     Failed(AcquireFailure),
 }
 
-/// Why an attempt to acquire failed.
+/// The reason why an attempt to acquire failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AcquireFailure {
     /// Another token holds the key on nodes that were needed.
     Contended,
-    /// So many nodes failed that no client could have a majority through this one's eyes.
+    /// So many nodes failed that the others are no majority.
     NoQuorum,
     /// Nodes that were needed came up so recently that they have no vote.
     Quarantined {
         /// When the last of them has one.
         until: Timestamp,
     },
-    /// A majority agreed, but only after the validity was spent; or nobody decided before it was.
+    /// A majority agreed after the validity was spent, or no majority agreed or refused until then.
     TooSlow,
     /// The fencing counters have reached [`FencingToken::MAX`].
     FenceExhausted,
-    /// The driver ended. (No round ends like this, only a [`Lease`](crate::Lease).)
+    /// The driver ended. Only a [`Lease`](crate::Lease) ends like this, and no round.
     Abandoned,
 }
 

@@ -10,6 +10,23 @@ use crate::{
 /// lock into the majority of instances, and within the validity time" (the Redlock page).
 ///
 /// A failed extension takes nothing away: the validity stays what it was, and nothing is released.
+///
+/// ```
+/// use core::time::Duration;
+/// use redlock_core::*;
+///
+/// let validity = Validity::new(Ttl::new(Duration::from_secs(10))?, Drift::default())?;
+/// let valid_until = validity.until(Timestamp::ZERO);
+/// let now = Timestamp::ZERO.saturating_add(Duration::from_secs(3));
+/// let token = Nonce::new(0x5eed).token(1);
+/// let mut round = Extend::new(Quorum::majority(1)?, validity, token, valid_until, now);
+///
+/// let node = NodeId::new(0).unwrap();
+/// let verdict = round.handle_reply(now, node, Reply::Granted, Eligibility::ALWAYS);
+/// let valid_until = validity.until(now);
+/// assert_eq!(verdict, Some(ExtendVerdict::Extended { valid_until }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Extend {
     token: Token,
@@ -34,7 +51,7 @@ impl Extend {
             token,
             start: now,
             old_valid_until: valid_until,
-            // Raise-only: an extension with little to add never shortens.
+            // Raise-only: an extension never shortens.
             new_valid_until: validity.until(now).max(valid_until),
             ballot: Ballot::new(quorum, now),
         }
@@ -104,8 +121,8 @@ impl Extend {
         matches!(self.ballot.verdict(), Some(ExtendVerdict::Extended { .. }))
     }
 
-    /// Returns whether so many nodes have lost our key that no majority can ever be had again, also
-    /// if they said so only after the round had failed.
+    /// Returns whether so many nodes have lost our key that no majority has it. Denials that come after
+    /// the verdict count too.
     #[must_use]
     pub const fn is_lost(&self) -> bool {
         is_lost(self.tally())
@@ -145,7 +162,7 @@ const fn is_lost(tally: &Tally) -> bool {
     tally.is_blocking(tally.denied())
 }
 
-/// How an extension ended.
+/// The end of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExtendVerdict {
@@ -154,11 +171,11 @@ pub enum ExtendVerdict {
         /// The new end of validity, never earlier than the old one.
         valid_until: Timestamp,
     },
-    /// No majority extended it this time. The old validity still holds; try again.
+    /// No majority extended our key this time. The old validity still holds, so try again.
     Failed,
-    /// So many nodes say that the key is not ours any more that no majority can ever be had
-    /// again: it was deleted, overwritten, evicted or flushed. The lock is lost now, whatever the
-    /// clock says, because another client may already hold it.
+    /// So many nodes say that the key is not ours any more that no majority has it: it was deleted,
+    /// overwritten, evicted or flushed. The lock is lost now, whatever the clock says, because another
+    /// client may already hold it.
     KeysLost,
 }
 

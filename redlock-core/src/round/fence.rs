@@ -9,6 +9,20 @@ use crate::{
 /// counter is smaller. A majority of accepts makes the fence ours: two such majorities share a node,
 /// on which the two clients' keys existed at different times, so the later accept there is strictly
 /// larger.
+///
+/// ```
+/// use redlock_core::*;
+///
+/// let (now, valid_until) = (Timestamp::ZERO, Timestamp::from_nanos(1_000));
+/// let token = Nonce::new(0x5eed).token(1);
+/// let fence = FencingToken::new(7);
+/// let mut round = Fence::new(Quorum::majority(1)?, token, fence, valid_until, now);
+///
+/// let (node, counter) = (NodeId::new(0).unwrap(), FencingToken::new(40));
+/// let verdict = round.handle_reply(now, node, Reply::Outbid { counter }, Eligibility::ALWAYS);
+/// assert_eq!(verdict, Some(FenceVerdict::Outbid { counter })); // propose 41
+/// # Ok::<(), QuorumError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fence {
     token: Token,
@@ -70,7 +84,7 @@ impl Fence {
         self.token
     }
 
-    /// Returns what is proposed.
+    /// Returns the token that is proposed.
     #[must_use]
     pub const fn fence(&self) -> FencingToken {
         self.fence
@@ -111,13 +125,13 @@ fn judge(tally: &Tally, now: Timestamp, valid_until: Timestamp) -> Option<FenceV
     }
 }
 
-/// How a proposal ended.
+/// The end of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FenceVerdict {
     /// A majority accepted, while the keys were valid.
     Accepted,
-    /// Counters are ahead: a larger proposal may win.
+    /// Counters are ahead. A larger proposal may win.
     Outbid {
         /// The largest counter that is known.
         counter: FencingToken,

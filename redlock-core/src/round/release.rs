@@ -5,6 +5,15 @@ use crate::{Eligibility, NodeId, Quorum, Reply, Tally, Timestamp, Token, ballot:
 ///
 /// The caller sends a compare-and-delete to every node at once, so that only our own token can be
 /// deleted.
+///
+/// ```
+/// use redlock_core::*;
+///
+/// let mut round = Release::new(Quorum::majority(1)?, Nonce::new(0x5eed).token(1));
+/// let verdict = round.handle_reply(NodeId::new(0).unwrap(), Reply::Granted);
+/// assert_eq!(verdict, Some(ReleaseVerdict::Released));
+/// # Ok::<(), QuorumError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Release {
     token: Token,
@@ -63,7 +72,7 @@ fn judge(tally: &Tally) -> Option<ReleaseVerdict> {
     }
 }
 
-/// How a release ended.
+/// The end of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseVerdict {
