@@ -207,6 +207,27 @@ impl fmt::Display for Failures<'_> {
 }
 
 /// Why a held lock could not be extended.
+///
+/// ```
+/// # use redlock_tokio::{ExtendError, Redlock};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redlock = Redlock::embedded().await?;
+/// # async fn stop() {}
+/// let guard = redlock.lock("order:42").await?;
+/// match guard.extend().await {
+///     Ok(()) => {}
+///     Err(ExtendError::NoQuorum { remaining, .. }) => {
+///         println!("the lock is still held for {remaining:?}");
+///     }
+///     Err(error) => {
+///         eprintln!("{error}");
+///         stop().await;
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ExtendError {

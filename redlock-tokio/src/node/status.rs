@@ -6,17 +6,33 @@ use crate::{
     NodeError, NodeReport, NodeReports, Objection, ServerInfo, whole_seconds::WholeSeconds,
 };
 
-/// How a node is, for people and dashboards. See [`Redlock::nodes`](crate::Redlock::nodes).
+/// The status of a node, for logs and dashboards. Returned by [`Redlock::nodes`](crate::Redlock::nodes).
+///
+/// ```
+/// # use redlock_tokio::{MemoryNode, NodeState, Redlock};
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let nodes = [(); 3].map(|()| MemoryNode::new());
+/// nodes[1].set_down(true);
+/// let redlock = Redlock::builder().custom_nodes(nodes).build().await?;
+/// let status = redlock.nodes();
+/// assert_eq!(status[0].state, NodeState::Voting);
+/// assert!(matches!(status[1].state, NodeState::Reconnecting(_)));
+/// println!("{}: {}", status[1].address, status[1].state);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStatus {
     /// The address, without credentials.
     pub address: Arc<str>,
-    /// What it can do for a lock.
+    /// What the node can do for a lock.
     pub state: NodeState,
-    /// What the server said of itself when it was last connected to.
+    /// What the server said of itself at the last connection.
     pub server: Option<ServerInfo>,
-    /// How long it took to answer last, its share of waiting behind other requests included.
+    /// The time of the last answer, from when the request was sent. It contains the wait behind other requests.
     pub round_trip: Option<Duration>,
 }
 
@@ -24,19 +40,18 @@ pub struct NodeStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// It votes.
+    /// The node votes.
     Voting,
-    /// It came up too recently to vote: it may have forgotten a lock that is still held.
+    /// The node started too recently to vote: it may have forgotten a lock that is still held.
     Quarantined {
-        /// For how much longer.
+        /// The time until the node votes.
         remaining: Duration,
     },
-    /// It has stopped answering. It is asked again when it answers what it was sent, or on another
-    /// connection.
+    /// The node has stopped answering. It is asked again when it answers an earlier request, or on another connection.
     Silent,
-    /// There is no connection, and another attempt is made again and again.
+    /// There is no connection. The lane tries to connect again and again.
     Reconnecting(NodeError),
-    /// It answers, but must not vote until somebody changes something.
+    /// The node answers, but must not vote before its configuration or that of this client is changed.
     Refused(NodeError),
 }
 
@@ -57,7 +72,7 @@ impl fmt::Display for NodeState {
     }
 }
 
-/// Returns in how long so many nodes may vote: at once, after their quarantine, or nobody knows when.
+/// Returns the time until a majority may vote. `None` if more than quarantines prevents a majority.
 pub(crate) fn quorum_in(nodes: &[NodeStatus], quorum: Quorum) -> Option<Duration> {
     let mut waits: Vec<_> = nodes
         .iter()
@@ -71,7 +86,7 @@ pub(crate) fn quorum_in(nodes: &[NodeStatus], quorum: Quorum) -> Option<Duration
     waits.get(quorum.votes() - 1).copied()
 }
 
-/// Returns the nodes that have no vote now, and why.
+/// Returns the nodes that have no vote now, with their reasons.
 pub(crate) fn objections(nodes: Vec<NodeStatus>) -> NodeReports {
     let report = |node: NodeStatus| {
         let objection = match node.state {
