@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Result, order::Order, run::News};
+use crate::{Result, news::News, order::Order};
 
 /// How many worker processes run.
 pub(crate) const WORKERS: usize = 3;

@@ -10,8 +10,8 @@ use crate::{
     Result,
     bed::Bed,
     crew::Crew,
-    plan::{Fault, Kind},
-    run::News,
+    fault::{Fault, Kind},
+    news::News,
     support::MS,
 };
 

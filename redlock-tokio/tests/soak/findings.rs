@@ -6,9 +6,9 @@ use std::{
 use crate::{
     Result,
     crew::WORKERS,
+    fault::{Fault, Kind},
     history::{History, Hold, Overlap},
     line::{Line, Size},
-    plan::{Fault, Kind},
 };
 
 /// The findings of a run.

@@ -43,14 +43,17 @@
 
 mod bed;
 mod crew;
+mod fault;
 mod faults;
 mod findings;
 mod history;
 mod leftovers;
 mod line;
+mod news;
 mod order;
 mod plan;
 mod report;
+mod result;
 mod run;
 mod settings;
 #[path = "../support/mod.rs"]
@@ -58,13 +61,11 @@ mod support;
 mod usage;
 mod worker;
 
-use std::{env, error::Error, process::ExitCode};
+use std::{env, process::ExitCode};
 
 use order::Order;
+use result::Result;
 use settings::Settings;
-
-/// A result whose error is a failure of the test bed, in words.
-type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();

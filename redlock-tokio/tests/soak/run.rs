@@ -11,22 +11,12 @@ use crate::{
     faults::Faults,
     findings::Findings,
     leftovers::Leftovers,
+    news::News,
     order::Order,
-    plan::{self, Fault},
-    report,
+    plan, report,
     settings::Settings,
     worker::TURN_LIMIT,
 };
-
-/// An event of the run.
-pub(crate) enum News {
-    Line(usize, String),
-    /// A worker has closed its output.
-    Gone(usize),
-    Fault(Fault),
-    /// All faults are over.
-    Calm(Result<()>),
-}
 
 /// The interval between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);

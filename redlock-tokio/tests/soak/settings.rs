@@ -1,6 +1,6 @@
 use std::{env, fmt, sync::LazyLock, time::Duration};
 
-use crate::{Result, plan::Kind};
+use crate::{Result, fault::Kind};
 
 /// The settings in the environment.
 #[derive(Clone, Debug)]

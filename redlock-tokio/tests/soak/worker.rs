@@ -18,14 +18,12 @@ use tokio::{
     time::{Instant, interval, sleep, timeout},
 };
 
+pub(crate) use self::task::TURN_LIMIT;
 use self::{store::Store, task::Task};
 use crate::{Result, bed::MAX_TTL, line::Line, order::Order, settings::Breakage, support::MS};
 
 /// How many tasks each worker runs.
 const TASKS: u64 = 80;
-
-/// Longer than any turn of a task and any stop of its process.
-pub(crate) const TURN_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a worker waits for its first lock.
 const START: Duration = Duration::from_secs(20);

@@ -10,8 +10,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{TURN_LIMIT, journal, store::Store, watch::Watch};
+use super::{journal, store::Store, watch::Watch};
 use crate::{Result, bed, settings::Settings, support::MS};
+
+/// Longer than any turn of a task and any stop of its process.
+pub(crate) const TURN_LIMIT: Duration = Duration::from_secs(30);
 
 /// One of many tasks that compete for the locks.
 pub(super) struct Task {
