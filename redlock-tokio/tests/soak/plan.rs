@@ -3,7 +3,7 @@ use std::{fmt, time::Duration};
 use fastrand::Rng;
 
 use crate::{
-    bed::{MAX_TTL, NODES, QUARANTINE},
+    bed::NODES,
     crew::WORKERS,
     fault::{Fault, Kind},
     settings::{Breakage, Settings},
