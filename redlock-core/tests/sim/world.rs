@@ -95,6 +95,7 @@ pub(crate) enum Event {
     Fault(Fault),
     Sweep,
     Calm,
+    Inspect,
     Probe,
     End,
 }
@@ -197,6 +198,7 @@ impl World {
                 Event::Fault(fault) => self.strike(fault),
                 Event::Sweep => self.sweep(),
                 Event::Calm => self.calm_down(),
+                Event::Inspect => self.inspect(),
                 Event::Probe => self.probe(),
                 Event::End => {
                     self.finish();
@@ -299,9 +301,28 @@ impl World {
         for client in 0..self.clients.len() {
             self.schedule_client(self.at, client, ClientEvent::Retire);
         }
-        // Until the last pause, the last straggler, the last key and the last quarantine are over.
-        let rest = 2 * MAX_PAUSE + 2 * MAX_LATE + 4 * self.max_ttl();
-        self.schedule(self.at + rest, Event::Probe);
+        // Until the last pause, the last straggler and the last key are over.
+        let inspected = self.at + 2 * MAX_PAUSE + 2 * MAX_LATE + self.max_ttl();
+        self.schedule(inspected, Event::Inspect);
+        // Until the last quarantine is over.
+        let probed = inspected + 3 * self.max_ttl();
+        self.schedule(probed, Event::Probe);
+    }
+
+    /// Breaks the connections to processes that are gone. A client that asks for nothing finds this by
+    /// its inspections. Otherwise it would find it when it probes, and the quarantine of the new
+    /// process would start then.
+    fn inspect(&mut self) {
+        for client in 0..self.clients.len() {
+            for master in 0..self.masters.len() {
+                let incarnation = self.masters[master].incarnation;
+                let lane = self.lane(client, master);
+                if lane.incarnation != incarnation {
+                    let epoch = lane.epoch;
+                    self.break_up(client, master, epoch);
+                }
+            }
+        }
     }
 
     /// Acquires every key once more.
