@@ -124,8 +124,7 @@ impl Voter {
     }
 
     /// Returns whether it is of use that the node tells its uptime and its history.
-    #[must_use]
-    pub fn needs_vetting(&self) -> bool {
+    pub(crate) fn needs_vetting(&self) -> bool {
         self.memory == Memory::Volatile && !self.allows_unvetted
     }
 

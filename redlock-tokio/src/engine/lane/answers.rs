@@ -14,7 +14,7 @@ use crate::{
     node::{Answer, Command},
 };
 
-/// Brings answers to the requesters, and remembers the releases that the node is owed after them.
+/// Passes answers to the requesters, and remembers the releases that the node is owed afterwards.
 pub(super) struct Answers<R> {
     node: NodeId,
     clock: Clock,
@@ -30,7 +30,7 @@ impl<R: Requester> Answers<R> {
         }
     }
 
-    /// Hands a batch's answers to the requesters. `eligibility` is what the node's votes are worth
+    /// Passes a batch's answers to the requesters. `eligibility` is what the node's votes are worth
     /// now. Breaks if the session is broken, or if the node is no longer what it was.
     pub(super) fn deliver(
         &mut self,

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
-/// Delays between attempts to connect: doubled each time, up to a second, half of it random so that
-/// the clients of a node that comes back do not all come at once.
+/// The delays between attempts to connect.
+///
+/// Each delay is twice the one before, up to a second. Half of it is random, so that the clients of a
+/// node that comes back do not all connect at once.
 pub(super) struct Backoff {
     next: Duration,
 }
@@ -17,7 +19,7 @@ impl Backoff {
     pub(super) fn next(&mut self) -> Duration {
         let half = self.next / 2;
         self.next = (self.next * 2).min(Self::LONGEST);
-        // Without randomness the delay is merely not spread.
+        // Without randomness the delays are not spread, which is no reason to fail.
         let random = getrandom::u32().unwrap_or(u32::MAX);
         half + half.mul_f64(f64::from(random) / f64::from(u32::MAX))
     }

@@ -40,7 +40,7 @@ impl<R> Batch<R> {
         self.commands.is_empty()
     }
 
-    /// Returns how many releases there are among them.
+    /// Returns how many of the commands are releases.
     pub(super) fn releases(&self) -> usize {
         let is_release = |it: &&Command| matches!(it.operation(), Operation::Release { .. });
         self.commands.iter().filter(is_release).count()

@@ -6,7 +6,7 @@ use tokio::sync::{futures::Notified, mpsc, oneshot};
 use super::{counters::Counters, message::Message, requester::Origin, status_board::StatusBoard};
 use crate::{NodeStatus, engine::warning::Warning, node::Command};
 
-/// The caller's end of a lane.
+/// The end of a lane that callers have.
 #[derive(Debug)]
 pub(crate) struct LaneHandle<R> {
     address: Arc<str>,
@@ -17,7 +17,7 @@ pub(crate) struct LaneHandle<R> {
     keys_too_long: Warning,
 }
 
-/// The lane's runtime is gone, and the command with it.
+/// The lane's runtime has ended, so the command was not sent.
 pub(crate) struct LaneClosed;
 
 impl<R> LaneHandle<R> {
@@ -37,6 +37,7 @@ impl<R> LaneHandle<R> {
         }
     }
 
+    /// Passes a command to the lane. Never blocks.
     pub(crate) fn send(&self, command: Command, origin: Origin<R>) -> Result<(), LaneClosed> {
         let message = Message::Request(command, origin);
         let is_release = message.is_release();
@@ -51,12 +52,11 @@ impl<R> LaneHandle<R> {
         })
     }
 
-    /// Waits until everything sent so far was answered and every owed release was delivered or
-    /// has become pointless.
+    /// Waits until all earlier requests are answered and the node is owed no release.
     pub(crate) async fn drain(&self) {
         let (done, drained) = oneshot::channel();
         if self.inbox.send(Message::Drain(done)).is_ok() {
-            // An error means that the lane has ended, and then nothing is left to wait for.
+            // An error means that the lane has ended, so there is nothing to wait for.
             let _ = drained.await;
         }
     }
@@ -65,32 +65,34 @@ impl<R> LaneHandle<R> {
         &self.address
     }
 
-    /// The warning that keys of the node have less time left than they should have.
+    /// Returns the warning that keys on the node have less time left than they should have.
     pub(crate) fn keys_too_short(&self) -> &Warning {
         &self.keys_too_short
     }
 
-    /// The warning that they have more.
+    /// Returns the warning that keys on the node have more time left than they should have.
     pub(crate) fn keys_too_long(&self) -> &Warning {
         &self.keys_too_long
     }
 
+    /// Returns how the node is.
     pub(crate) fn status(&self, now: Timestamp) -> NodeStatus {
         self.status.status(&self.address, now)
     }
 
-    /// Resolves when the node's [status](Self::status) has changed, but for what time alone changes.
+    /// Resolves when the node's [status](Self::status) has changed. A quarantine that ends by itself
+    /// is no such change.
     pub(crate) fn status_changed(&self) -> Notified<'_> {
         self.status.changed()
     }
 
-    /// Returns whether the lane's runtime is gone.
+    /// Returns whether the lane's runtime has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.inbox.is_closed()
     }
 
-    /// Returns how many releases were not delivered and never will be, or not yet. (Those that wait
-    /// behind a request to set their key, which has not left either, are among them.)
+    /// Returns how many releases were not delivered yet, or never will be. A release counts even if
+    /// the request to set its key still waits in the queue before it.
     pub(crate) fn undelivered(&self) -> usize {
         self.counters.undelivered()
     }

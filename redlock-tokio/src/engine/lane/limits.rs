@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) struct LaneLimits {
     /// For the answer to a batch.
     pub(crate) answer: Duration,
-    /// For a connection, and for what must be found out before its first vote.
+    /// For a connection, with the questions before the first vote. Also for the refresh of a marker.
     pub(crate) connect: Duration,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Requests<R: Requester> {
     /// All handles are gone, and the inbox is empty.
     is_closed: bool,
     answers: Answers<R>,
-    /// Those that wait until nothing is in flight or owed.
+    /// The callers that wait until nothing is in flight or owed.
     drains: Vec<oneshot::Sender<()>>,
     counters: Arc<Counters>,
 }
@@ -87,15 +87,15 @@ impl<R: Requester> Requests<R> {
         batch
     }
 
-    /// Answers the requests that were received. They are not sent, and the releases among them are
-    /// owed.
+    /// Refuses the requests that were received: they are answered and not sent. The releases among
+    /// them are owed.
     pub(super) fn refuse(&mut self, cause: &NodeError) {
         self.handle_received(|answers, command, origin| {
             answers.refuse(command, origin, cause.clone());
         });
     }
 
-    /// Waits for `until`, and answers each request meanwhile, because the node cannot be reached.
+    /// Waits for `until`, and refuses each request meanwhile, because the node cannot be reached.
     /// Returns `None` if the lane has ended before.
     pub(super) async fn refuse_until<T>(
         &mut self,
@@ -116,8 +116,8 @@ impl<R: Requester> Requests<R> {
         }
     }
 
-    /// Returns whether the lane can end: nothing is owed, and no request can come any more. Nothing
-    /// may be in flight. Answers those that wait until nothing is owed.
+    /// Returns whether the lane can end: nothing is owed, and no request can come any more. Also tells
+    /// the callers that drain the lane if nothing is owed. Must be called while nothing is in flight.
     pub(super) fn has_ended(&mut self) -> bool {
         if !self.answers.owed_releases().is_empty() {
             return false;
@@ -129,7 +129,7 @@ impl<R: Requester> Requests<R> {
         self.is_closed
     }
 
-    /// Returns whether so many messages wait that no more can be let wait.
+    /// Returns whether more messages wait than may wait.
     pub(super) fn are_too_many(&self) -> bool {
         self.inbox.len() > MAX_QUEUED
     }

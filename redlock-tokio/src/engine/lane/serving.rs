@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{NodeError, node::Session};
 
-/// What a lane does while it has a session: it keeps the session busy, and answers for a node that
+/// A lane while it has a session: it sends requests, delivers answers, and answers for a node that
 /// stays silent.
 pub(super) struct Serving<'a, R: Requester> {
     session: Box<dyn Session>,
@@ -193,7 +193,7 @@ impl<'a, R: Requester> Serving<'a, R> {
         }
     }
 
-    /// Answers for everything in flight. The session is useless already.
+    /// Answers for everything in flight on the broken session.
     fn give_up(self, error: &NodeError) {
         for batch in self.in_flight.into_batches() {
             self.requests.answers_mut().deliver_error(batch, error);

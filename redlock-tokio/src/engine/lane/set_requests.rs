@@ -23,7 +23,7 @@ impl SetRequests {
         self.unanswered.insert(node);
     }
 
-    /// Returns whether the node may hold the key.
+    /// Returns whether a request was sent to the node, which may hold the key then.
     pub(crate) fn was_sent(&self, node: NodeId) -> bool {
         self.sent.contains(node)
     }

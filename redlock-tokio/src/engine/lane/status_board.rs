@@ -14,12 +14,12 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Where a lane notes how its node is.
+/// The state of a node, as its lane has noted it last.
 #[derive(Debug)]
-pub(crate) struct StatusBoard {
+pub(super) struct StatusBoard {
     entry: Mutex<Entry>,
     changed: Notify,
-    /// In nanoseconds; zero for none.
+    /// In nanoseconds. Zero means that nothing was answered yet.
     round_trip: AtomicU64,
 }
 
@@ -37,7 +37,7 @@ enum Condition {
 }
 
 impl StatusBoard {
-    pub(crate) fn new(cause: NodeError) -> Self {
+    pub(super) fn new(cause: NodeError) -> Self {
         Self {
             entry: Mutex::new(Entry {
                 condition: Condition::Disconnected(cause),
@@ -48,7 +48,8 @@ impl StatusBoard {
         }
     }
 
-    pub(crate) fn connected(&self, server: Option<ServerInfo>, eligibility: Eligibility) {
+    /// Notes that there is a connection, and what the server says of itself on it.
+    pub(super) fn connected(&self, server: Option<ServerInfo>, eligibility: Eligibility) {
         *self.lock() = Entry {
             condition: Condition::Connected { eligibility },
             server,
@@ -56,29 +57,34 @@ impl StatusBoard {
         self.changed.notify_waiters();
     }
 
-    pub(crate) fn disconnected(&self, cause: NodeError) {
+    /// Notes that there is no connection, and why.
+    pub(super) fn disconnected(&self, cause: NodeError) {
         self.enter(Condition::Disconnected(cause));
     }
 
-    pub(crate) fn silent(&self) {
+    /// Notes that the node has stopped answering.
+    pub(super) fn silent(&self) {
         self.enter(Condition::Silent);
     }
 
-    pub(crate) fn answering(&self, eligibility: Eligibility) {
+    /// Notes that the connected node answers, and what its votes are worth.
+    pub(super) fn answering(&self, eligibility: Eligibility) {
         self.enter(Condition::Connected { eligibility });
     }
 
-    pub(crate) fn answered_in(&self, round_trip: Duration) {
+    /// Notes how long the last answers took.
+    pub(super) fn answered_in(&self, round_trip: Duration) {
         let nanos = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
         self.round_trip.store(nanos.max(1), Ordering::Relaxed);
     }
 
-    pub(crate) fn round_trip(&self) -> Option<Duration> {
+    fn round_trip(&self) -> Option<Duration> {
         let nanos = self.round_trip.load(Ordering::Relaxed);
         (nanos > 0).then(|| Duration::from_nanos(nanos))
     }
 
-    pub(crate) fn status(&self, address: &Arc<str>, now: Timestamp) -> NodeStatus {
+    /// Returns how the node is.
+    pub(super) fn status(&self, address: &Arc<str>, now: Timestamp) -> NodeStatus {
         let entry = self.lock();
         let state = match &entry.condition {
             Condition::Connected { eligibility } => {
@@ -103,7 +109,8 @@ impl StatusBoard {
         }
     }
 
-    pub(crate) fn changed(&self) -> Notified<'_> {
+    /// Resolves at the next change of the state.
+    pub(super) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 

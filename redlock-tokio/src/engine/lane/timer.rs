@@ -2,8 +2,10 @@ use std::{pin::Pin, time::Duration};
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// One timer for many deadlines. It is moved only to an earlier time, so deadlines that keep moving
-/// away cost nothing; its owner looks what is due when it fires.
+/// One timer for many deadlines.
+///
+/// The timer is moved only to an earlier time, so deadlines that move to a later time cost nothing.
+/// When it fires, its owner checks which deadlines have passed.
 pub(super) struct Timer {
     sleep: Pin<Box<Sleep>>,
     armed: bool,
@@ -17,7 +19,7 @@ impl Timer {
         }
     }
 
-    /// Lets the timer fire at `due` at the latest.
+    /// Makes the timer fire at `due` or earlier.
     pub(super) fn arm_for(&mut self, due: Option<Instant>) {
         if let Some(due) = due
             && (!self.armed || due < self.sleep.deadline())
@@ -27,7 +29,7 @@ impl Timer {
         }
     }
 
-    /// Waits until the timer fires, for ever if it is not armed. It is not armed afterwards.
+    /// Waits until the timer fires, and disarms it. Pending for ever if the timer is not armed.
     pub(super) async fn fired(&mut self) {
         if !self.armed {
             std::future::pending::<()>().await;

@@ -1,0 +1,222 @@
+use super::*;
+use crate::{Drift, Quarantine, Replication, ReplicationId, Ttl};
+use core::time::Duration;
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::ZERO.saturating_add(Duration::from_secs(1000 + seconds))
+}
+
+fn node(index: usize) -> NodeId {
+    NodeId::new(index).unwrap()
+}
+
+/// A quarantine of 10 s.
+fn quarantine() -> Quarantine {
+    let max_ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+    Quarantine::new(max_ttl, Drift::new(0, Duration::ZERO))
+}
+
+fn voter() -> Voter {
+    Voter::new(quarantine())
+}
+
+/// A server that was not promoted, asked when it was up for `uptime` seconds.
+fn server(role: ServerRole, letter: u8, uptime: u64) -> Identity {
+    Identity::Server {
+        role,
+        sighting: Sighting {
+            asked_at: at(0),
+            run_id: RunId::new([letter; RunId::LEN]),
+            uptime: Some(Duration::from_secs(uptime)),
+            replication: Some(Replication {
+                id: ReplicationId::new([letter; ReplicationId::LEN]),
+                continues: None,
+            }),
+            history_age: None,
+        },
+    }
+}
+
+fn master(letter: u8) -> Identity {
+    server(ServerRole::Master, letter, 500)
+}
+
+/// An electorate whose node 0 is a master that has been up for long.
+fn with_first(voter: Voter) -> Electorate {
+    let mut electorate = Electorate::new(voter);
+    let admission = electorate.handle_connection(at(0), node(0), &master(b'x'));
+    assert_eq!(admission.outcome, Ok(Eligibility::ALWAYS));
+    electorate
+}
+
+#[test]
+fn one_server_under_two_addresses_has_one_vote() {
+    let mut electorate = with_first(voter());
+    let twice = electorate.handle_connection(at(0), node(1), &master(b'x'));
+    let same = Err(Exclusion::SameServer { other: node(0) });
+    assert_eq!(twice.outcome, same);
+    assert_eq!(twice.withdrawal, None, "it has not voted");
+    // When node 0 is another server, node 1 may be this one.
+    let moved = electorate.handle_connection(at(1), node(0), &master(b'y'));
+    assert!(moved.outcome.is_ok());
+    let alone = electorate.handle_connection(at(2), node(1), &master(b'x'));
+    assert!(alone.outcome.is_ok());
+}
+
+#[test]
+fn a_server_may_be_connected_to_again() {
+    let mut electorate = with_first(voter());
+    let again = electorate.handle_connection(at(1), node(0), &master(b'x'));
+    assert_eq!(again.outcome, Ok(Eligibility::ALWAYS));
+}
+
+#[test]
+fn replicas_and_nodes_of_a_cluster_have_no_vote() {
+    let mut electorate = Electorate::new(voter());
+    for (index, role, exclusion) in [
+        (0, ServerRole::Replica, Exclusion::Replica),
+        (1, ServerRole::ClusterMaster, Exclusion::ClusterMaster),
+    ] {
+        let identity = server(role, b'a' + index as u8, 500);
+        let admission = electorate.handle_connection(at(0), node(index), &identity);
+        assert_eq!(admission.outcome, Err(exclusion));
+    }
+    let both = server(ServerRole::Replica, b'b', 500);
+    let admission = electorate.handle_connection(at(0), node(2), &both);
+    let same = Exclusion::SameServer { other: node(1) };
+    assert_eq!(
+        admission.outcome,
+        Err(same),
+        "a duplicate, whatever its role"
+    );
+}
+
+#[test]
+fn a_node_that_does_not_say_what_it_is_has_no_vote_unless_the_client_allows_that() {
+    let mut strict = Electorate::new(voter());
+    let admission = strict.handle_connection(at(0), node(0), &Identity::Withheld);
+    assert_eq!(admission.outcome, Err(Exclusion::IdentityWithheld));
+
+    let mut lenient = Electorate::new(voter().allowing_unvetted());
+    let admission = lenient.handle_connection(at(0), node(0), &Identity::Withheld);
+    assert_eq!(admission.outcome, Ok(Eligibility::ALWAYS));
+}
+
+#[test]
+fn a_server_that_does_not_tell_its_history_has_no_vote_unless_restarts_are_harmless() {
+    let mut identity = master(b'x');
+    if let Identity::Server { sighting, .. } = &mut identity {
+        sighting.replication = None;
+    }
+    let outcome = |voter| {
+        let mut electorate = Electorate::new(voter);
+        electorate
+            .handle_connection(at(0), node(0), &identity)
+            .outcome
+    };
+    assert_eq!(outcome(voter()), Err(Exclusion::HistoryWithheld));
+    for voter in [
+        voter().allowing_unvetted(),
+        Voter::durable(quarantine()),
+        Voter::trusted(quarantine()),
+    ] {
+        assert_eq!(outcome(voter), Ok(Eligibility::ALWAYS));
+    }
+}
+
+#[test]
+fn a_node_within_the_process_always_votes() {
+    let mut electorate = Electorate::new(voter());
+    for index in 0..2 {
+        let admission = electorate.handle_connection(at(0), node(index), &Identity::InProcess);
+        assert_eq!(admission.outcome, Ok(Eligibility::ALWAYS));
+    }
+}
+
+#[test]
+fn a_restarted_server_that_no_longer_says_what_it_is_stays_in_quarantine() {
+    let mut electorate = with_first(voter().allowing_unvetted());
+    let fresh = server(ServerRole::Master, b'y', 1);
+    let restarted = electorate.handle_connection(at(20), node(0), &fresh);
+    assert_eq!(restarted.outcome, Ok(Eligibility::since(at(30))));
+    let withheld = electorate.handle_connection(at(21), node(0), &Identity::Withheld);
+    assert_eq!(withheld.outcome, Ok(Eligibility::since(at(30))));
+}
+
+#[test]
+fn a_replica_that_no_longer_says_what_it_is_stays_in_quarantine() {
+    let mut electorate = with_first(voter().allowing_unvetted());
+    let replica = server(ServerRole::Replica, b'x', 510);
+    let refused = electorate.handle_inspection(at(10), node(0), &replica);
+    assert_eq!(refused.outcome, Err(Exclusion::Replica));
+    let withheld = electorate.handle_connection(at(11), node(0), &Identity::Withheld);
+    assert!(!withheld.outcome.unwrap().covers(at(11)));
+}
+
+#[test]
+fn a_replica_is_known_by_its_next_connection_too() {
+    let mut electorate = with_first(voter());
+    let replica = server(ServerRole::Replica, b'x', 510);
+    let refused = electorate.handle_connection(at(10), node(0), &replica);
+    assert!(
+        refused.withdrawal.is_some(),
+        "it may have been one for a while"
+    );
+    let master = electorate.handle_connection(at(12), node(0), &master(b'x'));
+    assert_eq!(master.outcome, Ok(Eligibility::since(at(22))));
+}
+
+#[test]
+fn a_server_that_is_excluded_under_a_connection_has_its_last_votes_withdrawn() {
+    for (identity, exclusion) in [
+        (master(b'x'), Exclusion::SameServer { other: node(0) }),
+        (server(ServerRole::Replica, b'y', 501), Exclusion::Replica),
+        (
+            server(ServerRole::ClusterMaster, b'z', 501),
+            Exclusion::ClusterMaster,
+        ),
+        (Identity::Withheld, Exclusion::IdentityWithheld),
+    ] {
+        let mut electorate = with_first(voter());
+        let second = electorate.handle_connection(at(0), node(1), &master(b'y'));
+        assert!(second.outcome.is_ok());
+        let inspected = electorate.handle_inspection(at(1), node(1), &identity);
+        assert_eq!(inspected.outcome, Err(exclusion));
+        let withdrawal = inspected.withdrawal.expect("it has voted");
+        assert_eq!(withdrawal.since, at(0));
+        assert_eq!(withdrawal.eligibility, Eligibility::since(at(11)));
+    }
+}
+
+#[test]
+fn another_server_in_its_place_waits_and_its_last_votes_are_withdrawn() {
+    let mut electorate = with_first(voter());
+    let inspected = electorate.handle_inspection(at(1), node(0), &master(b'z'));
+    assert_eq!(inspected.outcome, Ok(Eligibility::since(at(11))));
+    assert!(inspected.withdrawal.is_some());
+}
+
+#[test]
+fn the_age_of_a_history_is_of_use_only_for_a_master_that_may_have_been_promoted() {
+    let electorate = Electorate::new(voter());
+    let promoted = |role| {
+        let mut identity = server(role, b'x', 500);
+        if let Identity::Server { sighting, .. } = &mut identity
+            && let Some(replication) = &mut sighting.replication
+        {
+            replication.continues = Some(replication.id);
+        }
+        identity
+    };
+    assert!(electorate.needs_history_age(&promoted(ServerRole::Master)));
+    for identity in [
+        promoted(ServerRole::Replica),
+        master(b'x'),
+        Identity::Withheld,
+        Identity::InProcess,
+    ] {
+        assert!(!electorate.needs_history_age(&identity), "{identity:?}");
+    }
+    let durable = Electorate::new(Voter::durable(quarantine()));
+    assert!(!durable.needs_history_age(&promoted(ServerRole::Master)));
+}
