@@ -79,7 +79,11 @@ impl RedlockBuilder {
     /// # use redlock_tokio::Redlock;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let urls = ["redis://a:6379", "redis://:secret@b:6379/1", "unix:///run/redis.sock"];
+    /// let urls = [
+    ///     "redis://a:6379",
+    ///     "redis://user:secret@b:6379/1",
+    ///     "unix:///run/redis.sock",
+    /// ];
     /// let redlock = Redlock::builder().nodes(urls).build().await?;
     /// # Ok(())
     /// # }

@@ -16,10 +16,12 @@ use redlock_core::Timestamp;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let node = MemoryNode::new(); // its keys expire by tokio's clock
-/// let redlock = Redlock::builder().custom_nodes([node]).clock(Clock::tokio()).build().await?;
+/// let builder = Redlock::builder().custom_nodes([node]);
+/// let redlock = builder.clock(Clock::tokio()).build().await?;
 ///
-/// let guard = redlock.lock("order:42").max_hold(Duration::from_secs(3600)).await?;
-/// tokio::time::sleep(Duration::from_secs(1800)).await; // returns at once, as time is paused
+/// let hour = Duration::from_secs(3600);
+/// let guard = redlock.lock("order:42").max_hold(hour).await?;
+/// tokio::time::sleep(hour / 2).await; // returns at once: time is paused
 /// assert!(guard.is_valid()); // renewed meanwhile
 /// # Ok(())
 /// # }

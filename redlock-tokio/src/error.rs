@@ -184,7 +184,7 @@ impl fmt::Display for Attempts {
     }
 }
 
-/// Says who holds a lock that was contended.
+/// Returns who holds a lock that was contended.
 fn taken_by(attempts: &Attempts) -> &'static str {
     match attempts.count {
         0 => "another task of this process holds it or waits for it",

@@ -13,8 +13,8 @@ use crate::{Hold, NodeReports};
 /// [`max_hold`](crate::LockOptions::max_hold). A guard has neither a task nor a timer of its own: one task renews the
 /// locks of all guards.
 ///
-/// A lock can be lost while its guard lives: too many nodes fail, the process is stopped for longer than the lock lives,
-/// or another client deletes the key. Check [`is_valid`](Hold::is_valid) before a step that must not happen twice,
+/// A lock can be lost while its guard lives: too many nodes fail, the process is stopped for longer than the lock
+/// lives, or another client deletes the key. Check [`is_valid`](Hold::is_valid) before a step that must not happen twice,
 /// watch [`lost`](Hold::lost) beside long work, or use [`Redlock::with_lock`](crate::Redlock::with_lock), which drops
 /// the work when the lock is lost.
 ///
@@ -34,8 +34,8 @@ use crate::{Hold, NodeReports};
 /// # Dropping
 ///
 /// Dropping never blocks, spawns or panics, inside or outside of a runtime. The release goes to the connections'
-/// tasks and costs the caller no round trip. A node that cannot be reached gets the release later, and at the latest the
-/// key expires after its ttl. Call [`Redlock::shutdown`](crate::Redlock::shutdown) before the runtime ends, so that
+/// tasks and costs the caller no round trip. A node that cannot be reached gets the release later, and at the latest
+/// the key expires after its ttl. Call [`Redlock::shutdown`](crate::Redlock::shutdown) before the runtime ends, so that
 /// the last releases are delivered.
 ///
 /// If other requests of this process wait for the lock, the guard [hands it over](crate::LockOptions::handover_for)

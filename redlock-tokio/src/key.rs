@@ -59,7 +59,8 @@ impl Key {
     /// let order = Key::parts(["order", "acme", "42"])?;
     /// assert_eq!(order.as_bytes(), b"order:acme:42");
     /// assert_ne!(Key::parts(["ab", "c"])?, Key::parts(["a", "bc"])?);
-    /// assert_ne!(Key::parts(["a:b", "c"])?, Key::parts(["a", "b:c"])?); // `a\:b:c` and `a:b\:c`
+    /// // `a\:b:c` and `a:b\:c`
+    /// assert_ne!(Key::parts(["a:b", "c"])?, Key::parts(["a", "b:c"])?);
     /// # Ok::<_, redlock_tokio::KeyError>(())
     /// ```
     ///

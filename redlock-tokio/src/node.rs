@@ -38,7 +38,9 @@ pub use self::{
 ///
 /// ```
 /// use futures::{FutureExt, future::{BoxFuture, ready}};
-/// use redlock_tokio::{Answer, Command, MemoryNode, Node, NodeError, Redlock, Session};
+/// use redlock_tokio::{
+///     Answer, Command, MemoryNode, Node, NodeError, Redlock, Session,
+/// };
 ///
 /// struct Moody(MemoryNode);
 ///
@@ -50,7 +52,8 @@ pub use self::{
 ///     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
 ///         async {
 ///             let session = self.0.connect().await?;
-///             Ok(Box::new(MoodySession { session, batches: 0 }) as Box<dyn Session>)
+///             let session = MoodySession { session, batches: 0 };
+///             Ok(Box::new(session) as Box<dyn Session>)
 ///         }
 ///         .boxed()
 ///     }

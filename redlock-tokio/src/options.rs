@@ -296,7 +296,7 @@ impl LockOptions {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let redlock = Redlock::embedded().await?;
-    /// let drift = Drift::new(50, Duration::from_millis(5)); // 5 % of the ttl, and 5 ms
+    /// let drift = Drift::new(50, Duration::from_millis(5)); // 5 % and 5 ms
     /// let options = LockOptions::new().drift(drift);
     /// let guard = redlock.lock("order:42").options(options).await?;
     /// assert!(guard.remaining() <= Duration::from_millis(10_000 - 505));
@@ -364,7 +364,7 @@ impl LockOptions {
     ///
     /// While no other process comes, a turn may be up to five times as long, but is not lengthened beyond 100 ms.
     ///
-    /// The change to another process takes some round trips, in which nobody holds the lock. So longer turns keep
+    /// The change to another process takes some round trips, in which no client holds the lock. So longer turns keep
     /// the lock busier, and make other processes wait longer.
     ///
     /// The next holder must already wait, with the same ttl, renewal and longest hold, and both locks must be without

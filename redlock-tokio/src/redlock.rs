@@ -329,7 +329,8 @@ impl Redlock {
     ///
     /// The estimate multiplies the number of earlier requests by the median of the last eight holds. It never
     /// exceeds the time after which the earlier requests give up. `None` means that no request is there, or that
-    /// fewer than three holds are known. Holds of a lock that nobody has or wants are forgotten after a minute.
+    /// fewer than three holds are known. Holds of a lock that no task has or wants are forgotten after a
+    /// minute.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;

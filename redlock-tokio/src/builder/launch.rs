@@ -23,7 +23,7 @@ use crate::{
     node::{FreedNotifier, Node},
 };
 
-/// What a [`Redlock`] is made of, checked as far as that goes without asking the nodes.
+/// The parts of a [`Redlock`], after all checks that do not ask the nodes.
 pub(super) struct Plan {
     pub(super) quorum: Quorum,
     pub(super) nodes: Vec<Arc<dyn Node>>,

@@ -16,7 +16,8 @@ use crate::key::{Key, KeySet};
 /// let command = Command::new(Key::new("order:42")?, Operation::Release { token });
 /// assert_eq!(command.key().as_bytes(), b"order:42");
 /// assert_eq!(command.token(), token.to_ascii());
-/// assert_eq!((command.ttl(), command.fence()), (None, None)); // a release has neither
+/// // A release has neither.
+/// assert_eq!((command.ttl(), command.fence()), (None, None));
 /// # Ok(())
 /// # }
 /// # example(redlock_core::Nonce::new(7).token(1)).unwrap();
