@@ -45,7 +45,7 @@ impl LeaseCell {
                 follow_up
             }
         };
-        do_all(now, follow_up.into_iter().collect()).wake_all();
+        carry_out(now, follow_up.into_iter().collect()).wake_all();
     }
 
     /// Changes the lease, and does all that follows from the change: for this lease, and for those whose turns come.
@@ -56,9 +56,9 @@ impl LeaseCell {
     ) -> T {
         let (result, changes) = self.step(now, change);
         let follow_ups = changes.departure.map(|it| self.leave(now, it));
-        let wake_ups = do_all(now, follow_ups.unwrap_or_default());
-        // Tasks are woken outside of all locks: the first thing that they do is to take them. If one panics, the
-        // others are woken all the same.
+        let wake_ups = carry_out(now, follow_ups.unwrap_or_default());
+        // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease. If waking one
+        // panics, the others are woken all the same.
         if changes.for_holder {
             self.notify_holders();
         }
@@ -72,7 +72,7 @@ impl LeaseCell {
     /// Ends the reservation of the keys, so that other waiters may pass.
     pub(super) fn lapse(&self, now: Timestamp) {
         let follow_ups = self.shared.queue.lapse(self.ticket(), now);
-        do_all(now, follow_ups).wake_all();
+        carry_out(now, follow_ups).wake_all();
     }
 
     /// Hands the lock over to the next waiter in this process, without a request to the nodes. Returns whether it
@@ -192,11 +192,11 @@ impl LeaseCell {
     }
 }
 
-/// Does what follows from a change in the queue, until nothing follows any more.
+/// Carries out what follows from a change in the queue, until nothing follows any more.
 ///
 /// A lease that ends as soon as it begins (because the runtime has ended) leaves the queue at once, and the next
 /// lease begins. There may be thousands of them, so this must not recurse.
-fn do_all(now: Timestamp, follow_ups: Vec<FollowUp<Arc<LeaseCell>>>) -> WakeUps {
+fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Arc<LeaseCell>>>) -> WakeUps {
     let mut follow_ups = VecDeque::from(follow_ups);
     let mut wake_ups = WakeUps::default();
     while let Some(next) = follow_ups.pop_front() {
@@ -255,5 +255,43 @@ impl WakeUps {
 impl Drop for WakeUps {
     fn drop(&mut self) {
         self.wake_rest();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::atomic::{AtomicU32, Ordering},
+        task::Wake,
+    };
+
+    use super::*;
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker that panics, as it should here");
+        }
+    }
+
+    struct Counts(AtomicU32);
+
+    impl Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn all_are_woken_if_one_of_them_panics() {
+        let counts = Arc::new(Counts(AtomicU32::new(0)));
+        let counting = || WakeUp::Waiter(Arc::clone(&counts).into());
+        let panicking = WakeUp::Waiter(Arc::new(Panics).into());
+        let wake_ups = WakeUps([counting(), panicking, counting(), counting()].into());
+        let woken = catch_unwind(AssertUnwindSafe(|| wake_ups.wake_all()));
+        assert!(woken.is_err());
+        assert_eq!(counts.0.load(Ordering::Relaxed), 3);
     }
 }
