@@ -1,5 +1,5 @@
-//! What the layer costs on top of a lock: the handler alone, the handler under a guard of its own, and
-//! the handler behind the layer, in each of its modes, on nodes in memory.
+//! The cost of the layer on top of a lock: the handler alone, the handler under a guard of its own, and the handler
+//! behind the layer in each of its modes, over nodes in memory.
 //!
 //! ```sh
 //! cargo bench -p redlock-axum --bench overhead
@@ -18,7 +18,8 @@ use redlock_tokio::Redlock;
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
 
-/// Contestants take turns of so many requests, so that what else the machine does hits all of them.
+/// How many requests a contestant sends in its turn. Contestants take turns, so that other load on the machine affects
+/// all of them.
 const TURN: u32 = 500;
 const TURNS: u32 = 40;
 
@@ -39,7 +40,7 @@ fn main() {
     let guarded = {
         let redlock = redlock.clone();
         async move || {
-            let _guard = redlock.lock("k").await.expect("nobody else wants it");
+            let _guard = redlock.lock("k").await.expect("a free lock");
             "done"
         }
     };
@@ -47,7 +48,7 @@ fn main() {
     let plain = || Router::new().route("/", post(async || "done"));
     let contestant = |name, app: Router| Contestant {
         name,
-        // As `axum::serve` does. Otherwise axum builds the routes anew, with their layers, for each request.
+        // `axum::serve` does so too. Otherwise axum builds the routes and their layers for each request.
         app: app.with_state(()),
         times: Vec::new(),
     };
@@ -98,8 +99,8 @@ fn main() {
     println!("{table}");
 }
 
-/// Sends requests one after the other, from a task, as a server's connections do. (What is in `block_on`
-/// itself gets its turn only when no task is ready.)
+/// Sends requests one after the other, from a task, as a server's connections do. (The future in `block_on` itself runs
+/// only when no task is ready.)
 fn run(runtime: &Runtime, app: &Router, requests: u32) {
     let app = app.clone();
     let connection = runtime.spawn(async move {

@@ -78,5 +78,5 @@ pub use redlock_tower::{
     OnLost, TaskTracker,
 };
 
-/// The requests that the layer sees.
+/// The requests of a [`LockLayer`]: those of axum.
 pub type Request = axum::extract::Request;

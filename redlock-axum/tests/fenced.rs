@@ -8,7 +8,7 @@ use redlock_tokio::{LockOptions, OptionsError, Redlock};
 
 use self::support::{Bed, post, problem, text};
 
-/// A route whose handler says which token it has.
+/// A route whose handler responds with its token.
 fn app<K: RequestKey>(layer: LockLayer<K>) -> Router {
     let handler = async |locked: Locked| match locked.fencing_token() {
         Some(token) => token.to_string(),
@@ -52,7 +52,7 @@ async fn a_request_can_ask_for_a_token_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_keys_have_no_token_which_check_says_at_the_start() {
+async fn check_refuses_a_token_for_several_keys() {
     let it = Bed::new().await;
     let event = |scope: &str| key(scope, path("event"));
     let pair = LockLayer::new(it.redlock.clone(), (event("event"), event("venue")));

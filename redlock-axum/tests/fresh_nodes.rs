@@ -1,4 +1,4 @@
-//! A route over nodes that came up just now, and have no vote yet.
+//! A route over nodes that have just started and may not vote yet.
 
 mod support;
 
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use self::support::{MS, post, problem, terms, text};
 
-/// A node in memory that says that it came up when it was connected to.
+/// A node in memory that reports its first connection as its start.
 #[derive(Clone)]
 struct Fresh {
     node: MemoryNode,
@@ -55,9 +55,9 @@ async fn app(wait: Duration) -> Router {
     Router::new().route("/events/{event}", route)
 }
 
-/// The nodes vote 10.1 s after they came up.
+/// The nodes vote 10.1 s after their start.
 #[tokio::test(start_paused = true)]
-async fn a_request_is_told_when_the_nodes_will_vote() {
+async fn the_retry_after_says_when_the_nodes_will_vote() {
     for (wait, left) in [(600, 9502), (5000, 5102), (0, 10_102)] {
         let app = app(MS(wait)).await;
         let start = Instant::now();
@@ -66,7 +66,7 @@ async fn a_request_is_told_when_the_nodes_will_vote() {
         let body = problem(response, 503, "unavailable").await;
         let (handler_ran, retry_after) = terms(&body);
         assert!(!handler_ran);
-        // And up to a second more, so that not all come back at once.
+        // Up to a second is added, so that clients do not all come back at once.
         let retry_after = retry_after.unwrap();
         assert!((left..=left + 1000).contains(&retry_after), "{retry_after}");
         tokio::time::sleep(MS(retry_after)).await;
@@ -75,7 +75,7 @@ async fn a_request_is_told_when_the_nodes_will_vote() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_waits_for_long_enough_is_served() {
+async fn a_request_that_waits_long_enough_is_served() {
     let app = app(MS(12_000)).await;
     assert_eq!(text(post(&app, "/events/rock").await).await, "served");
 }

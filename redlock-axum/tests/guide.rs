@@ -1,4 +1,4 @@
-//! What the guide in the README says of where the layer goes, with what happens where it goes elsewhere.
+//! The advice of the README on where to put the layer, and what happens at other places.
 
 mod support;
 
@@ -26,13 +26,13 @@ use tower::{BoxError, ServiceBuilder, timeout::TimeoutLayer};
 
 use self::support::{Bed, MS, post};
 
-/// Lets nobody in.
+/// Refuses every request.
 async fn authenticate(_request: Request, _next: Next) -> Response {
     StatusCode::UNAUTHORIZED.into_response()
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_enter_does_not_queue_if_the_lock_is_inside() {
+async fn a_request_without_permission_does_not_queue_if_the_lock_is_inside() {
     for (lock_is_inside, status, waits) in [(true, 401, Duration::ZERO), (false, 423, MS(5000))] {
         let it = Bed::new().await;
         let _guard = it.nodes.contend("event:rock").await.unwrap();
@@ -48,12 +48,12 @@ async fn who_may_not_enter_does_not_queue_if_the_lock_is_inside() {
     }
 }
 
-/// What a transaction will write when it is committed.
+/// The value that a transaction writes when it commits.
 #[derive(Clone, Default)]
 struct Write(Arc<AtomicU64>);
 
-/// Sells fifty tickets at once, each in a transaction that reads how many are sold, and writes one more
-/// when it is committed, which takes a while. Returns how many are sold then.
+/// Sells fifty tickets at once, and returns how many are sold in the end. Each transaction reads the number of sold
+/// tickets and writes one more when it commits, which takes a while.
 async fn sell_fifty(transaction_is_inside: bool) -> u64 {
     let it = Bed::new().await;
     let sold = Arc::new(AtomicU64::new(0));
@@ -99,7 +99,7 @@ async fn a_transaction_inside_the_lock_is_committed_before_the_next_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_of_the_handler_counts_from_when_it_has_its_lock() {
+async fn a_timeout_inside_the_lock_starts_when_the_lock_is_held() {
     for (timeout_is_inside, is_served) in [(true, true), (false, false)] {
         let it = Bed::new().await;
         let timeout = ServiceBuilder::new()
@@ -122,13 +122,13 @@ async fn a_timeout_of_the_handler_counts_from_when_it_has_its_lock() {
         assert_eq!(
             it.ran(),
             usize::from(is_served),
-            "who gave up has left the line"
+            "the request that timed out has left the queue"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_is_timed_out_inside_lets_go_of_its_lock() {
+async fn a_handler_that_times_out_releases_its_lock() {
     let it = Bed::new().await;
     let timeout = ServiceBuilder::new()
         .layer(HandleErrorLayer::new(async |_: BoxError| {

@@ -1,4 +1,4 @@
-//! Keys from JSON bodies: what the values of fields are, and how much of a body is read, for how long.
+//! Keys from JSON bodies: the values of fields, and the limits for reading a body.
 
 mod support;
 
@@ -30,7 +30,7 @@ use tokio::{
 
 use self::support::{MS, problem, refused, send, server, terms, text};
 
-/// A route whose handler gives its JSON back.
+/// A route whose handler returns its JSON.
 async fn echo(field: &str, limit: impl Into<BodyLimit>) -> (Router, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ran);
@@ -51,7 +51,7 @@ fn posted(body: impl Into<Body>) -> Request {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_of_a_body_which_the_handler_still_reads() {
+async fn a_field_of_the_body_is_the_key_and_the_handler_still_reads_the_body() {
     let (app, ran) = echo("order.id", 100).await;
     for (id, key) in [
         (json!("a:b"), r"id:a\:b"),
@@ -83,7 +83,7 @@ async fn fields_of_a_body_which_the_handler_still_reads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_too_large_or_breaks_off() {
+async fn a_body_that_is_too_large_or_incomplete_is_refused() {
     let body = r#"{"id":"a"}"#;
     let (app, _) = echo("id", body.len()).await;
     assert_eq!(send(&app, posted(body)).await.status(), StatusCode::OK);
@@ -95,7 +95,7 @@ async fn a_body_that_is_too_large_or_breaks_off() {
     assert_eq!(ran.load(SeqCst), 0);
 }
 
-/// The key of a body `{"id": ..}`, or why there is none.
+/// Returns the key of a body `{"id": ..}`, or why it has none.
 async fn key_of(app: &Router, id: &str) -> Result<String, String> {
     let response = send(app, posted(format!(r#"{{"id": {id} }}"#))).await;
     if response.status() == StatusCode::OK {
@@ -108,7 +108,7 @@ async fn key_of(app: &Router, id: &str) -> Result<String, String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whole_numbers_and_strings_are_taken_as_they_are_written() {
+async fn whole_numbers_and_strings_are_keys_as_they_are_written() {
     let (app, _) = echo("id", 1000).await;
     for (written, value) in [
         ("0", "0"),
@@ -163,7 +163,7 @@ async fn numbers_that_can_be_written_in_several_ways_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_that_is_there_twice_is_refused() {
+async fn a_field_that_occurs_twice_is_refused() {
     let (app, ran) = echo("order.id", 1000).await;
     for twice in [
         r#"{"order": {"id": 1, "id": 2}}"#,
@@ -179,14 +179,14 @@ async fn a_field_that_is_there_twice_is_refused() {
     assert_eq!(send(&app, posted(others)).await.status(), StatusCode::OK);
 }
 
-/// A body of which nothing more comes after its first byte.
+/// A body that stops after its first byte.
 fn that_stops() -> Body {
     let first = stream::iter([Ok::<_, io::Error>("{")]);
     Body::from_stream(first.chain(stream::pending()))
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_arrive_is_408() {
+async fn a_body_that_does_not_arrive_in_time_is_408() {
     let shorter = BodyLimit::new(1000).time(MS(300));
     for (limit, waits) in [(BodyLimit::new(1000), MS(10_000)), (shorter, MS(300))] {
         let (app, ran) = echo("id", limit).await;
@@ -202,7 +202,7 @@ async fn a_body_that_does_not_arrive_is_408() {
     }
 }
 
-/// As a client sees it that sends its head, a part of its body, and no more.
+/// The client sends its head and a part of its body, and then nothing.
 #[tokio::test]
 async fn a_server_answers_a_client_whose_body_stops_and_closes_the_connection() {
     let (app, ran) = echo("id", BodyLimit::new(1000).time(MS(50))).await;
@@ -220,7 +220,7 @@ async fn a_server_answers_a_client_whose_body_stops_and_closes_the_connection() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_is_not_waited_for_longer_than_its_caller_waits() {
+async fn the_layer_waits_for_a_body_no_longer_than_the_caller() {
     let (app, _) = echo("id", 1000).await;
     let mut request = posted(that_stops());
     let deadline = CallerDeadline::after(MS(200)).unwrap();
@@ -231,7 +231,7 @@ async fn a_body_is_not_waited_for_longer_than_its_caller_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_body_takes_nothing_from_the_wait_for_the_lock() {
+async fn the_time_of_a_slow_body_is_not_part_of_the_wait() {
     let nodes = TestNodes::new();
     let key = key("id", json_field("id", BodyLimit::new(1000).time(MS(2000))));
     let layer = LockLayer::new(nodes.connect().await.unwrap(), key).wait(MS(1000));

@@ -1,4 +1,4 @@
-//! Where keys come from, and whose fault it is if there are none.
+//! Sources of keys, and who is at fault if a request has none.
 
 mod support;
 
@@ -26,7 +26,7 @@ async fn redlock() -> Redlock {
     TestNodes::new().connect().await.unwrap()
 }
 
-/// A route `/orders/{order}` whose handler says which keys it has.
+/// A route `/orders/{order}` whose handler responds with its keys.
 async fn app<K: RequestKey>(key: K) -> Router {
     layered(LockLayer::new(redlock().await, key))
 }
@@ -54,13 +54,13 @@ fn empty(request: request::Builder) -> Request {
     request.body(Body::empty()).unwrap()
 }
 
-/// The body of a success.
+/// Returns the body of a successful response.
 async fn text(app: &Router, request: Request) -> String {
     support::text(send(app, request).await).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn path_parameters() {
+async fn a_path_parameter_is_a_key() {
     let app = app(key("order", path("order"))).await;
     assert_eq!(text(&app, empty(post("/orders/4%2F2"))).await, "order:4/2");
     refused(&app, empty(post("/orders/%ff")), 400, "UTF-8").await;
@@ -72,7 +72,7 @@ async fn path_parameters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn headers() {
+async fn a_header_is_a_key() {
     let app = app(key("tenant", header("X-Tenant"))).await;
     let request = || post("/orders/42");
     let given = empty(request().header("x-tenant", "acme"));
@@ -93,7 +93,7 @@ fn a_name_that_no_header_can_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idempotency_keys() {
+async fn an_idempotency_key_is_a_key_with_or_without_quotes() {
     let app = app(key("payment", idempotency_key())).await;
     let request = |value: &str| empty(post("/orders/42").header("idempotency-key", value));
     for same in [r#""8e03978e""#, "8e03978e"] {
@@ -108,7 +108,7 @@ async fn idempotency_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parameters_of_the_query() {
+async fn a_parameter_of_the_query_is_a_key() {
     let app = app(key("account", query("account"))).await;
     for (asked, key) in [
         ("account=7", "account:7"),
@@ -139,7 +139,7 @@ struct User {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extensions() {
+async fn an_extension_is_a_key() {
     let inner = app(key("user", extension(|user: &User| user.name))).await;
     let app = inner.clone().layer(Extension(User { name: "ada" }));
     assert_eq!(text(&app, empty(post("/orders/42"))).await, "user:ada");
@@ -164,7 +164,7 @@ struct Seat {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_extractor_reads() {
+async fn a_value_of_an_extractor_is_a_key() {
     let seat = typed(|Query(Seat { row, seat })| format!("{row}/{seat}"));
     let by_seat = app(key("seat", seat)).await;
     let request = empty(post("/orders/42?seat=7&row=03"));
@@ -179,7 +179,7 @@ async fn what_an_extractor_reads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_parts_are_never_mixed_up() {
+async fn different_parts_never_make_the_same_key() {
     let app = app(key("order", [header("x-tenant"), path("order")])).await;
     let request = |tenant: &str, order: &str| {
         let request = post(&format!("/orders/{order}"));
@@ -244,7 +244,7 @@ async fn a_tuple_locks_all_of_its_keys() {
     refused(&app, request, 400, "no field `to`").await;
 }
 
-/// The scope is what makes `from` and `to` the same kind of resource.
+/// The shared scope makes `from` and `to` the same kind of resource.
 #[tokio::test(start_paused = true)]
 async fn opposite_transfers_wait_for_each_other() {
     let redlock = redlock().await;
@@ -259,7 +259,7 @@ async fn opposite_transfers_wait_for_each_other() {
         for response in join_all(requests).await {
             assert_eq!(response.status(), StatusCode::OK);
         }
-        // Between two turns the process may leave a moment to others.
+        // Between two turns the process may leave a pause to other processes.
         let took = start.elapsed();
         assert_eq!(took >= MS(40), are_serial, "{took:?}");
     }
@@ -290,7 +290,7 @@ async fn closures_choose_several_keys_one_or_none() {
     assert_eq!(text(&app, empty(post("/orders/42?b"))).await, "app/b");
 }
 
-/// Both have a parameter `id`.
+/// Both routes have a parameter `id`.
 #[tokio::test(start_paused = true)]
 async fn resources_of_two_kinds_are_independent_and_routes_of_one_kind_are_not() {
     let redlock = redlock().await;
@@ -308,7 +308,7 @@ async fn resources_of_two_kinds_are_independent_and_routes_of_one_kind_are_not()
     let app = on("/orders/{id}", "order")
         .merge(on("/v1/orders/{id}/refund", "order"))
         .merge(on("/customers/{id}", "customer"));
-    // Nobody releases what a handler takes.
+    // The layer does not release a lock that a handler has taken over.
     assert_eq!(text(&app, empty(post("/orders/7"))).await, "true");
     assert_eq!(text(&app, empty(post("/customers/7"))).await, "true");
     let refund = send(&app, empty(post("/v1/orders/7/refund"))).await;
@@ -403,7 +403,7 @@ async fn parts_of_all_sources_make_one_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn which_methods_need_a_lock() {
+async fn the_options_say_which_methods_need_a_lock() {
     let layer = LockLayer::new(redlock().await, key("order", path("order")));
     let by_default = layered(layer.clone());
     let all = layered(layer.clone().all_methods());
@@ -426,7 +426,7 @@ async fn which_methods_need_a_lock() {
             assert_eq!(said == "no lock", !needs, "{method}: {said}");
         }
     }
-    // No body says whether it ran under a lock.
+    // The response does not show whether the handler ran under a lock.
     let wrong = LockLayer::new(redlock().await, key("order", path("ordre")));
     let head = || empty(Request::head("/orders/42"));
     let passes = send(&layered(wrong.clone()), head()).await;

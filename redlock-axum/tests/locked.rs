@@ -1,4 +1,4 @@
-//! What a handler can do with the lock that it runs under.
+//! The extractor `Locked`, as a handler uses it.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn app<H: Handler<T, ()>, T: 'static>(it: &Bed, handler: H) -> Router {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_layer_it_is_500_that_names_the_fix() {
+async fn without_the_layer_the_rejection_is_a_500_that_names_the_fix() {
     let app = Router::new().route("/", routed_post(async |_: Locked| "ran"));
     let body = problem(post(&app, "/").await, 500, "misconfigured").await;
     let detail = body["detail"].as_str().unwrap();
@@ -34,7 +34,7 @@ async fn without_the_layer_it_is_500_that_names_the_fix() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_can_tell_whether_the_lock_is_lost() {
+async fn a_handler_can_detect_that_its_lock_is_lost() {
     let it = Bed::new().await;
     let nodes = it.nodes.clone();
     let handler = async move |locked: Locked| {
@@ -50,7 +50,7 @@ async fn it_can_tell_whether_the_lock_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_can_see_and_extend_its_lock() {
+async fn a_handler_can_see_and_extend_its_lock() {
     let it = Bed::new().await;
     let handler = async |locked: Locked| {
         let ttl = locked.remaining();
@@ -65,7 +65,7 @@ async fn it_can_see_and_extend_its_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_can_let_go_of_its_lock_before_it_is_done() {
+async fn a_handler_can_release_its_lock_early() {
     let it = Bed::new().await;
     let nodes = it.nodes.clone();
     let handler = async move |locked: Locked| {
@@ -82,12 +82,14 @@ async fn it_can_let_go_of_its_lock_before_it_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_can_take_its_lock_over_for_what_goes_on_after_the_response() {
+async fn a_handler_can_take_its_lock_over_for_work_after_the_response() {
     let it = Bed::new().await;
     let (done, is_done) = tokio::sync::oneshot::channel::<()>();
     let is_done = std::sync::Arc::new(std::sync::Mutex::new(Some(is_done)));
     let handler = async move |locked: Locked| {
-        let guard = locked.into_owned().expect("nobody else has taken it");
+        let guard = locked
+            .into_owned()
+            .expect("the lock was not taken over before");
         let is_done = is_done.lock().unwrap().take().unwrap();
         tokio::spawn(async move {
             is_done.await.unwrap();
@@ -104,7 +106,7 @@ async fn it_can_take_its_lock_over_for_what_goes_on_after_the_response() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_layers_with_one_key_are_found_out_while_the_outer_one_has_it() {
+async fn two_layers_with_one_key_are_a_500_while_the_outer_one_holds_it() {
     for (lets_go, status) in [(false, 500), (true, 200)] {
         let it = Bed::new().await;
         let between = move |request: Request, next: Next| async move {

@@ -1,4 +1,4 @@
-//! What a layer says in the log, and how loudly.
+//! Log messages of a layer, and their levels.
 
 mod support;
 
@@ -25,7 +25,7 @@ use tracing_subscriber::{
 
 use self::support::{Bed, MS, post, problem, text};
 
-/// All that is said on this thread, with how loud it is, for as long as the guard lives.
+/// Everything that is logged on this thread, with its level, for as long as the guard lives.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<(Level, String)>>>);
 
@@ -80,7 +80,7 @@ fn layer(it: &Bed) -> LockLayer<CompositeKey> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn contention_is_no_error_and_no_key_is_named() {
+async fn contention_is_logged_at_debug_and_no_key_is_logged() {
     let (log, _listening) = Log::listen();
     let it = Bed::new().await;
     let app = it.app(
@@ -111,7 +111,7 @@ async fn contention_is_no_error_and_no_key_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_should_look_at_is_loud() {
+async fn losses_misconfigurations_and_outages_are_logged_as_warnings_or_errors() {
     let (log, _listening) = Log::listen();
     let it = Bed::new().await;
     let lost = async |locked: Locked| {
@@ -156,7 +156,7 @@ async fn what_somebody_should_look_at_is_loud() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_without_a_lock_are_one_warning_in_ten_seconds_for_each_layer() {
+async fn requests_without_a_lock_are_one_warning_in_ten_seconds_for_each_layer() {
     let (log, _listening) = Log::listen();
     let it = Bed::new().await;
     it.nodes.go_down();

@@ -1,4 +1,4 @@
-//! What the document that `utoipa` makes of a service says of its locks, against what the service says itself.
+//! The OpenAPI document of a service with locks, compared to the responses of that service.
 
 use axum::{Router, body::Body, extract::Request, http::StatusCode, routing::post};
 use http_body_util::BodyExt;
@@ -27,7 +27,7 @@ fn responses(document: &Document) -> Value {
 }
 
 #[test]
-fn the_document_has_what_the_lock_refuses_with() {
+fn the_document_has_the_responses_of_the_lock() {
     let responses = responses(&Shop::openapi());
     let statuses: Vec<_> = responses.as_object().unwrap().keys().collect();
     assert_eq!(statuses, ["200", "423", "429", "503"]);
@@ -44,7 +44,7 @@ fn the_document_has_what_the_lock_refuses_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_service_answers_is_what_its_document_says() {
+async fn the_responses_of_a_service_match_its_document() {
     let nodes = TestNodes::new();
     let layer = LockLayer::new(nodes.connect().await.unwrap(), key("order", path("order")));
     let app = Router::new().route("/orders/{order}", post(async || "placed"));
@@ -93,7 +93,7 @@ async fn what_a_service_answers_is_what_its_document_says() {
 }
 
 #[tokio::test]
-async fn a_layer_describes_the_status_that_it_answers_with() {
+async fn a_layer_describes_its_own_contended_status() {
     let redlock = TestNodes::new().connect().await.unwrap();
     let layer =
         LockLayer::new(redlock, key("order", path("order"))).contended_status(StatusCode::CONFLICT);

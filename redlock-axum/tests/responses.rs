@@ -1,5 +1,4 @@
-//! What clients see, row by row of the table in the README: status, headers, body, and whether the
-//! handler ran.
+//! The table of responses in the README, row by row: status, headers, body, and whether the handler ran.
 
 mod support;
 
@@ -63,7 +62,7 @@ async fn a_try_lock_that_is_refused_is_423_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn contention_has_the_status_that_the_route_gives_it() {
+async fn contended_status_sets_the_status_of_contention() {
     let it = Bed::new().await;
     let _guard = it.nodes.contend("event:rock").await.unwrap();
     let answer = async |status: u16| {
@@ -114,16 +113,16 @@ async fn a_full_queue_is_429() {
 
         assert_eq!(post(&app, "/events/jazz").await.status(), other);
         drop(guard);
-        // Whoever has been refused, and whoever has been served, waits no more.
+        // Requests that were refused or served no longer count as waiters.
         text(waiting.await.unwrap()).await;
         text(post(&app, "/events/rock").await).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expected_wait_over_the_limit_is_429_at_once_where_the_layer_says_so() {
+async fn an_expected_wait_over_the_limit_is_429_at_once_with_refuse_long_waits() {
     let it = Bed::new().await;
-    // Each holds the lock for 4 s, so one behind two that wait would wait for more than 5.
+    // Each request holds the lock for 4 s, so a request behind two waiters would wait for more than 5 s.
     let app = |layer: LockLayer<_>| {
         let slow = async |_: Locked| sleep(MS(4000)).await;
         Router::new()
@@ -178,13 +177,13 @@ async fn no_quorum_is_503() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_quorum_is_no_lock_where_the_route_fails_open() {
+async fn no_quorum_means_no_lock_with_fail_open() {
     let it = Bed::new().await;
     it.nodes.go_down();
     let app = it.app(it.layer().wait(MS(100)).fail_open());
     let said = text(post(&app, "/events/rock").await).await;
     assert_eq!(said, "rock under None");
-    // Held by another is no outage.
+    // A lock that is held by another client is no outage.
     it.nodes.come_up();
     let _guard = it.nodes.contend("event:rock").await.unwrap();
     let app = it.app(it.layer().wait(MS(1000)).fail_open());
@@ -193,7 +192,7 @@ async fn no_quorum_is_no_lock_where_the_route_fails_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_the_client_should_have_given_is_400() {
+async fn a_request_without_its_key_is_400() {
     let it = Bed::new().await;
     let key = |request: &Request| {
         let account = request.headers().get("account");
@@ -235,7 +234,7 @@ async fn a_body_with_more_than_the_layer_reads_is_413() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_the_route_cannot_have_is_500_and_names_the_layer() {
+async fn a_key_that_the_route_cannot_have_is_a_500_that_names_the_layer() {
     let it = Bed::new().await;
     let app = it.app(LockLayer::new(
         it.redlock.clone(),
@@ -256,7 +255,7 @@ async fn a_key_that_the_route_cannot_have_is_500_and_names_the_layer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn options_that_make_no_lock_can_be_found_before_the_first_request() {
+async fn check_finds_invalid_options_before_the_first_request() {
     let it = Bed::new().await;
     assert!(it.layer().check().is_ok());
     for (layer, reason) in [
@@ -275,9 +274,9 @@ async fn options_that_make_no_lock_can_be_found_before_the_first_request() {
     }
 }
 
-/// The handler may have written something before it wanted the lock.
+/// The handler may have written something before it asked for the lock.
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_locks_by_hand_does_not_call_a_retry_safe() {
+async fn the_problem_of_a_lock_by_hand_is_not_retryable() {
     let it = Bed::new().await;
     let app = |wait, ttl| {
         let redlock = it.redlock.clone();
@@ -291,7 +290,10 @@ async fn a_handler_that_locks_by_hand_does_not_call_a_retry_safe() {
         let response = post(app, "/").await;
         assert!(!response.headers().contains_key(header::RETRY_AFTER));
         let body = problem(response, status, kind).await;
-        assert!(body.get("handler_ran").is_none(), "nobody knows: {body}");
+        assert!(
+            body.get("handler_ran").is_none(),
+            "the handler is unknown: {body}"
+        );
         assert_eq!(body["retryable"], false);
         let detail = body["detail"].as_str().unwrap();
         assert!(
@@ -310,7 +312,7 @@ async fn a_handler_that_locks_by_hand_does_not_call_a_retry_safe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_has_done_nothing_may_call_a_retry_safe() {
+async fn a_handler_can_mark_its_problem_as_retryable() {
     let it = Bed::new().await;
     let _guard = it.nodes.contend("event:rock").await.unwrap();
     let redlock = it.redlock.clone();
@@ -326,7 +328,7 @@ async fn a_handler_that_has_done_nothing_may_call_a_retry_safe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_whose_lock_was_lost_is_left_alone_unless_the_route_says_otherwise() {
+async fn on_lost_decides_what_happens_to_the_response() {
     for (on_lost, ends, is_left_alone) in [
         (OnLost::Signal, true, true),
         (OnLost::Fail, true, false),
@@ -360,7 +362,7 @@ async fn a_response_whose_lock_was_lost_is_left_alone_unless_the_route_says_othe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_may_answer_in_its_own_way() {
+async fn a_layer_can_replace_the_problem_by_its_own_response() {
     let it = Bed::new().await;
     let layer = it
         .layer()
@@ -400,7 +402,7 @@ async fn a_route_may_answer_in_its_own_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_is_not_kept_waiting_for_longer_than_it_waits() {
+async fn a_request_waits_no_longer_than_its_caller() {
     let it = Bed::new().await;
     let _guard = it.nodes.contend("event:rock").await.unwrap();
     let app = it.app(it.layer());

@@ -1,4 +1,4 @@
-//! Where a layer can be put, and for which requests it takes a lock.
+//! Places for a layer, and the requests for which it takes a lock.
 
 mod support;
 
@@ -26,7 +26,7 @@ async fn a_free_lock_is_held_for_the_handler_and_released_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn safe_methods_pass_without_a_lock_unless_told_otherwise() {
+async fn safe_methods_pass_without_a_lock_by_default() {
     let it = Bed::new().await;
     let layer = it.layer().wait(MS(50));
     let _guard = it.nodes.contend("event:rock").await.unwrap();
@@ -66,7 +66,7 @@ async fn nested_services_and_fallbacks_have_the_parameters_of_their_path() {
     let on_opaque = Router::new().nest_service("/events/{event}", opaque);
     let on_route = Router::new().route_service("/events/{event}/x", opaque);
     for app in [
-        // A fallback is no route.
+        // A fallback is not a route.
         Router::new()
             .nest("/events/{event}", inner())
             .layer(layer.clone()),
@@ -102,7 +102,7 @@ async fn a_layer_around_the_whole_router_says_that_it_is_in_the_wrong_place() {
     assert!(detail.contains("around the whole router"), "{detail}");
     assert_eq!(it.ran(), 0);
 
-    // A key that no route is needed for works there.
+    // A key that needs no route works there.
     let layer = LockLayer::new(it.redlock.clone(), |_: &Request| "k");
     let around = layer.layer(it.router());
     let response = around.oneshot(request(Method::POST, "/events/rock")).await;
@@ -110,7 +110,7 @@ async fn a_layer_around_the_whole_router_says_that_it_is_in_the_wrong_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn works_on_routers_nested_routers_and_method_routers() {
+async fn the_layer_works_on_routers_nested_routers_and_method_routers() {
     let it = Bed::new().await;
     let layer = it.layer().wait(MS(50));
     let _guard = it.nodes.contend("event:rock").await.unwrap();

@@ -1,5 +1,4 @@
-//! What happens over real connections: clients that leave or give up, panics, outages, and the end of
-//! the server.
+//! Requests over real connections: clients that leave or time out, panics, outages, and the shutdown of the server.
 
 mod support;
 
@@ -34,7 +33,7 @@ async fn a_client_that_leaves_while_it_waits_takes_no_lock() {
         drop(guard);
         it.until_free(ROCK).await;
 
-        // The same, behind somebody in another process.
+        // The same, behind a holder in another process.
         let guard = it.nodes.contend(ROCK).await.unwrap();
         let waiting = send(&client(), at, "/events/rock");
         until("it waits", || it.redlock.queue().keys == 1).await;
@@ -49,7 +48,7 @@ async fn a_client_that_leaves_while_it_waits_takes_no_lock() {
 }
 
 #[tokio::test]
-async fn work_goes_on_under_its_lock_when_the_client_leaves() {
+async fn a_handler_keeps_running_under_its_lock_when_the_client_leaves() {
     for client in VERSIONS {
         let it = Fixture::new().await;
         let at = it.serve(it.layer()).await;
@@ -71,7 +70,7 @@ async fn work_goes_on_under_its_lock_when_the_client_leaves() {
 }
 
 #[tokio::test]
-async fn work_ends_with_its_client_where_that_is_wanted() {
+async fn cancel_on_disconnect_drops_the_handler_with_its_client() {
     for client in clients() {
         for lasts in [false, true] {
             let it = Fixture::new().await;
@@ -93,7 +92,7 @@ async fn work_ends_with_its_client_where_that_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_client_that_gives_up_has_left() {
+async fn a_client_that_times_out_leaves_the_queue() {
     for client in clients() {
         let it = Fixture::new().await;
         let at = it.serve(it.layer()).await;
@@ -117,7 +116,7 @@ async fn a_client_that_gives_up_has_left() {
 }
 
 #[tokio::test]
-async fn one_at_a_time_and_423_for_who_cannot_wait() {
+async fn handlers_run_one_at_a_time_and_a_request_that_cannot_wait_is_423() {
     for client in clients() {
         let it = Fixture::new().await;
         let at = it.serve(it.layer().wait(MS(50))).await;
@@ -173,7 +172,7 @@ async fn keys_of_nested_routers_are_decoded() {
 }
 
 #[tokio::test]
-async fn two_layers_with_one_key_are_found_out_at_once() {
+async fn two_layers_with_one_key_are_a_500_at_once() {
     for client in VERSIONS {
         let it = Fixture::new().await;
         let app = |outer, inner| {
@@ -198,7 +197,7 @@ async fn two_layers_with_one_key_are_found_out_at_once() {
     }
 }
 
-/// Answers for what panics further in, as layers that catch panics do.
+/// Responds to panics further in, as a layer that catches panics does.
 fn catch_panic<F>(response: F) -> impl Future<Output = Result<Response, Infallible>>
 where
     F: Future<Output = Result<Response, Infallible>>,
@@ -208,7 +207,7 @@ where
 }
 
 #[tokio::test]
-async fn what_a_panic_leaves_behind_is_released_and_not_handed_over() {
+async fn the_lock_of_a_handler_that_panics_is_released_and_not_handed_over() {
     for client in VERSIONS {
         for catches in [false, true] {
             for cancels in [false, true] {
@@ -218,7 +217,7 @@ async fn what_a_panic_leaves_behind_is_released_and_not_handed_over() {
                         work.run(Some(locked)).await;
                         assert!(!panics || work.ended() > 1, "the first, by intent");
                     };
-                    // However long it takes here, it would be handed over.
+                    // The limit for handovers never ends here, so only the panic prevents one.
                     let options = redlock_tokio::LockOptions::new().handover_for(3 * LIMIT);
                     let layer = it.layer().options(options);
                     let layer = if cancels {
@@ -261,7 +260,7 @@ async fn what_a_panic_leaves_behind_is_released_and_not_handed_over() {
 }
 
 #[tokio::test]
-async fn a_handler_that_hangs_has_its_lock_for_so_long_at_most() {
+async fn a_handler_that_hangs_holds_its_lock_for_max_hold_at_most() {
     for client in VERSIONS {
         let it = Fixture::new().await;
         let layer = it.layer().ttl(MS(400)).max_hold(MS(300));
@@ -296,7 +295,7 @@ async fn a_handler_that_hangs_has_its_lock_for_so_long_at_most() {
 }
 
 #[tokio::test]
-async fn no_quorum_is_503_or_no_lock() {
+async fn no_quorum_is_503_or_a_handler_without_a_lock() {
     let it = Fixture::new().await;
     let layer = it.layer().wait(MS(50));
     it.work.let_end();
@@ -317,7 +316,7 @@ async fn no_quorum_is_503_or_no_lock() {
         assert_eq!(response.text().await.unwrap(), "done with no lock");
         it.work.let_end();
     }
-    // Held by another is not unavailable: that stays closed.
+    // A lock that is held by another client is no outage, so `fail_open` does not apply.
     it.nodes.come_up();
     let connected = it.redlock.lock("any").wait(LIMIT).await;
     drop(connected.unwrap());
@@ -328,7 +327,7 @@ async fn no_quorum_is_503_or_no_lock() {
 }
 
 #[tokio::test]
-async fn what_becomes_of_a_response_whose_lock_was_lost() {
+async fn on_lost_decides_what_a_client_gets() {
     for client in VERSIONS {
         for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
             for cancels in [false, true] {
@@ -373,7 +372,7 @@ async fn what_becomes_of_a_response_whose_lock_was_lost() {
 }
 
 #[tokio::test]
-async fn a_shutdown_can_wait_for_work_whose_client_has_left() {
+async fn a_shutdown_waits_for_handlers_whose_clients_have_left() {
     for client in VERSIONS {
         let it = Fixture::new().await;
         let tasks = TaskTracker::new();

@@ -1,4 +1,4 @@
-//! Over real connections: responses that go on after their head, with the lock or without.
+//! Responses over real connections that go on after their head, with the lock or without it.
 
 mod support;
 
@@ -23,7 +23,7 @@ use self::support::server::{
 };
 
 #[tokio::test]
-async fn a_body_that_nobody_gets_does_not_keep_the_lock() {
+async fn a_body_that_is_not_sent_does_not_keep_the_lock() {
     for client in VERSIONS {
         let it = Fixture::new().await;
         let at = it.serve(it.layer().hold_until_body_end(3 * LIMIT)).await;
@@ -38,7 +38,7 @@ async fn a_body_that_nobody_gets_does_not_keep_the_lock() {
     }
 }
 
-/// A route whose body is what the test sends, one after the other.
+/// A route whose body consists of the chunks that the test sends.
 fn streaming(layer: LockLayer<CompositeKey>) -> (Router, mpsc::UnboundedSender<Bytes>) {
     let (chunks, body) = mpsc::unbounded::<Bytes>();
     let body = Arc::new(Mutex::new(Some(body)));
@@ -51,7 +51,7 @@ fn streaming(layer: LockLayer<CompositeKey>) -> (Router, mpsc::UnboundedSender<B
 }
 
 #[tokio::test]
-async fn a_stream_has_its_lock_until_it_has_ended() {
+async fn a_stream_holds_its_lock_until_it_has_ended() {
     for client in clients() {
         for cancels in [false, true] {
             let it = Fixture::new().await;
@@ -80,7 +80,7 @@ async fn a_stream_has_its_lock_until_it_has_ended() {
 }
 
 #[tokio::test]
-async fn a_stream_has_its_lock_until_its_reader_is_gone() {
+async fn a_stream_holds_its_lock_until_its_reader_is_gone() {
     for client in clients() {
         let it = Fixture::new().await;
         let (app, chunks) = streaming(it.layer().hold_until_body_end(3 * LIMIT));
@@ -96,7 +96,7 @@ async fn a_stream_has_its_lock_until_its_reader_is_gone() {
 }
 
 #[tokio::test]
-async fn a_stream_has_its_lock_for_so_long_at_most_and_goes_on_without() {
+async fn a_stream_holds_its_lock_up_to_the_limit_and_goes_on_without_it() {
     for client in VERSIONS {
         let it = Fixture::new().await;
         let (app, chunks) = streaming(it.layer().hold_until_body_end(MS(200)));
@@ -115,7 +115,7 @@ async fn a_reader_that_stops_reading_does_not_keep_the_lock() {
     for client in clients() {
         let it = Fixture::new().await;
         let handler = async || {
-            // More than any buffer between here and there takes: nobody asks for the rest.
+            // This exceeds all buffers on the way, so the client never reads the rest.
             let chunk = Bytes::from(vec![0; 32 << 20]);
             Body::from_stream(stream::repeat(Ok::<_, Infallible>(chunk)))
         };

@@ -1,4 +1,4 @@
-//! Locks that are held to the end of a body: what is its end, and what is not.
+//! Locks that are held until the response's body has ended.
 
 use std::{
     convert::Infallible,
@@ -22,8 +22,7 @@ const SECS: fn(u64) -> Duration = Duration::from_secs;
 
 type TestBody = BoxBody<Bytes, &'static str>;
 
-/// Answers with this body under a lock of six seconds, which is left to expire if the body does not come to
-/// its end.
+/// Responds with this body under a lock of six seconds, which is left to expire if the body is dropped early.
 async fn respond(
     redlock: &Redlock,
     body: TestBody,
@@ -46,13 +45,13 @@ async fn respond(
     layer.layer(inner).oneshot(()).await.unwrap()
 }
 
-/// Three frames of a byte each, and then that.
+/// Returns a body of three frames with a byte each, and this last frame.
 fn rows(last: Option<Result<Frame<Bytes>, &'static str>>) -> TestBody {
     let rows = stream::iter(["a", "b", "c"]).map(|row| Ok(Frame::data(Bytes::from(row))));
     BodyExt::boxed(StreamBody::new(rows.chain(stream::iter(last))))
 }
 
-/// Asks for so many frames, drops the body, and returns for how long the lock is held then.
+/// Reads this many frames, drops the body, and returns for how long the lock is still held.
 async fn held_after(frames: usize, body: TestBody, length: Option<u64>) -> Duration {
     let nodes = TestNodes::new();
     let redlock = nodes.connect().await.unwrap();
@@ -67,7 +66,7 @@ async fn held_after(frames: usize, body: TestBody, length: Option<u64>) -> Durat
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_is_released_at_the_end_of_its_body_however_that_is_told() {
+async fn a_lock_is_released_at_every_kind_of_body_end() {
     let empty = || BodyExt::boxed(Empty::new().map_err(|never: Infallible| match never {}));
     let full = Full::new(Bytes::from("abc")).map_err(|never: Infallible| match never {});
     let mut trailers = HeaderMap::new();
@@ -82,8 +81,8 @@ async fn a_lock_is_released_at_the_end_of_its_body_however_that_is_told() {
         ),
         ("an error", 4, rows(Some(Err("no more"))), None),
         ("the length in the head", 3, rows(None), Some(3)),
-        ("no frame wanted, as for HEAD", 0, rows(None), Some(3)),
-        ("no frame there", 0, empty(), None),
+        ("no frame read, as for HEAD", 0, rows(None), Some(3)),
+        ("no frames", 0, empty(), None),
         ("the last frame", 1, BodyExt::boxed(full), None),
     ] {
         let held = held_after(frames, body, length).await;
@@ -92,12 +91,12 @@ async fn a_lock_is_released_at_the_end_of_its_body_however_that_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_dropped_half_way_has_not_ended() {
+async fn a_body_that_is_dropped_early_has_not_ended() {
     for (what, frames, length) in [
         ("some frames", 1, None),
-        ("all frames, but who knows", 3, None),
-        ("less than the head says", 2, Some(3)),
-        ("a head that says nothing", 1, Some(u64::MAX)),
+        ("all frames, without a length in the head", 3, None),
+        ("fewer bytes than the head says", 2, Some(3)),
+        ("a huge length in the head", 1, Some(u64::MAX)),
     ] {
         let held = held_after(frames, rows(None), length).await;
         assert!((SECS(4)..=SECS(6)).contains(&held), "{what}: {held:?}");
@@ -105,7 +104,7 @@ async fn a_body_that_is_dropped_half_way_has_not_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_body_is_its_own() {
+async fn an_error_of_the_body_is_an_inner_error() {
     let redlock = Redlock::embedded().await.unwrap();
     let response = respond(&redlock, rows(Some(Err("no more"))), None).await;
     let error = response.into_body().collect().await.unwrap_err();
@@ -113,12 +112,12 @@ async fn an_error_of_the_body_is_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_body_that_panics_leaves_behind_is_not_handed_over() {
+async fn the_lock_of_a_body_that_panics_is_not_handed_over() {
     for panics in [true, false] {
         let nodes = TestNodes::new();
         let redlock = nodes.connect().await.unwrap();
         let frames = stream::iter([()]).map(move |()| {
-            assert!(!panics, "a body that panics, as it should here");
+            assert!(!panics, "this body panics on purpose");
             Ok(Frame::data(Bytes::from("row")))
         });
         let body = BodyExt::boxed(StreamBody::new(frames));

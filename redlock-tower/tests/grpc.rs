@@ -17,7 +17,7 @@ use tonic::{Code, Status, body::Body, server::NamedService, service::Routes};
 use tower::{Layer, ServiceExt};
 use tower_service::Service;
 
-/// What `tonic-build` makes, as far as a layer can see: it works for five seconds.
+/// Looks to a layer like a service that `tonic-build` generates. A call takes five seconds.
 #[derive(Clone)]
 struct OrdersServer;
 
@@ -60,7 +60,7 @@ fn order(call: &Request<Body>) -> Result<LockRequest, KeyRejection> {
     Ok(deadline.map_or(wanted.clone(), |it| wanted.wait_at_most(it)))
 }
 
-/// Calls for an order, with a timeout, and returns the code and the message.
+/// Makes a call for an order with a timeout, and returns the code and the message.
 async fn call(routes: &Routes, order: Option<&str>, timeout: &str) -> (Code, String) {
     let call = Request::post("/shop.Orders/Place").header("grpc-timeout", timeout);
     let call = order
@@ -120,7 +120,7 @@ async fn a_service_keeps_its_name_and_refusals_are_statuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_messages_can_hold_the_lock_too() {
+async fn a_stream_of_messages_holds_the_lock_to_its_end() {
     let nodes = TestNodes::new();
     let lock = LockLayer::new(nodes.connect().await.unwrap(), order)
         .hold_until_body_end(Duration::from_secs(60))

@@ -22,7 +22,7 @@ async fn paused() -> (TestNodes, Redlock) {
     (nodes, redlock)
 }
 
-/// Counts how many calls are inside at once, and the most that ever were.
+/// Counts how many calls are inside at once, now and at most.
 #[derive(Clone, Default)]
 struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
 
@@ -39,7 +39,7 @@ impl Gauge {
     }
 }
 
-/// Calls a service for each key, all at once; returns the most calls that were inside together.
+/// Calls a service for all keys at once, and returns the largest number of calls that were inside together.
 async fn crowd(locked: bool, keys: impl Iterator<Item = String>) -> usize {
     let (_, redlock) = paused().await;
     let gauge = Gauge::default();
@@ -63,7 +63,7 @@ async fn crowd(locked: bool, keys: impl Iterator<Item = String>) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_at_a_time_for_one_key() {
+async fn calls_with_one_key_run_one_at_a_time() {
     let same = || (0..10).map(|_| "k".to_owned());
     assert_eq!(crowd(true, same()).await, 1);
     assert_eq!(
@@ -74,7 +74,7 @@ async fn one_at_a_time_for_one_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn different_keys_do_not_wait_for_each_other() {
+async fn calls_with_different_keys_do_not_wait_for_each_other() {
     assert_eq!(
         crowd(true, (0..10).map(|number| number.to_string())).await,
         10
@@ -82,7 +82,7 @@ async fn different_keys_do_not_wait_for_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_not_to_be_had_is_an_error_and_the_service_is_not_called() {
+async fn a_call_without_a_lock_fails_and_the_service_is_not_called() {
     let (nodes, redlock) = paused().await;
     let called = Arc::new(AtomicUsize::new(0));
     let inner = service_fn({
@@ -110,7 +110,7 @@ async fn a_lock_that_is_not_to_be_had_is_an_error_and_the_service_is_not_called(
 }
 
 #[tokio::test(start_paused = true)]
-async fn bad_keys_and_options_are_errors_that_say_so() {
+async fn invalid_keys_and_options_are_errors() {
     let (_, redlock) = paused().await;
     let inner = service_fn(async |_: &str| Ok::<_, Infallible>(()));
     let layer = LockLayer::new(redlock, |key: &&'static str| match *key {
@@ -141,7 +141,7 @@ async fn bad_keys_and_options_are_errors_that_say_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn released_when_the_inner_service_has_answered_or_failed() {
+async fn a_lock_is_released_when_the_inner_service_responds_or_fails() {
     let (_, redlock) = paused().await;
     let layer = LockLayer::new(redlock.clone(), |_: &bool| "k");
     let service = layer.layer(service_fn(
@@ -155,7 +155,7 @@ async fn released_when_the_inner_service_has_answered_or_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_inner_service_can_see_its_lock() {
+async fn the_inner_service_gets_a_view_of_its_lock() {
     #[derive(Default)]
     struct Job {
         hold: Option<Hold>,
@@ -182,7 +182,7 @@ async fn the_inner_service_can_see_its_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_call_is_dropped_inside_and_released() {
+async fn a_dropped_call_drops_the_inner_call_and_releases_its_lock() {
     let (_, redlock) = paused().await;
     let (began, mut beginnings) = tokio::sync::mpsc::unbounded_channel();
     let layer = LockLayer::new(redlock.clone(), |(): &()| "k");
@@ -198,8 +198,8 @@ async fn a_dropped_call_is_dropped_inside_and_released() {
     assert!(redlock.lock("k").await.is_ok());
 }
 
-/// A permit of the inner service must not be held by a call that waits for its lock: if the holder
-/// needed one, neither could ever go on.
+/// Returns whether a call with a free lock gets the only permit of the inner service while another call waits for its
+/// lock. Otherwise a holder that needs a permit and a waiter that has it would block each other.
 async fn permits(readied_first: bool) -> bool {
     let (_, redlock) = paused().await;
     let inner = ServiceBuilder::new()
@@ -209,7 +209,7 @@ async fn permits(readied_first: bool) -> bool {
     let mut service = layer.wait(MS(60_000)).layer(inner);
     let guard = redlock.lock("taken").await.unwrap();
     if readied_first {
-        // What a layer would do that reserves the inner service in `poll_ready`.
+        // A layer that reserves the inner service in `poll_ready` would do this.
         service.get_mut().ready().await.unwrap();
     }
     let waiting = tokio::spawn(service.clone().oneshot("taken"));
@@ -223,7 +223,7 @@ async fn permits(readied_first: bool) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_permit_of_the_inner_service_is_held_while_waiting() {
+async fn a_waiting_call_holds_no_permit_of_the_inner_service() {
     assert!(permits(false).await);
     assert!(
         !permits(true).await,
@@ -232,7 +232,7 @@ async fn no_permit_of_the_inner_service_is_held_while_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fits_between_layers_that_box_their_errors() {
+async fn the_layer_fits_between_layers_that_box_their_errors() {
     let (_, redlock) = paused().await;
     let service = ServiceBuilder::new()
         .buffer(8)
@@ -249,7 +249,7 @@ async fn fits_between_layers_that_box_their_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn always_ready() {
+async fn the_service_is_always_ready() {
     let (_, redlock) = paused().await;
     let inner = ServiceBuilder::new()
         .concurrency_limit(1)

@@ -1,5 +1,5 @@
-//! What becomes of calls whose callers go away, whose locks are lost, that want several keys, or that
-//! get no lock, over nodes in memory.
+//! Calls whose callers go away, whose locks are lost, that want several keys or that get no lock, over nodes in
+//! memory.
 
 use std::{
     convert::Infallible,
@@ -51,7 +51,7 @@ async fn a_detached_call_runs_to_its_end_without_its_caller() {
     }));
     let call = tokio::spawn(service.clone().oneshot(()));
     began.notified().await;
-    // One that waits goes away with its caller.
+    // A waiting call ends with its caller.
     let waiting = tokio::spawn(service.oneshot(()));
     sleep(MS(10)).await;
     assert_eq!(redlock.queue().waiting, 1);
@@ -60,7 +60,10 @@ async fn a_detached_call_runs_to_its_end_without_its_caller() {
         assert!(caller.await.unwrap_err().is_cancelled());
     }
     assert_eq!((redlock.queue().keys, redlock.queue().waiting), (1, 0));
-    assert!(redlock.try_lock("k").await.is_err(), "it is still held");
+    assert!(
+        redlock.try_lock("k").await.is_err(),
+        "the lock is still held"
+    );
     go_on.notify_one();
     tasks.close();
     tasks.wait().await;
@@ -69,7 +72,7 @@ async fn a_detached_call_runs_to_its_end_without_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_detached_call_lets_go_when_its_work_is_done_and_not_when_its_caller_looks() {
+async fn a_detached_call_releases_its_lock_when_its_work_ends_and_not_when_its_caller_polls() {
     let (_, redlock) = paused().await;
     let works = Arc::new(AtomicUsize::new(0));
     let layer = LockLayer::new(redlock.clone(), |(): &()| "k").detached();
@@ -89,8 +92,7 @@ async fn a_detached_call_lets_go_when_its_work_is_done_and_not_when_its_caller_l
     assert_eq!(call.await.unwrap(), "done");
 }
 
-/// Drops a call a second after it has begun, or has it panic, and returns for how long its lock is kept
-/// then.
+/// Drops a call one second after its start, or makes it panic, and returns for how long its lock is still kept.
 async fn cancel(on_cancel: OnCancel, panics: bool) -> Duration {
     let (nodes, redlock) = paused().await;
     let layer = LockLayer::new(redlock, |(): &()| "k").ttl(MS(6000));
@@ -98,7 +100,7 @@ async fn cancel(on_cancel: OnCancel, panics: bool) -> Duration {
         .on_cancel(on_cancel)
         .layer(service_fn(move |()| async move {
             sleep(MS(1000)).await;
-            assert!(!panics, "a call that panics, as it should here");
+            assert!(!panics, "this call panics on purpose");
             sleep(MS(60_000)).await;
             Ok::<_, Infallible>(())
         }));
@@ -116,16 +118,16 @@ async fn cancel(on_cancel: OnCancel, panics: bool) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_does_not_come_to_its_end_lets_go_at_once_or_when_its_ttl_is_over() {
+async fn a_call_that_is_cut_short_releases_its_lock_at_once_or_lets_it_expire() {
     for panics in [false, true] {
         assert!(cancel(OnCancel::Release, panics).await < MS(300));
         let kept = cancel(OnCancel::Expire, panics).await;
-        // A second of the six is over, and some is allowed for drift.
+        // One of the six seconds has passed, and a part is reserved for drift.
         assert!((MS(4500)..MS(5300)).contains(&kept), "{kept:?}");
     }
 }
 
-/// Work that panics, and does something with its lock when it is dropped, as a transaction does.
+/// Work that needs its lock when it is dropped, as a transaction does. It may panic.
 struct Transaction {
     lock: Option<Locked>,
     panics: bool,
@@ -136,7 +138,7 @@ impl Future for Transaction {
     type Output = Result<(), Infallible>;
 
     fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Self::Output> {
-        assert!(!self.panics, "a call that panics, as it should here");
+        assert!(!self.panics, "this call panics on purpose");
         Poll::Ready(Ok(()))
     }
 }
@@ -149,7 +151,7 @@ impl Drop for Transaction {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_call_leaves_is_dropped_under_its_lock() {
+async fn the_inner_future_is_dropped_under_its_lock() {
     for panics in [false, true] {
         let (_, redlock) = paused().await;
         let was_held = Arc::new(AtomicUsize::new(0));
@@ -172,7 +174,7 @@ async fn what_a_call_leaves_is_dropped_under_its_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_not_the_layers_if_the_lock_was_taken_over() {
+async fn a_lock_that_was_taken_over_is_not_lost_for_the_layer() {
     for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
         let (nodes, redlock) = paused().await;
         let layer = LockLayer::new(redlock, |_: &Option<Locked>| "k")
@@ -180,7 +182,9 @@ async fn a_loss_is_not_the_layers_if_the_lock_was_taken_over() {
             .on_lost(on_lost);
         nodes.lose_next("k");
         let service = layer.layer(service_fn(async |lock: Option<Locked>| {
-            let guard = lock.and_then(Locked::into_owned).expect("it is there");
+            let guard = lock
+                .and_then(Locked::into_owned)
+                .expect("the call has its lock");
             guard.lost().await;
             sleep(MS(10)).await;
             Ok::<_, Infallible>("done")
@@ -190,19 +194,19 @@ async fn a_loss_is_not_the_layers_if_the_lock_was_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_goes_on_in_the_caller() {
+async fn a_panic_of_a_detached_call_reaches_its_caller() {
     let (_, redlock) = paused().await;
     let layer = LockLayer::new(redlock.clone(), |(): &()| "k").detached();
     let service = layer.layer(service_fn(async |()| -> Result<(), Infallible> {
-        panic!("a call that panics, as it should here")
+        panic!("this call panics on purpose")
     }));
     let outcome = tokio::spawn(service.oneshot(())).await;
     assert!(outcome.unwrap_err().is_panic());
     assert!(redlock.lock("k").await.is_ok());
 }
 
-/// Calls a service that is busy for five seconds, and takes its lock away in the middle of it. Returns
-/// the outcome, and whether the service came to its end.
+/// Calls a service that is busy for six seconds, and takes its lock away after one. Returns the outcome, and whether
+/// the service ran to its end.
 async fn lose(on_lost: OnLost) -> (Result<(), LockError<Infallible>>, bool) {
     let (nodes, redlock) = paused().await;
     let ended = Arc::new(AtomicUsize::new(0));
@@ -225,7 +229,7 @@ async fn lose(on_lost: OnLost) -> (Result<(), LockError<Infallible>>, bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_what_the_layer_says() {
+async fn on_lost_decides_what_happens_to_the_call() {
     let (outcome, ended) = lose(OnLost::Signal).await;
     assert!(outcome.is_ok() && ended);
     let (outcome, ended) = lose(OnLost::Fail).await;
@@ -239,7 +243,7 @@ async fn a_loss_is_what_the_layer_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_may_want_several_keys_and_has_options_of_its_own() {
+async fn a_request_can_want_several_keys_and_set_options() {
     let (nodes, redlock) = paused().await;
     let key = |keys: &Vec<&'static str>| {
         let options = LockOptions::new().wait(MS(100));
@@ -263,7 +267,7 @@ async fn a_request_may_want_several_keys_and_has_options_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_quorum_it_fails_closed_or_open() {
+async fn without_a_quorum_calls_fail_or_run_without_a_lock() {
     let (nodes, redlock) = paused().await;
     nodes.go_down();
     let inner = || service_fn(async |()| Ok::<_, Infallible>(()));
@@ -274,7 +278,7 @@ async fn without_a_quorum_it_fails_closed_or_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_bounds_those_who_wait() {
+async fn a_layer_limits_its_waiters() {
     let (_, redlock) = paused().await;
     let guards = [
         redlock.lock("a").await.unwrap(),
@@ -294,7 +298,7 @@ async fn a_layer_bounds_those_who_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_inner_service_can_take_the_lock_over_or_let_go_of_it() {
+async fn the_inner_service_can_take_the_lock_over_or_release_it_early() {
     #[derive(Default)]
     struct Job(Option<Locked>);
     let (_, redlock) = paused().await;
@@ -307,7 +311,7 @@ async fn the_inner_service_can_take_the_lock_over_or_let_go_of_it() {
         .oneshot(Job::default())
         .await
         .unwrap()
-        .expect("it is there");
+        .expect("the call has its lock");
     assert!(guard.is_valid() && redlock.try_lock("k").await.is_err());
     drop(guard);
     let other = redlock.clone();

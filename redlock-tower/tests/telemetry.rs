@@ -1,4 +1,4 @@
-//! What a layer counts, behind the feature `metrics`.
+//! Metrics of a layer, behind the feature `metrics`.
 
 use std::{collections::BTreeMap, convert::Infallible, future::pending, time::Duration};
 
@@ -13,8 +13,8 @@ use redlock_tower::{LockLayer, OnLost, TaskTracker};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 
-/// What has been counted since the last look: names with their labels, and values; of histograms how
-/// many values there are.
+/// Returns what was counted since the last call: names with their labels, and values. The value of a histogram is its
+/// number of entries.
 fn look(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
     let all = snapshotter.snapshot().into_vec();
     let read = |value: DebugValue| match value {
@@ -36,7 +36,7 @@ fn look(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// Listens to what is counted on this thread, for as long as the recorder lives.
+/// Reads what is counted on this thread, for as long as the recorder lives.
 struct Bed {
     nodes: TestNodes,
     snapshotter: Snapshotter,
@@ -50,7 +50,7 @@ impl Bed {
         }
     }
 
-    /// A layer whose calls want the key that they are.
+    /// Returns a layer whose calls are their own keys.
     async fn layer(&self) -> LockLayer<fn(&&'static str) -> &'static str> {
         let key: fn(&&'static str) -> &'static str = |key| *key;
         LockLayer::new(self.nodes.connect().await.unwrap(), key)
@@ -58,7 +58,7 @@ impl Bed {
             .wait(Duration::from_secs(1))
     }
 
-    /// What has been counted since the last look, of what there is with these labels.
+    /// Returns what was counted since the last call under these names and labels.
     fn counts<const N: usize>(&self, names: [&str; N]) -> [Option<f64>; N] {
         let seen = look(&self.snapshotter);
         assert!(seen.keys().all(|name| !name.contains("secret")), "{seen:?}");
@@ -71,7 +71,7 @@ impl Bed {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_waits_and_holds_are_counted_and_keys_are_not_named() {
+async fn requests_waits_and_holds_are_counted_without_keys() {
     let recorder = DebuggingRecorder::new();
     let _local = metrics::set_default_local_recorder(&recorder);
     let it = Bed::new(&recorder);
@@ -101,7 +101,7 @@ async fn requests_waits_and_holds_are_counted_and_keys_are_not_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_turned_away_is_counted_and_who_goes_without() {
+async fn refused_calls_and_calls_without_a_lock_are_counted() {
     let recorder = DebuggingRecorder::new();
     let _local = metrics::set_default_local_recorder(&recorder);
     let it = Bed::new(&recorder);
@@ -141,7 +141,7 @@ async fn who_is_turned_away_is_counted_and_who_goes_without() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_counted_once_wherever_it_is_found() {
+async fn a_loss_is_counted_once_in_the_call_and_in_the_body() {
     let recorder = DebuggingRecorder::new();
     let _local = metrics::set_default_local_recorder(&recorder);
     for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {

@@ -1,5 +1,4 @@
-//! A route over nodes in memory, requests to it, and a close look at what it refuses with; and a
-//! [server] with its clients.
+//! A route over nodes in memory, requests to it, checks of its problems, and a [server] with its clients.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -33,7 +32,7 @@ pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
 pub(crate) struct Bed {
     pub(crate) nodes: TestNodes,
     pub(crate) redlock: Redlock,
-    /// How often a handler ran.
+    /// How many handlers ran.
     ran: Arc<AtomicUsize>,
 }
 
@@ -47,12 +46,12 @@ impl Bed {
         }
     }
 
-    /// Locks by event.
+    /// Returns a layer that locks by event.
     pub(crate) fn layer(&self) -> LockLayer<CompositeKey> {
         LockLayer::new(self.redlock.clone(), key("event", path("event")))
     }
 
-    /// `/events/{event}`, with a handler that says for which event it runs, and under which key.
+    /// Returns the route `/events/{event}`, whose handler responds with its event and its key.
     pub(crate) fn router(&self) -> Router {
         let ran = Arc::clone(&self.ran);
         let handler = move |Path(event): Path<String>, locked: Option<Locked>| async move {
@@ -63,7 +62,7 @@ impl Bed {
         Router::new().route("/events/{event}", get(handler.clone()).post(handler))
     }
 
-    /// The same behind a layer.
+    /// Returns this route behind a layer.
     pub(crate) fn app<K: redlock_axum::RequestKey>(&self, layer: LockLayer<K>) -> Router {
         self.router().route_layer(layer)
     }
@@ -86,7 +85,7 @@ pub(crate) async fn post(app: &Router, uri: &str) -> Response {
     send(app, request(Method::POST, uri)).await
 }
 
-/// The body of a success.
+/// Returns the body of a successful response.
 pub(crate) async fn text(response: Response) -> String {
     let status = response.status();
     let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -117,13 +116,13 @@ pub(crate) async fn problem(response: Response, status: u16, kind: &str) -> Valu
     body
 }
 
-/// What a problem says of the handler, and of when to come back, in milliseconds.
+/// Returns whether the handler ran, and when to retry in milliseconds, both according to a problem.
 pub(crate) fn terms(body: &Value) -> (bool, Option<u64>) {
     let handler_ran = body["handler_ran"].as_bool().unwrap();
     (handler_ran, body["retry_after_ms"].as_u64())
 }
 
-/// Asserts that a request gets no key, that its handler does not run, and that the reason is told.
+/// Asserts that a request has no key, that its handler does not run, and that the problem contains the reason.
 pub(crate) async fn refused(app: &Router, request: Request, status: u16, reason: &str) {
     let kind = match status {
         400 => "key",

@@ -1,4 +1,4 @@
-//! A server, its clients, and handlers that do as the test tells them.
+//! A server, its clients, and handlers that the test controls.
 
 use std::{
     net::SocketAddr,
@@ -29,7 +29,7 @@ use tokio::{
 
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// Far more than anything here takes, even on a busy machine.
+/// A limit that no step of a test reaches, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// The key of the requests to `/events/rock`.
@@ -52,11 +52,11 @@ impl Fixture {
     }
 
     pub(crate) fn layer(&self) -> LockLayer<CompositeKey> {
-        // A wait that no test sees the end of, unless it sets another.
+        // No test reaches the end of this wait, unless it sets another.
         LockLayer::new(self.redlock.clone(), key("event", path("event"))).wait(3 * LIMIT)
     }
 
-    /// Serves `/events/{event}`, where the work is done.
+    /// Serves `/events/{event}` with handlers that work.
     pub(crate) async fn serve(&self, layer: LockLayer<CompositeKey>) -> SocketAddr {
         serve(self.app(layer)).await
     }
@@ -78,11 +78,11 @@ impl Fixture {
     pub(crate) async fn until_free(&self, key: &str) {
         let is_gone = || !self.nodes.nodes().iter().any(|it| it.contains(key));
         until("the lock is released", is_gone).await;
-        until("nobody has it", || self.redlock.queue().keys == 0).await;
+        until("the lock is free", || self.redlock.queue().keys == 0).await;
     }
 }
 
-/// What handlers do: they say that they are there, and go on when they are let.
+/// The work of handlers: each reports its start, and goes on when the test allows it.
 #[derive(Clone, Default)]
 pub(crate) struct Work(Arc<Counts>);
 
@@ -90,7 +90,7 @@ struct Counts {
     entered: AtomicUsize,
     ended: AtomicUsize,
     dropped: AtomicUsize,
-    /// Responses that the server has dropped before they were there.
+    /// Responses that the server has dropped before they were complete.
     left: AtomicUsize,
     may_end: Semaphore,
     holds: Mutex<Vec<Hold>>,
@@ -125,7 +125,7 @@ impl Work {
         format!("done with {had} lock")
     }
 
-    /// Lets one handler go on.
+    /// Allows one handler to go on.
     pub(crate) fn let_end(&self) {
         self.0.may_end.add_permits(1);
     }
@@ -157,7 +157,7 @@ impl Work {
     }
 }
 
-/// Counts when it is dropped, unless it was taken before.
+/// Counts its own drop, unless it was disarmed before.
 struct CountDrop<'a>(Option<&'a AtomicUsize>);
 
 impl Drop for CountDrop<'_> {
@@ -182,16 +182,16 @@ pub(crate) async fn serve(app: Router) -> SocketAddr {
     at
 }
 
-/// Waits until it is so, however long the machine takes, but not for ever.
+/// Waits until a condition is true, within a generous limit.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let give_up = Instant::now() + LIMIT;
     while !is_so() {
-        assert!(Instant::now() < give_up, "in vain: {what}");
+        assert!(Instant::now() < give_up, "not in time: {what}");
         sleep(MS(1)).await;
     }
 }
 
-/// What makes a client of each version of HTTP, with connections of its own.
+/// Returns a function that makes a client of each HTTP version, with connections of its own.
 pub(crate) const VERSIONS: [fn() -> Client; 2] = [
     || client(Client::builder().http1_only()),
     || client(Client::builder().http2_prior_knowledge()),
@@ -201,14 +201,14 @@ fn client(builder: ClientBuilder) -> Client {
     builder.no_proxy().build().unwrap()
 }
 
-/// A client of each version of HTTP.
+/// Returns a client of each HTTP version.
 pub(crate) fn clients() -> [Client; 2] {
     VERSIONS.map(|client| client())
 }
 
 pub(crate) type Sent = JoinHandle<reqwest::Result<reqwest::Response>>;
 
-/// Sends a request. The client is gone when this is aborted.
+/// Sends a request in a task. Aborting the task disconnects the client.
 pub(crate) fn send(client: &Client, at: SocketAddr, uri: &str) -> Sent {
     tokio::spawn(client.post(format!("http://{at}{uri}")).send())
 }
