@@ -321,7 +321,7 @@ impl<S, K> Layer<S> for LockLayer<K> {
     type Service = LockService<S, K>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let inner = Responding::new(inner);
+        let inner = Responding(inner);
         let inline = self
             .inner
             .clone()

@@ -51,6 +51,7 @@
 // Labels on docs.rs say which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod future;
 mod key;
 mod layer;
 mod locked;
@@ -61,6 +62,7 @@ mod rejection;
 mod response_service;
 mod service;
 
+pub use future::ResponseFuture;
 pub use key::{
     BodyLimit, CompositeKey, KeyPart, RequestKey, extension, header, idempotency_key, json_field,
     key, matched_path, path, query, typed,

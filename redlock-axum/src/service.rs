@@ -5,16 +5,13 @@ use std::{
     task::{Context, Poll},
 };
 
-use axum::{
-    body::Body,
-    response::{IntoResponse, Response},
-};
-use futures::{FutureExt, TryFutureExt, future::BoxFuture};
-use redlock_tower::{AtBodyEnd, Detached, HoldBody, Inline, LockError};
+use axum::response::{IntoResponse, Response};
+use redlock_tower::{AtBodyEnd, Detached, Inline};
 use tower_service::Service;
 
 use crate::{
-    Request,
+    Request, ResponseFuture,
+    future::Call,
     key::{LayerKey, RequestKey},
     locked::InsertLocked,
     rejection::RejectionPolicy,
@@ -46,14 +43,14 @@ impl<S, K> LockService<S, K> {
 
 impl<S, K> Service<Request> for LockService<S, K>
 where
-    S: Service<Request, Error = Infallible> + Clone + Send + Sync + 'static,
+    S: Service<Request, Error = Infallible> + Clone + Send + 'static,
     S::Response: IntoResponse,
     S::Future: Send,
     K: RequestKey,
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+    type Future = ResponseFuture<S, K>;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         // The response future waits for the lock, and then for the inner service.
@@ -61,21 +58,17 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let policy = Arc::clone(&self.policy);
-        let respond = move |outcome: Result<Response, LockError<Infallible>>| {
-            Ok(outcome.unwrap_or_else(|error| policy.respond(error)))
+        let call = match &mut self.locking {
+            Locking::Detached(it) => Call::Detached(it.call(request)),
+            Locking::Inline(it) => Call::Inline(it.call(request)),
+            Locking::DetachedToBodyEnd(it) => Call::DetachedToBodyEnd(it.call(request)),
+            Locking::InlineToBodyEnd(it) => Call::InlineToBodyEnd(it.call(request)),
         };
-        let boxed = |response: Response<HoldBody<Body>>| response.map(Body::new);
-        match &mut self.locking {
-            Locking::Detached(it) => it.call(request).map(respond).boxed(),
-            Locking::Inline(it) => it.call(request).map(respond).boxed(),
-            Locking::DetachedToBodyEnd(it) => it.call(request).map_ok(boxed).map(respond).boxed(),
-            Locking::InlineToBodyEnd(it) => it.call(request).map_ok(boxed).map(respond).boxed(),
-        }
+        ResponseFuture::new(call, Arc::clone(&self.policy))
     }
 }
 
-impl<S, K> Clone for LockService<S, K> {
+impl<S: Clone, K> Clone for LockService<S, K> {
     fn clone(&self) -> Self {
         Self {
             locking: self.locking.clone(),
@@ -84,7 +77,7 @@ impl<S, K> Clone for LockService<S, K> {
     }
 }
 
-impl<S, K> Clone for Locking<S, K> {
+impl<S: Clone, K> Clone for Locking<S, K> {
     fn clone(&self) -> Self {
         match self {
             Self::Detached(it) => Self::Detached(it.clone()),

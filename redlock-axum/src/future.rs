@@ -1,0 +1,106 @@
+use std::{
+    convert::Infallible,
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use pin_project::pin_project;
+use redlock_tower::{AtBodyEnd, Detached, HoldBody, Inline};
+use tower_service::Service;
+
+use crate::{
+    Request, key::LayerKey, key::RequestKey, locked::InsertLocked, rejection::RejectionPolicy,
+    response_service::Responding,
+};
+
+/// The future of a request behind a [`LockService`](crate::LockService).
+///
+/// # Cancel safety
+///
+/// Dropping the future while it waits for the lock gives up the wait, and the handler does not run. Dropping it later
+/// does not stop the handler, except with [`cancel_on_disconnect`](crate::LockLayer::cancel_on_disconnect).
+#[pin_project]
+#[must_use = "futures do nothing unless polled"]
+pub struct ResponseFuture<S, K>
+where
+    S: Service<Request, Error = Infallible> + Clone + Send + 'static,
+    S::Response: IntoResponse,
+    S::Future: Send,
+    K: RequestKey,
+{
+    #[pin]
+    call: Call<S, K>,
+    policy: Arc<RejectionPolicy>,
+}
+
+/// The future of `redlock-tower`, in the mode of the layer.
+#[pin_project(project = CallProjection)]
+pub(crate) enum Call<S, K>
+where
+    S: Service<Request, Error = Infallible> + Clone + Send + 'static,
+    S::Response: IntoResponse,
+    S::Future: Send,
+    K: RequestKey,
+{
+    Detached(#[pin] LockFuture<S, K, Detached>),
+    Inline(#[pin] LockFuture<S, K, Inline>),
+    DetachedToBodyEnd(#[pin] LockFuture<S, K, Detached<AtBodyEnd>>),
+    InlineToBodyEnd(#[pin] LockFuture<S, K, Inline<AtBodyEnd>>),
+}
+
+type LockFuture<S, K, M> =
+    redlock_tower::ResponseFuture<Responding<S>, Request, LayerKey<K>, InsertLocked, M>;
+
+impl<S, K> ResponseFuture<S, K>
+where
+    S: Service<Request, Error = Infallible> + Clone + Send + 'static,
+    S::Response: IntoResponse,
+    S::Future: Send,
+    K: RequestKey,
+{
+    pub(crate) fn new(call: Call<S, K>, policy: Arc<RejectionPolicy>) -> Self {
+        Self { call, policy }
+    }
+}
+
+impl<S, K> Future for ResponseFuture<S, K>
+where
+    S: Service<Request, Error = Infallible> + Clone + Send + 'static,
+    S::Response: IntoResponse,
+    S::Future: Send,
+    K: RequestKey,
+{
+    type Output = Result<Response, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let boxed = |response: Response<HoldBody<Body>>| response.map(Body::new);
+        let outcome = ready!(match this.call.project() {
+            CallProjection::Detached(call) => call.poll(cx),
+            CallProjection::Inline(call) => call.poll(cx),
+            CallProjection::DetachedToBodyEnd(call) => call.poll(cx).map_ok(boxed),
+            CallProjection::InlineToBodyEnd(call) => call.poll(cx).map_ok(boxed),
+        });
+        Poll::Ready(Ok(
+            outcome.unwrap_or_else(|error| this.policy.respond(error))
+        ))
+    }
+}
+
+impl<S, K> fmt::Debug for ResponseFuture<S, K>
+where
+    S: Service<Request, Error = Infallible> + Clone + Send + 'static,
+    S::Response: IntoResponse,
+    S::Future: Send,
+    K: RequestKey,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
