@@ -87,8 +87,8 @@ async fn a_header_is_a_key() {
 }
 
 #[test]
-#[should_panic(expected = "`x tenant` is no header's name")]
-fn a_name_that_no_header_can_have() {
+#[should_panic(expected = "`x tenant` is not a valid header name")]
+fn an_invalid_header_name_panics() {
     let _ = header("x tenant");
 }
 

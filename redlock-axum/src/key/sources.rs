@@ -291,7 +291,7 @@ fn one_header(head: &Head, name: &HeaderName) -> Result<String, KeyRejection> {
         (Some(value), None) => match value.to_str() {
             Ok(value) if !value.is_empty() => Ok(value.to_owned()),
             _ => Err(KeyRejection::request(format!(
-                "the header `{name}` is empty, or has characters other than visible ASCII"
+                "the header `{name}` is empty, or not visible ASCII"
             ))),
         },
         (None, _) => Err(KeyRejection::request(format!(
