@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Result, ensure};
 use tokio::sync::{Notify, watch};
 
-use crate::{line::Line, store::Sales};
+use crate::{line::Line, sales::Sales};
 
 /// The name of an event, which is a part of URLs and keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

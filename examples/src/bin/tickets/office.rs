@@ -3,11 +3,7 @@ use std::{fmt, sync::Arc};
 use futures::future::{BoxFuture, Shared};
 use redlock_axum::{TaskTracker, redlock_tokio::Redlock};
 
-use crate::{
-    event::Event,
-    snapshot::Snapshot,
-    store::{Store, StoreError},
-};
+use crate::{event::Event, store::Store};
 
 /// The state that the handlers and tasks of this process share.
 #[derive(Clone)]
@@ -35,23 +31,6 @@ impl BoxOffice {
     /// Returns all events, including the demonstration.
     pub(crate) fn halls(&self) -> impl Iterator<Item = &Arc<Event>> {
         self.events.iter().chain(&self.demonstration)
-    }
-
-    /// Returns the current state of an event.
-    pub(crate) async fn look(&self, event: &Event) -> Result<Snapshot, StoreError> {
-        let (sales, elsewhere) = self.store.read(event).await?;
-        let sales = Arc::new(sales);
-        event.remember(&sales);
-        Ok(Snapshot::new(self, event, &sales, &elsewhere))
-    }
-
-    /// Returns the current state of an event. If the store does not answer, the state has the sales of its last
-    /// answer.
-    pub(crate) async fn look_or_remember(&self, event: &Event) -> Snapshot {
-        self.look(event).await.unwrap_or_else(|_| {
-            let sales = event.last_sales();
-            Snapshot::new(self, event, &sales, &[]).of_the_past()
-        })
     }
 }
 

@@ -9,7 +9,7 @@ use redlock_axum::LockLost;
 use serde_json::json;
 use thiserror::Error;
 
-use crate::{request::NAME_LIMIT, store::StoreError};
+use crate::store::StoreError;
 
 /// The error of a request, as problem JSON (RFC 9457). The lock layer has its own errors, in the same form.
 #[derive(Debug, Error)]
@@ -21,8 +21,8 @@ pub(crate) enum Refusal {
     NoSeat(u32),
     #[error("the header `buyer` must contain your name, in UTF-8 and percent-encoded")]
     NoName,
-    #[error("the name in the header `buyer` has more than {NAME_LIMIT} characters")]
-    LongName,
+    #[error("the name in the header `buyer` has more than {limit} characters")]
+    LongName { limit: usize },
     #[error("the seat was sold to {owner}")]
     Sold { owner: String },
     #[error("the seat is free, so it cannot be given back")]
@@ -41,7 +41,7 @@ impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
             Self::NoEvent | Self::NoSeat(_) => StatusCode::NOT_FOUND,
-            Self::NoName | Self::LongName => StatusCode::BAD_REQUEST,
+            Self::NoName | Self::LongName { .. } => StatusCode::BAD_REQUEST,
             Self::Sold { .. } | Self::NotSold => StatusCode::CONFLICT,
             Self::NotYours { .. } => StatusCode::FORBIDDEN,
             Self::Crowded | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -55,7 +55,7 @@ impl Refusal {
             Self::NoEvent => "urn:tickets:problem:no-event",
             Self::NoSeat(_) => "urn:tickets:problem:no-seat",
             Self::NoName => "urn:tickets:problem:no-name",
-            Self::LongName => "urn:tickets:problem:long-name",
+            Self::LongName { .. } => "urn:tickets:problem:long-name",
             Self::Sold { .. } => "urn:tickets:problem:sold",
             Self::NotSold => "urn:tickets:problem:not-sold",
             Self::NotYours { .. } => "urn:tickets:problem:not-yours",

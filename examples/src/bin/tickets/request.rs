@@ -11,7 +11,7 @@ use percent_encoding::percent_decode;
 use crate::{event::Event, office::BoxOffice, refusal::Refusal};
 
 /// How many characters a name may have.
-pub(crate) const NAME_LIMIT: usize = 40;
+const NAME_LIMIT: usize = 40;
 
 /// The event in the path.
 pub(crate) struct OfEvent(pub(crate) Arc<Event>);
@@ -81,7 +81,7 @@ impl<S: Sync> FromRequestParts<S> for Buyer {
         if !name.contains(char::is_alphanumeric) || name.contains(is_unprintable) {
             Err(Refusal::NoName)
         } else if name.chars().count() > NAME_LIMIT {
-            Err(Refusal::LongName)
+            Err(Refusal::LongName { limit: NAME_LIMIT })
         } else {
             Ok(Self(name.to_owned()))
         }

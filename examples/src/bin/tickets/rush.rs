@@ -23,7 +23,7 @@ use crate::{
     office::BoxOffice,
     refusal::Refusal,
     request::Buyer,
-    routes,
+    seat,
     store::Store,
 };
 
@@ -82,7 +82,7 @@ pub(crate) fn router(office: &BoxOffice) -> Router {
         let rush = Rush {
             hall: Arc::clone(hall),
             store: demonstration.store.clone(),
-            sales: routes::sales(&demonstration, hall.terms),
+            sales: seat::router(&demonstration, hall.terms),
         };
         let send = post(send).route_layer(one_at_a_time.clone());
         router = router.merge(Router::new().route(path, send).with_state(rush));

@@ -7,7 +7,7 @@ use crate::{
     light::Light,
     line::{Person, now},
     office::BoxOffice,
-    store::Sales,
+    sales::Sales,
 };
 
 /// The state of an event, as pages show it.

@@ -8,8 +8,11 @@ use deadpool_redis::{
 use futures::{Stream, StreamExt};
 use tokio::time::timeout;
 
-use super::{Sale, Sales, StoreError};
-use crate::line::Person;
+use super::error::StoreError;
+use crate::{
+    line::Person,
+    sales::{Sale, Sales},
+};
 
 /// How long a connection may take. A command on it has half a second, the default of the redis crate.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(1);

@@ -1,0 +1,78 @@
+use std::sync::Arc;
+
+use crate::event::Event;
+
+/// A person's place in the line. The drop of the last clone leaves the line.
+///
+/// The turn travels with the request, through the lock layer to the handler. So a person that is turned away, or
+/// disconnects while waiting, leaves the line. A person that disconnects while the handler works stays until the
+/// handler has finished.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn(Arc<Place>);
+
+#[derive(Debug)]
+struct Place {
+    event: Arc<Event>,
+    arrival: u64,
+}
+
+impl Turn {
+    /// Lines up for a seat.
+    pub(crate) fn wait(event: Arc<Event>, seat: u32, name: &str) -> Self {
+        let arrival = event.line.join(seat, name);
+        event.changed();
+        Self(Arc::new(Place { event, arrival }))
+    }
+
+    /// Shows that the person pays now.
+    pub(crate) fn pay(&self) {
+        let Place { event, arrival } = &*self.0;
+        event.line.pay(*arrival);
+        event.changed();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.event.line.leave(self.arrival);
+        self.event.changed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::event::{self, Terms};
+
+    #[test]
+    fn a_turn_is_shown_until_its_last_clone_is_dropped() {
+        let terms = Terms {
+            seats: 2,
+            payment: Duration::ZERO,
+            wait: Duration::ZERO,
+            locked: true,
+        };
+        let [event] = &event::open(vec!["rock".parse().unwrap()], terms).unwrap()[..] else {
+            panic!("not one event");
+        };
+        let shown = || {
+            let people = event.line.people().into_iter();
+            people.map(|it| (it.name, it.pays)).collect::<Vec<_>>()
+        };
+        let ada = Turn::wait(Arc::clone(event), 1, "Ada");
+        let bob = Turn::wait(Arc::clone(event), 1, "Bob");
+        ada.pay();
+        let rows = [("Ada".to_owned(), true), ("Bob".to_owned(), false)];
+        assert_eq!(shown(), rows);
+
+        let with_the_handler = ada.clone();
+        drop(ada);
+        assert_eq!(shown(), rows);
+        drop(with_the_handler);
+        assert_eq!(shown(), rows[1..]);
+        drop(bob);
+        assert_eq!(shown(), []);
+    }
+}
