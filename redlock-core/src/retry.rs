@@ -246,8 +246,7 @@ impl Error for RetryScheduleError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MS: fn(u64) -> Duration = Duration::from_millis;
+    use crate::said::MS;
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::ZERO.saturating_add(MS(millis))

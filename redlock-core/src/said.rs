@@ -1,6 +1,11 @@
-//! For tests: replies with what they are worth.
+//! For tests: replies with what they are worth, and milliseconds.
+
+use core::time::Duration;
 
 use crate::{Eligibility, Reply, Timestamp};
+
+/// Milliseconds.
+pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
 
 /// A node's reply, and what the node's votes are worth.
 #[derive(Clone, Copy, Debug)]

@@ -249,8 +249,8 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::said::MS;
 
-    const MS: fn(u64) -> Duration = Duration::from_millis;
     const TURN: Duration = Duration::from_millis(20);
 
     fn turn(usual: Duration) -> TurnLength {

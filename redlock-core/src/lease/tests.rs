@@ -9,12 +9,10 @@ use core::time::Duration;
 use super::*;
 use crate::{
     Drift, KeepAlive, NodeId, NodeSet, Quorum, Reply, RetrySchedule, Validity,
-    said::{Said, quarantined},
+    said::{MS, Said, quarantined},
 };
 
 use Reply::{Denied, Granted, Refused, Unknown};
-
-const MS: fn(u64) -> Duration = Duration::from_millis;
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::ZERO.saturating_add(MS(millis))

@@ -1,13 +1,16 @@
-//! Waiting for a key by looking at it.
+//! Waiting for a taken key: probes, notifications, delays, and pauses for others.
 
 use super::*;
 use crate::{PollerShare, TurnLength, Turns};
+
+/// The time for which a client holds the key in these tests, and the length of a turn.
+const HOLD: Duration = Duration::from_millis(20);
 
 fn taken(until: u64) -> Reply {
     Reply::Taken { until: at(until) }
 }
 
-/// A lease whose first attempt failed at 1, since another client holds all keys.
+/// A lease whose first attempt failed after 1 ms, since another client holds all keys.
 fn contended() -> Driven {
     let mut driven = Driven::new(LeaseConfig {
         retry: config().retry.with_probes(),
@@ -26,7 +29,7 @@ fn freed(driven: &mut Driven, now: Timestamp, node: usize) {
     driven.run(|lease| lease.handle_freed(now, NodeId::new(node).unwrap()));
 }
 
-/// Answers the looks by which it makes sure that the key is free.
+/// Answers the probes that confirm that the key is free.
 fn confirm(driven: &mut Driven, now: Timestamp) {
     let attempts = driven.lease.attempts();
     for _ in 0..3 {
@@ -65,7 +68,7 @@ fn tries_again_when_a_quorum_has_expired() {
 }
 
 #[test]
-fn lets_others_be_faster_and_goes_first_when_it_has_waited_for_long() {
+fn a_waiter_confirms_a_free_key_until_it_has_missed_it_often() {
     let mut driven = contended();
     driven.reply(at(2), &[taken(900); 5]);
     let mut probes = Vec::new();
@@ -79,16 +82,16 @@ fn lets_others_be_faster_and_goes_first_when_it_has_waited_for_long() {
         if driven.lease.attempts() > 1 {
             break;
         }
-        // Somebody else was faster.
+        // Another client was faster.
         driven.reply(now, &[taken(900); 5]);
         assert_eq!(driven.lease.attempts(), 1);
     }
-    assert_eq!(probes[0], 1, "it looks first");
-    assert_eq!(driven.lease.attempts(), 2, "it does not look any more");
+    assert_eq!(probes[0], 1, "it probes first");
+    assert_eq!(driven.lease.attempts(), 2, "it tries without a probe");
 }
 
 #[test]
-fn looks_again_while_nobody_says_that_it_is_free() {
+fn probes_again_without_a_notification() {
     let mut driven = contended();
     driven.reply(at(2), &[taken(900); 5]);
     for probes in 2..5 {
@@ -103,7 +106,7 @@ fn looks_again_while_nobody_says_that_it_is_free() {
             (1, 2 + probes)
         );
     }
-    // The key was released, and nobody told.
+    // The key was released, and no notification came.
     let due = driven.lease.poll_timeout().unwrap();
     driven.reply(due.saturating_sub(MS(1)), &[Reply::Free; 3]);
     confirm(&mut driven, due.saturating_sub(MS(1)));
@@ -111,7 +114,7 @@ fn looks_again_while_nobody_says_that_it_is_free() {
 }
 
 #[test]
-fn tries_blindly_where_too_few_nodes_answer_a_look() {
+fn tries_without_a_probe_if_too_few_nodes_answer_one() {
     let mut driven = contended();
     driven.reply(at(2), &[taken(900), taken(900), Unknown, Refused, Unknown]);
     let due = driven.lease.poll_timeout().unwrap();
@@ -121,12 +124,16 @@ fn tries_blindly_where_too_few_nodes_answer_a_look() {
 }
 
 #[test]
-fn who_collides_again_and_again_stands_back() {
+fn repeated_quick_failures_back_off() {
+    /// Only after more than five quick failures can a delay be longer than this.
+    const LONG_DELAY: Duration = Duration::from_millis(16);
+    /// With growing delays there are far fewer attempts than with one in each round trip.
+    const ATTEMPTS: core::ops::Range<u32> = 6..60;
     let mut driven = contended();
     let mut now = at(1);
     let mut longest = Duration::ZERO;
     for _ in 0..100 {
-        // All is free, but each time others are faster.
+        // The key is free on all nodes, but each time others are faster.
         driven.reply(now, &[Reply::Free; 5]);
         let due = driven.lease.poll_timeout().unwrap();
         if matches!(driven.operations().last(), Some(Operation::Probe { .. })) {
@@ -141,13 +148,13 @@ fn who_collides_again_and_again_stands_back() {
             break;
         }
     }
-    assert!(longest > MS(16), "{longest:?}");
+    assert!(longest > LONG_DELAY, "{longest:?}");
     let attempts = driven.lease.attempts();
-    assert!((6..60).contains(&attempts), "{attempts} in a second");
+    assert!(ATTEMPTS.contains(&attempts), "{attempts} in a second");
 }
 
 #[test]
-fn gives_up_at_the_end_of_the_budget() {
+fn gives_up_at_the_deadline() {
     let mut driven = contended();
     while driven.told.is_empty() {
         driven.reply(
@@ -167,7 +174,7 @@ fn gives_up_at_the_end_of_the_budget() {
 }
 
 #[test]
-fn queueing_takes_from_the_budget() {
+fn an_attempt_after_a_wait_in_the_queue_keeps_the_deadline() {
     let mut driven = Driven::new(config());
     driven.run(|lease| lease.acquire(at(400), at(450)));
     driven.reply(at(401), &[Denied; 3]);
@@ -178,7 +185,9 @@ fn queueing_takes_from_the_budget() {
 }
 
 #[test]
-fn a_lock_that_is_handed_over_may_be_held_for_as_long_again() {
+fn a_handed_over_lock_may_be_held_for_max_hold_again() {
+    let max_hold = MS(2000);
+    let validity = MS(900);
     let mut driven = Driven::held();
     let mut now = at(0);
     for _ in 0..20 {
@@ -203,15 +212,15 @@ fn a_lock_that_is_handed_over_may_be_held_for_as_long_again() {
     }
     assert_eq!(driven.told.last(), Some(&Event::Lost(LossReason::MaxHold)));
     let held = now.saturating_duration_since(handed_over);
-    assert!(held > MS(2000) && held <= MS(2900), "{held:?}");
+    assert!(held > max_hold && held <= max_hold + validity, "{held:?}");
     assert!(
         !driven.run(|lease| lease.hand_over(now)),
-        "not what is lost"
+        "a lost lock is not handed over"
     );
 }
 
 #[test]
-fn what_is_handed_over_after_renewal_has_ended_is_renewed_at_once() {
+fn a_lock_whose_renewal_has_ended_is_renewed_at_once_after_a_handover() {
     let mut driven = Driven::held();
     driven.lease.config.keep_alive = KeepAlive::every(MS(300), MS(310), config().validity).unwrap();
     driven.run(|lease| lease.handle_timeout(at(300)));
@@ -222,7 +231,7 @@ fn what_is_handed_over_after_renewal_has_ended_is_renewed_at_once() {
 }
 
 #[test]
-fn an_answer_from_before_the_news_is_not_the_last_word() {
+fn an_answer_from_before_the_notification_is_not_trusted() {
     let mut driven = contended();
     let probe = driven.sent.last().unwrap().round;
     for node in 0..5 {
@@ -231,18 +240,14 @@ fn an_answer_from_before_the_news_is_not_the_last_word() {
     driven.reply_to(probe, at(3), 0, &[taken(900); 5]);
     driven.reply_to(probe, at(3), 0, &[Reply::Free; 5]);
     confirm(&mut driven, at(4));
-    assert_eq!(
-        driven.lease.attempts(),
-        2,
-        "free on all nodes, and they have said so"
-    );
+    assert_eq!(driven.lease.attempts(), 2, "the key is free on all nodes");
 }
 
 #[test]
-fn news_of_anothers_acquisition_is_no_news_that_it_is_free() {
+fn a_notification_of_an_acquisition_does_not_mean_that_the_key_is_free() {
     let mut driven = contended();
     driven.reply(at(2), &[Reply::Free; 5]);
-    // It makes sure; meanwhile another takes the key, which is a change as well.
+    // During the confirmation another client takes the key, which causes notifications as well.
     for node in 0..5 {
         freed(&mut driven, at(3), node);
     }
@@ -250,15 +255,13 @@ fn news_of_anothers_acquisition_is_no_news_that_it_is_free() {
         let probe = driven.sent.last().unwrap().round;
         driven.reply_to(probe, at(3), 0, &[taken(900); 5]);
     }
-    assert_eq!(
-        driven.lease.attempts(),
-        1,
-        "all nodes have said that it is taken"
-    );
+    assert_eq!(driven.lease.attempts(), 1, "the key is taken on all nodes");
 }
 
 #[test]
-fn nodes_that_say_free_and_deny_are_not_tried_without_a_pause() {
+fn nodes_that_report_a_free_key_and_deny_it_are_not_tried_without_a_pause() {
+    /// An attempt in each step would be 5000 attempts.
+    const MOST_ATTEMPTS: u32 = 100;
     let mut driven = contended();
     for step in 0..5000 {
         let now = at(1).saturating_add(Duration::from_micros(100) * step);
@@ -269,11 +272,11 @@ fn nodes_that_say_free_and_deny_are_not_tried_without_a_pause() {
         driven.run(|lease| lease.handle_timeout(now));
     }
     let attempts = driven.lease.attempts();
-    assert!(attempts < 100, "{attempts} in half a second");
+    assert!(attempts < MOST_ATTEMPTS, "{attempts} in half a second");
 }
 
-/// Looks by the clock for a second, at a key that is taken until what `until` says of the time. Returns how
-/// long it waited before the last look.
+/// Sends scheduled probes for 400 ms, of a key that expires at `until(now)`. Returns the delay before the last
+/// probe.
 fn last_delay(until: impl Fn(u64) -> u64) -> Duration {
     let mut driven = contended();
     let mut now = at(2);
@@ -290,16 +293,16 @@ fn last_delay(until: impl Fn(u64) -> u64) -> Duration {
 }
 
 #[test]
-fn looks_faster_at_a_key_that_changes_hands_unseen() {
+fn probes_more_often_if_the_key_changes_hands_without_a_notification() {
     let changes_hands = |now| now / 20 * 20 + 900;
     let delay = last_delay(changes_hands);
-    assert!(delay >= MS(20) / 8 && delay <= MS(5), "{delay:?}");
+    assert!(delay >= HOLD / 8 && delay <= HOLD / 4, "{delay:?}");
     let stays = last_delay(|_| 900);
-    assert!(stays >= MS(20), "it stays with its holder: {stays:?}");
+    assert!(stays >= HOLD, "the key stays with its holder: {stays:?}");
 }
 
 #[test]
-fn a_key_that_a_look_by_the_clock_finds_free_is_tried_at_once() {
+fn a_key_that_a_scheduled_probe_finds_free_is_tried_at_once() {
     let mut driven = contended();
     driven.reply(at(2), &[taken(900); 5]);
     let due = driven.lease.poll_timeout().unwrap();
@@ -309,10 +312,10 @@ fn a_key_that_a_look_by_the_clock_finds_free_is_tried_at_once() {
 }
 
 #[test]
-fn lets_others_first_and_tries_after_them() {
+fn a_lease_with_a_pause_lets_others_go_first() {
     let mut turns = Turns::default();
     turns.start(at(0), true);
-    let pause = turns.end(at(100), turn(MS(20)), PollerShare::NONE).unwrap();
+    let pause = turns.end(at(100), turn(HOLD), PollerShare::NONE).unwrap();
     let mut driven = Driven::new(LeaseConfig {
         retry: config().retry.with_probes(),
         ..config()
@@ -329,17 +332,17 @@ fn lets_others_first_and_tries_after_them() {
         driven.reply(at(103), &[Reply::Free; 3]);
         probes += 1;
     }
-    assert_eq!(probes, 4, "more than anybody who has waited");
+    assert_eq!(probes, 4, "more confirmations than any waiter needs");
     assert!(!driven.lease.was_contended());
     driven.reply(at(104), &[Granted; 3]);
     assert!(driven.is_held(at(104)));
 }
 
 #[test]
-fn a_pause_that_would_cost_the_lock_is_left_out() {
+fn a_pause_beyond_the_deadline_is_left_out() {
     let mut turns = Turns::default();
     turns.start(at(0), true);
-    let pause = turns.end(at(100), turn(MS(20)), PollerShare::NONE).unwrap();
+    let pause = turns.end(at(100), turn(HOLD), PollerShare::NONE).unwrap();
     let retry = config().retry.with_probes();
     let mut driven = Driven::new(LeaseConfig { retry, ..config() });
     driven.run(|lease| {
@@ -350,13 +353,13 @@ fn a_pause_that_would_cost_the_lock_is_left_out() {
 }
 
 #[test]
-fn another_that_comes_during_a_pause_is_noticed() {
+fn another_client_is_noticed_during_a_pause() {
     let mut turns = Turns::default();
     turns.start(at(0), true);
     let mut now = at(0);
     let pause = loop {
-        now = now.saturating_add(MS(20));
-        let pause = turns.end(now, turn(MS(20)), PollerShare::MAX).unwrap();
+        now = now.saturating_add(HOLD);
+        let pause = turns.end(now, turn(HOLD), PollerShare::MAX).unwrap();
         if pause.is_for_pollers() {
             break pause;
         }
@@ -369,7 +372,7 @@ fn another_that_comes_during_a_pause_is_noticed() {
         lease.back_off(pause);
         lease.acquire(now, now.saturating_add(MS(1000)));
     });
-    assert_eq!(driven.sent.len(), 1, "it looks, to be told");
+    assert_eq!(driven.sent.len(), 1, "a probe, for its notifications");
     driven.reply(now, &[Reply::Free; 5]);
     assert!(!driven.lease.was_contended());
     freed(&mut driven, now, 2);
