@@ -2,16 +2,16 @@ use std::{path::PathBuf, time::Duration};
 
 use crate::{Result, contestants::Name, policy::Policy};
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug)]
 pub(crate) struct Args {
     /// How long each cell is measured.
     pub(crate) time: Duration,
     /// Where the figures go; `contention.json` in the target directory if not given.
     pub(crate) json: Option<PathBuf>,
-    /// Who takes part.
+    /// The contestants that take part.
     pub(crate) contestants: Vec<Name>,
-    /// Measures clients of several kinds beside each other, and nothing else; these mixes of them, or all.
+    /// Measures only clients of several kinds beside each other: these mixes, or all.
     pub(crate) fairness: Option<Vec<usize>>,
     /// How this crate's lock takes turns there, each after the other.
     pub(crate) policies: Vec<Policy>,

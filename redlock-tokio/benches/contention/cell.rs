@@ -7,7 +7,7 @@ use crate::{
     workload::Workload,
 };
 
-/// What came out for one contestant under one workload.
+/// The outcome for one contestant under one workload.
 #[derive(Serialize)]
 pub(crate) struct Cell {
     pub(crate) contestant: Name,
@@ -16,8 +16,7 @@ pub(crate) struct Cell {
     /// Those that the end cut off count too.
     wait: Summary,
     entries_per_task: Spread,
-    /// Of all entries, the share of the process that had the fewest, and of the one with the most.
-    process_share: (f64, f64),
+    process_share: ProcessShare,
     /// On all nodes together, those that scripts make included.
     pub(crate) commands_per_entry: f64,
     /// The share of the time in which the lock was held.
@@ -70,7 +69,7 @@ impl Cell {
             entries_per_s: entries / history.seconds(),
             wait: history.waits()?.summary(),
             entries_per_task: Spread::of(history.entries_of_tasks()),
-            process_share: process_share(&history),
+            process_share: ProcessShare::of(&history),
             commands_per_entry: commands / entries,
             busy: history.busy(),
             gap: history.gaps()?.summary(),
@@ -82,7 +81,7 @@ impl Cell {
 
     pub(crate) fn row(&self, round_trip_us: f64) -> [String; 15] {
         let spread = &self.entries_per_task;
-        let (least, most) = self.process_share;
+        let ProcessShare { least, most } = self.process_share;
         [
             self.contestant.to_string(),
             self.workload.tasks.to_string(),
@@ -106,7 +105,7 @@ impl Cell {
         ]
     }
 
-    /// What is wrong with it, if anything is.
+    /// Returns the faults of the cell, in words.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let who = format!("{} with {}", self.contestant, self.workload);
         let mut complaints = Vec::new();
@@ -123,6 +122,13 @@ impl Cell {
     }
 }
 
+/// The shares of all entries that the least and the most successful process had.
+#[derive(Clone, Copy, Serialize)]
+struct ProcessShare {
+    least: f64,
+    most: f64,
+}
+
 impl Spread {
     fn of(mut values: Vec<usize>) -> Self {
         values.sort_unstable();
@@ -135,8 +141,13 @@ impl Spread {
     }
 }
 
-fn process_share(history: &History) -> (f64, f64) {
-    let spread = Spread::of(history.entries_of_processes());
-    let entries = history.entries().max(1) as f64;
-    (spread.min as f64 / entries, spread.max as f64 / entries)
+impl ProcessShare {
+    fn of(history: &History) -> Self {
+        let spread = Spread::of(history.entries_of_processes());
+        let entries = history.entries().max(1) as f64;
+        Self {
+            least: spread.min as f64 / entries,
+            most: spread.max as f64 / entries,
+        }
+    }
 }

@@ -2,7 +2,7 @@ use crate::{Result, policy::Policy};
 
 /// Something that acquires and releases a lock over Redis nodes.
 pub(crate) trait Contestant: Clone + Send + Sync + Sized + 'static {
-    /// What is kept between acquiring and releasing.
+    /// The state between an acquisition and its release.
     type Held: Send + 'static;
 
     /// Connects to the nodes at these URLs. The policy is for this crate's lock; others have none.
@@ -11,6 +11,6 @@ pub(crate) trait Contestant: Clone + Send + Sync + Sized + 'static {
     /// Acquires the lock with this key, however long others hold it. Dropping the future gives up.
     fn acquire(&self, key: &str) -> impl Future<Output = Result<Self::Held>> + Send;
 
-    /// Releases it, as the contestant's users do: waiting for the nodes, if that is what it does.
+    /// Releases the lock as the contestant's users do. Waits for the nodes if the contestant does.
     fn release(&self, key: &str, held: Self::Held) -> impl Future<Output = Result<()>> + Send;
 }

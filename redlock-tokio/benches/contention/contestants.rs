@@ -38,7 +38,7 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    /// Those that are measured by themselves, in the order in which they take their turns.
+    /// The contestants that are measured alone, in the order in which they take turns.
     pub(crate) const ALL: [Self; 3] = [Self::Floor, Self::Rslock, Self::Ours];
 
     fn flag(self) -> &'static str {

@@ -90,7 +90,7 @@ impl Worker {
     }
 }
 
-/// What carries out an order that comes as its last argument.
+/// The command that carries out an order, which is its last argument.
 fn program(contestant: Name) -> Result<Command> {
     let script = |name| {
         Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -16,6 +16,6 @@ pub(crate) struct Figures {
     pub(crate) cells: Vec<Cell>,
     pub(crate) foreign: Vec<Foreign>,
     pub(crate) fairness: Vec<Fair>,
-    /// What failed, and why.
+    /// The failures, in words.
     pub(crate) failures: Vec<String>,
 }

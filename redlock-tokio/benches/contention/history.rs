@@ -14,7 +14,7 @@ pub(crate) struct Hold {
     pub(crate) left: u64,
 }
 
-/// What one task went through.
+/// The events of one task.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TaskHistory {
     pub(crate) holds: Vec<Hold>,
@@ -31,7 +31,7 @@ impl TaskHistory {
     }
 }
 
-/// What all tasks of all processes went through, as far as it falls into a window of time.
+/// The events of all tasks of all processes within a window of time.
 pub(crate) struct History {
     window: Range<u64>,
     processes: Vec<Vec<TaskHistory>>,
@@ -60,7 +60,7 @@ impl History {
         self.holds.len()
     }
 
-    /// How often somebody entered although somebody else had not left, in or after the window.
+    /// How often a task entered before another one had left, in or after the window.
     pub(crate) fn overlaps(&self) -> usize {
         let mut all_left = 0;
         let overlaps = self.holds.iter().filter(|hold| {
@@ -103,7 +103,7 @@ impl History {
         Ok(waits)
     }
 
-    /// How long nobody was in, between one and the next.
+    /// The times between one hold and the next.
     pub(crate) fn gaps(&self) -> Result<Times> {
         let mut gaps = Times::new()?;
         for pair in self.holds.windows(2) {
@@ -147,7 +147,7 @@ impl History {
         self.holds.iter().map(inside).sum::<f64>() / self.seconds()
     }
 
-    /// How much failed, and what did first, of any task.
+    /// The number of failures of all tasks, and one of the first failures.
     pub(crate) fn failures(&self) -> (u64, Option<String>) {
         let tasks = || self.processes.iter().flatten();
         let first = tasks().find_map(|task| task.first_failure.clone());

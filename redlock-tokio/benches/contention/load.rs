@@ -9,7 +9,7 @@ use crate::{
     order::{Order, Stay},
 };
 
-/// What a process does until it is stopped: some tasks acquire, hold and release one key.
+/// Runs tasks that acquire, hold and release one key, until they are stopped.
 pub(crate) async fn run<C: Contestant>(
     contestant: &C,
     order: &Order,
@@ -36,7 +36,7 @@ async fn cycle<C: Contestant>(
     while !*stop.borrow() {
         let asked = clock::now();
         let held = tokio::select! {
-            // Whoever was let in is in, also at the end.
+            // A task that has the lock at the end has entered.
             biased;
             held = contestant.acquire(&order.key) => held,
             _ = stop.wait_for(|stopped| *stopped) => {
@@ -48,7 +48,7 @@ async fn cycle<C: Contestant>(
             Ok(held) => held,
             Err(error) => {
                 history.fail(format_args!("acquire: {error}"));
-                // A node that is gone says so at once, again and again.
+                // A node that is gone fails at once, again and again.
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }
@@ -70,8 +70,8 @@ async fn cycle<C: Contestant>(
     history
 }
 
-/// Looks at the clock until the time is over, and lets others run meanwhile: tokio's timer is no more
-/// precise than what is waited for here.
+/// Reads the clock until the time is over, and lets other tasks run meanwhile: the resolution of tokio's timer
+/// is as long as the time to wait.
 async fn spin(start: u64, time: Duration) {
     let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     while clock::now() - start < time {

@@ -1,4 +1,4 @@
-//! What a lock does that everybody wants at once: many tasks in several processes, one key, five real
+//! Contention for one lock: many tasks in several processes, one key, five real
 //! `redis-server` processes. This crate's lock, a rival and a floor, all in one run, since only
 //! figures of one run can be compared.
 //!

@@ -3,12 +3,12 @@ use std::{fmt, time::Duration};
 use redlock_tokio::LockOptions;
 use serde::{Deserialize, Serialize};
 
-/// How this crate's lock takes turns. What is not set is the default.
+/// How this crate's lock takes turns. `None` is the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
     /// How long a process keeps the lock for itself.
     pub(crate) handover_for: Option<Duration>,
-    /// How much of the time it leaves to clients that poll, in percent.
+    /// The share of the time that the lock leaves to clients that poll, in percent.
     pub(crate) poller_share: Option<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What is measured, one module a question.
+//! The measurements, one module for each question.
 
 mod control;
 mod fairness;

@@ -22,16 +22,16 @@ pub(crate) struct TestBed {
     pub(crate) runtime: Runtime,
     pub(crate) urls: Vec<String>,
     pub(crate) round_trip: RoundTrip,
-    /// What it takes to ask the nodes how many commands there were.
+    /// The clients that ask the nodes how many commands they have carried out.
     commands_to_ask: f64,
     keys: Cell<usize>,
     /// They end with this.
     _servers: RedisServers,
 }
 
-/// What came of orders.
+/// The outcome of orders.
 pub(crate) struct Outcome {
-    /// What each process's tasks went through, in the order of the orders.
+    /// The events of each process's tasks, in the order of the orders.
     pub(crate) processes: Vec<Vec<TaskHistory>>,
     /// When that was, without the beginning and the end.
     pub(crate) window: Range<u64>,
@@ -96,7 +96,7 @@ impl TestBed {
         })
     }
 
-    /// Returns a key that nobody has used: what others have left behind is not in the way.
+    /// Returns a key that was never used, so that nothing is left from earlier cells.
     pub(crate) fn new_key(&self) -> String {
         let number = self.keys.get();
         self.keys.set(number + 1);

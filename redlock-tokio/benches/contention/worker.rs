@@ -21,7 +21,7 @@ use crate::{
     order::Order,
 };
 
-/// What a worker says when it can begin.
+/// The line that a worker writes when it can begin.
 pub(crate) const READY: &str = "ready";
 
 /// How long it may take to connect and to acquire a lock that is free.

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use crate::{Result, sections::Name};
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug)]
 pub(crate) struct Args {
     /// Shorter measurements, to see that everything works. Not for figures.

@@ -2,10 +2,10 @@ use crate::Result;
 
 /// Something that acquires and releases locks over Redis nodes.
 pub(crate) trait Contestant: Clone + Send + Sync + Sized + 'static {
-    /// What tables call it.
+    /// The contestant's name in tables.
     const NAME: &'static str;
 
-    /// What is kept between acquiring and releasing.
+    /// The state between an acquisition and its release.
     type Held: Send + 'static;
 
     /// Connects to the nodes at these URLs.
@@ -14,6 +14,6 @@ pub(crate) trait Contestant: Clone + Send + Sync + Sized + 'static {
     /// Acquires the lock with this key, which is free.
     fn acquire(&self, key: &str) -> impl Future<Output = Result<Self::Held>> + Send;
 
-    /// Releases it, as the contestant's users do: waiting for the nodes, if that is what it does.
+    /// Releases the lock as the contestant's users do. Waits for the nodes if the contestant does.
     fn release(&self, key: &str, held: Self::Held) -> impl Future<Output = Result<()>> + Send;
 }

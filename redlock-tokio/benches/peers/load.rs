@@ -4,7 +4,7 @@ use tokio::task::JoinSet;
 
 use crate::{Result, contestant::Contestant, sample::Sample};
 
-/// What is done in a measurement: some tasks, each with a key of its own, acquire and release.
+/// A measurement: some tasks acquire and release, each with a key of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) tasks: usize,
@@ -25,7 +25,7 @@ impl Load {
     }
 }
 
-/// Lets the contestant carry the load once.
+/// Runs the load once with a contestant.
 pub(crate) async fn run<C: Contestant>(contestant: &C, load: &Load) -> Result<Sample> {
     let start = Instant::now();
     let end = start + load.time;

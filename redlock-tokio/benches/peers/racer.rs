@@ -7,10 +7,10 @@ use crate::{
     sample::Sample,
 };
 
-/// A contestant whose type is forgotten, so that different ones can take turns. Only a whole
-/// measurement goes through this, so it costs no cycle anything.
+/// A contestant of any type, so that different ones can take turns. The dynamic call runs a whole measurement,
+/// so the cycles do not pay for it.
 pub(crate) trait Racer: Send + Sync {
-    /// What tables call it.
+    /// The contestant's name in tables.
     fn name(&self) -> &'static str;
 
     /// Runs the load once.

@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) cores: usize,
-    /// How many threads wanted to run in the minute before: what else the machine does.
+    /// How many threads wanted to run in the minute before: the load of other work.
     pub(crate) load: Option<f64>,
     pub(crate) redis: String,
     pub(crate) commit: String,

@@ -1,4 +1,4 @@
-//! What the nodes say of themselves.
+//! The nodes' figures about themselves.
 
 use std::ops::Sub;
 

@@ -1,11 +1,11 @@
-//! What every benchmark is as a program: how it starts, where its figures go, and how it ends.
+//! The frame of every benchmark: its start, its file of figures, and its end.
 
 use std::{env, error::Error, fs, path::PathBuf, process::ExitCode};
 
 use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 
-/// What went wrong, in words: a benchmark has nobody to handle errors by kind.
+/// An error in words: nothing handles errors by kind in a benchmark.
 pub(crate) type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 /// The benchmark that this is a part of.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::Result;
 
-/// How long something took, many times.
+/// The durations of something that happened many times.
 pub(crate) struct Times(Histogram<u64>);
 
 impl Times {

@@ -1,4 +1,4 @@
-//! What all contestants without a lock library of their own say to Redis: the canonical commands.
+//! The canonical commands, for all contestants without a lock library of their own.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -22,7 +22,7 @@ pub(super) const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then 
      return redis.call('DEL', KEYS[1]) \
      else return 0 end";
 
-/// Returns a token that nobody else has. A counter will do where nobody is to be kept out.
+/// Returns a token that no other client has. A counter is enough, since nothing must be protected.
 pub(super) fn new_token() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1 << 60);
     format!("{:016x}", NEXT.fetch_add(1, Ordering::Relaxed))
@@ -49,7 +49,7 @@ pub(super) async fn load_release(connection: &mut impl ConnectionLike) -> Result
     Ok(String::from_redis_value(hash)?)
 }
 
-/// What all nodes replied to a command.
+/// The replies of all nodes to a command.
 pub(crate) struct Replies(pub(super) Vec<RedisResult<Value>>);
 
 impl Replies {

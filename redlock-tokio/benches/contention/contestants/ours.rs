@@ -13,7 +13,7 @@ const WAIT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(crate) struct Ours(Redlock);
 
-/// The same over pools of our own, on which no server tells anything.
+/// The same over pools of our own, on which no server sends messages.
 #[derive(Clone)]
 pub(crate) struct OverPools(Ours);
 

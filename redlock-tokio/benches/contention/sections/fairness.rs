@@ -68,7 +68,7 @@ const MIXES: [Mix; 11] = [
     mix(&[BUSY]),
 ];
 
-/// What became of the clients of one kind.
+/// The outcome for the clients of one kind.
 #[derive(Serialize)]
 struct Share {
     contestant: Name,
@@ -82,7 +82,7 @@ struct Share {
     shut_out_ms: f64,
 }
 
-/// What came out for one mix under one policy.
+/// The outcome of one mix under one policy.
 #[derive(Serialize)]
 pub(crate) struct Fair {
     mix: usize,
@@ -91,7 +91,7 @@ pub(crate) struct Fair {
     entries_per_s: f64,
     busy: f64,
     commands_per_s: f64,
-    /// How long each would wait if all were served in the order in which they come.
+    /// How long each task would wait if all were served in the order in which they come.
     in_order_ms: f64,
     shares: Vec<Share>,
 }

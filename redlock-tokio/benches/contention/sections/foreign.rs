@@ -31,7 +31,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 const TOKEN: &str = "somebody else's";
 
-/// How soon a contestant that waits is in, when a client that knows nothing of it lets go of the key.
+/// How soon a waiting contestant enters after another client, which does not know the contestant, has freed the key.
 #[derive(Serialize)]
 pub(crate) struct Foreign {
     contestant: Name,

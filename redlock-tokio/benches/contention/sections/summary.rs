@@ -2,7 +2,7 @@ use crate::{
     args::Args, cell::Cell, contestants::Name, figures::Figures, table, workload::Workload,
 };
 
-/// What the cells say when they are compared.
+/// Compares the cells.
 pub(super) fn print(args: &Args, figures: &Figures) {
     println!("## Commands per entry, one process, hold 0\n");
     let header = Workload::TASKS.map(|tasks| format!("{tasks} tasks"));

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::holder::hold;
 use crate::{Result, table};
 
-/// What it costs to hold many locks.
+/// The cost of holding many locks.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Held {
     guards: usize,

@@ -31,7 +31,7 @@ const CYCLES: usize = 6_400;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What a cycle takes of the client, whatever the machine: allocations, and wake-ups of the task
+/// The cost of a cycle for the client on any machine: allocations, and wake-ups of the task
 /// that waits. All on one thread, whose allocations can be counted.
 #[derive(Serialize)]
 pub(crate) struct Thrift {
