@@ -1,4 +1,35 @@
-// On GitHub these names lead to files. Here they lead to the items of this version.
+// On GitHub the names in the README lead to docs.rs and to files. Here they lead to the items of this version.
+//! [`Acquire`]: crate::Acquire
+//! [`Drift`]: crate::Drift
+//! [`Electorate`]: crate::Electorate
+//! [`Electorate::handle_connection`]: crate::Electorate::handle_connection
+//! [`Electorate::handle_inspection`]: crate::Electorate::handle_inspection
+//! [`Electorate::needs_history_age`]: crate::Electorate::needs_history_age
+//! [`Extend`]: crate::Extend
+//! [`Fence`]: crate::Fence
+//! [`FencingToken`]: crate::FencingToken
+//! [`HistoryMarker`]: crate::HistoryMarker
+//! [`KeepAlive`]: crate::KeepAlive
+//! [`Lease`]: crate::Lease
+//! [`Lease::claim`]: crate::Lease::claim
+//! [`Lease::extend_for`]: crate::Lease::extend_for
+//! [`Lease::handle_timeout`]: crate::Lease::handle_timeout
+//! [`Lease::handle_withdrawal`]: crate::Lease::handle_withdrawal
+//! [`Lease::longest_ttl`]: crate::Lease::longest_ttl
+//! [`Lease::poll_timeout`]: crate::Lease::poll_timeout
+//! [`Nonce`]: crate::Nonce
+//! [`OwedRelease`]: crate::OwedRelease
+//! [`Quarantine`]: crate::Quarantine
+//! [`Quorum`]: crate::Quorum
+//! [`Release`]: crate::Release
+//! [`Reply::Refused`]: crate::Reply::Refused
+//! [`Reply::Unknown`]: crate::Reply::Unknown
+//! [`RetrySchedule`]: crate::RetrySchedule
+//! [`SetRequestState`]: crate::SetRequestState
+//! [`Tally`]: crate::Tally
+//! [`Ttl`]: crate::Ttl
+//! [`Validity`]: crate::Validity
+//! [`Withdrawal`]: crate::Withdrawal
 //! [`PROOF.md`]: crate::proof
 //!
 #![doc = include_str!("../README.md")]

@@ -1,13 +1,13 @@
 //! Many small worlds rather than one large one, each with the faults that matter together; and each
 //! rule of the algorithm once with the rule broken.
 
-use redlock_core::Operation;
+mod controls;
+mod narrowed;
 
 use crate::{
     fences,
-    setup::{Beyond, Mutation, Setup, TTL},
-    steps::Step,
-    world::{Faults, World},
+    setup::{Beyond, Setup, TTL},
+    world::Faults,
 };
 
 const NONE: Faults = Setup::CALM.faults;
@@ -38,7 +38,7 @@ const LATE_SET_AFTER_RESTART: Setup = Setup {
         stalls: 1,
         ..NONE
     },
-    allows: late_set_after_restart,
+    allows: narrowed::late_set_after_restart,
     reaches: &["acquired", "contended", "extended", "restarted while held"],
     ..RENEWED
 };
@@ -53,7 +53,7 @@ const LATE_RELEASE: Setup = Setup {
         losses: 2,
         ..NONE
     },
-    allows: late_release,
+    allows: narrowed::late_release,
     reaches: &["acquired", "acquired at the second attempt"],
     ..Setup::CALM
 };
@@ -81,7 +81,7 @@ const PROMOTION: Setup = Setup {
         promotions: 1,
         ..NONE
     },
-    allows: promotion,
+    allows: narrowed::promotion,
     reaches: &["acquired", "promoted while held", "votes by its marker"],
     ..ONCE
 };
@@ -95,7 +95,7 @@ const CONNECTED: Setup = Setup {
         promotions: 1,
         ..NONE
     },
-    allows: promotion,
+    allows: narrowed::promotion,
     reaches: &["acquired", "extended", "deceived", "votes withdrawn"],
     ..RENEWED
 };
@@ -163,7 +163,7 @@ const FENCED: Setup = Setup {
 pub(crate) fn all() -> Vec<Setup> {
     let mut all = worlds();
     all.extend(fences::worlds());
-    all.extend(negative_controls());
+    all.extend(controls::negative_controls());
     all.extend(fences::negative_controls());
     all
 }
@@ -312,174 +312,4 @@ fn worlds() -> Vec<Setup> {
             ..ONCE
         },
     ]
-}
-
-fn negative_controls() -> Vec<Setup> {
-    let broken = |name, violates, mutation, setup| Setup {
-        name,
-        violates: Some(violates),
-        mutation,
-        reaches: &[],
-        ..setup
-    };
-    let one_holder = "one holder";
-    vec![
-        broken(
-            "NOT: no drift allowance",
-            one_holder,
-            None,
-            Setup { drift: 0, ..DRIFT },
-        ),
-        broken(
-            "NOT: token reused across attempts",
-            one_holder,
-            Some(Mutation::TokenReused),
-            LATE_RELEASE,
-        ),
-        broken(
-            "NOT: quarantine shorter than max_ttl",
-            one_holder,
-            None,
-            Setup {
-                quarantine: TTL - 1,
-                ..RESTART
-            },
-        ),
-        broken(
-            "NOT: promotions ignored",
-            one_holder,
-            Some(Mutation::PromotionsIgnored),
-            PROMOTION,
-        ),
-        broken(
-            "NOT: a marker of any age believed",
-            one_holder,
-            Some(Mutation::MarkerAgeIgnored),
-            PROMOTION,
-        ),
-        broken(
-            "NOT: votes of a replaced master kept",
-            one_holder,
-            Some(Mutation::NothingWithdrawn),
-            CONNECTED,
-        ),
-        broken(
-            "NOT: EXTEND votes not gated",
-            one_holder,
-            Some(Mutation::ExtendNotGated),
-            LATE_SET_AFTER_RESTART,
-        ),
-        broken(
-            "NOT: votes for a fence not gated",
-            one_holder,
-            Some(Mutation::FenceNotGated),
-            FENCED_AFTER_RESTART,
-        ),
-        broken(
-            "NOT: quorum one short of a majority",
-            one_holder,
-            Some(Mutation::QuorumOneShort),
-            Setup::CALM,
-        ),
-        broken(
-            "NOT: failed extension releases",
-            one_holder,
-            Some(Mutation::FailedExtendReleases),
-            FAILING_RENEWAL,
-        ),
-        broken(
-            "NOT: fencing counters ignored",
-            "fences grow",
-            Some(Mutation::CountersIgnored),
-            FENCED,
-        ),
-        broken(
-            "NOT: released only where granted",
-            "nothing left behind",
-            Some(Mutation::ReleaseOnlyGranted),
-            STRAGGLER,
-        ),
-        broken(
-            "NOT: timers ignored",
-            "ends in time",
-            Some(Mutation::TimersIgnored),
-            Setup {
-                begin_by: 0,
-                faults: Faults {
-                    stragglers: 2,
-                    ..NONE
-                },
-                ..ONCE
-            },
-        ),
-    ]
-}
-
-/// What the message that was sent last from a client to a master asks for.
-fn newest(world: &World, client: usize, master: usize) -> Option<Operation> {
-    let message = world.clients[client].links[master].last()?;
-    Some(message.operation)
-}
-
-/// SETs may be late, A's extensions may be lost on master 1, and only master 2 restarts.
-fn late_set_after_restart(world: &World, step: &Step) -> bool {
-    let is_set = |operation| matches!(operation, Some(Operation::Acquire { .. }));
-    let is_extend = |operation| matches!(operation, Some(Operation::Extend { .. }));
-    match *step {
-        Step::Begin(client) => (client == 0) == (world.now == 0),
-        Step::Release(_) => false,
-        Step::Delay {
-            client,
-            master,
-            given_up,
-        } => !given_up && is_set(newest(world, client, master)),
-        Step::Lose {
-            client,
-            master,
-            carried_out,
-        } => !carried_out && (client, master) == (0, 1) && is_extend(newest(world, client, master)),
-        Step::Restart(master) => master == 2,
-        Step::Tick { stalled } => stalled != Some(1),
-        _ => true,
-    }
-}
-
-/// SETs may be lost on their way, and only master 2 is replaced.
-fn promotion(world: &World, step: &Step) -> bool {
-    match *step {
-        Step::Promote(master) => master == 2,
-        Step::Lose {
-            client,
-            master,
-            carried_out,
-        } => {
-            let newest = newest(world, client, master);
-            !carried_out && matches!(newest, Some(Operation::Acquire { .. }))
-        }
-        _ => true,
-    }
-}
-
-/// SETs may be lost, and releases may be late.
-fn late_release(world: &World, step: &Step) -> bool {
-    match *step {
-        Step::Delay {
-            client,
-            master,
-            given_up,
-        } => {
-            !given_up
-                && matches!(
-                    newest(world, client, master),
-                    Some(Operation::Release { .. })
-                )
-        }
-        Step::Lose { client, master, .. } => {
-            matches!(
-                newest(world, client, master),
-                Some(Operation::Acquire { .. })
-            )
-        }
-        _ => true,
-    }
 }

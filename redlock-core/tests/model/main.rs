@@ -5,7 +5,9 @@
 //! violation. `cargo test -p redlock-core --release --test model`; with `-- NAME`, only the
 //! configurations that contain the name.
 
+mod apply;
 mod configurations;
+mod driver;
 mod fences;
 mod masters;
 mod properties;

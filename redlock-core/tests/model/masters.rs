@@ -1,9 +1,9 @@
 //! What masters do: set, extend and delete keys, raise counters.
 
-use redlock_core::{FencingToken, Nonce, Operation, Reply, Token};
+use redlock_core::{FencingToken, Nonce, Operation, Reply, Token, Ttl};
 
 use crate::{
-    setup::{Mutation, Setup, TTL},
+    setup::{Mutation, Setup},
     world::{Key, World},
 };
 
@@ -23,18 +23,18 @@ pub(crate) fn execute(
             .is_some_and(|key| value(key.token) == value(token))
     };
     match *operation {
-        Operation::Acquire { token, fence, .. } => {
+        Operation::Acquire { token, ttl, fence } => {
             if it.key.is_some() {
                 return Reply::Denied;
             }
-            let expires_at = now + TTL;
+            let expires_at = now + in_ticks(ttl);
             it.key = Some(Key { token, expires_at });
             fence.map_or(Reply::Granted, |fence| raise(&mut it.counter, fence))
         }
         Operation::Fence { token, fence } if holds(&it.key, token) => raise(&mut it.counter, fence),
-        Operation::Extend { token, .. } if holds(&it.key, token) => {
+        Operation::Extend { token, ttl } if holds(&it.key, token) => {
             if let Some(key) = &mut it.key {
-                key.expires_at = key.expires_at.max(now + TTL);
+                key.expires_at = key.expires_at.max(now + in_ticks(ttl));
             }
             Reply::Granted
         }
@@ -45,11 +45,16 @@ pub(crate) fn execute(
         Operation::Fence { .. } | Operation::Extend { .. } | Operation::Release { .. } => {
             Reply::Denied
         }
-        // Not asked here: a look only moves the time of the next attempt, and here attempts are made at
-        // any time.
+        // No lease here sends a probe. A probe only moves the time of the next attempt, and here attempts
+        // are made at any time.
         Operation::Probe { .. } => Reply::Unknown,
         _ => Reply::Refused,
     }
+}
+
+/// A tick is a millisecond.
+fn in_ticks(ttl: Ttl) -> u8 {
+    u8::try_from(ttl.as_millis()).expect("a few ticks")
 }
 
 fn raise(counter: &mut Option<FencingToken>, fence: FencingToken) -> Reply {

@@ -85,6 +85,12 @@ impl History {
         self.leases.len() - 1
     }
 
+    /// Notes that keys of a lease may live for this ttl by now.
+    pub(crate) fn note_ttl(&mut self, lease: usize, ttl: u64) {
+        let record = &mut self.leases[lease];
+        record.ttl = record.ttl.max(ttl);
+    }
+
     /// Notes that a lease was closed, or forgotten by a client that crashed.
     pub(crate) fn end(&mut self, at: u64, lease: usize) {
         self.leases[lease].ended_at.get_or_insert(at);

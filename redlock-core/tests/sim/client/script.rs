@@ -19,8 +19,8 @@ use crate::{
 /// Something a client does with its lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
-    /// Extends by hand.
-    Extend,
+    /// Extends on demand, for this ttl.
+    Extend(Ttl),
     /// Writes to the resource with the fencing token, without asking first whether it still may.
     Write {
         key: usize,
@@ -107,6 +107,7 @@ impl World {
             Drift::default()
         };
         let validity = Validity::new(ttl, drift).expect("longer than its drift");
+        let longest_validity = Validity::new(self.scale.max_ttl, drift).expect("no shorter");
         let ttl = ttl.as_millis();
         let delay = rng.pick(&[
             (ttl / 10, ttl / 2),
@@ -144,7 +145,7 @@ impl World {
         Plan {
             config,
             budget: millis(budget),
-            longest: max_hold.saturating_add(validity.span()),
+            longest: max_hold.saturating_add(longest_validity.span()),
         }
     }
 
@@ -158,8 +159,10 @@ impl World {
             return;
         };
         match act {
-            Act::Extend => {
-                active.lease.extend(now);
+            Act::Extend(ttl) => {
+                active.lease.extend_for(now, ttl);
+                let longest = active.lease.longest_ttl().as_millis() * MILLI;
+                self.history.note_ttl(lease, longest);
             }
             Act::Release => active.lease.release(now),
             Act::Cancel if active.acquired_at.is_none() => {
@@ -220,7 +223,9 @@ impl World {
         let hold = self.max_ttl();
         self.will(client, number, 2 * hold, Act::Release);
         if self.rng.chance(300_000) {
-            self.will(client, number, hold / 2, Act::Extend);
+            let ttl = self.scale.max_ttl.as_millis() / self.rng.pick(&[1, 2, 4]);
+            let ttl = Ttl::new(Duration::from_millis(ttl)).expect("half a second at least");
+            self.will(client, number, hold / 2, Act::Extend(ttl));
         }
         if self.rng.chance(10_000) {
             self.will(client, number, hold, Act::Abandon);

@@ -1,0 +1,207 @@
+//! Renewal, repair and loss of a held lock.
+
+use super::*;
+
+#[test]
+fn extends_at_the_interval_and_is_valid_from_the_start_of_the_round() {
+    let mut driven = Driven::held();
+    assert_eq!(driven.lease.poll_timeout(), Some(at(300)));
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    assert!(matches!(
+        driven.operations()[..],
+        [Operation::Extend { .. }]
+    ));
+    assert_eq!(driven.lease.valid_until(at(310)), Some(at(900)), "not yet");
+    driven.reply(at(310), &[Granted; 3]);
+    assert_eq!(
+        driven.told,
+        [Event::Extended {
+            valid_until: at(1200)
+        }]
+    );
+    assert_eq!(driven.lease.poll_timeout(), Some(at(600)));
+}
+
+#[test]
+fn a_failed_extension_keeps_the_validity_releases_nothing_and_is_tried_again() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.reply(at(350), &[Unknown, Refused, Unknown]);
+    assert_eq!(
+        driven.told,
+        [Event::ExtendFailed {
+            valid_until: at(900)
+        }]
+    );
+    assert_eq!(driven.sent.len(), 1, "no release");
+    let retry = driven.lease.poll_timeout().unwrap();
+    assert!(retry > at(350) && retry < at(400), "{retry:?}");
+    driven.run(|lease| lease.handle_timeout(retry));
+    driven.reply(retry, &[Granted; 3]);
+    assert!(driven.lease.valid_until(at(1000)).is_some());
+}
+
+#[test]
+fn lost_when_no_extension_succeeds_in_time() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    assert_eq!(driven.lease.poll_timeout(), Some(at(900)), "it hangs");
+    // The replies come, but at the very end of the old validity.
+    driven.reply(at(900), &[Granted; 5]);
+    assert_eq!(driven.told, [Event::Lost(LossReason::Expired)]);
+    assert!(!driven.is_held(at(900)));
+    let token = driven.lease.token();
+    assert_eq!(driven.operations()[1..], [release_of(token)]);
+}
+
+#[test]
+fn lost_at_once_when_a_majority_has_not_our_key() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.reply(at(301), &[Denied; 3]);
+    assert_eq!(driven.told, [Event::Lost(LossReason::KeysLost)]);
+    assert!(!driven.is_held(at(301)));
+}
+
+#[test]
+fn a_missing_key_is_put_back_once_a_majority_has_confirmed() {
+    let mut driven = Driven::held();
+    let token = driven.lease.token();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    let round = driven.sent[0].round;
+    driven.reply(at(301), &[Denied, Granted, Granted]);
+    assert_eq!(driven.sent.len(), 1, "not before the majority");
+    driven.reply_to(round, at(301), 3, &[Granted]);
+    let repair = driven.sent[1];
+    assert!(matches!(repair.operation, Operation::Acquire { token: it, .. } if it == token));
+    assert_eq!(repair.nodes, NodeSet::first(1));
+    // Node 4 reports its loss after the verdict.
+    driven.reply_to(round, at(302), 4, &[Denied]);
+    assert_eq!(driven.sent[2].nodes.iter().next(), NodeId::new(4));
+    // What the repaired nodes answer is no vote.
+    let before = driven.lease.clone();
+    driven.reply_to(repair.round, at(303), 0, &[Granted]);
+    assert_eq!(driven.lease, before);
+}
+
+#[test]
+fn renewal_ends_at_max_hold() {
+    let mut driven = Driven::held();
+    while driven.told.last() != Some(&Event::Lost(LossReason::MaxHold)) {
+        let due = driven.lease.poll_timeout().expect("lost in the end");
+        driven.run(|lease| lease.handle_timeout(due));
+        if driven.is_held(due) {
+            driven.reply(due, &[Granted; 5]);
+        }
+    }
+    let extensions = driven
+        .operations()
+        .iter()
+        .filter(|operation| matches!(operation, Operation::Extend { .. }))
+        .count();
+    assert_eq!(extensions, 6, "at 300, 600 .. 1800 ms; 2100 is too late");
+    assert!(!driven.is_held(at(2700)), "1800 + 900");
+}
+
+#[test]
+fn a_timer_that_fires_after_max_hold_does_not_extend_and_does_not_spin() {
+    let mut driven = Driven::held();
+    let far = LeaseConfig {
+        keep_alive: KeepAlive::every(MS(300), MS(301), config().validity).unwrap(),
+        ..config()
+    };
+    driven.lease.config = far;
+    driven.run(|lease| lease.handle_timeout(at(400)));
+    assert!(driven.sent.is_empty());
+    assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
+}
+
+#[test]
+fn an_explicit_extension_joins_one_that_is_under_way() {
+    let mut driven = Driven::held();
+    assert!(driven.run(|lease| lease.extend(at(100))));
+    assert!(driven.run(|lease| lease.extend(at(101))));
+    assert_eq!(driven.sent.len(), 1);
+    driven.reply(at(102), &[Granted; 3]);
+    assert_eq!(driven.lease.valid_until(at(102)), Some(at(1000)));
+}
+
+#[test]
+fn a_loss_that_is_noticed_late_is_told_as_what_it_was() {
+    let mut slept = Driven::held();
+    // The validity ended at 900, while renewal was still allowed; the host slept until 5000.
+    slept.run(|lease| lease.handle_timeout(at(5000)));
+    assert_eq!(slept.told, [Event::Lost(LossReason::Expired)]);
+}
+
+#[test]
+fn denials_that_come_after_a_failed_extension_can_still_show_the_loss() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    let round = driven.sent[0].round;
+    driven.reply(at(301), &[Denied, Unknown, Denied]);
+    assert!(matches!(driven.told[..], [Event::ExtendFailed { .. }]));
+    assert!(driven.is_held(at(302)));
+    driven.reply_to(round, at(302), 3, &[Denied]);
+    assert_eq!(driven.told.last(), Some(&Event::Lost(LossReason::KeysLost)));
+    assert!(!driven.is_held(at(302)));
+}
+
+#[test]
+fn a_denial_that_comes_after_a_failed_extension_is_not_repaired() {
+    let mut driven = Driven::held();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    let round = driven.sent[0].round;
+    driven.reply(at(301), &[Unknown; 3]);
+    driven.reply_to(round, at(302), 3, &[Denied]);
+    assert_eq!(driven.sent.len(), 1, "no majority has confirmed the lock");
+}
+
+#[test]
+fn an_extension_beyond_max_hold_leaves_late_losses_to_be_repaired() {
+    let mut driven = Driven::held();
+    driven.lease.config.keep_alive = KeepAlive::every(MS(300), MS(500), config().validity).unwrap();
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    let round = driven.sent[0].round;
+    driven.reply(at(301), &[Granted; 3]);
+    assert!(!driven.run(|lease| lease.extend(at(600))));
+    driven.reply_to(round, at(601), 4, &[Denied]);
+    assert!(matches!(
+        driven.operations().last(),
+        Some(Operation::Acquire { .. })
+    ));
+}
+
+#[test]
+fn a_lock_is_renewed_only_once_it_is_claimed() {
+    let mut driven = Driven::new(config());
+    driven.acquire(at(0));
+    driven.reply(at(1), &[Granted; 3]);
+    driven.sent.clear();
+    assert_eq!(
+        driven.lease.poll_timeout(),
+        Some(at(900)),
+        "the end of validity"
+    );
+    driven.run(|lease| lease.handle_timeout(at(500)));
+    assert_eq!(driven.sent, []);
+    driven.run(|lease| lease.claim(at(501)));
+    assert_eq!(driven.lease.poll_timeout(), Some(at(300)), "overdue");
+    driven.run(|lease| lease.handle_timeout(at(501)));
+    assert!(matches!(
+        driven.operations()[..],
+        [Operation::Extend { .. }]
+    ));
+}
+
+#[test]
+fn a_lock_that_was_handed_over_has_to_be_claimed_again() {
+    let mut driven = Driven::held();
+    assert!(driven.run(|lease| lease.hand_over(at(10))));
+    assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
+    driven.run(|lease| lease.claim(at(20)));
+    assert_eq!(driven.lease.poll_timeout(), Some(at(300)));
+    driven.run(|lease| lease.hand_over(at(30)));
+    driven.run(|lease| lease.claim(at(900)));
+    assert_eq!(driven.told, [Event::Lost(LossReason::Expired)], "too late");
+}

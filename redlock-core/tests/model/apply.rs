@@ -1,0 +1,192 @@
+//! What each step does to a world.
+
+use std::time::Duration;
+
+use redlock_core::{Eligibility, Lease, Reply};
+
+use crate::{
+    masters::execute,
+    setup::{Counters, Mutation, Setup},
+    steps::Step,
+    world::{Heard, MASTERS, Message, Phase, World, ticks},
+};
+
+const ALWAYS: Eligibility = Eligibility::ALWAYS;
+
+impl Setup {
+    pub(crate) fn apply(&self, world: &mut World, step: Step) {
+        match step {
+            Step::Tick { stalled } => self.tick(world, stalled),
+            Step::Begin(client) => self.begin(world, client),
+            Step::Release(client) => {
+                self.drive(world, client, Lease::release);
+                if world.clients[client].phase == Phase::Held {
+                    world.clients[client].phase = Phase::Released;
+                }
+            }
+            Step::Crash(client) => {
+                world.faults.crashes -= 1;
+                world.clients[client].phase = Phase::Crashed;
+            }
+            Step::Pause(client) => {
+                world.faults.pauses -= 1;
+                world.clients[client].paused = Some(Vec::new());
+            }
+            Step::Resume {
+                client,
+                timers_first,
+            } => self.resume(world, client, timers_first),
+            Step::Deliver {
+                client,
+                master,
+                index,
+            } => {
+                let message = world.clients[client].links[master].remove(index);
+                self.carry_out(world, client, master, &message);
+            }
+            Step::Repeat { client, master } => self.repeat(world, client, master),
+            Step::Delay {
+                client,
+                master,
+                given_up,
+            } => self.delay(world, client, master, given_up),
+            Step::Lose {
+                client,
+                master,
+                carried_out,
+            } => self.lose(world, client, master, carried_out),
+            Step::Promote(master) => {
+                world.faults.promotions -= 1;
+                world.masters[master].key = None;
+                world.masters[master].promoted_at = Some(world.now);
+            }
+            Step::Notice { client, master } => self.notice(world, client, master),
+            Step::Restart(master) => self.restart(world, master),
+        }
+    }
+
+    fn tick(&self, world: &mut World, stalled: Option<usize>) {
+        world.now += 1;
+        if let Some(client) = stalled {
+            world.faults.stalls -= 1;
+            world.clients[client].lag += 1;
+        }
+        for client in 0..world.clients.len() {
+            self.look_at_masters(world, client);
+            self.fire_timers(world, client);
+        }
+        forget_what_no_longer_matters(world);
+    }
+
+    fn begin(&self, world: &mut World, client: usize) {
+        world.clients[client].phase = Phase::Acquiring;
+        let proposal = self.proposal_at(world.now);
+        if self.mutation == Some(Mutation::ProposalKept) {
+            world.clients[client].kept = Some(proposal);
+        }
+        self.meet_masters(world, client);
+        self.drive(world, client, |lease, now| {
+            // Later than any attempt: the number of attempts ends them.
+            let deadline = now.saturating_add(Duration::from_millis(100));
+            if self.fenced {
+                lease.acquire_fenced(now, deadline, proposal);
+            } else {
+                lease.acquire(now, deadline);
+            }
+        });
+    }
+
+    fn resume(&self, world: &mut World, client: usize, timers_first: bool) {
+        let inbox = world.clients[client].paused.take().unwrap_or_default();
+        if timers_first {
+            self.fire_timers(world, client);
+        }
+        for heard in inbox {
+            self.drive(world, client, |lease, now| {
+                let Heard {
+                    round,
+                    node,
+                    reply,
+                    eligibility,
+                } = heard;
+                lease.handle_reply(now, round, node, reply, eligibility);
+            });
+        }
+        self.fire_timers(world, client);
+    }
+
+    fn repeat(&self, world: &mut World, client: usize, master: usize) {
+        world.faults.repeats -= 1;
+        let link = &mut world.clients[client].links[master];
+        if let Some(newest) = link.last_mut() {
+            // The copy that stays arrives at any time.
+            let message = newest.clone();
+            newest.late = true;
+            self.carry_out(world, client, master, &message);
+        }
+    }
+
+    fn delay(&self, world: &mut World, client: usize, master: usize, given_up: bool) {
+        world.faults.stragglers -= 1;
+        let Some(newest) = world.clients[client].links[master].last_mut() else {
+            return;
+        };
+        newest.late = true;
+        newest.given_up = given_up;
+        let round = newest.round;
+        if given_up {
+            self.answer(world, client, master, round, Reply::Unknown, ALWAYS);
+        }
+    }
+
+    fn lose(&self, world: &mut World, client: usize, master: usize, carried_out: bool) {
+        world.faults.losses -= 1;
+        let Some(message) = world.clients[client].links[master].pop() else {
+            return;
+        };
+        if carried_out {
+            execute(self, world, master, &message.operation);
+        }
+        let round = message.round;
+        self.answer(world, client, master, round, Reply::Unknown, ALWAYS);
+    }
+
+    fn restart(&self, world: &mut World, master: usize) {
+        world.faults.restarts -= 1;
+        world.masters[master].key = None;
+        world.masters[master].restarted = true;
+        if self.counters != Counters::Durable {
+            world.masters[master].counter = None;
+        }
+        for client in 0..world.clients.len() {
+            let until = ticks(world.local(client) + self.quarantine);
+            world.clients[client].eligibility[master] = Eligibility::since(until);
+        }
+    }
+
+    fn fire_timers(&self, world: &mut World, client: usize) {
+        let it = &world.clients[client];
+        let runs = it.paused.is_none() && it.phase != Phase::Crashed;
+        if runs && self.mutation != Some(Mutation::TimersIgnored) {
+            self.drive(world, client, Lease::handle_timeout);
+        }
+    }
+
+    fn carry_out(&self, world: &mut World, client: usize, master: usize, message: &Message) {
+        let reply = execute(self, world, master, &message.operation);
+        if !message.given_up {
+            let reply = self.tell(master, &message.operation, reply);
+            let eligibility = self.worth(world, client, master, &message.operation, reply);
+            self.answer(world, client, master, message.round, reply, eligibility);
+        }
+    }
+}
+
+/// Maps states that differ only in what can never matter again onto one.
+fn forget_what_no_longer_matters(world: &mut World) {
+    for master in 0..MASTERS {
+        if world.live_key(master).is_none() {
+            world.masters[master].key = None;
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The driver of the leases: it sends, hands replies over, and breaks one rule if it is told to.
+
+use redlock_core::{Eligibility, Event, FencingToken, Lease, Operation, Reply, RoundId, Timestamp};
+
+use crate::{
+    setup::{Mutation, Setup},
+    world::{Client, Heard, MICROS_PER_TICK, Message, Phase, World, node, ticks},
+};
+
+const ALWAYS: Eligibility = Eligibility::ALWAYS;
+
+impl Setup {
+    /// What the driver tells the lease about a master's answer: the truth, unless the driver is broken.
+    pub(crate) fn tell(&self, master: usize, operation: &Operation, reply: Reply) -> Reply {
+        let releases = matches!(operation, Operation::Release { .. });
+        if self.mutation == Some(Mutation::QuorumOneShort) && master == 0 && !releases {
+            return Reply::Granted;
+        }
+        if self.mutation == Some(Mutation::CountersIgnored) && matches!(reply, Reply::Outbid { .. })
+        {
+            return Reply::Granted;
+        }
+        reply
+    }
+
+    /// What the driver says that a master's votes are worth.
+    pub(crate) fn worth(
+        &self,
+        world: &World,
+        client: usize,
+        master: usize,
+        operation: &Operation,
+        reply: Reply,
+    ) -> Eligibility {
+        let extends = matches!(operation, Operation::Extend { .. });
+        let fences =
+            matches!(operation, Operation::Fence { .. }) || matches!(reply, Reply::Outbid { .. });
+        match self.mutation {
+            Some(Mutation::ExtendNotGated) if extends => ALWAYS,
+            Some(Mutation::FenceNotGated) if fences => ALWAYS,
+            // No master gave the vote that is made up.
+            Some(Mutation::QuorumOneShort) => ALWAYS,
+            _ => world.clients[client].eligibility[master],
+        }
+    }
+
+    pub(crate) fn answer(
+        &self,
+        world: &mut World,
+        client: usize,
+        master: usize,
+        round: Option<RoundId>,
+        reply: Reply,
+        eligibility: Eligibility,
+    ) {
+        let it = &mut world.clients[client];
+        let Some(round) = round else { return };
+        if it.phase == Phase::Crashed {
+            return;
+        }
+        match &mut it.paused {
+            Some(inbox) => inbox.push(Heard {
+                round,
+                node: node(master),
+                reply,
+                eligibility,
+            }),
+            None => self.drive(world, client, |lease, now| {
+                lease.handle_reply(now, round, node(master), reply, eligibility);
+            }),
+        }
+    }
+
+    /// Calls a lease at its client's own time, then sends and hears what there is.
+    pub(crate) fn drive(
+        &self,
+        world: &mut World,
+        client: usize,
+        call: impl FnOnce(&mut Lease, Timestamp),
+    ) {
+        let local = ticks(world.local(client));
+        let now = world.now;
+        let it = &mut world.clients[client];
+        call(&mut it.lease, local);
+        while let Some(transmit) = it.lease.poll_transmit() {
+            for to in transmit.nodes.iter() {
+                let master = to.index();
+                let Some(operation) = self.fence_as_sent(it, transmit.operation) else {
+                    continue;
+                };
+                if self.mutation == Some(Mutation::ReleaseOnlyGranted)
+                    && let Operation::Release { token } = operation
+                {
+                    let key = world.masters[master].key.as_ref();
+                    if !key.is_some_and(|key| key.token == token && now < key.expires_at) {
+                        continue;
+                    }
+                }
+                it.links[master].push(prompt(Some(transmit.round), operation));
+            }
+        }
+        while let Some(event) = it.lease.poll_event() {
+            match event {
+                Event::Acquired { fence, .. } => {
+                    it.phase = Phase::Held;
+                    it.lease.claim(local);
+                    world.fences.extend(fence.map(|fence| kept_of(it, fence)));
+                }
+                Event::Exhausted { failure, .. } => it.phase = Phase::Exhausted(failure),
+                Event::Lost(reason) => it.phase = Phase::Lost(reason),
+                Event::Released(_) => it.phase = Phase::Released,
+                Event::Extended { .. } => it.extended = true,
+                Event::ExtendFailed { .. }
+                    if self.mutation == Some(Mutation::FailedExtendReleases) =>
+                {
+                    let token = it.lease.token();
+                    for link in &mut it.links {
+                        link.push(prompt(None, Operation::Release { token }));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Setup {
+    /// What a driver that breaks a rule of fences sends instead of an operation, if anything.
+    fn fence_as_sent(&self, client: &Client, operation: Operation) -> Option<Operation> {
+        let repairs = client.phase == Phase::Held;
+        match (operation, self.mutation) {
+            (Operation::Acquire { token, ttl, .. }, Some(Mutation::RepairWithoutCounter))
+                if repairs =>
+            {
+                let fence = None;
+                Some(Operation::Acquire { token, ttl, fence })
+            }
+            (Operation::Fence { .. }, Some(Mutation::CountersNotRaisedAgain)) if repairs => None,
+            (Operation::Acquire { token, ttl, fence }, Some(Mutation::ProposalKept)) => {
+                let fence = fence.map(|fence| kept_of(client, fence));
+                Some(Operation::Acquire { token, ttl, fence })
+            }
+            _ => Some(operation),
+        }
+    }
+}
+
+/// The first proposal instead of a later one, if the driver keeps it. What was raised in a second
+/// round lies between two ticks.
+fn kept_of(client: &Client, fence: FencingToken) -> FencingToken {
+    let is_drawn = fence.get() % MICROS_PER_TICK == Setup::proposal().get();
+    client.kept.filter(|_| is_drawn).unwrap_or(fence)
+}
+
+fn prompt(round: Option<RoundId>, operation: Operation) -> Message {
+    Message {
+        round,
+        operation,
+        late: false,
+        given_up: false,
+    }
+}
