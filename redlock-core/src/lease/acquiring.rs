@@ -156,7 +156,7 @@ impl Fencing {
     fn failed(&self, failure: AcquireFailure) -> FailedAttempt {
         FailedAttempt {
             failure,
-            // The keys were ours, so nobody else had won.
+            // The keys were ours, so no other client had won.
             defeat: Defeat::SplitVote {
                 lasted: Duration::ZERO,
             },

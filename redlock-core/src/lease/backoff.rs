@@ -200,8 +200,8 @@ impl Lease {
         }
     }
 
-    /// Probes a taken key of which nobody has said that it is free. A notification may be lost, and some
-    /// servers send none.
+    /// Probes a taken key although no notification came. A notification may be lost, and some servers send
+    /// none.
     fn probe_on_schedule(&mut self, now: Timestamp) {
         let round = self.outbox.last_round().0;
         let random = self.nonce.jitter(self.attempts ^ round.rotate_left(16));

@@ -252,8 +252,8 @@ impl Held {
             } if *last == id => round,
             _ => return None,
         };
-        // The node has looked earlier, when there was more left; and validity ends before the keys do,
-        // by the drift allowance.
+        // The node answered a while ago, when more time was left. And validity ends before the keys do, by
+        // the drift allowance.
         let needed = round.old_valid_until().saturating_duration_since(now);
         if remaining < needed {
             Some(ExpiryAnomaly::TooShort { needed })

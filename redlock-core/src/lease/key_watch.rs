@@ -148,7 +148,7 @@ impl KeyWatch {
         self.doubtful = NodeSet::EMPTY;
     }
 
-    /// Returns from when on a quorum of nodes is free if nobody releases the key before, or `None` if
+    /// Returns from when on a quorum of nodes is free if no holder releases the key before, or `None` if
     /// too little is known.
     pub(super) fn free_at(&self) -> Option<Timestamp> {
         let mut known: Vec<Timestamp> = self.free_from.iter().copied().flatten().collect();

@@ -244,7 +244,7 @@ fn a_timer_that_comes_after_the_budget_starts_no_attempt() {
 }
 
 #[test]
-fn abandoned_leases_tell_whoever_waits() {
+fn abandoned_leases_tell_their_holders_and_waiters() {
     let mut acquiring = Driven::new(config());
     acquiring.acquire(at(0));
     acquiring.run(Lease::abandon);
@@ -316,7 +316,7 @@ fn released_at_the_quorum() {
 }
 
 #[test]
-fn a_release_that_nobody_answers_ends_with_the_ttl() {
+fn a_release_without_an_answer_ends_with_the_ttl() {
     let mut driven = Driven::held();
     driven.run(|lease| lease.release(at(10)));
     assert_eq!(driven.lease.poll_timeout(), Some(at(1010)));

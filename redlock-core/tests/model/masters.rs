@@ -7,7 +7,7 @@ use crate::{
     world::{Key, World},
 };
 
-/// What a master does with a message, whoever hears of it.
+/// Carries out a message on a master. The answer may never arrive.
 pub(crate) fn execute(
     setup: &Setup,
     world: &mut World,

@@ -123,7 +123,7 @@ impl Model for Setup {
                 world.fences.iter().any(|it| *it > Self::proposal())
             }),
         ];
-        // Restarts that nobody waits out change the order in which a master saw two keys.
+        // Restarts without a quarantine change the order in which a master saw two keys.
         if self.beyond != Some(Beyond::Restarts) {
             properties.push(Property::always("fences grow", |_, world: &World| {
                 world.fences.is_sorted_by(|earlier, later| earlier < later)
@@ -132,7 +132,7 @@ impl Model for Setup {
         properties.push(if self.beyond.is_some() {
             Property::sometimes("two holders", |_, world: &World| world.holders() == 2)
         } else {
-            // A client that is connected may be deceived for a moment, until it looks.
+            // A client that is connected may be deceived for a moment, until it asks again.
             Property::always("one holder", |_, world: &World| {
                 world.holders() <= 1 || world.is_anyone_deceived()
             })
@@ -146,7 +146,7 @@ impl Model for Setup {
     }
 }
 
-/// Nobody waits, or holds, for ever; unless a client stands still.
+/// No client waits for ever or holds for ever, unless it stands still.
 fn ends_in_time(setup: &Setup, world: &World) -> bool {
     let is_stuck = |client: &Client| client.phase.is_active() && client.paused.is_none();
     world.now <= setup.end() || !world.clients.iter().any(is_stuck)

@@ -86,7 +86,7 @@ pub(crate) enum Mutation {
     TokenReused,
     /// Votes for EXTEND count in quarantine.
     ExtendNotGated,
-    /// It is not looked at whether a master was promoted.
+    /// The driver ignores that a master was promoted.
     PromotionsIgnored,
     /// Any marker is taken to be old.
     MarkerAgeIgnored,
@@ -145,7 +145,7 @@ impl Setup {
 
     pub(crate) fn world(&self) -> World {
         World {
-            // A look at a master is a moment before what happens in the same tick.
+            // An inspection of a master is a moment before what happens in the same tick.
             now: u8::from(self.faults.promotions > 0),
             masters: core::array::from_fn(|_| self.master()),
             clients: (0..self.clients).map(|it| self.client(it)).collect(),

@@ -119,7 +119,7 @@ fn validity_is_the_ttl_less_the_drift_from_the_start_on() {
             };
             prop_assert!(
                 !validity.span().is_zero(),
-                "whoever acquires at once holds it"
+                "an acquisition without delay holds"
             );
             prop_assert_eq!(validity.span() + allowance, life);
             prop_assert_eq!(validity.ttl(), ttl);

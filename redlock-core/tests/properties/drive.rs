@@ -169,7 +169,7 @@ impl Driven {
             self.input(Input::Timeout);
         }
         self.input(Input::Release);
-        // That of a release which nobody answers.
+        // The timeout of a release without an answer.
         if let Some(due) = self.lease.poll_timeout() {
             self.now = self.now.max(due);
             self.input(Input::Timeout);

@@ -228,7 +228,7 @@ fn a_success_is_a_majority_of_votes_in_any_order() {
                 .map(|(verdict, _)| verdict);
             let other = round.vote(START, &shuffled).map(|(verdict, _)| verdict);
             for verdict in [one, other] {
-                // A release also ends well when everyone spoke and nobody stood in the way.
+                // A release also ends well when all nodes replied and none blocked it.
                 match verdict {
                     Some(Verdict::Release(_)) if !majority(votes, nodes) => {}
                     Some(verdict) => prop_assert_eq!(is_success(verdict), majority(votes, nodes)),

@@ -20,7 +20,7 @@ pub(crate) enum Mutant {
     ForgesAVote,
     /// A failed extension is answered by releasing the keys.
     ReleasesOnFailedExtension,
-    /// It is not looked at whether a master was promoted.
+    /// The driver ignores that a master was promoted.
     IgnoresPromotions,
     /// Any marker is taken to be old.
     IgnoresMarkerAge,
@@ -171,7 +171,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     },
     Configuration {
         name: "mutant-promotions",
-        about: "the driver does not look whether a master was promoted",
+        about: "the driver ignores that a master was promoted",
         promotions: true,
         mutant: Some(Mutant::IgnoresPromotions),
         ..BEYOND

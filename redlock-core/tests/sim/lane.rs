@@ -14,7 +14,7 @@ use crate::{
     master::Request,
 };
 
-/// After this long an answer is late, and the lease is told that nobody knows.
+/// After this long an answer is late, and the lease gets the reply "unknown".
 pub(crate) const NODE_TIMEOUT: u64 = 50 * MILLI;
 
 /// How long a connection may be silent beyond that before it is given up.
@@ -53,7 +53,7 @@ pub(crate) struct Flight {
     pub(crate) sent: u64,
     pub(crate) request: Request,
     pub(crate) purpose: Purpose,
-    /// The lease was told that nobody knows.
+    /// The lease got the reply "unknown".
     pub(crate) late: bool,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Purpose {
     Round(RoundId),
     /// A release that was owed.
     Owed(OwedRelease),
-    /// Nobody waits: a mutant's doing.
+    /// A mutant sent it, and no lease waits for the answer.
     Nothing,
 }
 

@@ -75,7 +75,7 @@ impl World {
             self.note(Seen::Break);
             let epoch = arrival.epoch;
             self.schedule_client(arrives, client, ClientEvent::Broken { master, epoch });
-            // Nobody knows: it may be carried out now, much later, or never.
+            // It may be carried out now, much later, or never.
             if self.rng.chance(500_000) {
                 let late = self.rng.around(MAX_LATE / 8);
                 let late = (arrives + late).min(sent + MAX_LATE).max(arrives);
@@ -211,7 +211,7 @@ impl World {
             return;
         };
         if matches!(reply, Reply::Taken { .. }) {
-            self.note(Seen::LookedTaken);
+            self.note(Seen::ProbedTaken);
         }
         let eligibility = self.lane(client, master).voter.eligibility();
         let now = self.clients[client].now(self.at);
@@ -327,7 +327,7 @@ impl World {
         self.clients[client].hand_over(lease, round, node, said);
     }
 
-    /// Will look whether a request that is under way is answered in time.
+    /// Checks later whether a request that is under way was answered in time.
     fn expect_late(&mut self, client: usize, master: usize, sent: u64) {
         let epoch = self.lane(client, master).epoch;
         let at = self.at.max(sent + NODE_TIMEOUT);

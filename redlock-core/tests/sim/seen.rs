@@ -32,7 +32,7 @@ seen! {
     Acquired = "acquisitions",
     Contended = "keys found to be another's",
     Retried = "acquired after a retry",
-    LookedTaken = "looks at a key that was taken",
+    ProbedTaken = "probes of a key that was taken",
     FreedNotifier = "tried again because the key was free",
     Exhausted = "gave up",
     Extended = "extensions",

@@ -1,4 +1,4 @@
-//! The fingerprint of a run, and its transcript for whoever replays it.
+//! The fingerprint of a run, and its transcript for a replay.
 
 use std::fmt;
 

@@ -6,7 +6,7 @@ fn ttl(millis: u64) -> Ttl {
     Ttl::new(MS(millis)).unwrap()
 }
 
-/// A lock that nobody extends but its holder, acquired at time zero.
+/// A lock that only its holder extends, acquired at time zero.
 fn held_without_renewal() -> Driven {
     let mut driven = Driven::held();
     driven.lease.config.keep_alive = KeepAlive::on_demand(MS(5000));

@@ -95,7 +95,7 @@ fn no_attempt_proposes_less_than_a_counter_that_was_told() {
     driven.reply(at(1), &[outbid(900_000_000), Denied, Denied, Denied]);
     let (_, proposal) = retried(&mut driven);
     assert_eq!(proposal, 900_000_001);
-    // The same in a second round that nobody else answers.
+    // The same in a second round that no other node answers.
     let mut driven = fenced(7);
     driven.reply(at(1), &[outbid(9); 3]);
     driven.reply(at(2), &[outbid(900_000_000)]);
@@ -205,7 +205,7 @@ fn a_counter_that_makes_no_sense_does_not_lower_the_proposal() {
 }
 
 #[test]
-fn a_fence_that_nobody_answers_is_too_slow_at_the_end_of_validity() {
+fn a_fence_without_an_answer_is_too_slow_at_the_end_of_validity() {
     let mut driven = Driven::new(LeaseConfig {
         retry: config().retry.with_max_attempts(1),
         ..config()

@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// The property: whoever gains validity is the only one who has it, each by its own clock.
+    /// The property: a client that gains validity is the only one that has it, each by its own clock.
     pub(super) fn check_gain(&mut self, client: usize, active: &Active, valid_until: Timestamp) {
         let at = self.at;
         let Active { number, key, .. } = *active;

@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Makes up for the looks that a client has had at a master, one in each second, of which only the
+    /// Makes up for the inspections of a master by a client, one in each second, of which only the
     /// last matters: it was some time in the last second.
     pub(crate) fn have_inspected(&mut self, client: usize, master: usize) {
         let ago = self.rng.below(SECOND).min(self.at);
@@ -120,7 +120,7 @@ impl World {
             let node = NodeId::new(master).expect("fewer than 64 masters");
             self.clients[client].withdraw(now, node, withdrawal);
         }
-        // The process may have gone while it was connected to. The next look shows that.
+        // The process may have gone while it was connected to. The next inspection shows that.
         if self.masters[master].incarnation != incarnation {
             let broken = ClientEvent::Broken { master, epoch };
             self.schedule_client(self.at + SECOND, client, broken);

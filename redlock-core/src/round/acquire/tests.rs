@@ -1,0 +1,230 @@
+use super::*;
+use crate::{
+    Drift, Nonce, Ttl,
+    said::{Said, quarantined},
+};
+use core::time::Duration;
+
+use Reply::{Denied, Granted, Refused, Unknown};
+
+fn round(nodes: usize) -> Acquire {
+    let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+    let validity = Validity::new(ttl, Drift::default()).unwrap();
+    let quorum = Quorum::majority(nodes).unwrap();
+    Acquire::new(
+        quorum,
+        validity,
+        Nonce::new(1).token(1),
+        None,
+        Timestamp::ZERO,
+    )
+}
+
+/// Feeds the replies of nodes 0, 1, 2 ... at one time; returns the verdict and after how many
+/// replies it came.
+fn verdict<R: Into<Said> + Copy>(
+    round: &mut Acquire,
+    now: Timestamp,
+    replies: &[R],
+) -> (AcquireVerdict, usize) {
+    for (index, reply) in replies.iter().enumerate() {
+        let node = NodeId::new(index).unwrap();
+        let Said { reply, eligibility } = (*reply).into();
+        if let Some(verdict) = round.handle_reply(now, node, reply, eligibility) {
+            return (verdict, index + 1);
+        }
+    }
+    panic!("no verdict after {} replies", replies.len());
+}
+
+fn failure<R: Into<Said> + Copy>(replies: &[R]) -> (AcquireFailure, usize) {
+    match verdict(&mut round(5), Timestamp::ZERO, replies) {
+        (AcquireVerdict::Failed(failure), after) => (failure, after),
+        (other, _) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn acquired_at_the_quorum_not_at_the_last_reply() {
+    let (verdict, after) = verdict(&mut round(5), Timestamp::ZERO, &[Granted; 5]);
+    assert_eq!(after, 3);
+    let valid_until = round(5).valid_until();
+    let fence = None;
+    assert_eq!(verdict, AcquireVerdict::Acquired { valid_until, fence });
+}
+
+#[test]
+fn a_foreign_key_on_a_minority_does_not_prevent_it() {
+    let replies = [Denied, Denied, Granted, Granted, Granted];
+    let (verdict, _) = verdict(&mut round(5), Timestamp::ZERO, &replies);
+    assert!(matches!(verdict, AcquireVerdict::Acquired { .. }));
+}
+
+#[test]
+fn fails_as_soon_as_a_quorum_is_impossible() {
+    assert_eq!(failure(&[Denied; 5]), (AcquireFailure::Contended, 3));
+    assert_eq!(failure(&[Refused; 5]), (AcquireFailure::NoQuorum, 3));
+    assert_eq!(failure(&[Unknown; 5]), (AcquireFailure::NoQuorum, 3));
+}
+
+#[test]
+fn names_what_stood_in_the_way() {
+    // The two failed nodes are a minority: it is the foreign key that tips the scales.
+    let contended = [Unknown, Refused, Granted, Granted, Denied];
+    assert_eq!(failure(&contended), (AcquireFailure::Contended, 5));
+    let no_quorum = [Denied, Unknown, Refused, Denied, Granted];
+    assert_eq!(failure(&no_quorum).0, AcquireFailure::Contended);
+    let down = [Granted, Unknown, Refused, Unknown, Granted];
+    assert_eq!(failure(&down), (AcquireFailure::NoQuorum, 4));
+}
+
+#[test]
+fn a_quorum_at_the_end_of_validity_is_too_slow() {
+    let end = round(5).valid_until();
+    let just_before = Timestamp::from_nanos(end.as_nanos() - 1);
+    let (in_time, _) = verdict(&mut round(5), just_before, &[Granted; 3]);
+    assert!(matches!(in_time, AcquireVerdict::Acquired { .. }));
+    let (late, _) = verdict(&mut round(5), end, &[Granted; 3]);
+    assert_eq!(late, AcquireVerdict::Failed(AcquireFailure::TooSlow));
+}
+
+#[test]
+fn the_verdict_is_given_once() {
+    let mut round = round(3);
+    verdict(&mut round, Timestamp::ZERO, &[Granted, Granted]);
+    let last = NodeId::new(2).unwrap();
+    let always = Eligibility::ALWAYS;
+    let late = round.handle_reply(Timestamp::ZERO, last, Granted, always);
+    assert_eq!(late, None);
+    assert_eq!(round.tally().granted().len(), 3, "a late vote is recorded");
+    let repeated = round.handle_reply(Timestamp::ZERO, last, Denied, always);
+    assert_eq!(repeated, None);
+    assert_eq!(round.give_up(Timestamp::ZERO, None), None);
+}
+
+#[test]
+fn giving_up_says_what_is_known_or_suspected() {
+    let first = NodeId::new(0).unwrap();
+    let give_up = |reply: Option<Reply>, now, suspicion| {
+        let mut round = round(5);
+        if let Some(reply) = reply {
+            round.handle_reply(now, first, reply, Eligibility::ALWAYS);
+        }
+        round.give_up(now, suspicion)
+    };
+    let failed = |failure| Some(AcquireVerdict::Failed(failure));
+    let contended = Some(AcquireFailure::Contended);
+    let (now, late) = (Timestamp::ZERO, Timestamp::MAX);
+    assert_eq!(give_up(None, now, None), failed(AcquireFailure::NoQuorum));
+    assert_eq!(
+        give_up(None, now, contended),
+        failed(AcquireFailure::Contended)
+    );
+    assert_eq!(
+        give_up(Some(Denied), now, None),
+        failed(AcquireFailure::Contended)
+    );
+    assert_eq!(
+        give_up(None, late, contended),
+        failed(AcquireFailure::TooSlow)
+    );
+}
+
+#[test]
+fn nodes_in_quarantine_have_no_vote() {
+    let until = Timestamp::from_nanos(9);
+    let held_back = quarantined(Granted, until);
+    let [granted, refused, denied] = [Granted, Refused, Denied].map(Said::from);
+    let replies = [held_back, granted, held_back, granted, held_back];
+    let expected = AcquireFailure::Quarantined { until };
+    assert_eq!(failure(&replies), (expected, 5));
+    let (verdict, _) = verdict(
+        &mut round(5),
+        Timestamp::ZERO,
+        &[held_back, granted, held_back, granted, granted],
+    );
+    assert!(matches!(verdict, AcquireVerdict::Acquired { .. }));
+    // One failed, one in quarantine, one foreign: it is the foreign key that tips the scales.
+    let contended = [refused, held_back, denied];
+    assert_eq!(failure(&contended), (AcquireFailure::Contended, 3));
+}
+
+#[test]
+fn a_counter_of_a_node_in_quarantine_is_no_agreement() {
+    let until = Timestamp::from_nanos(9);
+    let counter = FencingToken::new(40);
+    let held_back = quarantined(Reply::Outbid { counter }, until);
+    let mut round = round(3);
+    round.fence = Some(FencingToken::new(7));
+    let (verdict, _) = verdict(
+        &mut round,
+        Timestamp::ZERO,
+        &[Granted.into(), held_back, held_back],
+    );
+    let failure = AcquireFailure::Quarantined { until };
+    assert_eq!(verdict, AcquireVerdict::Failed(failure));
+}
+
+#[test]
+fn what_is_withdrawn_may_decide_the_round() {
+    let until = Timestamp::from_nanos(9);
+    let doubted = Eligibility::since(until);
+    let node = |index| NodeId::new(index).unwrap();
+    let mut round = round(3);
+    let (now, always) = (Timestamp::ZERO, Eligibility::ALWAYS);
+    round.handle_reply(now, node(0), Granted, always);
+    assert_eq!(round.withdraw(now, node(1), doubted), None, "no vote yet");
+    assert_eq!(round.withdraw(now, node(0), doubted), None, "1 of 3");
+    let failure = AcquireFailure::Quarantined { until };
+    assert_eq!(
+        round.handle_reply(now, node(1), Granted, doubted),
+        Some(AcquireVerdict::Failed(failure))
+    );
+    assert_eq!(round.withdraw(now, node(1), doubted), None, "once");
+}
+
+fn fenced(replies: &[Reply]) -> (AcquireVerdict, usize) {
+    let mut round = round(5);
+    round.fence = Some(FencingToken::new(7));
+    verdict(&mut round, Timestamp::ZERO, replies)
+}
+
+#[test]
+fn a_fence_needs_a_majority_of_its_own() {
+    let counter = FencingToken::new(40);
+    let outbid = Reply::Outbid { counter };
+    let fence = Some(FencingToken::new(7));
+    let valid_until = round(5).valid_until();
+    let acquired = AcquireVerdict::Acquired { valid_until, fence };
+    assert_eq!(fenced(&[Granted; 3]), (acquired, 3));
+    assert_eq!(
+        fenced(&[Denied, Granted, Granted, Denied, Granted]),
+        (acquired, 5)
+    );
+    let second_round = AcquireVerdict::Outbid { counter };
+    assert_eq!(fenced(&[Granted, outbid, Granted]), (second_round, 3));
+    assert_eq!(fenced(&[outbid, Denied, outbid, outbid]), (second_round, 4));
+}
+
+#[test]
+fn without_a_fence_a_counter_does_not_matter() {
+    let counter = FencingToken::new(40);
+    let (verdict, _) = verdict(
+        &mut round(3),
+        Timestamp::ZERO,
+        &[Reply::Outbid { counter }; 2],
+    );
+    assert!(matches!(
+        verdict,
+        AcquireVerdict::Acquired { fence: None, .. }
+    ));
+}
+
+#[test]
+fn one_node_is_its_own_quorum() {
+    assert_eq!(verdict(&mut round(1), Timestamp::ZERO, &[Granted]).1, 1);
+    assert_eq!(
+        verdict(&mut round(1), Timestamp::ZERO, &[Denied]).0,
+        AcquireVerdict::Failed(AcquireFailure::Contended)
+    );
+}
