@@ -24,9 +24,9 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Builds a [`Redlock`]. Made by [`Redlock::builder`].
 ///
-/// Nodes are given as URLs, as pools, or as types that implement [`Node`], also in one list. Give the same nodes
-/// to every process that locks the same resources. Choose an odd number of them, and at least three: a majority
-/// must agree, so four nodes tolerate one failed node, as three do, and two nodes tolerate none.
+/// Give nodes as URLs, as pools, or as types that implement [`Node`]. The calls add up, so you can mix them. Give the
+/// same nodes to every process that locks the same resources. Choose an odd number of them, and at least three: a
+/// majority must agree, so four nodes tolerate one failed node, as three do, and two nodes tolerate none.
 ///
 /// ```no_run
 /// # use redlock_tokio::Redlock;
@@ -159,7 +159,10 @@ impl RedlockBuilder {
         self
     }
 
-    /// Adds five masters in the memory of this process, and sets tokio's clock, by which their keys expire.
+    /// Adds five [`MemoryNode`]s, and sets [`Clock::tokio`], by which their keys expire.
+    ///
+    /// Also calls [`trust_fresh_nodes`](Self::trust_fresh_nodes), which applies to all nodes. So do not combine this
+    /// method with real servers.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
@@ -181,8 +184,9 @@ impl RedlockBuilder {
 
     /// Sets a prefix for all keys. None by default.
     ///
-    /// Recommended where other programs use the same servers: a lock and another value under one name spoil each
-    /// other. Clients in other languages must use the prefix too, to contend for the same locks.
+    /// Use one if other programs use the same servers: a lock conflicts with any other value of the same name.
+    /// Clients in other languages must add the same prefix to get the same locks. The prefix counts towards
+    /// [`Key::MAX_LEN`].
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
@@ -234,7 +238,8 @@ impl RedlockBuilder {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Acquires all locks with a [fencing token](LockOptions::fenced). Locks of several keys then fail.
+    /// Acquires all locks with a [fencing token](LockOptions::fenced). Locks of several keys then fail with
+    /// [`LockError::InvalidOptions`](crate::LockError::InvalidOptions). A single lock cannot turn this off.
     pub fn fenced(self) -> Self {
         self.options(LockOptions::new().fenced())
     }
@@ -290,10 +295,9 @@ impl RedlockBuilder {
     /// Lets restarted nodes vote at once, because each node writes to disk before it answers
     /// (`appendonly yes` and `appendfsync always`), and so forgets nothing.
     ///
-    /// A replica that was promoted behind the same address may still lack keys. It must wait if this client can
-    /// see that the server is another one: it was a replica before, or it has been up for longer than the
-    /// connection was down. A replica that restarts while it is promoted looks like the old node. So give durable
-    /// nodes no replicas.
+    /// Give durable nodes no replicas. A replica that was promoted behind the same address may lack keys. This client
+    /// detects that only if the server was seen as a replica, or has been up for longer than the connection was down.
+    /// Then the node must wait. A replica that restarts during its promotion is not detected.
     ///
     /// ```no_run
     /// # use redlock_tokio::Redlock;
@@ -400,8 +404,15 @@ impl RedlockBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if the configuration cannot work: options are invalid, one server has two addresses (seen only if it
-    /// answers at both), or so many nodes refuse this client that the others are no majority.
+    /// [`BuildError`] lists the errors. Fails if:
+    ///
+    /// - there are no nodes, or more than 64;
+    /// - a URL, an option or `max_ttl` is invalid;
+    /// - a timeout is zero, or longer than an hour;
+    /// - the prefix is too long;
+    /// - two addresses are the same, or lead to one server (detected only if the server answers at both);
+    /// - so many nodes refuse this client that the others cannot form a majority;
+    /// - there is no tokio runtime.
     pub async fn build(mut self) -> Result<Redlock, BuildError> {
         let nodes = mem::take(&mut self.nodes);
         let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;

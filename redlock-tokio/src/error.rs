@@ -29,11 +29,12 @@ use crate::{
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Another client held the lock until the waiting time was over, or several clients kept each other from it. No
-    /// attempt was made if another task of this process held the lock or waited for it.
+    /// Another client held the lock until the waiting time was over, or several clients tried at once and none got a
+    /// majority. [`Attempts::count`] is 0 if a task of this process held the lock or waited for it.
     #[error("the lock is taken: {whom} ({0})", whom = taken_by(.0))]
     Contended(Attempts),
-    /// So many nodes are down, silent or refusing that the others are no majority.
+    /// Too few nodes are available to form a majority: the others are down, silent, or refuse this client.
+    /// [`Redlock::nodes`](crate::Redlock::nodes) and [`Attempts::nodes`] say why.
     #[error(
         "no quorum: {needed} of {possible} nodes must agree ({0})",
         needed = .0.votes_needed,
@@ -116,8 +117,7 @@ impl From<KeyError> for LockError {
 }
 
 impl LockError {
-    /// Returns whether the lock was only held by another client, so that the nodes are well and a later request may
-    /// succeed.
+    /// Returns whether other clients are the only cause. Enough nodes work, so a later request may succeed.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         matches!(self, Self::Contended(_))
@@ -131,7 +131,8 @@ impl LockError {
         )
     }
 
-    /// Returns the attempts that were made. `None` for an error that no attempt leads to, such as an invalid key.
+    /// Returns the attempts, if the error records them: [`Contended`](Self::Contended), [`NoQuorum`](Self::NoQuorum),
+    /// [`TooSlow`](Self::TooSlow) and [`Quarantined`](Self::Quarantined) do. `None` otherwise.
     #[must_use]
     pub fn attempts(&self) -> Option<&Attempts> {
         match self {
@@ -231,7 +232,7 @@ impl fmt::Display for Failures<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ExtendError {
-    /// No majority extended the lock this time. The lock is held for `remaining` more, and the background renewal
+    /// No majority confirmed the extension. The lock stays valid for `remaining`. Background renewal, if it is on,
     /// tries again.
     #[error("no majority extended the lock, which is held for {remaining:?} more ({nodes})")]
     NoQuorum {

@@ -43,9 +43,11 @@ impl Hold {
 
     /// Returns whether the lock is held now.
     ///
-    /// Reads the clock and asks no node, so the answer is right even after the process was stopped for longer than the
-    /// lock lives. If another client deletes the key on the nodes, the next renewal notices that, by default within a
-    /// third of the ttl. The answer can become false at once. A step that must not happen without the lock needs a
+    /// Reads the clock and asks no node. So the answer is right even if the process was paused until after the lock
+    /// had expired. If another client deletes the key on the nodes, the next renewal notices that, by default within
+    /// a third of the ttl.
+    ///
+    /// The answer can be out of date as soon as it is returned. A step that must not happen without the lock needs a
     /// [fencing token](Self::fencing_token).
     ///
     /// ```
@@ -115,9 +117,11 @@ impl Hold {
         self.held.lost().await
     }
 
-    /// Extends the lock now by its ttl. Background renewal does the same at intervals.
+    /// Extends the lock so that it is valid for one full ttl from now, less the drift allowance. Background renewal
+    /// does the same at intervals.
     ///
-    /// Costs one round trip to the majority. Joins an extension that is under way.
+    /// An extension never shortens the validity. It costs one round trip to the majority. This call joins an
+    /// extension that is under way.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
@@ -145,16 +149,16 @@ impl Hold {
         self.extend_by(self.cell().own_ttl()).await
     }
 
-    /// Extends the lock now by another ttl than its own, such as before a step that must not be interrupted.
+    /// Extends the lock so that it is valid for `ttl` from now, less the drift allowance. Use it before a step that
+    /// must not be interrupted, for example.
     ///
-    /// The ttl is in whole milliseconds, rounded down. It must exceed the drift allowance (with the default, 3 ms are
-    /// enough), and must not exceed [`max_ttl`](crate::RedlockBuilder::max_ttl). The lock is then valid for the ttl
-    /// from now on, less the drift allowance. An extension never shortens: a lock that is already valid for longer
-    /// stays so.
+    /// The `ttl` is in whole milliseconds, rounded down. It must exceed the drift allowance (with the default, 3 ms
+    /// are enough), and must not exceed [`max_ttl`](crate::RedlockBuilder::max_ttl). An extension never shortens the
+    /// validity.
     ///
-    /// Renewal goes on at its interval with the lock's own ttl, and keeps what this extension has gained. A lock that
-    /// is renewed is extended by at least its own ttl. If the holder crashes, other clients wait for the time that the
-    /// lock was extended to.
+    /// Renewal goes on with the lock's own ttl, and never shortens the validity either. While renewal is on, a `ttl`
+    /// shorter than the lock's own counts as the own ttl. If the holder crashes, other clients wait until this
+    /// extension ends.
     ///
     /// Costs one round trip to the majority. Joins an extension by at least this ttl that is under way.
     ///

@@ -94,8 +94,9 @@ impl Lock {
         self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
 
-    /// Acquires the lock, does the work and releases the lock. If the lock is lost, the work is dropped at its
-    /// current `await`. [`Redlock::with_lock`](crate::Redlock::with_lock) documents cancel safety.
+    /// Acquires the lock, runs `work` and releases the lock in the background. If the lock is lost, `work` is dropped
+    /// at its current `await`; what it has done remains. If `work` returns a `Result`, use `??`.
+    /// [`Redlock::with_lock`](crate::Redlock::with_lock) documents cancel safety.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;

@@ -30,7 +30,7 @@ pub use self::{
 /// This crate has two: [`RedisNode`] and [`MemoryNode`]. Implement the trait to test against masters with faults
 /// of your own, or to store keys elsewhere.
 ///
-/// A lock keeps one [`Session`] with each node, and opens another when that one breaks.
+/// A [`Redlock`](crate::Redlock) keeps one [`Session`] with each node, and opens another when that one breaks.
 ///
 /// # Examples
 ///
@@ -97,13 +97,14 @@ pub trait Node: Send + Sync + 'static {
 
     /// Opens a session.
     ///
-    /// May take any time. Only the node's own lane waits for the session. The lane gives up after
-    /// [`connect_timeout`](crate::RedlockBuilder::connect_timeout) and drops the future.
+    /// May take any time: requests to this node fail at once until there is a session. The
+    /// [`Redlock`](crate::Redlock) gives up after [`connect_timeout`](crate::RedlockBuilder::connect_timeout) and
+    /// drops the future.
     ///
     /// # Errors
     ///
-    /// [`NodeError::Misconfigured`] if the node is there but somebody must change something first. Any other
-    /// error means that the node is not there now. The lane tries again in both cases, with increasing pauses.
+    /// [`NodeError::Misconfigured`] if the node is there but somebody must change something first. Any other error
+    /// means that the node is not there now. The `Redlock` tries again in both cases, with increasing pauses.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>>;
 }
 
@@ -121,10 +122,14 @@ pub trait Session: Send {
     ///
     /// An operation that the session does not know must be answered with [`NodeError::Refused`].
     ///
+    /// If the answer takes longer than [`node_timeout`](crate::RedlockBuilder::node_timeout), locks no longer wait
+    /// for it. But the future is kept, because the node may still carry out the batch, and a late answer shows that
+    /// the node is back. After about one more second of silence, the session and its futures are dropped together.
+    ///
     /// # Errors
     ///
-    /// An error means that the fate of every command of the batch is unknown, and that the session is
-    /// broken. Errors of the node for a single command belong into the answers.
+    /// An error means that the fate of every command of the batch is unknown, and that the session is broken. Errors
+    /// of the node for a single command belong in the answers.
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
 
     /// Returns the server's description from when the session was opened. By default there is no server, and
@@ -139,11 +144,11 @@ pub trait Session: Send {
         None
     }
 
-    /// Asks the server to describe itself again. The lock calls this about once a second while the session
-    /// lasts, unless there is no server. By default the answer is that of [`server`](Self::server).
+    /// Asks the server to describe itself again. The [`Redlock`](crate::Redlock) calls this about once a second while
+    /// the session lasts, unless there is no server. By default the answer is that of [`server`](Self::server).
     ///
-    /// A server that was promoted meanwhile, or another one in its place, may lack locks that the first one
-    /// had. The lock then withdraws the node's last votes, and the node has no vote for a while. Answer
+    /// A server that was promoted meanwhile, or another one in its place, may lack locks that the first one had. The
+    /// `Redlock` then withdraws the node's last votes, and the node has no vote for a while. Answer
     /// [`Server::Withheld`] while a server cannot describe itself.
     ///
     /// # Errors
@@ -154,13 +159,13 @@ pub trait Session: Send {
         async { Ok(server) }.boxed()
     }
 
-    /// Returns for how long the server's [history](ServerInfo::replication) has existed at least, or `None`
-    /// if that is unknown, as by default. See [`HistoryMarker`](redlock_core::HistoryMarker).
+    /// Returns a lower bound for the age of the server's [history](ServerInfo::replication), or `None` if the age is
+    /// unknown (the default). See [`HistoryMarker`](redlock_core::HistoryMarker).
     ///
-    /// The lock calls this when the session was opened, if the server has continued another history, and then
-    /// about once an hour. It asks about the history that the server had when the session was opened. If the
-    /// server is promoted during the session, the age of the new history counts from the next session of any
-    /// client. Until then clients believe that the history is younger than it is, which is safe.
+    /// The [`Redlock`](crate::Redlock) calls this when a session opens, and then about once an hour, but only if the
+    /// history continues an earlier one. The question is about the history that the server had when the session was
+    /// opened. If the server is promoted during a session, its new history is measured from the next session of any
+    /// client on. Until then clients underestimate its age, which is safe.
     ///
     /// # Errors
     ///
@@ -170,15 +175,15 @@ pub trait Session: Send {
         async { Ok(None) }.boxed()
     }
 
-    /// Takes the notifier for [probed](redlock_core::Operation::Probe) keys that are gone. The lock calls this
-    /// once for each session. A session that cannot know ignores the notifier, as by default. The waiters then
-    /// probe from time to time.
+    /// Takes the notifier for [probed](redlock_core::Operation::Probe) keys that are gone. The
+    /// [`Redlock`](crate::Redlock) calls this once for each session. A session that cannot detect that a key is gone
+    /// ignores the notifier, as by default. The waiters then probe from time to time.
     fn watch(&mut self, freed: FreedNotifier) {
         let _ = freed;
     }
 
     /// Resolves when the session breaks while it is idle, so that no later request fails because of that. The
-    /// lock calls this once for each session. Pending for ever by default.
+    /// [`Redlock`](crate::Redlock) calls this once for each session. Pending for ever by default.
     fn closed(&mut self) -> BoxFuture<'static, NodeError> {
         pending().boxed()
     }

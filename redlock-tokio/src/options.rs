@@ -129,11 +129,11 @@ impl LockOptions {
         self
     }
 
-    /// Sets how long to wait for the lock, behind requests of this process and behind other processes together.
+    /// Sets the total time to wait for the lock, for holders in this process and in others.
     ///
-    /// Zero means one attempt, and no attempt if another task of this process holds the lock or waits for it.
-    /// [`Duration::MAX`] means no limit. The first attempt always ends with a verdict, which silent nodes can delay
-    /// by their [timeout](crate::RedlockBuilder::node_timeout). No later attempt lasts longer than this time.
+    /// Zero means one attempt, or none if a task of this process already holds the lock or waits for it.
+    /// [`Duration::MAX`] means no limit. The first attempt always runs to its end, so silent nodes can delay the
+    /// error by their [timeout](crate::RedlockBuilder::node_timeout). Later attempts end when this time is over.
     ///
     /// ```
     /// # use redlock_tokio::{LockError, Redlock};
@@ -333,7 +333,8 @@ impl LockOptions {
     /// process exceeds [`wait`](Self::wait).
     ///
     /// The estimate assumes that each earlier request holds the lock only as long as the shortest of the last eight
-    /// holds. No request is refused while fewer holds are known, or before one hold has ended since requests wait.
+    /// holds. No request is refused until eight holds are known, and one of them has ended since the queue was last
+    /// empty.
     ///
     /// This option suits locks whose holds take about the same time. Where holds differ, several long holds in a
     /// row make it refuse requests that would have got the lock. So it is off by default.
@@ -359,13 +360,13 @@ impl LockOptions {
         self
     }
 
-    /// Sets for how long the lock may be handed over from holder to holder within this process, before it is
-    /// released so that other processes get their turn. At most half the ttl.
+    /// Sets how long holders within this process may pass the lock on before it is released for other processes.
+    /// The default is 20 ms. A value above half the ttl counts as half the ttl.
     ///
-    /// While no other process comes, a turn may be up to five times as long, but is not lengthened beyond 100 ms.
+    /// While no other process wants the lock, this time grows up to fivefold, but it does not grow beyond 100 ms.
     ///
-    /// The change to another process takes some round trips, in which no client holds the lock. So longer turns keep
-    /// the lock busier, and make other processes wait longer.
+    /// The change to another process takes some round trips, in which no client holds the lock. So a longer time
+    /// keeps the lock busier, and makes other processes wait longer.
     ///
     /// The next holder must already wait, with the same ttl, renewal and longest hold, and both locks must be without
     /// a [fencing token](Self::fenced). A holder that panics releases the lock and does not hand it over.
@@ -418,16 +419,15 @@ impl LockOptions {
         self
     }
 
-    /// Sets the part of the time, in percent, for which this process leaves a lock free that it uses without
-    /// interruption. It does so in pauses of 8 ms and of 160 ms. More than 50 counts as 50. Zero means never.
+    /// Sets the share of time, in percent, for which a busy process pauses so that clients that poll can get the
+    /// lock. 4 by default. More than 50 counts as 50, and 0 turns the pauses off. A pause lasts 8 ms or 160 ms.
     ///
     /// Clients that get notifications (processes of this crate over RESP3) need no pauses. The pauses are for clients
     /// that poll: this crate over RESP2 and over your own pools, and all libraries of other languages. A client that
-    /// polls every `d` gets a busy lock about every `d` divided by this part. With 100 ms and 4 %, it gets the lock
-    /// after 2.5 s on average.
+    /// polls at the interval `d` gets a busy lock after about `d / share` on average: 100 ms / 4 % = 2.5 s.
     ///
-    /// Choose more where many such clients share locks with busy processes of this crate. The option costs as
-    /// much of the time as it says, and a quarter of that while no client comes. A waiter whose time is nearly over
+    /// Choose a larger share if many such clients share locks with busy processes of this crate. The pauses cost this
+    /// share of the throughput, and a quarter of it while no other client comes. A waiter whose time is nearly over
     /// does not pause.
     ///
     /// ```
@@ -453,10 +453,13 @@ impl LockOptions {
     /// another tag, see the README). A node that has something else there
     /// [gives no vote](crate::NodeError::NotACounter).
     ///
-    /// Counters that are lost in a restart come back with the key while the lock is held. Otherwise tokens grow if
-    /// the machines' wall clocks agree to within [`max_ttl`](crate::RedlockBuilder::max_ttl).
+    /// If a node loses its counter and the key in a restart while the lock is held, renewal restores both. If nodes
+    /// lose their counters while nobody holds the lock, tokens still grow as long as the machines' wall clocks differ
+    /// by less than [`max_ttl`](crate::RedlockBuilder::max_ttl).
     ///
-    /// A lock of several keys cannot have a token, and fails with [`OptionsError::SeveralFenced`].
+    /// Locks of several keys cannot have a token. They fail with
+    /// [`LockError::InvalidOptions`](crate::LockError::InvalidOptions). If the builder has set this option, a single
+    /// lock cannot turn it off.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;

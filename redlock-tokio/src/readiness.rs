@@ -11,7 +11,7 @@ use crate::{NodeReports, engine::lease_cell::Shared, node::status, whole_seconds
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NotReady {
-    /// So many nodes may not vote that the others are no majority.
+    /// Too few nodes may vote: they cannot form a majority.
     #[error(
         "not ready: {votes_needed} of {votes_possible} nodes must agree{} ({nodes})",
         Outlook(*remaining)

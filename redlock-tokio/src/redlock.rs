@@ -102,27 +102,35 @@ impl Redlock {
     /// # }
     /// ```
     ///
-    /// The keys together may be as long as one [`Key`] may be. A lock of several keys has no
+    /// There must be at least one key and at most [`Key::MAX_KEYS`] (1024). Together, with their prefixes, they may
+    /// have at most [`Key::MAX_LEN`] bytes. Repeated keys count once. A lock of several keys has no
     /// [fencing token](LockOptions::fenced), and is never handed over within the process.
     ///
     /// # Fairness
     ///
-    /// The request waits until all of its keys are free. While one of them is taken, later requests of this process
-    /// may lock the other keys. After 8 such requests, or after 100 ms, the keys are reserved: as soon as no older
-    /// request waits for any of them, later requests must wait until this one has had its turn.
+    /// The request waits until all its keys are free. Meanwhile other requests of this process may lock the free
+    /// ones. After 8 such requests or 100 ms, the keys are reserved, as soon as no older request waits for any of
+    /// them. While keys are reserved, later requests wait for them.
     ///
-    /// A reservation that keeps other requests from a free key lapses after 50 ms, the next one after twice that, up
-    /// to 200 ms. The requests that wait at that moment go first. Then nothing is reserved for as long as the
-    /// reservation lasted, and the next reservation takes 8 more requests or 100 ms more. So others can lock a free
-    /// key for at least half of the time, and a task that holds one of the keys and locks another one is late, but
-    /// never stuck.
+    /// - If a reservation keeps others from a free key, it ends after 50 ms (the next one after 100 ms, later ones
+    ///   after 200 ms).
+    /// - The requests that wait at that moment go first.
+    /// - Then none of these keys is reserved for as long as the reservation lasted. The next reservation takes 8 more
+    ///   requests or 100 ms more.
     ///
-    /// A request may wait until its time is over if each of its keys is held again and again for longer than 200 ms.
-    /// A reservation does not bind other processes.
+    /// So others can lock a free key for at least half of the time, and a task that holds one of the keys and locks
+    /// another one does not deadlock. A request can time out if each of its keys is held again and again for longer
+    /// than 200 ms. Reservations do not bind other processes.
+    ///
+    /// # Cancel safety
+    ///
+    /// [`LockFuture`](crate::LockFuture) documents it.
     ///
     /// # Errors
     ///
-    /// [`LockError`] lists the errors.
+    /// Fails with [`LockError::InvalidKey`] if the keys are not within these limits, and with
+    /// [`LockError::InvalidOptions`] if the lock is [fenced](LockOptions::fenced) and has several keys. [`LockError`]
+    /// lists the other errors.
     pub fn lock_all<I>(&self, keys: I) -> Lock
     where
         I: IntoIterator,
@@ -162,11 +170,11 @@ impl Redlock {
         self.lock(key).wait(Duration::ZERO).await
     }
 
-    /// Acquires the lock, does the work and releases the lock. If the lock is lost, the work is dropped at its
-    /// current `await`.
+    /// Acquires the lock, runs `work` and releases the lock in the background. If the lock is lost, `work` is dropped
+    /// at its current `await`; what it has done remains. If `work` returns a `Result`, use `??`.
     ///
-    /// The work gets a [`Hold`]: it returns the [remaining time](Hold::remaining), and can
-    /// [extend](Hold::extend) the lock. With options the call is `redlock.lock(key).ttl(..).with(work)`.
+    /// The work gets a [`Hold`], which tells the [remaining time](Hold::remaining) and can [extend](Hold::extend) the
+    /// lock. With options the call is `redlock.lock(key).ttl(..).with(work)`.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;

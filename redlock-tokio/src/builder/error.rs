@@ -70,7 +70,7 @@ pub enum BuildError {
         /// The length of the prefix, in bytes.
         len: usize,
     },
-    /// So many nodes answer but refuse this client that the others are no majority. See
+    /// So many nodes refuse this client that the others cannot form a majority. See
     /// [`NodeError::Misconfigured`](crate::NodeError::Misconfigured).
     #[error(
         "{votes_needed} of {votes_possible} nodes must agree, and too many refuse this client ({nodes})"

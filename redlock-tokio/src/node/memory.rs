@@ -23,9 +23,9 @@ use crate::{
 
 /// A master within the process: it has the semantics of a Redis server, without a server.
 ///
-/// It is the embedded default of the quickstart, and a double for your own tests. Clones share
-/// their keys, so several [`Redlock`](crate::Redlock)s over clones of the same nodes contend as
-/// processes do over the same servers. It does *not* lock across processes.
+/// [`Redlock::embedded`](crate::Redlock::embedded) uses it, and it is a test double for your own tests. Clones share
+/// their keys, so several [`Redlock`](crate::Redlock)s over clones of the same nodes contend as processes do over the
+/// same servers. It does *not* lock across processes.
 ///
 /// ```
 /// # use redlock_tokio::{MemoryNode, Redlock};
@@ -50,8 +50,8 @@ pub struct MemoryNode {
 }
 
 impl MemoryNode {
-    /// Creates an empty node whose keys expire by tokio's clock, which tests can pause.
-    /// Give the lock [the same clock](crate::RedlockBuilder::clock) then.
+    /// Creates an empty node whose keys expire by tokio's clock. If a test pauses that clock, give the
+    /// [`Redlock`](crate::Redlock) the [same clock](crate::RedlockBuilder::clock): `.clock(Clock::tokio())`.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Clock::tokio())
@@ -101,7 +101,7 @@ impl MemoryNode {
     ///
     /// # Panics
     ///
-    /// If the key is empty or too long; see [`Key`].
+    /// Panics if the key is empty, longer than [`Key::MAX_LEN`], or begins with `redlock:fence:`.
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Ttl) {
         let key = Key::new(key).unwrap_or_else(|error| panic!("not a key: {error}"));
         let expires_at = self.clock.now().saturating_add(ttl.as_duration());
