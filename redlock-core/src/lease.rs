@@ -121,7 +121,10 @@ struct Releasing {
 }
 
 impl Lease {
-    /// Creates a lease that holds nothing yet. The `nonce` must be fresh and random.
+    /// Creates a lease that holds nothing yet.
+    ///
+    /// Use 128 new random bits as the `nonce` of each lease. Two leases with one nonce use the same tokens,
+    /// so each could release the other's keys.
     #[must_use]
     pub fn new(config: LeaseConfig, nonce: Nonce) -> Self {
         Self {
@@ -140,8 +143,8 @@ impl Lease {
 
     /// Starts to acquire the lock. Changes nothing unless the lease is new.
     ///
-    /// No attempt starts at `deadline` or later, and none but the first runs beyond `deadline`. So a
-    /// deadline that is reached already means one attempt.
+    /// Only the first attempt may start at `deadline` or later, or run beyond it. So if `deadline` has
+    /// already passed, the lease makes exactly one attempt.
     ///
     /// Costs one round for each attempt, and one more for the release of an attempt that failed.
     pub fn acquire(&mut self, now: Timestamp, deadline: Timestamp) {
@@ -170,13 +173,13 @@ impl Lease {
         }
     }
 
-    /// Backs off before the first attempt, because this client had the lock just now and others go
-    /// first. The lease makes no attempt during the pause. After it, waiters get their chance before the
-    /// lease tries.
+    /// Delays the first attempt until `pause` is over, so that other clients can get a lock that this
+    /// process has just used. After the pause, clients that already wait for the lock get their chance
+    /// before the lease tries.
     ///
-    /// Changes nothing if the lease has started, or if its schedule has no
-    /// [probes](crate::RetrySchedule::with_probes). Has no effect if the pause would take more than half
-    /// of the time until the deadline.
+    /// Has no effect if the lease has started, if its schedule has no
+    /// [probes](crate::RetrySchedule::with_probes), or if the pause would take half of the time until
+    /// the deadline or more.
     pub fn back_off(&mut self, pause: Pause) {
         if matches!(self.state, State::Idle) && self.config.retry.has_probes() {
             self.pause = Some(pause);
@@ -212,29 +215,29 @@ impl Lease {
         true
     }
 
-    /// Extends a held lock by its own ttl, now instead of when renewal is due. See
-    /// [`extend_for`](Self::extend_for).
+    /// Extends a held lock now, instead of when renewal is due. The lock is then valid for its own ttl
+    /// from now, less the drift allowance. See [`extend_for`](Self::extend_for).
     pub fn extend(&mut self, now: Timestamp) -> bool {
         self.extend_for(now, self.config.validity.ttl())
     }
 
-    /// Extends a held lock by another ttl than its own. Returns whether an extension for at least this
-    /// ttl is under way now. Costs one round.
+    /// Extends a held lock so that it is valid for `ttl` from now, less the drift allowance. Returns
+    /// whether an extension for at least this ttl is under way now. Costs one round.
     ///
     /// The answer is the next [`Event::Extended`], [`Event::ExtendFailed`] or [`Event::Lost`]. There is
     /// none, and no extension, if the lock is not held, or if it was held for the longest time that
     /// [`KeepAlive`](crate::KeepAlive) allows.
     ///
-    /// The new validity is `now` plus the ttl less its drift allowance, or the old validity if that is
-    /// longer: an extension never shortens. If an extension for at least this ttl is under way, this one
-    /// joins it. It takes the place of a shorter one.
+    /// An extension never shortens the validity: if the old validity ends later, it stays. If an
+    /// extension for at least this ttl is under way, this one joins it. It takes the place of a shorter
+    /// one.
     ///
     /// Later renewals use the lock's own ttl again. They keep the longer validity, also on the nodes,
     /// until the own ttl reaches further. A lock that is renewed is extended by at least its own ttl,
     /// even if a shorter one is asked for.
     ///
-    /// The driver must refuse a ttl that is longer than the longest that the [`Quarantine`] counts with.
-    /// A node that restarts could forget such a lock and vote before the lock has ended.
+    /// The driver must refuse a ttl that is longer than the `max_ttl` of the [`Quarantine`]. Otherwise a
+    /// node that restarts could forget such a lock and vote before the lock has ended.
     ///
     /// [`Quarantine`]: crate::Quarantine
     pub fn extend_for(&mut self, now: Timestamp, ttl: Ttl) -> bool {
@@ -281,9 +284,9 @@ impl Lease {
         }
     }
 
-    /// Ends the lease because its driver cannot go on to send and to keep time for it.
+    /// Ends the lease because the driver stops: it can no longer send requests or run timers.
     ///
-    /// The holder or waiter is told. Releases can still be polled by a driver that can deliver them.
+    /// An event tells the holder or the waiter. A driver that can still deliver releases can poll them.
     pub fn abandon(&mut self) {
         match &mut self.state {
             State::Idle | State::Closed => {}
@@ -339,11 +342,11 @@ impl Lease {
         }
     }
 
-    /// Judges how long a key had left to live on a node when the node extended it, as the node said in
-    /// its reply to the extension of this round. Returns what is wrong, if anything.
+    /// Checks the time to live that a node reports in its reply to an extension: what the key had left
+    /// when the node extended it. Returns an anomaly if this time is too short or too long.
     ///
-    /// Give this the remaining time before, or with, the reply itself. It tells nothing about other
-    /// rounds than the last extension. An anomaly changes nothing by itself; it is worth a warning.
+    /// Call this before, or together with, [`handle_reply`](Self::handle_reply). Returns `None` for any
+    /// round but the last extension. An anomaly changes nothing; log a warning.
     #[must_use]
     pub fn judge_remaining(
         &self,
@@ -363,8 +366,8 @@ impl Lease {
         self.nonce.token(self.attempts)
     }
 
-    /// Returns the longest ttl that was sent to a node so far. No key of this lease outlives the time at
-    /// which its last request arrives by more than this.
+    /// Returns the longest ttl that was sent to a node so far. After the last request of this lease has
+    /// arrived at a node, its key there lives for at most this long.
     #[must_use]
     pub fn longest_ttl(&self) -> Ttl {
         self.outbox.longest_ttl()
@@ -383,7 +386,8 @@ impl Lease {
         self.attempts > 1 || self.saw_others
     }
 
-    /// Returns whether the lease has ended. It sends and tells nothing more than what can be polled now.
+    /// Returns whether the lease has ended. Only requests and events that are already queued can still
+    /// be polled.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)

@@ -5,12 +5,14 @@
 //! [`Electorate::handle_connection`]: crate::Electorate::handle_connection
 //! [`Electorate::handle_inspection`]: crate::Electorate::handle_inspection
 //! [`Electorate::needs_history_age`]: crate::Electorate::needs_history_age
+//! [`Event`]: crate::Event
 //! [`Extend`]: crate::Extend
 //! [`Fence`]: crate::Fence
 //! [`FencingToken`]: crate::FencingToken
 //! [`HistoryMarker`]: crate::HistoryMarker
 //! [`KeepAlive`]: crate::KeepAlive
 //! [`Lease`]: crate::Lease
+//! [`Lease::acquire_fenced`]: crate::Lease::acquire_fenced
 //! [`Lease::claim`]: crate::Lease::claim
 //! [`Lease::extend_for`]: crate::Lease::extend_for
 //! [`Lease::handle_timeout`]: crate::Lease::handle_timeout

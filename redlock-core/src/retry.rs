@@ -23,7 +23,7 @@ const LONG_HOLD: u32 = 5;
 /// number of attempts is bounded by the deadline that [`Lease::acquire`](crate::Lease::acquire) is
 /// given, and by a count if one is set.
 ///
-/// The schedule draws no randomness of its own. It gets 64 random bits for each delay.
+/// The schedule draws no randomness of its own. The caller passes 64 random bits for each delay.
 ///
 /// ```
 /// use core::time::Duration;
@@ -81,8 +81,8 @@ impl RetrySchedule {
     }
 
     /// Returns the same schedule, but with probes of a taken key instead of blind attempts. The next
-    /// attempt starts as soon as a quorum of nodes is free, because the key was released or has expired.
-    /// The delay is the time until the next probe.
+    /// attempt starts as soon as the key is free on a quorum of nodes, because it was released or has
+    /// expired. The delay is the time until the next probe.
     ///
     /// "It should try again after a random delay in order to try to desynchronize multiple clients"
     /// (the Redlock page): here clients are kept apart by a random backoff that starts at zero, and
@@ -155,9 +155,9 @@ impl RetrySchedule {
 
     /// Returns when to try again after `attempts` failed attempts, or `None` to give up.
     ///
-    /// As the deadline draws near, the range of delays is cut *before* a delay is drawn. So the delay stays
-    /// uniform, and the attempt that follows has at least the shortest delay left to run. If there is not
-    /// so much time left, waiting is useless, and the answer is `None` at once.
+    /// Near the deadline the upper end of the range shrinks, so that an attempt still has at least the
+    /// shortest delay left to run. If that is not possible, the answer is `None` at once. The delay stays
+    /// uniform within the smaller range.
     #[must_use]
     pub fn next_attempt(
         &self,
@@ -181,9 +181,9 @@ impl RetrySchedule {
     /// Returns when to try again while nodes that are needed have no vote until `until`, or `None` to
     /// give up.
     ///
-    /// That is a random part of the shortest delay after `until`. Before that, there is an attempt about
-    /// once a second, since other nodes may come back. If the deadline is earlier, the answer is the
-    /// deadline, and the attempts end there.
+    /// The time is `until` plus a random delay of at most the shortest delay. Before that, there is an
+    /// attempt about once a second, or once in the longest delay if that is longer, because other nodes may
+    /// come back. If the deadline is earlier, the answer is the deadline, and the attempts end there.
     #[must_use]
     pub fn next_in_quarantine(
         &self,

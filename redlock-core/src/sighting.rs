@@ -49,8 +49,9 @@ hexadecimal_id! {
 pub struct Replication {
     /// The history that the server writes now (`master_replid`).
     pub id: ReplicationId,
-    /// The earlier history that this one continues (`master_replid2`), or `None` if that is all zeros.
-    /// Then the server was not promoted since it came up.
+    /// The earlier history that this one continues (`master_replid2`). `None` if `master_replid2` is all
+    /// zeros: the server was not promoted since it started, or its promotion is older than
+    /// `repl-backlog-ttl`.
     ///
     /// The field is not zero after a promotion, after a restart from an RDB, and after the server was a
     /// replica for a while. Redis sets it back to zero when the server has had no replica for

@@ -2,14 +2,17 @@ use core::time::Duration;
 
 use crate::{Eligibility, Quarantine, Replication, RunId, Sighting, Timestamp};
 
-/// One node as a voter: what its driver has seen of the node, and what the votes of the node are worth.
+/// Decides what one node's votes are worth.
 ///
-/// A driver keeps one for each node, from the start of the client to its end. It reports what the
-/// node says of itself on each new connection
+/// An [`Electorate`](crate::Electorate) keeps a clone of the voter for each node. Most drivers
+/// only create one voter and pass it to [`Electorate::new`](crate::Electorate::new).
+///
+/// A driver without an electorate keeps one voter for each node, from the start of the client to its
+/// end. The driver reports what the node says of itself on each new connection
 /// ([`handle_connection`](Self::handle_connection)) and about once a second while that connection
-/// lasts ([`handle_sighting`](Self::handle_sighting)). With each reply the driver hands the
-/// [`eligibility`](Self::eligibility) of that moment to the lease. A [`Withdrawal`] goes to every
-/// lease that is not closed.
+/// lasts ([`handle_sighting`](Self::handle_sighting)). With each reply the driver passes the
+/// [`eligibility`](Self::eligibility) of that moment to the lease. The driver passes each
+/// [`Withdrawal`] to every lease that is not closed.
 ///
 /// The voter decides by these rules:
 ///
@@ -19,10 +22,11 @@ use crate::{Eligibility, Quarantine, Replication, RunId, Sighting, Timestamp};
 ///   lock that its master had, and neither its `run_id` nor its uptime changes with the promotion.
 ///   Its history does: see [`Replication::continues`]. A [`HistoryMarker`](crate::HistoryMarker)
 ///   shows that the promotion was long enough ago.
-/// - A node that is another server than before waits from now on, by the client's own clock.
+/// - If another server has taken the node's place, the quarantine starts now, by the client's own
+///   clock.
 ///
-/// A voter cannot see two masters at once. Nor can it see that a node was a replica for a while between
-/// two sightings on one connection, if no trace is left.
+/// A voter cannot detect two masters at once. Nor can it detect a node that became a replica and a
+/// master again between two checks, if `INFO` no longer shows that.
 ///
 /// ```
 /// use core::time::Duration;
@@ -81,15 +85,15 @@ struct Seen {
 /// Another server may have given them, and it may not know the locks that the first one knew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Withdrawal {
-    /// Votes that were answered at this time or later are withdrawn. It is the last time at which the
-    /// node was asked what it is, and was still the same server.
+    /// Votes that were counted at this time or later are withdrawn. At this time the driver asked the
+    /// last question to which the node answered as the same server.
     pub since: Timestamp,
     /// What the node's votes are worth from now on.
     pub eligibility: Eligibility,
 }
 
 impl Voter {
-    /// Creates a voter for a node that was not seen yet and may forget keys when it restarts.
+    /// Creates the voter for a node that was not seen yet and may forget keys when it restarts.
     #[must_use]
     pub const fn new(quarantine: Quarantine) -> Self {
         Self {
@@ -102,12 +106,12 @@ impl Voter {
         }
     }
 
-    /// Creates a voter for a node that forgets nothing when it restarts, because it writes to disk before
-    /// it answers. It need not wait after a restart. It must wait if another server took its place, or if
-    /// its clock has stepped.
+    /// Creates the voter for a node that keeps its keys across restarts, because it writes to disk before
+    /// it answers. The node votes at once after a restart. It waits if another server took its place, or
+    /// if its clock jumped.
     ///
-    /// Its history does not matter, since a restart from a snapshot begins a new one. So durable nodes must
-    /// not have replicas that can be promoted.
+    /// The node's history is ignored, because a restart from a snapshot starts a new one. So a durable node
+    /// must have no replicas that can be promoted.
     #[must_use]
     pub const fn durable(quarantine: Quarantine) -> Self {
         Self {
@@ -116,7 +120,7 @@ impl Voter {
         }
     }
 
-    /// Creates a voter for a node whose votes always count, although it may have forgotten a lock. For
+    /// Creates the voter for a node whose votes always count, although it may have forgotten a lock. For
     /// tests.
     #[must_use]
     pub const fn trusted(quarantine: Quarantine) -> Self {
@@ -126,16 +130,20 @@ impl Voter {
         }
     }
 
-    /// Lets the node vote at once if it does not say its uptime or its history. Otherwise such a node waits
-    /// for a whole quarantine from its first sighting on.
+    /// Lets a node vote even if it does not report its uptime or its history.
+    ///
+    /// Without this method, such a node has no vote for one quarantine after it is first seen. An
+    /// [`Electorate`](crate::Electorate) even excludes a node that does not report its history. Neither
+    /// rule applies to a [durable](Self::durable) node.
+    ///
+    /// An electorate also excludes a node that does not say what it is, unless this method was called.
     #[must_use]
     pub const fn allowing_unvetted(mut self) -> Self {
         self.allows_unvetted = true;
         self
     }
 
-    /// Returns whether the driver must read the [age](Sighting::history_age) of a history on the next
-    /// connection.
+    /// Returns whether the driver must read the [age](Sighting::history_age) of the history.
     #[must_use]
     pub fn needs_history_age(&self, replication: Replication) -> bool {
         self.memory == Memory::Volatile && replication.continues.is_some()
@@ -146,7 +154,7 @@ impl Voter {
         self.allows_unvetted
     }
 
-    /// Returns whether the node must say its uptime and its history to vote at once.
+    /// Returns whether the node must report its uptime and its history to vote at once.
     pub(crate) fn needs_vetting(&self) -> bool {
         self.memory == Memory::Volatile && !self.allows_unvetted
     }
@@ -178,9 +186,9 @@ impl Voter {
         self.apply(now, sighting, change, true)
     }
 
-    /// Notes that the node was seen in a role in which it may drop our keys without a restart, such as a
-    /// replica. When it is a master again, its quarantine starts then. Returns the votes to take back, if
-    /// there are any.
+    /// Records that the node was seen in a role in which it may drop our keys without a restart, such as a
+    /// replica. Its quarantine starts when it is a master again. Returns the votes to take back, if there
+    /// are any.
     pub fn handle_demotion(&mut self, now: Timestamp) -> Option<Withdrawal> {
         let was_known = core::mem::replace(&mut self.distrusted, true);
         if was_known || self.memory == Memory::Trusted {
