@@ -2,6 +2,7 @@
 
 mod acquiring;
 mod agreement;
+mod attempts;
 mod backoff;
 mod config;
 mod event;
@@ -12,6 +13,7 @@ mod outbox;
 mod proposals;
 mod retry_state;
 mod transmit;
+mod watching;
 
 use core::time::Duration;
 
@@ -23,7 +25,7 @@ use self::{
     acquiring::{Acquiring, Fencing},
     agreement::Agreement,
     backoff::Backoff,
-    held::{Context, Extension, Held},
+    held::{Context, Held},
     outbox::Outbox,
     proposals::Proposals,
     retry_state::RetryState,

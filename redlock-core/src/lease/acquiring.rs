@@ -1,12 +1,12 @@
-//! From the first attempt to the verdict: attempts and fences.
+//! An attempt that is under way, and how it ends.
 
 use core::time::Duration;
 
 use super::{
-    Agreement, Event, Extension, Held, Lease, LeaseConfig, Operation, RoundId, State,
-    backoff::Backoff,
+    agreement::Agreement,
     held::Fenced,
     retry_state::{Defeat, RetryState},
+    transmit::RoundId,
 };
 use crate::{
     Acquire, AcquireFailure, AcquireVerdict, Fence, FenceVerdict, FencingToken, Timestamp,
@@ -39,27 +39,27 @@ pub(super) enum Outcome {
 
 /// A lock that was won just now.
 pub(super) struct Won {
-    acquired_at: Timestamp,
-    valid_until: Timestamp,
-    rests_on: Agreement,
-    fenced: Option<Fenced>,
+    pub(super) acquired_at: Timestamp,
+    pub(super) valid_until: Timestamp,
+    pub(super) rests_on: Agreement,
+    pub(super) fenced: Option<Fenced>,
 }
 
 /// An attempt whose keys are on a majority, and whose fence is not.
 pub(super) struct OutbidAttempt {
-    acquired_at: Timestamp,
-    valid_until: Timestamp,
+    pub(super) acquired_at: Timestamp,
+    pub(super) valid_until: Timestamp,
     /// The largest counter that is known.
-    counter: FencingToken,
-    retry: RetryState,
+    pub(super) counter: FencingToken,
+    pub(super) retry: RetryState,
 }
 
 /// An attempt that failed.
 pub(super) struct FailedAttempt {
-    failure: AcquireFailure,
+    pub(super) failure: AcquireFailure,
     pub(super) defeat: Defeat,
     /// The largest counter that a node has told.
-    highest_counter: Option<FencingToken>,
+    pub(super) highest_counter: Option<FencingToken>,
     pub(super) retry: RetryState,
 }
 
@@ -171,163 +171,5 @@ fn give_up_at(valid_until: Timestamp, retry: &RetryState, attempts: u32) -> Time
         valid_until
     } else {
         valid_until.min(retry.deadline)
-    }
-}
-
-impl Lease {
-    /// Redlock step 1: the time is read before the first request leaves. Each attempt has a token
-    /// of its own, and a proposal of its own if the lock is fenced.
-    pub(super) fn attempt(&mut self, now: Timestamp, retry: RetryState) {
-        self.attempts += 1;
-        let LeaseConfig {
-            quorum, validity, ..
-        } = self.config;
-        let token = self.token();
-        let fence = self.proposals.as_mut().map(|it| it.draw(now));
-        let operation = Operation::Acquire {
-            token,
-            ttl: validity.ttl(),
-            fence,
-        };
-        self.state = State::Acquiring(Acquiring {
-            id: self.outbox.ask(quorum.all(), operation),
-            round: Acquire::new(quorum, validity, token, fence, now),
-            retry,
-        });
-    }
-
-    pub(super) fn conclude_attempt(&mut self, now: Timestamp, outcome: Outcome) {
-        match outcome {
-            Outcome::Won(won) => self.hold(won),
-            // No other client can raise the counters of nodes that hold our key. So each round learns
-            // more of these counters, and few rounds are needed.
-            Outcome::Outbid(outbid) => self.propose(now, &outbid),
-            Outcome::Failed(failed) => self.fail_attempt(now, failed),
-        }
-    }
-
-    /// Proposes the fence after the largest counter while our keys are on a majority. If a node told a
-    /// counter below our last proposal, which makes no sense, the next fence follows that proposal.
-    fn propose(&mut self, now: Timestamp, outbid: &OutbidAttempt) {
-        let OutbidAttempt {
-            acquired_at,
-            valid_until,
-            counter,
-            retry,
-        } = *outbid;
-        let fence = self.proposals.as_mut().and_then(|it| it.surpass(counter));
-        let Some(fence) = fence else {
-            let lasted = now.saturating_duration_since(acquired_at);
-            return self.fail_attempt(
-                now,
-                FailedAttempt {
-                    failure: AcquireFailure::FenceExhausted,
-                    defeat: Defeat::SplitVote { lasted },
-                    highest_counter: Some(counter),
-                    retry,
-                },
-            );
-        };
-        let (quorum, token) = (self.config.quorum, self.token());
-        let operation = Operation::Fence { token, fence };
-        self.state = State::Fencing(Fencing {
-            id: self.outbox.ask(quorum.all(), operation),
-            round: Fence::new(quorum, token, fence, valid_until, now),
-            acquired_at,
-            retry,
-        });
-    }
-
-    fn hold(&mut self, won: Won) {
-        let LeaseConfig {
-            validity,
-            keep_alive,
-            ..
-        } = self.config;
-        let Won {
-            acquired_at,
-            valid_until,
-            rests_on,
-            fenced,
-        } = won;
-        self.outbox.tell(Event::Acquired {
-            valid_until,
-            fence: fenced.as_ref().map(Fenced::fence),
-            granted_by: rests_on.votes(),
-        });
-        self.state = State::Held(Held {
-            token: self.token(),
-            held_since: acquired_at,
-            valid_until,
-            keys_until: acquired_at.saturating_add(validity.ttl().as_duration()),
-            rests_on,
-            fenced,
-            is_claimed: false,
-            extension: Extension::Idle {
-                due: keep_alive.next_extension(acquired_at, acquired_at),
-                last: None,
-            },
-        });
-    }
-
-    /// Redlock step 5: a failed attempt is released on every node, the silent ones included.
-    fn fail_attempt(&mut self, now: Timestamp, mut failed: FailedAttempt) {
-        if let (Some(proposals), Some(counter)) = (&mut self.proposals, failed.highest_counter) {
-            proposals.note(counter);
-        }
-        self.release_in_passing();
-        let failure = failed.failure;
-        let watches = failure == AcquireFailure::Contended && self.config.retry.has_probes();
-        let next = self.next_try(now, failure, watches, &failed.retry);
-        // No token is used twice, not even after four billion attempts.
-        let may_go_on = self.attempts < u32::MAX && can_change(failure);
-        let Some(until) = next.filter(|_| may_go_on) else {
-            return self.exhaust(failure);
-        };
-        failed.retry.failure = Some(failure);
-        if watches {
-            self.watch(now, until, &failed);
-        } else {
-            self.state = State::Backoff(Backoff::until(until, failed.retry));
-        }
-    }
-
-    /// Returns when to try or to probe again after a failure, or `None` to give up.
-    fn next_try(
-        &self,
-        now: Timestamp,
-        failure: AcquireFailure,
-        watches: bool,
-        retry: &RetryState,
-    ) -> Option<Timestamp> {
-        let schedule = self.config.retry;
-        let random = self.nonce.jitter(self.attempts);
-        let (deadline, tries) = (retry.deadline, retry.tries(self.attempts));
-        match failure {
-            AcquireFailure::Quarantined { until } => {
-                schedule.next_in_quarantine(deadline, tries, now, until, random)
-            }
-            _ if watches => schedule.next_probe(deadline, tries, now, random, retry.unseen.count),
-            _ => schedule.next_attempt(deadline, tries, now, random),
-        }
-    }
-
-    pub(super) fn exhaust(&mut self, failure: AcquireFailure) {
-        self.state = State::Closed;
-        self.outbox.tell(Event::Exhausted {
-            failure,
-            attempts: self.attempts,
-        });
-    }
-}
-
-/// Whether another attempt before the deadline may end otherwise.
-const fn can_change(failure: AcquireFailure) -> bool {
-    match failure {
-        AcquireFailure::FenceExhausted | AcquireFailure::Abandoned => false,
-        AcquireFailure::Contended
-        | AcquireFailure::NoQuorum
-        | AcquireFailure::Quarantined { .. }
-        | AcquireFailure::TooSlow => true,
     }
 }

@@ -1,0 +1,165 @@
+//! Between two attempts: waiting for a delay, or watching a taken key until it is free.
+
+use super::{
+    Lease, State,
+    acquiring::FailedAttempt,
+    backoff::{Backoff, Next},
+    key_watch::KeyWatch,
+    retry_state::{RetryState, Streak},
+};
+use crate::{AcquireFailure, NodeId, Pause, Reply, Timestamp};
+
+impl Lease {
+    /// Watches a taken key, to try again as soon as it is free.
+    pub(super) fn watch(&mut self, now: Timestamp, until: Timestamp, failed: &FailedAttempt) {
+        let schedule = self.config.retry;
+        let mut retry = failed.retry;
+        retry.handle_defeat(now, failed.defeat, &schedule);
+        // The other half of the random bits decides about the delay.
+        let random = self.nonce.jitter(self.attempts).rotate_left(32);
+        let backoff = schedule.backoff(retry.collisions(), random);
+        let quorum = self.config.quorum;
+        let id = self.outbox.probe(quorum.all(), self.token());
+        let random = random.rotate_left(16);
+        self.state = State::Backoff(Backoff {
+            until,
+            not_before: now.saturating_add(backoff).min(until),
+            key_watch: Some(KeyWatch::new(id, quorum, retry.missed, random)),
+            retry,
+        });
+    }
+
+    /// Watches the key from the start, because other clients go first.
+    pub(super) fn watch_first(&mut self, now: Timestamp, pause: Pause, mut retry: RetryState) {
+        let quorum = self.config.quorum;
+        let not_before = pause.until;
+        let next = self.config.retry.next_probe(
+            retry.deadline,
+            self.attempts,
+            not_before,
+            self.jitter_of_round(),
+            0,
+        );
+        let mut key_watch = KeyWatch::after_others(self.outbox.last_round(), quorum, not_before);
+        if pause.is_for_pollers() {
+            key_watch.await_confirmation(self.outbox.probe(quorum.all(), self.token()));
+        }
+        retry.failure = Some(AcquireFailure::Contended);
+        // As if an attempt had failed now: one that fails later has missed an opening.
+        retry.streak = Some(Streak {
+            last: now,
+            weight: 0,
+        });
+        self.state = State::Backoff(Backoff {
+            until: next.unwrap_or(not_before),
+            not_before,
+            retry,
+            key_watch: Some(key_watch),
+        });
+        self.retry(now);
+    }
+
+    /// Takes the answer to a probe.
+    pub(super) fn handle_probe_reply(&mut self, now: Timestamp, node: NodeId, reply: Reply) {
+        self.saw_others |= matches!(reply, Reply::Taken { .. });
+        self.probe_if(node, |key_watch| key_watch.handle_reply(node, reply));
+        self.retry(now);
+    }
+
+    /// Takes the news that a watched key is gone from a node: it was deleted, or it has expired.
+    pub fn handle_freed(&mut self, now: Timestamp, node: NodeId) {
+        if self.is_watching() {
+            self.saw_others = true;
+            self.probe_if(node, |key_watch| key_watch.handle_freed(node));
+            self.retry(now);
+        }
+    }
+
+    /// Probes a node again on which one of several keys has changed. Does nothing unless the keys are
+    /// watched.
+    pub fn probe_again(&mut self, node: NodeId) {
+        if self.config.quorum.all().contains(node) {
+            self.probe_if(node, |key_watch| key_watch.handle_change(node));
+        }
+    }
+
+    fn is_watching(&self) -> bool {
+        matches!(&self.state, State::Backoff(it) if it.key_watch.is_some())
+    }
+
+    /// Probes a node again if what has happened there makes it necessary.
+    fn probe_if(&mut self, node: NodeId, is_necessary: impl FnOnce(&mut KeyWatch) -> bool) {
+        let token = self.token();
+        if let State::Backoff(Backoff {
+            key_watch: Some(key_watch),
+            ..
+        }) = &mut self.state
+            && is_necessary(key_watch)
+        {
+            self.outbox.probe_again(key_watch.id, node, token);
+        }
+    }
+
+    /// Does what is due while the lease waits: another attempt, a probe, or nothing yet.
+    pub(super) fn retry(&mut self, now: Timestamp) {
+        let random = self.jitter_of_round();
+        let token = self.token();
+        let nodes = self.config.quorum.all();
+        let State::Backoff(backoff) = &mut self.state else {
+            return;
+        };
+        match backoff.next(now, random) {
+            Next::Wait => {}
+            Next::GiveUp(failure) => self.exhaust(failure),
+            Next::Probe => self.probe_on_schedule(now),
+            Next::Confirm => {
+                if let Some(key_watch) = &mut backoff.key_watch {
+                    key_watch.await_confirmation(self.outbox.probe(nodes, token));
+                }
+            }
+            Next::Attempt => {
+                let retry = backoff.retry;
+                self.attempt(now, retry);
+            }
+        }
+    }
+
+    /// Probes a taken key although no notification came. A notification may be lost, and some servers send
+    /// none.
+    fn probe_on_schedule(&mut self, now: Timestamp) {
+        let round = self.outbox.last_round().0;
+        let random = self.nonce.jitter(self.attempts ^ round.rotate_left(16));
+        let (schedule, attempts) = (self.config.retry, self.attempts);
+        let (nodes, token) = (self.config.quorum.all(), self.token());
+        let State::Backoff(backoff) = &mut self.state else {
+            return;
+        };
+        let failure = backoff.failure();
+        let Backoff {
+            until,
+            retry,
+            key_watch: Some(key_watch),
+            ..
+        } = backoff
+        else {
+            return;
+        };
+        retry.unseen = retry.unseen.after_probe(now, key_watch, &schedule);
+        let unseen = retry.unseen.count;
+        // Probes that come faster than the schedule asks for are not counted.
+        retry.probes = retry.probes.saturating_add(u32::from(unseen == 0));
+        let tries = retry.tries(attempts);
+        match schedule.next_probe(retry.deadline, tries, now, random, unseen) {
+            None => self.exhaust(failure),
+            Some(next) => {
+                *until = next;
+                key_watch.await_scheduled(self.outbox.probe(nodes, token));
+            }
+        }
+    }
+
+    /// Returns random bits that differ from round to round.
+    fn jitter_of_round(&self) -> u64 {
+        self.nonce.jitter(self.outbox.last_round().0.rotate_left(8))
+    }
+}
