@@ -37,7 +37,7 @@ fn pushes_do_not_pile_up() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_do_not_pile_up() {
+fn unasked_answers_do_not_pile_up() {
     stays_small("", &format!("+{}\r\n", "x".repeat(1000)));
 }
 

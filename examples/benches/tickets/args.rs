@@ -2,20 +2,20 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Parser;
 
-/// What the command line asks for.
+/// The options on the command line.
 #[derive(Debug, Parser)]
 #[command(about = "Measures what the lock costs the box office")]
 pub(crate) struct Args {
-    /// How many seconds each cell is measured.
+    /// How many seconds to measure each cell.
     #[arg(long, default_value_t = 3.0, value_parser = seconds)]
     seconds: f64,
-    /// How many seats the clients want between them, with commas between the cells.
+    /// The numbers of seats that the clients share, one for each cell, with commas between them.
     #[arg(long, value_delimiter = ',', default_value = "1,16,1024", value_parser = clap::value_parser!(u32).range(1..=2_000))]
     pub(crate) seats: Vec<u32>,
-    /// Where the figures go as JSON, if anywhere; relative to the package.
+    /// The path of a JSON file for the figures, relative to the package.
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
-    /// What `cargo bench` adds.
+    /// The argument that `cargo bench` adds.
     #[arg(long, hide = true)]
     bench: bool,
 }

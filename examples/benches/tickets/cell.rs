@@ -10,10 +10,10 @@ use crate::{
     support::Server,
 };
 
-/// How many clients ask at once, each on a connection of its own.
+/// How many clients send requests at once, each on a connection of its own.
 const CLIENTS: usize = 64;
 
-/// A server process, and what was measured on it so far.
+/// A server process with its figures so far.
 pub(crate) struct Cell {
     pub(crate) locked: bool,
     server: Server,
@@ -37,7 +37,7 @@ impl Cell {
         }
     }
 
-    /// Measures for so long, and adds it to what was measured before.
+    /// Measures for this time, and adds the result to the figures.
     pub(crate) async fn measure(&mut self, time: Duration) -> Result<()> {
         let address = self.server.url.strip_prefix("http://");
         let address = address.context("an address")?;
@@ -56,7 +56,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Asks the server what it has seen, and ends it.
+    /// Reads the server's own count of repeated sales, and stops the server.
     pub(crate) async fn finish(self) -> Result<Figure> {
         let mut all = Seen::new()?;
         for seen in &self.seen {

@@ -18,7 +18,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, task::yield_now};
 
-/// Who owns what, by what clients were told: a check that does not trust the server's.
+/// The owners of the seats, by the answers to the clients. This check is independent of the server's.
 #[derive(Debug)]
 pub(crate) struct Owners {
     of_seat: Vec<AtomicU32>,
@@ -33,16 +33,16 @@ impl Owners {
         }
     }
 
-    /// How often somebody was sold a seat that somebody else was sold, and had not given back.
+    /// How many seats were sold that another client had bought and not given back.
     pub(crate) fn sold_twice(&self) -> u64 {
         self.sold_twice.load(SeqCst)
     }
 }
 
-/// What clients saw.
+/// The observations of the clients.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// In microseconds, of every request.
+    /// The times of all requests, in microseconds.
     pub(crate) latencies: Histogram<u64>,
     pub(crate) sales: u64,
 }
@@ -66,7 +66,7 @@ impl Seen {
 pub(crate) struct Client {
     connection: SendRequest<Empty<Bytes>>,
     name: String,
-    /// What the seats' paths begin with.
+    /// The beginning of the paths of all seats.
     path: String,
     owners: Arc<Owners>,
     is_locked: bool,
@@ -95,14 +95,14 @@ impl Client {
         })
     }
 
-    /// Buys a random seat and gives it back, again and again. Owns nothing in the end.
+    /// Buys a random seat and gives it back, again and again. In the end the client owns no seat.
     pub(crate) async fn work(mut self, time: Duration) -> Result<Seen> {
         let mut rng = Rng::new();
         let start = Instant::now();
         while start.elapsed() < time {
             let seat = rng.usize(..self.owners.of_seat.len());
             if self.has_bought(seat).await? {
-                yield_now().await; // or nobody could be told meanwhile that it is theirs
+                yield_now().await; // so that another client could buy the seat meanwhile
                 self.give_back(seat).await?;
             }
         }
@@ -124,10 +124,10 @@ impl Client {
     }
 
     async fn give_back(&mut self, seat: usize) -> Result<()> {
-        // The seat is another's as soon as the server has heard of it.
+        // The seat may have another owner as soon as the server has the request.
         self.owners.of_seat[seat].fetch_sub(1, SeqCst);
         let status = self.ask(Method::DELETE, seat).await?;
-        // Without the lock the seat may be somebody else's, or have been given back by them.
+        // Without the lock another client may have bought the seat, or given it back.
         let is_lost = [StatusCode::FORBIDDEN, StatusCode::CONFLICT].contains(&status);
         ensure!(
             status == StatusCode::NO_CONTENT || (is_lost && !self.is_locked),

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
 
-/// What was measured on one server.
+/// The figures of one server.
 #[derive(Debug, Serialize)]
 pub(crate) struct Figure {
     pub(crate) seats: u32,
@@ -26,7 +26,7 @@ struct Pair {
     without: Figure,
 }
 
-/// All that was measured.
+/// All figures.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Figures(Vec<Pair>);
 
@@ -40,7 +40,7 @@ impl Figures {
         self.0.push(pair);
     }
 
-    /// Fails if a seat was sold twice under the lock, and if it could not have been found.
+    /// Fails if a seat was sold twice under the lock, or if the control without the lock found no repeated sale.
     pub(crate) fn check(&self) -> Result<()> {
         for Pair {
             place,
@@ -56,7 +56,7 @@ impl Figures {
             ensure!(
                 seats > 1
                     || (without.sold_twice_by_server > 0 && without.sold_twice_by_clients > 0),
-                "{place}: without the lock nobody found that the seat was sold twice"
+                "{place}: without the lock the check did not find a seat that was sold twice"
             );
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What the lock costs a service: the box office sells seats to 64 clients on keep-alive connections, with
+//! The cost of the lock for a service: the box office sells seats to 64 clients on keep-alive connections, with
 //! the lock and without it, all in one run, since only figures of one run can be compared.
 //!
 //! ```sh
@@ -7,16 +7,17 @@
 //! cargo bench -p redlock-examples --features tickets --bench tickets -- --seats 1,8 --json figures.json
 //! ```
 //!
-//! The server is a process of its own; payments take no time. Clients buy random seats, and give back what
-//! they got. Where the lock is on embedded nodes, sales are kept in the process; otherwise the lock is on
-//! five `redis-server` processes, and sales are kept in a sixth. Rounds with the lock and without it
+//! The server is a process of its own, and payments take no time. Clients buy random seats and give them
+//! back. With embedded nodes, the process keeps the sales; otherwise the lock is on
+//! five `redis-server` processes, and a sixth one keeps the sales. Rounds with the lock and without it
 //! alternate.
 //!
 //! With 1024 seats, half of the answers are sales with the lock and without it. With fewer, most of those
-//! with the lock say that the seat is sold, which is less work: there the column `sales/s` tells more.
+//! with the lock are refusals, which are less work. Compare the column `sales/s` there.
 //!
-//! Fails if a seat was sold twice under the lock, by the server's count or by the clients'; and if neither
-//! finds it without the lock, where all want the same seat. The load stays on the loopback interface.
+//! Fails if a seat was sold twice under the lock, by the count of the server or of the clients. Fails as well if
+//! neither count finds a repeated sale without the lock, when all clients want the same seat. The load stays on the
+//! loopback interface.
 
 mod args;
 mod cell;
@@ -35,7 +36,7 @@ use figures::Figures;
 use redlock_tokio::test_util::RedisServers;
 use support::Server;
 
-/// Rounds of each cell: what else the machine does meanwhile hits both sides.
+/// The rounds of each cell. They alternate, so that other load on the machine affects both sides.
 const ROUNDS: u32 = 3;
 
 fn main() -> ExitCode {
@@ -97,7 +98,7 @@ async fn measure(
         });
         let mut cells = [with, without];
         for round in 0..ROUNDS {
-            // Whoever comes second finds the machine warm.
+            // The order changes, since the second server runs on a warm machine.
             cells.rotate_left(round as usize % 2);
             for cell in &mut cells {
                 cell.measure(args.time() / ROUNDS).await?;

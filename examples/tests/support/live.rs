@@ -73,7 +73,7 @@ impl Live {
     /// Reads until these people, and no others, pay and wait for the seat.
     pub(crate) async fn shows_line(&mut self, seat: usize, paying: &[&str], waiting: &[&str]) {
         let is_line = |people: &Value, expected: &[&str]| match people {
-            Value::Null => expected.is_empty(), // nobody is there for the seat
+            Value::Null => expected.is_empty(), // no person wants the seat
             people => *people == json!(expected),
         };
         let what = format!("a line of {waiting:?} behind {paying:?}");

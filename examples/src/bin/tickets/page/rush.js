@@ -56,7 +56,7 @@ class Rush {
       const response = await fetch(`/rushes/${this.hall}`, { method: "POST", headers: headers(me()) });
       const outcome = await response.json().catch(() => ({}));
       if (response.ok) this.finish(outcome);
-      else if (response.status === 423) this.say("Somebody has sent them already. Wait a moment.", "bad");
+      else if (response.status === 423) this.say("Another page has sent them already. Wait a moment.", "bad");
       else this.say(`They did not come: ${outcome.detail ?? `the server answered ${response.status}`}.`, "bad");
     } catch {
       this.say("No answer: the server is gone.", "bad");
