@@ -16,7 +16,7 @@ use support::{
 const NODE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// So long that a slow machine does not look like a lock that waits for a node.
-const LONG_TIMEOUT: Duration = Duration::from_secs(3);
+const LONG_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// The wait of each lock.
 const WAIT: Duration = Duration::from_millis(400);
@@ -158,7 +158,7 @@ async fn a_majority_that_answers_rubbish_gives_no_lock_and_an_error_in_time() {
             let taken = before.elapsed();
             let error = outcome.map(drop).expect_err(name);
             // The last attempt may begin at the end of the wait, and takes a node's timeout.
-            assert!(taken < WAIT + NODE_TIMEOUT + MS(1500), "{name}: {taken:?}");
+            assert!(taken < WAIT + NODE_TIMEOUT + MS(4000), "{name}: {taken:?}");
             assert!(
                 matches!(error, LockError::NoQuorum(_) | LockError::Contended(_)),
                 "{name}: {error:?}"
