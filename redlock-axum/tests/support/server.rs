@@ -214,7 +214,7 @@ pub(crate) fn send(client: &Client, at: SocketAddr, uri: &str) -> Sent {
 }
 
 pub(crate) async fn answer(sent: Sent) -> reqwest::Response {
-    let response = timeout(LIMIT, sent).await.expect("in vain: an answer");
+    let response = timeout(LIMIT, sent).await.expect("an answer in time");
     response.unwrap().unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! Who may vote, whatever nodes say of themselves in whatever order.
+//! Which nodes may vote, whatever nodes say of themselves in whatever order.
 
 use std::{cell::Cell, time::Duration};
 
