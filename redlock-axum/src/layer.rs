@@ -120,12 +120,14 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets the [time to live](LockOptions::ttl) of the locks; 10 s by default.
+    /// Sets the [time to live](LockOptions::ttl) of the locks. By default the value of the [`Redlock`], which is 10 s
+    /// unless its builder sets another.
     pub fn ttl(self, ttl: Duration) -> Self {
         self.options(LockOptions::new().ttl(ttl))
     }
 
-    /// Sets how long a request [waits](LockOptions::wait) for its lock; 5 s by default.
+    /// Sets how long a request [waits](LockOptions::wait) for its lock. By default the value of the [`Redlock`], which
+    /// is 5 s unless its builder sets another.
     ///
     /// If the key is in the body, the layer reads the body before. That time has a [limit](crate::BodyLimit) of its
     /// own.
@@ -133,7 +135,8 @@ impl<K> LockLayer<K> {
         self.options(LockOptions::new().wait(wait))
     }
 
-    /// Sets for how long a handler may [hold](LockOptions::max_hold) its lock; 60 s by default.
+    /// Sets for how long a handler may [hold](LockOptions::max_hold) its lock. By default the value of the
+    /// [`Redlock`], which is 60 s unless its builder sets another.
     pub fn max_hold(self, max_hold: Duration) -> Self {
         self.options(LockOptions::new().max_hold(max_hold))
     }
@@ -165,7 +168,7 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Takes locks for requests with any method, also the safe ones.
+    /// Takes locks for requests with any method, even the safe ones.
     pub fn all_methods(mut self) -> Self {
         self.key.rules_mut().methods = Methods::All;
         self
@@ -188,7 +191,8 @@ impl<K> LockLayer<K> {
     }
 
     /// Sets what happens to the lock of a request that is cut short: its handler panics or is dropped, or the body
-    /// that [holds the lock](Self::hold_until_body_end) is dropped.
+    /// that [holds the lock](Self::hold_until_body_end) is dropped. By default the lock is released at once
+    /// ([`OnCancel::Release`]).
     ///
     /// ```
     /// # use redlock_axum::{CompositeKey, LockLayer};
@@ -206,15 +210,16 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets what happens to the response if the lock is lost while the handler runs. See
-    /// [`on_cancel`](Self::on_cancel) for an example.
+    /// Sets what happens to the response if the lock is lost while the handler runs. By default the handler goes on,
+    /// and the response does not change ([`OnLost::Signal`]). See [`on_cancel`](Self::on_cancel) for an example.
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.inner = self.inner.on_lost(on_lost);
         self
     }
 
-    /// Holds the lock until the response's body has been sent or is dropped, but at most for `max` after the head: a
-    /// client that reads slowly must not block all other requests.
+    /// Holds the lock until the response's body has been sent or is dropped, but for at most `max` after the handler
+    /// has responded. After `max` the lock is released, and the body goes on. So a client that reads slowly does not
+    /// block other requests for longer.
     ///
     /// ```
     /// use std::time::Duration;
@@ -232,6 +237,10 @@ impl<K> LockLayer<K> {
     /// Runs handlers *without a lock* while no quorum of nodes is available: for routes where that is better than a
     /// 503. Then there is no [`Locked`](crate::Locked), so extract `Option<Locked>`.
     ///
+    /// A request first tries to get its lock for up to [`wait`](Self::wait). During an outage each request is late by
+    /// that time, so choose a short `wait`. After contention, an invalid key, slow nodes or a shutdown, the handler
+    /// does not run.
+    ///
     /// Each such request is counted. The layer logs a warning at most once in 10 s, with the number of warnings that
     /// it withheld.
     pub fn fail_open(mut self) -> Self {
@@ -246,7 +255,7 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Tracks the handlers that hold a lock by this tracker, so that a shutdown can wait for them.
+    /// Registers each handler that holds a lock with `tasks`, so that a shutdown can wait for these handlers.
     ///
     /// At shutdown, stop the server, close the tracker, [wait](TaskTracker::wait) for it, and then call
     /// [`Redlock::shutdown`]. With [`cancel_on_disconnect`](Self::cancel_on_disconnect) there is nothing to track.

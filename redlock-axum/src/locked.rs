@@ -13,8 +13,9 @@ use crate::Problem;
 
 /// Extracts the lock that a handler runs under.
 ///
-/// The layer keeps the lock until the handler has responded. Clones are views of one lock. `Locked` also has the
-/// methods of [`Hold`], such as [`remaining`](Hold::remaining) and [`extend`](Hold::extend).
+/// The layer keeps the lock until the handler has responded. Clones refer to the same lock. Any of them can
+/// [release](Self::release_early) the lock or [take it over](Self::into_owned). `Locked` also has the methods of
+/// [`Hold`], such as [`remaining`](Hold::remaining) and [`extend`](Hold::extend).
 ///
 /// ```
 /// use axum::{Router, routing::post};
@@ -80,7 +81,8 @@ impl Locked {
     /// Releases the lock before the handler ends, and waits until a majority of nodes has confirmed the release; see
     /// [`LockGuard::release`] for its cost and its cancel safety.
     ///
-    /// Returns `None` if the lock was already taken over or released.
+    /// Returns `None` if the lock was already released or taken over, or the handler has ended. If the lock is lost,
+    /// the report says [`NotHeld`](redlock_tokio::ReleaseOutcome::NotHeld).
     pub async fn release_early(self) -> Option<ReleaseReport> {
         self.lock.release_early().await
     }
@@ -90,7 +92,8 @@ impl Locked {
     /// The layer no longer releases the lock. It is held for as long as the guard lives, but is renewed for at most
     /// [`max_hold`](crate::LockLayer::max_hold).
     ///
-    /// Returns `None` if the lock was already taken over or released.
+    /// Returns `None` if the lock was already released or taken over, or the handler has ended. If the lock is lost,
+    /// returns a guard that is not valid.
     #[must_use = "the lock is released as soon as the guard is dropped"]
     pub fn into_owned(self) -> Option<LockGuard> {
         self.lock.into_owned()

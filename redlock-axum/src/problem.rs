@@ -11,9 +11,9 @@ use serde::{Serialize, Serializer};
 ///
 /// It never names the key or the holder of a lock, because keys can contain private data.
 ///
-/// [`LockLayer`](crate::LockLayer) responds with it, and knows whether the handler ran. A handler that takes a lock by
-/// hand can convert its [`LockError`](redlock_tokio::LockError) into a problem. That problem has no `handler_ran` and
-/// is not retryable, because nobody knows what the handler did before.
+/// [`LockLayer`](crate::LockLayer) responds with it, and knows whether the handler ran. A handler that takes a lock in
+/// its own code can convert the [`LockError`](redlock_tokio::LockError) into a problem. That problem has no
+/// `handler_ran` and is not retryable, because the conversion does not know what the handler did before.
 ///
 /// ```json
 /// {
@@ -74,6 +74,13 @@ pub struct Problem {
     retry_after_ms: Option<u64>,
 }
 
+/// The detail of a problem whose handler may have done something before it asked for the lock.
+const RETRY_MAY_REPEAT: &str =
+    "The request got no lock after it had begun. Find out what it has done before you retry.";
+
+/// Replaces [`RETRY_MAY_REPEAT`] if the handler says that a retry is safe.
+const RETRY_IS_SAFE: &str = "The request got no lock, so it has done nothing. Try again later.";
+
 /// Whether the handler ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HandlerRun {
@@ -126,10 +133,14 @@ impl Problem {
         Self { detail, ..self }
     }
 
-    /// Marks the problem as retryable after a delay.
+    /// Marks the problem as safe to retry after `delay`.
     ///
-    /// This is for a handler that takes a lock by hand before it does anything else. The layer's problems are already
-    /// marked.
+    /// The body contains the delay in whole milliseconds. The header `Retry-After` contains it in seconds, rounded up,
+    /// and at least 1 s. The detail no longer warns of work that a retry could repeat.
+    ///
+    /// Call this method only if the handler has done nothing before it asked for the lock, and only for errors that a
+    /// retry can cure, such as contention ([`is_contended`](redlock_tokio::LockError::is_contended)). The layer's
+    /// problems are already marked.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -139,7 +150,13 @@ impl Problem {
     /// # async fn pay(redlock: Redlock) -> Result<&'static str, Problem> {
     /// let locking = redlock.lock("order:42").await; // the first step of the handler
     /// let _guard = locking.map_err(|error| {
-    ///     Problem::from(error).retry_after(Duration::from_secs(1))
+    ///     let can_retry = error.is_contended();
+    ///     let problem = Problem::from(error);
+    ///     if can_retry {
+    ///         problem.retry_after(Duration::from_secs(1))
+    ///     } else {
+    ///         problem
+    ///     }
     /// })?;
     /// # Ok("paid")
     /// # }
@@ -147,7 +164,13 @@ impl Problem {
     /// ```
     #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
+        let detail = if self.detail == RETRY_MAY_REPEAT {
+            Cow::Borrowed(RETRY_IS_SAFE)
+        } else {
+            self.detail
+        };
         Self {
+            detail,
             retryable: true,
             retry_after_ms: Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
             ..self
@@ -173,8 +196,7 @@ impl Problem {
     /// Removes what only a layer can know: that the handler did not run, and that a retry is safe.
     pub(crate) fn by_hand(self) -> Self {
         let detail = if self.retryable {
-            "The request got no lock after it had begun. Find out what it has done before you retry."
-                .into()
+            Cow::Borrowed(RETRY_MAY_REPEAT)
         } else {
             self.detail.clone()
         };

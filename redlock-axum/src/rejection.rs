@@ -135,7 +135,7 @@ fn random_part(of: Duration) -> Duration {
     Duration::from_millis(u64::try_from(extra).unwrap_or(u64::MAX))
 }
 
-/// Makes the problem that the layer would respond with, for a handler that takes a lock by hand.
+/// Makes the problem that the layer would respond with, for a lock in the handler's own code.
 ///
 /// Only the layer knows what ran before. So this problem has no `handler_ran`, is not retryable and has no
 /// `Retry-After`, unless the handler adds one with [`Problem::retry_after`].

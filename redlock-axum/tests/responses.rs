@@ -324,7 +324,10 @@ async fn a_handler_can_mark_its_problem_as_retryable() {
     let app = Router::new().route("/", routed_post(by_hand));
     let body = problem(post(&app, "/").await, 423, "locked").await;
     assert_eq!(body["retry_after_ms"], 1500);
+    assert_eq!(body["retryable"], true);
     assert!(body.get("handler_ran").is_none(), "{body}");
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("has done nothing"), "{detail}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -69,17 +69,20 @@ impl<K, H, M> LockLayer<K, H, M> {
         self
     }
 
-    /// Sets the [time to live](LockOptions::ttl) of the locks; 10 s by default.
+    /// Sets the [time to live](LockOptions::ttl) of the locks. By default the value of the [`Redlock`], which is 10 s
+    /// unless its builder sets another.
     pub fn ttl(self, ttl: Duration) -> Self {
         self.options(LockOptions::new().ttl(ttl))
     }
 
-    /// Sets how long a call [waits](LockOptions::wait) for its lock; 5 s by default.
+    /// Sets how long a call [waits](LockOptions::wait) for its lock. By default the value of the [`Redlock`], which
+    /// is 5 s unless its builder sets another.
     pub fn wait(self, wait: Duration) -> Self {
         self.options(LockOptions::new().wait(wait))
     }
 
-    /// Sets for how long a call may [hold](LockOptions::max_hold) its lock; 60 s by default.
+    /// Sets for how long a call may [hold](LockOptions::max_hold) its lock. By default the value of the [`Redlock`],
+    /// which is 60 s unless its builder sets another.
     pub fn max_hold(self, max_hold: Duration) -> Self {
         self.options(LockOptions::new().max_hold(max_hold))
     }
@@ -90,8 +93,10 @@ impl<K, H, M> LockLayer<K, H, M> {
         self.options(LockOptions::new().fenced())
     }
 
-    /// Sets how many calls may [wait](LockOptions::max_waiters_per_key) for one key in this process; 1024 by
-    /// default. Further calls fail with [`LockError::QueueFull`](crate::LockError::QueueFull).
+    /// Sets how many calls may [wait](LockOptions::max_waiters_per_key) for one key in this process. Further calls
+    /// fail with [`LockError::QueueFull`](crate::LockError::QueueFull).
+    ///
+    /// By default the value of the [`Redlock`], which is 1024 unless its builder sets another.
     pub fn max_waiters_per_key(self, waiters: usize) -> Self {
         self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
@@ -113,13 +118,15 @@ impl<K, H, M> LockLayer<K, H, M> {
         self
     }
 
-    /// Sets what happens to a call whose lock is lost while it runs.
+    /// Sets what happens to a call whose lock is lost while it runs. By default the call goes on, and the response
+    /// does not change ([`OnLost::Signal`]).
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.rules_mut().on_lost = on_lost;
         self
     }
 
-    /// Sets what happens to the lock of a call that is cut short.
+    /// Sets what happens to the lock of a call that panics or is dropped before its end. By default the lock is
+    /// released at once ([`OnCancel::Release`]).
     pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
         self.rules_mut().on_cancel = on_cancel;
         self
@@ -127,6 +134,9 @@ impl<K, H, M> LockLayer<K, H, M> {
 
     /// Runs calls *without a lock* while no quorum of nodes is available: for work that is better done twice than
     /// not at all.
+    ///
+    /// A call first tries to get its lock for up to [`wait`](Self::wait). During an outage each call is late by that
+    /// time, so choose a short `wait`. Contention, an invalid key, slow nodes and a shutdown still fail the call.
     ///
     /// Each such call is counted. The layer logs a warning at most once in 10 s, with the number of warnings that
     /// it withheld.
@@ -197,7 +207,8 @@ impl<K, H, M> LockLayer<K, H, M> {
 }
 
 impl<K, H, R: Clone> LockLayer<K, H, Inline<R>> {
-    /// Runs calls to their end in tasks of their own, whether their callers wait or go away; see [`Detached`].
+    /// Runs each call that has a lock in its own task, so that the call finishes even if its caller goes away; see
+    /// [`Detached`].
     pub fn detached(self) -> LockLayer<K, H, Detached<R>> {
         let release = self.mode.release.clone();
         self.with_mode(Detached {
@@ -208,7 +219,7 @@ impl<K, H, R: Clone> LockLayer<K, H, Inline<R>> {
 }
 
 impl<K, H, R> LockLayer<K, H, Detached<R>> {
-    /// Tracks the calls that hold a lock by this tracker, so that a shutdown can wait for them.
+    /// Registers each call that holds a lock with `tasks`, so that a shutdown can wait for these calls.
     ///
     /// At shutdown, close the tracker and [wait](TaskTracker::wait) for it, and then call [`Redlock::shutdown`].
     ///
@@ -244,8 +255,9 @@ impl<K, H, R> LockLayer<K, H, Detached<R>> {
 
 #[cfg(feature = "http")]
 impl<K, H> LockLayer<K, H, Inline<crate::AtHead>> {
-    /// Holds the lock until the response's body has ended or is dropped, but at most for `max` after the head: a
-    /// client that reads slowly must not block all other calls.
+    /// Holds the lock until the response's body has ended or is dropped, but for at most `max` after the inner
+    /// service has responded. After `max` the lock is released, and the body goes on. So a client that reads slowly
+    /// does not block other calls for longer.
     pub fn hold_until_body_end(self, max: Duration) -> LockLayer<K, H, Inline<crate::AtBodyEnd>> {
         let release = crate::AtBodyEnd { max };
         self.with_mode(Inline { release })
@@ -254,8 +266,9 @@ impl<K, H> LockLayer<K, H, Inline<crate::AtHead>> {
 
 #[cfg(feature = "http")]
 impl<K, H> LockLayer<K, H, Detached<crate::AtHead>> {
-    /// Holds the lock until the response's body has ended or is dropped, but at most for `max` after the head: a
-    /// client that reads slowly must not block all other calls.
+    /// Holds the lock until the response's body has ended or is dropped, but for at most `max` after the inner
+    /// service has responded. After `max` the lock is released, and the body goes on. So a client that reads slowly
+    /// does not block other calls for longer.
     pub fn hold_until_body_end(self, max: Duration) -> LockLayer<K, H, Detached<crate::AtBodyEnd>> {
         let release = crate::AtBodyEnd { max };
         let tasks = self.mode.tasks.clone();

@@ -6,6 +6,7 @@
 //! [`LockError`]: crate::LockError
 //! [`LockLayer::check`]: crate::LockLayer::check
 //! [`LockLayer::detached`]: crate::LockLayer::detached
+//! [`LockLayer::fail_open`]: crate::LockLayer::fail_open
 //! [`LockLayer::fenced`]: crate::LockLayer::fenced
 //! [`LockLayer::options`]: crate::LockLayer::options
 //! [`LockLayer::prefix`]: crate::LockLayer::prefix

@@ -6,9 +6,9 @@ use crate::mutex::Mutex;
 
 /// The lock that a call runs under, as the inner service sees it.
 ///
-/// A [`ShareHold`](crate::ShareHold) passes it to the inner service. Clones are views of one lock. The layer
-/// releases the lock when the call has ended. The inner service can [release](Self::release_early) it earlier,
-/// or [take it over](Self::into_owned).
+/// A [`ShareHold`](crate::ShareHold) passes it to the inner service. The layer releases the lock when the call has
+/// ended. The inner service can [release](Self::release_early) the lock earlier, or [take it over](Self::into_owned).
+/// Clones refer to the same lock. Any of them can release the lock or take it over.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -65,7 +65,8 @@ impl Locked {
     /// The layer no longer releases the lock. It is held for as long as the guard lives, but is renewed for at
     /// most [`max_hold`](redlock_tokio::LockOptions::max_hold).
     ///
-    /// Returns `None` if the lock was already taken over or released, or the call has ended.
+    /// Returns `None` if the lock was already taken over or released, or the call has ended. If the lock is lost,
+    /// returns a guard that is not valid.
     #[must_use = "the lock is released as soon as the guard is dropped"]
     pub fn into_owned(self) -> Option<LockGuard> {
         self.take()
@@ -74,7 +75,8 @@ impl Locked {
     /// Releases the lock before the call has ended, and waits until a majority of nodes has confirmed the
     /// release; see [`LockGuard::release`] for its cost and its cancel safety.
     ///
-    /// Returns `None` if the lock was already taken over or released, or the call has ended.
+    /// Returns `None` if the lock was already taken over or released, or the call has ended. If the lock is lost, the
+    /// report says [`NotHeld`](redlock_tokio::ReleaseOutcome::NotHeld).
     pub async fn release_early(&self) -> Option<ReleaseReport> {
         match self.take() {
             Some(guard) => Some(guard.release().await),

@@ -14,7 +14,7 @@ use crate::{ExtractKey, Inline, LockError, Mode, ResponseFuture, ShareHold, rule
 ///
 /// The service is always ready. The key is only known once the call is there, and a service that waited for a lock
 /// in `poll_ready` would also delay calls with other keys. The inner service is made ready after the lock is held.
-/// So a call that waits reserves nothing of the inner service, such as a concurrency permit.
+/// So a call that waits takes no capacity from the inner service, such as a concurrency permit.
 ///
 /// The inner service must be `Clone`, as those of axum and tonic are. Put a
 /// [`Buffer`](https://docs.rs/tower/latest/tower/buffer/struct.Buffer.html) around a service that is not.

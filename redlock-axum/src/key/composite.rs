@@ -18,10 +18,10 @@ use crate::Request;
 /// `key("order", [header("x-tenant"), path("id")])`. Parts of all kinds can be mixed.
 ///
 /// Without a scope, order 7 and customer 7 would be one resource. The scope is not derived from the route, because a
-/// resource has many routes (`/orders/{id}`, `/v1/orders/{id}`, `/orders/{id}/refund`). Other services and locks that
-/// are taken by hand must also use the same key.
+/// resource has many routes (`/orders/{id}`, `/v1/orders/{id}`, `/orders/{id}/refund`). Other services, and locks in
+/// the handler's own code, must also use the same key.
 ///
-/// [`Key::parts`] joins the scope and the values: `order:acme:7`. To take the same lock by hand, use
+/// [`Key::parts`] joins the scope and the values: `order:acme:7`. To take the same lock in the handler's own code, use
 /// `Key::parts(["order", "acme", "7"])`. A request with an empty value gets a 400, because all requests without the
 /// value would share a lock.
 ///

@@ -19,8 +19,13 @@ use super::{body::BodyLimit, json::JsonField, part::KeyPart};
 /// Since the value is decoded, `a%2Fb` and `a%2fb` are one resource. Parameters of outer routers, in which this one is
 /// nested, are available too.
 ///
-/// A request that no route matched passes without a lock. So does a request to a `nest_service` whose path has no
-/// parameter, which looks the same here. On a route without the parameter the answer is a 500 that names the layer.
+/// If the parameter cannot be found, the result depends on the reason:
+///
+/// - No route matched: the request passes without a lock.
+/// - The route has no such parameter: the request gets a 500 that names the layer.
+/// - The layer is below a `nest_service` whose path has no parameter at all: this looks like no match, so the request
+///   passes without a lock.
+/// - The layer is around the whole router: the request gets a 500. Use [`route_layer`](axum::Router::route_layer).
 ///
 /// ```
 /// use axum::{Router, routing::post};
@@ -71,8 +76,7 @@ pub fn path(parameter: impl Into<String>) -> KeyPart {
 
 /// Takes the value of a header.
 ///
-/// A request gets a 400 if it lacks the header, has it more than once, or has other characters than visible ASCII in
-/// it.
+/// A request gets a 400 if the header is missing, repeated, empty, or contains characters other than visible ASCII.
 ///
 /// ```
 /// use redlock_axum::{header, key, path};
@@ -96,7 +100,8 @@ pub fn header(name: impl AsRef<str>) -> KeyPart {
 ///
 /// The header contains a quoted string, such as `"8e03978e-40d5"`
 /// (draft-ietf-httpapi-idempotency-key-header, RFC 9651 section 3.3.3). Many clients omit the quotes, so the value is
-/// accepted without them too. A request without the header gets a 400.
+/// accepted without them too. A request gets a 400 if the header is missing, empty, repeated, or a malformed quoted
+/// string.
 ///
 /// ```
 /// use redlock_axum::{idempotency_key, key};
@@ -181,7 +186,8 @@ where
 /// Takes the route, such as `/orders/{order}`.
 ///
 /// With `key("route", matched_path())`, all requests for one route run one at a time. A request that no route matched
-/// passes without a lock. A `nest_service` has no route, so there the answer is a 500.
+/// passes without a lock. Below a `nest_service` there is no route: the request gets a 500 if the path has a parameter,
+/// and otherwise passes without a lock.
 ///
 /// ```
 /// use redlock_axum::{key, matched_path};
@@ -238,6 +244,9 @@ where
 }
 
 /// Takes a field of a JSON body. `order.id` is the field `id` of the object `order`.
+///
+/// A dot always separates names. Elements of arrays cannot be named. The `Content-Type` is not checked. A request gets
+/// a 400 if its body is not JSON, or if the field is missing, empty, null, a boolean, an array or an object.
 ///
 /// The field must be a string, or a whole number of at most 64 bits, because these have one spelling in every
 /// language. `"42"` and `42` are the same key. Other numbers (`42.0`, `4.2e1`, `-0`, numbers with more digits) get a

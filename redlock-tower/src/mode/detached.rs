@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{AtHead, LockError, Release, Running};
 
-/// Runs calls to their end in tasks of their own, whether their callers wait or go away.
+/// Runs each call that has a lock in its own task, so that the call finishes even if its caller goes away.
 ///
 /// So a lock is never released while its call still runs. A caller that goes away while it *waits* for the lock
 /// leaves the queue, as with [`Inline`]. A call that panics panics in its caller too. The task has the span of its
