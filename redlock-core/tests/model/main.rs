@@ -10,6 +10,7 @@ mod configurations;
 mod driver;
 mod fences;
 mod masters;
+mod next_steps;
 mod properties;
 mod setup;
 mod sights;

@@ -1,0 +1,130 @@
+//! Which steps can come next in a world.
+
+use crate::{
+    setup::Setup,
+    steps::Step,
+    world::{MASTERS, Message, Phase, World},
+};
+
+impl Setup {
+    pub(crate) fn steps(&self, world: &World) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let faults = &world.faults;
+        for (index, client) in world.clients.iter().enumerate() {
+            for (master, link) in client.links.iter().enumerate() {
+                // In order, only the oldest message can arrive.
+                let arriving = if self.fifo {
+                    link.len().min(1)
+                } else {
+                    link.len()
+                };
+                for position in 0..arriving {
+                    steps.push(Step::Deliver {
+                        client: index,
+                        master,
+                        index: position,
+                    });
+                }
+                let Some(newest) = link.last() else { continue };
+                let fresh = !newest.late;
+                if fresh && faults.stragglers > 0 {
+                    for given_up in [false, true] {
+                        steps.push(Step::Delay {
+                            client: index,
+                            master,
+                            given_up,
+                        });
+                    }
+                }
+                if fresh && faults.losses > 0 {
+                    for carried_out in [false, true] {
+                        steps.push(Step::Lose {
+                            client: index,
+                            master,
+                            carried_out,
+                        });
+                    }
+                }
+                if fresh && faults.repeats > 0 {
+                    steps.push(Step::Repeat {
+                        client: index,
+                        master,
+                    });
+                }
+            }
+            if client.phase == Phase::Crashed {
+                continue;
+            }
+            if client.paused.is_some() {
+                for timers_first in [false, true] {
+                    steps.push(Step::Resume {
+                        client: index,
+                        timers_first,
+                    });
+                }
+                continue;
+            }
+            match client.phase {
+                Phase::Idle if world.now <= self.begin_by => steps.push(Step::Begin(index)),
+                Phase::Held => steps.push(Step::Release(index)),
+                _ => {}
+            }
+            let is_active = client.phase.is_active();
+            if is_active && faults.pauses > 0 {
+                steps.push(Step::Pause(index));
+            }
+            if is_active && faults.crashes > 0 {
+                steps.push(Step::Crash(index));
+            }
+        }
+        if faults.restarts > 0 {
+            // A master without a key has nothing to forget.
+            let full = (0..MASTERS).filter(|&it| world.live_key(it).is_some());
+            steps.extend(full.map(Step::Restart));
+        }
+        if faults.promotions > 0 {
+            let full = (0..MASTERS).filter(|&it| world.live_key(it).is_some());
+            steps.extend(full.map(Step::Promote));
+        }
+        for client in 0..world.clients.len() {
+            let deceived = (0..MASTERS).filter(|&it| world.is_deceived(client, it));
+            steps.extend(deceived.map(|master| Step::Notice { client, master }));
+        }
+        if self.may_tick(world) {
+            steps.push(Step::Tick { stalled: None });
+            if faults.stalls > 0 {
+                let active = |it: &usize| {
+                    world.clients[*it].phase != Phase::Idle && !world.clients[*it].phase.has_ended()
+                };
+                let clients = (0..world.clients.len()).filter(active);
+                steps.extend(clients.map(|it| Step::Tick { stalled: Some(it) }));
+            }
+        }
+        steps.retain(|step| (self.allows)(world, step));
+        steps
+    }
+
+    /// Time passes once every message that is not late has arrived, and as long as anything can
+    /// still come of it.
+    fn may_tick(&self, world: &World) -> bool {
+        let is_prompt = |link: &Vec<Message>| {
+            let arriving = if self.fifo {
+                &link[..link.len().min(1)]
+            } else {
+                link
+            };
+            arriving.iter().any(|message| !message.late)
+        };
+        let waits_for_prompt = world
+            .clients
+            .iter()
+            .any(|client| client.links.iter().any(is_prompt));
+        let may_begin = |phase| phase == Phase::Idle && world.now < self.begin_by;
+        let is_going_on = world
+            .clients
+            .iter()
+            .any(|client| may_begin(client.phase) || client.phase.is_active());
+        // A connected client asks once in a tick.
+        !waits_for_prompt && is_going_on && !world.is_anyone_deceived()
+    }
+}
