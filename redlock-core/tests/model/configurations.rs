@@ -1,162 +1,18 @@
 //! Many small worlds rather than one large one, each with the faults that matter together; and each
 //! rule of the algorithm once with the rule broken.
 
+mod base;
 mod controls;
 mod narrowed;
 
+use self::base::{
+    CONNECTED, DRIFT, FAILING_RENEWAL, FENCED, FENCED_AFTER_RESTART, LATE_RELEASE,
+    LATE_SET_AFTER_RESTART, NONE, ONCE, PROMOTION, RENEWED, RESTART, STRAGGLER,
+};
 use crate::{
     fences,
-    setup::{Beyond, Setup, TTL},
+    setup::{Beyond, Setup},
     world::Faults,
-};
-
-const NONE: Faults = Setup::CALM.faults;
-
-/// One lock that is renewed for two ticks, by clients that try once.
-const RENEWED: Setup = Setup {
-    attempts: 1,
-    max_hold: 2,
-    begin_by: 2,
-    reaches: &["acquired", "contended", "extended"],
-    ..Setup::CALM
-};
-
-/// One attempt each.
-const ONCE: Setup = Setup {
-    attempts: 1,
-    ..Setup::CALM
-};
-
-/// The world in which EXTEND votes of a restarted master matter.
-const LATE_SET_AFTER_RESTART: Setup = Setup {
-    name: "a late SET on a restarted master, EXTEND gated",
-    max_hold: 3,
-    faults: Faults {
-        stragglers: 2,
-        losses: 1,
-        restarts: 1,
-        stalls: 1,
-        ..NONE
-    },
-    allows: narrowed::late_set_after_restart,
-    reaches: &["acquired", "contended", "extended", "restarted while held"],
-    ..RENEWED
-};
-
-/// The world in which a token that is used twice matters.
-const LATE_RELEASE: Setup = Setup {
-    name: "a late release, fresh tokens",
-    begin_by: 0,
-    fifo: false,
-    faults: Faults {
-        stragglers: 1,
-        losses: 2,
-        ..NONE
-    },
-    allows: narrowed::late_release,
-    reaches: &["acquired", "acquired at the second attempt"],
-    ..Setup::CALM
-};
-
-/// The world in which the length of the quarantine matters.
-const RESTART: Setup = Setup {
-    name: "restart, quarantine of max_ttl",
-    quarantine: TTL,
-    faults: Faults {
-        losses: 1,
-        restarts: 1,
-        stalls: 1,
-        ..NONE
-    },
-    reaches: &["acquired", "contended", "restarted while held"],
-    ..ONCE
-};
-
-/// The world in which a client that comes later meets a replica that was promoted.
-const PROMOTION: Setup = Setup {
-    name: "a promotion, first-time clients",
-    begin_by: 4,
-    faults: Faults {
-        losses: 1,
-        promotions: 1,
-        ..NONE
-    },
-    allows: narrowed::promotion,
-    reaches: &["acquired", "promoted while held", "votes by its marker"],
-    ..ONCE
-};
-
-/// The world in which clients are connected when a replica is promoted.
-const CONNECTED: Setup = Setup {
-    name: "renewed, a promotion under connected clients",
-    begin_by: 2,
-    faults: Faults {
-        losses: 1,
-        promotions: 1,
-        ..NONE
-    },
-    allows: narrowed::promotion,
-    reaches: &["acquired", "extended", "deceived", "votes withdrawn"],
-    ..RENEWED
-};
-
-const DRIFT: Setup = Setup {
-    name: "drift within the allowance",
-    faults: Faults { stalls: 1, ..NONE },
-    reaches: &[
-        "acquired",
-        "contended",
-        "acquired at the second attempt",
-        "lost",
-    ],
-    ..Setup::CALM
-};
-
-const FAILING_RENEWAL: Setup = Setup {
-    name: "renewal with two losses",
-    faults: Faults { losses: 2, ..NONE },
-    reaches: &["acquired", "contended", "extended", "lost"],
-    ..RENEWED
-};
-
-const STRAGGLER: Setup = Setup {
-    name: "a straggler, in order",
-    faults: Faults {
-        stragglers: 1,
-        ..NONE
-    },
-    reaches: &[
-        "acquired",
-        "contended",
-        "acquired at the second attempt",
-        "late SET",
-    ],
-    ..Setup::CALM
-};
-
-/// The world in which the votes for a fence of a restarted master matter: it still has its counter,
-/// which is ahead, and a late SET may have put a key there.
-const FENCED_AFTER_RESTART: Setup = Setup {
-    name: "fenced, a late SET on a restarted master",
-    begin_by: 0,
-    faults: Faults {
-        stragglers: 1,
-        restarts: 1,
-        ..NONE
-    },
-    reaches: &["acquired", "restarted while held", "outbid in quarantine"],
-    ..FENCED
-};
-
-const FENCED: Setup = Setup {
-    name: "fenced, a straggler",
-    fenced: true,
-    faults: Faults {
-        stragglers: 1,
-        ..NONE
-    },
-    reaches: &["acquired", "contended", "fenced twice"],
-    ..ONCE
 };
 
 /// Returns all configurations: what must hold, then what must not.

@@ -1,7 +1,13 @@
 //! The worlds in which one rule is broken, and the property that each must violate.
 
-use super::*;
-use crate::setup::Mutation;
+use super::base::{
+    CONNECTED, DRIFT, FAILING_RENEWAL, FENCED, FENCED_AFTER_RESTART, LATE_RELEASE,
+    LATE_SET_AFTER_RESTART, NONE, ONCE, PROMOTION, RESTART, STRAGGLER,
+};
+use crate::{
+    setup::{Mutation, Setup, TTL},
+    world::Faults,
+};
 
 pub(super) fn negative_controls() -> Vec<Setup> {
     let broken = |name, violates, mutation, setup| Setup {
