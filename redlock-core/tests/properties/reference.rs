@@ -9,13 +9,14 @@
 //! schedule and of renewal, and the random bits of a retry delay, which is taken from the lease if
 //! it lies within the schedule's bounds.
 //!
-//! This file begins the story and ends it; `acquiring` and `holding` tell what is in between, and
-//! `votes` counts for them.
+//! This file begins the story and ends it; `acquiring` and `holding` tell what is in between, `votes`
+//! counts for them, and `purse` has the fences that are proposed.
 //!
 //! [`Lease`]: redlock_core::Lease
 
 mod acquiring;
 mod holding;
+mod purse;
 mod votes;
 
 use std::{cell::Cell, time::Duration};
@@ -26,7 +27,7 @@ use redlock_core::{
     Validity,
 };
 
-use self::acquiring::Purse;
+use self::purse::Purse;
 use crate::{
     check,
     drive::{Driven, Entry, Input, Life, lives},

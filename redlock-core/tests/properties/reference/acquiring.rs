@@ -2,7 +2,7 @@
 
 use redlock_core::{AcquireFailure, Event, FencingToken, NodeSet, Operation, Timestamp, Token};
 
-use super::{LogEnds, Story};
+use super::{LogEnds, Story, purse::Purse};
 use crate::drive::Input;
 
 /// A lock that was won.
@@ -14,49 +14,6 @@ pub(super) struct Won {
     pub(super) granted_by: NodeSet,
     /// The request that settled the fence after the key was set, and when it was sent.
     pub(super) fenced_by: Option<(usize, Timestamp)>,
-}
-
-/// What a fenced lease has to propose.
-pub(super) struct Purse {
-    begin: Timestamp,
-    first: FencingToken,
-    /// All that was proposed, and all counters that count.
-    known: Vec<FencingToken>,
-}
-
-impl Purse {
-    pub(super) fn new(begin: Timestamp, first: FencingToken) -> Self {
-        let known = Vec::new();
-        Self {
-            begin,
-            first,
-            known,
-        }
-    }
-
-    /// One more than the largest that is known, if there is one.
-    fn next(&self) -> Option<FencingToken> {
-        self.known
-            .iter()
-            .max()
-            .copied()
-            .and_then(FencingToken::next)
-    }
-
-    /// What an attempt proposes: as many more as microseconds have passed, or one more than is known.
-    fn attempt(&mut self, now: Timestamp) -> FencingToken {
-        let passed = now.saturating_duration_since(self.begin).as_nanos() / 1000;
-        let by_time = u128::from(self.first.get()) + passed;
-        let by_time = FencingToken::new(by_time.try_into().unwrap_or(u64::MAX));
-        let last = self.known.contains(&FencingToken::MAX);
-        let fence = if last {
-            FencingToken::MAX
-        } else {
-            self.next().into_iter().fold(by_time, FencingToken::max)
-        };
-        self.known.push(fence);
-        fence
-    }
 }
 
 enum Attempt {
