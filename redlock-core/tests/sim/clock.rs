@@ -2,6 +2,8 @@
 
 use redlock_core::Timestamp;
 
+use crate::rng::Rng;
+
 pub(crate) const MICRO: u64 = 1_000;
 pub(crate) const MILLI: u64 = 1_000 * MICRO;
 pub(crate) const SECOND: u64 = 1_000 * MILLI;
@@ -27,6 +29,15 @@ impl Clock {
             zero: zero as i64,
             rate,
         }
+    }
+
+    /// Draws a clock within the drift allowance, at its edge as often as not.
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let most = Self::RATE_WITHIN;
+        let any = rng.below(2 * most as u64 + 1) as i64 - most;
+        let rate = rng.pick(&[-most, most, any, any]);
+        let zero = rng.between(1_000, 10_000) * SECOND + rng.below(SECOND);
+        Self::new(zero, rate)
     }
 
     pub(crate) fn rate(self) -> i64 {

@@ -1,25 +1,11 @@
 //! What goes wrong with machines and links, and how often.
 
 use crate::{
-    client::ClientEvent,
     clock::{MILLI, SECOND},
+    events::{ClientEvent, Event, Fault},
     seen::Seen,
-    world::{Event, MAX_PAUSE, World},
+    world::{MAX_PAUSE, World},
 };
-
-/// Faults that come by themselves, again and again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    MasterCrash,
-    /// All masters restart, one after the other or all at once.
-    FleetRestart,
-    Cut,
-    Pause,
-    ClientCrash,
-    Promotion,
-    ClockStep,
-    Flush,
-}
 
 impl Fault {
     /// The mean time between two of a kind, at severity 1, in the whole system.

@@ -13,6 +13,7 @@
 mod client;
 mod clock;
 mod configuration;
+mod events;
 mod faults;
 mod history;
 mod lane;

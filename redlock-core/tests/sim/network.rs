@@ -7,13 +7,14 @@ use std::time::Duration;
 use redlock_core::{Eligibility, NodeId, Operation, Reply, RoundId};
 
 use crate::{
-    client::{Answer, ClientEvent, Said},
+    client::Said,
     clock::{MILLI, SECOND},
+    events::{Answer, Arrival, ClientEvent, Event},
     history::MAX_LATE,
     lane::{Flight, NODE_TIMEOUT, Purpose, RETRY_OWED_AFTER, SILENCE_LIMIT},
     master::{Request, Vote},
     seen::Seen,
-    world::{Arrival, Event, World},
+    world::World,
 };
 
 // How often, of a million messages, at severity 1.

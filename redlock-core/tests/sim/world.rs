@@ -5,13 +5,13 @@ use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 use redlock_core::{Drift, FencingToken, Quarantine, Quorum, Ttl, Voter};
 
 use crate::{
-    client::{Client, ClientEvent},
+    client::Client,
     clock::{Clock, HOUR, MICRO, MILLI, SECOND},
     configuration::{Configuration, Expectation},
-    faults::Fault,
+    events::{ClientEvent, Event},
     history::{Breach, History, MAX_LATE, Violation},
-    lane::{Lane, Purpose},
-    master::{Master, Request},
+    lane::Lane,
+    master::Master,
     rng::Rng,
     seen::{Seen, Tally},
     trace::Trace,
@@ -72,45 +72,6 @@ pub(crate) struct Outcome {
     pub(crate) example: Option<String>,
 }
 
-#[derive(Clone, Copy)]
-pub(crate) enum Event {
-    /// A request reaches a master.
-    Arrive(Arrival),
-    /// Something reaches a client, unless it has crashed since.
-    Client {
-        client: usize,
-        life: u32,
-        event: ClientEvent,
-    },
-    Resume {
-        client: usize,
-        life: u32,
-    },
-    Reboot {
-        client: usize,
-    },
-    Restart {
-        master: usize,
-    },
-    Fault(Fault),
-    Sweep,
-    Calm,
-    Inspect,
-    Probe,
-    End,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Arrival {
-    pub(crate) client: usize,
-    pub(crate) master: usize,
-    pub(crate) epoch: u32,
-    pub(crate) flight: u64,
-    pub(crate) sent: u64,
-    pub(crate) request: Request,
-    pub(crate) purpose: Purpose,
-}
-
 struct Scheduled {
     at: u64,
     /// Keeps events of the same time in the order in which they were scheduled.
@@ -142,7 +103,7 @@ impl World {
             },
         };
         let masters = (0..nodes).map(|_| {
-            let clock = within(&mut rng);
+            let clock = Clock::draw(&mut rng);
             Master::new(clock, keys)
         });
         let masters = masters.collect();
@@ -350,15 +311,6 @@ impl World {
     pub(crate) fn max_ttl(&self) -> u64 {
         self.scale.max_ttl.as_millis() * MILLI
     }
-}
-
-/// Draws a clock within the drift allowance, at its edge as often as not.
-pub(crate) fn within(rng: &mut Rng) -> Clock {
-    let most = Clock::RATE_WITHIN;
-    let any = rng.below(2 * most as u64 + 1) as i64 - most;
-    let rate = rng.pick(&[-most, most, any, any]);
-    let zero = rng.between(1_000, 10_000) * SECOND + rng.below(SECOND);
-    Clock::new(zero, rate)
 }
 
 impl PartialEq for Scheduled {

@@ -2,10 +2,10 @@
 
 use redlock_core::{Eligibility, Event as LeaseEvent, Operation, Reply, RoundId};
 
-use super::{Active, ClientEvent, Said};
+use super::{Active, Said};
 use crate::{
-    clock::MILLI, configuration::Mutant, history::Breach, lane::Purpose, master::Request,
-    seen::Seen, world::World,
+    clock::MILLI, configuration::Mutant, events::ClientEvent, history::Breach, lane::Purpose,
+    master::Request, seen::Seen, world::World,
 };
 
 impl World {

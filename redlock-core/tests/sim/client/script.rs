@@ -7,31 +7,15 @@ use redlock_core::{
     LossReason, Nonce, RetrySchedule, Timestamp, Ttl, Validity,
 };
 
-use super::{Active, ClientEvent};
+use super::Active;
 use crate::{
     clock::{MICRO, MILLI, SECOND},
     configuration::{Expectation, Mutant},
+    events::{Act, ClientEvent},
     history::{Breach, Hold},
     seen::Seen,
     world::World,
 };
-
-/// Something a client does with its lease.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Act {
-    /// Extends on demand, for this ttl.
-    Extend(Ttl),
-    /// Writes to the resource with the fencing token, without asking first whether it still may.
-    Write {
-        key: usize,
-        fence: FencingToken,
-    },
-    Release,
-    /// Gives an attempt up half-way.
-    Cancel,
-    /// The driver ends.
-    Abandon,
-}
 
 /// What a client is to do with its next lease.
 struct Plan {

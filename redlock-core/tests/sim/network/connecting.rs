@@ -5,9 +5,9 @@ use std::time::Duration;
 use redlock_core::{Eligibility, NodeId, Sighting};
 
 use crate::{
-    client::ClientEvent,
     clock::{MILLI, SECOND},
     configuration::Mutant,
+    events::ClientEvent,
     seen::Seen,
     world::World,
 };
