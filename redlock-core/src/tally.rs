@@ -33,7 +33,7 @@ impl Tally {
             denied: NodeSet::EMPTY,
             refused: NodeSet::EMPTY,
             unknown: NodeSet::EMPTY,
-            quarantined_until: Timestamp::ZERO,
+            quarantined_until: Timestamp::MAX,
             highest_counter: None,
             latest: Timestamp::ZERO,
         }
@@ -78,7 +78,7 @@ impl Tally {
     }
 
     fn hold_back(&mut self, node: NodeId, eligibility: Eligibility) -> bool {
-        self.quarantined_until = self.quarantined_until.max(eligibility.starts_at());
+        self.quarantined_until = self.quarantined_until.min(eligibility.starts_at());
         self.quarantined.insert(node)
     }
 
@@ -110,7 +110,8 @@ impl Tally {
         self.quarantined
     }
 
-    /// Returns the earliest start of a round in which all quarantined nodes have a vote.
+    /// Returns the earliest start of a round in which one of the quarantined nodes has a vote, or
+    /// [`Timestamp::MAX`] if no node is in quarantine.
     #[must_use]
     pub const fn quarantined_until(&self) -> Timestamp {
         self.quarantined_until

@@ -189,7 +189,7 @@ async fn the_error_reports_the_time_until_a_majority_votes() {
     let waited = start.elapsed();
     assert!(
         guard.is_ok() && waited < QUARANTINE - MS(1000),
-        "{waited:?}"
+        "{waited:?}: {guard:?}"
     );
 }
 

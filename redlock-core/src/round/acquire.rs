@@ -200,7 +200,7 @@ pub enum AcquireFailure {
     NoQuorum,
     /// Nodes that were needed came up so recently that they have no vote.
     Quarantined {
-        /// When the last of them has one.
+        /// When the first of them has one. It may be the one that is missing to a majority.
         until: Timestamp,
     },
     /// A majority agreed after the validity was spent, or no majority agreed or refused until then.

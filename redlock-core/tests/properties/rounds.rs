@@ -324,8 +324,8 @@ fn failures_name_what_stood_in_the_way() {
                         let held_back = |said: Said| said.is_held_back_at(START);
                         let named = |said: Said| held_back(said) && said.votes_from == until;
                         prop_assert!(count(so_far, named) > 0);
-                        let later = |said: Said| held_back(said) && said.votes_from > until;
-                        prop_assert_eq!(count(so_far, later), 0);
+                        let earlier = |said: Said| held_back(said) && said.votes_from < until;
+                        prop_assert_eq!(count(so_far, earlier), 0);
                         prop_assert!(!blocks(&down));
                     }
                     other => prop_assert!(false, "{:?} within the validity", other),

@@ -149,6 +149,21 @@ fn nodes_in_quarantine_have_no_vote() {
     assert_eq!(failure(&contended), (AcquireFailure::Contended, 3));
 }
 
+/// The first of them may be the one that is missing to a majority.
+#[test]
+fn a_round_without_enough_voters_says_when_the_first_of_the_others_votes() {
+    let [soon, late] = [9, 50].map(Timestamp::from_nanos);
+    let [first, other] = [soon, late].map(|until| quarantined(Granted, until));
+    let granted = Granted.into();
+    let expected = AcquireFailure::Quarantined { until: soon };
+    for replies in [
+        [granted, granted, first, other, other],
+        [granted, granted, other, other, first],
+    ] {
+        assert_eq!(failure(&replies), (expected, 5));
+    }
+}
+
 #[test]
 fn a_counter_of_a_node_in_quarantine_is_no_agreement() {
     let until = Timestamp::from_nanos(9);

@@ -44,7 +44,8 @@ impl Story<'_> {
             votes.counter = votes.counter.max(said.counter());
             if said.is_held_back_at(asked) {
                 votes.quarantined += 1;
-                votes.until = votes.until.max(Some(said.votes_from));
+                let earlier = votes.until.unwrap_or(Timestamp::MAX);
+                votes.until = Some(earlier.min(said.votes_from));
                 continue;
             }
             match said.reply {
