@@ -55,8 +55,8 @@ impl Lease {
     /// on, because another server may have given them.
     ///
     /// The lock goes on if the votes of other nodes are enough. Otherwise an attempt fails, an extension
-    /// is tried again, and a held lock is lost ([`LossReason::VotesWithdrawn`](crate::LossReason::VotesWithdrawn)) and released on all
-    /// nodes.
+    /// is tried again, and a held lock is lost and released on all nodes. The reason is
+    /// [`LossReason::VotesWithdrawn`](crate::LossReason::VotesWithdrawn).
     pub fn handle_withdrawal(&mut self, now: Timestamp, node: NodeId, withdrawal: Withdrawal) {
         self.expire(now);
         let Withdrawal { since, eligibility } = withdrawal;
