@@ -34,13 +34,15 @@ impl Lease {
         });
     }
 
-    pub(super) fn conclude_attempt(&mut self, now: Timestamp, outcome: Outcome) {
+    /// Goes on after an attempt has ended. Does nothing while there is no outcome.
+    pub(super) fn conclude_attempt(&mut self, now: Timestamp, outcome: Option<Outcome>) {
         match outcome {
-            Outcome::Won(won) => self.hold(won),
+            None => {}
+            Some(Outcome::Won(won)) => self.hold(won),
             // No other client can raise the counters of nodes that hold our key. So each round learns
             // more of these counters, and few rounds are needed.
-            Outcome::Outbid(outbid) => self.propose(now, &outbid),
-            Outcome::Failed(failed) => self.fail_attempt(now, failed),
+            Some(Outcome::Outbid(outbid)) => self.propose(now, &outbid),
+            Some(Outcome::Failed(failed)) => self.fail_attempt(now, failed),
         }
     }
 

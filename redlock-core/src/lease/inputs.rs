@@ -17,16 +17,14 @@ impl Lease {
         self.expire(now);
         match &mut self.state {
             State::Acquiring(it) if it.id == id => {
-                if let Some(verdict) = it.round.handle_reply(now, node, reply, eligibility) {
-                    let outcome = it.outcome(now, verdict);
-                    self.conclude_attempt(now, outcome);
-                }
+                let verdict = it.round.handle_reply(now, node, reply, eligibility);
+                let outcome = verdict.map(|verdict| it.outcome(now, verdict));
+                self.conclude_attempt(now, outcome);
             }
             State::Fencing(it) if it.id == id => {
-                if let Some(verdict) = it.round.handle_reply(now, node, reply, eligibility) {
-                    let outcome = it.outcome(now, verdict);
-                    self.conclude_attempt(now, outcome);
-                }
+                let verdict = it.round.handle_reply(now, node, reply, eligibility);
+                let outcome = verdict.map(|verdict| it.outcome(now, verdict));
+                self.conclude_attempt(now, outcome);
             }
             State::Held(held) => {
                 let mut cx = Context {
@@ -62,17 +60,15 @@ impl Lease {
         let Withdrawal { since, eligibility } = withdrawal;
         match &mut self.state {
             State::Acquiring(it) => {
-                if let Some(verdict) = it.round.withdraw(now, node, eligibility) {
-                    let outcome = it.outcome(now, verdict);
-                    self.conclude_attempt(now, outcome);
-                }
+                let verdict = it.round.withdraw(now, node, eligibility);
+                let outcome = verdict.map(|verdict| it.outcome(now, verdict));
+                self.conclude_attempt(now, outcome);
             }
             // Each node that accepts a fence holds our key, so these votes speak for the keys too.
             State::Fencing(it) => {
-                if let Some(verdict) = it.round.withdraw(now, node, eligibility) {
-                    let outcome = it.outcome(now, verdict);
-                    self.conclude_attempt(now, outcome);
-                }
+                let verdict = it.round.withdraw(now, node, eligibility);
+                let outcome = verdict.map(|verdict| it.outcome(now, verdict));
+                self.conclude_attempt(now, outcome);
             }
             State::Held(held) => {
                 let mut cx = Context {
@@ -97,14 +93,13 @@ impl Lease {
         }
         match &mut self.state {
             State::Acquiring(it) => {
-                if let Some(verdict) = it.round.give_up(now, it.retry.failure) {
-                    let outcome = it.outcome(now, verdict);
-                    self.conclude_attempt(now, outcome);
-                }
+                let verdict = it.round.give_up(now, it.retry.failure);
+                let outcome = verdict.map(|verdict| it.outcome(now, verdict));
+                self.conclude_attempt(now, outcome);
             }
             State::Fencing(it) => {
                 let outcome = it.give_up(now);
-                self.conclude_attempt(now, outcome);
+                self.conclude_attempt(now, Some(outcome));
             }
             State::Backoff(_) => self.retry(now),
             State::Held(_) => {
