@@ -3,7 +3,10 @@ mod tests;
 
 use alloc::collections::BTreeMap;
 
-use crate::{Eligibility, NodeId, RunId, Sighting, Timestamp, Voter, Withdrawal};
+use crate::{
+    Eligibility, MemberReport, NodeId, OwnerRule, OwnerWatch, RunId, Sighting, Tenure, Timestamp,
+    Voter, Withdrawal,
+};
 
 /// All nodes of one lock service as voters: which of them may vote, and from when on.
 ///
@@ -16,8 +19,10 @@ use crate::{Eligibility, NodeId, RunId, Sighting, Timestamp, Voter, Withdrawal};
 ///
 /// - One server that two addresses lead to has one vote. With two it would be a majority with one
 ///   node more.
-/// - A replica has no vote: it may lag behind its master. A node of a cluster has none either:
-///   clusters replicate keys and move them.
+/// - A replica has no vote: it may lag behind its master. A node of a cluster has none either, unless it
+///   votes for a [slot](NodeKind::ClusterSlot): clusters replicate keys and move them.
+/// - Where an authority names the master, only a server that it has confirmed for long enough has a vote:
+///   see [`OwnerWatch`].
 /// - A node that does not say what it is has no vote, unless the client
 ///   [allows that](Voter::allowing_unvetted).
 /// - A node that is excluded while its connection lasts has its last votes withdrawn: another server
@@ -61,8 +66,33 @@ pub struct Electorate {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Member {
     voter: Voter,
+    watch: Option<OwnerWatch>,
+    /// Whether the server must be a node of a cluster.
+    is_in_cluster: bool,
+    /// Whether another node may lead to the same server.
+    may_share_server: bool,
+    /// The tenure in which the server was connected to.
+    connected: Option<Tenure>,
     /// The server that the node's address leads to, whether or not it may vote.
     server: Option<RunId>,
+}
+
+/// How the server of a node is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NodeKind {
+    /// The node has an address of its own, and its server is a master.
+    Independent,
+    /// Sentinels name the master of a group.
+    SentinelGroup(OwnerRule),
+    /// The nodes of a cluster name the owner of a slot.
+    ClusterSlot {
+        /// When a vote of the owner counts.
+        rule: OwnerRule,
+        /// Whether two nodes may be slots of one server. That is no double vote, since each slot has keys
+        /// of its own. But both votes fail together.
+        may_share_server: bool,
+    },
 }
 
 /// What a node says it is.
@@ -119,6 +149,8 @@ pub enum Exclusion {
     Replica,
     /// It is a node of a cluster.
     ClusterMaster,
+    /// It is not a node of a cluster, and must be one.
+    NotInCluster,
     /// It does not say what it is.
     IdentityWithheld,
     /// It does not say whether it was promoted, so it may lack locks.
@@ -136,13 +168,70 @@ impl Electorate {
         }
     }
 
+    /// Sets how the server of a node is found. Without this, a node is [independent](NodeKind::Independent).
+    /// A driver calls this before it tells anything else of the node.
+    pub fn set_kind(&mut self, node: NodeId, kind: NodeKind) {
+        let member = self.member(node);
+        let (rule, is_in_cluster, may_share_server) = match kind {
+            NodeKind::Independent => (None, false, false),
+            NodeKind::SentinelGroup(rule) => (Some(rule), false, false),
+            NodeKind::ClusterSlot {
+                rule,
+                may_share_server,
+            } => (Some(rule), true, may_share_server),
+        };
+        member.watch = rule.map(OwnerWatch::new);
+        member.is_in_cluster = is_in_cluster;
+        member.may_share_server = may_share_server;
+    }
+
+    /// Takes what a member of a node's authority reports. `now` must be read *after* the report came.
+    /// Returns whether another [tenure](Self::tenure) was confirmed, so that the driver must close the
+    /// connection to the earlier owner.
+    pub fn handle_report(&mut self, now: Timestamp, node: NodeId, report: MemberReport) -> bool {
+        let watch = &mut self.member(node).watch;
+        watch
+            .as_mut()
+            .is_some_and(|watch| watch.handle_report(now, report))
+    }
+
+    /// Notes that some client had a confirmation of this tenure of the node `age` ago, by a
+    /// [marker](crate::AgeMarker) on its owner. `now` must be read *after* the answer came.
+    pub fn handle_marker(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        tenure: &Tenure,
+        age: core::time::Duration,
+    ) {
+        if let Some(watch) = &mut self.member(node).watch {
+            watch.handle_marker(now, tenure, age);
+        }
+    }
+
+    /// Returns the tenure of a node that its authority has confirmed last: the server to connect to.
+    #[must_use]
+    pub fn tenure(&self, node: NodeId) -> Option<&Tenure> {
+        self.members.get(&node)?.watch.as_ref()?.tenure()
+    }
+
+    /// Returns what the node's votes are worth in replies that come now. For a node whose server an
+    /// authority names, it changes with each report.
+    #[must_use]
+    pub fn eligibility(&self, node: NodeId) -> Eligibility {
+        let newcomer = || self.newcomer.eligibility();
+        self.members
+            .get(&node)
+            .map_or_else(newcomer, Member::eligibility)
+    }
+
     /// Returns whether the [age](Sighting::history_age) of the server's history is of use, so that the
     /// driver must find it out before it tells the identity.
     #[must_use]
     pub fn needs_history_age(&self, identity: &Identity) -> bool {
         match identity {
             Identity::Server {
-                role: ServerRole::Master,
+                role: ServerRole::Master | ServerRole::ClusterMaster,
                 sighting:
                     Sighting {
                         replication: Some(replication),
@@ -151,6 +240,20 @@ impl Electorate {
             } => self.newcomer.needs_history_age(*replication),
             Identity::Server { .. } | Identity::InProcess | Identity::Withheld => false,
         }
+    }
+
+    /// Notes what the owner of a node says of itself on a new connection, before its first vote. `tenure` is
+    /// the [tenure](Self::tenure) of the node from *before* the connection was opened. `now` must be read
+    /// *after* the answer came.
+    pub fn handle_owner_connection(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        tenure: &Tenure,
+        identity: &Identity,
+    ) -> Admission {
+        self.member(node).connected = Some(tenure.clone());
+        self.handle_connection(now, node, identity)
     }
 
     /// Notes what a node says of itself on a new connection, before its first vote. `now` must be
@@ -162,13 +265,14 @@ impl Electorate {
         identity: &Identity,
     ) -> Admission {
         let outcome = self.examine(node, identity);
-        let voter = &mut self.member(node).voter;
+        let member = self.member(node);
+        let voter = &mut member.voter;
         let withdrawal = match (outcome, identity) {
             (Ok(()), Identity::Server { sighting, .. }) => voter.handle_connection(now, sighting),
             (Err(_), identity) if identity.is_replica() => voter.handle_demotion(now),
             (Ok(()) | Err(_), _) => None,
         };
-        Admission::new(outcome, identity, voter, withdrawal)
+        Admission::new(outcome, identity, member, withdrawal)
     }
 
     /// Notes what a node says of itself while a connection lasts, about once a second. `now` must be
@@ -180,14 +284,15 @@ impl Electorate {
         identity: &Identity,
     ) -> Admission {
         let outcome = self.examine(node, identity);
-        let voter = &mut self.member(node).voter;
+        let member = self.member(node);
+        let voter = &mut member.voter;
         let withdrawal = match (outcome, identity) {
             (Ok(()), Identity::Server { sighting, .. }) => voter.handle_sighting(now, sighting),
             (Ok(()), Identity::InProcess | Identity::Withheld) => None,
             // The excluded server may have voted since the last inspection.
             (Err(_), _) => voter.handle_demotion(now),
         };
-        Admission::new(outcome, identity, voter, withdrawal)
+        Admission::new(outcome, identity, member, withdrawal)
     }
 
     /// Decides whether a node may vote at all, and notes which server it is.
@@ -203,19 +308,23 @@ impl Electorate {
         };
         // First of all: one server under two addresses is a mistake, whatever its role is.
         let server = Some(sighting.run_id);
-        if let Some((&other, _)) = self.members.iter().find(|(_, it)| it.server == server) {
+        let may_share = self.member(node).may_share_server;
+        let same = |it: &Member| it.server == server && !(may_share && it.may_share_server);
+        if let Some((&other, _)) = self.members.iter().find(|(_, it)| same(it)) {
             return Err(Exclusion::SameServer { other });
         }
-        self.member(node).server = server;
-        match role {
-            ServerRole::Replica => Err(Exclusion::Replica),
-            ServerRole::ClusterMaster => Err(Exclusion::ClusterMaster),
-            ServerRole::Master
+        let member = self.member(node);
+        member.server = server;
+        match (role, member.is_in_cluster) {
+            (ServerRole::Replica, _) => Err(Exclusion::Replica),
+            (ServerRole::ClusterMaster, false) => Err(Exclusion::ClusterMaster),
+            (ServerRole::Master, true) => Err(Exclusion::NotInCluster),
+            (ServerRole::Master | ServerRole::ClusterMaster, _)
                 if sighting.replication.is_none() && self.newcomer.needs_vetting() =>
             {
                 Err(Exclusion::HistoryWithheld)
             }
-            ServerRole::Master => Ok(()),
+            (ServerRole::Master | ServerRole::ClusterMaster, _) => Ok(()),
         }
     }
 
@@ -223,8 +332,23 @@ impl Electorate {
         let newcomer = &self.newcomer;
         self.members.entry(node).or_insert_with(|| Member {
             voter: newcomer.clone(),
+            watch: None,
+            is_in_cluster: false,
+            may_share_server: false,
+            connected: None,
             server: None,
         })
+    }
+}
+
+impl Member {
+    fn eligibility(&self) -> Eligibility {
+        let voter = self.voter.eligibility();
+        match (&self.watch, &self.connected) {
+            (None, _) => voter,
+            (Some(watch), Some(tenure)) => voter.and(watch.eligibility(tenure)),
+            (Some(_), None) => Eligibility::NEVER,
+        }
     }
 }
 
@@ -244,13 +368,13 @@ impl Admission {
     fn new(
         outcome: Result<(), Exclusion>,
         identity: &Identity,
-        voter: &Voter,
+        member: &Member,
         withdrawal: Option<Withdrawal>,
     ) -> Self {
         let eligibility = || match identity {
             Identity::InProcess => Eligibility::ALWAYS,
             // A server that says nothing now does not undo what it said before.
-            Identity::Withheld | Identity::Server { .. } => voter.eligibility(),
+            Identity::Withheld | Identity::Server { .. } => member.eligibility(),
         };
         Self {
             outcome: outcome.map(|()| eligibility()),

@@ -14,11 +14,14 @@ use crate::Timestamp;
 /// let eligibility = Eligibility::since(since);
 /// assert!(eligibility.covers(since));
 /// assert!(!eligibility.covers(Timestamp::ZERO));
+/// assert!(!eligibility.until(since).covers(Timestamp::from_nanos(1_001)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Eligibility {
     /// The node has no vote in a round that starts before this.
     since: Timestamp,
+    /// The node has no vote in a round that starts after this.
+    until: Timestamp,
 }
 
 impl Eligibility {
@@ -26,10 +29,38 @@ impl Eligibility {
     /// also goes with a reply that is no vote: an error, or silence.
     pub const ALWAYS: Self = Self::since(Timestamp::ZERO);
 
+    /// The eligibility of a node that has no vote in any round, and of which nobody knows when it will
+    /// have one.
+    pub const NEVER: Self = Self {
+        since: Timestamp::MAX,
+        until: Timestamp::ZERO,
+    };
+
     /// Creates the eligibility of a node that has a vote in each round that starts at `since` or later.
     #[must_use]
     pub const fn since(since: Timestamp) -> Self {
-        Self { since }
+        Self {
+            since,
+            until: Timestamp::MAX,
+        }
+    }
+
+    /// Returns this eligibility for rounds that start at `until` at the latest.
+    #[must_use]
+    pub fn until(self, until: Timestamp) -> Self {
+        Self {
+            until: self.until.min(until),
+            ..self
+        }
+    }
+
+    /// Returns the eligibility for the rounds that both cover.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            since: self.since.max(other.since),
+            until: self.until.min(other.until),
+        }
     }
 
     /// Returns whether the node has a vote in a round that starts at `start`.
@@ -38,13 +69,20 @@ impl Eligibility {
     /// have acted at any time in between.
     #[must_use]
     pub fn covers(self, start: Timestamp) -> bool {
-        self.since <= start
+        self.since <= start && start <= self.until
     }
 
     /// Returns the earliest start of a round in which the node has a vote.
     #[must_use]
     pub const fn starts_at(self) -> Timestamp {
         self.since
+    }
+
+    /// Returns the latest start of a round in which the node has a vote. [`Timestamp::MAX`] if there is no
+    /// such time.
+    #[must_use]
+    pub const fn ends_at(self) -> Timestamp {
+        self.until
     }
 
     /// Returns for how long the node has no vote yet, or zero if it has one.

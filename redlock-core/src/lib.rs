@@ -9,7 +9,7 @@
 //! [`Extend`]: crate::Extend
 //! [`Fence`]: crate::Fence
 //! [`FencingToken`]: crate::FencingToken
-//! [`HistoryMarker`]: crate::HistoryMarker
+//! [`AgeMarker`]: crate::AgeMarker
 //! [`KeepAlive`]: crate::KeepAlive
 //! [`Lease`]: crate::Lease
 //! [`Lease::acquire_fenced`]: crate::Lease::acquire_fenced
@@ -39,15 +39,18 @@
 
 extern crate alloc;
 
+mod age_marker;
 mod ballot;
 mod electorate;
 mod eligibility;
 mod fencing;
-mod history_marker;
+
 mod keep_alive;
+mod key_slot;
 mod lease;
 mod node;
 mod owed_release;
+mod owner_watch;
 /// [`Lease`]: crate::Lease
 /// [rounds]: crate::Acquire
 /// [`Quarantine`]: crate::Quarantine
@@ -71,16 +74,18 @@ mod turns;
 mod validity;
 mod voter;
 
-pub use electorate::{Admission, Electorate, Exclusion, Identity, ServerRole};
+pub use age_marker::AgeMarker;
+pub use electorate::{Admission, Electorate, Exclusion, Identity, NodeKind, ServerRole};
 pub use eligibility::Eligibility;
 pub use fencing::FencingToken;
-pub use history_marker::HistoryMarker;
 pub use keep_alive::{KeepAlive, KeepAliveError};
+pub use key_slot::KeySlot;
 pub use lease::{
     Event, ExpiryAnomaly, Lease, LeaseConfig, LossReason, Operation, RoundId, Transmit,
 };
 pub use node::{NodeId, NodeSet};
 pub use owed_release::{OwedRelease, SetRequestState};
+pub use owner_watch::{MemberReport, Owner, OwnerRule, OwnerWatch, Tenure};
 pub use quarantine::Quarantine;
 pub use quorum::{Quorum, QuorumError};
 pub use reply::Reply;
@@ -89,7 +94,7 @@ pub use round::{
     Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Fence, FenceVerdict, Release,
     ReleaseVerdict,
 };
-pub use sighting::{Replication, ReplicationId, RunId, Sighting};
+pub use sighting::{MemberId, Replication, ReplicationId, RunId, Sighting};
 pub use tally::Tally;
 pub use timestamp::Timestamp;
 pub use token::{Nonce, Token};

@@ -5,7 +5,7 @@ use crate::Timestamp;
 macro_rules! hexadecimal_id {
     ($(#[$about:meta])* $name:ident) => {
         $(#[$about])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name([u8; Self::LEN]);
 
         impl $name {
@@ -36,6 +36,12 @@ macro_rules! hexadecimal_id {
 hexadecimal_id! {
     /// The id of a server process, from its start to its end: Redis' `run_id`, 40 hexadecimal digits.
     RunId
+}
+
+hexadecimal_id! {
+    /// The id of one member of an authority: the `runid` of a sentinel, or the node id of a cluster's node.
+    /// 40 hexadecimal digits.
+    MemberId
 }
 
 hexadecimal_id! {
@@ -70,7 +76,7 @@ pub struct Sighting {
     pub uptime: Option<Duration>,
     /// The history of its keys, or `None` if it does not say.
     pub replication: Option<Replication>,
-    /// The age that the history has at least, by a [`HistoryMarker`](crate::HistoryMarker). `None` if the
+    /// The age that the history has at least, by a [`AgeMarker`](crate::AgeMarker). `None` if the
     /// driver has not read the marker, or there is none.
     pub history_age: Option<Duration>,
 }

@@ -20,7 +20,7 @@ use crate::{Eligibility, Quarantine, Replication, RunId, Sighting, Timestamp};
 ///   recovery and fsync").
 /// - A node that may have been promoted less than that ago has no vote either. The replica may lack a
 ///   lock that its master had, and neither its `run_id` nor its uptime changes with the promotion.
-///   Its history does: see [`Replication::continues`]. A [`HistoryMarker`](crate::HistoryMarker)
+///   Its history does: see [`Replication::continues`]. A [`AgeMarker`](crate::AgeMarker)
 ///   shows that the promotion was long enough ago.
 /// - If another server has taken the node's place, the quarantine starts now, by the client's own
 ///   clock.

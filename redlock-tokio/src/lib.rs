@@ -67,9 +67,9 @@ pub use hold::Hold;
 pub use key::{Key, KeyError};
 pub use lock::{Lock, LockFuture};
 pub use node::{
-    Answer, Command, CounterDefect, FreedNotifier, MemoryNode, Node, NodeError, NodeReport,
-    NodeReports, NodeState, NodeStatus, Objection, RedisNode, Server, ServerInfo, Session,
-    UrlError, Vote,
+    Answer, Authority, AuthorityKind, Command, CounterDefect, FreedNotifier, MemoryNode, NamedBy,
+    Node, NodeError, NodeReport, NodeReports, NodeState, NodeStatus, Objection, RedisNode, Reports,
+    Server, ServerInfo, Session, UrlError, Vote,
 };
 pub use options::{LockOptions, OptionsError};
 pub use readiness::NotReady;

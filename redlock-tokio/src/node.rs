@@ -1,5 +1,6 @@
 //! The seam between a lock and the masters that store its keys.
 
+mod authority;
 mod command;
 mod error;
 mod freed_notifier;
@@ -12,9 +13,11 @@ pub(crate) mod status;
 use std::{future::pending, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
+use redlock_core::Tenure;
 
 pub(crate) use self::command::reply_of;
 pub use self::{
+    authority::{Authority, AuthorityKind, NamedBy, Reports},
     command::{Answer, Command, Vote},
     error::{CounterDefect, NodeError},
     freed_notifier::FreedNotifier,
@@ -106,6 +109,14 @@ pub trait Node: Send + Sync + 'static {
     /// [`NodeError::Misconfigured`] if the node is there but somebody must change something first. Any other error
     /// means that the node is not there now. The `Redlock` tries again in both cases, with increasing pauses.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>>;
+
+    /// Returns the authority that names the node's master. `None` by default: the node has one address.
+    ///
+    /// The [`Redlock`](crate::Redlock) then opens sessions by [`Authority::connect`], and not by
+    /// [`connect`](Self::connect). It asks for the authority once, when it is built.
+    fn named_by(&self) -> Option<NamedBy> {
+        None
+    }
 }
 
 /// An open conversation with a [`Node`]: batches of commands in, answers out, in order.
@@ -160,7 +171,7 @@ pub trait Session: Send {
     }
 
     /// Returns a lower bound for the age of the server's [history](ServerInfo::replication), or `None` if the age is
-    /// unknown (the default). See [`HistoryMarker`](redlock_core::HistoryMarker).
+    /// unknown (the default). See [`AgeMarker`](redlock_core::AgeMarker).
     ///
     /// The [`Redlock`](crate::Redlock) calls this when a session opens, and then about once an hour, but only if the
     /// history continues an earlier one. The question is about the history that the server had when the session was
@@ -172,6 +183,24 @@ pub trait Session: Send {
     /// [`NodeError::Refused`] if the server does not allow the question. Any other error means that the
     /// session is broken.
     fn history_age(&mut self) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
+        async { Ok(None) }.boxed()
+    }
+
+    /// Returns for how long, at least, the server has been the owner of the node in this tenure, or `None` if that
+    /// is unknown (the default). Notes for all clients that the tenure was confirmed. See
+    /// [`AgeMarker`](redlock_core::AgeMarker).
+    ///
+    /// The [`Redlock`](crate::Redlock) calls this when a session opens, and then about once an hour, but only if an
+    /// [`Authority`] names the node's master.
+    ///
+    /// # Errors
+    ///
+    /// As for [`history_age`](Self::history_age).
+    fn tenure_age(
+        &mut self,
+        tenure: &Tenure,
+    ) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
+        let _ = tenure;
         async { Ok(None) }.boxed()
     }
 

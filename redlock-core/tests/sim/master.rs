@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{
-    FencingToken, HistoryMarker, Operation, Replication, ReplicationId, RunId, Token,
-};
+use redlock_core::{AgeMarker, FencingToken, Operation, Replication, ReplicationId, RunId, Token};
 
 use crate::clock::{Clock, MILLI, SECOND};
 
@@ -163,9 +161,9 @@ impl Master {
     pub(crate) fn history_age(&mut self, at: u64) -> Duration {
         let now = self.clock.local(at) / MILLI;
         let passed = now - *self.marked_at.get_or_insert(now);
-        let left = HistoryMarker::TTL_MILLIS.saturating_sub(passed);
-        let marker = HistoryMarker::read(b"0", i64::try_from(left).expect("a day"));
-        marker.map(HistoryMarker::age).unwrap_or_default()
+        let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
+        let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));
+        marker.map(AgeMarker::age).unwrap_or_default()
     }
 
     /// `FLUSHALL`: everything is gone, and no client can see that it is.

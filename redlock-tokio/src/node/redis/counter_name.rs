@@ -2,8 +2,10 @@
 
 use std::sync::LazyLock;
 
+use redlock_core::KeySlot;
+
 /// The number of slots of a cluster.
-const SLOTS: usize = 1 << 14;
+const SLOTS: usize = KeySlot::COUNT as usize;
 
 /// The smallest decimal number in each slot.
 static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
@@ -11,7 +13,7 @@ static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut missing = SLOTS;
     let mut number = 0;
     while missing > 0 {
-        let place = &mut numbers[slot_of(number.to_string().as_bytes())];
+        let place = &mut numbers[index_of(number.to_string().as_bytes())];
         if place.is_none() {
             *place = Some(number);
             missing -= 1;
@@ -30,11 +32,11 @@ static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
 /// slot.
 pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
     let number;
-    let (tag, rest): (&[u8], &[u8]) = match tag_of(key) {
+    let (tag, rest): (&[u8], &[u8]) = match KeySlot::hash_tag(key) {
         Some(tag) => (tag, key),
         None if !key.contains(&b'}') => (key, &[]),
         None => {
-            number = NUMBERS[slot_of(key)].to_string();
+            number = NUMBERS[index_of(key)].to_string();
             (number.as_bytes(), key)
         }
     };
@@ -42,27 +44,9 @@ pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
     [crate::Key::COUNTERS, b"{", tag, b"}", separator, rest].concat()
 }
 
-/// Returns the key's hash tag, on which the slot depends instead of the whole key: the bytes between the
-/// first `{` and the first `}` after it, if there are any.
-fn tag_of(key: &[u8]) -> Option<&[u8]> {
-    let begin = 1 + key.iter().position(|byte| *byte == b'{')?;
-    let len = key[begin..].iter().position(|byte| *byte == b'}')?;
-    (len > 0).then(|| &key[begin..begin + len])
-}
-
-/// Returns the slot of a key without a tag: CRC16 (XMODEM) modulo the number of slots.
-fn slot_of(bytes: &[u8]) -> usize {
-    let crc = bytes.iter().fold(0u16, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
-            let shifted = crc << 1;
-            if crc & 0x8000 == 0 {
-                shifted
-            } else {
-                shifted ^ 0x1021
-            }
-        })
-    });
-    usize::from(crc) % SLOTS
+/// Returns the number of the key's slot.
+fn index_of(key: &[u8]) -> usize {
+    usize::from(KeySlot::of(key).number())
 }
 
 #[cfg(test)]
@@ -71,24 +55,8 @@ mod tests {
 
     use super::*;
 
-    fn slot(key: &[u8]) -> usize {
-        slot_of(tag_of(key).unwrap_or(key))
-    }
-
     fn shown(key: &str) -> String {
         String::from_utf8(name_of(key.as_bytes())).unwrap()
-    }
-
-    #[test]
-    fn slots_are_those_of_the_cluster_specification() {
-        // The check value of CRC16 XMODEM, and the answers of `CLUSTER KEYSLOT`.
-        assert_eq!(slot(b"123456789"), 0x31c3);
-        assert_eq!(slot(b"somekey"), 11_058);
-        assert_eq!(slot(b"foo{hash_tag}"), 2_515);
-        assert_eq!(slot(b"{user1000}.following"), slot(b"user1000"));
-        assert_eq!(slot(b"foo{{bar}}zap"), slot(b"{bar"));
-        assert_eq!(slot(b"foo{bar}{zap}"), slot(b"bar"));
-        assert_eq!(slot(b"foo{}{bar}"), slot_of(b"foo{}{bar}"));
     }
 
     #[test]
@@ -129,13 +97,15 @@ mod tests {
         keys.sort();
         keys.dedup();
         let kinds = [true, false].map(|is_tagged| {
-            let kind = keys.iter().filter(|key| tag_of(key).is_some() == is_tagged);
+            let kind = keys
+                .iter()
+                .filter(|key| KeySlot::hash_tag(key).is_some() == is_tagged);
             kind.count()
         });
         assert!(kinds.iter().all(|count| *count > 1000), "{kinds:?}");
         for key in &keys {
             let name = name_of(key);
-            assert_eq!(slot(&name), slot(key), "{}", name.escape_ascii());
+            assert_eq!(index_of(&name), index_of(key), "{}", name.escape_ascii());
             assert!(names.insert(name), "two keys have one counter");
         }
     }
@@ -144,7 +114,7 @@ mod tests {
     fn every_slot_has_a_number() {
         assert_eq!(NUMBERS.len(), SLOTS);
         for (slot, number) in NUMBERS.iter().enumerate() {
-            assert_eq!(slot_of(number.to_string().as_bytes()), slot);
+            assert_eq!(index_of(number.to_string().as_bytes()), slot);
         }
     }
 }

@@ -7,19 +7,19 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection, cmd};
-use redlock_core::{HistoryMarker, ReplicationId};
+use redlock_core::{AgeMarker, ReplicationId};
 
 use super::server_error::{disconnected, refusal};
 use crate::node::NodeError;
 
-/// Returns for how long the history has existed at least, by its [`HistoryMarker`]. Writes the marker if it
+/// Returns for how long the history has existed at least, by its [`AgeMarker`]. Writes the marker if it
 /// is missing, and renews it when that is due. Costs one round trip, and a second one for a renewal.
 pub(super) async fn age(
     mut connection: MultiplexedConnection,
     history: ReplicationId,
 ) -> Result<Option<Duration>, NodeError> {
-    let key = HistoryMarker::key(history);
-    let ttl = HistoryMarker::TTL_MILLIS;
+    let key = AgeMarker::key_of_history(history);
+    let ttl = AgeMarker::TTL_MILLIS;
     let mut pipeline = Pipeline::new();
     let first = pipeline.cmd("SET").arg(&key).arg(0).arg("NX");
     first.arg("PX").arg(ttl);
@@ -37,12 +37,12 @@ pub(super) async fn age(
     let [_, Value::BulkString(value), Value::Int(left)] = &replies[..] else {
         return Ok(None);
     };
-    let marker = HistoryMarker::read(value, *left);
-    if let Some(renewal) = marker.and_then(HistoryMarker::renewal) {
+    let marker = AgeMarker::read(value, *left);
+    if let Some(renewal) = marker.and_then(AgeMarker::renewal) {
         let mut again = cmd("SET");
         again.arg(&key).arg(renewal).arg("PX").arg(ttl);
         // After an error the marker stays as it is, and the next client renews it.
         let _ = connection.send_packed_command(&again).await;
     }
-    Ok(marker.map(HistoryMarker::age))
+    Ok(marker.map(AgeMarker::age))
 }

@@ -1,23 +1,26 @@
+use alloc::{format, string::String};
 use core::time::Duration;
 
-use crate::ReplicationId;
+use crate::{ReplicationId, Tenure};
 
-/// A key on a node by which clients know for how long the node's history exists.
+/// A key on a node by which clients know for how long something is true of the node: for how long its
+/// history exists, or for how long it has been the owner in a tenure.
 ///
 /// A server does not say when it was promoted. So the first client that meets a history writes a key
 /// that is named after the history. From then on the key tells an age that the history has *at least*. A
-/// promotion begins another history, for which there is no key.
+/// promotion begins another history, for which there is no key. In the same way, a client that had a
+/// confirmation of a [`Tenure`] writes a key that is named after the tenure on its owner.
 ///
 /// A client writes the key with `SET key 0 NX PX 86400000`, reads it with `GET` and `PTTL`, and gives
-/// both answers to [`HistoryMarker::read`]. At least once every few hours the client reads the key again
-/// and writes the value of [`HistoryMarker::renewal`] with `SET key value PX 86400000`.
+/// both answers to [`AgeMarker::read`]. At least once every few hours the client reads the key again
+/// and writes the value of [`AgeMarker::renewal`] with `SET key value PX 86400000`.
 ///
 /// ```
 /// use core::time::Duration;
-/// use redlock_core::HistoryMarker;
+/// use redlock_core::AgeMarker;
 ///
 /// // `GET` says 5000, and `PTTL` that an hour of the key's day is over.
-/// let marker = HistoryMarker::read(b"5000", 23 * 3_600_000).expect("it was written like this");
+/// let marker = AgeMarker::read(b"5000", 23 * 3_600_000).expect("it was written like this");
 /// assert_eq!(marker.age(), Duration::from_millis(5000 + 3_600_000 - 1));
 /// assert_eq!(marker.renewal(), None); // too early
 /// ```
@@ -35,24 +38,28 @@ use crate::ReplicationId;
 /// A renewal keeps the age, and not only the key. It is due when half of the time to live is over,
 /// so there are twelve hours in which one client has to renew the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HistoryMarker {
+pub struct AgeMarker {
     /// The age at which it was written, in milliseconds.
     written_at_age: u64,
     /// How long ago that was, in milliseconds.
     passed: u64,
 }
 
-impl HistoryMarker {
+impl AgeMarker {
     /// The time to live that the key is written with, in milliseconds: a day.
     pub const TTL_MILLIS: u64 = 86_400_000;
 
-    /// The beginning of the key's name. The [`ReplicationId`] follows.
-    pub const PREFIX: &'static str = "redlock:since:";
-
-    /// Returns the name of the key for a history.
+    /// Returns the name of the key for a history: `redlock:since:` and the id.
     #[must_use]
-    pub fn key(history: ReplicationId) -> alloc::string::String {
-        alloc::format!("{}{history}", Self::PREFIX)
+    pub fn key_of_history(history: ReplicationId) -> String {
+        format!("redlock:since:{history}")
+    }
+
+    /// Returns the name of the key for a tenure: `redlock:owner:`, the owner, `:` and the epoch.
+    #[must_use]
+    pub fn key_of_tenure(tenure: &Tenure) -> String {
+        let Tenure { owner, epoch } = tenure;
+        format!("redlock:owner:{owner}:{epoch}")
     }
 
     /// Reads the key's value and its `PTTL`, in milliseconds. Returns `None` if the key is not there, does
@@ -89,11 +96,12 @@ impl HistoryMarker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Owner;
 
     const HOUR: u64 = 3_600_000;
 
-    fn read(value: &str, hours_left: u64) -> HistoryMarker {
-        HistoryMarker::read(value.as_bytes(), (hours_left * HOUR) as i64).unwrap()
+    fn read(value: &str, hours_left: u64) -> AgeMarker {
+        AgeMarker::read(value.as_bytes(), (hours_left * HOUR) as i64).unwrap()
     }
 
     #[test]
@@ -108,9 +116,9 @@ mod tests {
     fn a_renewal_keeps_the_age_and_adds_nothing() {
         let old = read("7", 12 - 1);
         let renewal = old.renewal().expect("more than half is over");
-        let renewed = HistoryMarker::read(
-            alloc::format!("{renewal}").as_bytes(),
-            HistoryMarker::TTL_MILLIS as i64,
+        let renewed = AgeMarker::read(
+            format!("{renewal}").as_bytes(),
+            AgeMarker::TTL_MILLIS as i64,
         );
         assert_eq!(renewed.unwrap().age(), old.age());
         assert_eq!(renewed.unwrap().renewal(), None);
@@ -119,10 +127,10 @@ mod tests {
     #[test]
     fn what_was_not_written_like_this_tells_nothing() {
         for (value, pttl) in [("", 5), ("-1", 5), ("yes", 5), ("0", -1), ("0", -2)] {
-            assert_eq!(HistoryMarker::read(value.as_bytes(), pttl), None, "{value}");
+            assert_eq!(AgeMarker::read(value.as_bytes(), pttl), None, "{value}");
         }
         // A clock that was set back shows as a time to live that is too long.
-        let future = HistoryMarker::read(b"3", i64::MAX).unwrap();
+        let future = AgeMarker::read(b"3", i64::MAX).unwrap();
         assert_eq!(future.age(), Duration::from_millis(3));
         assert_eq!(
             read("18446744073709551615", 1).age(),
@@ -131,8 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_named_after_the_history() {
+    fn the_key_is_named_after_what_it_tells_the_age_of() {
         let history = ReplicationId::new([b'7'; ReplicationId::LEN]);
-        assert!(HistoryMarker::key(history).starts_with("redlock:since:7777"));
+        assert!(AgeMarker::key_of_history(history).starts_with("redlock:since:7777"));
+        let owner = Owner::new("10.0.0.1:6379");
+        let tenure = Tenure { owner, epoch: 12 };
+        let key = "redlock:owner:10.0.0.1:6379:12";
+        assert_eq!(AgeMarker::key_of_tenure(&tenure), key);
     }
 }

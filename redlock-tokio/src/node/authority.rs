@@ -1,0 +1,113 @@
+use std::{fmt, sync::Arc};
+
+use futures::future::BoxFuture;
+use redlock_core::{MemberReport, Tenure, Timestamp};
+
+use super::{NodeError, Session};
+use crate::Clock;
+
+/// Names the masters of some [nodes](super::Node): the sentinels of a group, or the nodes of a cluster.
+///
+/// A [`Redlock`](crate::Redlock) passes each report to an [`OwnerWatch`](redlock_core::OwnerWatch), which decides
+/// which server is the master, and when its votes count. An authority only asks its members and passes on what
+/// they say. Implement the trait to test with members that lag, restart, or disagree.
+pub trait Authority: Send + Sync + 'static {
+    /// Asks each member about once a second, until the future is dropped, and passes on each answer.
+    ///
+    /// A member that does not answer must not delay the others.
+    fn watch(&self, reports: Reports) -> BoxFuture<'static, ()>;
+
+    /// Opens a session with the owner of a node. See [`Node::connect`](super::Node::connect).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Node::connect`](super::Node::connect).
+    fn connect(
+        &self,
+        index: usize,
+        tenure: &Tenure,
+    ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>>;
+}
+
+/// The authority that names a node's master.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct NamedBy {
+    /// The authority. Nodes with the same authority share one [watch](Authority::watch).
+    pub authority: Arc<dyn Authority>,
+    /// The position of the node among those of the authority, from zero.
+    pub index: usize,
+    /// What the authority is.
+    pub kind: AuthorityKind,
+}
+
+/// What names the master of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AuthorityKind {
+    /// The sentinels of a group.
+    Sentinels,
+    /// The nodes of a cluster.
+    Cluster {
+        /// Whether one server may be the master of several nodes.
+        may_share_server: bool,
+    },
+}
+
+/// Takes what the members of an [`Authority`] say.
+#[derive(Clone)]
+pub struct Reports {
+    clock: Clock,
+    deliver: Arc<dyn Fn(usize, MemberReport) + Send + Sync>,
+}
+
+impl NamedBy {
+    /// Describes the node at `index` among those of the authority.
+    #[must_use]
+    pub fn new(authority: Arc<dyn Authority>, index: usize, kind: AuthorityKind) -> Self {
+        Self {
+            authority,
+            index,
+            kind,
+        }
+    }
+}
+
+impl Reports {
+    /// Creates reports that go to `deliver`, with the position of the node in question.
+    pub(crate) fn new(
+        clock: Clock,
+        deliver: impl Fn(usize, MemberReport) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            clock,
+            deliver: Arc::new(deliver),
+        }
+    }
+
+    /// Returns the time for [`MemberReport::asked_at`]. Call this *before* the question leaves.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Passes on what a member says about the node at `index`.
+    pub fn deliver(&self, index: usize, report: MemberReport) {
+        (self.deliver)(index, report);
+    }
+}
+
+impl fmt::Debug for NamedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamedBy")
+            .field("index", &self.index)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Reports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reports").finish_non_exhaustive()
+    }
+}
