@@ -75,6 +75,7 @@ impl NamedBy {
 
 impl Reports {
     /// Creates reports that go to `deliver`, with the position of the node in question.
+    #[allow(dead_code, reason = "the engine does not watch authorities yet")]
     pub(crate) fn new(
         clock: Clock,
         deliver: impl Fn(usize, MemberReport) + Send + Sync + 'static,
