@@ -1,8 +1,11 @@
 mod compare;
+mod connect;
 mod counter_name;
 mod info;
 mod invalidations;
 mod marker;
+mod opened;
+mod pool;
 mod request;
 mod rights;
 mod script;
@@ -11,25 +14,13 @@ mod session;
 mod shorten;
 mod url;
 
-use std::{
-    convert::Infallible,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::fmt;
 
-use deadpool_redis::{
-    Connection, Manager, Pool, PoolError, Runtime,
-    redis::{AsyncConnectionConfig, ConnectionInfo, ProtocolVersion},
-};
+use deadpool_redis::Pool;
 use futures::{FutureExt, future::BoxFuture};
 
 pub use self::url::UrlError;
-use self::{
-    invalidations::Invalidations, server_error::connect_error, session::RedisSession, url::NodeUrl,
-};
+use self::{pool::Pools, session::RedisSession, url::NodeUrl};
 use super::{Node, NodeError, Session};
 
 /// A Redis (or Valkey) master, reached through a [`deadpool_redis`] pool.
@@ -47,16 +38,7 @@ use super::{Node, NodeError, Session};
 /// ```
 pub struct RedisNode {
     address: Box<str>,
-    pool: Pool,
-    resp3: Option<Resp3>,
-}
-
-/// Connections by which a server also reports that a key is gone.
-struct Resp3 {
-    pool: Pool,
-    invalidations: Arc<Invalidations>,
-    /// The server does not speak RESP3.
-    is_unknown: AtomicBool,
+    pools: Pools,
 }
 
 impl RedisNode {
@@ -84,24 +66,10 @@ impl RedisNode {
     /// assert!(error.to_string().contains("expected redis://"));
     /// ```
     pub fn from_url(url: &str) -> Result<Self, UrlError> {
-        let NodeUrl {
-            address,
-            info,
-            excludes_resp3,
-        } = NodeUrl::parse(url)?;
-        // The lane has its own time limits, so requests and connects need no timer of their own.
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_connection_timeout(None);
-        let resp3 = if excludes_resp3 {
-            None
-        } else {
-            Some(Resp3::new(info.clone(), config.clone())?)
-        };
+        let NodeUrl { endpoint, settings } = NodeUrl::parse(url)?;
         Ok(Self {
-            address,
-            pool: pool(info, config)?,
-            resp3,
+            address: endpoint.to_string().into(),
+            pools: Pools::new(&settings, &endpoint)?,
         })
     }
 
@@ -112,66 +80,9 @@ impl RedisNode {
     pub fn from_pool(address: impl Into<String>, pool: Pool) -> Self {
         Self {
             address: address.into().into(),
-            pool,
-            resp3: None,
+            pools: Pools::of(pool),
         }
     }
-
-    /// Returns a connection, and what receives its messages if it speaks RESP3.
-    async fn get(&self) -> Result<(Connection, Option<Arc<Invalidations>>), PoolError> {
-        if let Some(resp3) = &self.resp3
-            && !resp3.is_unknown.load(Ordering::Relaxed)
-        {
-            match resp3.pool.get().await {
-                Ok(connection) => return Ok((connection, Some(Arc::clone(&resp3.invalidations)))),
-                Err(error) if is_unknown_protocol(&error) => {
-                    resp3.is_unknown.store(true, Ordering::Relaxed);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok((self.pool.get().await?, None))
-    }
-}
-
-impl Resp3 {
-    fn new(info: ConnectionInfo, config: AsyncConnectionConfig) -> Result<Self, UrlError> {
-        let invalidations = Arc::new(Invalidations::default());
-        let settings = info.redis_settings().clone();
-        let info = info.set_redis_settings(settings.set_protocol(ProtocolVersion::RESP3));
-        let receiver = Arc::clone(&invalidations);
-        let config = config.set_push_sender(move |push| {
-            receiver.handle(&push);
-            Ok::<_, Infallible>(())
-        });
-        Ok(Self {
-            pool: pool(info, config)?,
-            invalidations,
-            is_unknown: AtomicBool::new(false),
-        })
-    }
-}
-
-/// Returns whether an error while connecting says that the server does not speak RESP3.
-fn is_unknown_protocol(error: &PoolError) -> bool {
-    let PoolError::Backend(error) = error else {
-        return false;
-    };
-    let text = error.to_string();
-    // The redis crate writes the last text instead of the second.
-    let words = ["NOPROTO", "unknown command", "doesn't support HELLO"];
-    words.iter().any(|words| text.contains(words))
-}
-
-fn pool(info: ConnectionInfo, config: AsyncConnectionConfig) -> Result<Pool, UrlError> {
-    let manager =
-        Manager::new_with_config(info, config).map_err(|error| UrlError::new(error.to_string()))?;
-    Pool::builder(manager)
-        .runtime(Runtime::Tokio1)
-        // One in use, and its replacement while that is opened.
-        .max_size(2)
-        .build()
-        .map_err(|error| UrlError::new(error.to_string()))
 }
 
 impl Node for RedisNode {
@@ -181,11 +92,7 @@ impl Node for RedisNode {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         async {
-            let (connection, invalidations) = self.get().await.map_err(|error| match error {
-                PoolError::Backend(error) => connect_error(&error),
-                other => NodeError::Unreachable(other.to_string().into()),
-            })?;
-            let session = RedisSession::open(connection, invalidations).await?;
+            let session = RedisSession::open(self.pools.open().await?).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         }
         .boxed()

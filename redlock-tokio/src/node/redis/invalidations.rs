@@ -4,8 +4,6 @@ use crate::{node::FreedNotifier, sync::Mutex};
 
 /// Receives a server's messages that probed keys are gone (`CLIENT TRACKING`, Redis' client-side caching),
 /// and passes them on.
-///
-/// All connections of a node's pool send their messages here. Only one of them is in use at a time.
 #[derive(Debug, Default)]
 pub(super) struct Invalidations(Mutex<Option<FreedNotifier>>);
 

@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use deadpool_redis::{
-    Connection,
-    redis::{Pipeline, Value, aio::MultiplexedConnection},
-};
+use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection};
 use futures::{FutureExt, future::BoxFuture};
 use redlock_core::Replication;
 
@@ -18,6 +15,7 @@ use super::{
     info,
     invalidations::Invalidations,
     marker,
+    opened::{Opened, PlaceInPool},
     request::Request,
     rights::{self, Rights},
     script,
@@ -31,8 +29,8 @@ const INSPECTION_LIMIT: Duration = Duration::from_secs(5);
 /// A conversation over one multiplexed connection.
 pub(super) struct RedisSession {
     multiplexed: MultiplexedConnection,
-    /// Keeps the pool's slot while the session lives.
-    pooled: Option<Connection>,
+    /// Keeps the place in the pool while the session lives.
+    _place: Option<PlaceInPool>,
     /// The client's rights, and how the server compares values.
     rights: Rights,
     /// Whether the server has refused to compare values by command.
@@ -49,13 +47,12 @@ pub(super) struct RedisSession {
 impl RedisSession {
     /// Asks the server what it is and what this client may do, and loads the scripts, so that `EVALSHA`
     /// finds them. If the server loads no scripts, they are sent in full by `EVAL`.
-    ///
-    /// `invalidations` gets the messages that the server sends on this connection without being asked.
-    pub(super) async fn open(
-        connection: Connection,
-        invalidations: Option<Arc<Invalidations>>,
-    ) -> Result<Self, NodeError> {
-        let mut multiplexed = MultiplexedConnection::clone(&connection);
+    pub(super) async fn open(opened: Opened) -> Result<Self, NodeError> {
+        let Opened {
+            connection: mut multiplexed,
+            invalidations,
+            place,
+        } = opened;
         let mut pipeline = Pipeline::new();
         // First, because a client that can begin a transaction and not give it up gets no more answers.
         pipeline.cmd("INFO");
@@ -89,7 +86,7 @@ impl RedisSession {
         let rights = Rights::read(&answers, knows_scripts, compare);
         Ok(Self {
             multiplexed,
-            pooled: Some(connection),
+            _place: place,
             rights,
             refused: Arc::default(),
             server,
@@ -182,15 +179,6 @@ impl Session for RedisSession {
             }
         }
         .boxed()
-    }
-}
-
-impl Drop for RedisSession {
-    fn drop(&mut self) {
-        if let Some(connection) = self.pooled.take() {
-            // A session ends when its connection is useless, so the connection must not go back.
-            drop(Connection::take(connection));
-        }
     }
 }
 
