@@ -71,8 +71,10 @@ struct Member {
     is_in_cluster: bool,
     /// Whether another node may lead to the same server.
     may_share_server: bool,
-    /// The tenure in which the server was connected to.
+    /// The tenure in which the server was connected to, which is the one that the voter knows.
     connected: Option<Tenure>,
+    /// Whether the server was excluded when it said last what it is.
+    is_excluded: bool,
     /// The server that the node's address leads to, whether or not it may vote.
     server: Option<RunId>,
 }
@@ -215,8 +217,10 @@ impl Electorate {
         self.members.get(&node)?.watch.as_ref()?.tenure()
     }
 
-    /// Returns what the node's votes are worth in replies that come now. For a node whose server an
-    /// authority names, it changes with each report.
+    /// Returns what the node's votes are worth in replies that come now, on the connection that was told
+    /// last. For a node whose server an authority names, this changes with each report, so a driver asks
+    /// again for each reply. It is [`Eligibility::NEVER`] from the confirmation of another tenure until the
+    /// next [connection](Self::handle_owner_connection).
     #[must_use]
     pub fn eligibility(&self, node: NodeId) -> Eligibility {
         let newcomer = || self.newcomer.eligibility();
@@ -243,8 +247,15 @@ impl Electorate {
     }
 
     /// Notes what the owner of a node says of itself on a new connection, before its first vote. `tenure` is
-    /// the [tenure](Self::tenure) of the node from *before* the connection was opened. `now` must be read
-    /// *after* the answer came.
+    /// the [tenure](Self::tenure) of the node whose owner the connection leads to. `now` must be read *after*
+    /// the answer came.
+    ///
+    /// From now on, a reply that came on an earlier connection must not be passed on with the node's
+    /// [eligibility](Self::eligibility): it may be a vote of an earlier owner.
+    ///
+    /// In another tenure another server is expected. So nothing that the node said before is held against
+    /// the server, and nothing is withdrawn: the votes of the earlier owner counted by the rule of
+    /// [`OwnerWatch`].
     pub fn handle_owner_connection(
         &mut self,
         now: Timestamp,
@@ -252,7 +263,13 @@ impl Electorate {
         tenure: &Tenure,
         identity: &Identity,
     ) -> Admission {
-        self.member(node).connected = Some(tenure.clone());
+        let newcomer = self.newcomer.clone();
+        let member = self.member(node);
+        if member.connected.as_ref() != Some(tenure) {
+            // It is another server on purpose. The authority tells when the locks of the one before are over.
+            member.voter = newcomer;
+            member.connected = Some(tenure.clone());
+        }
         self.handle_connection(now, node, identity)
     }
 
@@ -272,7 +289,7 @@ impl Electorate {
             (Err(_), identity) if identity.is_replica() => voter.handle_demotion(now),
             (Ok(()) | Err(_), _) => None,
         };
-        Admission::new(outcome, identity, member, withdrawal)
+        member.admit(outcome, withdrawal)
     }
 
     /// Notes what a node says of itself while a connection lasts, about once a second. `now` must be
@@ -292,7 +309,7 @@ impl Electorate {
             // The excluded server may have voted since the last inspection.
             (Err(_), _) => voter.handle_demotion(now),
         };
-        Admission::new(outcome, identity, member, withdrawal)
+        member.admit(outcome, withdrawal)
     }
 
     /// Decides whether a node may vote at all, and notes which server it is.
@@ -336,18 +353,36 @@ impl Electorate {
             is_in_cluster: false,
             may_share_server: false,
             connected: None,
+            is_excluded: false,
             server: None,
         })
     }
 }
 
 impl Member {
+    /// Decides what the votes are worth, of the node and of those that are withdrawn.
+    fn admit(
+        &mut self,
+        outcome: Result<(), Exclusion>,
+        withdrawal: Option<Withdrawal>,
+    ) -> Admission {
+        self.is_excluded = outcome.is_err();
+        let eligibility = self.eligibility();
+        Admission {
+            // A server that does not say anything now does not undo what it said before.
+            outcome: outcome.map(|()| eligibility),
+            withdrawal: withdrawal.map(|it| Withdrawal { eligibility, ..it }),
+        }
+    }
+
     fn eligibility(&self) -> Eligibility {
         let voter = self.voter.eligibility();
         match (&self.watch, &self.connected) {
             (None, _) => voter,
-            (Some(watch), Some(tenure)) => voter.and(watch.eligibility(tenure)),
-            (Some(_), None) => Eligibility::NEVER,
+            (Some(watch), Some(tenure)) if !self.is_excluded => {
+                voter.and(watch.eligibility(tenure))
+            }
+            (Some(_), _) => Eligibility::NEVER,
         }
     }
 }
@@ -361,24 +396,5 @@ impl Identity {
                 ..
             }
         )
-    }
-}
-
-impl Admission {
-    fn new(
-        outcome: Result<(), Exclusion>,
-        identity: &Identity,
-        member: &Member,
-        withdrawal: Option<Withdrawal>,
-    ) -> Self {
-        let eligibility = || match identity {
-            Identity::InProcess => Eligibility::ALWAYS,
-            // A server that says nothing now does not undo what it said before.
-            Identity::Withheld | Identity::Server { .. } => member.eligibility(),
-        };
-        Self {
-            outcome: outcome.map(|()| eligibility()),
-            withdrawal,
-        }
     }
 }

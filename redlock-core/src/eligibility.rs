@@ -85,7 +85,8 @@ impl Eligibility {
         self.until
     }
 
-    /// Returns for how long the node has no vote yet, or zero if it has one.
+    /// Returns the time until the [start](Self::starts_at), or zero if that has passed. The eligibility may
+    /// have [ended](Self::ends_at) since.
     #[must_use]
     pub fn remaining(self, now: Timestamp) -> Duration {
         self.since.saturating_duration_since(now)

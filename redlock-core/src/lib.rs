@@ -50,6 +50,7 @@ mod key_slot;
 mod lease;
 mod node;
 mod owed_release;
+mod owner_rule;
 mod owner_watch;
 /// [`Lease`]: crate::Lease
 /// [rounds]: crate::Acquire
@@ -67,6 +68,7 @@ mod round;
 mod said;
 mod sighting;
 mod tally;
+mod tenure;
 mod timestamp;
 mod token;
 mod ttl;
@@ -85,7 +87,8 @@ pub use lease::{
 };
 pub use node::{NodeId, NodeSet};
 pub use owed_release::{OwedRelease, SetRequestState};
-pub use owner_watch::{MemberReport, Owner, OwnerRule, OwnerWatch, Tenure};
+pub use owner_rule::OwnerRule;
+pub use owner_watch::{MemberReport, OwnerWatch};
 pub use quarantine::Quarantine;
 pub use quorum::{Quorum, QuorumError};
 pub use reply::Reply;
@@ -96,6 +99,7 @@ pub use round::{
 };
 pub use sighting::{MemberId, Replication, ReplicationId, RunId, Sighting};
 pub use tally::Tally;
+pub use tenure::{Owner, Tenure};
 pub use timestamp::Timestamp;
 pub use token::{Nonce, Token};
 pub use ttl::{Ttl, TtlError};

@@ -1,11 +1,10 @@
 use alloc::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     vec::Vec,
 };
-use core::{fmt, time::Duration};
+use core::time::Duration;
 
-use crate::{Drift, Eligibility, MemberId, Timestamp, Ttl};
+use crate::{Eligibility, MemberId, OwnerRule, Tenure, Timestamp};
 
 /// Decides which server is the owner of a node, and when its votes count, where an authority names the
 /// master: the sentinels of a group, or the nodes of a cluster.
@@ -18,44 +17,53 @@ use crate::{Drift, Eligibility, MemberId, Timestamp, Ttl};
 /// - A server is *confirmed* when a majority of **all** members of the authority reports the same
 ///   [`Tenure`]. The confirmation is dated when the oldest of these reports was *asked* for.
 /// - A vote counts if its round started at most one *window* after a confirmation.
-/// - A vote counts if its round started at least the longest ttl, one window and the drift allowance
-///   after the first confirmation of the tenure.
-///
-/// Two majorities share a member, and a member only turns to later tenures. So the last vote of the old
-/// owner was sent at most one window after that member turned, and its lock is over before the first vote
-/// of the new owner counts.
+/// - A vote counts if its round started at least one *settling time* after the first confirmation of the
+///   tenure. That is the longest ttl, one window and the drift allowance.
 ///
 /// The members count as the answering members know each other, not as they are listed in a configuration:
 /// two clients with different lists could both have a majority of their list. In a cluster the members are
 /// all nodes, with the replicas: a majority of the masters alone changes with the failover.
 ///
 /// All clients must use the same window and the same longest ttl.
+///
+/// # Why two owners never vote for two locks
+///
+/// Let client C count a vote of tenure X, and client D a vote of a later tenure Y, in rounds that start at
+/// `c` and `d`.
+///
+/// 1. C had a confirmation of X that is dated `c - window` or later. So each member of a majority still
+///    reported X at that date or later.
+/// 2. D knows a time `since` by which each member of another majority had turned to Y, and `d` is a settling
+///    time after that. It does not matter how D knows: by its own watch, by the ages that the members told,
+///    or by a marker of another client that had a confirmation.
+/// 3. The two majorities share a member. That member reported X before it turned to Y, and never turned
+///    back. So `c - window` is before `since`.
+/// 4. The lock of C is over at `c + ttl`, before `since + window + ttl`, and so before `d`.
+///
+/// Nothing in this depends on the connections, on the order of the reports, on how late a report or a
+/// request arrives, or on how often the authority could not be reached between two confirmations. Nor does
+/// it depend on the numbers: epochs only tell two tenures of one server apart.
+///
+/// # What the members must keep to
+///
+/// - A member never goes back to a tenure that it has left. A restart does not change that, since the epoch
+///   is on disk. A member that was restored from an old backup breaks this.
+/// - The members know each other, and change one at a time. [`OwnerRule::with_fewest_members`] helps where
+///   one of them has forgotten the others.
+/// - An [age](MemberReport::age) is the age of the tenure. How long a server has been a master is no such
+///   age: it may have been a replica for a moment.
+/// - Epochs do not begin anew. A watch that sees an epoch go back ignores markers from then on, since they
+///   may be from the earlier life of the authority. But a client that starts later believes them. After an
+///   authority was set up anew, keep clients away for one settling time, or delete the markers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerWatch {
     rule: OwnerRule,
     /// The last report of each member that answers.
     reports: BTreeMap<MemberId, MemberReport>,
     current: Option<Confirmed>,
-}
-
-/// How long a confirmation counts, and how long an owner must have been confirmed before it votes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct OwnerRule {
-    window: Duration,
-    settling: Duration,
-}
-
-/// The name of a server in the reports of an authority, such as its address or its node id.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner(Arc<str>);
-
-/// The time of one server as the owner of a node, from one failover to the next.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tenure {
-    /// The server.
-    pub owner: Owner,
-    /// The authority's number of the failover that made the server the owner. It grows with each failover.
-    pub epoch: u64,
+    /// The latest time that came with a report. Times may come out of order, since a driver may read the
+    /// clock before it waits for access to the watch.
+    latest: Timestamp,
 }
 
 /// What one member of an authority says about one node.
@@ -81,6 +89,17 @@ struct Confirmed {
     since: Timestamp,
     /// The date of the last confirmation.
     at: Timestamp,
+    /// Whether the tenure before had a later epoch.
+    is_epoch_back: bool,
+}
+
+/// What the reports agree on.
+struct Agreement {
+    tenure: Tenure,
+    /// Each of a majority was asked then or later.
+    at: Timestamp,
+    /// Each of a majority has known the tenure for so long.
+    age: Duration,
 }
 
 impl OwnerWatch {
@@ -91,34 +110,28 @@ impl OwnerWatch {
             rule,
             reports: BTreeMap::new(),
             current: None,
+            latest: Timestamp::ZERO,
         }
     }
 
     /// Takes the report of a member. `now` must be read *after* the report came. Returns whether another
     /// tenure was confirmed: connections to the earlier owner are of no use any more.
-    pub fn handle_report(&mut self, now: Timestamp, report: MemberReport) -> bool {
+    ///
+    /// Reports may come late and in any order. A report that is older than one window changes nothing.
+    pub fn handle_report(&mut self, now: Timestamp, mut report: MemberReport) -> bool {
+        self.latest = self.latest.max(now);
+        // So that most members report equal lists.
+        report.members.push(report.member);
+        report.members.sort_unstable();
+        report.members.dedup();
         let is_newer = |last: &MemberReport| last.asked_at <= report.asked_at;
         if self.reports.get(&report.member).is_none_or(is_newer) {
             self.reports.insert(report.member, report);
         }
-        let window = self.rule.window;
+        let (now, window) = (self.latest, self.rule.window());
         self.reports
             .retain(|_, it| now <= it.asked_at.saturating_add(window));
-        let Some((tenure, at, age)) = self.confirmation() else {
-            return false;
-        };
-        let since = now.saturating_sub(age);
-        match &mut self.current {
-            Some(current) if current.tenure == tenure => {
-                current.at = current.at.max(at);
-                current.since = current.since.min(since);
-                false
-            }
-            current => {
-                *current = Some(Confirmed { tenure, since, at });
-                true
-            }
-        }
+        self.agreement().is_some_and(|it| self.confirm(it))
     }
 
     /// Notes that some client had a confirmation of this tenure `age` ago, by a [marker](crate::AgeMarker)
@@ -126,6 +139,7 @@ impl OwnerWatch {
     pub fn handle_marker(&mut self, now: Timestamp, tenure: &Tenure, age: Duration) {
         if let Some(current) = &mut self.current
             && current.tenure == *tenure
+            && !current.is_epoch_back
         {
             current.since = current.since.min(now.saturating_sub(age));
         }
@@ -142,22 +156,39 @@ impl OwnerWatch {
     pub fn eligibility(&self, connected: &Tenure) -> Eligibility {
         match &self.current {
             Some(current) if current.tenure == *connected => {
-                Eligibility::since(current.since.saturating_add(self.rule.settling))
-                    .until(current.at.saturating_add(self.rule.window))
+                Eligibility::since(current.since.saturating_add(self.rule.settling()))
+                    .until(current.at.saturating_add(self.rule.window()))
             }
             _ => Eligibility::NEVER,
         }
     }
 
-    /// Returns the tenure that a majority of all members reports, the date of this confirmation, and for
-    /// how long each of that majority has known the tenure.
-    fn confirmation(&self) -> Option<(Tenure, Timestamp, Duration)> {
+    /// Notes a confirmation. Returns whether it is the first one of its tenure.
+    fn confirm(&mut self, Agreement { tenure, at, age }: Agreement) -> bool {
+        let since = self.latest.saturating_sub(age);
+        match &mut self.current {
+            Some(current) if current.tenure == tenure => {
+                current.at = current.at.max(at);
+                current.since = current.since.min(since);
+                false
+            }
+            current => {
+                let is_back = |before: &Confirmed| before.tenure.epoch > tenure.epoch;
+                *current = Some(Confirmed {
+                    is_epoch_back: current.as_ref().is_some_and(is_back),
+                    tenure,
+                    since,
+                    at,
+                });
+                true
+            }
+        }
+    }
+
+    /// Returns what a majority of all members reports.
+    fn agreement(&self) -> Option<Agreement> {
+        let majority = self.rule.majority(self.count_members());
         let reports = self.reports.values();
-        let all: BTreeSet<_> = reports
-            .clone()
-            .flat_map(|it| it.members.iter().chain([&it.member]))
-            .collect();
-        let majority = all.len() / 2 + 1;
         let named = reports.clone().filter_map(|it| it.tenure.as_ref());
         let tenure = named.clone().find(|tenure| {
             let same = |other: &&Tenure| other == tenure;
@@ -169,62 +200,26 @@ impl OwnerWatch {
         // The latest, and the oldest, that a majority has in common.
         asked.sort_unstable_by(|a, b| b.cmp(a));
         ages.sort_unstable_by(|a, b| b.cmp(a));
-        Some((tenure.clone(), asked[majority - 1], ages[majority - 1]))
+        Some(Agreement {
+            tenure: tenure.clone(),
+            at: asked[majority - 1],
+            age: ages[majority - 1],
+        })
     }
-}
 
-impl OwnerRule {
-    /// The window unless another is chosen: 3 s.
-    pub const DEFAULT_WINDOW: Duration = Duration::from_secs(3);
-
-    /// Creates the rule for locks whose ttl is at most `max_ttl`. A confirmation counts for `window`.
-    #[must_use]
-    pub fn new(max_ttl: Ttl, drift: Drift, window: Duration) -> Self {
-        let settling = max_ttl.as_duration().saturating_add(window);
-        // The allowance is for the whole time, and a ttl has a limit.
-        let allowance = Ttl::new(settling).map_or(settling, |all| drift.allowance(all));
-        Self {
-            window,
-            settling: settling.saturating_add(allowance),
+    /// Counts the members that any of the answering members knows.
+    fn count_members(&self) -> usize {
+        let mut lists = self.reports.values().map(|it| &it.members);
+        let Some(first) = lists.next() else { return 0 };
+        let mut others = lists.filter(|list| *list != first).peekable();
+        if others.peek().is_none() {
+            return first.len();
         }
-    }
-
-    /// Returns how long a confirmation counts.
-    #[must_use]
-    pub const fn window(self) -> Duration {
-        self.window
-    }
-
-    /// Returns for how long an owner must have been confirmed before its votes count.
-    #[must_use]
-    pub const fn settling(self) -> Duration {
-        self.settling
-    }
-}
-
-impl Owner {
-    /// Creates the name from the authority's text.
-    #[must_use]
-    pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self(name.into())
-    }
-
-    /// Returns the authority's text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        others
+            .chain([first])
+            .flatten()
+            .collect::<BTreeSet<_>>()
+            .len()
     }
 }
 

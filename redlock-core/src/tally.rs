@@ -78,7 +78,15 @@ impl Tally {
     }
 
     fn hold_back(&mut self, node: NodeId, eligibility: Eligibility) -> bool {
-        self.quarantined_until = self.quarantined_until.min(eligibility.starts_at());
+        // Nobody knows when the next confirmation of an owner comes that is no longer confirmed.
+        let has_lapsed =
+            eligibility.starts_at() <= self.start && eligibility.ends_at() < self.start;
+        let until = if has_lapsed {
+            Timestamp::MAX
+        } else {
+            eligibility.starts_at()
+        };
+        self.quarantined_until = self.quarantined_until.min(until);
         self.quarantined.insert(node)
     }
 
@@ -111,7 +119,7 @@ impl Tally {
     }
 
     /// Returns the earliest start of a round in which one of the quarantined nodes has a vote, or
-    /// [`Timestamp::MAX`] if no node is in quarantine.
+    /// [`Timestamp::MAX`] if no node is in quarantine, or if nobody knows when such a node has a vote.
     #[must_use]
     pub const fn quarantined_until(&self) -> Timestamp {
         self.quarantined_until
@@ -281,6 +289,20 @@ mod tests {
         }
         assert_eq!(tally.granted(), NodeSet::first(2));
         assert_eq!(tally.quarantined().len(), 1);
+    }
+
+    #[test]
+    fn nobody_knows_when_a_vote_counts_again_whose_confirmation_has_lapsed() {
+        let mut tally = tally(3);
+        let lapsed = ALWAYS.until(Timestamp::from_nanos(99));
+        tally.record(NOW, node(0), Reply::Granted, lapsed);
+        tally.record(NOW, node(1), Reply::Granted, Eligibility::NEVER);
+        assert_eq!(tally.quarantined(), NodeSet::first(2));
+        assert_eq!(tally.quarantined_until(), Timestamp::MAX);
+        // An owner that settles is confirmed again before it votes.
+        let settling = later_than_start().until(Timestamp::from_nanos(50));
+        tally.record(NOW, node(2), Reply::Granted, settling);
+        assert_eq!(tally.quarantined_until(), settling.starts_at());
     }
 
     #[test]

@@ -1,3 +1,5 @@
+mod owners;
+
 use super::*;
 use crate::{Drift, Quarantine, Replication, ReplicationId, Ttl};
 use core::time::Duration;

@@ -157,9 +157,10 @@ fn judge(
     if tally.is_blocking(tally.failed()) {
         Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
     } else if tally.is_blocking(held_up) {
-        let until = tally.quarantined_until();
-        Some(AcquireVerdict::Failed(AcquireFailure::Quarantined {
-            until,
+        Some(AcquireVerdict::Failed(match tally.quarantined_until() {
+            // The authority that names them is out of reach, or has named other servers.
+            Timestamp::MAX => AcquireFailure::NoQuorum,
+            until => AcquireFailure::Quarantined { until },
         }))
     } else if tally.is_blocking(held_up.union(tally.denied())) {
         Some(AcquireVerdict::Failed(AcquireFailure::Contended))
@@ -196,7 +197,8 @@ pub enum AcquireVerdict {
 pub enum AcquireFailure {
     /// Another token holds the key on nodes that were needed.
     Contended,
-    /// So many nodes failed that the others are no majority.
+    /// So many nodes failed that the others are no majority. A node whose vote does not count, and of which
+    /// nobody knows when it will count, has failed too.
     NoQuorum,
     /// Nodes that were needed came up so recently that they have no vote.
     Quarantined {

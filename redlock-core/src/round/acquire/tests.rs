@@ -243,3 +243,18 @@ fn one_node_is_its_own_quorum() {
         AcquireVerdict::Failed(AcquireFailure::Contended)
     );
 }
+
+#[test]
+fn nodes_that_may_never_vote_are_no_quorum_and_no_quarantine_to_wait_for() {
+    let never = |reply| Said {
+        reply,
+        eligibility: Eligibility::NEVER,
+    };
+    assert_eq!(failure(&[never(Granted); 5]), (AcquireFailure::NoQuorum, 3));
+    let until = Timestamp::from_nanos(1);
+    let replies = [never(Granted), quarantined(Granted, until), never(Granted)];
+    assert_eq!(
+        failure(&replies),
+        (AcquireFailure::Quarantined { until }, 3)
+    );
+}

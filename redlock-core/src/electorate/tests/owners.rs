@@ -1,0 +1,211 @@
+//! Nodes whose server an authority names.
+
+use super::*;
+use crate::{MemberId, Owner};
+use alloc::vec;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A ttl of 10 s and a window of 3 s.
+fn rule() -> OwnerRule {
+    let max_ttl = Ttl::new(10 * SECOND).unwrap();
+    OwnerRule::new(max_ttl, Drift::new(0, Duration::ZERO), 3 * SECOND)
+}
+
+fn slot(may_share_server: bool) -> NodeKind {
+    NodeKind::ClusterSlot {
+        rule: rule(),
+        may_share_server,
+    }
+}
+
+fn tenure(owner: &str, epoch: u64) -> Tenure {
+    let owner = Owner::new(owner);
+    Tenure { owner, epoch }
+}
+
+/// An electorate whose nodes 0 and 1 are of this kind.
+fn of_kind(voter: Voter, kind: NodeKind) -> Electorate {
+    let mut electorate = Electorate::new(voter);
+    for index in 0..2 {
+        electorate.set_kind(node(index), kind);
+    }
+    electorate
+}
+
+/// The only member of the authority names the owner of node 0, and has known it for so long. Returns
+/// whether it is another one.
+fn name(electorate: &mut Electorate, second: u64, tenure: &Tenure, age: u64) -> bool {
+    let report = MemberReport {
+        asked_at: at(second),
+        member: MemberId::new([b's'; MemberId::LEN]),
+        members: vec![],
+        tenure: Some(tenure.clone()),
+        age: Duration::from_secs(age),
+    };
+    electorate.handle_report(at(second), node(0), report)
+}
+
+/// An electorate whose node 0 is a group with an owner that votes, and was connected to.
+fn with_owner(voter: Voter) -> (Electorate, Tenure) {
+    let mut electorate = of_kind(voter, NodeKind::SentinelGroup(rule()));
+    let first = tenure("m", 1);
+    assert!(name(&mut electorate, 0, &first, 100));
+    let admission = electorate.handle_owner_connection(at(0), node(0), &first, &master(b'm'));
+    assert!(admission.outcome.unwrap().covers(at(0)));
+    (electorate, first)
+}
+
+#[test]
+fn a_group_has_no_vote_before_its_owner_is_named_and_connected_to() {
+    let mut electorate = of_kind(voter(), NodeKind::SentinelGroup(rule()));
+    assert_eq!(electorate.eligibility(node(0)), Eligibility::NEVER);
+    assert_eq!(electorate.tenure(node(0)), None);
+    // Connected to by an address that no authority named.
+    let unnamed = electorate.handle_connection(at(0), node(0), &master(b'm'));
+    assert_eq!(unnamed.outcome, Ok(Eligibility::NEVER));
+    let first = tenure("m", 1);
+    assert!(name(&mut electorate, 0, &first, 100));
+    assert_eq!(electorate.tenure(node(0)), Some(&first));
+    assert_eq!(electorate.eligibility(node(0)), Eligibility::NEVER);
+}
+
+#[test]
+fn an_eligibility_is_as_long_as_the_last_confirmation_at_the_time_of_the_reply() {
+    let (mut electorate, first) = with_owner(voter());
+    assert_eq!(electorate.eligibility(node(0)).ends_at(), at(3));
+    assert!(!name(&mut electorate, 5, &first, 100));
+    assert_eq!(electorate.eligibility(node(0)).ends_at(), at(5 + 3));
+    assert!(name(&mut electorate, 6, &tenure("r", 2), 0));
+    assert_eq!(electorate.eligibility(node(0)), Eligibility::NEVER);
+}
+
+#[test]
+fn a_marker_counts_for_the_node_it_was_read_on() {
+    let mut electorate = of_kind(voter(), NodeKind::SentinelGroup(rule()));
+    let first = tenure("m", 1);
+    name(&mut electorate, 0, &first, 0);
+    let admission = electorate.handle_owner_connection(at(0), node(0), &first, &master(b'm'));
+    assert_eq!(admission.outcome.unwrap().starts_at(), at(13));
+    electorate.handle_marker(at(0), node(1), &first, 20 * SECOND);
+    assert_eq!(electorate.eligibility(node(0)).starts_at(), at(13));
+    electorate.handle_marker(at(0), node(0), &first, 20 * SECOND);
+    assert!(electorate.eligibility(node(0)).covers(at(0)));
+}
+
+#[test]
+fn the_rule_of_the_voter_and_the_rule_of_the_owner_both_hold() {
+    let mut electorate = of_kind(voter(), NodeKind::SentinelGroup(rule()));
+    let first = tenure("m", 1);
+    name(&mut electorate, 0, &first, 100);
+    let restarted = server(ServerRole::Master, b'm', 4);
+    let admission = electorate.handle_owner_connection(at(0), node(0), &first, &restarted);
+    let eligibility = admission.outcome.unwrap();
+    assert_eq!(eligibility.starts_at(), at(10 - 3), "the quarantine");
+    assert_eq!(eligibility.ends_at(), at(3), "the window");
+}
+
+#[test]
+fn the_owner_of_another_tenure_is_not_taken_for_a_server_in_the_wrong_place() {
+    let (mut electorate, _) = with_owner(voter());
+    let second = tenure("r", 2);
+    name(&mut electorate, 1, &second, 60);
+    let admission = electorate.handle_owner_connection(at(1), node(0), &second, &master(b'r'));
+    assert_eq!(admission.withdrawal, None);
+    assert!(admission.outcome.unwrap().covers(at(1)));
+}
+
+#[test]
+fn another_server_in_one_tenure_waits_and_the_votes_before_are_withdrawn() {
+    let (mut electorate, first) = with_owner(voter());
+    name(&mut electorate, 1, &first, 100);
+    let admission = electorate.handle_owner_connection(at(1), node(0), &first, &master(b'x'));
+    let eligibility = admission.outcome.unwrap();
+    assert_eq!(eligibility.starts_at(), at(1 + 10));
+    assert_eq!(eligibility.ends_at(), at(1 + 3));
+    let withdrawal = admission.withdrawal.expect("it has voted");
+    assert_eq!(withdrawal.since, at(0));
+    assert_eq!(withdrawal.eligibility, eligibility, "with the window");
+}
+
+#[test]
+fn an_owner_that_is_a_replica_has_no_vote_and_is_distrusted_in_its_tenure() {
+    let (mut electorate, first) = with_owner(voter());
+    let replica = server(ServerRole::Replica, b'm', 501);
+    let inspected = electorate.handle_inspection(at(1), node(0), &replica);
+    assert_eq!(inspected.outcome, Err(Exclusion::Replica));
+    let withdrawal = inspected.withdrawal.expect("it has voted");
+    assert_eq!(withdrawal.eligibility, Eligibility::NEVER);
+    assert_eq!(electorate.eligibility(node(0)), Eligibility::NEVER);
+    name(&mut electorate, 2, &first, 100);
+    let again = electorate.handle_owner_connection(at(2), node(0), &first, &master(b'm'));
+    assert_eq!(again.outcome.unwrap().starts_at(), at(2 + 10));
+}
+
+#[test]
+fn a_slot_has_a_master_of_a_cluster_and_the_other_kinds_have_none() {
+    let first = tenure("m", 1);
+    let cluster_master = server(ServerRole::ClusterMaster, b'm', 500);
+    let outcome = |kind, identity: &Identity| {
+        let mut electorate = of_kind(voter(), kind);
+        name(&mut electorate, 0, &first, 100);
+        let admission = electorate.handle_owner_connection(at(0), node(0), &first, identity);
+        admission.outcome.map(|it| it.covers(at(0)))
+    };
+    let group = NodeKind::SentinelGroup(rule());
+    assert_eq!(outcome(slot(false), &cluster_master), Ok(true));
+    assert_eq!(
+        outcome(slot(false), &master(b'm')),
+        Err(Exclusion::NotInCluster)
+    );
+    assert_eq!(
+        outcome(group, &cluster_master),
+        Err(Exclusion::ClusterMaster)
+    );
+    assert_eq!(outcome(group, &master(b'm')), Ok(true));
+    let replica = server(ServerRole::Replica, b'm', 500);
+    for kind in [slot(false), group] {
+        assert_eq!(outcome(kind, &replica), Err(Exclusion::Replica));
+    }
+}
+
+#[test]
+fn two_slots_may_share_a_server_only_if_both_allow_it() {
+    let identity = server(ServerRole::ClusterMaster, b'm', 500);
+    let second = |kinds: [NodeKind; 2]| {
+        let mut electorate = Electorate::new(voter());
+        for (index, kind) in kinds.into_iter().enumerate() {
+            electorate.set_kind(node(index), kind);
+        }
+        let first = tenure("m", 1);
+        let mut connect =
+            |index| electorate.handle_owner_connection(at(0), node(index), &first, &identity);
+        let _ = connect(0);
+        connect(1).outcome.map(|_| ())
+    };
+    let same = Err(Exclusion::SameServer { other: node(0) });
+    assert_eq!(second([slot(true), slot(true)]), Ok(()));
+    assert_eq!(second([slot(false), slot(true)]), same);
+    assert_eq!(second([slot(true), slot(false)]), same);
+    assert_eq!(second([slot(false), slot(false)]), same);
+}
+
+#[test]
+fn reports_about_a_node_that_no_authority_names_change_nothing() {
+    let mut electorate = with_first(voter());
+    assert!(!name(&mut electorate, 0, &tenure("m", 1), 0));
+    electorate.handle_marker(at(0), node(0), &tenure("m", 1), SECOND);
+    assert_eq!(electorate.tenure(node(0)), None);
+    assert_eq!(electorate.eligibility(node(0)), Eligibility::ALWAYS);
+}
+
+#[test]
+fn the_age_of_a_history_is_of_use_for_a_master_of_a_cluster_too() {
+    let mut identity = server(ServerRole::ClusterMaster, b'x', 500);
+    if let Identity::Server { sighting, .. } = &mut identity
+        && let Some(replication) = &mut sighting.replication
+    {
+        replication.continues = Some(replication.id);
+    }
+    assert!(Electorate::new(voter()).needs_history_age(&identity));
+}
