@@ -2,6 +2,7 @@
 //!
 //! - [`TestNodes`] are in memory. A test decides when their locks are contended or lost.
 //! - [`RedisServers`] are real `redis-server` processes, which a test kills, freezes and restarts.
+//! - [`Sentinels`] are a master with replicas, and the sentinels that watch them: they fail over.
 //! - A [`Proxy`] puts a faulty network in front of a server.
 //!
 //! ```
@@ -58,15 +59,26 @@
 //! # }
 //! ```
 
+mod commands;
+mod launch;
+mod member;
 mod port;
+mod program;
 mod proxy;
+mod sentinels;
 mod server;
 mod servers;
+mod spawn_error;
 mod test_nodes;
+mod topology_error;
+mod waiting;
 
 pub use self::{
     proxy::{Link, Proxy},
-    server::{RedisServer, SpawnError},
+    sentinels::{Sentinels, SentinelsBuilder},
+    server::RedisServer,
     servers::RedisServers,
+    spawn_error::SpawnError,
     test_nodes::TestNodes,
+    topology_error::TopologyError,
 };

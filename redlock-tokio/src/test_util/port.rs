@@ -18,10 +18,16 @@ pub(super) struct Port {
 }
 
 impl Port {
+    /// Reserves any free port.
     pub(super) fn reserve() -> io::Result<Self> {
+        Self::reserve_number(0)
+    }
+
+    /// Reserves the free port with this number. Zero stands for any port.
+    pub(super) fn reserve_number(number: u16) -> io::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
-        socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        socket.bind((Ipv4Addr::LOCALHOST, number).into())?;
         Ok(Self {
             address: socket.local_addr()?,
             // On other systems the reservation would also exclude the server.

@@ -18,21 +18,17 @@ mod relay;
 
 use std::{
     fmt, io,
-    net::{SocketAddr, ToSocketAddrs},
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
     sync::{Arc, mpsc as blocking},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use tokio::{
-    runtime,
-    sync::{mpsc, watch},
-    task::JoinSet,
-};
+use tokio::{net::TcpStream, runtime, sync::mpsc, task::JoinSet};
 
 use self::{
     door::{Admission, Door},
-    links::{Links, Route},
+    links::Links,
     relay::Relay,
 };
 use super::port::Port;
@@ -88,10 +84,14 @@ pub use self::link::Link;
 pub struct Proxy {
     port: Port,
     links: Arc<Links>,
+    /// The links of other servers, by the addresses that they connect from.
+    peers: Peers,
     /// `None` only during the drop, which ends the thread.
     orders: Option<mpsc::UnboundedSender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
+
+type Peers = Arc<[(IpAddr, Arc<Links>)]>;
 
 /// An order to a proxy's thread, with the sender of its outcome.
 enum Order {
@@ -106,15 +106,24 @@ impl Proxy {
     ///
     /// Fails if the target is not an address, or if the system has no free port or thread.
     pub fn spawn(target: impl ToSocketAddrs) -> io::Result<Self> {
+        Self::spawn_between(&[], target)
+    }
+
+    /// Starts a proxy in front of a server that other servers connect to, too. The faults of this proxy affect
+    /// only clients. Connections from the addresses of the other servers, the peers, can be cut off one by one.
+    pub(super) fn spawn_between(peers: &[IpAddr], target: impl ToSocketAddrs) -> io::Result<Self> {
         let target = resolve(target)?;
         let port = Port::reserve()?;
         let address = port.address();
-        let links = Arc::new(Links {
-            requests: Link::default(),
-            replies: Link::default(),
-            route: watch::Sender::new(Route { target, moved: 0 }),
-        });
-        let shared = Arc::clone(&links);
+        let links = Arc::new(Links::to(target));
+        let peers: Peers = peers
+            .iter()
+            .map(|peer| (*peer, Arc::new(Links::to(target))))
+            .collect();
+        let origins = Origins {
+            clients: Arc::clone(&links),
+            peers: Arc::clone(&peers),
+        };
         let (orders, inbox) = mpsc::unbounded_channel();
         let (started, outcome) = blocking::channel();
         let thread = thread::Builder::new()
@@ -129,7 +138,7 @@ impl Proxy {
                     match Door::open(address) {
                         Ok(door) => {
                             let _ = started.send(Ok(()));
-                            run(door, &shared, inbox).await;
+                            run(door, &origins, inbox).await;
                         }
                         Err(error) => drop(started.send(Err(error))),
                     }
@@ -139,6 +148,7 @@ impl Proxy {
         Ok(Self {
             port,
             links,
+            peers,
             orders: Some(orders),
             thread: Some(thread),
         })
@@ -213,6 +223,21 @@ impl Proxy {
         self.accept();
     }
 
+    /// Holds back everything from and to this peer, until [`join`](Self::join).
+    pub(super) fn part_from(&self, peer: IpAddr) {
+        self.peer(peer).for_each(Link::hold);
+    }
+
+    /// Lets everything from and to this peer pass.
+    pub(super) fn join(&self, peer: IpAddr) {
+        self.peer(peer).for_each(Link::pass);
+    }
+
+    fn peer(&self, peer: IpAddr) -> impl Iterator<Item = &Link> {
+        let links = self.peers.iter().filter(move |(it, _)| *it == peer);
+        links.flat_map(|(_, links)| [&links.requests, &links.replies])
+    }
+
     /// Returns the direction from the clients to the server.
     #[must_use]
     pub fn requests(&self) -> &Link {
@@ -262,8 +287,25 @@ fn resolve(target: impl ToSocketAddrs) -> io::Result<SocketAddr> {
     target.to_socket_addrs()?.next().ok_or_else(no_address)
 }
 
-async fn run(mut door: Door, links: &Arc<Links>, mut orders: mpsc::UnboundedReceiver<Order>) {
+/// Where connections come from.
+struct Origins {
+    clients: Arc<Links>,
+    peers: Peers,
+}
+
+impl Origins {
+    /// Returns the links of the server that has connected, unless a client has.
+    fn peer(&self, connection: &TcpStream) -> Option<&Arc<Links>> {
+        // An error means that the connection is broken already.
+        let address = connection.peer_addr().ok()?.ip();
+        let mut peers = self.peers.iter();
+        peers.find_map(|(peer, links)| (*peer == address).then_some(links))
+    }
+}
+
+async fn run(mut door: Door, origins: &Origins, mut orders: mpsc::UnboundedReceiver<Order>) {
     let mut relays = JoinSet::new();
+    let mut peers = JoinSet::new();
     loop {
         tokio::select! {
             biased;
@@ -279,10 +321,15 @@ async fn run(mut door: Door, links: &Arc<Links>, mut orders: mpsc::UnboundedRece
                     let _ = done.send(door.admit(admission).await);
                 }
             },
-            client = door.accept() => {
-                relays.spawn(Relay::new(client, Arc::clone(links)).run());
-            }
+            connection = door.accept() => match origins.peer(&connection) {
+                Some(links) => drop(peers.spawn(Relay::new(connection, Arc::clone(links)).run())),
+                None => {
+                    let links = Arc::clone(&origins.clients);
+                    relays.spawn(Relay::new(connection, links).run());
+                }
+            },
             Some(_) = relays.join_next() => {}
+            Some(_) = peers.join_next() => {}
         }
     }
 }

@@ -1,5 +1,5 @@
 use std::{
-    env, fs, io,
+    fs, io,
     io::{BufRead, BufReader},
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -13,13 +13,14 @@ use rustix::{
     process::{Pid, Signal, kill_process},
 };
 use tempfile::TempDir;
-use thiserror::Error;
 
-use super::port::Port;
+use super::{
+    launch::{Launch, Mode},
+    port::Port,
+    program::Program,
+    spawn_error::{START_LIMIT, SpawnError},
+};
 use crate::sync::{Mutex, MutexGuard};
-
-/// How long a server may take to start.
-const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// How many ports to try if another program takes each of them first.
 const PORT_TRIES: usize = 5;
@@ -33,11 +34,12 @@ const WATCHDOG: &str =
 
 /// One `redis-server` process on a port, and its successors on the same port after restarts.
 ///
-/// See [`RedisServers`](super::RedisServers), which starts it.
+/// See [`RedisServers`](super::RedisServers) and [`Sentinels`](super::Sentinels), which start
+/// it.
 #[derive(Debug)]
 pub struct RedisServer {
     port: Port,
-    arguments: Vec<String>,
+    launch: Launch,
     directory: TempDir,
     /// Any task that has a reference can kill and restart the server.
     process: Mutex<Process>,
@@ -53,28 +55,28 @@ struct Process {
 }
 
 impl RedisServer {
+    /// Starts a server with more arguments, in which `{port}` stands for its port.
     pub(super) fn spawn(arguments: &[&str]) -> Result<Self, SpawnError> {
-        let mut tries = 1;
-        loop {
-            match Self::spawn_once(arguments) {
-                Err(SpawnError::PortTaken) if tries < PORT_TRIES => tries += 1,
-                outcome => return outcome,
-            }
-        }
+        on_a_free_port(|| {
+            let port = Port::reserve()?;
+            let number = port.address().port().to_string();
+            let arguments = arguments.iter().map(|it| it.replace("{port}", &number));
+            let launch = Launch {
+                mode: Mode::Server(arguments.collect()),
+                source: None,
+            };
+            Self::start(port, launch)
+        })
     }
 
-    fn spawn_once(arguments: &[&str]) -> Result<Self, SpawnError> {
-        let port = Port::reserve()?;
-        let number = port.address().port().to_string();
-        let arguments: Vec<String> = arguments
-            .iter()
-            .map(|it| it.replace("{port}", &number))
-            .collect();
+    /// Starts a process on this port.
+    pub(super) fn start(port: Port, launch: Launch) -> Result<Self, SpawnError> {
         let directory = tempfile::tempdir()?;
-        let process = Process::start(port.address(), &arguments, directory.path())?;
+        launch.prepare(&Program::find()?, &port, directory.path())?;
+        let process = Process::start(&port, &launch, directory.path())?;
         Ok(Self {
             port,
-            arguments,
+            launch,
             directory,
             process: Mutex::new(process),
         })
@@ -97,7 +99,7 @@ impl RedisServer {
     pub fn restart(&self) -> Result<(), SpawnError> {
         let mut process = self.process();
         process.end();
-        *process = Process::start(self.address(), &self.arguments, self.directory.path())?;
+        *process = Process::start(&self.port, &self.launch, self.directory.path())?;
         Ok(())
     }
 
@@ -148,32 +150,13 @@ impl RedisServer {
 }
 
 impl Process {
-    fn start(
-        address: SocketAddr,
-        arguments: &[String],
-        directory: &Path,
-    ) -> Result<Self, SpawnError> {
-        let program = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+    fn start(port: &Port, launch: &Launch, directory: &Path) -> Result<Self, SpawnError> {
         // The watchdog's shell cannot report that the program is missing.
-        match Command::new(&program).arg("--version").output() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(SpawnError::NotInstalled { program });
-            }
-            Err(error) => return Err(error.into()),
-            Ok(_) => {}
-        }
+        let program = Program::find()?;
         let log = Log::begin(directory)?;
         let mut watchdog = Command::new("sh")
-            .args(["-c", WATCHDOG, "watchdog", &program])
-            .args(["--port", &address.port().to_string()])
-            .args(["--bind", &address.ip().to_string()])
-            .args(["--save", "", "--appendonly", "no"])
-            .args(["--unixsocket", "redis.sock"])
-            .arg("--dir")
-            .arg(directory)
-            .arg("--logfile")
-            .arg(&log.path)
-            .args(arguments)
+            .args(["-c", WATCHDOG, "watchdog", &program.path])
+            .args(launch.arguments(&program, port))
             .current_dir(directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -192,7 +175,7 @@ impl Process {
             watchdog,
             leash,
         };
-        log.wait_until_ready(&Life::watch(output)?)?;
+        log.wait_for(launch.ready(), &Life::watch(output)?)?;
         Ok(process)
     }
 
@@ -231,14 +214,14 @@ impl Log {
         Ok(Self { path })
     }
 
-    fn wait_until_ready(&self, life: &Life) -> Result<(), SpawnError> {
+    /// Waits for this text. The port is open before the process logs it.
+    fn wait_for(&self, text: &str, life: &Life) -> Result<(), SpawnError> {
         let deadline = Instant::now() + START_LIMIT;
         loop {
             // Before the log is read, so that the log of a server that has ended is complete.
             let ended = life.has_ended();
             let log = fs::read_to_string(&self.path).unwrap_or_default();
-            // The port is open before the server logs this.
-            if log.contains("Ready to accept connections") {
+            if log.contains(text) {
                 return Ok(());
             }
             if ended && log.contains("Address already in use") {
@@ -251,6 +234,19 @@ impl Log {
                 return Err(SpawnError::NotReady { log });
             }
             thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Starts something on a free port, and tries again if another program takes the port first.
+pub(super) fn on_a_free_port<T>(
+    start: impl Fn() -> Result<T, SpawnError>,
+) -> Result<T, SpawnError> {
+    let mut tries = 1;
+    loop {
+        match start() {
+            Err(SpawnError::PortTaken) if tries < PORT_TRIES => tries += 1,
+            outcome => return outcome,
         }
     }
 }
@@ -269,37 +265,4 @@ impl Life {
     fn has_ended(&self) -> bool {
         read(&self.0, &mut [0_u8]) == Ok(0)
     }
-}
-
-/// Why a server could not be started.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum SpawnError {
-    /// The program is missing.
-    #[error(
-        "{program} was not found; install it with `apt-get install redis-server`, \
-         `dnf install redis` or `brew install redis`"
-    )]
-    NotInstalled {
-        /// The program.
-        program: String,
-    },
-    /// The server ended before it was ready, for instance because of an unknown argument.
-    #[error("the server ended before it was ready; its log says:\n{log}")]
-    Ended {
-        /// The server's log.
-        log: String,
-    },
-    /// The server runs, but was not ready in time.
-    #[error("the server was not ready within {START_LIMIT:?}; its log says:\n{log}")]
-    NotReady {
-        /// The server's log.
-        log: String,
-    },
-    /// Several times another program took the port before the server could.
-    #[error("no free port: each was taken before the server could open it")]
-    PortTaken,
-    /// A process or a directory could not be created.
-    #[error(transparent)]
-    Io(#[from] io::Error),
 }

@@ -36,7 +36,12 @@ pub(crate) struct Cli(Vec<String>);
 
 impl Cli {
     pub(crate) fn of(server: &RedisServer) -> Self {
-        Self(vec!["-p".into(), server.port().to_string()])
+        Self::at(server.port())
+    }
+
+    /// Returns a client that connects to this port, such as a proxy's.
+    pub(crate) fn at(port: u16) -> Self {
+        Self(vec!["-p".into(), port.to_string()])
     }
 
     pub(crate) fn with(mut self, arguments: &[&str]) -> Self {

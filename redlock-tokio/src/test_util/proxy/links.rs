@@ -12,6 +12,16 @@ pub(super) struct Links {
     pub(super) route: watch::Sender<Route>,
 }
 
+impl Links {
+    pub(super) fn to(target: SocketAddr) -> Self {
+        Self {
+            requests: Link::default(),
+            replies: Link::default(),
+            route: watch::Sender::new(Route { target, moved: 0 }),
+        }
+    }
+}
+
 /// The server that a proxy relays to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {

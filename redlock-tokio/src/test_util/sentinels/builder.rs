@@ -1,0 +1,108 @@
+use std::time::Duration;
+
+/// Collects the settings of [`Sentinels`](super::Sentinels), and starts them.
+///
+/// ```
+/// use redlock_tokio::test_util::Sentinels;
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let group = Sentinels::builder()
+///     .replicas(1)
+///     .down_after(Duration::from_secs(1))
+///     .password("secret")
+///     .arguments(["--min-replicas-to-write", "1"])
+///     .spawn()?;
+/// assert_eq!(group.server_count(), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it starts the processes"]
+pub struct SentinelsBuilder {
+    pub(super) name: String,
+    pub(super) replicas: usize,
+    pub(super) sentinels: usize,
+    pub(super) quorum: Option<usize>,
+    pub(super) down_after: Duration,
+    pub(super) failover_timeout: Duration,
+    pub(super) password: Option<String>,
+    pub(super) sentinel_password: Option<String>,
+    pub(super) arguments: Vec<String>,
+}
+
+impl SentinelsBuilder {
+    /// Sets the name by which the sentinels know the master, `group` by default.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the number of replicas, 2 by default.
+    pub fn replicas(mut self, count: usize) -> Self {
+        self.replicas = count;
+        self
+    }
+
+    /// Sets the number of sentinels, 3 by default.
+    pub fn sentinels(mut self, count: usize) -> Self {
+        self.sentinels = count;
+        self
+    }
+
+    /// Sets how many sentinels must find the master down before one of them starts a failover. By default they
+    /// are a majority. Whatever this is, only a majority can carry out the failover.
+    pub fn quorum(mut self, sentinels: usize) -> Self {
+        self.quorum = Some(sentinels);
+        self
+    }
+
+    /// Sets how long a server must be silent before a sentinel finds it down, 2 s by default, in milliseconds.
+    /// On a busy machine a healthy server may be silent for more than a second.
+    pub fn down_after(mut self, silence: Duration) -> Self {
+        self.down_after = silence;
+        self
+    }
+
+    /// Sets how long a failover may take, 10 s by default, in milliseconds. The sentinels wait twice as long
+    /// before they try a failed one again.
+    pub fn failover_timeout(mut self, timeout: Duration) -> Self {
+        self.failover_timeout = timeout;
+        self
+    }
+
+    /// Sets a password of the servers. There is none by default.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Sets a password of the sentinels. There is none by default.
+    pub fn sentinel_password(mut self, password: impl Into<String>) -> Self {
+        self.sentinel_password = Some(password.into());
+        self
+    }
+
+    /// Adds arguments of all servers, such as `["--min-replicas-to-write", "1"]`.
+    pub fn arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        let arguments = arguments.into_iter().map(Into::into);
+        self.arguments.extend(arguments);
+        self
+    }
+}
+
+impl Default for SentinelsBuilder {
+    fn default() -> Self {
+        Self {
+            name: "group".into(),
+            replicas: 2,
+            sentinels: 3,
+            quorum: None,
+            down_after: Duration::from_secs(2),
+            failover_timeout: Duration::from_secs(10),
+            password: None,
+            sentinel_password: None,
+            arguments: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+use std::collections::{BTreeMap, HashMap};
+
+use super::builder::SentinelsBuilder;
+use crate::test_util::{
+    launch::Mode,
+    member::{Member, sources},
+    spawn_error::SpawnError,
+    topology_error::TopologyError,
+    waiting::in_words,
+};
+
+/// The fields of a record in a server's answer.
+type Fields = HashMap<String, String>;
+
+/// The processes, and what they say about each other.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) name: String,
+    pub(super) servers: Vec<Member>,
+    pub(super) sentinels: Vec<Member>,
+    pub(super) password: Option<String>,
+    pub(super) sentinel_password: Option<String>,
+}
+
+impl Group {
+    /// Starts the servers. The first one is the master.
+    pub(super) fn spawn_servers(builder: &SentinelsBuilder) -> Result<Self, SpawnError> {
+        let mut group = Self {
+            name: builder.name.clone(),
+            servers: Vec::new(),
+            sentinels: Vec::new(),
+            password: builder.password.clone(),
+            sentinel_password: builder.sentinel_password.clone(),
+        };
+        let sources = sources(1 + builder.replicas + builder.sentinels);
+        for number in 0..=builder.replicas {
+            let mode = |announced| group.server(announced, builder);
+            let server = Member::spawn(number, &sources, mode)?;
+            group.servers.push(server);
+        }
+        Ok(group)
+    }
+
+    /// Starts the sentinels.
+    pub(super) fn spawn_sentinels(&mut self, builder: &SentinelsBuilder) -> Result<(), SpawnError> {
+        let sources = sources(self.servers.len() + builder.sentinels);
+        for number in 0..builder.sentinels {
+            let mode = |announced| self.sentinel(announced, builder);
+            let sentinel = Member::spawn(self.servers.len() + number, &sources, mode)?;
+            self.sentinels.push(sentinel);
+        }
+        Ok(())
+    }
+
+    fn server(&self, announced: u16, builder: &SentinelsBuilder) -> Mode {
+        let mut arguments: Vec<String> = [
+            "--replica-announce-ip 127.0.0.1",
+            "--repl-diskless-sync yes",
+            "--repl-diskless-sync-delay 0",
+        ]
+        .iter()
+        .flat_map(|it| it.split(' '))
+        .map(str::to_owned)
+        .collect();
+        let mut add = |words: &[&str]| arguments.extend(words.iter().map(|it| (*it).to_owned()));
+        add(&["--replica-announce-port", &announced.to_string()]);
+        if let Some(password) = &self.password {
+            add(&["--requirepass", password, "--masterauth", password]);
+        }
+        if let Some(master) = self.servers.first() {
+            let port = master.address().port().to_string();
+            add(&["--replicaof", "127.0.0.1", &port]);
+        }
+        arguments.extend(builder.arguments.iter().cloned());
+        Mode::Server(arguments)
+    }
+
+    fn sentinel(&self, announced: u16, builder: &SentinelsBuilder) -> Mode {
+        let name = &self.name;
+        let master = self.servers[0].address().port();
+        let quorum = builder.quorum.unwrap_or(builder.sentinels / 2 + 1);
+        let down_after = builder.down_after.as_millis();
+        let failover_timeout = builder.failover_timeout.as_millis();
+        let replicas = builder.replicas.max(1);
+        let mut lines = vec![
+            format!("sentinel monitor {name} 127.0.0.1 {master} {quorum}"),
+            format!("sentinel down-after-milliseconds {name} {down_after}"),
+            format!("sentinel failover-timeout {name} {failover_timeout}"),
+            format!("sentinel parallel-syncs {name} {replicas}"),
+            "sentinel announce-ip 127.0.0.1".into(),
+            format!("sentinel announce-port {announced}"),
+        ];
+        if let Some(password) = &self.password {
+            lines.push(format!("sentinel auth-pass {name} {password}"));
+        }
+        if let Some(password) = &self.sentinel_password {
+            lines.push(format!("requirepass {password}"));
+            lines.push(format!("sentinel sentinel-pass {password}"));
+        }
+        Mode::Sentinel(lines)
+    }
+
+    /// Returns the number of the server that a majority of all sentinels names as the master.
+    pub(super) fn master(&self) -> Option<usize> {
+        let mut votes = BTreeMap::new();
+        for sentinel in &self.sentinels {
+            if let Ok(port) = self.port_named_by(sentinel) {
+                *votes.entry(port).or_insert(0) += 1;
+            }
+        }
+        let majority = self.sentinels.len() / 2 + 1;
+        let (port, _) = votes.into_iter().find(|(_, count)| *count >= majority)?;
+        self.server_at(port)
+    }
+
+    /// Returns which master each sentinel names, in words.
+    pub(super) fn opinions(&self) -> String {
+        let opinion = |sentinel: &Member| match self.port_named_by(sentinel) {
+            Ok(port) => format!("{:?}", self.server_at(port)),
+            Err(error) => in_words(&error),
+        };
+        let opinions: Vec<_> = self.sentinels.iter().map(opinion).collect();
+        format!("the sentinels name {}", opinions.join(", "))
+    }
+
+    /// Returns the master, or why the processes do not agree yet.
+    pub(super) fn settled(&self) -> Result<usize, String> {
+        let master = self.master().ok_or_else(|| self.opinions())?;
+        for number in 0..self.servers.len() {
+            self.check_server(number, master)?;
+        }
+        for (number, sentinel) in self.sentinels.iter().enumerate() {
+            self.check_sentinel(sentinel, master)
+                .map_err(|state| format!("sentinel {number}: {state}"))?;
+        }
+        Ok(master)
+    }
+
+    /// Checks that a server is a master, or a replica of this master with its data.
+    pub(super) fn check_server(&self, number: usize, master: usize) -> Result<(), String> {
+        let server = self.servers[number].commands(self.password.as_deref());
+        let text: String = server
+            .ask(&["INFO", "replication"])
+            .map_err(|it| in_words(&it))?;
+        let port = self.servers[master].address().port().to_string();
+        let expected: &[_] = if number == master {
+            &[("role", "master")]
+        } else {
+            &[
+                ("role", "slave"),
+                ("master_port", &port),
+                ("master_link_status", "up"),
+                ("master_sync_in_progress", "0"),
+            ]
+        };
+        let fields = text.lines().filter_map(|it| it.trim().split_once(':'));
+        let fields: HashMap<_, _> = fields.collect();
+        match expected
+            .iter()
+            .find(|(name, value)| fields.get(name) != Some(value))
+        {
+            None => Ok(()),
+            Some((name, _)) => Err(format!("server {number}: {name} is {:?}", fields.get(name))),
+        }
+    }
+
+    fn check_sentinel(&self, sentinel: &Member, master: usize) -> Result<(), String> {
+        let commands = sentinel.commands(self.sentinel_password.as_deref());
+        let ask = |what| -> Result<Vec<Fields>, String> {
+            let answer = commands.ask(&["SENTINEL", what, &self.name]);
+            answer.map_err(|it| in_words(&it))
+        };
+        let own: Fields = commands
+            .ask(&["SENTINEL", "MASTER", &self.name])
+            .map_err(|it| in_words(&it))?;
+        let port = self.servers[master].address().port().to_string();
+        check(&own, "flags", "master")?;
+        check(&own, "port", &port)?;
+        let (replicas, others) = (ask("SLAVES")?, ask("SENTINELS")?);
+        check_count("replicas", replicas.len(), self.servers.len() - 1)?;
+        check_count("sentinels", others.len(), self.sentinels.len() - 1)?;
+        for replica in &replicas {
+            check(replica, "flags", "slave")?;
+            check(replica, "master-port", &port)?;
+            check(replica, "master-link-status", "ok")?;
+        }
+        others
+            .iter()
+            .try_for_each(|it| check(it, "flags", "sentinel"))
+    }
+
+    fn port_named_by(&self, sentinel: &Member) -> Result<u16, TopologyError> {
+        let commands = sentinel.commands(self.sentinel_password.as_deref());
+        let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.name];
+        let (_, port): (String, u16) = commands.ask(&question)?;
+        Ok(port)
+    }
+
+    /// Returns the number of the server that announces this port.
+    fn server_at(&self, port: u16) -> Option<usize> {
+        let mut servers = self.servers.iter();
+        servers.position(|it| it.address().port() == port)
+    }
+}
+
+fn check(fields: &Fields, name: &str, expected: &str) -> Result<(), String> {
+    match fields.get(name) {
+        Some(value) if value == expected => Ok(()),
+        value => Err(format!("{name} is {value:?}, not {expected}")),
+    }
+}
+
+fn check_count(what: &str, count: usize, expected: usize) -> Result<(), String> {
+    if count == expected {
+        Ok(())
+    } else {
+        Err(format!("{count} {what}, not {expected}"))
+    }
+}
