@@ -1,13 +1,13 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser python valkey model sim soak mutants coverage bounds imports api lint
+.PHONY: run test redis browser python servers model sim soak mutants coverage bounds imports api lint
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
 	cargo run -p redlock-examples --bin quickstart
 
 # Installs redis-server, and Chromium with its chromedriver, if there are none, then runs the whole test
-# suite, and the driver's part of it against Valkey too (see .ci/test and .ci/test-valkey).
+# suite, and the driver's part of it against Valkey too (see .ci/test and .ci/test-servers).
 #
 # Each step names the whole workspace, also where it runs a part of it. The dependencies then have the same
 # features in every step, and are built once. `transfer` is there for its dependencies' features.
@@ -28,9 +28,11 @@ browser:
 python:
 	@command -v python3 >/dev/null || sh .ci/install-python
 
-# The driver's tests against Valkey, where one can be had. A part of `make test`.
-valkey: redis
-	@.ci/test-valkey
+# The driver's tests on each of these servers, and a table of the results. `make test` runs them on the system's
+# Redis and on Valkey. One server alone: `make servers SERVERS=redis-8.2`.
+SERVERS ?= redis-6.2 redis-7.0 redis-8.2 redis-8.10 valkey-9.1
+servers: redis
+	@.ci/test-servers $(SERVERS)
 
 # The core in every order of events, in small worlds.
 model:

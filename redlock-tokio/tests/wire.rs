@@ -1,4 +1,4 @@
-//! The commands that a lock costs, as the servers count them. `make valkey` runs these tests against Valkey,
+//! The commands that a lock costs, as the servers count them. `make servers` runs these tests on Valkey too,
 //! which compares values without scripts.
 
 mod support;
