@@ -85,6 +85,13 @@ impl Eligibility {
         self.until
     }
 
+    /// Returns whether the node has no vote in a round that starts at `start`, and nobody knows when it will
+    /// have one: its server is not confirmed as the owner.
+    #[must_use]
+    pub fn is_unconfirmed(self, start: Timestamp) -> bool {
+        self.until < start || self.since == Timestamp::MAX
+    }
+
     /// Returns the time until the [start](Self::starts_at), or zero if that has passed. The eligibility may
     /// have [ended](Self::ends_at) since.
     #[must_use]

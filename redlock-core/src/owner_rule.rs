@@ -58,6 +58,15 @@ impl OwnerRule {
         }
     }
 
+    /// Lets an owner vote as soon as it is confirmed, although it may lack locks. For tests.
+    #[must_use]
+    pub const fn without_settling(self) -> Self {
+        Self {
+            settling: Duration::ZERO,
+            ..self
+        }
+    }
+
     /// Returns how long a confirmation counts.
     #[must_use]
     pub const fn window(self) -> Duration {

@@ -5,7 +5,7 @@ mod launch;
 use std::{fmt, mem, sync::Arc, time::Duration};
 
 use deadpool_redis::Pool;
-use redlock_core::{Quarantine, Quorum, Ttl};
+use redlock_core::{OwnerRule, Quarantine, Quorum, Ttl};
 use tokio::runtime::Handle;
 
 pub use self::error::BuildError;
@@ -54,6 +54,7 @@ pub struct RedlockBuilder {
     /// The rule for a restarted node, given the quarantine of this configuration.
     restarts: fn(Quarantine) -> RestartRule,
     allow_unvetted: bool,
+    confirmation_window: Duration,
     max_waiters_total: usize,
 }
 
@@ -69,6 +70,7 @@ impl RedlockBuilder {
             max_ttl: None,
             restarts: RestartRule::Quarantined,
             allow_unvetted: false,
+            confirmation_window: OwnerRule::DEFAULT_WINDOW,
             max_waiters_total: 65_536,
         }
     }
@@ -316,7 +318,8 @@ impl RedlockBuilder {
 
     /// Lets restarted nodes vote at once, although they may have forgotten locks that are still held.
     ///
-    /// *For tests only*: the servers of a test have never held a lock when they start.
+    /// *For tests only*: the servers of a test have never held a lock when they start. A server that sentinels or the
+    /// nodes of a cluster name as the master votes as soon as a majority of them has confirmed it.
     ///
     /// ```no_run
     /// # use redlock_tokio::Redlock;
@@ -351,6 +354,33 @@ impl RedlockBuilder {
     /// ```
     pub fn allow_unvetted_nodes(mut self) -> Self {
         self.allow_unvetted = true;
+        self
+    }
+
+    /// Sets for how long a server may vote after a majority of its sentinels, or of the nodes of its cluster, has
+    /// confirmed that it is the master. 3 s by default, at most an hour. Has no effect on nodes with an address of
+    /// their own.
+    ///
+    /// Each of them is asked three times in this time, and at least once a second. Set the same value in all processes
+    /// that use these nodes. After a failover the new master votes when [`max_ttl`](Self::max_ttl) and this window are
+    /// over.
+    ///
+    /// The window may be at most a third of the ttl of any lock. A shorter ttl fails with
+    /// [`OptionsError::ShorterThanThreeWindows`](crate::OptionsError::ShorterThanThreeWindows).
+    ///
+    /// ```no_run
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = Redlock::builder().nodes(["redis://a", "redis://b", "redis://c"]);
+    /// let builder = builder.ttl(Duration::from_secs(3));
+    /// let redlock = builder.confirmation_window(Duration::from_secs(1)).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn confirmation_window(mut self, window: Duration) -> Self {
+        self.confirmation_window = window;
         self
     }
 
@@ -439,6 +469,7 @@ impl RedlockBuilder {
         for (name, timeout) in [
             ("node_timeout", self.node_timeout),
             ("connect_timeout", self.connect_timeout),
+            ("confirmation_window", self.confirmation_window),
         ] {
             if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
                 return Err(BuildError::Timeout { name, timeout });
@@ -461,6 +492,7 @@ impl RedlockBuilder {
                 allow_unvetted: self.allow_unvetted,
             },
             max_ttl,
+            window: self.confirmation_window,
             max_waiters_total: self.max_waiters_total,
             clock: self.clock,
             prefix: self.prefix,

@@ -45,12 +45,12 @@ pub enum LockError {
     /// A longer ttl helps.
     #[error("too slow: the nodes answered after the validity of the lock had ended ({0})")]
     TooSlow(Attempts),
-    /// Nodes started so recently that they may have forgotten a lock that is still held. They have no vote until such
-    /// a lock must have expired, and without them there was no majority within the waiting time.
+    /// Nodes started, or became masters, so recently that they may lack a lock that is still held. They have no vote
+    /// until such a lock must have expired, and without them there was no majority within the waiting time.
     /// [`Redlock::ready`](crate::Redlock::ready) waits for a majority when a service starts.
     #[error(
-        "quarantined: nodes started so recently that they may have forgotten a lock, and a majority votes in {}; a \
-         shorter max_ttl shortens this time, nodes_are_durable is for nodes that keep locks on disk, \
+        "quarantined: nodes started, or became masters, so recently that they may lack a lock, and a majority votes \
+         in {}; a shorter max_ttl shortens this time, nodes_are_durable is for nodes that keep locks on disk, \
          trust_fresh_nodes is for tests{}",
         WholeSeconds(*remaining),
         Failures(&attempts.nodes)
@@ -198,7 +198,9 @@ struct Failures<'a>(&'a NodeReports);
 
 impl fmt::Display for Failures<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_failure = |it: &&NodeReport| matches!(it.objection, Objection::Failed(_));
+        let is_failure = |it: &&NodeReport| {
+            matches!(it.objection, Objection::Failed(_) | Objection::Unconfirmed)
+        };
         let failures: Vec<_> = self.0.iter().filter(is_failure).cloned().collect();
         if failures.is_empty() {
             return Ok(());

@@ -153,8 +153,8 @@ async fn a_lock_fails_after_its_wait_where_the_quarantine_is_longer() {
     assert_eq!(*remaining, QUARANTINE - MS(5000));
     assert_eq!(
         error.to_string(),
-        "quarantined: nodes started so recently that they may have forgotten a lock, and a majority votes \
-         in 6 s; a shorter max_ttl shortens this time, nodes_are_durable is for nodes that keep locks on \
+        "quarantined: nodes started, or became masters, so recently that they may lack a lock, and a majority \
+         votes in 6 s; a shorter max_ttl shortens this time, nodes_are_durable is for nodes that keep locks on \
          disk, trust_fresh_nodes is for tests"
     );
 }

@@ -1,8 +1,11 @@
 //! Starts the background work of a [`Redlock`], and judges how its nodes received it.
 
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
-use redlock_core::{NodeId, Quorum, Ttl};
+use redlock_core::{Drift, NodeId, OwnerRule, Quorum, Ttl};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use super::BuildError;
@@ -10,7 +13,7 @@ use crate::{
     Clock, LockOptions, NodeError, NodeReport, NodeReports, Objection, Redlock,
     engine::{
         lane::{
-            Lane, LaneLimits, OnWithdrawal,
+            Discovery, Lane, LaneLimits, LaneNode, OnWithdrawal,
             vetting::{RestartRule, Rules, Vetting},
         },
         lease_cell::{LeaseCell, Shared},
@@ -30,6 +33,8 @@ pub(super) struct Plan {
     pub(super) limits: LaneLimits,
     pub(super) rules: Rules,
     pub(super) max_ttl: Ttl,
+    /// How long a confirmation of a master counts.
+    pub(super) window: Duration,
     pub(super) max_waiters_total: usize,
     pub(super) clock: Clock,
     pub(super) prefix: Box<[u8]>,
@@ -37,19 +42,34 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Spawns a lane for each node, and the timers.
+    /// Spawns a lane for each node, a watch for each authority, and the timers.
     pub(super) fn launch(self, runtime: &Handle) -> (Redlock, Connecting) {
         let addresses = self.nodes.iter().map(|node| node.address().into());
         let vetting = Arc::new(Vetting::new(self.rules, addresses));
+        let trusts = matches!(self.rules.restarts, RestartRule::Trusted(_));
+        // All clients must have the same allowance, whatever the drift of their locks is.
+        let rule = OwnerRule::new(self.max_ttl, Drift::default(), self.window);
+        let rule = if trusts {
+            rule.without_settling()
+        } else {
+            rule
+        };
+        let nodes = self.quorum.all().iter().zip(&self.nodes);
+        let mut discoveries = Discovery::start_all(runtime, &self.clock, &vetting, rule, nodes);
+        let is_named = !discoveries.is_empty();
         let queue = Arc::new(Queue::new(self.max_waiters_total));
         let timers = Timers::new(self.clock.clone());
         let mut lanes = Vec::with_capacity(self.nodes.len());
         let mut connecting = Vec::with_capacity(self.nodes.len());
         for (id, node) in self.quorum.all().iter().zip(self.nodes) {
             let freed = freed_by(id, Arc::downgrade(&queue));
+            let discovery = discoveries.remove(&id);
             let (handle, lane) = Lane::new(
-                id,
-                node,
+                LaneNode {
+                    id,
+                    node,
+                    discovery,
+                },
                 self.clock.clone(),
                 self.limits,
                 Arc::clone(&vetting),
@@ -65,7 +85,6 @@ impl Plan {
             lanes.push(handle);
         }
         runtime.spawn(Arc::clone(&timers).run());
-        let trusts = matches!(self.rules.restarts, RestartRule::Trusted(_));
         let redlock = Redlock::new(Shared {
             quorum: self.quorum,
             lanes: lanes.into(),
@@ -76,6 +95,7 @@ impl Plan {
             prefix: self.prefix,
             defaults: self.defaults,
             max_ttl: (!trusts).then_some(self.max_ttl),
+            window: is_named.then_some(self.window),
             outage: Outage::default(),
             shut_down: false.into(),
             wall_clock: WallClock::default(),

@@ -12,6 +12,7 @@ mod backoff;
 mod batch;
 mod connecting;
 mod counters;
+mod discovery;
 mod handle;
 mod in_flight;
 mod inspector;
@@ -24,6 +25,7 @@ mod requests;
 mod serving;
 mod set_requests;
 mod status_board;
+mod tenures;
 mod timer;
 pub(crate) mod vetting;
 mod voting_right;
@@ -31,10 +33,10 @@ mod yield_to_ready;
 
 use std::sync::Arc;
 
-use redlock_core::NodeId;
+use redlock_core::{NodeId, Tenure};
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{Instant, sleep},
+    time::Instant,
 };
 
 use self::{
@@ -44,12 +46,13 @@ use self::{
     in_flight::InFlight,
     limits::SILENCE_LIMIT,
     requests::Requests,
-    serving::Serving,
+    serving::{Connected, Owner, Serving},
     status_board::StatusBoard,
     vetting::Vetting,
     voting_right::VotingRight,
 };
 pub(crate) use self::{
+    discovery::Discovery,
     handle::LaneHandle,
     limits::LaneLimits,
     requester::{Origin, Requester},
@@ -72,16 +75,35 @@ pub(crate) struct Lane<R: Requester> {
     requests: Requests<R>,
 }
 
+/// A session whose node may vote.
+struct Admitted {
+    session: Box<dyn Session>,
+    /// The tenure in which the server was named, if an authority names it.
+    tenure: Option<Tenure>,
+}
+
+/// The node of a lane.
+pub(crate) struct LaneNode {
+    pub(crate) id: NodeId,
+    pub(crate) node: Arc<dyn Node>,
+    /// What names the server of the node, if the node has no address of its own.
+    pub(crate) discovery: Option<Discovery>,
+}
+
 impl<R: Requester> Lane<R> {
     pub(crate) fn new(
-        id: NodeId,
-        node: Arc<dyn Node>,
+        node: LaneNode,
         clock: Clock,
         limits: LaneLimits,
         vetting: Arc<Vetting>,
         freed_notifier: FreedNotifier,
         on_withdrawal: OnWithdrawal,
     ) -> (LaneHandle<R>, Self) {
+        let LaneNode {
+            id,
+            node,
+            discovery,
+        } = node;
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
         let status = Arc::new(StatusBoard::new(connecting()));
@@ -96,11 +118,12 @@ impl<R: Requester> Lane<R> {
             Arc::clone(handle.address()),
             clock.clone(),
             Arc::clone(&vetting),
+            discovery.as_ref().map(|it| it.named_by.kind),
             on_withdrawal,
             Arc::clone(&status),
         );
         let lane = Self {
-            connector: Connector::new(node, clock.clone(), limits.connect, vetting),
+            connector: Connector::new(id, node, discovery, clock.clone(), limits.connect, vetting),
             limits,
             freed_notifier,
             status,
@@ -116,9 +139,10 @@ impl<R: Requester> Lane<R> {
         let mut first_outcome = Some(first_outcome);
         let mut backoff = Backoff::new();
         let mut cause = connecting();
-        while let Some(session) = self.connect(&mut first_outcome, &mut backoff, cause).await {
+        while let Some(admitted) = self.connect(&mut first_outcome, &mut backoff, cause).await {
             let since = Instant::now();
-            let Err(error) = self.serve(session).await else {
+            let tried = admitted.tenure.clone();
+            let Err(error) = self.serve(admitted).await else {
                 return;
             };
             let node = self.connector.address();
@@ -127,7 +151,7 @@ impl<R: Requester> Lane<R> {
             self.status.disconnected(cause.clone());
             if since.elapsed() >= SILENCE_LIMIT {
                 backoff = Backoff::new();
-            } else if self.pause(&mut backoff, &cause).await.is_none() {
+            } else if self.pause(&mut backoff, tried, &cause).await.is_none() {
                 // A node that accepts connections only to break them is no better than one that
                 // refuses them.
                 return;
@@ -142,8 +166,9 @@ impl<R: Requester> Lane<R> {
         first_outcome: &mut Option<oneshot::Sender<Result<(), NodeError>>>,
         backoff: &mut Backoff,
         mut cause: NodeError,
-    ) -> Option<Box<dyn Session>> {
+    ) -> Option<Admitted> {
         loop {
+            let tried = self.connector.tenure();
             let attempt = self.connector.connect();
             let new = self.requests.refuse_until(attempt, &cause).await?;
             let outcome = new.and_then(|new| self.admit(new));
@@ -152,9 +177,9 @@ impl<R: Requester> Lane<R> {
                 let _ = first_outcome.send(outcome.as_ref().map(drop).map_err(Clone::clone));
             }
             match outcome {
-                Ok(session) => {
+                Ok(admitted) => {
                     self.log_connection(&cause);
-                    return Some(session);
+                    return Some(admitted);
                 }
                 Err(error) => {
                     if error != cause {
@@ -164,35 +189,49 @@ impl<R: Requester> Lane<R> {
                     cause = error;
                 }
             }
-            self.pause(backoff, &cause).await?;
+            self.pause(backoff, tried, &cause).await?;
         }
     }
 
-    /// Waits before the next attempt to connect.
-    async fn pause(&mut self, backoff: &mut Backoff, cause: &NodeError) -> Option<()> {
-        let pause = sleep(backoff.next());
+    /// Waits before the next attempt to connect. `tried` is the tenure of the last attempt: another one ends the pause.
+    async fn pause(
+        &mut self,
+        backoff: &mut Backoff,
+        tried: Option<Tenure>,
+        cause: &NodeError,
+    ) -> Option<()> {
+        let pause = self.connector.pause(backoff.next(), tried);
         self.requests.refuse_until(pause, cause).await
     }
 
     /// Admits the node behind a new session, unless it has no vote until somebody changes something.
-    fn admit(&mut self, new: NewSession) -> Result<Box<dyn Session>, NodeError> {
+    fn admit(&mut self, new: NewSession) -> Result<Admitted, NodeError> {
         let NewSession {
             mut session,
             statement,
             refusal,
+            tenure,
         } = new;
-        self.right.handle_connection(&statement, refusal.as_ref())?;
+        self.right
+            .handle_connection(&statement, refusal.as_ref(), tenure.as_ref())?;
         session.watch(self.freed_notifier.clone());
-        Ok(session)
+        Ok(Admitted { session, tenure })
     }
 
     /// Serves requests until the lane has ended, or the session is broken.
-    async fn serve(&mut self, session: Box<dyn Session>) -> Result<(), NodeError> {
-        let inspector = self.connector.inspector(&*session);
+    async fn serve(&mut self, admitted: Admitted) -> Result<(), NodeError> {
+        let Admitted { session, tenure } = admitted;
+        let inspector = self.connector.inspector(&*session, tenure.clone());
+        let owner = tenure
+            .zip(self.connector.tenures())
+            .map(|(tenure, tenures)| Owner { tenure, tenures });
         let counters = Arc::clone(self.requests.counters());
         let serving = Serving::new(
-            session,
-            inspector,
+            Connected {
+                session,
+                inspector,
+                owner,
+            },
             InFlight::new(self.limits.answer, counters),
             &mut self.requests,
             &mut self.right,

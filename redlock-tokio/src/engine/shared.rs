@@ -33,6 +33,8 @@ pub(crate) struct Shared<L> {
     pub(crate) defaults: LockOptions,
     /// The longest ttl that a lock may have, if restarted nodes must wait for it.
     pub(crate) max_ttl: Option<Ttl>,
+    /// How long a confirmation of a master counts, if an authority names the master of a node.
+    pub(crate) window: Option<Duration>,
     pub(crate) outage: Outage,
     pub(crate) shut_down: AtomicBool,
     /// Proposes fencing tokens. One serves all keys, since tokens need only grow.
@@ -46,10 +48,11 @@ impl<L> Shared<L> {
     ///
     /// # Errors
     ///
-    /// Refuses a lock that could outlive the time for which a restarted node waits.
+    /// Refuses a lock that could outlive the time for which a restarted node waits, and one that is too short for
+    /// the window.
     pub(crate) fn resolve(&self, options: LockOptions) -> Result<LeaseConfig, OptionsError> {
         let config = options.resolve(self.quorum)?;
-        self.check_max_ttl(config.validity.ttl())?;
+        self.check_range(config.validity.ttl())?;
         Ok(config)
     }
 
@@ -61,18 +64,20 @@ impl<L> Shared<L> {
     pub(crate) fn check_ttl(&self, validity: Validity, ttl: Duration) -> Result<Ttl, OptionsError> {
         let ttl = Ttl::new(ttl)?;
         validity.with_ttl(ttl)?;
-        self.check_max_ttl(ttl)?;
+        self.check_range(ttl)?;
         Ok(ttl)
     }
 
-    fn check_max_ttl(&self, ttl: Ttl) -> Result<(), OptionsError> {
-        match self.max_ttl {
-            Some(max_ttl) if ttl > max_ttl => Err(OptionsError::LongerThanMaxTtl {
-                ttl: ttl.as_duration(),
-                max_ttl: max_ttl.as_duration(),
-            }),
-            _ => Ok(()),
+    fn check_range(&self, ttl: Ttl) -> Result<(), OptionsError> {
+        let max_ttl = self.max_ttl.map(Ttl::as_duration);
+        let ttl = ttl.as_duration();
+        if let Some(max_ttl) = max_ttl.filter(|max_ttl| ttl > *max_ttl) {
+            return Err(OptionsError::LongerThanMaxTtl { ttl, max_ttl });
         }
+        if let Some(window) = self.window.filter(|window| ttl / 3 < *window) {
+            return Err(OptionsError::ShorterThanThreeWindows { ttl, window });
+        }
+        Ok(())
     }
 
     /// Gives the objections the addresses of their nodes, in the order in which the nodes were given.

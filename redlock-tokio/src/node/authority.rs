@@ -1,10 +1,13 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use redlock_core::{MemberReport, Tenure, Timestamp};
 
 use super::{NodeError, Session};
 use crate::Clock;
+
+/// How long a member of an authority is left alone at most.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Names the masters of some [nodes](super::Node): the sentinels of a group, or the nodes of a cluster.
 ///
@@ -14,7 +17,7 @@ use crate::Clock;
 pub trait Authority: Send + Sync + 'static {
     /// Asks each member about once a second, until the future is dropped, and passes on each answer.
     ///
-    /// A member that does not answer must not delay the others.
+    /// A member that does not answer must not delay the others. [`Reports::interval`] says how often to ask.
     fn watch(&self, reports: Reports) -> BoxFuture<'static, ()>;
 
     /// Opens a session with the owner of a node. See [`Node::connect`](super::Node::connect).
@@ -27,6 +30,14 @@ pub trait Authority: Send + Sync + 'static {
         index: usize,
         tenure: &Tenure,
     ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>>;
+
+    /// Returns why no member names a master, if the authority knows. `None` by default.
+    ///
+    /// The [`Redlock`](crate::Redlock) asks while a node has no master. [`NodeError::Misconfigured`] means that
+    /// somebody must change something first.
+    fn objection(&self) -> Option<NodeError> {
+        None
+    }
 }
 
 /// The authority that names a node's master.
@@ -39,6 +50,9 @@ pub struct NamedBy {
     pub index: usize,
     /// What the authority is.
     pub kind: AuthorityKind,
+    /// How many members the authority has at least, whatever they know of each other. One by default. See
+    /// [`OwnerRule::with_fewest_members`](redlock_core::OwnerRule::with_fewest_members).
+    pub fewest_members: usize,
 }
 
 /// What names the master of a node.
@@ -58,7 +72,18 @@ pub enum AuthorityKind {
 #[derive(Clone)]
 pub struct Reports {
     clock: Clock,
+    interval: Duration,
     deliver: Arc<dyn Fn(usize, MemberReport) + Send + Sync>,
+}
+
+impl AuthorityKind {
+    /// Returns what messages call the members of the authority.
+    pub(crate) const fn members(self) -> &'static str {
+        match self {
+            Self::Sentinels => "sentinels",
+            Self::Cluster { .. } => "cluster nodes",
+        }
+    }
 }
 
 impl NamedBy {
@@ -69,19 +94,23 @@ impl NamedBy {
             authority,
             index,
             kind,
+            fewest_members: 1,
         }
     }
 }
 
 impl Reports {
-    /// Creates reports that go to `deliver`, with the position of the node in question.
-    #[allow(dead_code, reason = "the engine does not watch authorities yet")]
+    /// Creates reports that go to `deliver`, with the position of the node in question. A confirmation counts for
+    /// `window`.
     pub(crate) fn new(
         clock: Clock,
+        window: Duration,
         deliver: impl Fn(usize, MemberReport) + Send + Sync + 'static,
     ) -> Self {
         Self {
             clock,
+            // One answer of each member may be lost, and the next one may be slow.
+            interval: (window / 3).min(LONGEST_INTERVAL),
             deliver: Arc::new(deliver),
         }
     }
@@ -90,6 +119,13 @@ impl Reports {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Returns how long to wait after one question to a member and before the next: a third of the
+    /// [window](crate::RedlockBuilder::confirmation_window), and at most a second.
+    #[must_use]
+    pub const fn interval(&self) -> Duration {
+        self.interval
     }
 
     /// Passes on what a member says about the node at `index`.

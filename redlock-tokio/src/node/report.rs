@@ -69,13 +69,23 @@ pub enum Objection {
     /// The key has another token than ours, or is gone.
     #[error("the key is not ours")]
     Denied,
-    /// The node agreed, but came up so recently that it may have forgotten a lock that is still held. It has
-    /// no vote yet.
-    #[error("came up too recently to vote; may vote in {}", WholeSeconds(*remaining))]
+    /// The node agreed, but came up, or became the master, so recently that it may lack a lock that is still held.
+    /// It has no vote yet.
+    #[error(
+        "came up, or became the master, too recently to vote; may vote in {}",
+        WholeSeconds(*remaining)
+    )]
     Quarantined {
         /// The time until the node has a vote.
         remaining: Duration,
     },
+    /// The node agreed, but no majority of the servers that name its master has confirmed it in time. Another server
+    /// may be the master by now.
+    #[error(
+        "not confirmed as the master: a majority of all its sentinels, or of all nodes of its cluster, must answer \
+         this client and name it"
+    )]
+    Unconfirmed,
     /// The node failed or refused.
     #[error("{0}")]
     Failed(NodeError),

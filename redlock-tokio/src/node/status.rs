@@ -42,11 +42,15 @@ pub struct NodeStatus {
 pub enum NodeState {
     /// The node votes.
     Voting,
-    /// The node started too recently to vote: it may have forgotten a lock that is still held.
+    /// The node started, or became the master, too recently to vote: it may lack a lock that is still held.
     Quarantined {
         /// The time until the node votes.
         remaining: Duration,
     },
+    /// The node is connected, but no majority of the servers that name its master has confirmed it within the
+    /// [window](crate::RedlockBuilder::confirmation_window). Another server may be the master by now. The node votes
+    /// again when they confirm it.
+    Unconfirmed,
     /// The node has stopped answering. It is asked again when it answers an earlier request, or on another connection.
     Silent,
     /// There is no connection. The lane tries to connect again and again.
@@ -62,10 +66,11 @@ impl fmt::Display for NodeState {
             Self::Quarantined { remaining } => {
                 write!(
                     f,
-                    "came up too recently to vote, for {} more",
+                    "came up, or became the master, too recently to vote, for {} more",
                     WholeSeconds(*remaining)
                 )
             }
+            Self::Unconfirmed => Objection::Unconfirmed.fmt(f),
             Self::Silent => f.write_str("silent"),
             Self::Reconnecting(error) | Self::Refused(error) => error.fmt(f),
         }
@@ -79,7 +84,10 @@ pub(crate) fn quorum_in(nodes: &[NodeStatus], quorum: Quorum) -> Option<Duration
         .filter_map(|node| match node.state {
             NodeState::Voting => Some(Duration::ZERO),
             NodeState::Quarantined { remaining } => Some(remaining),
-            NodeState::Silent | NodeState::Reconnecting(_) | NodeState::Refused(_) => None,
+            NodeState::Unconfirmed
+            | NodeState::Silent
+            | NodeState::Reconnecting(_)
+            | NodeState::Refused(_) => None,
         })
         .collect();
     waits.sort_unstable();
@@ -92,6 +100,7 @@ pub(crate) fn objections(nodes: Vec<NodeStatus>) -> NodeReports {
         let objection = match node.state {
             NodeState::Voting => return None,
             NodeState::Quarantined { remaining } => Objection::Quarantined { remaining },
+            NodeState::Unconfirmed => Objection::Unconfirmed,
             NodeState::Silent => Objection::Failed(NodeError::Silent),
             NodeState::Reconnecting(error) | NodeState::Refused(error) => Objection::Failed(error),
         };

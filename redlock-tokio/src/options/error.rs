@@ -28,6 +28,20 @@ pub enum OptionsError {
         /// The longest ttl that a lock may have.
         max_ttl: Duration,
     },
+    /// The ttl is shorter than three [windows](crate::RedlockBuilder::confirmation_window), and sentinels or the
+    /// nodes of a cluster name the masters.
+    #[error(
+        "the ttl of {ttl:?} is shorter than three times confirmation_window, which is {window:?}: choose a longer \
+         ttl, or build with `Redlock::builder().confirmation_window(Duration::from_millis({}))`, in all processes \
+         that use these nodes",
+        ttl.as_millis() / 3
+    )]
+    ShorterThanThreeWindows {
+        /// The ttl that was requested.
+        ttl: Duration,
+        /// How long a confirmation of a master counts.
+        window: Duration,
+    },
     /// A lock of several keys cannot have a fencing token.
     #[error("a lock of several keys has no fencing token: lock one key, or leave out `fenced`")]
     SeveralFenced,

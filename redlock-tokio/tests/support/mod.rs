@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod bed;
+pub(crate) mod council;
 pub(crate) mod cut;
 pub(crate) mod fake;
 pub(crate) mod history;

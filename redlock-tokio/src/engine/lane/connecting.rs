@@ -1,19 +1,26 @@
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::timeout;
+use futures::future::BoxFuture;
+use redlock_core::{NodeId, Tenure};
+use tokio::time::{sleep, timeout};
 
 use super::{
+    discovery::Discovery,
     inspector::Inspector,
+    tenures::Tenures,
     vetting::{Statement, Vetting},
 };
 use crate::{
     Clock, NodeError,
-    node::{Node, Session},
+    node::{NamedBy, Node, Session},
 };
 
 /// Opens sessions with one node.
+#[derive(Clone)]
 pub(super) struct Connector {
+    id: NodeId,
     node: Arc<dyn Node>,
+    discovery: Option<Discovery>,
     clock: Clock,
     /// How long one attempt may take.
     limit: Duration,
@@ -26,17 +33,23 @@ pub(super) struct NewSession {
     pub(super) statement: Statement,
     /// Why the node would not do what every lock needs, if that was found out.
     pub(super) refusal: Option<NodeError>,
+    /// The tenure in which the server was named, if an authority names it.
+    pub(super) tenure: Option<Tenure>,
 }
 
 impl Connector {
     pub(super) fn new(
+        id: NodeId,
         node: Arc<dyn Node>,
+        discovery: Option<Discovery>,
         clock: Clock,
         limit: Duration,
         vetting: Arc<Vetting>,
     ) -> Self {
         Self {
+            id,
             node,
+            discovery,
             clock,
             limit,
             vetting,
@@ -48,8 +61,14 @@ impl Connector {
         self.node.address()
     }
 
+    /// Returns the tenures of the node, if an authority names its server.
+    pub(super) fn tenures(&self) -> Option<Tenures> {
+        let is_named = self.discovery.is_some();
+        is_named.then(|| self.vetting.tenures(self.id))
+    }
+
     /// Creates the inspector of a session.
-    pub(super) fn inspector(&self, session: &dyn Session) -> Inspector {
+    pub(super) fn inspector(&self, session: &dyn Session, tenure: Option<Tenure>) -> Inspector {
         let statement = Statement {
             asked_at: self.clock.now(),
             server: session.server(),
@@ -60,56 +79,151 @@ impl Connector {
             self.clock.clone(),
             &statement.server,
             has_marker,
+            tenure,
             self.limit,
         )
     }
 
-    /// Opens a session, and finds out what must be known before the node's first vote.
+    /// Opens a session, and finds out what must be known before the node's first vote. If an authority names the
+    /// server, waits until it does.
     pub(super) fn connect(&self) -> impl Future<Output = Result<NewSession, NodeError>> + use<> {
-        let asked_at = self.clock.now();
-        let (node, vetting) = (Arc::clone(&self.node), Arc::clone(&self.vetting));
-        let limit = self.limit;
-        let attempt = async move {
-            let mut session = node.connect().await?;
-            let refusal = session.refusal();
-            let mut statement = Statement {
-                asked_at,
-                server: session.server(),
-                history_age: None,
-            };
-            if refusal.is_none() && vetting.needs_history_age(&statement) {
-                statement.history_age = history_age(&*node, &mut *session).await?;
-            }
-            Ok(NewSession {
-                session,
-                statement,
-                refusal,
-            })
-        };
+        let connector = self.clone();
         async move {
-            timeout(limit, attempt).await.unwrap_or_else(|_| {
-                let text = format!("no connection within {limit:?}");
-                Err(NodeError::Unreachable(text.into()))
-            })
+            let attempt = async {
+                match &connector.discovery {
+                    None => connector.open(None).await,
+                    Some(it) => connector.open_with_owner(&it.named_by).await,
+                }
+            };
+            match timeout(connector.limit, attempt).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(connector.too_late()),
+            }
         }
     }
-}
 
-/// Finds out for how long the server's history exists. `None` if the server does not let it.
-async fn history_age(
-    node: &dyn Node,
-    session: &mut dyn Session,
-) -> Result<Option<Duration>, NodeError> {
-    match session.history_age().await {
-        Err(error @ NodeError::Refused { .. }) => {
-            tracing::warn!(
-                node = node.address(),
-                %error,
-                "does not let this client find out how long ago it was promoted, so it waits as if \
-                 that were now: grant SET, GET and PTTL on the keys redlock:since:*"
-            );
-            Ok(None)
+    /// Waits before the next attempt to connect, or until an authority names another server.
+    pub(super) fn pause(
+        &self,
+        pause: Duration,
+        tried: Option<Tenure>,
+    ) -> impl Future<Output = ()> + use<> {
+        let tenures = self.tenures();
+        async move {
+            match (tenures, tried) {
+                (None, _) => sleep(pause).await,
+                (Some(mut tenures), None) => tokio::select! {
+                    _ = tenures.first() => {}
+                    () = sleep(pause) => {}
+                },
+                (Some(mut tenures), Some(tried)) => tokio::select! {
+                    () = tenures.other_than(&tried) => {}
+                    () = sleep(pause) => {}
+                },
+            }
         }
-        age => age,
+    }
+
+    /// Returns the tenure that the authority of the node has confirmed last.
+    pub(super) fn tenure(&self) -> Option<Tenure> {
+        self.tenures()?.current()
+    }
+
+    fn named_by(&self) -> Option<&NamedBy> {
+        self.discovery.as_ref().map(|it| &it.named_by)
+    }
+
+    /// Opens a session with the server that the authority names. Begins anew if the authority names another.
+    async fn open_with_owner(&self, named_by: &NamedBy) -> Result<NewSession, NodeError> {
+        let mut tenures = self.vetting.tenures(self.id);
+        loop {
+            let tenure = tenures.first().await;
+            tokio::select! {
+                outcome = self.open(Some((named_by, &tenure))) => return outcome,
+                () = tenures.other_than(&tenure) => {}
+            }
+        }
+    }
+
+    async fn open(&self, owner: Option<(&NamedBy, &Tenure)>) -> Result<NewSession, NodeError> {
+        let asked_at = self.clock.now();
+        let connection = match owner {
+            None => self.node.connect(),
+            Some((
+                NamedBy {
+                    authority, index, ..
+                },
+                tenure,
+            )) => authority.connect(*index, tenure),
+        };
+        let mut session = connection.await?;
+        let refusal = session.refusal();
+        let mut statement = Statement {
+            asked_at,
+            server: session.server(),
+            history_age: None,
+        };
+        if refusal.is_none() && self.vetting.needs_history_age(&statement) {
+            statement.history_age = self.age_of("since", session.history_age()).await?;
+        }
+        let tenure = owner.map(|(_, tenure)| tenure.clone());
+        if refusal.is_none()
+            && let Some(tenure) = &tenure
+        {
+            let age = self.age_of("owner", session.tenure_age(tenure)).await?;
+            let age = age.unwrap_or_default();
+            let now = self.clock.now();
+            self.vetting.handle_tenure_age(self.id, now, tenure, age);
+        }
+        Ok(NewSession {
+            session,
+            statement,
+            refusal,
+            tenure,
+        })
+    }
+
+    /// Finds out for how long something has been true of the server, by the marker of this kind. `None` if the server
+    /// does not let it.
+    async fn age_of(
+        &self,
+        marker: &str,
+        age: BoxFuture<'static, Result<Option<Duration>, NodeError>>,
+    ) -> Result<Option<Duration>, NodeError> {
+        match age.await {
+            Err(error @ NodeError::Refused { .. }) => {
+                tracing::warn!(
+                    node = self.address(),
+                    %error,
+                    "does not let this client find out how long ago it was promoted, so it waits as if that were \
+                     now: grant SET, GET and PTTL on the keys redlock:{marker}:*"
+                );
+                Ok(None)
+            }
+            age => age,
+        }
+    }
+
+    /// Returns the error of an attempt that took too long.
+    fn too_late(&self) -> NodeError {
+        let limit = self.limit;
+        let text = match (self.named_by(), self.tenure()) {
+            (None, _) => format!("no connection within {limit:?}"),
+            (Some(_), Some(Tenure { owner, .. })) => {
+                format!("no connection to the master {owner} within {limit:?}")
+            }
+            (
+                Some(NamedBy {
+                    authority, kind, ..
+                }),
+                None,
+            ) => {
+                if let Some(objection) = authority.objection() {
+                    return objection;
+                }
+                format!("no majority of its {} names a master", kind.members())
+            }
+        };
+        NodeError::Unreachable(text.into())
     }
 }

@@ -1,7 +1,7 @@
 use std::{future::pending, pin::Pin, time::Duration};
 
-use futures::future::BoxFuture;
-use redlock_core::Timestamp;
+use futures::future::{BoxFuture, Join, OptionFuture, join};
+use redlock_core::{Tenure, Timestamp};
 use tokio::time::{Instant, Sleep, Timeout, sleep, timeout};
 
 use super::vetting::Statement;
@@ -14,14 +14,18 @@ use crate::{
 /// that another server gave in its place, before they are withdrawn.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the marker of a server's history is refreshed. The marker lasts for a day.
+/// How often the markers of a server's history and tenure are refreshed. They last for a day.
 const MARKER_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Asks a connected server again and again what it is, beside the other requests.
 pub(super) struct Inspector {
     clock: Clock,
     state: State,
-    /// When to refresh the marker, if there is one.
+    /// Whether the server has a marker of its history.
+    has_marker: bool,
+    /// The tenure that the server has a marker of.
+    tenure: Option<Tenure>,
+    /// When to refresh the markers, if there are any.
     marker_due: Option<Instant>,
     /// How long that may take.
     marker_limit: Duration,
@@ -35,18 +39,20 @@ enum State {
         asked_at: Timestamp,
         answer: BoxFuture<'static, Result<Server, NodeError>>,
     },
-    RefreshingMarker(Pin<Box<Timeout<HistoryAge>>>),
+    RefreshingMarkers(Pin<Box<Timeout<Refresh>>>),
 }
 
-type HistoryAge = BoxFuture<'static, Result<Option<Duration>, NodeError>>;
+type Age = BoxFuture<'static, Result<Option<Duration>, NodeError>>;
+type Refresh = Join<OptionFuture<Age>, OptionFuture<Age>>;
 
 impl Inspector {
-    /// Creates one that starts with a pause. `marker_limit` is how long the refresh of a marker may
-    /// take.
+    /// Creates one that starts with a pause. `has_marker` says whether the server has a marker of its history, and
+    /// `tenure` of which tenure it has one. `marker_limit` is how long the refresh of the markers may take.
     pub(super) fn new(
         clock: Clock,
         server: &Server,
         has_marker: bool,
+        tenure: Option<Tenure>,
         marker_limit: Duration,
     ) -> Self {
         let state = match server {
@@ -56,7 +62,9 @@ impl Inspector {
         Self {
             clock,
             state,
-            marker_due: has_marker.then(|| Instant::now() + MARKER_INTERVAL),
+            marker_due: (has_marker || tenure.is_some()).then(|| Instant::now() + MARKER_INTERVAL),
+            has_marker,
+            tenure,
             marker_limit,
         }
     }
@@ -88,10 +96,10 @@ impl Inspector {
                         history_age: None,
                     });
                 }
-                State::RefreshingMarker(age) => {
-                    // The age is of no use now. If the connection is broken, the next question shows
-                    // it. If the marker is not refreshed, the next refresh or connection does it.
-                    let _ = age.await;
+                State::RefreshingMarkers(ages) => {
+                    // The ages are of no use now. If the connection is broken, the next question shows
+                    // it. If a marker is not refreshed, the next refresh or connection does it.
+                    let _ = ages.await;
                     self.state = State::pausing();
                 }
             }
@@ -102,8 +110,11 @@ impl Inspector {
         match self.marker_due {
             Some(due) if due <= Instant::now() => {
                 self.marker_due = Some(due + MARKER_INTERVAL);
-                let age = timeout(self.marker_limit, session.history_age());
-                State::RefreshingMarker(Box::pin(age))
+                let of_history = self.has_marker.then(|| session.history_age());
+                let tenure = self.tenure.as_ref();
+                let of_tenure = tenure.map(|tenure| session.tenure_age(tenure));
+                let ages = join(of_history.into(), of_tenure.into());
+                State::RefreshingMarkers(Box::pin(timeout(self.marker_limit, ages)))
             }
             _ => State::Asking {
                 asked_at: self.clock.now(),
@@ -123,7 +134,7 @@ impl State {
 mod tests {
     use super::*;
     use futures::FutureExt;
-    use redlock_core::RunId;
+    use redlock_core::{Owner, RunId};
 
     use crate::{
         ServerInfo,
@@ -134,6 +145,7 @@ mod tests {
     #[derive(Default)]
     struct Forgetful {
         refreshes: u32,
+        tenure_refreshes: u32,
     }
 
     impl Forgetful {
@@ -151,8 +163,13 @@ mod tests {
             Self::known()
         }
 
-        fn history_age(&mut self) -> HistoryAge {
+        fn history_age(&mut self) -> Age {
             self.refreshes += 1;
+            pending().boxed()
+        }
+
+        fn tenure_age(&mut self, _: &Tenure) -> Age {
+            self.tenure_refreshes += 1;
             pending().boxed()
         }
     }
@@ -161,7 +178,12 @@ mod tests {
     async fn a_marker_that_cannot_be_refreshed_does_not_end_the_inspections() {
         let limit = Duration::from_secs(5);
         let mut session = Forgetful::default();
-        let mut inspector = Inspector::new(Clock::tokio(), &Forgetful::known(), true, limit);
+        let tenure = Tenure {
+            owner: Owner::new("a:1"),
+            epoch: 1,
+        };
+        let (clock, server) = (Clock::tokio(), Forgetful::known());
+        let mut inspector = Inspector::new(clock, &server, true, Some(tenure), limit);
         let start = Instant::now();
         while start.elapsed() < 3 * MARKER_INTERVAL {
             let next = inspector.next(&mut session);
@@ -169,5 +191,6 @@ mod tests {
             assert!(next.expect("the inspections go on").is_ok());
         }
         assert!(session.refreshes >= 2, "{} refreshes", session.refreshes);
+        assert_eq!(session.tenure_refreshes, session.refreshes);
     }
 }

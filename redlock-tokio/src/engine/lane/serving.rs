@@ -1,6 +1,7 @@
-use std::ops::ControlFlow;
+use std::{future::pending, ops::ControlFlow};
 
 use futures::future::BoxFuture;
+use redlock_core::Tenure;
 
 use super::{
     in_flight::{Completed, InFlight},
@@ -9,6 +10,7 @@ use super::{
     requester::Requester,
     requests::Requests,
     status_board::StatusBoard,
+    tenures::Tenures,
     timer::Timer,
     vetting::Statement,
     voting_right::VotingRight,
@@ -27,15 +29,33 @@ pub(super) struct Serving<'a, R: Requester> {
     limits: LaneLimits,
     in_flight: InFlight<R>,
     inspector: Inspector,
+    /// The tenure of the server and what its authority reports, if there is one.
+    owner: Option<Owner>,
     timer: Timer,
     /// Whether the node was silent when this was last checked.
     is_silent: bool,
+}
+
+/// A session whose node may vote, and what tells of changes of the node.
+pub(super) struct Connected {
+    pub(super) session: Box<dyn Session>,
+    pub(super) inspector: Inspector,
+    /// `None` if no authority names the server.
+    pub(super) owner: Option<Owner>,
+}
+
+/// The server of a session as the owner of its node.
+pub(super) struct Owner {
+    /// The tenure in which the server was connected to.
+    pub(super) tenure: Tenure,
+    pub(super) tenures: Tenures,
 }
 
 /// What the lane waits for.
 enum Event<R> {
     Completed(Completed<R>),
     Closed(NodeError),
+    Reported,
     Inspected(Result<Statement, NodeError>),
     TimerFired,
     Received,
@@ -53,14 +73,18 @@ enum Intake {
 
 impl<'a, R: Requester> Serving<'a, R> {
     pub(super) fn new(
-        mut session: Box<dyn Session>,
-        inspector: Inspector,
+        connected: Connected,
         in_flight: InFlight<R>,
         requests: &'a mut Requests<R>,
         right: &'a mut VotingRight,
         status: &'a StatusBoard,
         limits: LaneLimits,
     ) -> Self {
+        let Connected {
+            mut session,
+            inspector,
+            owner,
+        } = connected;
         Self {
             closed: session.closed(),
             session,
@@ -70,6 +94,7 @@ impl<'a, R: Requester> Serving<'a, R> {
             limits,
             in_flight,
             inspector,
+            owner,
             timer: Timer::new(),
             is_silent: false,
         }
@@ -121,7 +146,7 @@ impl<'a, R: Requester> Serving<'a, R> {
 
     fn arm_timer(&mut self, intake: &Intake) {
         self.timer.arm_for(self.in_flight.next_timeout());
-        self.timer.arm_for(self.right.log_end_of_quarantine());
+        self.timer.arm_for(self.right.log_change());
         if matches!(intake, Intake::Send) {
             let owed_releases = self.requests.answers().owed_releases();
             self.timer.arm_for(owed_releases.next_try());
@@ -133,6 +158,7 @@ impl<'a, R: Requester> Serving<'a, R> {
             biased;
             completed = self.in_flight.next_completed() => Event::Completed(completed),
             error = &mut self.closed => Event::Closed(error),
+            () = reported(&mut self.owner), if self.owner.is_some() => Event::Reported,
             statement = self.inspector.next(&mut *self.session) => Event::Inspected(statement),
             () = self.timer.fired() => Event::TimerFired,
             () = self.requests.receive(), if !matches!(intake, Intake::Wait) => Event::Received,
@@ -149,6 +175,7 @@ impl<'a, R: Requester> Serving<'a, R> {
                 self.requests.answers_mut().deliver(completed, eligibility)
             }
             Event::Closed(error) => ControlFlow::Break(error),
+            Event::Reported => self.handle_report(),
             Event::Inspected(statement) => {
                 let outcome = statement.and_then(|it| self.right.handle_inspection(&it));
                 outcome.map_or_else(ControlFlow::Break, ControlFlow::Continue)
@@ -159,6 +186,20 @@ impl<'a, R: Requester> Serving<'a, R> {
                 ControlFlow::Continue(())
             }
         }
+    }
+
+    /// Breaks if another server is the master now.
+    fn handle_report(&self) -> ControlFlow<NodeError> {
+        if let Some(Owner { tenure, tenures }) = &self.owner
+            && !tenures.is_current(tenure)
+        {
+            let text = format!("{} is the master no more", tenure.owner);
+            return ControlFlow::Break(NodeError::Unreachable(text.into()));
+        }
+        if !self.is_silent {
+            self.right.handle_report();
+        }
+        ControlFlow::Continue(())
     }
 
     async fn handle_requests(&mut self, intake: &Intake) {
@@ -198,5 +239,13 @@ impl<'a, R: Requester> Serving<'a, R> {
         for batch in self.in_flight.into_batches() {
             self.requests.answers_mut().deliver_error(batch, error);
         }
+    }
+}
+
+/// Waits for the next report of the authority. Pending for ever if there is none.
+async fn reported(owner: &mut Option<Owner>) {
+    match owner {
+        Some(owner) => owner.tenures.reported().await,
+        None => pending().await,
     }
 }

@@ -88,10 +88,12 @@ impl StatusBoard {
         let entry = self.lock();
         let state = match &entry.condition {
             Condition::Connected { eligibility } => {
-                let remaining = eligibility.remaining(now);
-                if remaining.is_zero() {
+                if eligibility.covers(now) {
                     NodeState::Voting
+                } else if eligibility.is_unconfirmed(now) {
+                    NodeState::Unconfirmed
                 } else {
+                    let remaining = eligibility.remaining(now);
                     NodeState::Quarantined { remaining }
                 }
             }

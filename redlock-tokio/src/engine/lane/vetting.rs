@@ -3,13 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use redlock_core::{
-    Admission, Electorate, Eligibility, Exclusion, Identity, NodeId, Quarantine, ServerRole,
-    Sighting, Timestamp, Voter, Withdrawal,
+    Admission, Electorate, Eligibility, Exclusion, Identity, MemberReport, NodeId, NodeKind,
+    Quarantine, ServerRole, Sighting, Tenure, Timestamp, Voter, Withdrawal,
 };
+use tokio::sync::watch;
 
+use super::tenures::Tenures;
 use crate::{
     NodeError,
-    node::{Server, ServerInfo},
+    node::{AuthorityKind, Server, ServerInfo},
     sync::Mutex,
 };
 
@@ -100,16 +102,60 @@ pub(crate) struct Vetting {
     /// Locked for each decision as a whole, so that of two addresses of one server, one always gets
     /// no vote.
     electorate: Mutex<Electorate>,
+    /// For each node, the tenure that its authority has confirmed last. Sent at each report.
+    tenures: Box<[watch::Sender<Option<Tenure>>]>,
 }
 
 impl Vetting {
     /// Prepares to vet the nodes with these addresses.
     pub(crate) fn new(rules: Rules, addresses: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let addresses: Box<[_]> = addresses.into_iter().collect();
         Self {
             rules,
-            addresses: addresses.into_iter().collect(),
             electorate: Mutex::new(Electorate::new(rules.voter())),
+            tenures: addresses.iter().map(|_| watch::Sender::new(None)).collect(),
+            addresses,
         }
+    }
+
+    /// Sets how the server of a node is found.
+    pub(crate) fn set_kind(&self, node: NodeId, kind: NodeKind) {
+        self.electorate.lock().set_kind(node, kind);
+    }
+
+    /// Takes what a member of the node's authority says. `now` must be read after the report came.
+    pub(crate) fn handle_report(&self, node: NodeId, now: Timestamp, report: MemberReport) {
+        let mut electorate = self.electorate.lock();
+        let is_new = electorate.handle_report(now, node, report);
+        let tenure = electorate.tenure(node).cloned();
+        if is_new && let Some(Tenure { owner, epoch }) = &tenure {
+            let node = &self.addresses[node.index()];
+            tracing::info!(%node, %owner, epoch, "a majority names this server as the master");
+        }
+        // While the electorate is locked, so that the last value is the last tenure.
+        self.tenures[node.index()].send_replace(tenure);
+    }
+
+    /// Notes for how long the node's server has been the owner in this tenure, at least.
+    pub(super) fn handle_tenure_age(
+        &self,
+        node: NodeId,
+        now: Timestamp,
+        tenure: &Tenure,
+        age: Duration,
+    ) {
+        let mut electorate = self.electorate.lock();
+        electorate.handle_marker(now, node, tenure, age);
+    }
+
+    /// Returns the tenures of a node whose server an authority names.
+    pub(super) fn tenures(&self, node: NodeId) -> Tenures {
+        Tenures::new(self.tenures[node.index()].subscribe())
+    }
+
+    /// Returns what the node's votes are worth in replies that come now.
+    pub(super) fn eligibility(&self, node: NodeId) -> Eligibility {
+        self.electorate.lock().eligibility(node)
     }
 
     /// Returns whether the lane must find out for how long the server's history exists.
@@ -120,20 +166,24 @@ impl Vetting {
     }
 
     /// Decides on a node that was just connected to. `refusal` says why it would not do what every
-    /// lock needs, if that was found out.
+    /// lock needs, if that was found out. `named` says in which tenure an authority has named the server.
     pub(super) fn decide_on_connection(
         &self,
         node: NodeId,
         now: Timestamp,
         statement: &Statement,
         refusal: Option<&NodeError>,
+        named: Option<(AuthorityKind, &Tenure)>,
     ) -> Decision {
         let identity = statement.identity();
-        let admission = self
-            .electorate
-            .lock()
-            .handle_connection(now, node, &identity);
-        let decision = self.decide(admission, &statement.server, refusal);
+        let mut electorate = self.electorate.lock();
+        let admission = match named {
+            Some((_, tenure)) => electorate.handle_owner_connection(now, node, tenure, &identity),
+            None => electorate.handle_connection(now, node, &identity),
+        };
+        drop(electorate);
+        let named_by = named.map(|(kind, _)| kind);
+        let decision = self.decide(admission, &statement.server, refusal, named_by);
         if decision.outcome.is_ok() {
             self.warn(node, &statement.server);
         }
@@ -146,13 +196,14 @@ impl Vetting {
         node: NodeId,
         now: Timestamp,
         statement: &Statement,
+        named_by: Option<AuthorityKind>,
     ) -> Decision {
         let identity = statement.identity();
         let admission = self
             .electorate
             .lock()
             .handle_inspection(now, node, &identity);
-        self.decide(admission, &statement.server, None)
+        self.decide(admission, &statement.server, None, named_by)
     }
 
     fn decide(
@@ -160,6 +211,7 @@ impl Vetting {
         admission: Admission,
         server: &Server,
         refusal: Option<&NodeError>,
+        named_by: Option<AuthorityKind>,
     ) -> Decision {
         let outcome = match (admission.outcome, refusal) {
             // A mistake in the list of nodes comes before one in their configuration.
@@ -170,9 +222,9 @@ impl Vetting {
                     | Exclusion::ClusterMaster),
                 ),
                 _,
-            ) => Err(self.explain(exclusion, server)),
+            ) => Err(self.explain(exclusion, server, named_by)),
             (_, Some(refusal)) => Err(refusal.clone()),
-            (outcome, None) => outcome.map_err(|exclusion| self.explain(exclusion, server)),
+            (outcome, None) => outcome.map_err(|it| self.explain(it, server, named_by)),
         };
         Decision {
             outcome,
@@ -180,7 +232,17 @@ impl Vetting {
         }
     }
 
-    fn explain(&self, exclusion: Exclusion, server: &Server) -> NodeError {
+    fn explain(
+        &self,
+        exclusion: Exclusion,
+        server: &Server,
+        named_by: Option<AuthorityKind>,
+    ) -> NodeError {
+        if let (Exclusion::Replica, Some(kind)) = (exclusion, named_by) {
+            let members = kind.members();
+            let text = format!("the server became a replica, and its {members} name no other yet");
+            return NodeError::Unreachable(text.into());
+        }
         let text = match (exclusion, server) {
             (Exclusion::SameServer { other }, _) => {
                 let address = Arc::clone(&self.addresses[other.index()]);
@@ -281,7 +343,7 @@ mod tests {
         };
         let node = NodeId::new(node).unwrap();
         vetting
-            .decide_on_connection(node, Timestamp::ZERO, &statement, refusal)
+            .decide_on_connection(node, Timestamp::ZERO, &statement, refusal, None)
             .outcome
     }
 

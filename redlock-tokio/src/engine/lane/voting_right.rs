@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use redlock_core::{Eligibility, NodeId, Withdrawal};
+use redlock_core::{Eligibility, NodeId, Tenure, Withdrawal};
 use tokio::time::Instant;
 
 use super::{
@@ -8,7 +8,10 @@ use super::{
     status_board::StatusBoard,
     vetting::{Decision, Statement, Vetting},
 };
-use crate::{Clock, NodeError, node::Server};
+use crate::{
+    Clock, NodeError, Objection,
+    node::{AuthorityKind, Server},
+};
 
 /// Tells all leases that votes of a node count for nothing.
 pub(crate) type OnWithdrawal = Box<dyn Fn(Withdrawal) + Send>;
@@ -23,8 +26,10 @@ pub(super) struct VotingRight {
     on_withdrawal: OnWithdrawal,
     status: Arc<StatusBoard>,
     eligibility: Eligibility,
+    /// What names the server, so that only the electorate knows what its votes are worth.
+    named_by: Option<AuthorityKind>,
     /// Whether the node had no vote when this was last checked.
-    is_quarantined: bool,
+    has_no_vote: bool,
 }
 
 impl VotingRight {
@@ -33,6 +38,7 @@ impl VotingRight {
         address: Arc<str>,
         clock: Clock,
         vetting: Arc<Vetting>,
+        named_by: Option<AuthorityKind>,
         on_withdrawal: OnWithdrawal,
         status: Arc<StatusBoard>,
     ) -> Self {
@@ -44,24 +50,29 @@ impl VotingRight {
             on_withdrawal,
             status,
             eligibility: Eligibility::ALWAYS,
-            is_quarantined: false,
+            named_by,
+            has_no_vote: false,
         }
     }
 
     /// Takes what a node has said on a new connection, and `refusal`, if the node would not do what
-    /// every lock needs. Returns an error if the node has no vote until somebody changes something.
+    /// every lock needs. `tenure` is the one in which an authority has named the server. Returns an error if the
+    /// node has no vote until somebody changes something.
     pub(super) fn handle_connection(
         &mut self,
         statement: &Statement,
         refusal: Option<&NodeError>,
+        tenure: Option<&Tenure>,
     ) -> Result<(), NodeError> {
         let now = self.clock.now();
+        let named = self.named_by.zip(tenure);
         let decision = self
             .vetting
-            .decide_on_connection(self.node, now, statement, refusal);
+            .decide_on_connection(self.node, now, statement, refusal, named);
         self.apply(decision)?;
-        let remaining = self.eligibility.remaining(self.clock.now());
-        if !remaining.is_zero() {
+        let (now, eligibility) = (self.clock.now(), self.eligibility());
+        let remaining = eligibility.remaining(now);
+        if !remaining.is_zero() && !eligibility.is_unconfirmed(now) {
             tracing::warn!(
                 node = %self.address,
                 ?remaining,
@@ -72,8 +83,13 @@ impl VotingRight {
             Server::Known(info) => Some(info.clone()),
             Server::None | Server::Withheld(_) => None,
         };
-        self.status.connected(info, self.eligibility);
+        self.status.connected(info, eligibility);
         Ok(())
+    }
+
+    /// Notes that the authority of the node has reported something, which may change what the votes are worth.
+    pub(super) fn handle_report(&self) {
+        self.status.answering(self.eligibility());
     }
 
     /// Takes what a node has said while it is connected. Returns an error if the node has no vote
@@ -84,34 +100,47 @@ impl VotingRight {
         }
         let before = self.eligibility;
         let now = self.clock.now();
-        let decision = self.vetting.decide_on_inspection(self.node, now, statement);
+        let decision = self
+            .vetting
+            .decide_on_inspection(self.node, now, statement, self.named_by);
+        let is_withdrawn = decision.withdrawal.is_some();
         self.apply(decision)?;
-        if self.eligibility != before {
+        // Each report of an authority changes the eligibility, too.
+        if is_withdrawn || (self.named_by.is_none() && self.eligibility != before) {
             tracing::warn!(
                 node = %self.address,
-                remaining = ?self.eligibility.remaining(self.clock.now()),
+                remaining = ?self.eligibility().remaining(self.clock.now()),
                 "was promoted or replaced under its connection, and may lack a lock: it has no \
                  vote, and its last votes are withdrawn"
             );
-            self.status.answering(self.eligibility);
+            self.status.answering(self.eligibility());
         }
         Ok(())
     }
 
-    /// Logs the end of a quarantine. Returns when to call this again, if the node is in quarantine.
-    pub(super) fn log_end_of_quarantine(&mut self) -> Option<Instant> {
-        let remaining = self.eligibility.remaining(self.clock.now());
-        let was_quarantined = self.is_quarantined;
-        self.is_quarantined = !remaining.is_zero();
-        if was_quarantined && !self.is_quarantined {
-            tracing::info!(node = %self.address, "votes from now on");
+    /// Logs when the node gets its vote, and when its server is no longer confirmed. Returns when to call this again,
+    /// if the node will get its vote by itself.
+    pub(super) fn log_change(&mut self) -> Option<Instant> {
+        let (now, eligibility) = (self.clock.now(), self.eligibility());
+        let had_no_vote = std::mem::replace(&mut self.has_no_vote, !eligibility.covers(now));
+        let is_unconfirmed = eligibility.is_unconfirmed(now);
+        match (had_no_vote, self.has_no_vote) {
+            (true, false) => tracing::info!(node = %self.address, "votes from now on"),
+            (false, true) if is_unconfirmed => tracing::warn!(
+                node = %self.address,
+                "has no vote: {}", Objection::Unconfirmed
+            ),
+            _ => {}
         }
-        self.is_quarantined
-            .then(|| Instant::now() + remaining.min(LONGEST_SLEEP))
+        let remaining = eligibility.remaining(now);
+        (self.has_no_vote && !is_unconfirmed).then(|| Instant::now() + remaining.min(LONGEST_SLEEP))
     }
 
-    /// Returns what the node's votes are worth now.
-    pub(super) const fn eligibility(&self) -> Eligibility {
+    /// Returns what the node's votes are worth in answers that come now.
+    pub(super) fn eligibility(&self) -> Eligibility {
+        if self.named_by.is_some() {
+            return self.vetting.eligibility(self.node);
+        }
         self.eligibility
     }
 

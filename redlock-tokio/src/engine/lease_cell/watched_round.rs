@@ -72,11 +72,10 @@ impl WatchedRound {
             // A release needs no vote.
             Ok(Vote::Granted) if matches!(watched.purpose, Purpose::Release) => return,
             Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => {
-                let remaining = eligibility.remaining(now);
-                if remaining.is_zero() {
-                    return;
+                match objection_to(now, eligibility) {
+                    Some(objection) => objection,
+                    None => return,
                 }
-                Objection::Quarantined { remaining }
             }
             Ok(Vote::Denied) => Objection::Denied,
             // A probe is not watched.
@@ -95,5 +94,17 @@ impl WatchedRound {
     /// Returns the nodes that objected to the watched round, or to the attempt before it, and why.
     pub(super) fn objections(&self) -> &[(NodeId, Objection)] {
         &self.objections
+    }
+}
+
+/// Returns why a node that agrees has no vote now, if it has none.
+fn objection_to(now: Timestamp, eligibility: Eligibility) -> Option<Objection> {
+    if eligibility.covers(now) {
+        None
+    } else if eligibility.is_unconfirmed(now) {
+        Some(Objection::Unconfirmed)
+    } else {
+        let remaining = eligibility.remaining(now);
+        Some(Objection::Quarantined { remaining })
     }
 }

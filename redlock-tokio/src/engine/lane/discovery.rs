@@ -1,0 +1,119 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::future::BoxFuture;
+use redlock_core::{NodeId, NodeKind, OwnerRule};
+use tokio::{runtime::Handle, task::AbortHandle};
+
+use super::vetting::Vetting;
+use crate::{
+    Clock,
+    node::{Authority, AuthorityKind, NamedBy, Node, Reports},
+};
+
+/// What names the server of a node.
+#[derive(Clone)]
+pub(crate) struct Discovery {
+    pub(super) named_by: NamedBy,
+    /// Ends with the last of the authority's lanes.
+    _watch: Arc<Watch>,
+}
+
+/// A task that passes on what one authority reports. The task ends when this is dropped.
+struct Watch(AbortHandle);
+
+/// The nodes of one authority.
+struct Group {
+    authority: Arc<dyn Authority>,
+    nodes: Vec<(NodeId, NamedBy)>,
+}
+
+impl Discovery {
+    /// Watches each authority of the nodes once. `rule` decides which of the servers that they name vote.
+    pub(crate) fn start_all<'a>(
+        runtime: &Handle,
+        clock: &Clock,
+        vetting: &Arc<Vetting>,
+        rule: OwnerRule,
+        nodes: impl IntoIterator<Item = (NodeId, &'a Arc<dyn Node>)>,
+    ) -> BTreeMap<NodeId, Self> {
+        let mut discoveries = BTreeMap::new();
+        for group in groups(nodes) {
+            for (id, named_by) in &group.nodes {
+                vetting.set_kind(*id, kind(named_by, rule));
+            }
+            let reports = group.reports(clock, vetting, rule);
+            let watch = group.authority.watch(reports);
+            let watch = Arc::new(Watch::spawn(runtime, watch));
+            discoveries.extend(group.nodes.into_iter().map(|(id, named_by)| {
+                let watch = Arc::clone(&watch);
+                let discovery = Self {
+                    named_by,
+                    _watch: watch,
+                };
+                (id, discovery)
+            }));
+        }
+        discoveries
+    }
+}
+
+impl Group {
+    /// Returns what takes the reports on the nodes of the group.
+    fn reports(&self, clock: &Clock, vetting: &Arc<Vetting>, rule: OwnerRule) -> Reports {
+        let (now, vetting) = (clock.clone(), Arc::clone(vetting));
+        let nodes: Vec<_> = self.nodes.iter().map(|(id, by)| (*id, by.index)).collect();
+        Reports::new(clock.clone(), rule.window(), move |index, report| {
+            for (id, _) in nodes.iter().filter(|(_, it)| *it == index) {
+                vetting.handle_report(*id, now.now(), report.clone());
+            }
+        })
+    }
+}
+
+impl Watch {
+    fn spawn(runtime: &Handle, watch: BoxFuture<'static, ()>) -> Self {
+        let task = runtime.spawn(async {
+            watch.await;
+            tracing::error!("an authority has stopped to watch: its nodes lose their votes");
+        });
+        Self(task.abort_handle())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Returns the nodes whose servers an authority names, by authority.
+fn groups<'a>(nodes: impl IntoIterator<Item = (NodeId, &'a Arc<dyn Node>)>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (id, node) in nodes {
+        let Some(named_by) = node.named_by() else {
+            continue;
+        };
+        let known = groups
+            .iter_mut()
+            .find(|it| Arc::ptr_eq(&it.authority, &named_by.authority));
+        match known {
+            Some(group) => group.nodes.push((id, named_by)),
+            None => groups.push(Group {
+                authority: Arc::clone(&named_by.authority),
+                nodes: vec![(id, named_by)],
+            }),
+        }
+    }
+    groups
+}
+
+fn kind(named_by: &NamedBy, rule: OwnerRule) -> NodeKind {
+    let rule = rule.with_fewest_members(named_by.fewest_members);
+    match named_by.kind {
+        AuthorityKind::Sentinels => NodeKind::SentinelGroup(rule),
+        AuthorityKind::Cluster { may_share_server } => NodeKind::ClusterSlot {
+            rule,
+            may_share_server,
+        },
+    }
+}

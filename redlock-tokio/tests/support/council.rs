@@ -1,0 +1,261 @@
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use redlock_core::{MemberId, MemberReport, Owner, Tenure};
+use redlock_tokio::{
+    Answer, Authority, AuthorityKind, Command, FreedNotifier, MemoryNode, NamedBy, Node, NodeError,
+    Reports, Session,
+};
+
+/// An authority in memory: a test decides what each of its members says. Clones are the same authority.
+#[derive(Clone)]
+pub(crate) struct Council(Arc<State>);
+
+struct State {
+    members: Mutex<Vec<Member>>,
+    servers: Mutex<BTreeMap<String, Server>>,
+    objection: Mutex<Option<NodeError>>,
+    /// How many watches run, and how many were started.
+    watching: AtomicUsize,
+    watches: AtomicUsize,
+    connections: Mutex<Vec<Tenure>>,
+}
+
+#[derive(Clone)]
+struct Member {
+    /// What the member says of each node.
+    tenures: BTreeMap<usize, Tenure>,
+    is_silent: bool,
+}
+
+#[derive(Clone)]
+struct Server {
+    node: MemoryNode,
+    tenure_age: Option<Duration>,
+}
+
+/// A node whose server a council names.
+pub(crate) struct Seat {
+    address: String,
+    authority: Arc<dyn Authority>,
+    index: usize,
+}
+
+struct CouncilSession {
+    session: Box<dyn Session>,
+    tenure_age: Option<Duration>,
+}
+
+impl Council {
+    pub(crate) fn new(members: usize) -> Self {
+        let member = Member {
+            tenures: BTreeMap::new(),
+            is_silent: false,
+        };
+        Self(Arc::new(State {
+            members: Mutex::new(vec![member; members]),
+            servers: Mutex::default(),
+            objection: Mutex::default(),
+            watching: AtomicUsize::new(0),
+            watches: AtomicUsize::new(0),
+            connections: Mutex::default(),
+        }))
+    }
+
+    /// Returns nodes whose servers this council names.
+    pub(crate) fn seats(&self, count: usize) -> Vec<Seat> {
+        let authority: Arc<dyn Authority> = Arc::new(self.clone());
+        let seat = |index| Seat {
+            address: format!("seat-{index}"),
+            authority: Arc::clone(&authority),
+            index,
+        };
+        (0..count).map(seat).collect()
+    }
+
+    /// Makes these members name the owner of the node at `index`.
+    pub(crate) fn name(
+        &self,
+        members: impl IntoIterator<Item = usize>,
+        index: usize,
+        owner: &str,
+        epoch: u64,
+    ) {
+        let owner = Owner::new(owner);
+        let tenure = Tenure { owner, epoch };
+        let mut all = self.members();
+        for member in members {
+            all[member].tenures.insert(index, tenure.clone());
+        }
+    }
+
+    /// Makes these members silent, and the others not.
+    pub(crate) fn silence(&self, members: &[usize]) {
+        for (index, member) in self.members().iter_mut().enumerate() {
+            member.is_silent = members.contains(&index);
+        }
+    }
+
+    pub(crate) fn object(&self, objection: NodeError) {
+        *self.0.objection.lock().unwrap() = Some(objection);
+    }
+
+    /// Returns the server that is called `owner`.
+    pub(crate) fn server(&self, owner: &str) -> MemoryNode {
+        self.entry(owner).node
+    }
+
+    /// Sets for how long a server has been the owner at least, by its marker.
+    pub(crate) fn age(&self, owner: &str, age: Duration) {
+        self.entry(owner);
+        let mut servers = self.0.servers.lock().unwrap();
+        servers.get_mut(owner).unwrap().tenure_age = Some(age);
+    }
+
+    /// Returns the tenures in which a server was connected to.
+    pub(crate) fn connections(&self) -> Vec<(String, u64)> {
+        let connections = self.0.connections.lock().unwrap();
+        let pair = |tenure: &Tenure| (tenure.owner.to_string(), tenure.epoch);
+        connections.iter().map(pair).collect()
+    }
+
+    /// Returns how many watches run now.
+    pub(crate) fn watching(&self) -> usize {
+        self.0.watching.load(SeqCst)
+    }
+
+    /// Returns how many watches were started.
+    pub(crate) fn watches(&self) -> usize {
+        self.0.watches.load(SeqCst)
+    }
+
+    fn members(&self) -> MutexGuard<'_, Vec<Member>> {
+        self.0.members.lock().unwrap()
+    }
+
+    fn entry(&self, owner: &str) -> Server {
+        let mut servers = self.0.servers.lock().unwrap();
+        let server = servers.entry(owner.into()).or_insert_with(|| Server {
+            node: MemoryNode::new(),
+            tenure_age: None,
+        });
+        server.clone()
+    }
+}
+
+/// Counts a watch that runs.
+struct Running(Arc<State>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.watching.fetch_sub(1, SeqCst);
+    }
+}
+
+fn member_id(index: usize) -> MemberId {
+    let letter = b'a' + u8::try_from(index).unwrap();
+    MemberId::new([letter; MemberId::LEN])
+}
+
+impl Authority for Council {
+    fn watch(&self, reports: Reports) -> BoxFuture<'static, ()> {
+        let state = Arc::clone(&self.0);
+        async move {
+            state.watches.fetch_add(1, SeqCst);
+            state.watching.fetch_add(1, SeqCst);
+            let running = Running(state);
+            loop {
+                running.0.report(&reports);
+                tokio::time::sleep(reports.interval()).await;
+            }
+        }
+        .boxed()
+    }
+
+    fn connect(
+        &self,
+        _: usize,
+        tenure: &Tenure,
+    ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        self.0.connections.lock().unwrap().push(tenure.clone());
+        let Server { node, tenure_age } = self.entry(tenure.owner.as_str());
+        async move {
+            let session = node.connect().await?;
+            let session = CouncilSession {
+                session,
+                tenure_age,
+            };
+            Ok(Box::new(session) as Box<dyn Session>)
+        }
+        .boxed()
+    }
+
+    fn objection(&self) -> Option<NodeError> {
+        self.0.objection.lock().unwrap().clone()
+    }
+}
+
+impl State {
+    fn report(&self, reports: &Reports) {
+        let all = self.members.lock().unwrap().clone();
+        for (index, member) in all.iter().enumerate() {
+            if member.is_silent {
+                continue;
+            }
+            for (node, tenure) in &member.tenures {
+                let report = MemberReport {
+                    asked_at: reports.now(),
+                    member: member_id(index),
+                    members: (0..all.len()).map(member_id).collect(),
+                    tenure: Some(tenure.clone()),
+                    age: Duration::ZERO,
+                };
+                reports.deliver(*node, report);
+            }
+        }
+    }
+}
+
+impl Node for Seat {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        async { panic!("a node with an authority is not connected to by itself") }.boxed()
+    }
+
+    fn named_by(&self) -> Option<NamedBy> {
+        let authority = Arc::clone(&self.authority);
+        Some(NamedBy::new(
+            authority,
+            self.index,
+            AuthorityKind::Sentinels,
+        ))
+    }
+}
+
+impl Session for CouncilSession {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        self.session.execute(batch)
+    }
+
+    fn watch(&mut self, freed: FreedNotifier) {
+        self.session.watch(freed);
+    }
+
+    fn tenure_age(
+        &mut self,
+        _: &Tenure,
+    ) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
+        let age = self.tenure_age;
+        async move { Ok(age) }.boxed()
+    }
+}
