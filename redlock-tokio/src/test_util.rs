@@ -3,6 +3,7 @@
 //! - [`TestNodes`] are in memory. A test decides when their locks are contended or lost.
 //! - [`RedisServers`] are real `redis-server` processes, which a test kills, freezes and restarts.
 //! - [`Sentinels`] are a master with replicas, and the sentinels that watch them: they fail over.
+//! - A [`Cluster`] has shards, which fail over and give slots to each other.
 //! - A [`Proxy`] puts a faulty network in front of a server.
 //!
 //! ```
@@ -59,6 +60,7 @@
 //! # }
 //! ```
 
+mod cluster;
 mod commands;
 mod launch;
 mod member;
@@ -74,6 +76,7 @@ mod topology_error;
 mod waiting;
 
 pub use self::{
+    cluster::{Cluster, ClusterBuilder, SlotMove},
     proxy::{Link, Proxy},
     sentinels::{Sentinels, SentinelsBuilder},
     server::RedisServer,

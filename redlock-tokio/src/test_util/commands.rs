@@ -14,6 +14,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// How many words of a command name the command in an error.
 const NAMING_WORDS: usize = 3;
 
+/// How many commands are sent before their answers are read.
+const MOST_AT_ONCE: usize = 256;
+
 /// A way to one server, for the few commands with which the kit sets servers up and looks at them. Each use
 /// opens a connection, so that no earlier use affects it.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +27,10 @@ pub(super) struct Commands<'a> {
 
 impl Commands<'_> {
     /// Sends a command, and blocks until the server has answered.
-    pub(super) fn ask<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, TopologyError> {
+    pub(super) fn ask<T: FromRedisValue>(
+        &self,
+        words: &[impl AsRef<[u8]>],
+    ) -> Result<T, TopologyError> {
         self.connect()?.ask(words)
     }
 
@@ -59,32 +65,63 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn ask<T: FromRedisValue>(&mut self, words: &[&str]) -> Result<T, TopologyError> {
-        let mut command = Cmd::new();
-        for word in words {
-            command.arg(word);
-        }
-        self.exchange(&command)
-            .map_err(|it| failed(self.server, words, it))
+    pub(super) fn ask<T: FromRedisValue>(
+        &mut self,
+        words: &[impl AsRef<[u8]>],
+    ) -> Result<T, TopologyError> {
+        let answer = self.send(words).and_then(|()| self.read());
+        answer.map_err(|it| failed(self.server, words, it))
     }
 
-    fn exchange<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
-        let request = command.get_packed_command();
-        self.stream.get_mut().write_all(&request)?;
+    /// Sends commands in one go, for which a server may need one write to its disk instead of many. Each must
+    /// be answered with "OK".
+    pub(super) fn order_all(
+        &mut self,
+        commands: &[Vec<impl AsRef<[u8]>>],
+    ) -> Result<(), TopologyError> {
+        for commands in commands.chunks(MOST_AT_ONCE) {
+            for words in commands {
+                let sent = self.send(words);
+                sent.map_err(|it| failed(self.server, words, it))?;
+            }
+            for words in commands {
+                let answer = self.read::<()>();
+                answer.map_err(|it| failed(self.server, words, it))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, words: &[impl AsRef<[u8]>]) -> RedisResult<()> {
+        let mut command = Cmd::new();
+        for word in words {
+            command.arg(word.as_ref());
+        }
+        Ok(self
+            .stream
+            .get_mut()
+            .write_all(&command.get_packed_command())?)
+    }
+
+    fn read<T: FromRedisValue>(&mut self) -> RedisResult<T> {
         let answer = self.parser.parse_value(&mut self.stream)?;
         Ok(T::from_redis_value(answer.extract_error()?)?)
     }
 }
 
-fn failed(server: SocketAddr, words: &[&str], source: RedisError) -> TopologyError {
-    let words = match words {
+fn failed(server: SocketAddr, words: &[impl AsRef<[u8]>], source: RedisError) -> TopologyError {
+    let words: Vec<_> = words
+        .iter()
+        .map(|it| String::from_utf8_lossy(it.as_ref()))
+        .collect();
+    let shown = match words.first() {
         // The rest is a secret.
-        ["AUTH", ..] => &words[..1],
-        _ => &words[..words.len().min(NAMING_WORDS)],
+        Some(name) if name == "AUTH" => 1,
+        _ => words.len().min(NAMING_WORDS),
     };
     TopologyError::Command {
         server,
-        command: words.join(" "),
+        command: words[..shown].join(" "),
         source,
     }
 }

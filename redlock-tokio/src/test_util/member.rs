@@ -1,4 +1,7 @@
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+};
 
 use super::{
     commands::Commands,
@@ -12,12 +15,19 @@ use super::{
 /// The most processes that a group can have.
 const MOST: usize = 200;
 
+/// How far the port of a node's bus is from the node's port. Before version 7, no option sets it.
+const BUS_DISTANCE: u16 = 10_000;
+
+/// How many ports to try until one has a free port at that distance.
+const PAIR_TRIES: usize = 100;
+
 /// A process of a group of processes that connect to each other. All its peers and clients reach the process
 /// through proxies, whose addresses the process announces.
 ///
 /// ```text
 ///   client, from 127.0.0.1 ----> Proxy -----> process, connects from 127.0.0.2
-///   peer,   from 127.0.0.3 ------^
+///   peer,   from 127.0.0.3 ------^            ^
+///   peer,   from 127.0.0.3 ----> Proxy -------+ bus of a cluster
 /// ```
 ///
 /// On Linux each process connects from an address of its own. So a proxy knows the peers that connect, and can
@@ -25,9 +35,17 @@ const MOST: usize = 200;
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) process: RedisServer,
-    /// In front of the port for commands.
     pub(super) proxy: Proxy,
+    /// The second way for the peers, in a cluster.
+    bus: Option<Bus>,
     source: Option<IpAddr>,
+}
+
+/// The port on which a node of a cluster talks to the other nodes, and the proxy in front of it.
+#[derive(Debug)]
+struct Bus {
+    proxy: Proxy,
+    _port: Port,
 }
 
 impl Member {
@@ -40,16 +58,54 @@ impl Member {
         on_a_free_port(|| {
             let port = Port::reserve()?;
             let proxy = Proxy::spawn_between(sources, port.address())?;
-            let launch = Launch {
-                mode: mode(proxy.address().port()),
-                source: sources.get(number).copied(),
-            };
-            Ok(Self {
-                process: RedisServer::start(port, launch)?,
-                proxy,
-                source: sources.get(number).copied(),
-            })
+            let mode = mode(proxy.address().port());
+            Self::start(port, proxy, None, mode, sources.get(number))
         })
+    }
+
+    /// Starts a node of a cluster, given the two ports that it announces: the one for commands, and the one of
+    /// its bus.
+    pub(super) fn spawn_node(
+        number: usize,
+        sources: &[IpAddr],
+        mode: impl Fn(u16, u16) -> Mode,
+    ) -> Result<Self, SpawnError> {
+        on_a_free_port(|| {
+            let (port, bus) = reserve_with_bus()?;
+            let proxy = Proxy::spawn_between(sources, port.address())?;
+            let bus = Bus {
+                proxy: Proxy::spawn_between(sources, bus.address())?,
+                _port: bus,
+            };
+            let mode = mode(proxy.address().port(), bus.proxy.address().port());
+            Self::start(port, proxy, Some(bus), mode, sources.get(number))
+        })
+    }
+
+    fn start(
+        port: Port,
+        proxy: Proxy,
+        bus: Option<Bus>,
+        mode: Mode,
+        source: Option<&IpAddr>,
+    ) -> Result<Self, SpawnError> {
+        let source = source.copied();
+        Ok(Self {
+            process: RedisServer::start(port, Launch { mode, source })?,
+            proxy,
+            bus,
+            source,
+        })
+    }
+
+    /// Returns the address of the proxy in front of the process's bus.
+    ///
+    /// # Panics
+    ///
+    /// If the process is no node of a cluster.
+    pub(super) fn bus_address(&self) -> SocketAddr {
+        let bus = self.bus.as_ref().expect("a node of a cluster has a bus");
+        bus.proxy.address()
     }
 
     /// Returns the address that the process announces.
@@ -91,7 +147,26 @@ impl Member {
             return;
         };
         act(&self.proxy, source);
+        if let Some(bus) = &self.bus {
+            act(&bus.proxy, source);
+        }
     }
+}
+
+/// Reserves a port, and the port at the distance at which servers open their bus.
+fn reserve_with_bus() -> io::Result<(Port, Port)> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for _ in 0..PAIR_TRIES {
+        let port = Port::reserve()?;
+        let Some(bus) = port.address().port().checked_add(BUS_DISTANCE) else {
+            continue;
+        };
+        match Port::reserve_number(bus) {
+            Ok(bus) => return Ok((port, bus)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// Cuts the members on one side off from those on the other. Members on the same side reach each other.

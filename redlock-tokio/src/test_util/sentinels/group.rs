@@ -174,19 +174,17 @@ impl Group {
             .ask(&["SENTINEL", "MASTER", &self.name])
             .map_err(|it| in_words(&it))?;
         let port = self.servers[master].address().port().to_string();
-        check(&own, "flags", "master")?;
+        check_is_up(&own)?;
         check(&own, "port", &port)?;
         let (replicas, others) = (ask("SLAVES")?, ask("SENTINELS")?);
         check_count("replicas", replicas.len(), self.servers.len() - 1)?;
         check_count("sentinels", others.len(), self.sentinels.len() - 1)?;
         for replica in &replicas {
-            check(replica, "flags", "slave")?;
+            check_is_up(replica)?;
             check(replica, "master-port", &port)?;
             check(replica, "master-link-status", "ok")?;
         }
-        others
-            .iter()
-            .try_for_each(|it| check(it, "flags", "sentinel"))
+        others.iter().try_for_each(check_is_up)
     }
 
     fn port_named_by(&self, sentinel: &Member) -> Result<u16, TopologyError> {
@@ -208,6 +206,15 @@ fn check(fields: &Fields, name: &str, expected: &str) -> Result<(), String> {
         Some(value) if value == expected => Ok(()),
         value => Err(format!("{name} is {value:?}, not {expected}")),
     }
+}
+
+fn check_is_up(fields: &Fields) -> Result<(), String> {
+    const TROUBLE: &[&str] = &["s_down", "o_down", "disconnected", "failover_in_progress"];
+    let flags = fields.get("flags").map_or("", String::as_str);
+    if flags.split(',').any(|it| TROUBLE.contains(&it)) {
+        return Err(format!("{:?} is {flags}", fields.get("name")));
+    }
+    Ok(())
 }
 
 fn check_count(what: &str, count: usize, expected: usize) -> Result<(), String> {

@@ -1,0 +1,382 @@
+mod builder;
+mod line;
+mod nodes;
+mod slot_move;
+
+use std::ops::RangeInclusive;
+
+use self::nodes::{Nodes, SLOTS};
+use super::{
+    member::divide,
+    proxy::Proxy,
+    server::RedisServer,
+    topology_error::TopologyError,
+    waiting::{in_words, wait_until},
+};
+
+pub use self::{builder::ClusterBuilder, slot_move::SlotMove};
+
+/// A Redis cluster: shards with a master and replicas each, as processes on free ports of the loopback interface.
+///
+/// Nodes and shards have numbers, from zero on. At the start node 0 is the master of shard 0, and so on. After
+/// the masters come the replicas, shard by shard: see [`nodes_of`](Self::nodes_of). All processes end when this
+/// is dropped, and also when the test's process ends in any way.
+///
+/// # Faults
+///
+/// | fault | how |
+/// |---|---|
+/// | a failover that an operator orders | [`fail_over`](Self::fail_over), [`force_fail_over`](Self::force_fail_over) |
+/// | a host that crashes | [`node`](Self::node)`(0).`[`kill`](RedisServer::kill)`()`, later [`restart`](RedisServer::restart) |
+/// | a server that pauses | [`freeze`](RedisServer::freeze), later [`thaw`](RedisServer::thaw) |
+/// | a node that clients reach, and other nodes do not | [`cut_off`](Self::cut_off), later [`heal`](Self::heal) |
+/// | resharding | [`move_slots`](Self::move_slots), or step by step [`start_move`](Self::start_move) |
+/// | a slot without an owner | [`leave_uncovered`](Self::leave_uncovered), later [`cover`](Self::cover) |
+/// | a faulty network between clients and a node | [`proxy`](Self::proxy) |
+///
+/// # Addresses
+///
+/// Nodes announce the addresses of proxies, one for commands and one for the bus between the nodes. So clients
+/// that follow the cluster's answers, and the nodes themselves, reach every node through its [`Proxy`]. The
+/// proxy's faults affect only clients. [`cut_off`](Self::cut_off) affects only the nodes among each other. The
+/// addresses of the [`RedisServer`]s lead past the proxies.
+///
+/// # Blocking
+///
+/// Methods that ask the servers block the thread. Call them within `spawn_blocking` if the same thread has to
+/// run other tasks meanwhile.
+///
+/// ```
+/// use redlock_tokio::test_util::Cluster;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let cluster = Cluster::spawn()?; // three shards with a replica each
+/// assert_eq!(cluster.owner_of(0), Some(0));
+///
+/// let promoted = cluster.fail_over(0)?;
+/// assert_eq!(cluster.owner_of(0), Some(promoted));
+///
+/// cluster.move_slots(0..=99, 1)?;
+/// assert_eq!(cluster.owner_of(0), Some(1));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Cluster(Nodes);
+
+impl ClusterBuilder {
+    /// Starts the processes and makes a cluster of them. Blocks until all nodes know each other and the replicas
+    /// have their masters' data, which takes a few seconds.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Cluster::spawn`].
+    ///
+    /// # Panics
+    ///
+    /// If the number of shards is zero, or if there would be more than 200 nodes.
+    pub fn spawn(self) -> Result<Cluster, TopologyError> {
+        assert!(self.shards > 0, "a cluster has at least one shard");
+        let nodes = Nodes::spawn(&self)?;
+        nodes.join()?;
+        let cluster = Cluster(nodes);
+        cluster.settle()?;
+        Ok(cluster)
+    }
+}
+
+impl Cluster {
+    /// Starts a cluster of three shards with a replica each. Blocks until the cluster works, which takes a few
+    /// seconds.
+    ///
+    /// The program is `redis-server`, or the one that the environment variable `REDIS_SERVER` names.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::Spawn`] if a process does not start, [`TopologyError::Command`] if a server refuses a
+    /// step, and [`TopologyError::TimedOut`] if the nodes do not find each other.
+    pub fn spawn() -> Result<Self, TopologyError> {
+        Self::builder().spawn()
+    }
+
+    /// Returns a builder of a cluster with other numbers, times or passwords.
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder::default()
+    }
+
+    /// Orders a failover of a shard whose master is up: the master hands its shard over, and no write is lost
+    /// (`CLUSTER FAILOVER`). Blocks until a majority of the nodes names another master. Returns its number.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`] if no replica takes over.
+    pub fn fail_over(&self, shard: usize) -> Result<usize, TopologyError> {
+        self.order_failover(shard, &["CLUSTER", "FAILOVER"])
+    }
+
+    /// Orders a failover of a shard whose master may be down (`CLUSTER FAILOVER FORCE`). Writes that the replica
+    /// has not received are lost. Blocks until a majority of the nodes names another master. Returns its number.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`] if no replica takes over, for instance since most masters are down.
+    pub fn force_fail_over(&self, shard: usize) -> Result<usize, TopologyError> {
+        self.order_failover(shard, &["CLUSTER", "FAILOVER", "FORCE"])
+    }
+
+    fn order_failover(&self, shard: usize, order: &[&str]) -> Result<usize, TopologyError> {
+        let nodes = &self.0;
+        let old = wait_until("the shard has a master", || {
+            let master = nodes.master_of(shard);
+            master.ok_or_else(|| format!("shard {shard} has none"))
+        })?;
+        wait_until("a replica starts a failover", || {
+            let mut refusals = Vec::new();
+            for replica in nodes.of_shard(shard).filter(|it| *it != old) {
+                match nodes.commands(replica).ask::<()>(order) {
+                    Ok(()) => return Ok(()),
+                    Err(error) => refusals.push(in_words(&error)),
+                }
+            }
+            Err(refusals.join("; "))
+        })?;
+        self.wait_for_other_master(old)
+    }
+
+    /// Blocks until a majority of the nodes names another master of this node's shard, and that node is one.
+    /// Returns its number.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`] if that does not happen.
+    ///
+    /// # Panics
+    ///
+    /// If there is no node with this number.
+    pub fn wait_for_other_master(&self, old: usize) -> Result<usize, TopologyError> {
+        let shard = self.shard_of(old);
+        wait_until("the nodes name another master", || {
+            let master = self.master_of(shard);
+            let new = master.filter(|new| *new != old);
+            let new = new.ok_or_else(|| format!("the master is {master:?}"))?;
+            self.0.check_role(new, true).map(|()| new)
+        })
+    }
+
+    /// Blocks until all nodes are up and agree: every slot has an owner, all nodes name the same owners, and the
+    /// replicas have their masters' data.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`] if that does not happen, for instance since a node is down.
+    pub fn settle(&self) -> Result<(), TopologyError> {
+        wait_until("all nodes agree", || self.0.settled())
+    }
+
+    /// Moves slots with their keys to another shard, while clients go on. Blocks until a majority of the nodes
+    /// names the new owner. Slots that the shard has already are left alone, unless they are on their way.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start_move`](Self::start_move) and [`SlotMove::finish`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`start_move`](Self::start_move).
+    pub fn move_slots(&self, slots: RangeInclusive<u16>, to: usize) -> Result<(), TopologyError> {
+        self.start_move(slots, to)?
+            .into_iter()
+            .try_for_each(SlotMove::finish)
+    }
+
+    /// Starts to move slots to another shard: from now on they are on their way. Returns one move for each shard
+    /// that the slots come from.
+    ///
+    /// ```
+    /// use redlock_tokio::test_util::Cluster;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let cluster = Cluster::builder().replicas(0).spawn()?;
+    /// for slots in cluster.start_move(0..=9, 1)? {
+    ///     slots.move_keys(1)?; // clients may have to ask both owners from now on
+    ///     slots.finish()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::Command`] if a server refuses a step, and [`TopologyError::TimedOut`] if a slot or a shard
+    /// has no owner.
+    ///
+    /// # Panics
+    ///
+    /// If there is no shard with this number, or no such slots.
+    pub fn start_move(
+        &self,
+        slots: RangeInclusive<u16>,
+        to: usize,
+    ) -> Result<Vec<SlotMove<'_>>, TopologyError> {
+        let nodes = &self.0;
+        assert!(to < nodes.shards, "there are only {} shards", nodes.shards);
+        assert!(*slots.end() < SLOTS, "there are only {SLOTS} slots");
+        let lines = wait_until("a node answers", || nodes.any_lines())?;
+        let mut moves = Vec::new();
+        for from in (0..nodes.shards).filter(|it| *it != to) {
+            let owned = nodes.slots_of(from, &lines);
+            let owned: Vec<_> = slots.clone().filter(|it| owned(*it)).collect();
+            if !owned.is_empty() {
+                moves.push(SlotMove::start(nodes, owned, from, to)?);
+            }
+        }
+        Ok(moves)
+    }
+
+    /// Takes a slot away from its owner, so that the slot has none. Its keys stay where they are, and no client
+    /// reaches them. Blocks until all nodes know that.
+    ///
+    /// Unless [`full_coverage`](ClusterBuilder::full_coverage) is off, the cluster then refuses commands on all
+    /// slots.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`] if a node does not answer.
+    pub fn leave_uncovered(&self, slot: u16) -> Result<(), TopologyError> {
+        let order = ["CLUSTER", "DELSLOTS", &slot.to_string()];
+        let owner = self.owner_of(slot);
+        wait_until("no node names an owner of the slot", || {
+            let all = 0..self.node_count();
+            // The owner first. Otherwise its next message would claim the slot again.
+            for number in owner.into_iter().chain(all) {
+                if self.0.names_owner(number, slot)? {
+                    // A refusal means that the node has heard of the change meanwhile.
+                    let _ = self.0.commands(number).ask::<()>(&order);
+                    return Err(format!("node {number} names one"));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives a slot that has no owner to a shard. Blocks until a majority of the nodes names the owner.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::Command`] if the slot has an owner, and [`TopologyError::TimedOut`] if the shard has no
+    /// master.
+    pub fn cover(&self, slot: u16, shard: usize) -> Result<(), TopologyError> {
+        let master = wait_until("the shard has a master", || {
+            let master = self.master_of(shard);
+            master.ok_or_else(|| format!("shard {shard} has none"))
+        })?;
+        let commands = self.0.commands(master);
+        let _: () = commands.ask(&["CLUSTER", "ADDSLOTS", &slot.to_string()])?;
+        wait_until("the nodes know the owner of the slot", || {
+            let owner = self.owner_of(slot);
+            let is_owner = owner == Some(master);
+            is_owner.then_some(()).ok_or_else(|| format!("{owner:?}"))
+        })
+    }
+
+    /// Cuts these nodes off from all others: nothing passes any more between the two sides, neither on the bus
+    /// nor to a replica. Clients reach both sides. An earlier cut ends.
+    ///
+    /// No connection breaks. The bytes are held, and arrive after [`heal`](Self::heal), as those of a network
+    /// that recovers do. A master that is cut off from most masters refuses commands after the node timeout.
+    ///
+    /// # Panics
+    ///
+    /// If there is no node with one of these numbers. On systems other than Linux, where all processes have one
+    /// address: freeze the nodes there.
+    pub fn cut_off(&self, nodes: &[usize]) {
+        let unknown = nodes.iter().find(|it| **it >= self.node_count());
+        assert_eq!(unknown, None, "there are only {}", self.node_count());
+        let members = self.0.members.iter().enumerate();
+        let sides: Vec<_> = members
+            .map(|(number, it)| (it, nodes.contains(&number)))
+            .collect();
+        divide(&sides);
+    }
+
+    /// Ends the effect of [`cut_off`](Self::cut_off). Faults of proxies stay.
+    pub fn heal(&self) {
+        self.cut_off(&[]);
+    }
+
+    /// Returns the number of the node that a majority of all nodes names as the owner of a slot, if there is one.
+    /// Nodes that do not answer count as part of the whole.
+    ///
+    /// The owner may be down, if the others have not noticed yet.
+    #[must_use]
+    pub fn owner_of(&self, slot: u16) -> Option<usize> {
+        self.0.owner_of(slot)
+    }
+
+    /// Returns the number of the node that a majority of all nodes names as the master of a shard, if there is
+    /// one. See [`owner_of`](Self::owner_of).
+    #[must_use]
+    pub fn master_of(&self, shard: usize) -> Option<usize> {
+        self.0.master_of(shard)
+    }
+
+    /// Returns the numbers of a shard's nodes. The first one was its master at the start.
+    #[must_use]
+    pub fn nodes_of(&self, shard: usize) -> Vec<usize> {
+        self.0.of_shard(shard).collect()
+    }
+
+    /// Returns the number of the shard that a node belongs to.
+    ///
+    /// # Panics
+    ///
+    /// If there is no node with this number.
+    #[must_use]
+    pub fn shard_of(&self, node: usize) -> usize {
+        assert!(
+            node < self.node_count(),
+            "there are only {}",
+            self.node_count()
+        );
+        self.0.shard_of(node)
+    }
+
+    /// Returns the URLs of all nodes, without credentials.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        let members = self.0.members.iter();
+        members.map(|it| it.proxy.url()).collect()
+    }
+
+    /// Returns one of the nodes.
+    ///
+    /// # Panics
+    ///
+    /// If there is no node with this number.
+    #[must_use]
+    pub fn node(&self, number: usize) -> &RedisServer {
+        &self.0.members[number].process
+    }
+
+    /// Returns the proxy between the clients and one of the nodes.
+    ///
+    /// # Panics
+    ///
+    /// If there is no node with this number.
+    #[must_use]
+    pub fn proxy(&self, number: usize) -> &Proxy {
+        &self.0.members[number].proxy
+    }
+
+    /// Returns the number of nodes.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.0.members.len()
+    }
+
+    /// Returns the number of shards.
+    #[must_use]
+    pub fn shard_count(&self) -> usize {
+        self.0.shards
+    }
+}

@@ -1,0 +1,273 @@
+use std::{collections::BTreeMap, ops::RangeInclusive};
+
+use super::{builder::ClusterBuilder, line::Line};
+use crate::test_util::{
+    commands::Commands,
+    launch::Mode,
+    member::{Member, sources},
+    spawn_error::SpawnError,
+    topology_error::TopologyError,
+    waiting::{in_words, wait_until},
+};
+
+/// How many slots a cluster has.
+pub(super) const SLOTS: u16 = 16_384;
+
+/// The processes, and what they say about each other. The first nodes are the masters of the shards at the
+/// start, and then come the replicas of the first shard, those of the second one, and so on.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    pub(super) members: Vec<Member>,
+    pub(super) shards: usize,
+    replicas: usize,
+    pub(super) password: Option<String>,
+}
+
+impl Nodes {
+    /// Starts the processes, which do not know each other yet.
+    pub(super) fn spawn(builder: &ClusterBuilder) -> Result<Self, SpawnError> {
+        let count = builder.shards * (1 + builder.replicas);
+        let sources = sources(count);
+        let spawn = |number| {
+            let mode = |port, bus| mode(builder, port, bus);
+            Member::spawn_node(number, &sources, mode)
+        };
+        Ok(Self {
+            members: (0..count).map(spawn).collect::<Result<_, _>>()?,
+            shards: builder.shards,
+            replicas: builder.replicas,
+            password: builder.password.clone(),
+        })
+    }
+
+    /// Makes a cluster of the processes.
+    pub(super) fn join(&self) -> Result<(), TopologyError> {
+        for number in 0..self.members.len() {
+            // Nodes with the same epoch would have to agree first on who changes it.
+            let epoch = (number + 1).to_string();
+            let _: () = self
+                .commands(number)
+                .ask(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
+        }
+        for shard in 0..self.shards {
+            let words = ["CLUSTER".to_owned(), "ADDSLOTS".to_owned()].into_iter();
+            let slots = self.first_slots(shard).map(|it| it.to_string());
+            let command: Vec<_> = words.chain(slots).collect();
+            let _: () = self.commands(shard).ask(&command)?;
+        }
+        for member in &self.members[1..] {
+            let port = member.address().port().to_string();
+            let bus = member.bus_address().port().to_string();
+            let _: () = self
+                .commands(0)
+                .ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])?;
+        }
+        let mut ids = Vec::new();
+        wait_until("the nodes know each other", || {
+            ids = self.ids()?;
+            let mut numbers = 0..self.members.len();
+            numbers.try_for_each(|it| self.check_lines(it).map(drop))
+        })?;
+        for replica in self.shards..self.members.len() {
+            let master = &ids[self.shard_of(replica)];
+            let _: () = self
+                .commands(replica)
+                .ask(&["CLUSTER", "REPLICATE", master])?;
+        }
+        Ok(())
+    }
+
+    /// Returns the slots that a shard has at the start.
+    fn first_slots(&self, shard: usize) -> RangeInclusive<u16> {
+        let bound = |shard: usize| usize::from(SLOTS) * shard / self.shards;
+        let bound = |shard| u16::try_from(bound(shard)).expect("there are fewer slots");
+        bound(shard)..=bound(shard + 1) - 1
+    }
+
+    /// Returns the id of each node.
+    pub(super) fn ids(&self) -> Result<Vec<String>, String> {
+        let numbers = 0..self.members.len();
+        numbers
+            .map(|it| {
+                let id = self.commands(it).ask(&["CLUSTER", "MYID"]);
+                id.map_err(|it| in_words(&it))
+            })
+            .collect()
+    }
+
+    /// Returns an error that says why the nodes do not agree yet.
+    pub(super) fn settled(&self) -> Result<(), String> {
+        let mut owners = None;
+        for number in 0..self.members.len() {
+            let info: String = self
+                .commands(number)
+                .ask(&["CLUSTER", "INFO"])
+                .map_err(|it| in_words(&it))?;
+            if !info.contains("cluster_state:ok") {
+                return Err(format!("node {number} has not the state \"ok\""));
+            }
+            let mut seen: Vec<_> = self
+                .check_lines(number)?
+                .into_iter()
+                .map(|it| (it.port, it.is_master(), it.slots))
+                .collect();
+            seen.sort_by_key(|(port, ..)| *port);
+            if *owners.get_or_insert_with(|| seen.clone()) != seen {
+                return Err(format!("node {number} names other owners than node 0"));
+            }
+        }
+        let owners = owners.unwrap_or_default();
+        let is_master = |number: usize| {
+            let port = self.members[number].address().port();
+            owners.iter().any(|it| it.0 == port && it.1)
+        };
+        for number in 0..self.members.len() {
+            self.check_role(number, is_master(number))?;
+        }
+        Ok(())
+    }
+
+    /// Returns what a node says about all nodes, if it says that all are well.
+    fn check_lines(&self, number: usize) -> Result<Vec<Line>, String> {
+        let lines = self.lines(number)?;
+        if lines.len() != self.members.len() {
+            return Err(format!("node {number} knows {} nodes", lines.len()));
+        }
+        let trouble = lines.iter().find_map(|it| Some((it.port, it.trouble()?)));
+        match trouble {
+            None => Ok(lines),
+            Some((port, trouble)) => Err(format!(
+                "node {number} says of node {:?}: {trouble}",
+                self.at(port)
+            )),
+        }
+    }
+
+    /// Checks that a node is a master, or a replica with its master's data.
+    pub(super) fn check_role(&self, number: usize, is_master: bool) -> Result<(), String> {
+        let info: String = self
+            .commands(number)
+            .ask(&["INFO", "replication"])
+            .map_err(|it| in_words(&it))?;
+        let expected = if is_master {
+            "role:master"
+        } else {
+            "master_link_status:up"
+        };
+        if info.lines().any(|line| line.trim() == expected) {
+            Ok(())
+        } else {
+            Err(format!("node {number} has not {expected}"))
+        }
+    }
+
+    /// Returns the node that a majority of all nodes names as the owner of a slot.
+    pub(super) fn owner_of(&self, slot: u16) -> Option<usize> {
+        self.elect(|lines| {
+            let mut lines = lines.iter();
+            lines.find(|it| it.has_slot(slot)).map(|it| it.port)
+        })
+    }
+
+    /// Returns the node that a majority of all nodes names as the master of a shard.
+    pub(super) fn master_of(&self, shard: usize) -> Option<usize> {
+        self.elect(|lines| {
+            let masters = lines.iter().filter(|it| {
+                it.is_master() && self.at(it.port).map(|it| self.shard_of(it)) == Some(shard)
+            });
+            // An old master that is down counts as a master still, with an older epoch.
+            masters.max_by_key(|it| it.config_epoch).map(|it| it.port)
+        })
+    }
+
+    /// Returns the node that a majority of all nodes chooses. Nodes that do not answer count as part of the
+    /// whole.
+    fn elect(&self, choice: impl Fn(&[Line]) -> Option<u16>) -> Option<usize> {
+        let mut votes = BTreeMap::new();
+        for number in 0..self.members.len() {
+            if let Some(port) = self.lines(number).ok().and_then(|it| choice(&it)) {
+                *votes.entry(port).or_insert(0) += 1;
+            }
+        }
+        let majority = self.members.len() / 2 + 1;
+        let (port, _) = votes.into_iter().find(|(_, count)| *count >= majority)?;
+        self.at(port)
+    }
+
+    /// Returns what the first node that answers says about all nodes.
+    pub(super) fn any_lines(&self) -> Result<Vec<Line>, String> {
+        let mut last = Err("there are no nodes".into());
+        for number in 0..self.members.len() {
+            last = self.lines(number);
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
+    }
+
+    /// Returns which slots a shard has, according to these lines.
+    pub(super) fn slots_of(&self, shard: usize, lines: &[Line]) -> impl Fn(u16) -> bool {
+        let is_of_shard = |line: &&Line| {
+            let number = self.at(line.port);
+            number.map(|it| self.shard_of(it)) == Some(shard)
+        };
+        let lines: Vec<_> = lines.iter().filter(is_of_shard).cloned().collect();
+        move |slot| lines.iter().any(|it| it.has_slot(slot))
+    }
+
+    /// Returns whether a node names an owner of a slot.
+    pub(super) fn names_owner(&self, number: usize, slot: u16) -> Result<bool, String> {
+        Ok(self.lines(number)?.iter().any(|it| it.has_slot(slot)))
+    }
+
+    /// Returns what a node says about all nodes.
+    pub(super) fn lines(&self, number: usize) -> Result<Vec<Line>, String> {
+        let answer: Result<String, _> = self.commands(number).ask(&["CLUSTER", "NODES"]);
+        Line::read_all(&answer.map_err(|it| in_words(&it))?)
+    }
+
+    pub(super) fn commands(&self, number: usize) -> Commands<'_> {
+        self.members[number].commands(self.password.as_deref())
+    }
+
+    /// Returns the nodes of a shard.
+    pub(super) fn of_shard(&self, shard: usize) -> impl Iterator<Item = usize> {
+        (0..self.members.len()).filter(move |it| self.shard_of(*it) == shard)
+    }
+
+    pub(super) fn shard_of(&self, number: usize) -> usize {
+        match number.checked_sub(self.shards) {
+            None => number,
+            Some(replica) => replica / self.replicas,
+        }
+    }
+
+    /// Returns the number of the node that announces this port.
+    fn at(&self, port: u16) -> Option<usize> {
+        let mut members = self.members.iter();
+        members.position(|it| it.address().port() == port)
+    }
+}
+
+/// Returns the arguments of a node that announces these ports.
+fn mode(builder: &ClusterBuilder, port: u16, bus: u16) -> Mode {
+    let timeout = builder.node_timeout.as_millis();
+    let coverage = if builder.full_coverage { "yes" } else { "no" };
+    // Replicas must not move to another shard, and must not find their data too old for a promotion.
+    let text = format!(
+        "--cluster-enabled yes --cluster-node-timeout {timeout} \
+         --cluster-require-full-coverage {coverage} --cluster-migration-barrier 999 \
+         --cluster-replica-validity-factor 0 --cluster-announce-ip 127.0.0.1 \
+         --cluster-announce-port {port} --cluster-announce-bus-port {bus} \
+         --repl-diskless-sync yes --repl-diskless-sync-delay 0"
+    );
+    let mut arguments: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+    for name in ["--requirepass", "--masterauth"] {
+        if let Some(password) = &builder.password {
+            arguments.extend([name.to_owned(), password.clone()]);
+        }
+    }
+    arguments.extend(builder.arguments.iter().cloned());
+    Mode::Server(arguments)
+}

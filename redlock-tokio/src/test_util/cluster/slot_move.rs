@@ -1,0 +1,180 @@
+use std::fmt;
+
+use super::nodes::Nodes;
+use crate::test_util::{topology_error::TopologyError, waiting::wait_until};
+
+/// How long a server may take to move keys to another one, in milliseconds.
+const MIGRATION_LIMIT: &str = "5000";
+
+/// The most keys that move at once.
+const BATCH: usize = 100;
+
+/// Slots on their way from one shard to another, with a part of their keys moved.
+///
+/// The old owner answers for the keys that it has still, and sends clients to the new one for others (`ASK`).
+/// A command with several keys of which some have moved is refused (`TRYAGAIN`). The slots stay on their way
+/// when this is dropped; [`Cluster::move_slots`](super::Cluster::move_slots) takes the move up again.
+///
+/// See [`Cluster::start_move`](super::Cluster::start_move).
+#[must_use = "the slots stay on their way until the move is finished"]
+pub struct SlotMove<'a> {
+    nodes: &'a Nodes,
+    slots: Vec<u16>,
+    /// The shards.
+    from: usize,
+    to: usize,
+}
+
+/// The masters of the two shards, now.
+struct Ends {
+    from: usize,
+    to: usize,
+}
+
+impl<'a> SlotMove<'a> {
+    pub(super) fn start(
+        nodes: &'a Nodes,
+        slots: Vec<u16>,
+        from: usize,
+        to: usize,
+    ) -> Result<Self, TopologyError> {
+        let slot_move = Self {
+            nodes,
+            slots,
+            from,
+            to,
+        };
+        slot_move.mark(&slot_move.ends()?)?;
+        Ok(slot_move)
+    }
+
+    /// Moves keys of these slots to the new owner, and blocks until they have moved. Returns how many keys have
+    /// moved: fewer than `at_most` if there were fewer.
+    ///
+    /// After a failover of one of the two shards, the move goes on with its new master.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::Command`] if a server refuses a step, and [`TopologyError::TimedOut`] if a shard has no
+    /// master.
+    pub fn move_keys(&self, at_most: usize) -> Result<usize, TopologyError> {
+        let ends = self.ends()?;
+        self.mark(&ends)?;
+        self.carry(ends.from, ends.to, at_most)
+    }
+
+    /// Moves the keys that are left, and makes the new shard the owner of the slots. Blocks until all nodes that
+    /// answer have noted that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`move_keys`](Self::move_keys). The slots are then still on their way, and
+    /// [`Cluster::move_slots`](super::Cluster::move_slots) can finish the move.
+    pub fn finish(self) -> Result<(), TopologyError> {
+        while self.move_keys(usize::MAX)? > 0 {}
+        let ends = self.ends()?;
+        let id = self.id_of(ends.to)?;
+        // The new owner first: it takes a new epoch, by which all others believe it.
+        let others = (0..self.nodes.members.len()).filter(|it| *it != ends.from && *it != ends.to);
+        for number in [ends.to, ends.from].into_iter().chain(others) {
+            let outcome = self.assign(number, &["NODE", &id]);
+            // The others hear of the owner from the other nodes. A replica or a node that is down cannot be
+            // told.
+            if number == ends.to || number == ends.from {
+                outcome?;
+            }
+        }
+        let last = self.slots.last().copied();
+        wait_until("the nodes know the new owner", || {
+            let owner = last.and_then(|it| self.nodes.owner_of(it));
+            if last.is_none() || owner == Some(ends.to) {
+                Ok(())
+            } else {
+                Err(format!("the owner is {owner:?}"))
+            }
+        })
+    }
+
+    /// Informs both ends that the slots move. A server that was promoted since does not know.
+    fn mark(&self, ends: &Ends) -> Result<(), TopologyError> {
+        let (from, to) = (self.id_of(ends.from)?, self.id_of(ends.to)?);
+        self.assign(ends.to, &["IMPORTING", &from])?;
+        self.assign(ends.from, &["MIGRATING", &to])
+    }
+
+    fn assign(&self, number: usize, what: &[&str]) -> Result<(), TopologyError> {
+        let command = |slot: &u16| {
+            let slot = slot.to_string();
+            let words = ["CLUSTER", "SETSLOT", &slot]
+                .into_iter()
+                .chain(what.iter().copied());
+            words.map(str::to_owned).collect()
+        };
+        let commands: Vec<Vec<String>> = self.slots.iter().map(command).collect();
+        self.nodes.commands(number).connect()?.order_all(&commands)
+    }
+
+    /// Moves keys from one node to another. Returns how many have moved.
+    fn carry(&self, from: usize, to: usize, at_most: usize) -> Result<usize, TopologyError> {
+        let mut connection = self.nodes.commands(from).connect()?;
+        let port = self.nodes.members[to].address().port().to_string();
+        let mut moved = 0;
+        for slot in &self.slots {
+            let slot = slot.to_string();
+            while moved < at_most {
+                let batch = BATCH.min(at_most - moved).to_string();
+                let question = ["CLUSTER", "GETKEYSINSLOT", &slot, &batch];
+                let keys: Vec<Vec<u8>> = connection.ask(&question)?;
+                if keys.is_empty() {
+                    break;
+                }
+                moved += keys.len();
+                // The key's own node is the one to believe, if an earlier try has copied the key.
+                let head = [
+                    "MIGRATE",
+                    "127.0.0.1",
+                    &port,
+                    "",
+                    "0",
+                    MIGRATION_LIMIT,
+                    "REPLACE",
+                ];
+                let password = self.nodes.password.as_deref();
+                let authentication = password.map_or_else(Vec::new, |it| vec!["AUTH", it]);
+                let head = head.into_iter().chain(authentication).chain(["KEYS"]);
+                let head = head.map(|it| it.as_bytes().to_vec());
+                let command: Vec<_> = head.chain(keys).collect();
+                // NOKEY, if all of them have expired meanwhile.
+                let _: String = connection.ask(&command)?;
+            }
+        }
+        Ok(moved)
+    }
+
+    fn ends(&self) -> Result<Ends, TopologyError> {
+        let master = |shard| {
+            wait_until("the shard has a master", || {
+                let master = self.nodes.master_of(shard);
+                master.ok_or_else(|| format!("shard {shard} has none"))
+            })
+        };
+        Ok(Ends {
+            from: master(self.from)?,
+            to: master(self.to)?,
+        })
+    }
+
+    fn id_of(&self, number: usize) -> Result<String, TopologyError> {
+        self.nodes.commands(number).ask(&["CLUSTER", "MYID"])
+    }
+}
+
+impl fmt::Debug for SlotMove<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlotMove")
+            .field("slots", &self.slots.len())
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .finish_non_exhaustive()
+    }
+}
