@@ -22,7 +22,9 @@ pub use self::{
     error::{CounterDefect, NodeError},
     freed_notifier::FreedNotifier,
     memory::MemoryNode,
-    redis::{RedisNode, UrlError},
+    redis::{
+        Credentials, RedisNode, RedisNodeBuilder, RedisNodeError, TlsError, TlsOptions, UrlError,
+    },
     report::{NodeReport, NodeReports, Objection},
     server_info::{Server, ServerInfo},
     status::{NodeState, NodeStatus},

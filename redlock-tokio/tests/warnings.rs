@@ -3,45 +3,8 @@
 
 mod support;
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
 use redlock_tokio::{LockOptions, MemoryNode, Redlock, test_util::RedisServers};
-use support::{Cli, MS, eventually};
-use tracing::{Level, subscriber::DefaultGuard};
-
-/// The log of this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn start() -> (Self, DefaultGuard) {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(Level::INFO)
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use support::{Cli, MS, eventually, log::Log};
 
 /// A server's clock that jumps ahead shortens the life of a key, as `PEXPIRE` does here.
 #[tokio::test]

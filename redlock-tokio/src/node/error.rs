@@ -14,6 +14,10 @@ pub enum NodeError {
     /// database, the address. The command was not sent.
     #[error("misconfigured: {0}")]
     Misconfigured(Arc<str>),
+    /// There are no credentials for a connection. The command was not sent. See
+    /// [`RedisNodeBuilder::credentials`](crate::RedisNodeBuilder::credentials).
+    #[error("no credentials: {0}")]
+    Credentials(Arc<str>),
     /// The address leads to the same server as another node's address. One server must not vote twice.
     #[error("the same server as {address}: one server must not vote twice")]
     SameServer {
@@ -101,6 +105,7 @@ impl NodeError {
         match self {
             Self::Unreachable(_)
             | Self::Misconfigured(_)
+            | Self::Credentials(_)
             | Self::SameServer { .. }
             | Self::Silent
             | Self::Overloaded

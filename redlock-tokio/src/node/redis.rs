@@ -1,6 +1,9 @@
+mod builder;
+mod callback;
 mod compare;
 mod connect;
 mod counter_name;
+mod credentials;
 mod info;
 mod invalidations;
 mod marker;
@@ -12,6 +15,8 @@ mod script;
 mod server_error;
 mod session;
 mod shorten;
+mod source;
+mod tls;
 mod url;
 
 use std::fmt;
@@ -19,8 +24,13 @@ use std::fmt;
 use deadpool_redis::Pool;
 use futures::{FutureExt, future::BoxFuture};
 
-pub use self::url::UrlError;
-use self::{pool::Pools, session::RedisSession, url::NodeUrl};
+pub use self::{
+    builder::{RedisNodeBuilder, RedisNodeError},
+    credentials::Credentials,
+    tls::{TlsError, TlsOptions},
+    url::UrlError,
+};
+use self::{pool::Pools, session::RedisSession, source::Source, url::NodeUrl};
 use super::{Node, NodeError, Session};
 
 /// A Redis (or Valkey) master, reached through a [`deadpool_redis`] pool.
@@ -38,7 +48,7 @@ use super::{Node, NodeError, Session};
 /// ```
 pub struct RedisNode {
     address: Box<str>,
-    pools: Pools,
+    source: Source,
 }
 
 impl RedisNode {
@@ -69,7 +79,7 @@ impl RedisNode {
         let NodeUrl { endpoint, settings } = NodeUrl::parse(url)?;
         Ok(Self {
             address: endpoint.to_string().into(),
-            pools: Pools::new(&settings, &endpoint)?,
+            source: Source::Pools(Pools::new(&settings, &endpoint)?),
         })
     }
 
@@ -80,7 +90,7 @@ impl RedisNode {
     pub fn from_pool(address: impl Into<String>, pool: Pool) -> Self {
         Self {
             address: address.into().into(),
-            pools: Pools::of(pool),
+            source: Source::Pools(Pools::of(pool)),
         }
     }
 }
@@ -92,7 +102,7 @@ impl Node for RedisNode {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         async {
-            let session = RedisSession::open(self.pools.open().await?).await?;
+            let session = RedisSession::open(self.source.open().await?).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         }
         .boxed()

@@ -8,6 +8,7 @@ pub(crate) mod cut;
 pub(crate) mod fake;
 pub(crate) mod history;
 pub(crate) mod in_memory;
+pub(crate) mod log;
 pub(crate) mod panics;
 pub(crate) mod rubbish;
 
@@ -43,6 +44,13 @@ impl Cli {
     /// Returns a client that connects to this port, such as a proxy's.
     pub(crate) fn at(port: u16) -> Self {
         Self(vec!["-p".into(), port.to_string()])
+    }
+
+    /// Connects to the server's Unix socket, whatever its port speaks.
+    pub(crate) fn over_unix(server: &RedisServer) -> Self {
+        let url = server.unix_url();
+        let path = url.trim_start_matches("unix://");
+        Self(vec!["-s".into(), path.to_owned()])
     }
 
     pub(crate) fn with(mut self, arguments: &[&str]) -> Self {

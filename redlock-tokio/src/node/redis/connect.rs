@@ -6,10 +6,17 @@ use std::{convert::Infallible, fmt, path::Path, sync::Arc};
 
 use deadpool_redis::redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, io::tcp::TcpSettings,
+    ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, aio::MultiplexedConnection,
+    io::tcp::TcpSettings,
 };
 
-use super::{invalidations::Invalidations, opened::Opened, server_error::connect_error};
+use super::{
+    credentials::CredentialsCallback,
+    invalidations::Invalidations,
+    opened::Opened,
+    server_error::connect_error,
+    tls::{Tls, TlsError, TlsOptions},
+};
 use crate::node::NodeError;
 
 /// Where a server listens.
@@ -23,16 +30,24 @@ pub(super) enum Endpoint {
 #[derive(Clone)]
 pub(super) struct ConnectionSettings {
     redis: RedisConnectionInfo,
+    /// Asked for each new connection.
+    credentials: Option<CredentialsCallback>,
     transport: Transport,
     /// Never to ask for RESP3.
     excludes_resp3: bool,
 }
 
 /// What carries the commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) enum Transport {
     Plain,
-    Tls,
+    Tls(Tls),
+}
+
+/// All that the redis crate needs for a connection to one address.
+pub(super) struct Recipe {
+    pub(super) info: ConnectionInfo,
+    pub(super) config: AsyncConnectionConfig,
 }
 
 impl Endpoint {
@@ -70,116 +85,143 @@ impl ConnectionSettings {
         transport: Transport,
         excludes_resp3: bool,
     ) -> Self {
-        if transport == Transport::Tls {
-            install_crypto_provider();
-        }
         Self {
             redis,
+            credentials: None,
             transport,
             excludes_resp3,
         }
     }
 
-    #[allow(
-        dead_code,
-        reason = "for nodes that get an address later than their settings"
-    )]
-    /// Opens a connection. It speaks RESP3 if the server does, unless the settings exclude that.
-    ///
-    /// May take any time. Dropping the future closes the connection.
-    ///
-    /// # Errors
-    ///
-    /// [`NodeError::Misconfigured`] if a server is there but objects, [`NodeError::Unreachable`] if none is.
-    #[allow(
-        dead_code,
-        reason = "for nodes that get an address later than their settings"
-    )]
-    pub(super) async fn open(&self, endpoint: &Endpoint) -> Result<Opened, NodeError> {
-        if !self.excludes_resp3 {
-            match self.open_resp3(endpoint).await {
-                Err(error) if is_unknown_protocol(&error) => {}
-                opened => return opened.map_err(|error| connect_error(&error)),
-            }
+    /// Replaces the TLS options. `endpoint` is for the log.
+    pub(super) fn with_tls(
+        self,
+        endpoint: &Endpoint,
+        options: &TlsOptions,
+    ) -> Result<Self, TlsError> {
+        let tls = Tls::new(options)?;
+        if matches!(self.transport, Transport::Plain) {
+            return Err(TlsError::NotTls);
         }
-        self.open_resp2(endpoint)
-            .await
-            .map_err(|error| connect_error(&error))
-    }
-
-    async fn open_resp3(&self, endpoint: &Endpoint) -> RedisResult<Opened> {
-        let (config, invalidations) = resp3_config();
-        let client = Client::open(self.resp3_info(endpoint)?)?;
-        let connection = client.get_multiplexed_async_connection_with_config(&config);
-        Ok(Opened {
-            connection: connection.await?,
-            invalidations: Some(invalidations),
-            place: None,
+        if tls.is_insecure {
+            tracing::warn!(
+                node = %endpoint,
+                "insecure TLS: the server's certificate is not checked, so anyone on the way can pose as the server"
+            );
+        }
+        Ok(Self {
+            transport: Transport::Tls(tls),
+            ..self
         })
     }
 
-    async fn open_resp2(&self, endpoint: &Endpoint) -> RedisResult<Opened> {
-        let config = plain_config();
-        let client = Client::open(self.info(endpoint)?)?;
-        let connection = client.get_multiplexed_async_connection_with_config(&config);
-        Ok(Opened {
-            connection: connection.await?,
-            invalidations: None,
-            place: None,
-        })
+    /// Asks for credentials for each new connection.
+    pub(super) fn with_credentials(self, callback: CredentialsCallback) -> Self {
+        Self {
+            credentials: Some(callback),
+            ..self
+        }
+    }
+
+    /// Returns whether there is a user or a password already.
+    pub(super) fn has_credentials(&self) -> bool {
+        self.credentials.is_some()
+            || self.redis.username().is_some()
+            || self.redis.password().is_some()
     }
 
     pub(super) fn excludes_resp3(&self) -> bool {
         self.excludes_resp3
     }
 
-    /// Returns the settings for one address in the form of the redis crate, without RESP3.
-    pub(super) fn info(&self, endpoint: &Endpoint) -> RedisResult<ConnectionInfo> {
-        let redis = self.redis.clone().set_protocol(ProtocolVersion::RESP2);
-        let info = self.addr(endpoint).into_connection_info()?;
-        let info = info.set_tcp_settings(tcp_settings());
-        Ok(info.set_redis_settings(redis))
+    /// Opens a connection. It speaks RESP3 if the server does, unless the settings exclude that.
+    ///
+    /// May take any time. Dropping the future closes the connection.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Misconfigured`] if a server is there but objects, [`NodeError::Unreachable`] if none is,
+    /// [`NodeError::Credentials`] if there are no credentials.
+    pub(super) async fn open(&self, endpoint: &Endpoint) -> Result<Opened, NodeError> {
+        let settings = self.with_fresh_credentials().await?;
+        let opened = settings.open_in_newest_protocol(endpoint).await;
+        opened.map_err(|error| connect_error(&error))
     }
 
-    /// Returns the settings for one address in the form of the redis crate, with RESP3.
-    pub(super) fn resp3_info(&self, endpoint: &Endpoint) -> RedisResult<ConnectionInfo> {
-        let info = self.info(endpoint)?;
-        let redis = info.redis_settings().clone();
-        Ok(info.set_redis_settings(redis.set_protocol(ProtocolVersion::RESP3)))
-    }
-
-    fn addr(&self, endpoint: &Endpoint) -> ConnectionAddr {
-        match endpoint {
-            Endpoint::Unix(path) => ConnectionAddr::Unix(path.to_path_buf()),
-            Endpoint::Tcp { host, port } => match self.transport {
-                Transport::Plain => ConnectionAddr::Tcp(host.to_string(), *port),
-                Transport::Tls => ConnectionAddr::TcpTls {
-                    host: host.to_string(),
-                    port: *port,
-                    insecure: false,
-                    tls_params: None,
-                },
-            },
+    async fn with_fresh_credentials(&self) -> Result<Self, NodeError> {
+        let mut settings = self.clone();
+        if let Some(callback) = &self.credentials {
+            let credentials = callback.ask().await?;
+            let redis = settings.redis.set_username(credentials.user());
+            settings.redis = redis.set_password(credentials.password());
         }
+        Ok(settings)
+    }
+
+    async fn open_in_newest_protocol(&self, endpoint: &Endpoint) -> RedisResult<Opened> {
+        if !self.excludes_resp3 {
+            let (recipe, invalidations) = self.resp3(endpoint)?;
+            match recipe.connect().await {
+                Err(error) if is_unknown_protocol(&error) => {}
+                connection => return Ok(Opened::new(connection?, Some(invalidations))),
+            }
+        }
+        Ok(Opened::new(self.resp2(endpoint)?.connect().await?, None))
+    }
+
+    /// Returns the recipe of a connection that gets no messages.
+    pub(super) fn resp2(&self, endpoint: &Endpoint) -> RedisResult<Recipe> {
+        self.recipe(endpoint, ProtocolVersion::RESP2, plain_config())
+    }
+
+    /// Returns the recipe of a connection, and what gets the server's messages on it.
+    pub(super) fn resp3(&self, endpoint: &Endpoint) -> RedisResult<(Recipe, Arc<Invalidations>)> {
+        let invalidations = Arc::new(Invalidations::default());
+        let receiver = Arc::clone(&invalidations);
+        let config = plain_config().set_push_sender(move |push| {
+            receiver.handle(&push);
+            Ok::<_, Infallible>(())
+        });
+        let recipe = self.recipe(endpoint, ProtocolVersion::RESP3, config)?;
+        Ok((recipe, invalidations))
+    }
+
+    fn recipe(
+        &self,
+        endpoint: &Endpoint,
+        protocol: ProtocolVersion,
+        config: AsyncConnectionConfig,
+    ) -> RedisResult<Recipe> {
+        let (addr, config) = match (endpoint, &self.transport) {
+            (Endpoint::Unix(path), _) => (ConnectionAddr::Unix(path.to_path_buf()), config),
+            (Endpoint::Tcp { host, port }, Transport::Plain) => {
+                (ConnectionAddr::Tcp(host.to_string(), *port), config)
+            }
+            (Endpoint::Tcp { host, port }, Transport::Tls(tls)) => {
+                (tls.addr(host, *port), tls.reach(host, config))
+            }
+        };
+        let info = addr
+            .into_connection_info()?
+            .set_tcp_settings(tcp_settings())
+            .set_redis_settings(self.redis.clone().set_protocol(protocol));
+        Ok(Recipe { info, config })
+    }
+}
+
+impl Recipe {
+    async fn connect(self) -> RedisResult<MultiplexedConnection> {
+        let client = Client::open(self.info)?;
+        let connection = client.get_multiplexed_async_connection_with_config(&self.config);
+        connection.await
     }
 }
 
 /// Returns the configuration of a connection without timers. The lane has its own time limits.
-pub(super) fn plain_config() -> AsyncConnectionConfig {
+fn plain_config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_response_timeout(None)
         .set_connection_timeout(None)
-}
-
-/// Returns the configuration of a connection that speaks RESP3, and what gets the server's messages.
-pub(super) fn resp3_config() -> (AsyncConnectionConfig, Arc<Invalidations>) {
-    let invalidations = Arc::new(Invalidations::default());
-    let receiver = Arc::clone(&invalidations);
-    let config = plain_config().set_push_sender(move |push| {
-        receiver.handle(&push);
-        Ok::<_, Infallible>(())
-    });
-    (config, invalidations)
 }
 
 /// Returns whether an error while connecting says that the server does not speak RESP3.
@@ -198,14 +240,4 @@ fn tcp_settings() -> TcpSettings {
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     let settings = settings.set_user_timeout(Duration::from_secs(5));
     settings
-}
-
-/// Chooses the cryptography of rustls for the process, if the application has chosen none. Rustls would
-/// panic at the first connection without a choice, or if features of several crates disagree.
-fn install_crypto_provider() {
-    #[cfg(feature = "tls-rustls")]
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // An error means that another thread has chosen meanwhile.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
 }

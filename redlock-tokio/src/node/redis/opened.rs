@@ -16,6 +16,19 @@ pub(super) struct Opened {
 /// Counts a connection as one of its pool's for as long as a session uses it.
 pub(super) struct PlaceInPool(Option<Connection>);
 
+impl Opened {
+    pub(super) fn new(
+        connection: MultiplexedConnection,
+        invalidations: Option<Arc<Invalidations>>,
+    ) -> Self {
+        Self {
+            connection,
+            invalidations,
+            place: None,
+        }
+    }
+}
+
 impl PlaceInPool {
     pub(super) fn of(connection: Connection) -> Self {
         Self(Some(connection))

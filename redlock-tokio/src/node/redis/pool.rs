@@ -1,15 +1,17 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    fmt::Display,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use deadpool_redis::{
-    Connection, Manager, Pool, PoolError, Runtime,
-    redis::{AsyncConnectionConfig, ConnectionInfo, RedisError, aio::MultiplexedConnection},
+    Connection, Manager, Pool, PoolError, Runtime, redis::aio::MultiplexedConnection,
 };
 
 use super::{
-    connect::{ConnectionSettings, Endpoint, is_unknown_protocol, plain_config, resp3_config},
+    connect::{ConnectionSettings, Endpoint, Recipe, is_unknown_protocol},
     invalidations::Invalidations,
     opened::{Opened, PlaceInPool},
     server_error::connect_error,
@@ -37,19 +39,18 @@ impl Pools {
         settings: &ConnectionSettings,
         endpoint: &Endpoint,
     ) -> Result<Self, UrlError> {
-        let unusable = |error: RedisError| UrlError::new(error.to_string());
         let resp3 = if settings.excludes_resp3() {
             None
         } else {
-            let (config, invalidations) = resp3_config();
+            let (recipe, invalidations) = settings.resp3(endpoint).map_err(unusable)?;
             Some(Resp3Pool {
-                pool: pool(settings.resp3_info(endpoint).map_err(unusable)?, config)?,
+                pool: pool(recipe)?,
                 invalidations,
                 is_unknown: AtomicBool::new(false),
             })
         };
         Ok(Self {
-            resp2: pool(settings.info(endpoint).map_err(unusable)?, plain_config())?,
+            resp2: pool(settings.resp2(endpoint).map_err(unusable)?)?,
             resp3,
         })
     }
@@ -89,13 +90,16 @@ impl Pools {
     }
 }
 
-fn pool(info: ConnectionInfo, config: AsyncConnectionConfig) -> Result<Pool, UrlError> {
-    let manager =
-        Manager::new_with_config(info, config).map_err(|error| UrlError::new(error.to_string()))?;
+fn pool(Recipe { info, config }: Recipe) -> Result<Pool, UrlError> {
+    let manager = Manager::new_with_config(info, config).map_err(unusable)?;
     Pool::builder(manager)
         .runtime(Runtime::Tokio1)
         // One in use, and its replacement while that is opened.
         .max_size(2)
         .build()
-        .map_err(|error| UrlError::new(error.to_string()))
+        .map_err(unusable)
+}
+
+fn unusable(error: impl Display) -> UrlError {
+    UrlError::new(error.to_string())
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
-use super::connect::{ConnectionSettings, Endpoint, Transport};
+use super::{
+    connect::{ConnectionSettings, Endpoint, Transport},
+    tls::{Tls, TlsError, TlsOptions},
+};
 
 /// Why a text is not a node's URL. Does not repeat the text, which may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,8 +21,8 @@ impl UrlError {
         Self(text.into())
     }
 
-    fn tls_is_off() -> Self {
-        Self::new("TLS needs the feature `tls-rustls` of redlock-tokio")
+    fn of_tls(error: &TlsError) -> Self {
+        Self::new(error.to_string())
     }
 }
 
@@ -38,18 +41,17 @@ impl NodeUrl {
         let info = url.trim().into_connection_info().map_err(|error| {
             let text = error.to_string();
             if text.contains("with TLS, the feature is not enabled") {
-                return UrlError::tls_is_off();
+                return UrlError::of_tls(&TlsError::FeatureIsOff);
             }
             UrlError::new(text)
         })?;
         let transport = match info.addr() {
-            ConnectionAddr::TcpTls { .. } => Transport::Tls,
+            // Another crate may have turned on TLS in the redis crate without a choice of cryptography.
+            ConnectionAddr::TcpTls { .. } => Transport::Tls(
+                Tls::new(&TlsOptions::new()).map_err(|error| UrlError::of_tls(&error))?,
+            ),
             _ => Transport::Plain,
         };
-        // Another crate may have turned on TLS in the redis crate without a choice of cryptography.
-        if !cfg!(feature = "tls-rustls") && transport == Transport::Tls {
-            return Err(UrlError::tls_is_off());
-        }
         let endpoint = Endpoint::of(info.addr())
             .ok_or_else(|| UrlError::new("the address is of an unknown kind"))?;
         let redis = info.redis_settings().clone();

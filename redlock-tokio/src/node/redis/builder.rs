@@ -1,0 +1,147 @@
+use std::fmt;
+
+use thiserror::Error;
+
+use super::{
+    RedisNode,
+    callback::{Callback, CallbackError},
+    credentials::{Credentials, CredentialsCallback},
+    pool::Pools,
+    source::Source,
+    tls::{TlsError, TlsOptions},
+    url::{NodeUrl, UrlError},
+};
+
+/// Builds a [`RedisNode`] that needs more than a URL. Made by [`RedisNode::builder`].
+#[must_use = "a builder does nothing until built"]
+pub struct RedisNodeBuilder {
+    url: Result<NodeUrl, UrlError>,
+    credentials: Option<CredentialsCallback>,
+    tls: Option<TlsOptions>,
+}
+
+/// Why a [`RedisNode`] could not be built.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RedisNodeError {
+    /// The URL cannot be used.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The TLS options cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The URL has a user or a password, and there is a function that returns both.
+    #[error("the URL has credentials, and so does the function: leave one of them out")]
+    TwoCredentials,
+}
+
+impl RedisNode {
+    /// Returns a builder of a node with this URL. [`from_url`](Self::from_url) lists the forms of a URL.
+    ///
+    /// ```
+    /// use redlock_tokio::{Credentials, Node, RedisNode};
+    ///
+    /// async fn fresh_token() -> Result<String, std::io::Error> {
+    ///     // .. ask the cloud for it
+    /// #   Ok("secret".to_owned())
+    /// }
+    ///
+    /// // Does not connect yet.
+    /// let node = RedisNode::builder("redis://redis-a.internal")
+    ///     .credentials(async || Ok::<_, std::io::Error>(Credentials::new("locker", fresh_token().await?)))
+    ///     .build()?;
+    /// assert_eq!(node.address(), "redis-a.internal:6379");
+    /// # Ok::<_, redlock_tokio::RedisNodeError>(())
+    /// ```
+    pub fn builder(url: &str) -> RedisNodeBuilder {
+        RedisNodeBuilder {
+            url: NodeUrl::parse(url),
+            credentials: None,
+            tls: None,
+        }
+    }
+}
+
+impl RedisNodeBuilder {
+    /// Sets the function that is asked for the credentials of each new connection, for passwords that rotate and for
+    /// tokens that expire (AWS IAM, Microsoft Entra ID).
+    ///
+    /// The function and the connection together have the
+    /// [`connect_timeout`](crate::RedlockBuilder::connect_timeout), 1 s by default. The future is dropped when the
+    /// time is over. So let the function return a token that the program renews in the background, or raise the
+    /// timeout. No lock waits for the function: locks use the other nodes meanwhile.
+    ///
+    /// If the function fails or panics, the node has [`NodeError::Credentials`](crate::NodeError::Credentials), with
+    /// the text of the error and of its sources. Logs show that text, so the text must not have secrets. The function
+    /// is called again with the next attempt to connect, at least once a second.
+    ///
+    /// A connection keeps the credentials with which it was opened. A server that closes a connection because its
+    /// token has expired costs the votes that are on their way: the node is connected to again at once, with a new
+    /// token. Let the tokens of the nodes expire at different times, so that a majority is always connected.
+    ///
+    /// Such a node opens its connections without a pool.
+    ///
+    /// ```
+    /// # use redlock_tokio::{Credentials, RedisNode};
+    /// # use std::sync::Arc;
+    /// # async fn rotating_password() -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # fn nodes() -> Result<(), Box<dyn std::error::Error>> {
+    /// let nodes = ["redis://a", "redis://b", "redis://c"].map(|url| {
+    ///     let ask = async || rotating_password().await.map(|it| Credentials::new("locker", it));
+    ///     RedisNode::builder(url).credentials(ask).build()
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn credentials<F, Fut, E>(mut self, ask: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<CallbackError>,
+    {
+        self.credentials = Some(Callback::new(move |()| ask()));
+        self
+    }
+
+    /// Sets how the connections check the server, and which certificate they show. The URL must begin with
+    /// `rediss://`. Needs the feature `tls-rustls`.
+    pub fn tls(mut self, options: TlsOptions) -> Self {
+        self.tls = Some(options);
+        self
+    }
+
+    /// Builds the node. Does not connect yet.
+    ///
+    /// # Errors
+    ///
+    /// [`RedisNodeError`] says what cannot be used. No error repeats a password or a private key.
+    pub fn build(self) -> Result<RedisNode, RedisNodeError> {
+        let NodeUrl {
+            endpoint,
+            mut settings,
+        } = self.url?;
+        if let Some(options) = self.tls {
+            settings = settings.with_tls(&endpoint, &options)?;
+        }
+        let address = endpoint.to_string().into();
+        let source = match self.credentials {
+            Some(_) if settings.has_credentials() => return Err(RedisNodeError::TwoCredentials),
+            Some(callback) => Source::Settings {
+                settings: settings.with_credentials(callback).into(),
+                endpoint,
+            },
+            None => Source::Pools(Pools::new(&settings, &endpoint)?),
+        };
+        Ok(RedisNode { address, source })
+    }
+}
+
+impl fmt::Debug for RedisNodeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self.url.as_ref().map(|url| url.endpoint.to_string());
+        f.debug_struct("RedisNodeBuilder")
+            .field("address", &address)
+            .field("tls", &self.tls)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,87 @@
+use std::{error::Error, panic::AssertUnwindSafe, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+
+use super::shorten::shorten;
+
+/// Why a function of the user failed.
+pub(super) type CallbackError = Box<dyn Error + Send + Sync>;
+
+type Function<A, T> = dyn Fn(A) -> BoxFuture<'static, Result<T, CallbackError>> + Send + Sync;
+
+/// An async function of the user, which is called for each new connection.
+pub(super) struct Callback<A, T>(Arc<Function<A, T>>);
+
+impl<A, T> Callback<A, T> {
+    pub(super) fn new<F, Fut, E>(function: F) -> Self
+    where
+        F: Fn(A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<T, E>> + Send + 'static,
+        E: Into<CallbackError>,
+    {
+        Self(Arc::new(move |argument| {
+            let answer = function(argument);
+            async { answer.await.map_err(Into::into) }.boxed()
+        }))
+    }
+
+    /// Calls the function. A panic of the function is an error, because it must not end the task of a lane.
+    pub(super) async fn call(&self, argument: A) -> Result<T, CallbackError> {
+        let answer = AssertUnwindSafe(async { (self.0)(argument).await });
+        let panicked = |_| Err("the function panicked".into());
+        answer.catch_unwind().await.unwrap_or_else(panicked)
+    }
+}
+
+impl<A, T> Clone for Callback<A, T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// Returns the text of an error with the texts of its sources, as far as they say more.
+pub(super) fn text_of(error: &(dyn Error + 'static)) -> Arc<str> {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    shorten(text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use futures::executor::block_on;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("no token")]
+    struct NoToken(#[source] io::Error);
+
+    #[test]
+    fn the_text_of_an_error_names_each_cause_once() {
+        let error = NoToken(io::Error::other("the host is down"));
+        assert_eq!(&*text_of(&error), "no token: the host is down");
+        let error = io::Error::other(NoToken(io::Error::other("no token")));
+        assert_eq!(&*text_of(&error), "no token");
+    }
+
+    #[test]
+    fn a_function_that_panics_fails() {
+        let at_once = Callback::new(|()| -> futures::future::Ready<Result<(), CallbackError>> {
+            panic!("at once")
+        });
+        let later = Callback::new(async |()| -> Result<(), CallbackError> { panic!("later") });
+        for callback in [at_once, later] {
+            let error = block_on(callback.call(())).unwrap_err();
+            assert_eq!(error.to_string(), "the function panicked");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+use super::{
+    connect::{ConnectionSettings, Endpoint},
+    opened::Opened,
+    pool::Pools,
+};
+use crate::node::NodeError;
+
+/// Where a node's connections come from.
+pub(super) enum Source {
+    Pools(Pools),
+    /// Each connection asks for credentials of its own, which a pool cannot do.
+    Settings {
+        settings: Box<ConnectionSettings>,
+        endpoint: Endpoint,
+    },
+}
+
+impl Source {
+    pub(super) async fn open(&self) -> Result<Opened, NodeError> {
+        match self {
+            Self::Pools(pools) => pools.open().await,
+            Self::Settings { settings, endpoint } => settings.open(endpoint).await,
+        }
+    }
+}

@@ -1,0 +1,299 @@
+use std::{fmt, sync::Arc};
+
+use deadpool_redis::redis::{AsyncConnectionConfig, ConnectionAddr};
+use thiserror::Error;
+
+/// How TLS connections check the server, and show who they are. Needs the feature `tls-rustls`.
+///
+/// Without options, the server's certificate must be for the host of the URL, and signed by a root
+/// certificate of the system. The client shows no certificate.
+///
+/// ```
+/// # use redlock_tokio::{RedisNode, TlsOptions};
+/// # fn read(_: &str) -> Result<&'static str, std::io::Error> { Ok("") }
+/// # fn nodes() -> Result<(), Box<dyn std::error::Error>> {
+/// let tls = TlsOptions::new()
+///     .ca_certificates(read("ca.pem")?)
+///     .client_certificate(read("client.pem")?, read("client.key")?);
+/// let hosts = ["a.internal", "b.internal", "c.internal"];
+/// let nodes = hosts.map(|host| {
+///     let url = format!("rediss://{host}:6380");
+///     RedisNode::builder(&url).tls(tls.clone()).build()
+/// });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+#[must_use = "options do nothing until they are given to a node"]
+pub struct TlsOptions {
+    ca_certificates: Option<Arc<[u8]>>,
+    client_certificate: Option<ClientCertificate>,
+    server_name: Option<Arc<str>>,
+    is_insecure: bool,
+}
+
+/// A certificate chain and its private key, as PEM.
+#[derive(Clone)]
+#[cfg_attr(
+    not(feature = "tls-rustls"),
+    expect(dead_code, reason = "nothing reads a certificate without TLS")
+)]
+struct ClientCertificate {
+    chain: Arc<[u8]>,
+    key: Arc<[u8]>,
+}
+
+/// Why TLS options cannot be used. Never repeats a private key.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// The crate was built without TLS.
+    #[error("TLS needs the feature `tls-rustls` of redlock-tokio")]
+    FeatureIsOff,
+    /// The URL asks for a connection without TLS.
+    #[error("TLS options need a URL that begins with rediss://")]
+    NotTls,
+    /// The CA certificates cannot be read.
+    #[error("CA certificates: {0}")]
+    CaCertificates(Arc<str>),
+    /// The client's certificate or its key cannot be read, or one does not belong to the other.
+    #[error("client certificate: {0}")]
+    ClientCertificate(Arc<str>),
+    /// The server's name is neither a host name nor an IP address.
+    #[error("`{name}` is not a server name: expected a host name or an IP address")]
+    ServerName {
+        /// The name that was given.
+        name: Arc<str>,
+    },
+}
+
+impl TlsOptions {
+    /// Creates options that check the server against the root certificates of the system.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the certificates of the CAs that may sign the server's certificate, as PEM, one or several. They replace
+    /// the root certificates of the system.
+    pub fn ca_certificates(mut self, pem: impl AsRef<[u8]>) -> Self {
+        self.ca_certificates = Some(pem.as_ref().into());
+        self
+    }
+
+    /// Sets the certificate that the client shows to the server (mutual TLS), and its private key, both as PEM. The
+    /// client's own certificate comes first, and then those of the CAs between it and the root.
+    pub fn client_certificate(mut self, chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Self {
+        self.client_certificate = Some(ClientCertificate {
+            chain: chain.as_ref().into(),
+            key: key.as_ref().into(),
+        });
+        self
+    }
+
+    /// Sets the name that the server's certificate must have, and that the client asks for (SNI), if that is not the
+    /// host of the URL: behind a tunnel, or where the URL has an IP address.
+    pub fn server_name(mut self, name: impl AsRef<str>) -> Self {
+        self.server_name = Some(name.as_ref().into());
+        self
+    }
+
+    /// Accepts every certificate, for every name, from everyone. *For tests only*.
+    ///
+    /// Anyone on the way can then pose as the server, read the password, and grant one lock to several clients. Each
+    /// node logs a warning when it is built. The client asks for no server name (SNI), and ignores
+    /// [`ca_certificates`](Self::ca_certificates) and [`server_name`](Self::server_name).
+    pub fn insecure(mut self) -> Self {
+        self.is_insecure = true;
+        self
+    }
+}
+
+impl fmt::Debug for TlsOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsOptions")
+            .field("ca_certificates", &self.ca_certificates.is_some())
+            .field("client_certificate", &self.client_certificate.is_some())
+            .field("server_name", &self.server_name)
+            .field("insecure", &self.is_insecure)
+            .finish()
+    }
+}
+
+/// TLS options that were checked.
+#[derive(Clone)]
+pub(super) struct Tls {
+    /// An address with the certificates. The redis crate has no public name for their type.
+    template: ConnectionAddr,
+    server_name: Option<Arc<str>>,
+    pub(super) is_insecure: bool,
+}
+
+impl Tls {
+    #[cfg(feature = "tls-rustls")]
+    pub(super) fn new(options: &TlsOptions) -> Result<Self, TlsError> {
+        install_crypto_provider();
+        if let Some(name) = &options.server_name
+            && rustls::pki_types::ServerName::try_from(&**name).is_err()
+        {
+            let name = Arc::clone(name);
+            return Err(TlsError::ServerName { name });
+        }
+        Ok(Self {
+            template: certificates::template(options)?,
+            server_name: options.server_name.clone(),
+            is_insecure: options.is_insecure,
+        })
+    }
+
+    #[cfg(not(feature = "tls-rustls"))]
+    pub(super) fn new(_: &TlsOptions) -> Result<Self, TlsError> {
+        Err(TlsError::FeatureIsOff)
+    }
+
+    /// Returns the address of a server. The redis crate checks the certificate against the host of the address, so
+    /// this is the name of the server. [`Self::reach`] then finds the server.
+    pub(super) fn addr(&self, host: &str, port: u16) -> ConnectionAddr {
+        let host = match &self.server_name {
+            Some(name) if !self.is_insecure => name,
+            _ => host,
+        };
+        let tls_params = match &self.template {
+            ConnectionAddr::TcpTls { tls_params, .. } => tls_params.clone(),
+            _ => None,
+        };
+        ConnectionAddr::TcpTls {
+            host: host.to_owned(),
+            port,
+            insecure: self.is_insecure,
+            tls_params,
+        }
+    }
+
+    /// Makes connections to [`Self::addr`] go to this host.
+    #[cfg(feature = "tls-rustls")]
+    pub(super) fn reach(
+        &self,
+        host: &Arc<str>,
+        config: AsyncConnectionConfig,
+    ) -> AsyncConnectionConfig {
+        if self.server_name.is_none() {
+            return config;
+        }
+        config.set_dns_resolver(resolver::OneHost(Arc::clone(host)))
+    }
+
+    #[cfg(not(feature = "tls-rustls"))]
+    pub(super) fn reach(
+        &self,
+        _: &Arc<str>,
+        config: AsyncConnectionConfig,
+    ) -> AsyncConnectionConfig {
+        config
+    }
+}
+
+/// Chooses the cryptography of rustls for the process, if the application has chosen none. Rustls would
+/// panic at the first connection without a choice, or if features of several crates disagree.
+#[cfg(feature = "tls-rustls")]
+fn install_crypto_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error means that another thread has chosen meanwhile.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+#[cfg(feature = "tls-rustls")]
+mod certificates {
+    use std::fmt::Display;
+
+    use deadpool_redis::redis::{Client, ClientTlsConfig, ConnectionAddr, TlsCertificates};
+    use rustls::{
+        ClientConfig, RootCertStore,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    };
+
+    use super::{ClientCertificate, TlsError, TlsOptions};
+
+    /// Checks the certificates, and returns an address with them.
+    pub(super) fn template(options: &TlsOptions) -> Result<ConnectionAddr, TlsError> {
+        if let Some(pem) = &options.ca_certificates {
+            check_ca(pem)?;
+        }
+        if let Some(certificate) = &options.client_certificate {
+            check_client(certificate)?;
+        }
+        let client = options.client_certificate.as_ref();
+        let certificates = TlsCertificates {
+            client_tls: client.map(|it| ClientTlsConfig {
+                client_cert: it.chain.to_vec(),
+                client_key: it.key.to_vec(),
+            }),
+            root_cert: options.ca_certificates.as_ref().map(|pem| pem.to_vec()),
+        };
+        let client =
+            Client::build_with_tls("rediss://localhost", certificates).map_err(client_error)?;
+        Ok(client.get_connection_info().addr().clone())
+    }
+
+    fn check_ca(pem: &[u8]) -> Result<(), TlsError> {
+        let certificates = chain(pem).map_err(|error| TlsError::CaCertificates(error.into()))?;
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates {
+            roots
+                .add(certificate)
+                .map_err(|error| TlsError::CaCertificates(error.to_string().into()))?;
+        }
+        Ok(())
+    }
+
+    fn check_client(certificate: &ClientCertificate) -> Result<(), TlsError> {
+        let chain = chain(&certificate.chain).map_err(client_error)?;
+        let key = PrivateKeyDer::from_pem_slice(&certificate.key)
+            .map_err(|_| client_error("the key is not a private key in PEM"))?;
+        ClientConfig::builder()
+            .with_root_certificates(RootCertStore::empty())
+            .with_client_auth_cert(chain, key)
+            .map_err(client_error)?;
+        Ok(())
+    }
+
+    fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+        let certificates = CertificateDer::pem_slice_iter(pem)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| error.to_string())?;
+        if certificates.is_empty() {
+            return Err("there is no certificate in PEM".to_owned());
+        }
+        Ok(certificates)
+    }
+
+    fn client_error(error: impl Display) -> TlsError {
+        TlsError::ClientCertificate(error.to_string().into())
+    }
+}
+
+#[cfg(feature = "tls-rustls")]
+mod resolver {
+    use std::{net::SocketAddr, sync::Arc};
+
+    use deadpool_redis::redis::{RedisFuture, io::AsyncDNSResolver};
+    use futures::FutureExt;
+
+    /// Finds the addresses of one host, whichever host it is asked for.
+    pub(super) struct OneHost(pub(super) Arc<str>);
+
+    impl AsyncDNSResolver for OneHost {
+        fn resolve<'a, 'b: 'a>(
+            &'a self,
+            _: &'b str,
+            port: u16,
+        ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+            async move {
+                let found = tokio::net::lookup_host((&*self.0, port)).await?;
+                let found: Vec<_> = found.collect();
+                Ok(Box::new(found.into_iter()) as Box<dyn Iterator<Item = _> + Send>)
+            }
+            .boxed()
+        }
+    }
+}

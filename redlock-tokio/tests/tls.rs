@@ -1,0 +1,261 @@
+//! TLS with certificates of the test's own authorities, over real servers.
+
+#![cfg(feature = "tls-rustls")]
+
+mod support;
+
+use std::{fs, path::Path};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use redlock_tokio::{
+    BuildError, LockOptions, RedisNode, RedisNodeError, Redlock, ReleaseOutcome, TlsError,
+    TlsOptions, test_util::RedisServers,
+};
+use support::{Cli, MS, eventually, log::Log};
+use tempfile::TempDir;
+
+/// A certificate authority.
+struct Ca(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate and its key, as PEM.
+struct Issued {
+    certificate: String,
+    key: String,
+}
+
+impl Ca {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        // OpenSSL finds a CA by its name.
+        let name = format!("authority {}", fastrand::u64(..));
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// Issues a certificate for a host name or an IP address.
+    fn issue(&self, name: &str) -> Issued {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        Issued {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        }
+    }
+}
+
+/// A server that speaks nothing but TLS.
+struct TlsServer {
+    servers: RedisServers,
+    _directory: TempDir,
+}
+
+impl TlsServer {
+    /// Starts a server with a certificate for `name`. It asks clients for a certificate of `clients`, if there
+    /// is one.
+    fn spawn(ca: &Ca, name: &str, clients: Option<&Ca>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let issued = ca.issue(name);
+        let trusted = clients.map(Ca::pem).unwrap_or_default();
+        let [certificate, key, trusted] = [
+            ("cert.pem", issued.certificate),
+            ("key.pem", issued.key),
+            ("clients.pem", trusted),
+        ]
+        .map(|(file, text)| written(&directory.path().join(file), &text));
+        let mut arguments = vec!["--port", "0", "--tls-port", "{port}"];
+        arguments.extend(["--tls-cert-file", &certificate, "--tls-key-file", &key]);
+        match clients {
+            Some(_) => arguments.extend(["--tls-ca-cert-file", &trusted]),
+            None => arguments.extend(["--tls-auth-clients", "no"]),
+        }
+        Self {
+            servers: RedisServers::spawn_with(1, &arguments).unwrap(),
+            _directory: directory,
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("rediss://127.0.0.1:{}", self.servers.get(0).port())
+    }
+
+    fn node(&self, tls: TlsOptions) -> RedisNode {
+        RedisNode::builder(&self.url()).tls(tls).build().unwrap()
+    }
+
+    async fn build(&self, tls: TlsOptions) -> Result<Redlock, BuildError> {
+        let builder = Redlock::builder().custom_nodes([self.node(tls)]);
+        let patient = builder.node_timeout(MS(2000)).connect_timeout(MS(10_000));
+        patient.trust_fresh_nodes().build().await
+    }
+
+    async fn accepts(&self, tls: TlsOptions) {
+        let redlock = self.build(tls).await.expect("the server is accepted");
+        let guard = redlock.lock("k").await.expect("a lock");
+        assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    }
+
+    /// Expects that client and server do not come to terms. Returns the reason.
+    async fn refuses(&self, tls: TlsOptions) -> String {
+        match self.build(tls).await {
+            Err(error @ BuildError::Refused { .. }) => error.to_string(),
+            Ok(redlock) => panic!("{:?}", redlock.nodes()),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+fn written(path: &Path, text: &str) -> String {
+    fs::write(path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_server_must_have_a_certificate_of_a_given_ca() {
+    let ca = Ca::new();
+    let server = TlsServer::spawn(&ca, "127.0.0.1", None);
+    server
+        .accepts(TlsOptions::new().ca_certificates(ca.pem()))
+        .await;
+    let several = format!("{}{}", Ca::new().pem(), ca.pem());
+    server
+        .accepts(TlsOptions::new().ca_certificates(several))
+        .await;
+
+    let other = TlsOptions::new().ca_certificates(Ca::new().pem());
+    for tls in [TlsOptions::new(), other] {
+        let text = server.refuses(tls).await;
+        assert!(text.contains("invalid peer certificate"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_server_must_have_a_certificate_for_its_name() {
+    let ca = Ca::new();
+    let tls = TlsOptions::new().ca_certificates(ca.pem());
+    let server = TlsServer::spawn(&ca, "redis.internal", None);
+    // The URL has an IP address, and "redis.internal" is no name that a resolver knows.
+    server
+        .accepts(tls.clone().server_name("redis.internal"))
+        .await;
+
+    for tls in [tls.clone(), tls.server_name("other.internal")] {
+        let text = server.refuses(tls).await;
+        assert!(text.contains("invalid peer certificate"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_with_a_certificate_of_the_servers_ca_is_accepted() {
+    let (ca, clients) = (Ca::new(), Ca::new());
+    let server = TlsServer::spawn(&ca, "127.0.0.1", Some(&clients));
+    let tls = TlsOptions::new().ca_certificates(ca.pem());
+    let [known, unknown] = [&clients, &ca].map(|ca| ca.issue("client"));
+    let show = |it: &Issued| tls.clone().client_certificate(&it.certificate, &it.key);
+    server.accepts(show(&known)).await;
+    for tls in [show(&unknown), tls.clone()] {
+        let text = server.refuses(tls).await;
+        assert!(text.contains("received fatal alert"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn waiters_are_woken_over_tls() {
+    let ca = Ca::new();
+    let server = TlsServer::spawn(&ca, "redis.internal", None);
+    let tls = TlsOptions::new()
+        .ca_certificates(ca.pem())
+        .server_name("redis.internal");
+    let holder = server.build(tls.clone()).await.unwrap();
+    let waiter = server.build(tls).await.unwrap();
+    let guard = holder.lock("k").await.unwrap();
+    // Without a notification, the waiter would look again only after minutes.
+    let seldom = LockOptions::new().retry_delay(MS(600_000), MS(1_200_000));
+    let waiting = waiter.lock("k").wait(MS(60_000)).options(seldom);
+    let waiting = tokio::spawn(waiting.into_future());
+    let server = Cli::over_unix(server.servers.get(0));
+    eventually("the key is probed", || server.calls("pttl") > 0).await;
+    guard.release().await;
+    let woken = tokio::time::timeout(MS(10_000), waiting).await;
+    drop(woken.expect("it is woken").unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn insecure_accepts_every_certificate_and_warns_of_that() {
+    let server = TlsServer::spawn(&Ca::new(), "other.internal", None);
+    let (log, _guard) = Log::start();
+    server.node(TlsOptions::new());
+    assert_eq!(log.text(), "", "no warning of checked certificates");
+
+    server.accepts(TlsOptions::new().insecure()).await;
+    let text = log.text();
+    let address = format!("127.0.0.1:{}", server.servers.get(0).port());
+    let lines = text.lines().filter(|line| line.contains("insecure TLS"));
+    let lines: Vec<_> = lines.collect();
+    assert!(lines.len() == 1 && lines[0].contains("WARN"), "{text}");
+    assert!(lines[0].contains(&address), "{text}");
+
+    // With a name or a CA that would fit to no server, since neither is looked at.
+    let ignored = TlsOptions::new()
+        .ca_certificates(Ca::new().pem())
+        .server_name("a.b");
+    server.accepts(ignored.insecure()).await;
+}
+
+#[test]
+fn options_that_cannot_be_used_are_named() {
+    let ca = Ca::new();
+    let issued = ca.issue("client");
+    let build = |url: &str, tls: TlsOptions| RedisNode::builder(url).tls(tls).build();
+    let refusal = |tls: TlsOptions| match build("rediss://host", tls) {
+        Err(RedisNodeError::Tls(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    for pem in ["", "rubbish", &issued.key] {
+        let error = refusal(TlsOptions::new().ca_certificates(pem));
+        assert!(matches!(error, TlsError::CaCertificates(_)), "{error:?}");
+        assert!(error.to_string().contains("no certificate"), "{error}");
+    }
+    let other_key = ca.issue("client").key;
+    for (certificate, key, words) in [
+        (&*issued.certificate, "", "not a private key"),
+        (
+            &*issued.certificate,
+            &*issued.certificate,
+            "not a private key",
+        ),
+        (&*issued.key, &*issued.key, "no certificate"),
+        (
+            &*issued.certificate,
+            &*other_key,
+            "keys may not be consistent",
+        ),
+    ] {
+        let error = refusal(TlsOptions::new().client_certificate(certificate, key));
+        assert!(matches!(error, TlsError::ClientCertificate(_)), "{error:?}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let error = refusal(TlsOptions::new().server_name("not a name"));
+    let name = "not a name".into();
+    assert_eq!(error, TlsError::ServerName { name });
+    for url in ["redis://host", "unix:///run/redis.sock"] {
+        let error = build(url, TlsOptions::new()).unwrap_err();
+        assert_eq!(error, RedisNodeError::Tls(TlsError::NotTls), "{url}");
+    }
+}
+
+#[test]
+fn debug_shows_no_private_key() {
+    let issued = Ca::new().issue("client");
+    let tls = TlsOptions::new().client_certificate(&issued.certificate, &issued.key);
+    let builder = RedisNode::builder("rediss://host").tls(tls.clone());
+    let text = format!("{tls:?} {builder:?}");
+    let secret = issued.key.lines().nth(1).unwrap();
+    assert!(!text.contains(secret) && !text.contains("BEGIN"), "{text}");
+}
