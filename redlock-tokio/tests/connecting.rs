@@ -116,7 +116,7 @@ async fn a_missing_database_and_a_server_that_is_not_redis_are_misconfigurations
 
 #[tokio::test]
 async fn a_busy_server_does_not_prevent_the_start() {
-    let servers = RedisServers::spawn_with(3, &["--busy-reply-threshold", "10"]).unwrap();
+    let servers = RedisServers::spawn_with(3, &["--lua-time-limit", "10"]).unwrap();
     let cli = Cli::of(servers.get(0));
     let busy = thread::spawn(move || cli.run(&["EVAL", "while true do end", "0"]));
     let cli = Cli::of(servers.get(0));

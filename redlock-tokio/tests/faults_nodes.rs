@@ -9,7 +9,7 @@ use redlock_tokio::{
     LockError, NodeState, Redlock,
     test_util::{Proxy, RedisServers},
 };
-use support::{Cli, MS, bed::Bed, eventually, trusting};
+use support::{Cli, MS, bed::Bed, eventually, spawn_unprotected, trusting};
 
 /// So long that a lock that waited for a failed node would be noticed.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -192,8 +192,7 @@ async fn row_12_reply_at_the_edge_of_validity() {
 
 #[tokio::test]
 async fn row_29_client_pause_and_debug_sleep() {
-    let arguments = ["--enable-debug-command", "yes"];
-    let servers = RedisServers::spawn_with(3, &arguments).unwrap();
+    let servers = spawn_unprotected(3, &[]);
     let redlock = servers
         .builder()
         .node_timeout(MS(700))

@@ -103,7 +103,8 @@ async fn without_notifications_the_clock_wakes_the_waiter() {
     let nodes = clis(&servers);
     let urls = servers.urls().into_iter();
     let resp2 = trusting(urls.map(|url| format!("{url}?protocol=resp2")));
-    let forbidden = ["ACL", "SETUSER", "default", "-client|tracking"];
+    // Redis before 7.0 can only forbid the whole command.
+    let forbidden = ["ACL", "SETUSER", "default", "-client"];
     let redlock = resp2.build().await.unwrap();
     for node in &nodes {
         node.run(&["SET", "k", "foreign", "PX", "300"]);
@@ -240,7 +241,7 @@ async fn a_node_that_once_refused_is_asked_for_resp3_again() {
     eventually("it is refused", is_refused).await;
     assert_eq!(admin.run(&["CONFIG", "SET", "requirepass", ""]), "OK");
     drop(redlock.lock("k").wait(MINUTE).await.unwrap());
-    assert!(node.run(&["CLIENT", "LIST"]).contains("resp=3"));
+    assert!(node.has_clients_of_resp3());
 }
 
 /// Ten tasks wait for each of a thousand keys, and many of them give up at a random moment.

@@ -20,7 +20,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::{Redlock, RedlockBuilder, test_util::RedisServer};
+use redlock_tokio::{
+    Redlock, RedlockBuilder,
+    test_util::{RedisServer, RedisServers, SpawnError},
+};
 
 /// Milliseconds.
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -31,6 +34,22 @@ pub(crate) fn trusting<S: AsRef<str>>(urls: impl IntoIterator<Item = S>) -> Redl
         .nodes(urls)
         .trust_fresh_nodes()
         .node_timeout(MS(500))
+}
+
+/// Starts servers that accept `DEBUG`, and `CONFIG SET` for every option. Redis before 7.0 always does, and has no
+/// options for this.
+pub(crate) fn spawn_unprotected(count: usize, arguments: &[&str]) -> RedisServers {
+    let unprotected = [
+        ["--enable-debug-command", "yes"],
+        ["--enable-protected-configs", "yes"],
+    ];
+    let with_options = [arguments, unprotected.as_flattened()].concat();
+    match RedisServers::spawn_with(count, &with_options) {
+        Err(SpawnError::Ended { log }) if log.contains("enable-debug-command") => {
+            RedisServers::spawn_with(count, arguments).unwrap()
+        }
+        outcome => outcome.unwrap(),
+    }
 }
 
 /// A foreign client, which knows nothing about locks: `redis-cli`.
@@ -107,13 +126,26 @@ impl Cli {
         Some(self.run(&["GET", key])).filter(|value| !value.is_empty())
     }
 
-    /// Returns how often the server has carried out a command, for any client.
+    /// Returns how often the server has carried out a command, for any client. Redis before 7.0 counts all
+    /// subcommands of `script` as one command.
     pub(crate) fn calls(&self, command: &str) -> u64 {
         let statistics = self.run(&["INFO", "commandstats"]);
-        statistics
-            .lines()
-            .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")))
-            .map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+        let calls = |name: &str| {
+            let prefix = format!("cmdstat_{name}:calls=");
+            let rest = statistics.lines().find_map(|it| it.strip_prefix(&prefix))?;
+            rest.split(',').next().unwrap().parse().ok()
+        };
+        let container = command.split('|').next().unwrap();
+        calls(command).or_else(|| calls(container)).unwrap_or(0)
+    }
+
+    /// Returns whether a client of the server speaks RESP3. Redis before 7.0 does not tell the protocol of a client,
+    /// but only a client that speaks RESP3 is notified without a redirection.
+    pub(crate) fn has_clients_of_resp3(&self) -> bool {
+        let clients = self.run(&["CLIENT", "LIST"]);
+        let speaks_resp3 =
+            |it: &str| it.contains("resp=3") || it.contains("flags=t") && it.contains("redir=0");
+        clients.lines().any(speaks_resp3)
     }
 
     /// Returns how often the server compared values, which every release and every extension does.
