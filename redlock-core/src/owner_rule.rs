@@ -58,7 +58,8 @@ impl OwnerRule {
         }
     }
 
-    /// Lets an owner vote as soon as it is confirmed, although it may lack locks. For tests.
+    /// Lets an owner vote as soon as it is confirmed. For servers whose failovers
+    /// [lose nothing](crate::Voter::lossless), and for tests: another owner may lack locks.
     #[must_use]
     pub const fn without_settling(self) -> Self {
         Self {

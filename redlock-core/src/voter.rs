@@ -68,6 +68,8 @@ enum Memory {
     Volatile,
     /// It writes to disk before it answers.
     Durable,
+    /// The server that takes its place has every key that it has confirmed.
+    Lossless,
     /// It may forget keys, and always votes.
     Trusted,
 }
@@ -120,6 +122,19 @@ impl Voter {
         }
     }
 
+    /// Creates the voter for a node whose failovers lose nothing, by the word of its maker: whatever server takes its
+    /// place has each key that was confirmed to a client, and the earlier server confirms nothing more. The node
+    /// votes at once after a restart, after a promotion, and from another server. It waits if its clock jumped.
+    ///
+    /// A [durable](Self::durable) node is not such a node: what its disk keeps, its replica may lack.
+    #[must_use]
+    pub const fn lossless(quarantine: Quarantine) -> Self {
+        Self {
+            memory: Memory::Lossless,
+            ..Self::new(quarantine)
+        }
+    }
+
     /// Creates the voter for a node whose votes always count, although it may have forgotten a lock. For
     /// tests.
     #[must_use]
@@ -134,7 +149,7 @@ impl Voter {
     ///
     /// Without this method, such a node has no vote for one quarantine after it is first seen. An
     /// [`Electorate`](crate::Electorate) even excludes a node that does not report its history. Neither
-    /// rule applies to a [durable](Self::durable) node.
+    /// rule applies to a [durable](Self::durable) or a [lossless](Self::lossless) node.
     ///
     /// An electorate also excludes a node that does not say what it is, unless this method was called.
     #[must_use]
@@ -191,7 +206,7 @@ impl Voter {
     /// are any.
     pub fn handle_demotion(&mut self, now: Timestamp) -> Option<Withdrawal> {
         let was_known = core::mem::replace(&mut self.distrusted, true);
-        if was_known || self.memory == Memory::Trusted {
+        if was_known || matches!(self.memory, Memory::Trusted | Memory::Lossless) {
             return None;
         }
         self.eligibility = self.after_quarantine(now);
@@ -215,6 +230,7 @@ impl Voter {
         self.remember(sighting);
         let must_wait = match (self.memory, change) {
             (Memory::Trusted, _) | (_, Change::None) => false,
+            (Memory::Lossless, change) => change == Change::Clock,
             (Memory::Durable, change) => !matches!(change, Change::Restart | Change::History),
             (Memory::Volatile, _) => true,
         };

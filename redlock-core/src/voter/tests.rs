@@ -164,6 +164,33 @@ fn a_durable_node_waits_for_nothing_but_a_change_of_server() {
 }
 
 #[test]
+fn a_node_whose_failovers_lose_nothing_waits_for_nothing_but_a_step_of_its_clock() {
+    let mut node = Watched(Voter::lossless(quarantine()));
+    let fresh = Sighting {
+        replication: Some(promoted(b'1')),
+        ..seen(0, A, 0)
+    };
+    assert_eq!(node.connect(0, fresh), Timestamp::ZERO, "at first sight");
+    let later = Sighting {
+        replication: Some(promoted(b'2')),
+        ..seen(1, A, 1)
+    };
+    assert_eq!(node.probe(1, later), None, "promoted");
+    assert_eq!(node.probe(2, seen(2, B, 900)), None, "another server");
+    assert_eq!(node.connect(3, seen(3, A, 0)), Timestamp::ZERO, "restarted");
+    assert_eq!(node.0.handle_demotion(at(4)), None);
+    assert_eq!(
+        node.connect(5, seen(5, A, 2)),
+        Timestamp::ZERO,
+        "a replica before"
+    );
+    let jumped = node
+        .probe(6, seen(6, A, 900))
+        .expect("its clock has jumped");
+    assert_eq!(jumped.eligibility, Eligibility::since(at(16)));
+}
+
+#[test]
 fn a_trusted_node_always_votes() {
     let mut node = Watched(Voter::trusted(quarantine()));
     assert_eq!(node.connect(0, seen(0, A, 0)), Timestamp::ZERO);
