@@ -1,3 +1,4 @@
+mod cluster;
 mod connect;
 mod error;
 mod launch;
@@ -16,7 +17,8 @@ use crate::{
         LaneLimits,
         vetting::{RestartRule, Rules},
     },
-    node::{Node, RedisNode},
+    key::Prefix,
+    node::{ClusterAuthority, Node, RedisNode},
 };
 
 /// Nobody waits longer than this for a node.
@@ -46,6 +48,10 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 pub struct RedlockBuilder {
     nodes: Vec<Result<Arc<dyn Node>, BuildError>>,
     prefix: Box<[u8]>,
+    /// How many bytes the longest tag of a cluster puts in front of each key.
+    tag_len: usize,
+    /// The clusters whose voters must be on different servers.
+    unshared: Vec<Arc<ClusterAuthority>>,
     defaults: LockOptions,
     node_timeout: Duration,
     connect_timeout: Duration,
@@ -63,6 +69,8 @@ impl RedlockBuilder {
         Self {
             nodes: Vec::new(),
             prefix: Box::default(),
+            tag_len: 0,
+            unshared: Vec::new(),
             defaults: LockOptions::new(),
             node_timeout: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(1),
@@ -316,6 +324,30 @@ impl RedlockBuilder {
         self
     }
 
+    /// Lets a server vote as soon as it is confirmed as the master, because the failovers of this service lose nothing,
+    /// by the word of its maker. Amazon `MemoryDB` is such a service: a key that it has confirmed is on every server
+    /// that may become the master.
+    ///
+    /// Without this method a failover is an outage of its voter for about the longest ttl, and the locks that are
+    /// held need the other voters. Redis and Valkey lose keys in failovers, also with an append-only file, with `WAIT`
+    /// and with `min-replicas-to-write`. [`nodes_are_durable`](Self::nodes_are_durable) is about restarts of one
+    /// server.
+    ///
+    /// ```no_run
+    /// # use redlock_tokio::{ClusterNodes, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let cluster = ClusterNodes::new(["rediss://ann:secret@memorydb.internal"]).voters(1);
+    /// let builder = Redlock::builder().cluster(cluster).failovers_lose_nothing();
+    /// let redlock = builder.build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn failovers_lose_nothing(mut self) -> Self {
+        self.restarts = RestartRule::Lossless;
+        self
+    }
+
     /// Lets restarted nodes vote at once, although they may have forgotten locks that are still held.
     ///
     /// *For tests only*: the servers of a test have never held a lock when they start. A server that sentinels or the
@@ -440,11 +472,13 @@ impl RedlockBuilder {
     /// - a URL, an option or `max_ttl` is invalid;
     /// - a timeout is zero, or longer than an hour;
     /// - the prefix is too long;
+    /// - a [cluster](Self::cluster) cannot be used, or two of its voters are on one server;
     /// - two addresses are the same, or lead to one server (detected only if the server answers at both);
     /// - so many nodes refuse this client that the others cannot form a majority;
     /// - there is no tokio runtime.
     pub async fn build(mut self) -> Result<Redlock, BuildError> {
         let nodes = mem::take(&mut self.nodes);
+        let unshared = mem::take(&mut self.unshared);
         let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = Quorum::majority(nodes.len())?;
         launch::refuse_duplicates(&nodes)?;
@@ -454,6 +488,9 @@ impl RedlockBuilder {
         redlock.check(LockOptions::new())?;
         launch::warn_of_even_number(quorum);
         launch::refuse_to_start(&redlock, connecting.refusals().await)?;
+        for cluster in unshared {
+            cluster.refuse_shared_servers()?;
+        }
         Ok(redlock)
     }
 
@@ -462,8 +499,8 @@ impl RedlockBuilder {
         self.defaults.resolve(quorum)?;
         let max_ttl = self.max_ttl.unwrap_or(self.defaults.ttl_or_default());
         let max_ttl = Ttl::new(max_ttl).map_err(BuildError::MaxTtl)?;
-        if self.prefix.len() >= Key::MAX_LEN {
-            let len = self.prefix.len();
+        let len = self.tag_len + self.prefix.len();
+        if len >= Key::MAX_LEN {
             return Err(BuildError::Prefix { len });
         }
         for (name, timeout) in [
@@ -495,7 +532,7 @@ impl RedlockBuilder {
             window: self.confirmation_window,
             max_waiters_total: self.max_waiters_total,
             clock: self.clock,
-            prefix: self.prefix,
+            prefix: Prefix::new(self.prefix, self.tag_len),
             defaults: self.defaults,
         }
     }

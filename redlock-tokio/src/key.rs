@@ -1,10 +1,11 @@
 mod key_set;
+mod prefix;
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
 use thiserror::Error;
 
-pub(crate) use self::key_set::KeySet;
+pub(crate) use self::{key_set::KeySet, prefix::Prefix};
 
 /// The name of a lock: 1 byte to 64 KiB of any bytes, as they go to Redis.
 ///
@@ -44,7 +45,7 @@ impl Key {
     /// - [`KeyError::TooLong`]: the key exceeds [`Key::MAX_LEN`].
     /// - [`KeyError::Reserved`]: the key begins with `redlock:fence:`, the prefix of fencing counters.
     pub fn new(key: impl AsRef<[u8]>) -> Result<Self, KeyError> {
-        Self::with_prefix(&[], key.as_ref())
+        Self::with_prefix(&Prefix::default(), key.as_ref())
     }
 
     /// Creates one key from parts, such as the kind of resource, the tenant and the number.
@@ -95,14 +96,14 @@ impl Key {
         Self::new(key)
     }
 
-    pub(crate) fn with_prefix(prefix: &[u8], key: &[u8]) -> Result<Self, KeyError> {
-        let len = prefix.len() + key.len();
+    pub(crate) fn with_prefix(prefix: &Prefix, key: &[u8]) -> Result<Self, KeyError> {
+        let len = prefix.len_on_servers() + key.len();
         if key.is_empty() {
             Err(KeyError::Empty)
         } else if len > Self::MAX_LEN {
             Err(KeyError::TooLong { len })
         } else {
-            let key: Arc<[u8]> = [prefix, key].concat().into();
+            let key: Arc<[u8]> = [prefix.as_bytes(), key].concat().into();
             if key.starts_with(Self::COUNTERS) {
                 return Err(KeyError::Reserved);
             }
@@ -174,13 +175,14 @@ pub enum KeyError {
         /// The number of keys, without repetitions.
         count: usize,
     },
-    /// The key, or all keys of a lock together, have more than [`Key::MAX_LEN`] bytes.
+    /// The key, or all keys of a lock together, have more than [`Key::MAX_LEN`] bytes. On a cluster, the tag that stands
+    /// in front of each key counts too.
     #[error(
         "the key has {len} bytes with its prefix, and the limit is {}",
         Key::MAX_LEN
     )]
     TooLong {
-        /// The number of bytes, with the prefix.
+        /// The number of bytes, with the prefix and the longest tag.
         len: usize,
     },
 }
@@ -189,18 +191,46 @@ pub enum KeyError {
 mod tests {
     use super::*;
 
+    fn prefix(text: &str) -> Prefix {
+        Prefix::new(text.as_bytes().into(), 0)
+    }
+
+    #[test]
+    fn the_tag_of_a_cluster_counts() {
+        let tagged = Prefix::new(b"lock:"[..].into(), 7);
+        let longest = vec![b'x'; Key::MAX_LEN - 12];
+        let key = Key::with_prefix(&tagged, &longest).unwrap();
+        assert!(
+            key.as_bytes().starts_with(b"lock:x"),
+            "the tag is no part of it"
+        );
+        let len = Key::MAX_LEN + 1;
+        let longer = [&longest[..], b"x"].concat();
+        assert_eq!(
+            Key::with_prefix(&tagged, &longer),
+            Err(KeyError::TooLong { len })
+        );
+        let half = |first| [&[first], &longest[..Key::MAX_LEN / 2 - 12]].concat();
+        let len = Key::MAX_LEN + 2;
+        let all = KeySet::all(&tagged, [half(b'a'), half(b'b')]);
+        assert_eq!(all.map(|it| it.count()), Err(KeyError::TooLong { len }));
+    }
+
     #[test]
     fn a_key_has_any_bytes() {
         let bytes = [0, b'\r', b'\n', 0xff, b' '];
         assert_eq!(Key::new(bytes).unwrap().as_bytes(), bytes);
-        let prefixed = Key::with_prefix(b"lock:", &bytes).unwrap();
+        let prefixed = Key::with_prefix(&prefix("lock:"), &bytes).unwrap();
         assert_eq!(prefixed.as_bytes(), b"lock:\0\r\n\xff ");
     }
 
     #[test]
     fn empty_and_long_keys_are_refused() {
         assert_eq!(Key::new(""), Err(KeyError::Empty));
-        assert_eq!(Key::with_prefix(b"lock:", b""), Err(KeyError::Empty));
+        assert_eq!(
+            Key::with_prefix(&prefix("lock:"), b""),
+            Err(KeyError::Empty)
+        );
         assert!(Key::new(vec![b'x'; Key::MAX_LEN]).is_ok());
         let len = Key::MAX_LEN + 1;
         assert_eq!(Key::new(vec![b'x'; len]), Err(KeyError::TooLong { len }));
@@ -239,9 +269,9 @@ mod tests {
     #[test]
     fn names_of_fencing_counters_are_refused() {
         assert_eq!(Key::new("redlock:fence:{a}"), Err(KeyError::Reserved));
-        let in_two = Key::with_prefix(b"redlock:", b"fence:x");
+        let in_two = Key::with_prefix(&prefix("redlock:"), b"fence:x");
         assert_eq!(in_two, Err(KeyError::Reserved));
-        assert!(Key::with_prefix(b"lock:", b"redlock:fence:x").is_ok());
+        assert!(Key::with_prefix(&prefix("lock:"), b"redlock:fence:x").is_ok());
     }
 
     #[test]

@@ -67,10 +67,10 @@ pub use hold::Hold;
 pub use key::{Key, KeyError};
 pub use lock::{Lock, LockFuture};
 pub use node::{
-    Answer, Authority, AuthorityKind, Command, CounterDefect, Credentials, FreedNotifier,
-    MemoryNode, NamedBy, Node, NodeError, NodeReport, NodeReports, NodeState, NodeStatus,
-    Objection, RedisNode, RedisNodeBuilder, RedisNodeError, Reports, Server, ServerInfo, Session,
-    TlsError, TlsOptions, UrlError, Vote,
+    Answer, Authority, AuthorityKind, ClusterError, ClusterNodes, Command, CounterDefect,
+    Credentials, FreedNotifier, MemoryNode, NamedBy, Node, NodeError, NodeReport, NodeReports,
+    NodeState, NodeStatus, Objection, RedisNode, RedisNodeBuilder, RedisNodeError, Reports, Server,
+    ServerInfo, Session, TlsError, TlsOptions, UrlError, Vote,
 };
 pub use options::{LockOptions, OptionsError};
 pub use readiness::NotReady;

@@ -15,7 +15,6 @@ use std::{future::pending, time::Duration};
 use futures::{FutureExt, future::BoxFuture};
 use redlock_core::Tenure;
 
-pub(crate) use self::command::reply_of;
 pub use self::{
     authority::{Authority, AuthorityKind, NamedBy, Reports},
     command::{Answer, Command, Vote},
@@ -23,12 +22,14 @@ pub use self::{
     freed_notifier::FreedNotifier,
     memory::MemoryNode,
     redis::{
-        Credentials, RedisNode, RedisNodeBuilder, RedisNodeError, TlsError, TlsOptions, UrlError,
+        ClusterError, ClusterNodes, Credentials, RedisNode, RedisNodeBuilder, RedisNodeError,
+        TlsError, TlsOptions, UrlError,
     },
     report::{NodeReport, NodeReports, Objection},
     server_info::{Server, ServerInfo},
     status::{NodeState, NodeStatus},
 };
+pub(crate) use self::{command::reply_of, redis::ClusterAuthority};
 
 /// One of the independent masters that vote on who holds a lock.
 ///

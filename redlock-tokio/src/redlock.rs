@@ -260,7 +260,7 @@ impl Redlock {
     /// Returns the [prefix](crate::RedlockBuilder::prefix) of all keys. Empty by default.
     #[must_use]
     pub fn prefix(&self) -> &[u8] {
-        &self.shared.prefix
+        self.shared.prefix.as_bytes()
     }
 
     /// Returns whether both are handles of one lock service.

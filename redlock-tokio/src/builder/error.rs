@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::{QuorumError, TtlError};
 use thiserror::Error;
 
-use crate::{Key, NodeReports, OptionsError, UrlError};
+use crate::{ClusterError, Key, NodeReports, OptionsError, UrlError};
 
 /// Why a [`Redlock`](crate::Redlock) could not be built.
 ///
@@ -36,6 +36,9 @@ pub enum BuildError {
         /// The defect of the URL.
         error: UrlError,
     },
+    /// The cluster cannot be used.
+    #[error("cluster: {0}")]
+    Cluster(#[from] ClusterError),
     /// Two nodes have the same address, so one server would vote twice. (`localhost` and `127.0.0.1` are
     /// [`SameServer`](Self::SameServer), if the server is up.)
     #[error("nodes {first} and {second} are both {address}: one server must not vote twice")]

@@ -23,6 +23,7 @@ use crate::{
         wall_clock::WallClock,
         warning::Outage,
     },
+    key::Prefix,
     node::{FreedNotifier, Node},
 };
 
@@ -37,7 +38,7 @@ pub(super) struct Plan {
     pub(super) window: Duration,
     pub(super) max_waiters_total: usize,
     pub(super) clock: Clock,
-    pub(super) prefix: Box<[u8]>,
+    pub(super) prefix: Prefix,
     pub(super) defaults: LockOptions,
 }
 
@@ -49,7 +50,8 @@ impl Plan {
         let trusts = matches!(self.rules.restarts, RestartRule::Trusted(_));
         // All clients must have the same allowance, whatever the drift of their locks is.
         let rule = OwnerRule::new(self.max_ttl, Drift::default(), self.window);
-        let rule = if trusts {
+        let lacks_no_key = matches!(self.rules.restarts, RestartRule::Lossless(_));
+        let rule = if trusts || lacks_no_key {
             rule.without_settling()
         } else {
             rule

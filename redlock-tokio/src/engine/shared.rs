@@ -15,6 +15,7 @@ use crate::{
         lane::LaneHandle, queue::Queue, timers::Timers, turn_table::TurnTable,
         wall_clock::WallClock, warning::Outage,
     },
+    key::Prefix,
 };
 
 /// What all handles, guards and leases of one [`Redlock`](crate::Redlock) share. `L` is a handle of a lease.
@@ -29,7 +30,7 @@ pub(crate) struct Shared<L> {
     /// How other processes get their turns.
     pub(crate) turns: TurnTable,
     pub(crate) clock: Clock,
-    pub(crate) prefix: Box<[u8]>,
+    pub(crate) prefix: Prefix,
     pub(crate) defaults: LockOptions,
     /// The longest ttl that a lock may have, if restarted nodes must wait for it.
     pub(crate) max_ttl: Option<Ttl>,

@@ -1,5 +1,6 @@
 use std::{fmt, iter, sync::Arc};
 
+use super::prefix::Prefix;
 use crate::{Key, KeyError};
 
 /// The keys of a lock: mostly one, or several, in order and without repetitions.
@@ -12,7 +13,7 @@ pub(crate) struct KeySet {
 
 impl KeySet {
     /// Creates a set of these keys with the prefix. Together they may have no more bytes than one key.
-    pub(crate) fn all<I>(prefix: &[u8], keys: I) -> Result<Self, KeyError>
+    pub(crate) fn all<I>(prefix: &Prefix, keys: I) -> Result<Self, KeyError>
     where
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
@@ -23,7 +24,8 @@ impl KeySet {
             .collect::<Result<Vec<_>, _>>()?;
         keys.sort_unstable();
         keys.dedup();
-        let len = keys.iter().map(|key| key.as_bytes().len()).sum();
+        let own = |key: &Key| prefix.tag_len() + key.as_bytes().len();
+        let len = keys.iter().map(own).sum();
         if keys.len() > Key::MAX_KEYS {
             return Err(KeyError::TooMany { count: keys.len() });
         }
@@ -75,17 +77,18 @@ mod tests {
 
     #[test]
     fn keys_are_in_order_without_repetitions() {
-        let keys = KeySet::all(b"lock:", ["b", "a", "b"]).unwrap();
+        let keys = KeySet::all(&Prefix::new(b"lock:"[..].into(), 0), ["b", "a", "b"]).unwrap();
         let shown: Vec<_> = keys.iter().map(Key::as_bytes).collect();
         assert_eq!(shown, [b"lock:a", b"lock:b"]);
         assert!(keys.has_several() && keys.count() == 2 && keys.first().as_bytes() == b"lock:a");
-        let one = KeySet::all(b"", ["a", "a"]).unwrap();
+        let one = KeySet::all(&Prefix::default(), ["a", "a"]).unwrap();
         assert!(!one.has_several() && one.count() == 1 && one.iter().count() == 1);
     }
 
     #[test]
     fn no_keys_and_too_many_are_refused() {
-        let all = |keys: Vec<Vec<u8>>| KeySet::all(b"", keys).map(|keys| keys.count());
+        let all =
+            |keys: Vec<Vec<u8>>| KeySet::all(&Prefix::default(), keys).map(|keys| keys.count());
         let numbered = |count| {
             (0..count)
                 .map(|it: usize| it.to_string().into_bytes())

@@ -31,11 +31,12 @@ pub trait Authority: Send + Sync + 'static {
         tenure: &Tenure,
     ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>>;
 
-    /// Returns why no member names a master, if the authority knows. `None` by default.
+    /// Returns why no majority names a master of the node at `index`, if the authority knows. `None` by default.
     ///
     /// The [`Redlock`](crate::Redlock) asks while a node has no master. [`NodeError::Misconfigured`] means that
     /// somebody must change something first.
-    fn objection(&self) -> Option<NodeError> {
+    fn objection(&self, index: usize) -> Option<NodeError> {
+        let _ = index;
         None
     }
 }

@@ -1,11 +1,13 @@
 mod builder;
 mod callback;
+mod cluster;
 mod compare;
 mod connect;
 mod counter_name;
 mod credentials;
 mod info;
 mod invalidations;
+mod key_tag;
 mod marker;
 mod opened;
 mod pool;
@@ -24,8 +26,10 @@ use std::fmt;
 use deadpool_redis::Pool;
 use futures::{FutureExt, future::BoxFuture};
 
+pub(crate) use self::cluster::ClusterAuthority;
 pub use self::{
     builder::{RedisNodeBuilder, RedisNodeError},
+    cluster::{ClusterError, ClusterNodes},
     credentials::Credentials,
     tls::{TlsError, TlsOptions},
     url::UrlError,

@@ -197,7 +197,7 @@ impl Authority for Council {
         .boxed()
     }
 
-    fn objection(&self) -> Option<NodeError> {
+    fn objection(&self, _: usize) -> Option<NodeError> {
         self.0.objection.lock().unwrap().clone()
     }
 }

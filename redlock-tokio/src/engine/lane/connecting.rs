@@ -214,11 +214,14 @@ impl Connector {
             }
             (
                 Some(NamedBy {
-                    authority, kind, ..
+                    authority,
+                    index,
+                    kind,
+                    ..
                 }),
                 None,
             ) => {
-                if let Some(objection) = authority.objection() {
+                if let Some(objection) = authority.objection(*index) {
                     return objection;
                 }
                 format!("no majority of its {} names a master", kind.members())

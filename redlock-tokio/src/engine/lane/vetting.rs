@@ -31,6 +31,8 @@ pub(crate) enum RestartRule {
     Quarantined(Quarantine),
     /// It votes, because it forgets nothing, unless it is another server.
     Durable(Quarantine),
+    /// It votes, because whatever server takes its place has all its keys.
+    Lossless(Quarantine),
     /// It votes, although it may have forgotten a lock.
     Trusted(Quarantine),
 }
@@ -40,6 +42,7 @@ impl Rules {
         let voter = match self.restarts {
             RestartRule::Quarantined(quarantine) => Voter::new(quarantine),
             RestartRule::Durable(quarantine) => Voter::durable(quarantine),
+            RestartRule::Lossless(quarantine) => Voter::lossless(quarantine),
             RestartRule::Trusted(quarantine) => Voter::trusted(quarantine),
         };
         if self.allow_unvetted {
@@ -256,8 +259,12 @@ impl Vetting {
                 }),
             ) => format!("a replica of {master}, which may lag behind it: only masters vote"),
             (Exclusion::ClusterMaster, _) => {
-                "a node of a cluster, which replicates and moves keys: use masters of their own"
+                "a node of a cluster, which replicates and moves keys: use masters of their own, or \
+                 Redlock::cluster for the cluster as a whole"
                     .into()
+            }
+            (Exclusion::NotInCluster, _) => {
+                "the server does not run as a node of a cluster, although the cluster names it".into()
             }
             (Exclusion::IdentityWithheld, Server::Withheld(error)) => format!(
                 "it does not say what it is ({error}): grant +info, or build with \

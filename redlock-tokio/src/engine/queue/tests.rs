@@ -9,6 +9,7 @@ use std::time::Duration;
 use redlock_core::{PollerShare, Timestamp};
 
 use super::*;
+use crate::key::Prefix;
 
 const POLICY: QueuePolicy = QueuePolicy {
     hands_over: true,
@@ -36,7 +37,7 @@ fn key() -> Key {
 
 /// Returns a set of keys of one letter each.
 fn keys(names: &str) -> KeySet {
-    KeySet::all(b"", names.split_inclusive(|_: char| true)).unwrap()
+    KeySet::all(&Prefix::default(), names.split_inclusive(|_: char| true)).unwrap()
 }
 
 fn queue() -> Queue<usize> {

@@ -20,7 +20,7 @@ use super::{
 use crate::node::NodeError;
 
 /// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Endpoint {
     Tcp { host: Arc<str>, port: u16 },
     Unix(Arc<Path>),
@@ -128,6 +128,15 @@ impl ConnectionSettings {
         self.credentials.is_some()
             || self.redis.username().is_some()
             || self.redis.password().is_some()
+    }
+
+    pub(super) fn uses_tls(&self) -> bool {
+        matches!(self.transport, Transport::Tls(_))
+    }
+
+    /// Returns user, password and database.
+    pub(super) fn redis(&self) -> &RedisConnectionInfo {
+        &self.redis
     }
 
     pub(super) fn excludes_resp3(&self) -> bool {

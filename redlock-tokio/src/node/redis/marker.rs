@@ -7,24 +7,28 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection, cmd};
-use redlock_core::{AgeMarker, ReplicationId};
+use redlock_core::AgeMarker;
 
-use super::server_error::{disconnected, refusal};
+use super::{
+    key_tag::KeyTag,
+    server_error::{disconnected, refusal},
+};
 use crate::node::NodeError;
 
-/// Returns for how long the history has existed at least, by its [`AgeMarker`]. Writes the marker if it
-/// is missing, and renews it when that is due. Costs one round trip, and a second one for a renewal.
+/// Returns the age that an [`AgeMarker`] under this key tells. Writes the marker if it is missing, and
+/// renews it when that is due. Costs one round trip, and a second one for a renewal.
 pub(super) async fn age(
     mut connection: MultiplexedConnection,
-    history: ReplicationId,
+    tag: KeyTag,
+    key: String,
 ) -> Result<Option<Duration>, NodeError> {
-    let key = AgeMarker::key_of_history(history);
+    let key = tag.on(key.as_bytes());
     let ttl = AgeMarker::TTL_MILLIS;
     let mut pipeline = Pipeline::new();
-    let first = pipeline.cmd("SET").arg(&key).arg(0).arg("NX");
+    let first = pipeline.cmd("SET").arg(key).arg(0).arg("NX");
     first.arg("PX").arg(ttl);
-    pipeline.cmd("GET").arg(&key);
-    pipeline.cmd("PTTL").arg(&key);
+    pipeline.cmd("GET").arg(key);
+    pipeline.cmd("PTTL").arg(key);
     let replies = connection
         .send_packed_commands(&pipeline, 0, pipeline.len())
         .await
@@ -40,7 +44,7 @@ pub(super) async fn age(
     let marker = AgeMarker::read(value, *left);
     if let Some(renewal) = marker.and_then(AgeMarker::renewal) {
         let mut again = cmd("SET");
-        again.arg(&key).arg(renewal).arg("PX").arg(ttl);
+        again.arg(key).arg(renewal).arg("PX").arg(ttl);
         // After an error the marker stays as it is, and the next client renews it.
         let _ = connection.send_packed_command(&again).await;
     }

@@ -13,10 +13,11 @@ use deadpool_redis::redis::{Cmd, Pipeline, Value};
 use redlock_core::Operation;
 
 use self::{
+    encode::Encoder,
     groups::Groups,
     part::{Ask, Call, Fallback, Part, Shared},
 };
-use super::{compare::Compare, script};
+use super::{compare::Compare, key_tag::KeyTag, script};
 use crate::node::{Answer, Command, NodeError};
 
 /// The most bytes of keys that share a script, which the server runs without a pause: for some
@@ -25,6 +26,7 @@ const MAX_SHARED: usize = 128 * 1024;
 
 /// A batch on its way to a server and back.
 pub(super) struct Request {
+    encoder: Encoder,
     batch: Vec<Command>,
     /// The answers so far, in the order of the batch.
     answers: Vec<Option<Answer>>,
@@ -41,8 +43,14 @@ pub(super) struct Request {
 
 impl Request {
     /// Encodes a batch. `is_tracking` says whether the server reports when probed keys change.
-    pub(super) fn new(batch: &[Command], compare: Compare, is_tracking: bool) -> Self {
+    pub(super) fn new(
+        tag: &KeyTag,
+        batch: &[Command],
+        compare: Compare,
+        is_tracking: bool,
+    ) -> Self {
         let mut request = Self {
+            encoder: Encoder::new(tag),
             batch: batch.to_vec(),
             answers: vec![None; batch.len()],
             pipeline: Pipeline::with_capacity(batch.len()),
@@ -112,7 +120,8 @@ impl Request {
             (_, &[position]) => {
                 let earlier = self.answers[position].take();
                 let command = &self.batch[position];
-                self.answers[position] = read::single(ask, reply, command, earlier);
+                let tag = self.encoder.tag();
+                self.answers[position] = read::single(ask, reply, command, tag, earlier);
             }
             // `CLIENT CACHING` is for no command.
             _ => {}
@@ -123,7 +132,7 @@ impl Request {
         match fallback {
             Fallback::Fence => {
                 for &position in positions {
-                    let cmd = encode::fence(&self.batch[position], Call::InFull);
+                    let cmd = self.encoder.fence(&self.batch[position], Call::InFull);
                     self.push(Ask::Fence(Call::InFull), cmd, &[position]);
                 }
             }
@@ -162,7 +171,8 @@ impl Request {
         let mut from = 0;
         let mut len = 0;
         for (to, &position) in positions.iter().enumerate() {
-            let own = self.batch[position].key().as_bytes().len();
+            let key = self.batch[position].key().as_bytes();
+            let own = self.encoder.tag().len() + key.len();
             len += own;
             if len > MAX_SHARED && to > from {
                 self.push_shared(shared, Call::ByHash, &positions[from..to]);
@@ -177,7 +187,7 @@ impl Request {
 
     fn push_shared(&mut self, shared: Shared, by: Call, positions: &[usize]) {
         let commands = positions.iter().map(|&position| &self.batch[position]);
-        let cmd = encode::shared(shared, by, commands);
+        let cmd = self.encoder.shared(shared, by, commands);
         self.push(Ask::Shared(shared, by), cmd, positions);
     }
 
@@ -195,35 +205,35 @@ impl Request {
                 return self.push_probe(position, command, is_tracking);
             }
             (Operation::Acquire { .. }, _) if has_several => {
-                let cmd = encode::all_keys(command, &script::ACQUIRE_ALL);
+                let cmd = self.encoder.all_keys(command, &script::ACQUIRE_ALL);
                 (Ask::AcquireAll, cmd)
             }
             (Operation::Extend { .. }, _) if has_several => {
-                let cmd = encode::all_keys(command, &script::EXTEND_ALL);
+                let cmd = self.encoder.all_keys(command, &script::EXTEND_ALL);
                 (Ask::ExtendAll, cmd)
             }
             (Operation::Release { .. }, _) if has_several => {
-                let cmd = encode::all_keys(command, &script::RELEASE_ALL);
+                let cmd = self.encoder.all_keys(command, &script::RELEASE_ALL);
                 (Ask::ReleaseAll, cmd)
             }
             (Operation::Acquire { ttl, fence, .. }, _) => match fence {
-                None => (Ask::Set, encode::set(command, ttl)),
+                None => (Ask::Set, self.encoder.set(command, ttl)),
                 Some(fence) => {
-                    let cmd = encode::acquire_fenced(command, ttl, fence);
+                    let cmd = self.encoder.acquire_fenced(command, ttl, fence);
                     (Ask::AcquireFenced, cmd)
                 }
             },
             (Operation::Fence { .. }, _) => {
-                let cmd = encode::fence(command, Call::ByHash);
+                let cmd = self.encoder.fence(command, Call::ByHash);
                 (Ask::Fence(Call::ByHash), cmd)
             }
             (Operation::Extend { ttl, .. }, Compare::Natively(_)) => {
-                let peek = encode::time_left(command.key().as_bytes());
+                let peek = self.encoder.time_left(command.key().as_bytes());
                 self.push(Ask::Peek, peek, &[position]);
-                (Ask::Extend, encode::extend(command, ttl))
+                (Ask::Extend, self.encoder.extend(command, ttl))
             }
             (Operation::Release { .. }, Compare::Natively(native)) => {
-                (Ask::Release, encode::release(command, native))
+                (Ask::Release, self.encoder.release(command, native))
             }
             (Operation::Extend { .. }, Compare::ByScript) => {
                 return self.push_shared(Shared::Extensions, Call::ByHash, &[position]);
@@ -245,7 +255,7 @@ impl Request {
             if is_tracking {
                 self.push(Ask::Caching, encode::caching(), &[]);
             }
-            let cmd = encode::time_left(key.as_bytes());
+            let cmd = self.encoder.time_left(key.as_bytes());
             self.push(Ask::Probe, cmd, &[position]);
         }
     }

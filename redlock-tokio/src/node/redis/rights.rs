@@ -5,6 +5,7 @@ use redlock_core::Operation;
 
 use super::{
     compare::{Compare, Native},
+    key_tag::KeyTag,
     server_error::is_denied_command,
 };
 use crate::node::{Command, NodeError};
@@ -47,14 +48,18 @@ pub(super) const REPLIES: usize = PROBES.len() + 2;
 /// commands are carried out, and have no effect.
 ///
 /// Rights to keys are not asked for, since the keys are not known yet.
-pub(super) fn ask(pipeline: &mut Pipeline) {
+pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag) {
     // Without randomness it is only less unlikely that somebody has the key.
     let key = format!("redlock:probe:{:016x}", getrandom::u64().unwrap_or(0));
     pipeline.cmd("MULTI");
     for (name, arguments) in PROBES {
         let probe = pipeline.cmd(name);
         for &argument in arguments {
-            probe.arg(if argument == KEY { &key } else { argument });
+            if argument == KEY {
+                probe.arg(tag.on(key.as_bytes()));
+            } else {
+                probe.arg(argument);
+            }
         }
     }
     pipeline.cmd("DISCARD");

@@ -7,13 +7,18 @@ use std::{
 };
 
 use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection};
-use futures::{FutureExt, future::BoxFuture};
-use redlock_core::Replication;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
+use redlock_core::{AgeMarker, MemberId, Replication, Tenure};
 
 use super::{
+    cluster::identity,
     compare::Compare,
     info,
     invalidations::Invalidations,
+    key_tag::KeyTag,
     marker,
     opened::{Opened, PlaceInPool},
     request::Request,
@@ -31,6 +36,7 @@ pub(super) struct RedisSession {
     multiplexed: MultiplexedConnection,
     /// Keeps the place in the pool while the session lives.
     _place: Option<PlaceInPool>,
+    tag: KeyTag,
     /// The client's rights, and how the server compares values.
     rights: Rights,
     /// Whether the server has refused to compare values by command.
@@ -48,6 +54,23 @@ impl RedisSession {
     /// Asks the server what it is and what this client may do, and loads the scripts, so that `EVALSHA`
     /// finds them. If the server loads no scripts, they are sent in full by `EVAL`.
     pub(super) async fn open(opened: Opened) -> Result<Self, NodeError> {
+        Self::open_with(opened, KeyTag::NONE, None).await
+    }
+
+    /// Likewise, with the server that should be this node of a cluster. All keys have the tag there.
+    pub(super) async fn open_in_cluster(
+        opened: Opened,
+        tag: KeyTag,
+        owner: MemberId,
+    ) -> Result<Self, NodeError> {
+        Self::open_with(opened, tag, Some(owner)).await
+    }
+
+    async fn open_with(
+        opened: Opened,
+        tag: KeyTag,
+        owner: Option<MemberId>,
+    ) -> Result<Self, NodeError> {
         let Opened {
             connection: mut multiplexed,
             invalidations,
@@ -56,7 +79,10 @@ impl RedisSession {
         let mut pipeline = Pipeline::new();
         // First, because a client that can begin a transaction and not give it up gets no more answers.
         pipeline.cmd("INFO");
-        rights::ask(&mut pipeline);
+        if owner.is_some() {
+            pipeline.cmd("CLUSTER").arg("MYID");
+        }
+        rights::ask(&mut pipeline, &tag);
         for script in script::all() {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
@@ -81,12 +107,16 @@ impl RedisSession {
         let invalidations = invalidations.filter(|_| replies.pop() == Some(Value::Okay));
         let mut replies = replies.into_iter();
         let server = info::read_first(replies.next().unwrap_or(Value::Nil))?;
+        if let Some(owner) = owner {
+            identity::check(&replies.next().unwrap_or(Value::Nil), owner)?;
+        }
         let answers: Vec<_> = replies.by_ref().take(rights::REPLIES).collect();
         let knows_scripts = !replies.any(|it| matches!(it, Value::ServerError(_)));
         let rights = Rights::read(&answers, knows_scripts, compare);
         Ok(Self {
             multiplexed,
             _place: place,
+            tag,
             rights,
             refused: Arc::default(),
             server,
@@ -104,7 +134,7 @@ impl RedisSession {
         let mut connection = self.multiplexed.clone();
         let refused = Arc::clone(&self.refused);
         let is_tracking = self.invalidations.is_some();
-        let mut request = Request::new(batch, self.rights.compare, is_tracking);
+        let mut request = Request::new(&self.tag, batch, self.rights.compare, is_tracking);
         self.batches += 1;
         let number = self.batches;
         async move {
@@ -157,7 +187,7 @@ impl Session for RedisSession {
 
     fn watch(&mut self, freed: FreedNotifier) {
         if let Some(invalidations) = &self.invalidations {
-            invalidations.go_to(freed);
+            invalidations.go_to(self.tag.stripped_for(freed));
         }
     }
 
@@ -171,14 +201,19 @@ impl Session for RedisSession {
             Server::Known(info) => info.replication,
             Server::None | Server::Withheld(_) => None,
         };
-        let connection = self.multiplexed.clone();
-        async move {
-            match replication {
-                Some(Replication { id, .. }) => marker::age(connection, id).await,
-                None => Ok(None),
-            }
-        }
-        .boxed()
+        let Some(Replication { id, .. }) = replication else {
+            return ready(Ok(None)).boxed();
+        };
+        let key = AgeMarker::key_of_history(id);
+        marker::age(self.multiplexed.clone(), self.tag.clone(), key).boxed()
+    }
+
+    fn tenure_age(
+        &mut self,
+        tenure: &Tenure,
+    ) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
+        let key = AgeMarker::key_of_tenure(tenure);
+        marker::age(self.multiplexed.clone(), self.tag.clone(), key).boxed()
     }
 }
 

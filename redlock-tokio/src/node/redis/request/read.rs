@@ -11,7 +11,7 @@ use crate::{
     node::{
         Answer, Command, CounterDefect, NodeError, Vote,
         redis::{
-            counter_name,
+            key_tag::KeyTag,
             server_error::{is_denied_command, is_other_type, refusal},
             shorten::shorten,
         },
@@ -40,6 +40,7 @@ pub(super) fn single(
     ask: Ask,
     reply: Value,
     command: &Command,
+    tag: &KeyTag,
     earlier: Option<Answer>,
 ) -> Option<Answer> {
     match (ask, reply) {
@@ -48,12 +49,12 @@ pub(super) fn single(
         (Ask::Peek | Ask::Caching, _) => earlier,
         (Ask::Extend, Value::Okay) => earlier.or(Some(Ok(Vote::Granted))),
         (Ask::Probe, reply) => Some(last_to_be_free(earlier, probe(reply))),
-        (ask, reply) => Some(vote(ask, reply, command)),
+        (ask, reply) => Some(vote(ask, reply, command, tag)),
     }
 }
 
 /// Reads a reply in the words of this way to ask, and no others.
-fn vote(ask: Ask, reply: Value, command: &Command) -> Answer {
+fn vote(ask: Ask, reply: Value, command: &Command, tag: &KeyTag) -> Answer {
     match (ask, reply) {
         (Ask::Set, Value::Okay) => Ok(Vote::Granted),
         (Ask::Set | Ask::Extend, Value::Nil) => Ok(Vote::Denied),
@@ -63,22 +64,22 @@ fn vote(ask: Ask, reply: Value, command: &Command) -> Answer {
             Ok(Vote::Denied)
         }
         (Ask::ExtendAll, Value::BulkString(left)) => extension(&left),
-        (Ask::Fence(_) | Ask::AcquireFenced, reply) => fence(reply, command),
+        (Ask::Fence(_) | Ask::AcquireFenced, reply) => fence(reply, command, tag),
         (_, reply) => Err(failure(reply)),
     }
 }
 
 /// Reads the reply of a script that raises the fencing counter.
-fn fence(reply: Value, command: &Command) -> Answer {
+fn fence(reply: Value, command: &Command, tag: &KeyTag) -> Answer {
     match reply {
         Value::Int(1) => Ok(Vote::Granted),
         Value::Nil => Ok(Vote::Denied),
         Value::BulkString(text) => counter(&text),
         Value::ServerError(error) if error.code() == "NOCOUNTER" => {
-            Err(no_counter(command, &error))
+            Err(no_counter(command, tag, &error))
         }
         Value::ServerError(error) if error.code() == "NOPERM" && !is_denied_command(&error) => {
-            Err(no_right_to_counter(command, &error))
+            Err(no_right_to_counter(command, tag, &error))
         }
         reply => Err(failure(reply)),
     }
@@ -159,7 +160,7 @@ fn failure(reply: Value) -> NodeError {
 }
 
 /// Returns the error of a server that has something else under the name of the fencing counter.
-fn no_counter(command: &Command, error: &ServerError) -> NodeError {
+fn no_counter(command: &Command, tag: &KeyTag, error: &ServerError) -> NodeError {
     let defect = match error.details() {
         Some("type") => CounterDefect::OtherType,
         Some("beyond") => CounterDefect::Beyond,
@@ -167,17 +168,17 @@ fn no_counter(command: &Command, error: &ServerError) -> NodeError {
         _ => CounterDefect::NoNumber,
     };
     NodeError::NotACounter {
-        name: shown_counter_name(command).into(),
+        name: shown_counter_name(command, tag).into(),
         defect,
     }
 }
 
 /// Names the right that a fenced lock needs. The server does not say which key it has denied.
-fn no_right_to_counter(command: &Command, error: &ServerError) -> NodeError {
+fn no_right_to_counter(command: &Command, tag: &KeyTag, error: &ServerError) -> NodeError {
     let details = error.details().unwrap_or_default();
     let text = format!(
         "{details}: a fenced lock needs its key and its counter {} (grant the key pattern {}*)",
-        shown_counter_name(command),
+        shown_counter_name(command, tag),
         Key::COUNTERS.escape_ascii(),
     );
     NodeError::Refused {
@@ -187,8 +188,8 @@ fn no_right_to_counter(command: &Command, error: &ServerError) -> NodeError {
 }
 
 /// Returns the name of the command's fencing counter, for people.
-fn shown_counter_name(command: &Command) -> String {
-    let name = counter_name::name_of(command.key().as_bytes());
+fn shown_counter_name(command: &Command, tag: &KeyTag) -> String {
+    let name = tag.counter_of(command.key().as_bytes());
     shorten(name.escape_ascii().to_string())
 }
 

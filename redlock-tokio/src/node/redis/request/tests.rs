@@ -28,6 +28,10 @@ fn key(lease: u128) -> Key {
     Key::new(format!("k{lease}")).unwrap()
 }
 
+fn request(batch: &[Command], compare: Compare, is_tracking: bool) -> Request {
+    Request::new(&KeyTag::NONE, batch, compare, is_tracking)
+}
+
 /// Shows what is sent, with `#` for hashes and tokens.
 fn shown(request: &Request) -> Vec<String> {
     let shown = |bytes: &[u8]| match bytes.len() {
@@ -66,7 +70,7 @@ const EXTENDED: Option<Answer> = Some(Ok(Vote::Extended {
 #[test]
 fn releases_and_extensions_share_scripts() {
     let batch = [set(1), release(2), extend(3), set(4), release(5)];
-    let request = Request::new(&batch, Compare::ByScript, false);
+    let request = request(&batch, Compare::ByScript, false);
     let expected = [
         "EVALSHA # 1 k3 # 1000",
         "EVALSHA # 2 k2 k5 # #",
@@ -86,7 +90,7 @@ fn releases_and_extensions_share_scripts() {
 #[test]
 fn servers_that_compare_need_no_script() {
     let batch = [set(1), extend(2), release(3)];
-    let valkey = Request::new(&batch, VALKEY, false);
+    let valkey = request(&batch, VALKEY, false);
     let expected = [
         "SET k1 # NX PX 1000",
         "PTTL k2",
@@ -94,7 +98,7 @@ fn servers_that_compare_need_no_script() {
         "DELIFEQ k3 #",
     ];
     assert_eq!(shown(&valkey), expected);
-    let redis = Request::new(&batch, REDIS, false);
+    let redis = request(&batch, REDIS, false);
     assert_eq!(shown(&redis)[3], "DELEX k3 IFEQ #");
     for (left, set, extension) in [
         (Value::Int(700), Value::Okay, EXTENDED),
@@ -103,7 +107,7 @@ fn servers_that_compare_need_no_script() {
         (Value::Int(-2), Value::Nil, DENIED),
     ] {
         let replies = vec![Value::Okay, left, set, Value::Int(1)];
-        let (answers, _) = read(Request::new(&batch, VALKEY, false), replies);
+        let (answers, _) = read(request(&batch, VALKEY, false), replies);
         assert_eq!(answers[..3], [GRANTED, extension, GRANTED]);
     }
 }
@@ -126,7 +130,7 @@ fn no_command_overtakes_another_with_its_token() {
             .map(|digit| makes[code / 6_usize.pow(digit) % 6])
             .map(|(make, lease)| make(lease))
             .collect();
-        let request = Request::new(&batch, Compare::ByScript, false);
+        let request = request(&batch, Compare::ByScript, false);
         let mut sent = request.positions.clone();
         overtaken += usize::from(!sent.is_sorted());
         for (place, &first) in sent.iter().enumerate() {
@@ -146,7 +150,7 @@ fn no_command_overtakes_another_with_its_token() {
 #[test]
 fn unknown_scripts_are_sent_in_full() {
     let batch = [release(1), set(2), release(3)];
-    let request = Request::new(&batch, Compare::ByScript, false);
+    let request = request(&batch, Compare::ByScript, false);
     let (answers, again) = read(request, vec![error("NOSCRIPT"), Value::Okay]);
     assert_eq!(answers, [None, GRANTED, None]);
     let mut again = again.expect("the script in full");
@@ -161,7 +165,7 @@ fn unknown_scripts_are_sent_in_full() {
 fn commands_that_a_server_does_not_allow_are_replaced_by_scripts() {
     let batch = [extend(1), release(2)];
     for compare in [REDIS, VALKEY] {
-        let request = Request::new(&batch, compare, false);
+        let request = request(&batch, compare, false);
         let replies = vec![Value::Int(700), error("ERR"), error("NOPERM")];
         let (_, again) = read(request, replies);
         let again = again.expect("scripts");
@@ -187,7 +191,7 @@ fn commands_that_share_a_script_share_its_error() {
             "unexpected answer: a vote that is not 0 or 1",
         ),
     ] {
-        let (answers, again) = read(Request::new(&batch, Compare::ByScript, false), vec![reply]);
+        let (answers, again) = read(request(&batch, Compare::ByScript, false), vec![reply]);
         assert!(again.is_none());
         let Some(Err(error)) = &answers[0] else {
             panic!("{answers:?}");
@@ -195,7 +199,7 @@ fn commands_that_share_a_script_share_its_error() {
         assert!(error.to_string().starts_with(expected), "{error}");
         assert!(answers[1].is_some());
     }
-    let native = Request::new(&batch, VALKEY, false);
+    let native = request(&batch, VALKEY, false);
     let (answers, _) = read(
         native,
         vec![error("WRONGTYPE"), Value::BulkString(vec![b'x'; 100_000])],
@@ -210,7 +214,7 @@ fn commands_that_share_a_script_share_its_error() {
 #[test]
 fn after_an_error_of_one_key_each_key_is_asked_for_on_its_own() {
     let batch = [extend(1), release(2), extend(3), release(4)];
-    let request = Request::new(&batch, Compare::ByScript, false);
+    let request = request(&batch, Compare::ByScript, false);
     let (answers, again) = read(request, vec![error("NOPERM"), error("CROSSSLOT")]);
     assert!(answers.iter().all(Option::is_none));
     let mut again = again.expect("each key on its own");
@@ -233,7 +237,7 @@ fn after_an_error_of_one_key_each_key_is_asked_for_on_its_own() {
 #[test]
 fn an_extension_needs_no_memory() {
     let (_, again) = read(
-        Request::new(&[extend(1)], VALKEY, false),
+        request(&[extend(1)], VALKEY, false),
         vec![Value::Int(700), error("OOM")],
     );
     let again = again.expect("by script");
@@ -247,7 +251,7 @@ fn no_script_blocks_the_server_for_long() {
         Command::new(key, release(lease).operation())
     };
     let batch: Vec<_> = (0..5).map(long).collect();
-    let request = Request::new(&batch, Compare::ByScript, false);
+    let request = request(&batch, Compare::ByScript, false);
     assert_eq!(request.pipeline.len(), 3, "two keys of 64 KiB each");
     assert_eq!(request.positions, [0, 1, 2, 3, 4]);
 }

@@ -1,0 +1,267 @@
+//! A cluster whose slots vote, each as a node of its own.
+
+mod authority;
+mod directory;
+mod endpoint;
+mod error;
+pub(super) mod identity;
+mod layout;
+mod member;
+mod seeds;
+mod voter;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use redlock_core::KeySlot;
+
+pub(crate) use self::authority::ClusterAuthority;
+pub use self::error::ClusterError;
+use self::{directory::AddressMap, seeds::Seeds, voter::ClusterVoter};
+use crate::node::Node;
+
+/// A Redis (or Valkey) cluster whose slots vote. Give it to
+/// [`RedlockBuilder::cluster`](crate::RedlockBuilder::cluster).
+///
+/// A lock over a cluster has three voters by default. Each voter is a hash slot, so all clients agree on the voters,
+/// whatever server owns which slots. The voters are equal distances apart:
+/// [`KeySlot`] lists them. On the server of a voter, a lock's key is `{tag}key`, where the tag is a number in the
+/// voter's slot. The fencing counter of the key is in the same slot. So clients that lock the bare `key` in the
+/// cluster are not excluded.
+///
+/// # What a failover costs
+///
+/// A replica that becomes the master may lack the newest locks. So a voter has no vote for about the longest ttl and
+/// three seconds after its server has changed. The other voters go on, and locks stay held. The master of a voter's
+/// slot is the server that more than half of *all* nodes of the cluster name, with the replicas. If half of them
+/// cannot be reached, nobody gets a lock.
+///
+/// Two voters on one server fail together. [`build`](crate::RedlockBuilder::build) refuses that with
+/// [`ClusterError::SharedServer`], and names the slots and the server. Three voters need at least three shards. For
+/// one or two shards choose [`voters(1)`](Self::voters): each failover of that shard is then an outage, and loses the
+/// locks that are held.
+///
+/// # Rights
+///
+/// Besides the rights of a plain master, the user of this client needs `+cluster|nodes` and `+cluster|myid`. Its keys
+/// match `{*}*` and `redlock:fence:*`.
+///
+/// ```no_run
+/// # use redlock_tokio::{ClusterNodes, Redlock};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // Two seeds, so that one of them may be down. The others are learned.
+/// let cluster = ClusterNodes::new(["redis://a:7000", "redis://b:7000"]).voters(5);
+/// let redlock = Redlock::builder().cluster(cluster).build().await?;
+/// let guard = redlock.lock("order:42").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "it does nothing until given to a builder"]
+pub struct ClusterNodes {
+    seeds: Vec<String>,
+    voters: Voters,
+    map: Option<Arc<AddressMap>>,
+    allow_shared_servers: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Voters {
+    Count(usize),
+    Tags(Vec<String>),
+}
+
+impl ClusterNodes {
+    /// Describes the cluster of these nodes, by URLs as for [`RedisNode::from_url`](crate::RedisNode::from_url). The
+    /// other nodes are learned from any of them that answers. User, password and TLS apply to all nodes, so the
+    /// URLs must agree on them. Does not connect.
+    pub fn new<I>(seeds: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        Self {
+            seeds: seeds.into_iter().map(|it| it.as_ref().to_owned()).collect(),
+            voters: Voters::Count(3),
+            map: None,
+            allow_shared_servers: false,
+        }
+    }
+
+    /// Sets the number of voters: an odd number, at most 63. Three by default.
+    ///
+    /// All clients must use the same number, so it never follows the number of shards by itself. The voters are
+    /// those that [`KeySlot`] lists. Replaces [`tags`](Self::tags).
+    pub fn voters(mut self, count: usize) -> Self {
+        self.voters = Voters::Count(count);
+        self
+    }
+
+    /// Sets the voters by their hash tags, one for each voter, if the usual slots are not on different servers. An
+    /// odd number, at most 63. A tag has 1 to 64 bytes, and no braces. All clients must use the same tags. Replaces
+    /// [`voters`](Self::voters).
+    ///
+    /// `CLUSTER KEYSLOT tag` on a node returns the slot of a tag, and `CLUSTER SLOTS` the slots of each server.
+    pub fn tags<I>(mut self, tags: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        self.voters = Voters::Tags(tags.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Lets two voters be slots of one server when the client starts. They fail together, so the locks tolerate fewer
+    /// failed servers than the number of voters promises.
+    ///
+    /// Voters can also come together while a client runs, by resharding. They go on, with a warning in the log.
+    pub fn allow_shared_servers(mut self) -> Self {
+        self.allow_shared_servers = true;
+        self
+    }
+
+    /// Sets the function that makes the address at which this client reaches a node of the one that the node
+    /// announces. Both are `host:port`, and an IPv6 address is in brackets. Needed if nodes are behind a network
+    /// address translation. The seeds are not mapped.
+    ///
+    /// ```
+    /// # use redlock_tokio::ClusterNodes;
+    /// let cluster = ClusterNodes::new(["redis://127.0.0.1:7000"])
+    ///     .map_addresses(|announced| announced.replace("10.0.0.5", "127.0.0.1"));
+    /// ```
+    pub fn map_addresses(mut self, map: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        self.map = Some(Arc::new(map));
+        self
+    }
+
+    /// Returns the tags of the voters.
+    pub(crate) fn tags_of_voters(&self) -> Result<Vec<String>, ClusterError> {
+        let is_usual = |count| count % 2 == 1 && count <= ClusterError::MAX_VOTERS;
+        match &self.voters {
+            Voters::Count(count) if is_usual(*count) => Ok((0..*count)
+                .map(|voter| KeySlot::of_voter(voter, *count).tag())
+                .collect()),
+            Voters::Tags(tags) if is_usual(tags.len()) => {
+                check_tags(tags)?;
+                Ok(tags.clone())
+            }
+            Voters::Count(count) => Err(ClusterError::Voters { count: *count }),
+            Voters::Tags(tags) => Err(ClusterError::Voters { count: tags.len() }),
+        }
+    }
+
+    /// Returns the voters as nodes, and their authority.
+    pub(crate) fn into_voters(self) -> Result<ClusterVoters, ClusterError> {
+        let tags = self.tags_of_voters()?;
+        let seeds = Seeds::parse(&self.seeds)?;
+        let name = seeds.endpoints[0].to_string();
+        let authority = Arc::new(ClusterAuthority::new(seeds, &tags, self.map));
+        let node = |(index, tag): (usize, &String)| {
+            let slot = KeySlot::of(tag.as_bytes()).number();
+            Arc::new(ClusterVoter {
+                address: format!("slot {slot} of the cluster at {name}").into(),
+                authority: Arc::clone(&authority),
+                index,
+            }) as Arc<dyn Node>
+        };
+        Ok(ClusterVoters {
+            nodes: tags.iter().enumerate().map(node).collect(),
+            // The braces count too.
+            tag_len: tags.iter().map(|tag| tag.len() + 2).max().unwrap_or(0),
+            unshared: (!self.allow_shared_servers).then_some(authority),
+        })
+    }
+}
+
+/// The voters of a cluster.
+pub(crate) struct ClusterVoters {
+    pub(crate) nodes: Vec<Arc<dyn Node>>,
+    /// How many bytes longer a key is on the servers.
+    pub(crate) tag_len: usize,
+    /// The authority that must name a server of its own for each voter, if servers must not be shared.
+    pub(crate) unshared: Option<Arc<ClusterAuthority>>,
+}
+
+fn check_tags(tags: &[String]) -> Result<(), ClusterError> {
+    let mut positions = BTreeMap::new();
+    for (index, tag) in tags.iter().enumerate() {
+        let position = index + 1;
+        let is_odd = |it: char| it.is_control() || matches!(it, '{' | '}');
+        if tag.is_empty() || tag.len() > ClusterError::MAX_TAG || tag.contains(is_odd) {
+            return Err(ClusterError::Tag { position });
+        }
+        let slot = KeySlot::of(tag.as_bytes()).number();
+        if let Some(first) = positions.insert(slot, position) {
+            return Err(ClusterError::SameSlot {
+                first,
+                second: position,
+                slot,
+            });
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Debug for ClusterNodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The seeds may hold a password.
+        f.debug_struct("ClusterNodes")
+            .field("seeds", &self.seeds.len())
+            .field("voters", &self.voters)
+            .field("allow_shared_servers", &self.allow_shared_servers)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tags(nodes: &ClusterNodes) -> Result<String, String> {
+        let tags = nodes.tags_of_voters();
+        tags.map(|it| it.join(" ")).map_err(|it| it.to_string())
+    }
+
+    fn cluster() -> ClusterNodes {
+        ClusterNodes::new(["redis://ann:hunter2@a:7000"])
+    }
+
+    #[test]
+    fn the_voters_are_the_documented_slots_unless_there_are_tags() {
+        assert_eq!(tags(&cluster()).as_deref(), Ok("21418 8209 16418"));
+        assert_eq!(tags(&cluster().voters(1)).as_deref(), Ok("8209"));
+        let explicit = cluster().tags(["a", "b", "c"]);
+        assert_eq!(tags(&explicit).as_deref(), Ok("a b c"));
+        assert_eq!(tags(&explicit.voters(1)).as_deref(), Ok("8209"));
+    }
+
+    #[test]
+    fn voters_that_cannot_be_are_refused() {
+        for count in [0, 2, 4, 64, 65] {
+            let error = tags(&cluster().voters(count)).unwrap_err();
+            assert!(error.contains("choose an odd number"), "{error}");
+        }
+        for (list, named) in [
+            (&["a", "b"][..], "2 voters"),
+            (&[], "0 voters"),
+            (&["a", "", "c"], "tag 2"),
+            (&["a", "b", "x{y"], "tag 3"),
+            (&["a", "b", "x}y"], "tag 3"),
+            (&["a", "b", "a"], "tags 1 and 3 are both in slot 15495"),
+        ] {
+            let error = tags(&cluster().tags(list.to_vec())).unwrap_err();
+            assert!(error.contains(named), "{error}");
+        }
+        let long = "x".repeat(65);
+        assert!(tags(&cluster().tags([long])).is_err());
+    }
+
+    #[test]
+    fn each_voter_has_a_name_without_secrets() {
+        let voters = cluster().into_voters().unwrap();
+        let names: Vec<_> = voters.nodes.iter().map(|it| it.address()).collect();
+        assert_eq!(names[1], "slot 8192 of the cluster at a:7000");
+        assert_eq!(voters.tag_len, "{21418}".len());
+        assert!(!format!("{:?}", cluster()).contains("hunter2"));
+    }
+}

@@ -1,0 +1,143 @@
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use redlock_core::{KeySlot, Tenure};
+
+use super::{
+    directory::{AddressMap, Directory},
+    error::ClusterError,
+    identity::member_id,
+    member::Member,
+    seeds::Seeds,
+};
+use crate::node::{
+    Authority, NodeError, Reports, Session,
+    redis::{
+        connect::{ConnectionSettings, Endpoint},
+        key_tag::KeyTag,
+        session::RedisSession,
+    },
+};
+
+/// The nodes of a cluster, which name the owner of each voter's slot.
+pub(crate) struct ClusterAuthority {
+    settings: ConnectionSettings,
+    directory: Arc<Directory>,
+    slots: Arc<[KeySlot]>,
+    /// The tags of the voters, in the same order.
+    tags: Box<[KeyTag]>,
+}
+
+impl ClusterAuthority {
+    /// Creates the authority for voters with these tags. `map` makes addresses that this client can reach of
+    /// those that the nodes announce.
+    pub(super) fn new(seeds: Seeds, tags: &[String], map: Option<Arc<AddressMap>>) -> Self {
+        let Seeds {
+            endpoints,
+            settings,
+        } = seeds;
+        Self {
+            directory: Arc::new(Directory::new(endpoints, settings.uses_tls(), map)),
+            settings,
+            slots: tags.iter().map(|tag| KeySlot::of(tag.as_bytes())).collect(),
+            tags: tags.iter().map(|tag| KeyTag::in_braces(tag)).collect(),
+        }
+    }
+
+    /// Refuses two voters that are slots of one server, if the owners are known by now.
+    pub(crate) fn refuse_shared_servers(&self) -> Result<(), ClusterError> {
+        let Some(owners) = self.directory.owners(&self.slots) else {
+            return Ok(());
+        };
+        for (second, owner) in owners.members.iter().enumerate() {
+            if let Some(first) = owners.members[..second].iter().position(|it| it == owner) {
+                let endpoint = self.directory.endpoint_of(*owner);
+                return Err(ClusterError::SharedServer {
+                    first: self.slots[first].number(),
+                    second: self.slots[second].number(),
+                    server: endpoint
+                        .map_or_else(|| owner.to_string(), |it| it.to_string())
+                        .into(),
+                    voters: self.slots.len(),
+                    shards: owners.shards,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn open(&self, index: usize, tenure: &Tenure) -> Result<Box<dyn Session>, NodeError> {
+        let no_address = || {
+            let text = format!(
+                "no node of the cluster knows the address of {}",
+                tenure.owner
+            );
+            NodeError::Unreachable(text.into())
+        };
+        let owner = member_id(tenure.owner.as_str().as_bytes()).ok_or_else(no_address)?;
+        let endpoint = self.directory.endpoint_of(owner).ok_or_else(no_address)?;
+        let session = async {
+            let opened = self.settings.open(&endpoint).await?;
+            let tag = self.tags[index].clone();
+            RedisSession::open_in_cluster(opened, tag, owner).await
+        };
+        let session = session.await.map_err(|error| at(&endpoint, error))?;
+        Ok(Box::new(session))
+    }
+}
+
+impl Authority for ClusterAuthority {
+    fn watch(&self, reports: Reports) -> BoxFuture<'static, ()> {
+        let (directory, slots) = (Arc::clone(&self.directory), Arc::clone(&self.slots));
+        let settings = self.settings.clone();
+        async move {
+            let mut asked = BTreeSet::new();
+            let mut members = FuturesUnordered::new();
+            loop {
+                for endpoint in directory.endpoints() {
+                    if asked.insert(endpoint.clone()) {
+                        let member = Member {
+                            endpoint,
+                            settings: settings.clone(),
+                            directory: Arc::clone(&directory),
+                            slots: Arc::clone(&slots),
+                            reports: reports.clone(),
+                        };
+                        members.push(member.run());
+                    }
+                }
+                tokio::select! {
+                    Some(endpoint) = members.next() => { asked.remove(&endpoint); }
+                    () = directory.changed() => {}
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn connect(
+        &self,
+        index: usize,
+        tenure: &Tenure,
+    ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        let tenure = tenure.clone();
+        async move { self.open(index, &tenure).await }.boxed()
+    }
+
+    fn objection(&self, index: usize) -> Option<NodeError> {
+        self.directory.objection(self.slots[index])
+    }
+}
+
+/// Names the server in an error, since the name of the node is that of a slot.
+fn at(endpoint: &Endpoint, error: NodeError) -> NodeError {
+    match error {
+        NodeError::Unreachable(text) => {
+            NodeError::Unreachable(format!("{endpoint}: {text}").into())
+        }
+        NodeError::Misconfigured(text) => {
+            NodeError::Misconfigured(format!("{endpoint}: {text}").into())
+        }
+        other => other,
+    }
+}

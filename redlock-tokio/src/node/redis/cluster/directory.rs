@@ -1,0 +1,242 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use redlock_core::{KeySlot, MemberId};
+use tokio::{sync::Notify, time::Instant};
+
+use super::{endpoint, layout::Layout};
+use crate::{
+    node::{NodeError, redis::connect::Endpoint},
+    sync::Mutex,
+};
+
+/// For how long after the newest answer of any node the last answer of a node is kept.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+
+/// How old an answer may be to show that its node answers now.
+const FRESH_FOR: Duration = Duration::from_secs(3);
+
+/// The addresses under which nodes announce themselves, and those under which this client reaches them.
+pub(super) type AddressMap = dyn Fn(&str) -> String + Send + Sync;
+
+/// Where the nodes of a cluster are, and what they said last.
+pub(super) struct Directory {
+    seeds: Vec<Endpoint>,
+    uses_tls: bool,
+    map: Option<Arc<AddressMap>>,
+    heard: Mutex<Heard>,
+    /// Notified when there may be other addresses to ask.
+    changed: Notify,
+}
+
+/// The owners of some slots.
+pub(super) struct Owners {
+    /// In the order of the slots.
+    pub(super) members: Vec<MemberId>,
+    /// How many nodes own slots.
+    pub(super) shards: usize,
+}
+
+#[derive(Default)]
+struct Heard {
+    answers: BTreeMap<MemberId, Answered>,
+    /// Why there was no answer from an address the last time.
+    failures: BTreeMap<Endpoint, NodeError>,
+}
+
+/// The last answer of a node.
+struct Answered {
+    at: Instant,
+    from: Endpoint,
+    layout: Arc<Layout>,
+}
+
+impl Directory {
+    pub(super) fn new(seeds: Vec<Endpoint>, uses_tls: bool, map: Option<Arc<AddressMap>>) -> Self {
+        Self {
+            seeds,
+            uses_tls,
+            map,
+            heard: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Returns all addresses to ask: the seeds, and what the nodes have announced.
+    pub(super) fn endpoints(&self) -> BTreeSet<Endpoint> {
+        let heard = self.heard.lock();
+        let announced = heard.answers.values().flat_map(|answered| {
+            let members = answered.layout.members();
+            members.filter_map(|member| self.endpoint_in(answered, member))
+        });
+        announced.chain(self.seeds.iter().cloned()).collect()
+    }
+
+    /// Waits until there may be other addresses to ask.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Notes an answer. Returns whether it counts: an address that was once announced may lead to a node of
+    /// another cluster by now.
+    pub(super) fn note_answer(&self, from: &Endpoint, layout: &Arc<Layout>) -> bool {
+        let mut heard = self.heard.lock();
+        heard.failures.remove(from);
+        if !self.seeds.contains(from) && !heard.is_member(layout.myself) {
+            return false;
+        }
+        let at = Instant::now();
+        let answered = Answered {
+            at,
+            from: from.clone(),
+            layout: Arc::clone(layout),
+        };
+        let earlier = heard.answers.insert(layout.myself, answered);
+        let count = heard.answers.len();
+        heard.answers.retain(|_, it| at - it.at <= KEPT_FOR);
+        let is_same = earlier.is_some_and(|it| it.layout == *layout && it.from == *from);
+        if !is_same || heard.answers.len() != count {
+            self.changed.notify_one();
+        }
+        true
+    }
+
+    /// Notes why an address gave no answer. Returns whether that is news.
+    pub(super) fn note_failure(&self, from: &Endpoint, error: NodeError) -> bool {
+        let earlier = self
+            .heard
+            .lock()
+            .failures
+            .insert(from.clone(), error.clone());
+        earlier != Some(error)
+    }
+
+    /// Returns whether the node answers at another address too, which it has announced. Then the seed need not
+    /// be asked.
+    pub(super) fn is_redundant(&self, from: &Endpoint, member: MemberId) -> bool {
+        let heard = self.heard.lock();
+        heard.answers.get(&member).is_some_and(|answered| {
+            let is_announced = self.endpoint_in(answered, member).as_ref() == Some(&answered.from);
+            answered.from != *from && is_announced && answered.is_fresh()
+        })
+    }
+
+    /// Returns where a node can be reached, by the newest answer that says so.
+    pub(super) fn endpoint_of(&self, member: MemberId) -> Option<Endpoint> {
+        let heard = self.heard.lock();
+        let known = |answered: &&Answered| self.endpoint_in(answered, member).is_some();
+        let newest = heard
+            .answers
+            .values()
+            .filter(known)
+            .max_by_key(|it| it.at)?;
+        self.endpoint_in(newest, member)
+    }
+
+    /// Returns the owners of the slots, if a majority agrees on the owner of each.
+    pub(super) fn owners(&self, slots: &[KeySlot]) -> Option<Owners> {
+        let heard = self.heard.lock();
+        let owners = slots.iter().map(|slot| heard.owner(*slot));
+        let newest = heard.answers.values().max_by_key(|it| it.at)?;
+        Some(Owners {
+            members: owners.collect::<Option<_>>()?,
+            shards: newest.layout.shards(),
+        })
+    }
+
+    /// Returns why no owner of the slot is confirmed.
+    pub(super) fn objection(&self, slot: KeySlot) -> Option<NodeError> {
+        self.heard.lock().objection(slot)
+    }
+
+    fn endpoint_in(&self, answered: &Answered, member: MemberId) -> Option<Endpoint> {
+        let announced = answered.layout.announced(member)?;
+        let is_own = answered.layout.myself == member;
+        let reached = is_own.then_some(&answered.from);
+        let address = announced.endpoint(self.uses_tls, reached)?;
+        match &self.map {
+            // The address by which a node was reached is no announced one.
+            Some(map) if !announced.lacks_host() => endpoint::parse(&map(&address.to_string())),
+            _ => Some(address),
+        }
+    }
+}
+
+impl Heard {
+    /// Returns whether another node that answers knows this one.
+    fn is_member(&self, member: MemberId) -> bool {
+        let others = self.answers.iter().filter(|(id, _)| **id != member);
+        others.into_iter().any(|(_, it)| it.layout.knows(member))
+    }
+
+    fn fresh(&self) -> impl Iterator<Item = &Answered> + Clone {
+        self.answers.values().filter(|it| it.is_fresh())
+    }
+
+    /// Returns how many nodes are more than half of all that the answering ones know.
+    fn majority(&self) -> usize {
+        let all: BTreeSet<_> = self.fresh().flat_map(|it| it.layout.members()).collect();
+        all.len() / 2 + 1
+    }
+
+    /// Returns the node that a majority names as the owner of the slot.
+    fn owner(&self, slot: KeySlot) -> Option<MemberId> {
+        let mut votes = BTreeMap::<_, usize>::new();
+        for owner in self.fresh().filter_map(|it| it.layout.owner(slot)) {
+            *votes.entry(owner).or_default() += 1;
+        }
+        let majority = self.majority();
+        let (owner, _) = votes.into_iter().find(|(_, votes)| *votes >= majority)?;
+        Some(owner)
+    }
+
+    fn objection(&self, slot: KeySlot) -> Option<NodeError> {
+        let number = slot.number();
+        let failures = || {
+            let failures = self.failures.iter();
+            let shown: Vec<_> = failures
+                .map(|(at, error)| format!("{at}: {error}"))
+                .collect();
+            shown.join("; ")
+        };
+        let (answering, majority) = (self.fresh().count(), self.majority());
+        if answering == 0 {
+            let text = format!("no node of the cluster answers ({})", failures());
+            let is_refused = |error: &NodeError| error.is_refusal();
+            return match self.failures.len() {
+                0 => None,
+                _ if self.failures.values().all(is_refused) => {
+                    Some(NodeError::Misconfigured(text.into()))
+                }
+                _ => Some(NodeError::Unreachable(text.into())),
+            };
+        }
+        if answering < majority {
+            let text = format!(
+                "{answering} nodes of the cluster answer, and {majority} are more than half of all, with the \
+                 replicas, so no owner of slot {number} is confirmed ({})",
+                failures()
+            );
+            return Some(NodeError::Unreachable(text.into()));
+        }
+        if self.fresh().all(|it| it.layout.owner(slot).is_none()) {
+            let text = format!("no node of the cluster owns slot {number}: assign the slot to one");
+            return Some(NodeError::Misconfigured(text.into()));
+        }
+        if self.owner(slot).is_none() {
+            let text =
+                format!("the nodes of the cluster do not agree on the owner of slot {number}");
+            return Some(NodeError::Unreachable(text.into()));
+        }
+        None
+    }
+}
+
+impl Answered {
+    fn is_fresh(&self) -> bool {
+        self.at.elapsed() <= FRESH_FOR
+    }
+}

@@ -1,0 +1,223 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// The answer of Redis 7: three masters, of which one is cut off, and three replicas.
+const REDIS_7: &str = "\
+07c37dfeb235213a872192d90877d0cd55635b91 127.0.0.1:30004@31004,hostname4 slave e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 0 1426238317239 4 connected
+67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1 127.0.0.1:30002@31002,hostname2 master - 0 1426238316232 2 connected 5461-10922
+292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f 127.0.0.1:30003@31003,hostname3 master,fail? - 0 1426238318243 3 disconnected 10923-16383
+6ec23923021cf3ffec47632106199cb7f496ce01 127.0.0.1:30005@31005,hostname5 slave,fail 67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1 0 1426238316232 5 connected
+824fe116063bc5fcf9f4ffd895bc17aee7731ac3 :0@0 slave,noaddr 292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f 0 1426238317741 6 connected
+e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 127.0.0.1:30001@31001,hostname1 myself,master - 0 0 1 connected 0-5000 5002 5001 5003-5460 [5002->-67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1] [77-<-292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f]
+1111111111111111111111111111111111111111 127.0.0.1:30009@31009 handshake - 0 0 0 connected
+";
+
+fn id(digits: &str) -> MemberId {
+    member_id(digits.as_bytes()).unwrap()
+}
+
+const FIRST: &str = "e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca";
+const THIRD: &str = "292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f";
+
+fn slot(number: u16) -> KeySlot {
+    KeySlot::new(number).unwrap()
+}
+
+fn owner(layout: &Layout, number: u16) -> Option<(String, u64)> {
+    let tenure = layout.tenure(slot(number))?;
+    Some((tenure.owner.as_str().to_owned(), tenure.epoch))
+}
+
+#[test]
+fn every_node_but_those_in_a_handshake_is_a_member() {
+    let layout = Layout::parse(REDIS_7).unwrap();
+    assert_eq!(layout.myself, id(FIRST));
+    assert_eq!(layout.members().count(), 6);
+    assert!(!layout.knows(id(&"1".repeat(40))));
+    assert_eq!(layout.shards(), 3);
+}
+
+#[test]
+fn the_owner_of_a_slot_is_named_with_its_config_epoch() {
+    let layout = Layout::parse(REDIS_7).unwrap();
+    for number in [0, 5000, 5001, 5002, 5460] {
+        assert_eq!(owner(&layout, number), Some((FIRST.into(), 1)), "{number}");
+    }
+    // A node that is suspected still owns its slots.
+    assert_eq!(owner(&layout, 16_383), Some((THIRD.into(), 3)));
+    let hole = REDIS_7.replace("10923-16383", "10923-16000");
+    assert_eq!(owner(&Layout::parse(&hole).unwrap(), 16_383), None);
+}
+
+#[test]
+fn addresses_are_those_that_the_nodes_announce() {
+    let layout = Layout::parse(REDIS_7).unwrap();
+    let shown = |member: &str, uses_tls, reached: Option<&Endpoint>| {
+        let address = layout.announced(id(member))?.endpoint(uses_tls, reached)?;
+        Some(address.to_string())
+    };
+    assert_eq!(
+        shown(FIRST, false, None).as_deref(),
+        Some("127.0.0.1:30001")
+    );
+    assert_eq!(shown(FIRST, true, None).as_deref(), Some("hostname1:30001"));
+    let unknown = "824fe116063bc5fcf9f4ffd895bc17aee7731ac3";
+    assert_eq!(shown(unknown, false, None), None);
+
+    let other = |text: &str| announced(text).unwrap();
+    let reached = endpoint::tcp("seed", 1);
+    for (text, expected) in [
+        ("10.0.0.1:6379", "10.0.0.1:6379"),
+        ("2001:db8::1:6379@16379,", "[2001:db8::1]:6379"),
+        ("10.0.0.1:6379@16379,,shard-id=69bc0", "10.0.0.1:6379"),
+        ("?:6379@16379,a.internal", "a.internal:6379"),
+        // A node that has met no other does not know its own address.
+        (":6379@16379", "seed:6379"),
+    ] {
+        let address = other(text).endpoint(false, reached.as_ref());
+        assert_eq!(address.unwrap().to_string(), expected, "{text}");
+    }
+    assert_eq!(other(":6379@16379").endpoint(false, None), None);
+}
+
+#[test]
+fn answers_that_make_no_sense_are_refused() {
+    let first = REDIS_7.lines().next().unwrap();
+    let again = format!("{REDIS_7}{first}");
+    for (from, to, named) in [
+        ("myself,", "", "no node that is the one"),
+        (
+            "master,fail?",
+            "myself,master",
+            "two nodes that are the one",
+        ),
+        ("10923-16383", "10922-16383", "two nodes that own one slot"),
+        ("10923-16383", "10923-16384", "slots"),
+        ("10923-16383", "16383-10923", "slots"),
+        ("10923-16383", "-", "slots"),
+        ("1426238318243 3 dis", "1426238318243 x dis", "config epoch"),
+        (
+            "1426238318243 3 dis",
+            "1426238318243 -3 dis",
+            "config epoch",
+        ),
+        ("127.0.0.1:30001@", "127.0.0.1:70001@", "an address"),
+        ("127.0.0.1:30001@", "localhost@", "an address"),
+        ("e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 1", "xyz 1", "id"),
+        ("4 connected\n", "\n", "config epoch"),
+        (
+            "127.0.0.1:30009@31009 handshake - 0 0 0 connected",
+            "127.0.0.1:30009@31009 handshake - 0 0 0",
+            "link state",
+        ),
+    ] {
+        let text = REDIS_7.replacen(from, to, 1);
+        assert_ne!(text, REDIS_7, "{from}");
+        let error = Layout::parse(&text).unwrap_err().to_string();
+        assert!(error.contains(named), "{from}: {error}");
+    }
+    assert!(Layout::parse("").is_err());
+    let error = Layout::parse(&again).unwrap_err().to_string();
+    assert!(error.contains("one id"), "{error}");
+}
+
+/// One node as a test describes it.
+#[derive(Clone, Debug)]
+struct Described {
+    digits: [u8; 20],
+    port: u16,
+    epoch: u64,
+    flags: &'static str,
+    /// How many slots it owns, behind those of the node before it.
+    slots: u16,
+}
+
+fn described() -> impl Strategy<Value = Described> {
+    let flags = prop::sample::select(vec![
+        "master",
+        "slave",
+        "master,fail",
+        "slave,fail?",
+        "noflags",
+    ]);
+    (
+        any::<[u8; 20]>(),
+        any::<u16>(),
+        any::<u64>(),
+        flags,
+        0..600_u16,
+    )
+        .prop_map(|(digits, port, epoch, flags, slots)| Described {
+            digits,
+            port,
+            epoch,
+            flags,
+            slots,
+        })
+}
+
+fn written(nodes: &[Described]) -> String {
+    let mut next = 0;
+    let mut text = String::new();
+    for (index, node) in nodes.iter().enumerate() {
+        let digits: String = node.digits.iter().map(|it| format!("{it:02x}")).collect();
+        let (port, epoch) = (node.port, node.epoch);
+        let myself = if index == 0 { "myself," } else { "" };
+        let flags = node.flags;
+        text += &format!("{digits} 10.0.0.1:{port}@1,h {myself}{flags} - 0 0 {epoch} connected");
+        match node.slots {
+            0 => {}
+            1 => text += &format!(" {next}"),
+            count => text += &format!(" {next}-{} [{next}->-{digits}]", next + count - 1),
+        }
+        next += node.slots;
+        text += "\n";
+    }
+    text
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_is_read(nodes in prop::collection::vec(described(), 1..20)) {
+        let text = written(&nodes);
+        let distinct: std::collections::BTreeSet<_> = nodes.iter().map(|it| it.digits).collect();
+        prop_assume!(distinct.len() == nodes.len());
+        let layout = Layout::parse(&text).unwrap();
+        prop_assert_eq!(layout.members().count(), nodes.len());
+        let mut next = 0;
+        for node in &nodes {
+            if node.slots > 0 {
+                let digits: String = node.digits.iter().map(|it| format!("{it:02x}")).collect();
+                let expected = Some((digits, node.epoch));
+                prop_assert_eq!(owner(&layout, next), expected.clone());
+                prop_assert_eq!(owner(&layout, next + node.slots - 1), expected);
+            }
+            next += node.slots;
+        }
+        prop_assert_eq!(owner(&layout, next), None);
+    }
+
+    /// An answer with some bytes changed is refused or read, and never names two owners of one slot.
+    #[test]
+    fn rubbish_is_refused_or_read(
+        changes in prop::collection::vec((0..1100_usize, any::<char>()), 0..8),
+        cut in 0..1200_usize,
+    ) {
+        let mut text: Vec<char> = REDIS_7.chars().collect();
+        for (at, to) in changes {
+            let len = text.len();
+            text[at % len] = to;
+        }
+        text.truncate(cut);
+        let text: String = text.into_iter().collect();
+        if let Ok(layout) = Layout::parse(&text) {
+            prop_assert!(layout.knows(layout.myself));
+        }
+    }
+
+    #[test]
+    fn text_that_names_no_nodes_is_refused(text in any::<String>()) {
+        prop_assert!(Layout::parse(&text).is_err());
+    }
+}

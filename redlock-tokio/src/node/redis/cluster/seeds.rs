@@ -1,0 +1,102 @@
+use super::{endpoint, error::ClusterError};
+use crate::node::redis::{
+    connect::{ConnectionSettings, Endpoint},
+    url::{NodeUrl, UrlError},
+};
+
+/// Nodes of a cluster from which the others are learned.
+pub(super) struct Seeds {
+    pub(super) endpoints: Vec<Endpoint>,
+    /// How to connect to any node.
+    pub(super) settings: ConnectionSettings,
+}
+
+impl Seeds {
+    /// Reads the URLs. Their settings apply to all nodes, so they must agree.
+    pub(super) fn parse(urls: &[String]) -> Result<Self, ClusterError> {
+        let mut seeds: Option<Self> = None;
+        for (index, url) in urls.iter().enumerate() {
+            let defect = |error| ClusterError::Seed {
+                position: index + 1,
+                error,
+            };
+            let NodeUrl { endpoint, settings } = parse(url).map_err(defect)?;
+            match &mut seeds {
+                None => {
+                    seeds = Some(Self {
+                        endpoints: vec![endpoint],
+                        settings,
+                    });
+                }
+                Some(seeds) if agree(&seeds.settings, &settings) => seeds.endpoints.push(endpoint),
+                Some(_) => {
+                    return Err(defect(UrlError::new(
+                        "user, password and TLS apply to all nodes, so they must be those of the first seed",
+                    )));
+                }
+            }
+        }
+        seeds.ok_or(ClusterError::NoSeeds)
+    }
+}
+
+fn parse(url: &str) -> Result<NodeUrl, UrlError> {
+    let parsed = NodeUrl::parse(url)?;
+    if endpoint::host(&parsed.endpoint).is_none() {
+        return Err(UrlError::new("a cluster has no Unix sockets"));
+    }
+    if parsed.settings.redis().db() != 0 {
+        return Err(UrlError::new("a cluster has no other database than 0"));
+    }
+    Ok(parsed)
+}
+
+fn agree(one: &ConnectionSettings, other: &ConnectionSettings) -> bool {
+    let [redis, other_redis] = [one, other].map(ConnectionSettings::redis);
+    redis.username() == other_redis.username()
+        && redis.password() == other_redis.password()
+        && one.uses_tls() == other.uses_tls()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(urls: &[&str]) -> Result<Seeds, ClusterError> {
+        let urls: Vec<_> = urls.iter().map(|&url| url.to_owned()).collect();
+        Seeds::parse(&urls)
+    }
+
+    #[test]
+    fn the_settings_of_the_seeds_apply_to_every_node() {
+        let seeds = read(&[
+            "redis://ann:secret@a:1?protocol=resp2",
+            "redis://ann:secret@b",
+        ])
+        .unwrap();
+        let shown: Vec<_> = seeds.endpoints.iter().map(Endpoint::to_string).collect();
+        assert_eq!(shown, ["a:1", "b:6379"]);
+        assert!(seeds.settings.excludes_resp3());
+        let redis = seeds.settings.redis();
+        let user = (redis.username(), redis.password());
+        assert_eq!(user, (Some("ann"), Some("secret")));
+    }
+
+    #[test]
+    fn seeds_that_cannot_be_used_are_named() {
+        for (urls, named) in [
+            (&[][..], "no seeds"),
+            (&["redis://a", "localhost"], "seed 2"),
+            (&["redis://a/1"], "database than 0"),
+            (&["unix:///run/redis.sock"], "Unix"),
+            (&["redis://:x@a", "redis://:y@b"], "seed 2: user, password"),
+        ] {
+            let Err(error) = read(urls) else {
+                panic!("{urls:?}");
+            };
+            let error = error.to_string();
+            assert!(error.contains(named), "{error}");
+            assert!(!error.contains(":y@"), "{error}");
+        }
+    }
+}
