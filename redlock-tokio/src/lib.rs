@@ -68,9 +68,9 @@ pub use key::{Key, KeyError};
 pub use lock::{Lock, LockFuture};
 pub use node::{
     Answer, Authority, AuthorityKind, ClusterError, ClusterNodes, Command, CounterDefect,
-    Credentials, FreedNotifier, MemoryNode, NamedBy, Node, NodeError, NodeReport, NodeReports,
-    NodeState, NodeStatus, Objection, RedisNode, RedisNodeBuilder, RedisNodeError, Reports, Server,
-    ServerInfo, Session, TlsError, TlsOptions, UrlError, Vote,
+    Credentials, FactorySettings, FreedNotifier, MemoryNode, NamedBy, Node, NodeError, NodeReport,
+    NodeReports, NodeState, NodeStatus, Objection, RedisNode, RedisNodeBuilder, RedisNodeError,
+    Reports, Server, ServerInfo, Session, TlsError, TlsOptions, UrlError, Vote,
 };
 pub use options::{LockOptions, OptionsError};
 pub use readiness::NotReady;

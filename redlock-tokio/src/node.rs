@@ -22,8 +22,8 @@ pub use self::{
     freed_notifier::FreedNotifier,
     memory::MemoryNode,
     redis::{
-        ClusterError, ClusterNodes, Credentials, RedisNode, RedisNodeBuilder, RedisNodeError,
-        TlsError, TlsOptions, UrlError,
+        ClusterError, ClusterNodes, Credentials, FactorySettings, RedisNode, RedisNodeBuilder,
+        RedisNodeError, TlsError, TlsOptions, UrlError,
     },
     report::{NodeReport, NodeReports, Objection},
     server_info::{Server, ServerInfo},

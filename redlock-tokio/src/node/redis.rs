@@ -5,6 +5,7 @@ mod compare;
 mod connect;
 mod counter_name;
 mod credentials;
+mod factory;
 mod info;
 mod invalidations;
 mod key_tag;
@@ -23,7 +24,7 @@ mod url;
 
 use std::fmt;
 
-use deadpool_redis::Pool;
+use deadpool_redis::{Pool, redis::aio::MultiplexedConnection};
 use futures::{FutureExt, future::BoxFuture};
 
 pub(crate) use self::cluster::ClusterAuthority;
@@ -31,16 +32,31 @@ pub use self::{
     builder::{RedisNodeBuilder, RedisNodeError},
     cluster::{ClusterError, ClusterNodes},
     credentials::Credentials,
+    factory::FactorySettings,
     tls::{TlsError, TlsOptions},
     url::UrlError,
 };
-use self::{pool::Pools, session::RedisSession, source::Source, url::NodeUrl};
+use self::{
+    callback::{Callback, CallbackError},
+    factory::Factory,
+    pool::Pools,
+    session::RedisSession,
+    source::Source,
+    url::NodeUrl,
+};
 use super::{Node, NodeError, Session};
 
-/// A Redis (or Valkey) master, reached through a [`deadpool_redis`] pool.
+/// A Redis (or Valkey) master.
 ///
-/// The pool creates connections: it knows the address, the credentials, the database, TLS and any
-/// hooks. A lock takes one connection from the pool and keeps it until it breaks.
+/// There are four ways to make one. Each lock service keeps one connection to the node, and opens another when that one
+/// breaks.
+///
+/// | from | for | wake-up of waiters |
+/// |---|---|---|
+/// | [`from_url`](Self::from_url) | most masters, over a [`deadpool_redis`] pool | yes |
+/// | [`builder`](Self::builder) | credentials that rotate, certificates of your own | yes |
+/// | [`from_factory`](Self::from_factory) | tunnels, proxies, other TLS: you open the connection | yes |
+/// | [`from_pool`](Self::from_pool) | a pool that you have already | no, waiters poll |
 ///
 /// ```
 /// use redlock_tokio::{Node, RedisNode};
@@ -97,6 +113,67 @@ impl RedisNode {
             source: Source::Pools(Pools::of(pool)),
         }
     }
+
+    /// Creates a node from a function that opens its connections. `address` is the node's name in errors and logs.
+    ///
+    /// The function is called for each new connection, with the [settings](FactorySettings) that the connection
+    /// needs. [`FactorySettings::connect`] and [`FactorySettings::connect_over`] use them.
+    ///
+    /// ```
+    /// use redlock_tokio::{RedisNode, deadpool_redis::redis::RedisConnectionInfo};
+    /// use tokio::io::DuplexStream;
+    ///
+    /// async fn tunnel_to(host: &str) -> std::io::Result<DuplexStream> {
+    ///     // .. any stream of bytes
+    /// #   let _ = host;
+    /// #   Ok(tokio::io::duplex(64).0)
+    /// }
+    ///
+    /// let node = RedisNode::from_factory("redis-a", async |settings| {
+    ///     let stream = tunnel_to("redis-a.internal").await?;
+    ///     let redis = RedisConnectionInfo::default().set_password("secret");
+    ///     settings.connect_over(stream, redis).await
+    /// });
+    /// ```
+    ///
+    /// # A connection of its own
+    ///
+    /// The function must open a *new* connection each time, which nothing else uses:
+    ///
+    /// - A release must not overtake the request that sets its key. One connection keeps that order. A balancer that
+    ///   spreads the commands of one connection over several does not.
+    /// - `CLIENT TRACKING` is a state of the connection. It decides which keys the server reports as free.
+    /// - The lock service gives up a silent server by closing the connection. Other commands would fail with it, and
+    ///   a connection that stays open would carry out old requests later.
+    ///
+    /// A connection that this function has returned before is refused with
+    /// [`NodeError::Misconfigured`], if the server lets the client use `CLIENT ID` and `INFO`. A connection that is
+    /// shared with other code, or by two nodes, is not detected, except that it reports no free locks.
+    ///
+    /// # Wake-up
+    ///
+    /// Each connection is tested with an `UNSUBSCRIBE`, in one round trip. If the server's messages do not arrive (the
+    /// function did not use the settings, or the server knows no RESP3), waiters ask from time to time, and the log
+    /// says so, once for each node. If the server refuses RESP3, the function is called again with settings for RESP2.
+    ///
+    /// # Failures
+    ///
+    /// The function has the [`connect_timeout`](crate::RedlockBuilder::connect_timeout), 1 s by default, and is dropped
+    /// when the time is over. If it fails or panics, the node is not connected, with the text of the error and of its
+    /// sources. Logs show that text, so the text must not have secrets. An error of the redis crate means the same as
+    /// for other nodes: a wrong password is [`NodeError::Misconfigured`].
+    #[must_use]
+    pub fn from_factory<F, Fut, E>(address: impl Into<String>, factory: F) -> Self
+    where
+        F: Fn(FactorySettings) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<MultiplexedConnection, E>> + Send + 'static,
+        E: Into<CallbackError>,
+    {
+        Self {
+            address: address.into().into(),
+            source: Source::Factory(Factory::new(Callback::new(factory))),
+        }
+    }
 }
 
 impl Node for RedisNode {
@@ -106,7 +183,7 @@ impl Node for RedisNode {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         async {
-            let session = RedisSession::open(self.source.open().await?).await?;
+            let session = RedisSession::open(self.source.open(&self.address).await?).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         }
         .boxed()

@@ -6,14 +6,14 @@ use std::{convert::Infallible, fmt, path::Path, sync::Arc};
 
 use deadpool_redis::redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, aio::MultiplexedConnection,
+    ProtocolVersion, RedisConnectionInfo, RedisResult, aio::MultiplexedConnection,
     io::tcp::TcpSettings,
 };
 
 use super::{
     credentials::CredentialsCallback,
     invalidations::Invalidations,
-    opened::Opened,
+    opened::{Attachment, Opened},
     server_error::connect_error,
     tls::{Tls, TlsError, TlsOptions},
 };
@@ -171,11 +171,11 @@ impl ConnectionSettings {
         if !self.excludes_resp3 {
             let (recipe, invalidations) = self.resp3(endpoint)?;
             match recipe.connect().await {
-                Err(error) if is_unknown_protocol(&error) => {}
-                connection => return Ok(Opened::new(connection?, Some(invalidations))),
+                Err(error) if is_unknown_protocol(&error.to_string()) => {}
+                connection => return Ok(opened(connection?, Some(invalidations))),
             }
         }
-        Ok(Opened::new(self.resp2(endpoint)?.connect().await?, None))
+        Ok(opened(self.resp2(endpoint)?.connect().await?, None))
     }
 
     /// Returns the recipe of a connection that gets no messages.
@@ -226,22 +226,29 @@ impl Recipe {
     }
 }
 
+fn opened(connection: MultiplexedConnection, invalidations: Option<Arc<Invalidations>>) -> Opened {
+    Opened {
+        connection,
+        invalidations,
+        attachment: Attachment::None,
+    }
+}
+
 /// Returns the configuration of a connection without timers. The lane has its own time limits.
-fn plain_config() -> AsyncConnectionConfig {
+pub(super) fn plain_config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_response_timeout(None)
         .set_connection_timeout(None)
 }
 
-/// Returns whether an error while connecting says that the server does not speak RESP3.
-pub(super) fn is_unknown_protocol(error: &RedisError) -> bool {
-    let text = error.to_string();
+/// Returns whether the text of an error while connecting says that the server does not speak RESP3.
+pub(super) fn is_unknown_protocol(error: &str) -> bool {
     // The redis crate writes the last text instead of the second.
     let words = ["NOPROTO", "unknown command", "doesn't support HELLO"];
-    words.iter().any(|words| text.contains(words))
+    words.iter().any(|words| error.contains(words))
 }
 
-fn tcp_settings() -> TcpSettings {
+pub(super) fn tcp_settings() -> TcpSettings {
     // Nagle's algorithm would hold back a lock's small requests until the previous answer has come.
     let settings = TcpSettings::default().set_nodelay(true);
     // Unacknowledged data on a dead path breaks the connection after this time, not after a quarter

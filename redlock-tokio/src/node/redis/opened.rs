@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use deadpool_redis::{Connection, redis::aio::MultiplexedConnection};
+use tokio::sync::watch;
 
 use super::invalidations::Invalidations;
 
@@ -9,25 +10,24 @@ pub(super) struct Opened {
     pub(super) connection: MultiplexedConnection,
     /// Gets the messages that the server sends on this connection without being asked. `None` without RESP3.
     pub(super) invalidations: Option<Arc<Invalidations>>,
-    /// The place of the connection in a pool, if it came from one.
-    pub(super) place: Option<PlaceInPool>,
+    pub(super) attachment: Attachment,
 }
 
-/// Counts a connection as one of its pool's for as long as a session uses it.
+/// What lasts as long as the session that uses a connection.
+pub(super) enum Attachment {
+    None,
+    /// The connection's place in a pool.
+    InPool {
+        _place: PlaceInPool,
+    },
+    /// The end of this channel closes a stream of the user.
+    Stream {
+        _session: watch::Sender<()>,
+    },
+}
+
+/// Counts a connection as one of its pool's.
 pub(super) struct PlaceInPool(Option<Connection>);
-
-impl Opened {
-    pub(super) fn new(
-        connection: MultiplexedConnection,
-        invalidations: Option<Arc<Invalidations>>,
-    ) -> Self {
-        Self {
-            connection,
-            invalidations,
-            place: None,
-        }
-    }
-}
 
 impl PlaceInPool {
     pub(super) fn of(connection: Connection) -> Self {

@@ -13,7 +13,7 @@ use deadpool_redis::{
 use super::{
     connect::{ConnectionSettings, Endpoint, Recipe, is_unknown_protocol},
     invalidations::Invalidations,
-    opened::{Opened, PlaceInPool},
+    opened::{Attachment, Opened, PlaceInPool},
     server_error::connect_error,
     url::UrlError,
 };
@@ -71,7 +71,9 @@ impl Pools {
         Ok(Opened {
             connection: MultiplexedConnection::clone(&connection),
             invalidations,
-            place: Some(PlaceInPool::of(connection)),
+            attachment: Attachment::InPool {
+                _place: PlaceInPool::of(connection),
+            },
         })
     }
 
@@ -80,7 +82,7 @@ impl Pools {
             && !resp3.is_unknown.load(Ordering::Relaxed)
         {
             match resp3.pool.get().await {
-                Err(PoolError::Backend(error)) if is_unknown_protocol(&error) => {
+                Err(PoolError::Backend(error)) if is_unknown_protocol(&error.to_string()) => {
                     resp3.is_unknown.store(true, Ordering::Relaxed);
                 }
                 connection => return Ok((connection?, Some(Arc::clone(&resp3.invalidations)))),

@@ -20,7 +20,7 @@ use super::{
     invalidations::Invalidations,
     key_tag::KeyTag,
     marker,
-    opened::{Opened, PlaceInPool},
+    opened::{Attachment, Opened},
     request::Request,
     rights::{self, Rights},
     script,
@@ -34,8 +34,7 @@ const INSPECTION_LIMIT: Duration = Duration::from_secs(5);
 /// A conversation over one multiplexed connection.
 pub(super) struct RedisSession {
     multiplexed: MultiplexedConnection,
-    /// Keeps the place in the pool while the session lives.
-    _place: Option<PlaceInPool>,
+    _attachment: Attachment,
     tag: KeyTag,
     /// The client's rights, and how the server compares values.
     rights: Rights,
@@ -74,7 +73,7 @@ impl RedisSession {
         let Opened {
             connection: mut multiplexed,
             invalidations,
-            place,
+            attachment,
         } = opened;
         let mut pipeline = Pipeline::new();
         // First, because a client that can begin a transaction and not give it up gets no more answers.
@@ -115,7 +114,7 @@ impl RedisSession {
         let rights = Rights::read(&answers, knows_scripts, compare);
         Ok(Self {
             multiplexed,
-            _place: place,
+            _attachment: attachment,
             tag,
             rights,
             refused: Arc::default(),

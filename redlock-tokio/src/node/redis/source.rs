@@ -1,5 +1,6 @@
 use super::{
     connect::{ConnectionSettings, Endpoint},
+    factory::Factory,
     opened::Opened,
     pool::Pools,
 };
@@ -13,13 +14,16 @@ pub(super) enum Source {
         settings: Box<ConnectionSettings>,
         endpoint: Endpoint,
     },
+    Factory(Factory),
 }
 
 impl Source {
-    pub(super) async fn open(&self) -> Result<Opened, NodeError> {
+    /// Opens a connection. `node` is for the log.
+    pub(super) async fn open(&self, node: &str) -> Result<Opened, NodeError> {
         match self {
             Self::Pools(pools) => pools.open().await,
             Self::Settings { settings, endpoint } => settings.open(endpoint).await,
+            Self::Factory(factory) => factory.open(node).await,
         }
     }
 }
