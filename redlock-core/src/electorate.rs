@@ -182,6 +182,9 @@ impl Electorate {
                 may_share_server,
             } => (Some(rule), true, may_share_server),
         };
+        if rule.is_some() {
+            member.voter = member.voter.clone().with_failovers();
+        }
         member.watch = rule.map(OwnerWatch::new);
         member.is_in_cluster = is_in_cluster;
         member.may_share_server = may_share_server;
@@ -241,7 +244,11 @@ impl Electorate {
                         replication: Some(replication),
                         ..
                     },
-            } => self.newcomer.needs_history_age(*replication),
+            } => {
+                let voters = self.members.values().map(|member| &member.voter);
+                let mut voters = voters.chain([&self.newcomer]);
+                voters.any(|voter| voter.needs_history_age(*replication))
+            }
             Identity::Server { .. } | Identity::InProcess | Identity::Withheld => false,
         }
     }
@@ -267,7 +274,7 @@ impl Electorate {
         let member = self.member(node);
         if member.connected.as_ref() != Some(tenure) {
             // It is another server on purpose. The authority tells when the locks of the one before are over.
-            member.voter = newcomer;
+            member.voter = newcomer.with_failovers();
             member.connected = Some(tenure.clone());
         }
         self.handle_connection(now, node, identity)
@@ -337,7 +344,7 @@ impl Electorate {
             (ServerRole::ClusterMaster, false) => Err(Exclusion::ClusterMaster),
             (ServerRole::Master, true) => Err(Exclusion::NotInCluster),
             (ServerRole::Master | ServerRole::ClusterMaster, _)
-                if sighting.replication.is_none() && self.newcomer.needs_vetting() =>
+                if sighting.replication.is_none() && member.voter.needs_vetting() =>
             {
                 Err(Exclusion::HistoryWithheld)
             }

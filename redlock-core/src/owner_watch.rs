@@ -44,6 +44,14 @@ use crate::{Eligibility, MemberId, OwnerRule, Tenure, Timestamp};
 /// request arrives, or on how often the authority could not be reached between two confirmations. Nor does
 /// it depend on the numbers: epochs only tell two tenures of one server apart.
 ///
+/// # Why the rule needs a voter beside it
+///
+/// The rule keeps two *tenures* apart. Within one tenure, the server must keep its keys, and the
+/// [`Voter`](crate::Voter) sees to that. A master that becomes a replica and the master again within one
+/// window has lost keys, and a client may still have a confirmation of its first tenure. The history of the
+/// server shows that it was promoted again. So an [`Electorate`](crate::Electorate) looks at the history of
+/// each server that an authority names, also if nodes are [durable](crate::Voter::durable).
+///
 /// # What the members must keep to
 ///
 /// - A member never goes back to a tenure that it has left. A restart does not change that, since the epoch

@@ -113,7 +113,8 @@ impl Voter {
     /// if its clock jumped.
     ///
     /// The node's history is ignored, because a restart from a snapshot starts a new one. So a durable node
-    /// must have no replicas that can be promoted.
+    /// must have no replicas that can be promoted. An [`Electorate`](crate::Electorate) takes a node for one
+    /// that may forget keys if an authority names its server: a failover loses keys, whatever the disk has.
     #[must_use]
     pub const fn durable(quarantine: Quarantine) -> Self {
         Self {
@@ -162,6 +163,16 @@ impl Voter {
     #[must_use]
     pub fn needs_history_age(&self, replication: Replication) -> bool {
         self.memory == Memory::Volatile && replication.continues.is_some()
+    }
+
+    /// Returns the voter for a node whose place a replica may take. It loses keys then, even if it keeps them
+    /// across restarts.
+    pub(crate) fn with_failovers(self) -> Self {
+        let memory = match self.memory {
+            Memory::Durable => Memory::Volatile,
+            memory => memory,
+        };
+        Self { memory, ..self }
     }
 
     /// Returns whether a node that does not say what it is may vote.

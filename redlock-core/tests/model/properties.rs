@@ -4,12 +4,28 @@ use redlock_core::{AcquireFailure, Eligibility, LossReason};
 use stateright::{Model, Property};
 
 use crate::{
+    check::Checked,
     setup::{Beyond, Setup},
     steps::Step,
+    trace,
     world::{Client, MASTERS, Master, Phase, World},
 };
 
 type Condition = fn(&Setup, &World) -> bool;
+
+impl Checked for Setup {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn violates(&self) -> Option<&'static str> {
+        self.violates
+    }
+
+    fn tell(path: &[(World, Option<Step>)]) {
+        trace::tell(path);
+    }
+}
 
 impl Model for Setup {
     type State = World;

@@ -209,3 +209,45 @@ fn the_age_of_a_history_is_of_use_for_a_master_of_a_cluster_too() {
     }
     assert!(Electorate::new(voter()).needs_history_age(&identity));
 }
+
+/// A master that was promoted by now, from one that an authority names.
+fn promoted(letter: u8, history: u8) -> Identity {
+    let mut identity = master(letter);
+    if let Identity::Server { sighting, .. } = &mut identity
+        && let Some(replication) = &mut sighting.replication
+    {
+        replication.id = ReplicationId::new([history; ReplicationId::LEN]);
+        replication.continues = Some(replication.id);
+    }
+    identity
+}
+
+#[test]
+fn an_owner_that_was_promoted_again_in_its_tenure_waits_even_if_nodes_are_durable() {
+    for voter in [voter(), Voter::durable(quarantine())] {
+        let (mut electorate, _) = with_owner(voter);
+        let again = promoted(b'm', b'2');
+        assert!(electorate.needs_history_age(&again));
+        let inspected = electorate.handle_inspection(at(1), node(0), &again);
+        assert!(inspected.withdrawal.is_some());
+        assert_eq!(inspected.outcome.unwrap().starts_at(), at(1 + 10));
+        // The same on another connection, and for the next tenure, of which nothing is known.
+        let second = tenure("r", 2);
+        name(&mut electorate, 2, &second, 100);
+        let owner = promoted(b'r', b'3');
+        let admission = electorate.handle_owner_connection(at(2), node(0), &second, &owner);
+        assert_eq!(admission.outcome.unwrap().starts_at(), at(2 + 10));
+    }
+}
+
+#[test]
+fn a_server_that_does_not_tell_its_history_has_no_vote_as_an_owner_even_if_nodes_are_durable() {
+    let mut identity = master(b'm');
+    if let Identity::Server { sighting, .. } = &mut identity {
+        sighting.replication = None;
+    }
+    let (mut electorate, first) = with_owner(Voter::durable(quarantine()));
+    let admission = electorate.handle_owner_connection(at(0), node(0), &first, &identity);
+    assert_eq!(admission.outcome, Err(Exclusion::HistoryWithheld));
+    assert_eq!(electorate.eligibility(node(0)), Eligibility::NEVER);
+}

@@ -1,0 +1,125 @@
+//! What each step does to a world with an authority.
+
+use std::{mem, time::Duration};
+
+use redlock_core::Lease;
+
+use super::{
+    setup::{Mutation, OwnerSetup},
+    steps::OwnerStep,
+    world::{Member, Members, OwnerWorld, Phase, Reign},
+};
+
+impl OwnerSetup {
+    pub(super) fn apply(&self, world: &mut OwnerWorld, step: OwnerStep) {
+        match step {
+            OwnerStep::Tick { stalled } => self.tick(world, stalled),
+            OwnerStep::FailOver { member, owner } => {
+                world.faults.failovers -= 1;
+                let epoch = world.members[member].reign.epoch + 1;
+                self.turn(world, member, Reign { epoch, owner });
+                self.promote(world, owner);
+            }
+            OwnerStep::Turn { member, to } => self.turn(world, member, to),
+            OwnerStep::Restart(member) => {
+                world.faults.restarts -= 1;
+                world.members[member].since = Some(world.now);
+            }
+            OwnerStep::Renew(member) => {
+                world.faults.renewals -= 1;
+                world.members[member] = Member {
+                    reign: Reign {
+                        epoch: 0,
+                        ..Reign::FIRST
+                    },
+                    since: self.ages.then_some(world.now),
+                    is_alone: true,
+                };
+            }
+            OwnerStep::Return(member) => {
+                world.faults.returns -= 1;
+                world.members[member].reign = Reign::FIRST;
+            }
+            OwnerStep::Mark(reign) => {
+                world.faults.marks -= 1;
+                self.mark(world, &reign.tenure(), reign.owner);
+            }
+            OwnerStep::Poll {
+                client,
+                members,
+                late,
+            } => self.poll(world, client, members, late),
+            OwnerStep::Hear(client) => {
+                for report in mem::take(&mut world.clients[client].late_answers) {
+                    self.hear(world, client, report);
+                }
+            }
+            OwnerStep::Begin { client, late } => {
+                world.faults.late_sets -= u8::from(late);
+                world.clients[client].phase = Phase::Acquiring;
+                self.drive(world, client, late, |lease, now| {
+                    lease.acquire(now, now.saturating_add(Duration::from_millis(100)));
+                });
+            }
+            OwnerStep::Arrive(client) => {
+                if let Some((server, round, operation)) = world.clients[client].late_set.take() {
+                    self.carry_out(world, client, server, round, operation);
+                    self.drive(world, client, false, |_, _| {});
+                }
+            }
+        }
+    }
+
+    fn tick(&self, world: &mut OwnerWorld, stalled: Option<usize>) {
+        world.now += 1;
+        if let Some(client) = stalled {
+            world.faults.stalls -= 1;
+            world.clients[client].lag += 1;
+        }
+        for client in 0..world.clients.len() {
+            world.clients[client].has_polled = false;
+            if world.clients[client].phase.is_active() {
+                self.drive(world, client, false, Lease::handle_timeout);
+            }
+        }
+        // States that differ only in what no longer matters are one.
+        let now = world.now;
+        for server in &mut world.servers {
+            server.key.take_if(|key| key.expires_at <= now);
+        }
+    }
+
+    /// A server becomes the owner. It was a replica, so it lacks the keys. A connected client sees that.
+    fn promote(&self, world: &mut OwnerWorld, owner: usize) {
+        world.servers[owner].key = None;
+        world.servers[owner].promoted_at = Some(world.now);
+        for client in 0..world.clients.len() {
+            if world.clients[client].server == Some(owner) {
+                self.inspect(world, client);
+            }
+        }
+    }
+
+    fn turn(&self, world: &mut OwnerWorld, member: usize, to: Reign) {
+        let it = &mut world.members[member];
+        let is_same_server = it.reign.owner == to.owner;
+        it.reign = to;
+        if self.ages && !(is_same_server && self.mutation == Some(Mutation::AgeOfTheServer)) {
+            it.since = Some(world.now);
+        }
+    }
+
+    fn poll(&self, world: &mut OwnerWorld, client: usize, members: Members, is_late: bool) {
+        world.clients[client].has_polled = true;
+        let asked = members.iter().filter(|&it| !self.is_left_out(world, it));
+        let reports: Vec<_> = asked.map(|it| self.report(world, client, it)).collect();
+        if is_late {
+            world.faults.late_answers -= 1;
+            world.clients[client].late_answers = reports;
+        } else {
+            for report in reports {
+                self.hear(world, client, report);
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The driver of a client: it asks members, connects to the owner, sends, and breaks a rule if it is told to.
+
+use std::time::Duration;
+
+use redlock_core::{
+    AgeMarker, Eligibility, Event, Identity, Lease, MemberReport, Operation, Replication,
+    ReplicationId, Reply, RoundId, RunId, ServerRole, Sighting, Tenure, Timestamp,
+};
+
+use super::{
+    setup::{Authority, Mutation, OwnerSetup},
+    world::{Key, LONG, OwnerWorld, Phase, Reign, TICK, member_id, node},
+};
+
+impl OwnerSetup {
+    /// A client has heard of the first owner long ago, from all members that it asks.
+    pub(super) fn watch_from_the_beginning(&self, world: &mut OwnerWorld, client: usize) {
+        for &member in self.lists[client] {
+            let report = self.report(world, client, member);
+            let age = LONG;
+            self.hear(world, client, MemberReport { age, ..report });
+        }
+    }
+
+    /// What a driver makes of a member's answer: the truth, unless it is broken.
+    pub(super) fn report(&self, world: &OwnerWorld, client: usize, member: usize) -> MemberReport {
+        let it = &world.members[member];
+        let known: Vec<usize> = match self.mutation {
+            _ if it.is_alone => Vec::new(),
+            Some(Mutation::ListedMembersOnly) => self.lists[client].to_vec(),
+            Some(Mutation::MastersOnly) => self.masters(world, member),
+            _ => (0..world.members.len()).collect(),
+        };
+        let age = match it.since {
+            _ if !self.ages => Duration::ZERO,
+            None => LONG,
+            Some(since) => TICK * (world.now - since).into(),
+        };
+        MemberReport {
+            asked_at: world.local(client),
+            member: member_id(member, it.is_alone),
+            members: known.into_iter().map(|it| member_id(it, false)).collect(),
+            tenure: Some(it.reign.tenure()),
+            age,
+        }
+    }
+
+    /// Whether a driver that asks masters alone leaves a member out, which is a replica by its own word.
+    pub(super) fn is_left_out(&self, world: &OwnerWorld, member: usize) -> bool {
+        let masters_only = self.mutation == Some(Mutation::MastersOnly);
+        masters_only && !self.masters(world, member).contains(&member)
+    }
+
+    /// The masters of a cluster, as a member sees them.
+    fn masters(&self, world: &OwnerWorld, member: usize) -> Vec<usize> {
+        let owner = world.members[member].reign.owner;
+        (0..world.members.len())
+            .filter(|&it| it == owner || it >= self.servers)
+            .collect()
+    }
+
+    /// A client takes a report, and connects to the owner if that is another one.
+    pub(super) fn hear(&self, world: &mut OwnerWorld, client: usize, mut report: MemberReport) {
+        let now = world.local(client);
+        if self.mutation == Some(Mutation::DatedByTheAnswer) {
+            report.asked_at = now;
+        }
+        let it = &mut world.clients[client];
+        if it.electorate.handle_report(now, node(), report) {
+            self.connect(world, client, now);
+        }
+    }
+
+    fn connect(&self, world: &mut OwnerWorld, client: usize, now: Timestamp) {
+        let it = &mut world.clients[client];
+        let tenure = it.electorate.tenure(node()).expect("it was confirmed");
+        let (tenure, reign) = (tenure.clone(), Reign::of(tenure));
+        let is_kept = self.mutation == Some(Mutation::ConnectionKept) && client == 0;
+        if !is_kept || it.server.is_none() {
+            it.server = Some(reign.owner);
+        }
+        let identity = self.identity(world, reign.owner, now);
+        let it = &mut world.clients[client];
+        let admission = it
+            .electorate
+            .handle_owner_connection(now, node(), &tenure, &identity);
+        assert_eq!(admission.withdrawal, None, "another tenure");
+        if world.members.iter().any(|it| it.reign > reign) {
+            it.seen.old_owner = true;
+        }
+        if self.mutation == Some(Mutation::WatchNotRestarted) {
+            it.electorate.handle_marker(now, node(), &tenure, LONG);
+        }
+        if self.markers {
+            let age = self.mark(world, &tenure, reign.owner);
+            let electorate = &mut world.clients[client].electorate;
+            let before = electorate.eligibility(node()).starts_at();
+            electorate.handle_marker(now, node(), &tenure, age);
+            let after = electorate.eligibility(node()).starts_at();
+            world.clients[client].seen.marked |= after < before;
+        }
+    }
+
+    /// Writes the marker of a tenure on its owner, unless it is there. Returns its age.
+    pub(super) fn mark(&self, world: &mut OwnerWorld, tenure: &Tenure, owner: usize) -> Duration {
+        let key = match self.mutation {
+            Some(Mutation::MarkerWithoutEpoch) => tenure.owner.to_string(),
+            _ => AgeMarker::key_of_tenure(tenure),
+        };
+        let now = world.now;
+        let markers = &mut world.servers[owner].markers;
+        let written_at = *markers.entry(key).or_insert(now);
+        let left = AgeMarker::TTL_MILLIS - u64::from(now - written_at);
+        let marker = AgeMarker::read(b"0", left as i64).expect("it was written like this");
+        marker.age()
+    }
+
+    /// A client asks the server that it is connected to what it is.
+    pub(super) fn inspect(&self, world: &mut OwnerWorld, client: usize) {
+        let now = world.local(client);
+        let Some(server) = world.clients[client].server else {
+            return;
+        };
+        let identity = self.identity(world, server, now);
+        let electorate = &mut world.clients[client].electorate;
+        let admission = electorate.handle_inspection(now, node(), &identity);
+        if let Some(withdrawal) = admission.withdrawal {
+            self.drive(world, client, false, |lease, now| {
+                lease.handle_withdrawal(now, node(), withdrawal);
+            });
+        }
+    }
+
+    /// What a server says of itself, with the age of its history by a marker that was written at once.
+    fn identity(&self, world: &OwnerWorld, server: usize, now: Timestamp) -> Identity {
+        let promoted_at = world.servers[server].promoted_at;
+        let history = |number: u8| ReplicationId::new([number; ReplicationId::LEN]);
+        let replication = Replication {
+            id: history(promoted_at.map_or(0, |at| at + 1)),
+            continues: promoted_at.map(|_| history(0)),
+        };
+        Identity::Server {
+            role: match self.authority {
+                Authority::Sentinels => ServerRole::Master,
+                Authority::Cluster => ServerRole::ClusterMaster,
+            },
+            sighting: Sighting {
+                asked_at: now,
+                run_id: RunId::new([b'0' + server as u8; RunId::LEN]),
+                uptime: Some(LONG),
+                replication: Some(replication),
+                history_age: promoted_at.map(|at| TICK * (world.now - at).into()),
+            },
+        }
+    }
+
+    /// Calls a lease at its client's own time, then carries out what it sends, and hears what it says.
+    pub(super) fn drive(
+        &self,
+        world: &mut OwnerWorld,
+        client: usize,
+        is_late: bool,
+        call: impl FnOnce(&mut Lease, Timestamp),
+    ) {
+        let local = world.local(client);
+        call(&mut world.clients[client].lease, local);
+        while let Some(transmit) = world.clients[client].lease.poll_transmit() {
+            let (round, operation) = (transmit.round, transmit.operation);
+            match world.clients[client].server {
+                None => self.answer(world, client, round, Reply::Refused),
+                Some(server) if is_late => {
+                    world.clients[client].late_set = Some((server, round, operation));
+                }
+                Some(server) => self.carry_out(world, client, server, round, operation),
+            }
+        }
+        let has_turned = world.members.iter().any(|it| it.reign != Reign::FIRST);
+        let it = &mut world.clients[client];
+        while let Some(event) = it.lease.poll_event() {
+            match event {
+                Event::Extended { .. } => it.seen.extended |= has_turned,
+                Event::Acquired { .. } => {
+                    it.phase = Phase::Held;
+                    it.lease.claim(local);
+                }
+                Event::Exhausted { .. } | Event::Lost(_) | Event::Released(_) => {
+                    it.phase = Phase::Ended;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A server carries out an operation, and the client hears of it at once.
+    pub(super) fn carry_out(
+        &self,
+        world: &mut OwnerWorld,
+        client: usize,
+        server: usize,
+        round: RoundId,
+        operation: Operation,
+    ) {
+        let reply = execute(world, server, operation);
+        // A connection that was closed passes nothing on.
+        if world.clients[client].server == Some(server) {
+            self.answer(world, client, round, reply);
+        } else {
+            self.answer(world, client, round, Reply::Unknown);
+        }
+    }
+
+    fn answer(&self, world: &mut OwnerWorld, client: usize, round: RoundId, reply: Reply) {
+        let local = world.local(client);
+        let it = &mut world.clients[client];
+        let mut eligibility = it.electorate.eligibility(node());
+        if self.mutation == Some(Mutation::NeverLapses) && eligibility != Eligibility::NEVER {
+            eligibility = Eligibility::since(eligibility.starts_at());
+        }
+        if reply == Reply::Granted {
+            it.seen.settling |= eligibility.starts_at() > local;
+            it.seen.lapsed |= eligibility.ends_at() < local;
+        }
+        it.lease
+            .handle_reply(local, round, node(), reply, eligibility);
+    }
+}
+
+/// Lets a server carry out an operation. Anything but a release while the key is another's is denied.
+fn execute(world: &mut OwnerWorld, server: usize, operation: Operation) -> Reply {
+    let now = world.now;
+    let key = &mut world.servers[server].key;
+    key.take_if(|it| it.expires_at <= now);
+    let in_ticks = |ttl: redlock_core::Ttl| u8::try_from(ttl.as_millis()).expect("a few ticks");
+    match (operation, key) {
+        (Operation::Acquire { token, ttl, .. }, key @ None) => {
+            let expires_at = now + in_ticks(ttl);
+            *key = Some(Key { token, expires_at });
+            Reply::Granted
+        }
+        (Operation::Extend { token, ttl }, Some(key)) if key.token == token => {
+            key.expires_at = key.expires_at.max(now + in_ticks(ttl));
+            Reply::Granted
+        }
+        (Operation::Release { token }, slot)
+            if slot.as_ref().is_some_and(|it| it.token == token) =>
+        {
+            *slot = None;
+            Reply::Granted
+        }
+        _ => Reply::Denied,
+    }
+}

@@ -1,0 +1,300 @@
+//! The worlds with an authority, and each rule once with the rule broken.
+
+use super::{
+    setup::{Authority, Mutation, OwnerSetup},
+    world::Faults,
+};
+
+const FAILOVER: OwnerSetup = OwnerSetup::FAILOVER;
+
+/// One failover, and nothing else.
+const ONE: Faults = FAILOVER.faults;
+
+const TWO: Faults = Faults {
+    failovers: 2,
+    ..ONE
+};
+
+/// One failover, and each client reaches two of the three members. Worlds with more faults would be too large
+/// otherwise.
+const NARROW: OwnerSetup = OwnerSetup {
+    name: "",
+    are_alike: false,
+    lists: [&[0, 1], &[1, 2]],
+    ..FAILOVER
+};
+
+/// Clients that have not heard of any owner, and members that tell for how long they know theirs.
+const AGES: OwnerSetup = OwnerSetup {
+    name: "owners: ages, a restart of a member",
+    watched: [true, false],
+    ages: true,
+    faults: Faults { restarts: 1, ..ONE },
+    reaches: &[
+        "the new owner has voted",
+        "the old owner has voted after the failover",
+        "connected to the old owner after the failover",
+        "an owner had not settled",
+    ],
+    ..NARROW
+};
+
+const MARKERS: OwnerSetup = OwnerSetup {
+    name: "owners: markers, a client that comes later",
+    watched: [true, false],
+    markers: true,
+    begin_by: [3, 4],
+    faults: Faults { marks: 1, ..ONE },
+    reaches: &[
+        "the new owner has voted",
+        "the old owner has voted after the failover",
+        "voted by a marker",
+    ],
+    ..NARROW
+};
+
+/// The owner becomes a replica and the owner again.
+const FAILBACK: OwnerSetup = OwnerSetup {
+    name: "owners: a failover and back",
+    fail_over_at: [1..=1, 1..=2],
+    begin_by: [2, 4],
+    faults: TWO,
+    reaches: &[
+        "the new owner has voted",
+        "the old owner has voted after the failover",
+        "the first owner has voted again",
+    ],
+    ..NARROW
+};
+
+/// The failback comes when no confirmation from before the failover counts any more. Then the rule of owners
+/// needs no other rule.
+const SLOW_FAILBACK: OwnerSetup = OwnerSetup {
+    name: "owners: a slow failback, promotions ignored",
+    sees_promotions: false,
+    fail_over_at: [1..=1, 3..=3],
+    begin_by: [3, 5],
+    ..FAILBACK
+};
+
+const LATE_ANSWERS: OwnerSetup = OwnerSetup {
+    name: "owners: late answers",
+    faults: Faults {
+        late_answers: 1,
+        ..ONE
+    },
+    ..NARROW
+};
+
+const STALLED: OwnerSetup = OwnerSetup {
+    name: "owners: drift within the allowance",
+    ttl: 2,
+    drift: 1,
+    begin_by: [2, 5],
+    faults: Faults { stalls: 1, ..ONE },
+    ..NARROW
+};
+
+/// One client lists members 1 to 3, and the other 2 to 4.
+const LISTS: OwnerSetup = OwnerSetup {
+    name: "owners: other lists, four members",
+    members: 4,
+    lists: [&[0, 1, 2], &[1, 2, 3]],
+    polls: [&[3]; 2],
+    ..NARROW
+};
+
+/// Three shards, of which one has a replica. Each client is cut off from one of the two members that may own
+/// the slot.
+const CLUSTER: OwnerSetup = OwnerSetup {
+    name: "owners: a cluster, with its replicas",
+    members: 4,
+    authority: Authority::Cluster,
+    lists: [&[0, 2, 3], &[1, 2, 3]],
+    polls: [&[3]; 2],
+    ..NARROW
+};
+
+/// A member loses its state, and one client reaches no other that has turned.
+const SET_UP_ANEW: OwnerSetup = OwnerSetup {
+    name: "owners: a member is set up anew",
+    polls: [&[1, 2], &[2]],
+    fewest_members: 3,
+    begin_by: [4, 4],
+    faults: Faults { renewals: 1, ..ONE },
+    ..NARROW
+};
+
+/// Returns all configurations: what must hold, then what must not.
+pub(crate) fn all() -> Vec<OwnerSetup> {
+    let mut all = worlds();
+    all.extend(negative_controls());
+    all
+}
+
+fn worlds() -> Vec<OwnerSetup> {
+    vec![
+        FAILOVER,
+        AGES,
+        MARKERS,
+        FAILBACK,
+        SLOW_FAILBACK,
+        OwnerSetup {
+            name: "owners: two failovers, epochs that collide",
+            servers: 3,
+            begin_by: [2, 3],
+            faults: TWO,
+            ..NARROW
+        },
+        LATE_ANSWERS,
+        OwnerSetup {
+            name: "owners: a late SET",
+            faults: Faults {
+                late_sets: 1,
+                ..ONE
+            },
+            ..NARROW
+        },
+        STALLED,
+        OwnerSetup {
+            name: "owners: a window longer than the ttl",
+            window: 2,
+            begin_by: [3, 4],
+            ..NARROW
+        },
+        OwnerSetup {
+            name: "owners: renewed",
+            ttl: 2,
+            max_hold: 2,
+            begin_by: [1, 4],
+            reaches: &["the new owner has voted", "extended after the failover"],
+            ..NARROW
+        },
+        LISTS,
+        CLUSTER,
+        SET_UP_ANEW,
+    ]
+}
+
+fn negative_controls() -> Vec<OwnerSetup> {
+    let broken = |name, mutation, setup| OwnerSetup {
+        name,
+        violates: Some("one holder"),
+        mutation,
+        reaches: &[],
+        ..setup
+    };
+    vec![
+        broken(
+            "owners: NOT: a majority of the listed members",
+            Some(Mutation::ListedMembersOnly),
+            OwnerSetup {
+                lists: [&[0, 1], &[2, 3]],
+                polls: [&[2]; 2],
+                ..LISTS
+            },
+        ),
+        broken(
+            "owners: NOT: a majority of the masters",
+            Some(Mutation::MastersOnly),
+            OwnerSetup {
+                lists: [&[0, 2], &[1, 3]],
+                polls: [&[2]; 2],
+                begin_by: [4, 4],
+                ..CLUSTER
+            },
+        ),
+        broken(
+            "owners: NOT: the watch goes on in another tenure",
+            Some(Mutation::WatchNotRestarted),
+            FAILOVER,
+        ),
+        broken(
+            "owners: NOT: a longer window than others",
+            Some(Mutation::LongerWindow),
+            FAILOVER,
+        ),
+        broken(
+            "owners: NOT: settled before the longest ttl",
+            Some(Mutation::SettledTooSoon),
+            OwnerSetup {
+                ttl: 2,
+                begin_by: [2, 4],
+                ..FAILOVER
+            },
+        ),
+        broken(
+            "owners: NOT: no drift allowance",
+            None,
+            OwnerSetup {
+                drift: 0,
+                ..STALLED
+            },
+        ),
+        broken(
+            "owners: NOT: dated by the answer",
+            Some(Mutation::DatedByTheAnswer),
+            LATE_ANSWERS,
+        ),
+        broken(
+            "owners: NOT: a confirmation never lapses",
+            Some(Mutation::NeverLapses),
+            FAILOVER,
+        ),
+        broken(
+            "owners: NOT: ages of servers, not of tenures",
+            Some(Mutation::AgeOfTheServer),
+            OwnerSetup {
+                ages: true,
+                lists: [&[1, 2]; 2],
+                begin_by: [3, 3],
+                ..SLOW_FAILBACK
+            },
+        ),
+        broken(
+            "owners: NOT: markers without the epoch",
+            Some(Mutation::MarkerWithoutEpoch),
+            OwnerSetup {
+                markers: true,
+                ..SLOW_FAILBACK
+            },
+        ),
+        broken(
+            "owners: NOT: a marker without a majority",
+            Some(Mutation::MarkedTooSoon),
+            OwnerSetup {
+                begin_by: [4, 4],
+                ..MARKERS
+            },
+        ),
+        broken(
+            "owners: NOT: promotions within a window ignored",
+            None,
+            OwnerSetup {
+                sees_promotions: false,
+                ..FAILBACK
+            },
+        ),
+        broken(
+            "owners: NOT: a connection kept over a failover",
+            Some(Mutation::ConnectionKept),
+            FAILOVER,
+        ),
+        broken(
+            "owners: NOT: a member that is alone is a majority",
+            None,
+            OwnerSetup {
+                fewest_members: 1,
+                ..SET_UP_ANEW
+            },
+        ),
+        broken(
+            "owners: NOT: a member goes back",
+            None,
+            OwnerSetup {
+                faults: Faults { returns: 1, ..ONE },
+                ..NARROW
+            },
+        ),
+    ]
+}

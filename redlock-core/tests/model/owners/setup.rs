@@ -1,0 +1,224 @@
+//! What is checked: the configurations, and the mutations that must be caught.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use redlock_core::{
+    Drift, Electorate, KeepAlive, Lease, LeaseConfig, NodeKind, Nonce, OwnerRule, Quarantine,
+    Quorum, RetrySchedule, Ttl, Validity, Voter,
+};
+
+use super::world::{Client, Faults, Member, OwnerWorld, Phase, Reign, Seen, Server, TICK, node};
+
+/// One configuration of a world with an authority.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnerSetup {
+    pub(super) name: &'static str,
+    pub(super) servers: usize,
+    pub(super) members: usize,
+    pub(super) authority: Authority,
+    /// Whether members can be exchanged for one another, so that one order of them is enough.
+    pub(super) are_alike: bool,
+    /// The members that each client knows of.
+    pub(super) lists: [&'static [usize]; 2],
+    /// How many of them each client may ask in a tick. Which ones differs from tick to tick.
+    pub(super) polls: [&'static [usize]; 2],
+    /// Whether each client has confirmed the first owner long ago.
+    pub(super) watched: [bool; 2],
+    /// Whether clients see that a server was promoted.
+    pub(super) sees_promotions: bool,
+    /// Whether members tell ages.
+    pub(super) ages: bool,
+    /// Whether clients write and read markers.
+    pub(super) markers: bool,
+    /// The ttl of every lock, in ticks.
+    pub(super) ttl: u8,
+    /// For how many ticks a lock is renewed; 0 for not at all.
+    pub(super) max_hold: u8,
+    /// The last tick at which each client may begin.
+    pub(super) begin_by: [u8; 2],
+    /// When the first failover may begin, and the second one.
+    pub(super) fail_over_at: [RangeInclusive<u8>; 2],
+    pub(super) faults: Faults,
+    /// The allowance for drift, in ticks.
+    pub(super) drift: u8,
+    /// How long a confirmation counts, in ticks.
+    pub(super) window: u8,
+    pub(super) fewest_members: usize,
+    pub(super) mutation: Option<Mutation>,
+    /// The `sometimes` properties that must be reached.
+    pub(super) reaches: &'static [&'static str],
+    /// The property that must be violated, in a negative control.
+    pub(super) violates: Option<&'static str>,
+}
+
+/// What the members are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Authority {
+    Sentinels,
+    /// The first members are the servers that may own the slot, and the others are masters of other slots.
+    Cluster,
+}
+
+/// A driver or a member that breaks one of the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mutation {
+    /// The members are those that are listed.
+    ListedMembersOnly,
+    /// The members are the masters, as each member sees them.
+    MastersOnly,
+    /// The watch goes on when another tenure is confirmed.
+    WatchNotRestarted,
+    /// The first client has a longer window than the other settles for.
+    LongerWindow,
+    /// Owners settle for one tick less than the longest ttl.
+    SettledTooSoon,
+    /// A confirmation is dated when the answers come.
+    DatedByTheAnswer,
+    /// A confirmation counts for ever.
+    NeverLapses,
+    /// A member's age goes on when the same server is the owner again.
+    AgeOfTheServer,
+    /// Markers are named after the owner alone.
+    MarkerWithoutEpoch,
+    /// A marker is written by a client that has heard of the owner from one member.
+    MarkedTooSoon,
+    /// The first client takes its connection to the first owner for one to each later owner.
+    ConnectionKept,
+}
+
+impl OwnerSetup {
+    /// Three sentinels, two clients that have watched them for long, and one failover.
+    pub(super) const FAILOVER: Self = Self {
+        name: "owners: a failover",
+        servers: 2,
+        members: 3,
+        authority: Authority::Sentinels,
+        are_alike: true,
+        lists: [&[0, 1, 2]; 2],
+        polls: [&[2]; 2],
+        watched: [true; 2],
+        sees_promotions: true,
+        ages: false,
+        markers: false,
+        ttl: 1,
+        max_hold: 0,
+        begin_by: [3, 3],
+        // What comes before it is the same at each time.
+        fail_over_at: [1..=1, 1..=1],
+        faults: Faults {
+            failovers: 1,
+            restarts: 0,
+            renewals: 0,
+            returns: 0,
+            late_answers: 0,
+            late_sets: 0,
+            marks: 0,
+            stalls: 0,
+        },
+        drift: 0,
+        window: 1,
+        fewest_members: 1,
+        mutation: None,
+        reaches: &[
+            "the new owner has voted",
+            "the old owner has voted after the failover",
+            "a confirmation lapsed",
+            "an owner had not settled",
+        ],
+        violates: None,
+    };
+
+    pub(super) fn world(&self) -> OwnerWorld {
+        let member = Member {
+            reign: Reign::FIRST,
+            since: None,
+            is_alone: false,
+        };
+        let mut world = OwnerWorld {
+            now: 0,
+            servers: vec![Server::default(); self.servers],
+            members: vec![member; self.members],
+            clients: (0..2).map(|it| self.client(it)).collect(),
+            faults: self.faults,
+        };
+        for client in 0..2 {
+            if self.watched[client] {
+                self.watch_from_the_beginning(&mut world, client);
+            }
+        }
+        world
+    }
+
+    /// The tick by which every lease has ended.
+    pub(super) fn end(&self) -> u8 {
+        self.begin_by[1] + self.max_hold + self.ttl + 1 + self.faults.stalls
+    }
+
+    pub(super) fn rule(&self, client: usize) -> OwnerRule {
+        let window = match self.mutation {
+            Some(Mutation::LongerWindow) if client == 0 => self.window + 1,
+            _ => self.window,
+        };
+        let longest = match self.mutation {
+            Some(Mutation::SettledTooSoon) => self.ttl - 1,
+            _ => self.ttl,
+        };
+        OwnerRule::new(ttl(longest), self.drift(), TICK * window.into())
+            .with_fewest_members(self.fewest_members)
+    }
+
+    fn client(&self, index: usize) -> Client {
+        let quarantine = Quarantine::new(ttl(self.ttl), self.drift());
+        let mut electorate = Electorate::new(if self.sees_promotions {
+            Voter::new(quarantine)
+        } else {
+            Voter::trusted(quarantine)
+        });
+        let rule = self.rule(index);
+        let kind = match self.authority {
+            Authority::Sentinels => NodeKind::SentinelGroup(rule),
+            Authority::Cluster => NodeKind::ClusterSlot {
+                rule,
+                may_share_server: false,
+            },
+        };
+        electorate.set_kind(node(), kind);
+        Client {
+            electorate,
+            lease: Lease::new(self.lease_config(), Nonce::new(index as u128 + 1)),
+            phase: Phase::Idle,
+            lag: 0,
+            server: None,
+            has_polled: false,
+            late_answers: Vec::new(),
+            late_set: None,
+            seen: Seen::default(),
+        }
+    }
+
+    fn drift(&self) -> Drift {
+        Drift::new(0, TICK * self.drift.into())
+    }
+
+    fn lease_config(&self) -> LeaseConfig {
+        let validity = Validity::new(ttl(self.ttl), self.drift()).expect("longer than the drift");
+        let keep_alive = if self.max_hold == 0 {
+            KeepAlive::on_demand(Duration::ZERO)
+        } else {
+            let max_hold = TICK * self.max_hold.into();
+            KeepAlive::every(TICK, max_hold, validity).expect("within the validity")
+        };
+        LeaseConfig {
+            quorum: Quorum::majority(1).expect("a quorum"),
+            validity,
+            retry: RetrySchedule::new(TICK..=TICK)
+                .expect("a delay")
+                .with_max_attempts(1),
+            keep_alive,
+        }
+    }
+}
+
+fn ttl(ticks: u8) -> Ttl {
+    Ttl::new(TICK * ticks.into()).expect("a ttl")
+}
