@@ -4,8 +4,8 @@ mod tests;
 use alloc::collections::BTreeMap;
 
 use crate::{
-    Eligibility, MemberReport, NodeId, OwnerRule, OwnerWatch, RunId, Sighting, Tenure, Timestamp,
-    Voter, Withdrawal,
+    Checks, Eligibility, MemberReport, NodeId, OwnerRule, OwnerWatch, Sighting, Tenure, Timestamp,
+    Voter, Withdrawal, sighting::ServerId,
 };
 
 /// All nodes of one lock service as voters: which of them may vote, and from when on.
@@ -23,7 +23,7 @@ use crate::{
 ///   votes for a [slot](NodeKind::ClusterSlot): clusters replicate keys and move them.
 /// - Where an authority names the master, only a server that it has confirmed for long enough has a vote:
 ///   see [`OwnerWatch`].
-/// - A node that does not say what it is has no vote, unless the client
+/// - A node that does not say enough of itself for the [checks](crate::Check) has no vote, unless the client
 ///   [allows that](Voter::allowing_unvetted).
 /// - A node that is excluded while its connection lasts has its last votes withdrawn: another server
 ///   may have given them.
@@ -46,7 +46,7 @@ use crate::{
 ///     role: ServerRole::Master,
 ///     sighting: Sighting {
 ///         asked_at: now,
-///         run_id: RunId::new([b'a'; 40]),
+///         run_id: Some(RunId::new([b'a'; 40])),
 ///         uptime: Some(Duration::from_secs(3600)),
 ///         replication: None,
 ///         history_age: None,
@@ -76,7 +76,7 @@ struct Member {
     /// Whether the server was excluded when it said last what it is.
     is_excluded: bool,
     /// The server that the node's address leads to, whether or not it may vote.
-    server: Option<RunId>,
+    server: Option<ServerId>,
 }
 
 /// How the server of a node is found.
@@ -116,6 +116,8 @@ pub enum Identity {
 /// What a server does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServerRole {
+    /// It does not say.
+    Withheld,
     /// It keeps keys of its own.
     Master,
     /// It copies a master, in a cluster or not.
@@ -136,6 +138,9 @@ pub struct Admission {
     /// The driver tells it to every lease that is not closed. Before that, it notes the eligibility
     /// in it for the replies that come from now on.
     pub withdrawal: Option<Withdrawal>,
+    /// The checks that are unmet, because the node does not say what they need. A node that may vote has
+    /// some only if the client [allows that](Voter::allowing_unvetted).
+    pub unmet: Checks,
 }
 
 /// Why a node has no vote until somebody changes something.
@@ -153,10 +158,13 @@ pub enum Exclusion {
     ClusterMaster,
     /// It is not a node of a cluster, and must be one.
     NotInCluster,
-    /// It does not say what it is.
+    /// It does not describe itself.
     IdentityWithheld,
-    /// It does not say whether it was promoted, so it may lack locks.
-    HistoryWithheld,
+    /// It describes itself, but these checks are unmet.
+    Unvetted {
+        /// The checks, of which there is at least one.
+        unmet: Checks,
+    },
 }
 
 impl Electorate {
@@ -238,7 +246,7 @@ impl Electorate {
     pub fn needs_history_age(&self, identity: &Identity) -> bool {
         match identity {
             Identity::Server {
-                role: ServerRole::Master | ServerRole::ClusterMaster,
+                role: ServerRole::Master | ServerRole::ClusterMaster | ServerRole::Withheld,
                 sighting:
                     Sighting {
                         replication: Some(replication),
@@ -289,6 +297,7 @@ impl Electorate {
         identity: &Identity,
     ) -> Admission {
         let outcome = self.examine(node, identity);
+        let unmet = self.unmet(node, identity);
         let member = self.member(node);
         let voter = &mut member.voter;
         let withdrawal = match (outcome, identity) {
@@ -296,7 +305,7 @@ impl Electorate {
             (Err(_), identity) if identity.is_replica() => voter.handle_demotion(now),
             (Ok(()) | Err(_), _) => None,
         };
-        member.admit(outcome, withdrawal)
+        member.admit(outcome, withdrawal, unmet)
     }
 
     /// Notes what a node says of itself while a connection lasts, about once a second. `now` must be
@@ -308,6 +317,7 @@ impl Electorate {
         identity: &Identity,
     ) -> Admission {
         let outcome = self.examine(node, identity);
+        let unmet = self.unmet(node, identity);
         let member = self.member(node);
         let voter = &mut member.voter;
         let withdrawal = match (outcome, identity) {
@@ -316,7 +326,7 @@ impl Electorate {
             // The excluded server may have voted since the last inspection.
             (Err(_), _) => voter.handle_demotion(now),
         };
-        member.admit(outcome, withdrawal)
+        member.admit(outcome, withdrawal, unmet)
     }
 
     /// Decides whether a node may vote at all, and notes which server it is.
@@ -330,25 +340,51 @@ impl Electorate {
             }
             Identity::InProcess | Identity::Withheld => return Ok(()),
         };
+        let server = match role {
+            ServerRole::Replica => sighting.server().of_replica(),
+            ServerRole::Master | ServerRole::ClusterMaster | ServerRole::Withheld => {
+                sighting.server()
+            }
+        };
         // First of all: one server under two addresses is a mistake, whatever its role is.
-        let server = Some(sighting.run_id);
         let may_share = self.member(node).may_share_server;
-        let same = |it: &Member| it.server == server && !(may_share && it.may_share_server);
+        let same = |it: &Member| {
+            let is_same = it.server.and_then(|it| it.is_same(&server)) == Some(true);
+            is_same && !(may_share && it.may_share_server)
+        };
         if let Some((&other, _)) = self.members.iter().find(|(_, it)| same(it)) {
             return Err(Exclusion::SameServer { other });
         }
         let member = self.member(node);
-        member.server = server;
+        member.server = Some(server);
         match (role, member.is_in_cluster) {
-            (ServerRole::Replica, _) => Err(Exclusion::Replica),
-            (ServerRole::ClusterMaster, false) => Err(Exclusion::ClusterMaster),
-            (ServerRole::Master, true) => Err(Exclusion::NotInCluster),
-            (ServerRole::Master | ServerRole::ClusterMaster, _)
-                if sighting.replication.is_none() && member.voter.needs_vetting() =>
-            {
-                Err(Exclusion::HistoryWithheld)
+            (ServerRole::Replica, _) => return Err(Exclusion::Replica),
+            (ServerRole::ClusterMaster, false) => return Err(Exclusion::ClusterMaster),
+            (ServerRole::Master | ServerRole::Withheld, true) => {
+                return Err(Exclusion::NotInCluster);
             }
-            (ServerRole::Master | ServerRole::ClusterMaster, _) => Ok(()),
+            (ServerRole::ClusterMaster, true)
+            | (ServerRole::Master | ServerRole::Withheld, false) => {}
+        }
+        let unmet = self.unmet(node, identity);
+        if unmet.is_empty() || self.newcomer.allows_unvetted() {
+            Ok(())
+        } else {
+            Err(Exclusion::Unvetted { unmet })
+        }
+    }
+
+    /// Returns the checks that the rules need, and for which the identity is not enough.
+    fn unmet(&self, node: NodeId, identity: &Identity) -> Checks {
+        let member = self.members.get(&node);
+        let voter = member.map_or(&self.newcomer, |member| &member.voter);
+        match identity {
+            Identity::InProcess => Checks::NONE,
+            Identity::Withheld => {
+                let silence = Sighting::of_silence(Timestamp::ZERO);
+                voter.unmet(ServerRole::Withheld, &silence)
+            }
+            Identity::Server { role, sighting } => voter.unmet(*role, sighting),
         }
     }
 
@@ -372,6 +408,7 @@ impl Member {
         &mut self,
         outcome: Result<(), Exclusion>,
         withdrawal: Option<Withdrawal>,
+        unmet: Checks,
     ) -> Admission {
         self.is_excluded = outcome.is_err();
         let eligibility = self.eligibility();
@@ -379,6 +416,7 @@ impl Member {
             // A server that does not say anything now does not undo what it said before.
             outcome: outcome.map(|()| eligibility),
             withdrawal: withdrawal.map(|it| Withdrawal { eligibility, ..it }),
+            unmet,
         }
     }
 

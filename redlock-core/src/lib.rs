@@ -41,6 +41,7 @@ extern crate alloc;
 
 mod age_marker;
 mod ballot;
+mod check;
 mod electorate;
 mod eligibility;
 mod fencing;
@@ -77,6 +78,7 @@ mod validity;
 mod voter;
 
 pub use age_marker::AgeMarker;
+pub use check::{Check, Checks};
 pub use electorate::{Admission, Electorate, Exclusion, Identity, NodeKind, ServerRole};
 pub use eligibility::Eligibility;
 pub use fencing::FencingToken;
@@ -97,7 +99,7 @@ pub use round::{
     Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Fence, FenceVerdict, Release,
     ReleaseVerdict,
 };
-pub use sighting::{MemberId, Replication, ReplicationId, RunId, Sighting};
+pub use sighting::{MemberId, Origin, Replication, ReplicationId, RunId, Sighting};
 pub use tally::Tally;
 pub use tenure::{Owner, Tenure};
 pub use timestamp::Timestamp;

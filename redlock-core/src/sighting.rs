@@ -50,28 +50,43 @@ hexadecimal_id! {
     ReplicationId
 }
 
+impl ReplicationId {
+    /// Forty zeros: no history. Some servers without replication say this in place of an id.
+    pub const NONE: Self = Self([b'0'; Self::LEN]);
+}
+
 /// The history of a server's keys (`INFO replication`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Replication {
     /// The history that the server writes now (`master_replid`).
     pub id: ReplicationId,
-    /// The earlier history that this one continues (`master_replid2`). `None` if `master_replid2` is all
-    /// zeros: the server was not promoted since it started, or its promotion is older than
-    /// `repl-backlog-ttl`.
-    ///
-    /// The field is not zero after a promotion, after a restart from an RDB, and after the server was a
-    /// replica for a while. Redis sets it back to zero when the server has had no replica for
-    /// `repl-backlog-ttl`.
-    pub continues: Option<ReplicationId>,
+    /// Where that history began (`master_replid2`).
+    pub origin: Origin,
 }
 
-/// What a node says of itself at one moment.
+/// Where the [history](Replication) of a server's keys began (`master_replid2`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// The field is all zeros: the server was not promoted since it started, or its promotion is older
+    /// than `repl-backlog-ttl`.
+    Own,
+    /// The history continues an earlier one. This is so after a promotion, after a restart from an RDB, and
+    /// after the server was a replica for a while. Redis sets the field back to zero when the server has
+    /// had no replica for `repl-backlog-ttl`.
+    Continues(ReplicationId),
+    /// The server does not say.
+    Withheld,
+}
+
+/// What a node says of itself at one moment. A server may leave out each field; a [`Check`](crate::Check)
+/// names what is lost then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sighting {
     /// When the node was asked. Read *before* the question left.
     pub asked_at: Timestamp,
-    /// The server process.
-    pub run_id: RunId,
+    /// The server process, or `None` if it does not say. The [history](Self::replication) then shows which
+    /// server it is.
+    pub run_id: Option<RunId>,
     /// How long the server has been up, in whole seconds, or `None` if it does not say.
     pub uptime: Option<Duration>,
     /// The history of its keys, or `None` if it does not say.
@@ -79,6 +94,58 @@ pub struct Sighting {
     /// The age that the history has at least, by a [`AgeMarker`](crate::AgeMarker). `None` if the
     /// driver has not read the marker, or there is none.
     pub history_age: Option<Duration>,
+}
+
+impl Sighting {
+    /// The sighting of a server that says nothing.
+    pub(crate) const fn of_silence(asked_at: Timestamp) -> Self {
+        Self {
+            asked_at,
+            run_id: None,
+            uptime: None,
+            replication: None,
+            history_age: None,
+        }
+    }
+
+    /// Returns which server it is.
+    pub(crate) fn server(&self) -> ServerId {
+        let history = self.replication.map(|it| it.id);
+        ServerId {
+            run_id: self.run_id,
+            history: history.filter(|id| *id != ReplicationId::NONE),
+        }
+    }
+}
+
+/// What a server says that tells it from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ServerId {
+    run_id: Option<RunId>,
+    history: Option<ReplicationId>,
+}
+
+impl ServerId {
+    /// Returns the id without the history, which a replica has in common with its master.
+    pub(crate) const fn of_replica(self) -> Self {
+        Self {
+            history: None,
+            ..self
+        }
+    }
+
+    pub(crate) const fn is_unknown(&self) -> bool {
+        self.run_id.is_none() && self.history.is_none()
+    }
+
+    /// Returns whether the two are one server: by the run id where both have one, and otherwise by the
+    /// history. `None` if that does not show.
+    pub(crate) fn is_same(&self, other: &Self) -> Option<bool> {
+        if let (Some(ours), Some(theirs)) = (self.run_id, other.run_id) {
+            return Some(ours == theirs);
+        }
+        Some(self.history? == other.history?)
+    }
 }
 
 #[cfg(test)]

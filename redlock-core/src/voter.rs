@@ -1,6 +1,8 @@
 use core::time::Duration;
 
-use crate::{Eligibility, Quarantine, Replication, RunId, Sighting, Timestamp};
+use crate::{
+    Check, Checks, Eligibility, Origin, Quarantine, Replication, ServerRole, Sighting, Timestamp,
+};
 
 /// Decides what one node's votes are worth.
 ///
@@ -20,10 +22,11 @@ use crate::{Eligibility, Quarantine, Replication, RunId, Sighting, Timestamp};
 ///   recovery and fsync").
 /// - A node that may have been promoted less than that ago has no vote either. The replica may lack a
 ///   lock that its master had, and neither its `run_id` nor its uptime changes with the promotion.
-///   Its history does: see [`Replication::continues`]. A [`AgeMarker`](crate::AgeMarker)
+///   Its history does: see [`Origin::Continues`]. A [`AgeMarker`](crate::AgeMarker)
 ///   shows that the promotion was long enough ago.
 /// - If another server has taken the node's place, the quarantine starts now, by the client's own
-///   clock.
+///   clock. Where a server does not say its `run_id`, its history shows which server it is. A history
+///   that begins anew without a promotion then looks like another server, which costs a quarantine.
 ///
 /// A voter cannot detect two masters at once. Nor can it detect a node that became a replica and a
 /// master again between two checks, if `INFO` no longer shows that.
@@ -37,11 +40,11 @@ use crate::{Eligibility, Quarantine, Replication, RunId, Sighting, Timestamp};
 /// let now = Timestamp::ZERO;
 /// let sighting = Sighting {
 ///     asked_at: now,
-///     run_id: RunId::new([b'a'; RunId::LEN]),
+///     run_id: Some(RunId::new([b'a'; RunId::LEN])),
 ///     uptime: Some(Duration::from_secs(3)), // it came up just now
 ///     replication: Some(Replication {
-///         id: ReplicationId::new([b'0'; ReplicationId::LEN]),
-///         continues: None,
+///         id: ReplicationId::new([b'b'; ReplicationId::LEN]),
+///         origin: Origin::Own,
 ///     }),
 ///     history_age: None,
 /// };
@@ -53,7 +56,7 @@ use crate::{Eligibility, Quarantine, Replication, RunId, Sighting, Timestamp};
 pub struct Voter {
     quarantine: Quarantine,
     memory: Memory,
-    /// Whether a node may vote that does not say its uptime or its history.
+    /// Whether a node may vote that does not say enough of itself.
     allows_unvetted: bool,
     last: Option<Seen>,
     eligibility: Eligibility,
@@ -76,10 +79,9 @@ enum Memory {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Seen {
-    asked_at: Timestamp,
-    run_id: RunId,
-    uptime: Option<Duration>,
-    replication: Option<Replication>,
+    sighting: Sighting,
+    /// When the answer had come.
+    by: Timestamp,
 }
 
 /// The news that some of a node's votes count for nothing.
@@ -146,13 +148,13 @@ impl Voter {
         }
     }
 
-    /// Lets a node vote even if it does not report its uptime or its history.
+    /// Lets a node vote even if some of its [checks](Check) are unmet. What the node does say still counts.
     ///
-    /// Without this method, such a node has no vote for one quarantine after it is first seen. An
-    /// [`Electorate`](crate::Electorate) even excludes a node that does not report its history. Neither
-    /// rule applies to a [durable](Self::durable) or a [lossless](Self::lossless) node.
-    ///
-    /// An electorate also excludes a node that does not say what it is, unless this method was called.
+    /// Without this method, a node that does not report its uptime or its promotions has no vote for one
+    /// quarantine after it is first seen, and an [`Electorate`](crate::Electorate) excludes it, unless its
+    /// run id shows each restart. Neither rule applies to a [durable](Self::durable) or a
+    /// [lossless](Self::lossless) node. An electorate also excludes a node that does not say which server it
+    /// is, or its role.
     #[must_use]
     pub const fn allowing_unvetted(mut self) -> Self {
         self.allows_unvetted = true;
@@ -162,7 +164,7 @@ impl Voter {
     /// Returns whether the driver must read the [age](Sighting::history_age) of the history.
     #[must_use]
     pub fn needs_history_age(&self, replication: Replication) -> bool {
-        self.memory == Memory::Volatile && replication.continues.is_some()
+        self.memory == Memory::Volatile && matches!(replication.origin, Origin::Continues(_))
     }
 
     /// Returns the voter for a node whose place a replica may take. It loses keys then, even if it keeps them
@@ -180,9 +182,21 @@ impl Voter {
         self.allows_unvetted
     }
 
-    /// Returns whether the node must report its uptime and its history to vote at once.
-    pub(crate) fn needs_vetting(&self) -> bool {
-        self.memory == Memory::Volatile && !self.allows_unvetted
+    /// Returns the checks that the rules need, and for which this sighting is not enough.
+    pub(crate) fn unmet(&self, role: ServerRole, sighting: &Sighting) -> Checks {
+        let is_volatile = self.memory == Memory::Volatile;
+        // With its run id, a server whose start is unknown waits once, and each later restart shows.
+        let shows_restarts = sighting.run_id.is_some() && !self.allows_unvetted;
+        let origin = sighting
+            .replication
+            .map_or(Origin::Withheld, |it| it.origin);
+        let is_unmet = |check: &Check| match check {
+            Check::Server => sighting.server().is_unknown(),
+            Check::Role => role == ServerRole::Withheld,
+            Check::Start => is_volatile && sighting.uptime.is_none() && !shows_restarts,
+            Check::Promotion => is_volatile && origin == Origin::Withheld,
+        };
+        Check::ALL.into_iter().filter(is_unmet).collect()
     }
 
     /// Takes what the node says of itself on a new connection, before its first vote. `now` must be read
@@ -192,7 +206,7 @@ impl Voter {
             _ if self.distrusted => Change::Server,
             None => {
                 self.eligibility = self.at_first_sight(now, sighting);
-                self.remember(sighting);
+                self.remember(now, sighting);
                 return None;
             }
             Some(last) => last.compare(now, sighting),
@@ -238,7 +252,7 @@ impl Voter {
         withdraws: bool,
     ) -> Option<Withdrawal> {
         let last = self.last;
-        self.remember(sighting);
+        self.remember(now, sighting);
         let must_wait = match (self.memory, change) {
             (Memory::Trusted, _) | (_, Change::None) => false,
             (Memory::Lossless, change) => change == Change::Clock,
@@ -252,19 +266,21 @@ impl Voter {
         last.filter(|_| withdraws).map(|last| self.withdrawal(last))
     }
 
-    fn remember(&mut self, sighting: &Sighting) {
+    fn remember(&mut self, now: Timestamp, sighting: &Sighting) {
         self.distrusted = false;
         self.last = Some(Seen {
-            asked_at: sighting.asked_at,
-            run_id: sighting.run_id,
-            uptime: sighting.uptime,
-            replication: sighting.replication,
+            sighting: Sighting {
+                // The age counts at first sight alone.
+                history_age: None,
+                ..*sighting
+            },
+            by: now,
         });
     }
 
     fn withdrawal(&self, last: Seen) -> Withdrawal {
         Withdrawal {
-            since: last.asked_at,
+            since: last.sighting.asked_at,
             eligibility: self.eligibility,
         }
     }
@@ -283,14 +299,10 @@ impl Voter {
         let by_uptime = sighting
             .uptime
             .map_or_else(untold, |uptime| self.quarantine.eligible_at(now, uptime));
-        let by_history = match sighting.replication {
-            None => untold(),
-            Some(Replication {
-                continues: None, ..
-            }) => now,
-            Some(Replication {
-                continues: Some(_), ..
-            }) => {
+        let by_history = match sighting.replication.map(|it| it.origin) {
+            None | Some(Origin::Withheld) => untold(),
+            Some(Origin::Own) => now,
+            Some(Origin::Continues(_)) => {
                 let age = sighting.history_age.unwrap_or_default();
                 self.quarantine.ends_at(now, age)
             }
@@ -326,30 +338,45 @@ enum Change {
 
 impl Seen {
     fn compare(&self, now: Timestamp, sighting: &Sighting) -> Change {
+        let before = &self.sighting;
         // Rounding to seconds may add one, and clocks may differ in rate, by up to a hundredth as
         // everywhere. Counted from the question: the answer may have been given right then.
-        let passed = now.saturating_duration_since(self.asked_at);
+        let passed = now.saturating_duration_since(before.asked_at);
         let passed_at_most = passed
             .saturating_add(passed / 100)
             .saturating_add(Duration::from_secs(1));
-        if self.run_id != sighting.run_id {
+        let is_same = before.server().is_same(&sighting.server());
+        if is_same == Some(false) || self.has_restarted(sighting) {
             return match sighting.uptime {
                 Some(uptime) if uptime <= passed_at_most => Change::Restart,
                 _ => Change::Server,
             };
         }
-        if let (Some(before), Some(after)) = (self.replication, sighting.replication)
-            && before.id != after.id
-            && after.continues.is_some()
+        if let (Some(earlier), Some(later)) = (before.replication, sighting.replication)
+            && earlier.id != later.id
+            && later.origin != Origin::Own
         {
             return Change::History;
         }
-        match (self.uptime, sighting.uptime) {
-            (Some(before), Some(after)) if after.saturating_sub(before) > passed_at_most => {
+        match (before.uptime, sighting.uptime) {
+            (Some(earlier), Some(later)) if later.saturating_sub(earlier) > passed_at_most => {
                 Change::Clock
             }
             _ => Change::None,
         }
+    }
+
+    /// Returns whether the uptime shows a restart. It is only looked at where no run id shows the process.
+    fn has_restarted(&self, sighting: &Sighting) -> bool {
+        if self.sighting.run_id.is_some() && sighting.run_id.is_some() {
+            return false;
+        }
+        let (Some(earlier), Some(later)) = (self.sighting.uptime, sighting.uptime) else {
+            return false;
+        };
+        let passed = sighting.asked_at.saturating_duration_since(self.by);
+        let passed_at_least = passed.saturating_sub(passed / 100);
+        later.saturating_add(Duration::from_secs(1)) < earlier.saturating_add(passed_at_least)
     }
 }
 

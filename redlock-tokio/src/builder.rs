@@ -368,11 +368,27 @@ impl RedlockBuilder {
         self
     }
 
-    /// Lets nodes vote that refuse `INFO` to this client. Without this method they are refused.
+    /// Lets nodes vote that refuse `INFO` to this client, or whose `INFO` lacks a field that a
+    /// [check](crate::Check) needs. Without this method they are refused, and the error names the fields.
     ///
-    /// Such a node does not say whether it is a master, how long it has been up, and whether it is the same server
-    /// as another node. So the checks of [`build`](Self::build) and the wait after a restart do not protect its
-    /// votes. It is better to give the user of this client the right to `INFO`.
+    /// The fields that a node does report still count. Each missing field costs one check:
+    ///
+    /// | `INFO` lacks | without this method | with this method |
+    /// |---|---|---|
+    /// | `run_id` | nothing is lost: `master_replid` shows which server it is | the same |
+    /// | `run_id` and `master_replid` | refused | one server under two addresses votes twice; another server in the node's place is noticed only by its uptime |
+    /// | `role` | refused | a replica votes, if it accepts writes |
+    /// | `uptime_in_seconds` | waits for `max_ttl` when this client first sees the server; refused if `run_id` is missing too | a server that has just restarted votes at once, although it may have forgotten locks |
+    /// | `master_replid2` | refused | a promoted replica votes at once when this client first sees it, although it may lack locks |
+    /// | all, because `INFO` is refused | refused | all of the above |
+    ///
+    /// With [`nodes_are_durable`](Self::nodes_are_durable) or [`trust_fresh_nodes`](Self::trust_fresh_nodes), the
+    /// uptime and `master_replid2` may be missing in any case.
+    ///
+    /// [`NodeStatus::unmet`](crate::NodeStatus::unmet) shows the checks that a node leaves unmet, and one warning
+    /// in the log says what this means. If only the right to `INFO` is missing, it is better to grant this right.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// # use redlock_tokio::Redlock;

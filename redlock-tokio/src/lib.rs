@@ -70,14 +70,14 @@ pub use node::{
     Answer, Authority, AuthorityKind, ClusterError, ClusterNodes, Command, CounterDefect,
     Credentials, FactorySettings, FreedNotifier, MemoryNode, NamedBy, Node, NodeError, NodeReport,
     NodeReports, NodeState, NodeStatus, Objection, RedisNode, RedisNodeBuilder, RedisNodeError,
-    Reports, Server, ServerInfo, Session, TlsError, TlsOptions, UrlError, Vote,
+    Reports, Role, Server, ServerInfo, Session, TlsError, TlsOptions, UrlError, Vote,
 };
 pub use options::{LockOptions, OptionsError};
 pub use readiness::NotReady;
 pub use redlock::{QueueStatus, Redlock, ShutdownReport};
 pub use redlock_core::{
-    Drift, FencingToken, LossReason, Operation, Replication, ReplicationId, RunId, Timestamp,
-    Token, Ttl, TtlError,
+    Check, Checks, Drift, FencingToken, LossReason, Operation, Origin, Replication, ReplicationId,
+    RunId, Timestamp, Token, Ttl, TtlError,
 };
 
 /// The crate whose pools [`RedlockBuilder::pools`] and [`RedisNode::from_pool`] take.

@@ -26,7 +26,7 @@ pub use self::{
         RedisNodeError, TlsError, TlsOptions, UrlError,
     },
     report::{NodeReport, NodeReports, Objection},
-    server_info::{Server, ServerInfo},
+    server_info::{Role, Server, ServerInfo},
     status::{NodeState, NodeStatus},
 };
 pub(crate) use self::{command::reply_of, redis::ClusterAuthority};

@@ -10,7 +10,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Answer, BuildError, Clock, Command, Node, NodeError, NodeState, Redlock, RunId, Server,
+    Answer, BuildError, Clock, Command, Node, NodeError, NodeState, Redlock, Role, RunId, Server,
     ServerInfo, Session, Vote,
     test_util::{RedisServer, RedisServers},
 };
@@ -141,7 +141,9 @@ async fn one_server_under_two_addresses_fails_the_build_in_the_same_words_each_t
     for is_replica in [false, true] {
         for delays in [[0, 0], [0, 900], [900, 0], [5, 5], [1, 2]] {
             let mut twice = server('b');
-            twice.replica_of = is_replica.then(|| "master:6379".to_owned());
+            if is_replica {
+                twice.role = Role::ReplicaOf("master:6379".to_owned());
+            }
             let node = |address, delay, info| Slow {
                 address,
                 delay: MS(delay),

@@ -1,7 +1,7 @@
 mod owners;
 
 use super::*;
-use crate::{Drift, Quarantine, Replication, ReplicationId, Ttl};
+use crate::{Check, Checks, Drift, Origin, Quarantine, Replication, ReplicationId, RunId, Ttl};
 use core::time::Duration;
 
 fn at(seconds: u64) -> Timestamp {
@@ -28,11 +28,11 @@ fn server(role: ServerRole, letter: u8, uptime: u64) -> Identity {
         role,
         sighting: Sighting {
             asked_at: at(0),
-            run_id: RunId::new([letter; RunId::LEN]),
+            run_id: Some(RunId::new([letter; RunId::LEN])),
             uptime: Some(Duration::from_secs(uptime)),
             replication: Some(Replication {
                 id: ReplicationId::new([letter; ReplicationId::LEN]),
-                continues: None,
+                origin: Origin::Own,
             }),
             history_age: None,
         },
@@ -104,25 +104,103 @@ fn a_node_that_does_not_say_what_it_is_has_no_vote_unless_the_client_allows_that
     assert_eq!(admission.outcome, Ok(Eligibility::ALWAYS));
 }
 
-#[test]
-fn a_server_that_does_not_tell_its_history_has_no_vote_unless_restarts_are_harmless() {
-    let mut identity = master(b'x');
+/// What a server that leaves out fields of `INFO` says.
+fn saying_less(role: ServerRole, letter: u8, change: impl Fn(&mut Sighting)) -> Identity {
+    let mut identity = server(role, letter, 500);
     if let Identity::Server { sighting, .. } = &mut identity {
-        sighting.replication = None;
+        change(sighting);
     }
-    let outcome = |voter| {
-        let mut electorate = Electorate::new(voter);
-        electorate
-            .handle_connection(at(0), node(0), &identity)
-            .outcome
+    identity
+}
+
+fn without_run_id(role: ServerRole, letter: u8) -> Identity {
+    saying_less(role, letter, |it| it.run_id = None)
+}
+
+#[test]
+fn a_server_whose_promotion_is_unknown_has_no_vote_unless_restarts_are_harmless() {
+    let identity = saying_less(ServerRole::Master, b'x', |it| it.replication = None);
+    let admission = |voter| Electorate::new(voter).handle_connection(at(0), node(0), &identity);
+    let unmet: Checks = [Check::Promotion].into_iter().collect();
+    let refused = admission(voter());
+    assert_eq!(refused.outcome, Err(Exclusion::Unvetted { unmet }));
+    assert_eq!(refused.unmet, unmet);
+    let allowed = admission(voter().allowing_unvetted());
+    assert_eq!(
+        (allowed.outcome, allowed.unmet),
+        (Ok(Eligibility::ALWAYS), unmet)
+    );
+    for voter in [Voter::durable(quarantine()), Voter::trusted(quarantine())] {
+        let admission = admission(voter);
+        assert_eq!(admission.outcome, Ok(Eligibility::ALWAYS));
+        assert_eq!(admission.unmet, Checks::NONE);
+    }
+}
+
+#[test]
+fn a_server_without_a_role_has_no_vote_unless_the_client_allows_that() {
+    let unmet: Checks = [Check::Role].into_iter().collect();
+    let identity = server(ServerRole::Withheld, b'x', 500);
+    for voter in [voter(), Voter::durable(quarantine())] {
+        let refused = Electorate::new(voter).handle_connection(at(0), node(0), &identity);
+        assert_eq!(refused.outcome, Err(Exclusion::Unvetted { unmet }));
+    }
+    let mut lenient = Electorate::new(voter().allowing_unvetted());
+    let allowed = lenient.handle_connection(at(0), node(0), &identity);
+    assert_eq!(
+        (allowed.outcome, allowed.unmet),
+        (Ok(Eligibility::ALWAYS), unmet)
+    );
+}
+
+#[test]
+fn all_checks_of_a_node_that_does_not_describe_itself_are_unmet() {
+    let mut electorate = Electorate::new(voter().allowing_unvetted());
+    let admission = electorate.handle_connection(at(0), node(0), &Identity::Withheld);
+    assert!(
+        Check::ALL
+            .into_iter()
+            .all(|it| admission.unmet.contains(it))
+    );
+    let inner = electorate.handle_connection(at(0), node(1), &Identity::InProcess);
+    assert_eq!(inner.unmet, Checks::NONE);
+}
+
+#[test]
+fn servers_without_run_ids_are_told_apart_by_their_histories() {
+    let mut electorate = Electorate::new(voter());
+    let mut connect = |index, identity: &Identity| {
+        let admission = electorate.handle_connection(at(0), node(index), identity);
+        admission.outcome
     };
-    assert_eq!(outcome(voter()), Err(Exclusion::HistoryWithheld));
-    for voter in [
-        voter().allowing_unvetted(),
-        Voter::durable(quarantine()),
-        Voter::trusted(quarantine()),
+    let [x, y] = [b'x', b'y'].map(|letter| without_run_id(ServerRole::Master, letter));
+    assert_eq!(connect(0, &x), Ok(Eligibility::ALWAYS));
+    assert_eq!(connect(1, &y), Ok(Eligibility::ALWAYS));
+    let same = Err(Exclusion::SameServer { other: node(0) });
+    assert_eq!(connect(2, &x), same);
+    // One address of the server leads through a proxy that hides its run id.
+    assert_eq!(connect(2, &master(b'x')), same);
+    assert_eq!(connect(2, &master(b'z')), Ok(Eligibility::ALWAYS));
+}
+
+#[test]
+fn a_replica_is_not_taken_for_its_master_whose_history_it_has() {
+    let mut electorate = Electorate::new(voter());
+    let replica = without_run_id(ServerRole::Replica, b'x');
+    let master = without_run_id(ServerRole::Master, b'x');
+    for (index, identity, outcome) in [
+        (0, &replica, Err(Exclusion::Replica)),
+        (1, &master, Ok(Eligibility::ALWAYS)),
+        (2, &replica, Err(Exclusion::Replica)),
+        // It may be the replica, which has copied the locks of its master.
+        (
+            3,
+            &without_run_id(ServerRole::Withheld, b'x'),
+            Err(Exclusion::SameServer { other: node(1) }),
+        ),
     ] {
-        assert_eq!(outcome(voter), Ok(Eligibility::ALWAYS));
+        let admission = electorate.handle_connection(at(0), node(index), identity);
+        assert_eq!(admission.outcome, outcome, "node {index}");
     }
 }
 
@@ -178,6 +256,12 @@ fn a_server_that_is_excluded_under_a_connection_has_its_last_votes_withdrawn() {
             Exclusion::ClusterMaster,
         ),
         (Identity::Withheld, Exclusion::IdentityWithheld),
+        (
+            server(ServerRole::Withheld, b'y', 501),
+            Exclusion::Unvetted {
+                unmet: [Check::Role].into_iter().collect(),
+            },
+        ),
     ] {
         let mut electorate = with_first(voter());
         let second = electorate.handle_connection(at(0), node(1), &master(b'y'));
@@ -206,7 +290,7 @@ fn the_age_of_a_history_is_of_use_only_for_a_master_that_may_have_been_promoted(
         if let Identity::Server { sighting, .. } = &mut identity
             && let Some(replication) = &mut sighting.replication
         {
-            replication.continues = Some(replication.id);
+            replication.origin = Origin::Continues(replication.id);
         }
         identity
     };

@@ -1,5 +1,7 @@
 use super::*;
-use crate::{Drift, ReplicationId, Ttl};
+use alloc::vec::Vec;
+
+use crate::{Drift, ReplicationId, RunId, Ttl};
 
 const A: RunId = RunId::new([b'a'; 40]);
 const B: RunId = RunId::new([b'b'; 40]);
@@ -26,7 +28,7 @@ const fn id(letter: u8) -> ReplicationId {
 const fn own(letter: u8) -> Replication {
     Replication {
         id: id(letter),
-        continues: None,
+        origin: Origin::Own,
     }
 }
 
@@ -34,7 +36,7 @@ const fn own(letter: u8) -> Replication {
 const fn promoted(letter: u8) -> Replication {
     Replication {
         id: id(letter),
-        continues: Some(id(b'0')),
+        origin: Origin::Continues(id(b'0')),
     }
 }
 
@@ -42,7 +44,7 @@ const fn promoted(letter: u8) -> Replication {
 fn seen(second: u64, run_id: RunId, uptime: u64) -> Sighting {
     Sighting {
         asked_at: at(second),
-        run_id,
+        run_id: Some(run_id),
         uptime: Some(secs(uptime)),
         replication: Some(own(b'1')),
         history_age: None,
@@ -159,7 +161,7 @@ fn a_durable_node_waits_for_nothing_but_a_change_of_server() {
         replication,
         ..seen(200, B, 126)
     };
-    assert!(!node.0.needs_history_age(promoted(b'2')) && !node.0.needs_vetting());
+    assert!(!node.0.needs_history_age(promoted(b'2')));
     assert_eq!(node.connect(200, restarted), at(110), "its history changes");
 }
 
@@ -197,7 +199,7 @@ fn a_trusted_node_always_votes() {
     assert_eq!(node.probe(1, seen(1, B, 3500)), None);
     assert_eq!(node.0.handle_demotion(at(2)), None);
     assert_eq!(node.connect(3, seen(3, A, 0)), Timestamp::ZERO);
-    assert!(!node.0.needs_history_age(promoted(b'2')) && !node.0.needs_vetting());
+    assert!(!node.0.needs_history_age(promoted(b'2')));
 }
 
 #[test]
@@ -266,24 +268,162 @@ fn another_server_under_a_connection_withdraws_however_young_it_is() {
     }
 }
 
-#[test]
-fn a_node_that_does_not_say_what_it_is_waits_unless_that_is_allowed() {
-    let silent = [
-        Sighting {
-            uptime: None,
-            ..seen(0, A, 500)
-        },
-        Sighting {
-            replication: None,
-            ..seen(0, A, 500)
-        },
-    ];
-    for sighting in silent {
-        let mut node = Watched::new();
-        assert!(node.0.needs_vetting());
-        assert_eq!(node.connect(0, sighting), at(10), "{sighting:?}");
-        let mut node = Watched(Voter::new(quarantine()).allowing_unvetted());
-        assert!(!node.0.needs_vetting());
-        assert_eq!(node.connect(0, sighting), Timestamp::ZERO, "{sighting:?}");
+/// The fields of `INFO` that a server may leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    RunId,
+    Uptime,
+    Replication,
+    SecondHistory,
+}
+
+fn without(fields: &[Field], sighting: Sighting) -> Sighting {
+    let says = |field| !fields.contains(&field);
+    let replication = sighting.replication.filter(|_| says(Field::Replication));
+    Sighting {
+        run_id: sighting.run_id.filter(|_| says(Field::RunId)),
+        uptime: sighting.uptime.filter(|_| says(Field::Uptime)),
+        replication: replication.map(|it| match says(Field::SecondHistory) {
+            true => it,
+            false => Replication {
+                origin: Origin::Withheld,
+                ..it
+            },
+        }),
+        ..sighting
     }
+}
+
+#[test]
+fn a_node_whose_start_or_promotion_is_unknown_waits_unless_that_is_allowed() {
+    for field in [Field::Uptime, Field::Replication, Field::SecondHistory] {
+        let sighting = without(&[field], seen(0, A, 500));
+        assert_eq!(Watched::new().connect(0, sighting), at(10), "{field:?}");
+        let mut node = Watched(Voter::new(quarantine()).allowing_unvetted());
+        assert_eq!(node.connect(0, sighting), Timestamp::ZERO, "{field:?}");
+    }
+    // The uptime counts all the same.
+    let mut young = Watched(Voter::new(quarantine()).allowing_unvetted());
+    let sighting = without(&[Field::RunId, Field::SecondHistory], seen(0, A, 3));
+    assert_eq!(young.connect(0, sighting), at(8));
+}
+
+#[test]
+fn each_missing_field_leaves_the_checks_unmet_that_need_it() {
+    use Check::{Promotion, Role, Server, Start};
+    use Field::{Replication, RunId, SecondHistory, Uptime};
+    let volatile = || Voter::new(quarantine());
+    let unmet = |voter: Voter, fields: &[Field], role| {
+        let sighting = without(fields, seen(0, A, 500));
+        voter.unmet(role, &sighting).iter().collect::<Vec<_>>()
+    };
+    let cases: [(&[Field], &[Check], &[Check]); 8] = [
+        (&[], &[], &[]),
+        (&[RunId], &[], &[]),
+        // The run id shows each restart, so the node only waits.
+        (&[Uptime], &[], &[Start]),
+        (&[RunId, Uptime], &[Start], &[Start]),
+        (&[SecondHistory], &[Promotion], &[Promotion]),
+        (&[RunId, SecondHistory], &[Promotion], &[Promotion]),
+        (&[Replication], &[Promotion], &[Promotion]),
+        (
+            &[RunId, Uptime, Replication],
+            &[Server, Start, Promotion],
+            &[Server, Start, Promotion],
+        ),
+    ];
+    for (fields, strict, lenient) in cases {
+        let found = unmet(volatile(), fields, ServerRole::Master);
+        assert_eq!(found, strict, "{fields:?}");
+        let found = unmet(
+            volatile().allowing_unvetted(),
+            fields,
+            ServerRole::ClusterMaster,
+        );
+        assert_eq!(found, lenient, "{fields:?}");
+    }
+    let all = [RunId, Uptime, Replication];
+    for voter in [
+        Voter::durable(quarantine()),
+        Voter::trusted(quarantine()).allowing_unvetted(),
+    ] {
+        assert_eq!(
+            unmet(voter.clone(), &all, ServerRole::Withheld),
+            [Server, Role]
+        );
+        assert_eq!(unmet(voter, &[RunId], ServerRole::Replica), []);
+    }
+}
+
+#[test]
+fn a_history_of_zeros_does_not_tell_servers_apart() {
+    let zeros = Replication {
+        id: ReplicationId::NONE,
+        origin: Origin::Own,
+    };
+    let sighting = Sighting {
+        replication: Some(zeros),
+        ..seen(0, A, 500)
+    };
+    let unmet = |sighting| {
+        let voter = Voter::new(quarantine());
+        voter.unmet(ServerRole::Master, &sighting)
+    };
+    assert_eq!(unmet(sighting), Checks::NONE, "its run id tells");
+    let unmet = unmet(without(&[Field::RunId], sighting));
+    assert_eq!(unmet.iter().collect::<Vec<_>>(), [Check::Server]);
+}
+
+#[test]
+fn without_a_run_id_another_history_is_another_server() {
+    let with_history = |second, history, uptime| {
+        let sighting = Sighting {
+            replication: Some(history),
+            ..seen(second, A, uptime)
+        };
+        without(&[Field::RunId], sighting)
+    };
+    for (later, uptime) in [(own(b'2'), 64), (promoted(b'2'), 564), (own(b'2'), 3)] {
+        let mut node = Watched::new();
+        node.connect(0, with_history(0, own(b'1'), 500));
+        assert_eq!(
+            node.connect(32, with_history(32, own(b'1'), 532)),
+            Timestamp::ZERO
+        );
+        let withdrawal = node.probe(64, with_history(64, later, uptime));
+        let expected = Withdrawal {
+            since: at(32),
+            eligibility: Eligibility::since(at(74)),
+        };
+        assert_eq!(withdrawal, Some(expected), "{later:?}");
+    }
+    // A server that says its run id now and then is known by what both sightings say.
+    let mut node = Watched::new();
+    node.connect(0, with_history(0, own(b'1'), 500));
+    assert_eq!(node.connect(1, seen(1, A, 501)), Timestamp::ZERO);
+    assert_eq!(node.connect(2, seen(2, B, 502)), at(12));
+}
+
+#[test]
+fn without_a_run_id_the_uptime_shows_a_restart() {
+    let fields: [&[Field]; 2] = [&[Field::RunId], &[Field::RunId, Field::Replication]];
+    for fields in fields {
+        let seen = |second, uptime| without(fields, seen(second, A, uptime));
+        for (before, after, is_restart) in [(500, 3, true), (3, 2, true), (3, 13, false)] {
+            let mut node = Watched(Voter::new(quarantine()).allowing_unvetted());
+            let since = node.connect(0, seen(0, before));
+            // Rounding.
+            assert_eq!(node.connect(5, seen(5, before + 4)), since);
+            let expected = if is_restart { at(20) } else { since };
+            assert_eq!(
+                node.connect(10, seen(10, after)),
+                expected,
+                "{before} {after}"
+            );
+        }
+    }
+    // The control: a run id shows that the process is the same, and the clock went back.
+    let mut node = Watched::new();
+    let since = node.connect(0, seen(0, A, 500));
+    assert_eq!(node.connect(10, seen(10, A, 3)), since);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Replication, ReplicationId, RunId, Sighting, Timestamp, Voter};
+use redlock_core::{Origin, Replication, ReplicationId, RunId, Sighting, Timestamp, Voter};
 
 use crate::{
     setup::{Mutation, Setup},
@@ -72,15 +72,19 @@ impl Setup {
     fn sighting(&self, world: &World, master: usize, asked_at: Timestamp) -> Sighting {
         let promoted_at = world.masters[master].promoted_at;
         let history = |number| ReplicationId::new([b'0' + number; ReplicationId::LEN]);
-        let continues = promoted_at.map(|_| history(0));
+        let is_hidden = self.mutation == Some(Mutation::PromotionsIgnored);
+        let origin = match promoted_at {
+            Some(_) if !is_hidden => Origin::Continues(history(0)),
+            _ => Origin::Own,
+        };
         let age = promoted_at.map(|at| Duration::from_millis((world.now - at).into()));
         Sighting {
             asked_at,
-            run_id: RunId::new([b'a' + master as u8; RunId::LEN]),
+            run_id: Some(RunId::new([b'a' + master as u8; RunId::LEN])),
             uptime: Some(LONG),
             replication: Some(Replication {
                 id: history(promoted_at.map_or(0, |at| at + 1)),
-                continues: continues.filter(|_| self.mutation != Some(Mutation::PromotionsIgnored)),
+                origin,
             }),
             history_age: age.map(|age| match self.mutation {
                 Some(Mutation::MarkerAgeIgnored) => LONG,

@@ -4,8 +4,8 @@ use std::{cell::Cell, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use redlock_core::{
-    Admission, Drift, Electorate, Exclusion, Identity, NodeId, Quarantine, Replication,
-    ReplicationId, RunId, ServerRole, Sighting, Timestamp, Ttl, Voter,
+    Admission, Check, Drift, Electorate, Exclusion, Identity, NodeId, Origin, Quarantine,
+    Replication, ReplicationId, RunId, ServerRole, Sighting, Timestamp, Ttl, Voter,
 };
 
 use crate::check;
@@ -25,17 +25,43 @@ struct Step {
 struct Server {
     letter: u8,
     role: ServerRole,
-    tells_history: bool,
+    hides: Hidden,
+}
+
+/// A field that the server leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hidden {
+    Nothing,
+    RunId,
+    Uptime,
+    SecondHistory,
+    Replication,
+    /// So that nothing tells it from other servers.
+    RunIdAndReplication,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    use ServerRole::{ClusterMaster, Master, Replica};
-    let roles = select(&[Master, Master, Master, Replica, ClusterMaster]);
-    let server = (b'a'..=b'd', roles, prop::bool::weighted(0.9));
-    let server = server.prop_map(|(letter, role, tells_history)| Server {
+    use Hidden::{Nothing, Replication, RunId, RunIdAndReplication, SecondHistory, Uptime};
+    use ServerRole::{ClusterMaster, Master, Replica, Withheld};
+    let roles = select(&[
+        Master,
+        Master,
+        Master,
+        Master,
+        Replica,
+        ClusterMaster,
+        Withheld,
+    ]);
+    let hides = prop_oneof![
+        4 => Just(Nothing),
+        4 => Just(RunId),
+        2 => select(&[Uptime, SecondHistory, Replication, RunIdAndReplication][..]),
+    ];
+    let server = (b'a'..=b'd', roles, hides);
+    let server = server.prop_map(|(letter, role, hides)| Server {
         letter,
         role,
-        tells_history,
+        hides,
     });
     let step = (0..NODES, any::<bool>(), option::weighted(0.9, server));
     let step = step.prop_map(|(node, is_inspection, server)| Step {
@@ -68,21 +94,57 @@ fn at(second: usize) -> Timestamp {
     Timestamp::ZERO.saturating_add(Duration::from_secs(1000 + second as u64))
 }
 
+impl Server {
+    /// Returns whether it says its run id, and the id of its history.
+    fn says(self) -> (bool, bool) {
+        let hides = |fields: &[Hidden]| fields.contains(&self.hides);
+        (
+            !hides(&[Hidden::RunId, Hidden::RunIdAndReplication]),
+            !hides(&[Hidden::Replication, Hidden::RunIdAndReplication]),
+        )
+    }
+
+    fn leaves_unmet(self, check: Check) -> bool {
+        use Hidden::{Replication, RunIdAndReplication, SecondHistory};
+        match check {
+            Check::Server => self.hides == RunIdAndReplication,
+            Check::Role => self.role == ServerRole::Withheld,
+            Check::Promotion => {
+                [Replication, RunIdAndReplication, SecondHistory].contains(&self.hides)
+            }
+            // No server here hides its run id and its uptime.
+            _ => false,
+        }
+    }
+
+    /// Returns whether both are one server, and say an id in common.
+    fn is_known_as(self, other: Self) -> bool {
+        let (ours, theirs) = (self.says(), other.says());
+        self.letter == other.letter && (ours.0 && theirs.0 || ours.1 && theirs.1)
+    }
+}
+
 impl Step {
     /// What the node says when it is asked in this second. All servers started at the same time.
     fn identity(self, second: usize) -> Identity {
         let Some(server) = self.server else {
             return Identity::Withheld;
         };
+        let hides = server.hides;
+        let (says_run_id, says_history) = server.says();
+        let uptime = Duration::from_secs(5000 + second as u64);
         Identity::Server {
             role: server.role,
             sighting: Sighting {
                 asked_at: at(second),
-                run_id: RunId::new([server.letter; RunId::LEN]),
-                uptime: Some(Duration::from_secs(5000 + second as u64)),
-                replication: server.tells_history.then_some(Replication {
+                run_id: says_run_id.then_some(RunId::new([server.letter; RunId::LEN])),
+                uptime: (hides != Hidden::Uptime).then_some(uptime),
+                replication: says_history.then_some(Replication {
                     id: ReplicationId::new([server.letter; ReplicationId::LEN]),
-                    continues: None,
+                    origin: match hides {
+                        Hidden::SecondHistory => Origin::Withheld,
+                        _ => Origin::Own,
+                    },
                 }),
                 history_age: None,
             },
@@ -100,15 +162,23 @@ impl Step {
     }
 }
 
-/// Returns whether one server has ever two votes, if these are the admissions of the steps.
-fn votes_twice(steps: &[Step], mut admit: impl FnMut(usize, Step) -> Admission) -> bool {
-    let mut voting: [Option<u8>; NODES] = [None; NODES];
+/// Returns whether one server has ever two votes, if these are the admissions of the steps. `is_one` says
+/// whether two descriptions are of one server.
+fn votes_twice(
+    steps: &[Step],
+    is_one: impl Fn(Server, Server) -> bool,
+    mut admit: impl FnMut(usize, Step) -> Admission,
+) -> bool {
+    let mut voting: [Option<Server>; NODES] = [None; NODES];
     for (second, &step) in steps.iter().enumerate() {
         let is_admitted = admit(second, step).outcome.is_ok();
-        let server = step.server.map(|server| server.letter);
-        voting[step.node] = server.filter(|_| is_admitted);
-        let is_counted = |other: usize| other != step.node && voting[other] == voting[step.node];
-        if voting[step.node].is_some() && (0..NODES).any(is_counted) {
+        voting[step.node] = step.server.filter(|_| is_admitted);
+        let Some(server) = voting[step.node] else {
+            continue;
+        };
+        let is_other_vote =
+            |other: usize| other != step.node && voting[other].is_some_and(|it| is_one(it, server));
+        if (0..NODES).any(is_other_vote) {
             return true;
         }
     }
@@ -117,27 +187,60 @@ fn votes_twice(steps: &[Step], mut admit: impl FnMut(usize, Step) -> Admission) 
 
 #[test]
 fn no_server_votes_twice() {
+    let found_by_history = Cell::new(false);
     check(2000, &(voters(), steps()), |(voter, steps)| {
         let mut electorate = Electorate::new(voter);
-        let twice = votes_twice(&steps, |second, step| step.tell(second, &mut electorate));
+        let twice = votes_twice(&steps, Server::is_known_as, |second, step| {
+            let admission = step.tell(second, &mut electorate);
+            let is_same = matches!(admission.outcome, Err(Exclusion::SameServer { .. }));
+            let hides = step.server.map(|it| it.hides);
+            found_by_history.set(found_by_history.get() || is_same && hides == Some(Hidden::RunId));
+            admission
+        });
         prop_assert!(!twice);
         Ok(())
     });
+    assert!(found_by_history.get(), "no server was known by its history");
+}
+
+/// Returns whether the search finds a server that votes twice.
+fn finds_two_votes(
+    voters: impl Strategy<Value = Voter>,
+    is_one: impl Fn(Server, Server) -> bool + Copy,
+    one_for_each_node: bool,
+) -> bool {
+    let found = Cell::new(false);
+    check(2000, &(voters, steps()), |(voter, steps)| {
+        let mut electorates = [(); NODES].map(|()| Electorate::new(voter.clone()));
+        let twice = votes_twice(&steps, is_one, |second, step| {
+            let index = if one_for_each_node { step.node } else { 0 };
+            step.tell(second, &mut electorates[index])
+        });
+        found.set(found.get() || twice);
+        Ok(())
+    });
+    found.get()
 }
 
 /// The control: a driver with an electorate for each node counts servers twice.
 #[test]
 fn servers_vote_twice_if_each_node_has_an_electorate_of_its_own() {
-    let found = Cell::new(false);
-    check(2000, &(voters(), steps()), |(voter, steps)| {
-        let mut electorates = [(); NODES].map(|()| Electorate::new(voter.clone()));
-        let twice = votes_twice(&steps, |second, step| {
-            step.tell(second, &mut electorates[step.node])
-        });
-        found.set(found.get() || twice);
-        Ok(())
-    });
-    assert!(found.get(), "the property notices nothing");
+    assert!(
+        finds_two_votes(voters(), Server::is_known_as, true),
+        "the property notices nothing"
+    );
+}
+
+/// The control: what a client allows that gives unvetted nodes a vote, and what it does not allow otherwise.
+#[test]
+fn servers_that_nothing_tells_apart_vote_twice_only_if_the_client_allows_that() {
+    let is_one = |one: Server, other: Server| {
+        one.letter == other.letter && [one, other].map(Server::says) == [(false, false); 2]
+    };
+    let strict = Voter::new(quarantine());
+    let lenient = strict.clone().allowing_unvetted();
+    assert!(!finds_two_votes(Just(strict), is_one, false));
+    assert!(finds_two_votes(Just(lenient), is_one, false));
 }
 
 #[test]
@@ -150,7 +253,11 @@ fn each_exclusion_has_its_reason() {
             let says = step.server;
             let has_role = |role| says.is_some_and(|server| server.role == role);
             match admission.outcome {
-                Ok(_) => prop_assert!(says.is_none() || has_role(ServerRole::Master)),
+                Ok(_) => prop_assert!(
+                    says.is_none()
+                        || has_role(ServerRole::Master)
+                        || has_role(ServerRole::Withheld) && admission.unmet.contains(Check::Role)
+                ),
                 Err(Exclusion::SameServer { other }) => {
                     prop_assert_ne!(other.index(), step.node);
                     prop_assert_eq!(seen[other.index()], says.map(|server| server.letter));
@@ -158,8 +265,13 @@ fn each_exclusion_has_its_reason() {
                 Err(Exclusion::Replica) => prop_assert!(has_role(ServerRole::Replica)),
                 Err(Exclusion::ClusterMaster) => prop_assert!(has_role(ServerRole::ClusterMaster)),
                 Err(Exclusion::IdentityWithheld) => prop_assert!(says.is_none()),
-                Err(Exclusion::HistoryWithheld) => {
-                    prop_assert!(says.is_some_and(|server| !server.tells_history));
+                Err(Exclusion::Unvetted { unmet }) => {
+                    prop_assert!(!unmet.is_empty());
+                    prop_assert_eq!(unmet, admission.unmet);
+                    for check in unmet.iter() {
+                        let is_true = says.is_some_and(|it| it.leaves_unmet(check));
+                        prop_assert!(is_true, "{check:?} of {says:?}");
+                    }
                 }
                 Err(_) => prop_assert!(false, "an exclusion that this test does not know"),
             }

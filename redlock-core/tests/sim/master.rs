@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use redlock_core::{AgeMarker, FencingToken, Operation, Replication, ReplicationId, RunId, Token};
+use redlock_core::{
+    AgeMarker, FencingToken, Operation, Origin, Replication, ReplicationId, RunId, Token,
+};
 
 use crate::clock::{Clock, MILLI, SECOND};
 
@@ -151,9 +153,14 @@ impl Master {
     /// The history of its keys, in the words of `INFO`.
     pub(crate) fn replication(&self) -> Replication {
         let before = self.incarnation.wrapping_sub(1);
+        let origin = if self.is_promoted {
+            Origin::Continues(ReplicationId::new(digits(before)))
+        } else {
+            Origin::Own
+        };
         Replication {
             id: ReplicationId::new(digits(self.incarnation)),
-            continues: self.is_promoted.then(|| ReplicationId::new(digits(before))),
+            origin,
         }
     }
 

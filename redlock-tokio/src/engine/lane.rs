@@ -27,6 +27,7 @@ mod set_requests;
 mod status_board;
 mod tenures;
 mod timer;
+mod unmet;
 pub(crate) mod vetting;
 mod voting_right;
 mod yield_to_ready;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redlock_core::{Replication, ReplicationId, RunId};
+use redlock_core::{Origin, Replication, ReplicationId, RunId};
 
 use super::NodeError;
 
@@ -28,21 +28,22 @@ impl Server {
     }
 }
 
-/// A server's description of itself (`INFO`).
+/// A server's description of itself (`INFO`). A server may leave out each field. The
+/// [checks](crate::Check) that need the field are then unmet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// The server's name for itself from its start to its end.
-    pub run_id: RunId,
-    /// How long the server had been up when it was asked, in whole seconds. In a
+    /// The server's name for itself from its start to its end (`run_id`).
+    pub run_id: Option<RunId>,
+    /// How long the server had been up when it was asked, in whole seconds (`uptime_in_seconds`). In a
     /// [`NodeStatus`](crate::NodeStatus) that is the time of the last connect.
-    pub uptime: Duration,
+    pub uptime: Option<Duration>,
     /// The history of the server's keys, which changes when the server is promoted; `None` if unknown.
     pub replication: Option<Replication>,
     /// The version, such as `redis 7.0.15` or `valkey 9.1.2`.
     pub version: String,
-    /// The master that the server is a replica of.
-    pub replica_of: Option<String>,
+    /// Whether the server is a master (`role`).
+    pub role: Role,
     /// Whether the server is a node of a cluster.
     pub in_cluster: bool,
     /// The server's policy when it runs out of memory, if its memory has a limit. `noeviction` deletes no
@@ -52,20 +53,31 @@ pub struct ServerInfo {
     pub appends_to_file: bool,
 }
 
+/// The role of a server (`role`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It is a master.
+    Master,
+    /// It copies this master: `host:port`.
+    ReplicaOf(String),
+    /// It does not say.
+    Withheld,
+}
+
 impl ServerInfo {
     /// Describes an independent master that has been up for this long and was never promoted. Change the
     /// fields to describe other servers.
     #[must_use]
     pub fn new(run_id: RunId, uptime: Duration) -> Self {
         Self {
-            run_id,
-            uptime,
+            run_id: Some(run_id),
+            uptime: Some(uptime),
             replication: Some(Replication {
-                id: ReplicationId::new([b'0'; ReplicationId::LEN]),
-                continues: None,
+                id: ReplicationId::NONE,
+                origin: Origin::Own,
             }),
             version: String::new(),
-            replica_of: None,
+            role: Role::Master,
             in_cluster: false,
             eviction: None,
             appends_to_file: false,

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use redlock_core::Quorum;
+use redlock_core::{Checks, Quorum};
 
 use crate::{
     NodeError, NodeReport, NodeReports, Objection, ServerInfo, whole_seconds::WholeSeconds,
@@ -32,6 +32,11 @@ pub struct NodeStatus {
     pub state: NodeState,
     /// What the server said of itself at the last connection.
     pub server: Option<ServerInfo>,
+    /// The checks that were unmet at the last connection, since the server did not say what they need. A node
+    /// that has some votes only because of
+    /// [`allow_unvetted_nodes`](crate::RedlockBuilder::allow_unvetted_nodes). A [`Check`](crate::Check) says what
+    /// is lost.
+    pub unmet: Checks,
     /// The time of the last answer, from when the request was sent. It contains the wait behind other requests.
     pub round_trip: Option<Duration>,
 }

@@ -205,7 +205,7 @@ fn the_age_of_a_history_is_of_use_for_a_master_of_a_cluster_too() {
     if let Identity::Server { sighting, .. } = &mut identity
         && let Some(replication) = &mut sighting.replication
     {
-        replication.continues = Some(replication.id);
+        replication.origin = Origin::Continues(replication.id);
     }
     assert!(Electorate::new(voter()).needs_history_age(&identity));
 }
@@ -217,7 +217,7 @@ fn promoted(letter: u8, history: u8) -> Identity {
         && let Some(replication) = &mut sighting.replication
     {
         replication.id = ReplicationId::new([history; ReplicationId::LEN]);
-        replication.continues = Some(replication.id);
+        replication.origin = Origin::Continues(replication.id);
     }
     identity
 }
@@ -248,6 +248,7 @@ fn a_server_that_does_not_tell_its_history_has_no_vote_as_an_owner_even_if_nodes
     }
     let (mut electorate, first) = with_owner(Voter::durable(quarantine()));
     let admission = electorate.handle_owner_connection(at(0), node(0), &first, &identity);
-    assert_eq!(admission.outcome, Err(Exclusion::HistoryWithheld));
+    let unmet = [Check::Promotion].into_iter().collect();
+    assert_eq!(admission.outcome, Err(Exclusion::Unvetted { unmet }));
     assert_eq!(electorate.eligibility(node(0)), Eligibility::NEVER);
 }

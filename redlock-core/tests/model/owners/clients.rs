@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_core::{
-    AgeMarker, Eligibility, Event, Identity, Lease, MemberReport, Operation, Replication,
+    AgeMarker, Eligibility, Event, Identity, Lease, MemberReport, Operation, Origin, Replication,
     ReplicationId, Reply, RoundId, RunId, ServerRole, Sighting, Tenure, Timestamp,
 };
 
@@ -137,7 +137,7 @@ impl OwnerSetup {
         let history = |number: u8| ReplicationId::new([number; ReplicationId::LEN]);
         let replication = Replication {
             id: history(promoted_at.map_or(0, |at| at + 1)),
-            continues: promoted_at.map(|_| history(0)),
+            origin: promoted_at.map_or(Origin::Own, |_| Origin::Continues(history(0))),
         };
         Identity::Server {
             role: match self.authority {
@@ -146,7 +146,7 @@ impl OwnerSetup {
             },
             sighting: Sighting {
                 asked_at: now,
-                run_id: RunId::new([b'0' + server as u8; RunId::LEN]),
+                run_id: Some(RunId::new([b'0' + server as u8; RunId::LEN])),
                 uptime: Some(LONG),
                 replication: Some(replication),
                 history_age: promoted_at.map(|at| TICK * (world.now - at).into()),

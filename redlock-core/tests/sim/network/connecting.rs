@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Eligibility, NodeId, Sighting};
+use redlock_core::{Eligibility, NodeId, Origin, Sighting};
 
 use crate::{
     clock::{MILLI, SECOND},
@@ -49,17 +49,17 @@ impl World {
         let mutant = self.configuration.mutant;
         let it = &mut self.masters[master];
         let mut replication = it.replication();
-        let history_age = match replication.continues {
-            Some(_) if mutant == Some(Mutant::IgnoresMarkerAge) => Some(Duration::MAX),
-            Some(_) => Some(it.history_age(at)),
-            None => None,
+        let history_age = match replication.origin {
+            Origin::Continues(_) if mutant == Some(Mutant::IgnoresMarkerAge) => Some(Duration::MAX),
+            Origin::Continues(_) => Some(it.history_age(at)),
+            Origin::Own | Origin::Withheld => None,
         };
         if mutant == Some(Mutant::IgnoresPromotions) {
-            replication.continues = None;
+            replication.origin = Origin::Own;
         }
         Sighting {
             asked_at,
-            run_id: it.run_id(),
+            run_id: Some(it.run_id()),
             uptime: Some(Duration::from_secs(it.uptime(at))),
             replication: Some(replication),
             history_age,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{Eligibility, Timestamp};
+use redlock_core::{Checks, Eligibility, Timestamp};
 use tokio::sync::{Notify, futures::Notified};
 
 use crate::{
@@ -27,6 +27,7 @@ pub(super) struct StatusBoard {
 struct Entry {
     condition: Condition,
     server: Option<ServerInfo>,
+    unmet: Checks,
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +43,7 @@ impl StatusBoard {
             entry: Mutex::new(Entry {
                 condition: Condition::Disconnected(cause),
                 server: None,
+                unmet: Checks::NONE,
             }),
             changed: Notify::new(),
             round_trip: AtomicU64::new(0),
@@ -49,10 +51,16 @@ impl StatusBoard {
     }
 
     /// Notes that there is a connection, and what the server says of itself on it.
-    pub(super) fn connected(&self, server: Option<ServerInfo>, eligibility: Eligibility) {
+    pub(super) fn connected(
+        &self,
+        server: Option<ServerInfo>,
+        unmet: Checks,
+        eligibility: Eligibility,
+    ) {
         *self.lock() = Entry {
             condition: Condition::Connected { eligibility },
             server,
+            unmet,
         };
         self.changed.notify_waiters();
     }
@@ -107,6 +115,7 @@ impl StatusBoard {
             address: Arc::clone(address),
             state,
             server: entry.server.clone(),
+            unmet: entry.unmet,
             round_trip: self.round_trip(),
         }
     }

@@ -3,15 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use redlock_core::{
-    Admission, Electorate, Eligibility, Exclusion, Identity, MemberReport, NodeId, NodeKind,
-    Quarantine, ServerRole, Sighting, Tenure, Timestamp, Voter, Withdrawal,
+    Admission, Check, Checks, Electorate, Eligibility, Exclusion, Identity, MemberReport, NodeId,
+    NodeKind, Quarantine, ServerRole, Sighting, Tenure, Timestamp, Voter, Withdrawal,
 };
 use tokio::sync::watch;
 
-use super::tenures::Tenures;
+use super::{tenures::Tenures, unmet};
 use crate::{
     NodeError,
-    node::{AuthorityKind, Server, ServerInfo},
+    node::{AuthorityKind, Role, Server, ServerInfo},
     sync::Mutex,
 };
 
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Rules {
     /// For how long a node has no vote after it came up.
     pub(crate) restarts: RestartRule,
-    /// Whether a node that does not say what it is may vote.
+    /// Whether a node that does not say enough of itself may vote.
     pub(crate) allow_unvetted: bool,
 }
 
@@ -69,19 +69,19 @@ impl Statement {
             Server::Withheld(_) => return Identity::Withheld,
             Server::Known(info) => info,
         };
-        let role = if info.replica_of.is_some() {
-            ServerRole::Replica
-        } else if info.in_cluster {
-            ServerRole::ClusterMaster
-        } else {
-            ServerRole::Master
+        let role = match info.role {
+            Role::ReplicaOf(_) => ServerRole::Replica,
+            // One that does not say its role, and is a replica, answers `MOVED` and gives no votes.
+            Role::Master | Role::Withheld if info.in_cluster => ServerRole::ClusterMaster,
+            Role::Master => ServerRole::Master,
+            Role::Withheld => ServerRole::Withheld,
         };
         Identity::Server {
             role,
             sighting: Sighting {
                 asked_at: self.asked_at,
                 run_id: info.run_id,
-                uptime: Some(info.uptime),
+                uptime: info.uptime,
                 replication: info.replication,
                 history_age: self.history_age,
             },
@@ -95,6 +95,8 @@ pub(super) struct Decision {
     pub(super) outcome: Result<Eligibility, NodeError>,
     /// What the lane must tell all leases.
     pub(super) withdrawal: Option<Withdrawal>,
+    /// The checks that are unmet.
+    pub(super) unmet: Checks,
 }
 
 /// The nodes of one lock service, as the core has seen them last.
@@ -188,7 +190,7 @@ impl Vetting {
         let named_by = named.map(|(kind, _)| kind);
         let decision = self.decide(admission, &statement.server, refusal, named_by);
         if decision.outcome.is_ok() {
-            self.warn(node, &statement.server);
+            self.warn(node, &statement.server, decision.unmet);
         }
         decision
     }
@@ -232,6 +234,7 @@ impl Vetting {
         Decision {
             outcome,
             withdrawal: admission.withdrawal,
+            unmet: admission.unmet,
         }
     }
 
@@ -254,7 +257,7 @@ impl Vetting {
             (
                 Exclusion::Replica,
                 Server::Known(ServerInfo {
-                    replica_of: Some(master),
+                    role: Role::ReplicaOf(master),
                     ..
                 }),
             ) => format!("a replica of {master}, which may lag behind it: only masters vote"),
@@ -270,27 +273,42 @@ impl Vetting {
                 "it does not say what it is ({error}): grant +info, or build with \
                  allow_unvetted_nodes"
             ),
-            (Exclusion::HistoryWithheld, _) => {
-                "INFO lacks master_replid2, which shows whether the server was promoted a moment ago \
-                 and may lack locks: use a server that has it, or build with allow_unvetted_nodes"
-                    .into()
-            }
+            (Exclusion::Unvetted { unmet }, _) => format!(
+                "INFO lacks {}, so {}: use a server that has these fields, or accept that by \
+                 allow_unvetted_nodes",
+                unmet::fields(unmet),
+                unmet::risks(unmet)
+            ),
             (exclusion, _) => format!("it must not vote: {exclusion:?}"),
         };
         NodeError::Misconfigured(text.into())
     }
 
     /// Warns of what does not keep a node from voting.
-    fn warn(&self, node: NodeId, server: &Server) {
+    fn warn(&self, node: NodeId, server: &Server, unmet: Checks) {
         let node = &self.addresses[node.index()];
+        let risks = unmet::risks(unmet);
         let info = match server {
             Server::None => return,
             Server::Withheld(error) => {
-                tracing::warn!(%node, %error, "not vetted: it does not answer INFO");
+                tracing::warn!(
+                    %node, %error, %risks, "votes unvetted, since it does not answer INFO"
+                );
                 return;
             }
             Server::Known(info) => info,
         };
+        if !unmet.is_empty() {
+            let missing = unmet::fields(unmet);
+            tracing::warn!(%node, missing, %risks, "votes unvetted, since INFO lacks some fields");
+        }
+        let waits = matches!(self.rules.restarts, RestartRule::Quarantined(_));
+        if waits && info.uptime.is_none() && !unmet.contains(Check::Start) {
+            tracing::warn!(
+                %node,
+                "INFO lacks uptime_in_seconds, so each new client waits as if the server had just started"
+            );
+        }
         if let Some(policy) = &info.eviction
             && policy != "noeviction"
         {
@@ -358,7 +376,7 @@ mod tests {
     fn an_excluded_node_learns_why() {
         let vetting = vetting(false);
         let replica = ServerInfo {
-            replica_of: Some("m:6379".into()),
+            role: Role::ReplicaOf("m:6379".into()),
             ..info(b'x')
         };
         let member = ServerInfo {
@@ -369,7 +387,17 @@ mod tests {
             replication: None,
             ..info(b'x')
         };
+        let without_role = ServerInfo {
+            role: Role::Withheld,
+            run_id: None,
+            ..info(b'x')
+        };
         for (server, text) in [
+            (
+                Server::Known(without_role),
+                "INFO lacks run_id and master_replid, role, so one server under two addresses would \
+                 vote twice, a replica would vote",
+            ),
             (Server::Known(replica), "a replica of m:6379"),
             (Server::Known(member), "a node of a cluster"),
             (Server::Known(without_history), "master_replid2"),
@@ -395,7 +423,7 @@ mod tests {
         let refusal = NodeError::Misconfigured("may not SET".into());
         let vetting = vetting(false);
         let replica = ServerInfo {
-            replica_of: Some("m:6379".into()),
+            role: Role::ReplicaOf("m:6379".into()),
             ..info(b'x')
         };
         let error = connect(&vetting, 0, Server::Known(replica), Some(&refusal));

@@ -69,6 +69,7 @@ impl VotingRight {
         let decision = self
             .vetting
             .decide_on_connection(self.node, now, statement, refusal, named);
+        let unmet = decision.unmet;
         self.apply(decision)?;
         let (now, eligibility) = (self.clock.now(), self.eligibility());
         let remaining = eligibility.remaining(now);
@@ -83,7 +84,7 @@ impl VotingRight {
             Server::Known(info) => Some(info.clone()),
             Server::None | Server::Withheld(_) => None,
         };
-        self.status.connected(info, eligibility);
+        self.status.connected(info, unmet, eligibility);
         Ok(())
     }
 
@@ -146,6 +147,7 @@ impl VotingRight {
 
     fn apply(&mut self, decision: Decision) -> Result<(), NodeError> {
         let Decision {
+            unmet: _,
             outcome,
             withdrawal,
         } = decision;

@@ -3,15 +3,22 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::Value;
-use redlock_core::{Replication, ReplicationId, RunId};
+use redlock_core::{Origin, Replication, ReplicationId, RunId};
 
 use super::{server_error::refusal, shorten::shorten};
-use crate::node::{NodeError, Server, ServerInfo};
+use crate::node::{NodeError, Role, Server, ServerInfo};
 
 /// Reads the answer on a new connection.
 pub(super) fn read_first(reply: Value) -> Result<Server, NodeError> {
     match read_text(reply) {
-        Ok(text) => parse(&text).map(Server::Known),
+        Ok(text) if field(&text, "redis_mode") == Some("sentinel") => {
+            Err(NodeError::Misconfigured(
+                "a sentinel, which stores no locks: name the group that the sentinels watch, and \
+                 they name its master (redis+sentinel://host:port/group)"
+                    .into(),
+            ))
+        }
+        Ok(text) => Ok(describe(&text)),
         Err(NodeError::Refused { code, message }) if matches!(&*code, "NOPERM" | "ERR") => {
             Ok(Server::Withheld(NodeError::Refused { code, message }))
         }
@@ -24,9 +31,7 @@ pub(super) fn read_first(reply: Value) -> Result<Server, NodeError> {
 /// nothing about the server still shows that the server is there.
 pub(super) fn read_again(sections: impl IntoIterator<Item = Value>) -> Server {
     let texts: Result<Vec<_>, _> = sections.into_iter().map(read_text).collect();
-    texts
-        .and_then(|texts| parse(&texts.join("\r\n")))
-        .map_or_else(Server::Withheld, Server::Known)
+    texts.map_or_else(Server::Withheld, |texts| describe(&texts.join("\r\n")))
 }
 
 /// Returns the text of one section, or of all.
@@ -41,68 +46,63 @@ fn read_text(reply: Value) -> Result<String, NodeError> {
     }
 }
 
-/// The second history of a server that has continued no other.
-const NO_HISTORY: ReplicationId = ReplicationId::new([b'0'; ReplicationId::LEN]);
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .map(str::trim)
+}
 
-/// Parses the text. The order of the fields does not matter, and unknown fields are ignored.
-fn parse(text: &str) -> Result<ServerInfo, NodeError> {
-    let field = |name: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-            .map(str::trim)
-    };
-    let required = |name: &str| {
-        field(name).ok_or_else(|| unexpected(format!("the answer to INFO lacks {name}")))
-    };
-    let run_id = required("run_id")?;
-    let run_id = run_id.as_bytes().try_into().map_err(|_| {
-        let len = run_id.len();
-        unexpected(format!(
-            "the answer to INFO has a run_id of {len} bytes instead of {}",
-            RunId::LEN
-        ))
-    })?;
-    let uptime = required("uptime_in_seconds")?
-        .parse()
-        .map_err(|_| unexpected("the answer to INFO has an uptime that is not a number".into()))?;
-    let role = required("role")?;
+/// Reads the text. A text with none of the fields by which a server is judged is no description.
+fn describe(text: &str) -> Server {
+    let fields = ["run_id", "uptime_in_seconds", "role", "master_replid"];
+    if fields.iter().all(|name| field(text, name).is_none()) {
+        let error = "the answer to INFO does not describe the server";
+        return Server::Withheld(NodeError::Unexpected(error.into()));
+    }
+    Server::Known(parse(text))
+}
+
+/// Parses the text. The order of the fields does not matter, and unknown fields are ignored. A field with a
+/// value that makes no sense counts as missing.
+fn parse(text: &str) -> ServerInfo {
+    let field = |name: &str| field(text, name);
+    let digits = |name: &str| <[u8; RunId::LEN]>::try_from(field(name)?.as_bytes()).ok();
     let version = match field("valkey_version") {
         Some(version) => format!("valkey {version}"),
         None => format!("redis {}", field("redis_version").unwrap_or("?")),
     };
-    let replica_of = (role != "master").then(|| {
-        let host = field("master_host").unwrap_or("?");
-        let port = field("master_port").unwrap_or("?");
-        shorten(format!("{host}:{port}"))
-    });
-    let history = |name| {
-        let digits = field(name)?.as_bytes().try_into().ok()?;
-        Some(ReplicationId::new(digits))
+    let role = match field("role") {
+        None | Some("") => Role::Withheld,
+        Some("master") => Role::Master,
+        Some(_) => {
+            let host = field("master_host").unwrap_or("?");
+            let port = field("master_port").unwrap_or("?");
+            Role::ReplicaOf(shorten(format!("{host}:{port}")))
+        }
     };
-    let replication =
-        history("master_replid")
-            .zip(history("master_replid2"))
-            .map(|(id, second)| Replication {
-                id,
-                continues: (second != NO_HISTORY).then_some(second),
-            });
+    let origin = match digits("master_replid2").map(ReplicationId::new) {
+        None => Origin::Withheld,
+        Some(ReplicationId::NONE) => Origin::Own,
+        Some(earlier) => Origin::Continues(earlier),
+    };
+    let replication = digits("master_replid").map(|id| Replication {
+        id: ReplicationId::new(id),
+        origin,
+    });
+    let uptime = field("uptime_in_seconds").and_then(|it| it.parse().ok());
     let has_memory_limit = field("maxmemory").is_some_and(|limit| limit != "0");
-    Ok(ServerInfo {
-        run_id: RunId::new(run_id),
-        uptime: Duration::from_secs(uptime),
+    ServerInfo {
+        run_id: digits("run_id").map(RunId::new),
+        uptime: uptime.map(Duration::from_secs),
         replication,
         version: shorten(version),
-        replica_of,
+        role,
         in_cluster: field("cluster_enabled") == Some("1"),
         eviction: field("maxmemory_policy")
             .filter(|_| has_memory_limit)
             .map(|policy| shorten(policy.to_owned())),
         appends_to_file: field("aof_enabled") == Some("1"),
-    })
-}
-
-fn unexpected(text: String) -> NodeError {
-    NodeError::Unexpected(text.into())
+    }
 }
 
 #[cfg(test)]
@@ -127,11 +127,11 @@ mod tests {
             appends_to_file: true,
             replication: Some(Replication {
                 id: A_HISTORY,
-                continues: None,
+                origin: Origin::Own,
             }),
             ..ServerInfo::new(run_id, Duration::from_secs(42))
         };
-        assert_eq!(parse(REDIS), Ok(expected));
+        assert_eq!(parse(REDIS), expected);
     }
 
     #[test]
@@ -145,8 +145,8 @@ mod tests {
             .replace("maxmemory:0", "maxmemory:1000")
             .replace("noeviction", "volatile-ttl")
             .replace("# Server", "valkey_version:9.1.2");
-        let info = parse(&text).unwrap();
-        assert_eq!(info.replica_of.as_deref(), Some("a:6379"));
+        let info = parse(&text);
+        assert_eq!(info.role, Role::ReplicaOf("a:6379".into()));
         assert!(info.in_cluster);
         assert_eq!(info.eviction.as_deref(), Some("volatile-ttl"));
         assert_eq!(info.version, "valkey 9.1.2");
@@ -154,29 +154,87 @@ mod tests {
 
     #[test]
     fn a_promotion_shows_in_the_second_history() {
-        let continues = |second: &str| {
+        let origin = |second: &str| {
             let text = REDIS.replace(&"0".repeat(40), second);
-            let info = parse(&text).unwrap();
-            info.replication.map(|it| it.continues)
+            parse(&text).replication.map(|it| it.origin)
         };
         let second = ReplicationId::new([b'b'; ReplicationId::LEN]);
-        assert_eq!(continues(&"0".repeat(40)), Some(None));
-        assert_eq!(continues(&"b".repeat(40)), Some(Some(second)));
-        assert_eq!(continues("b"), None, "unknown");
+        assert_eq!(origin(&"0".repeat(40)), Some(Origin::Own));
+        assert_eq!(origin(&"b".repeat(40)), Some(Origin::Continues(second)));
+        assert_eq!(origin("b"), Some(Origin::Withheld));
         let text = REDIS.replace("master_replid2", "master_offset");
-        assert_eq!(parse(&text).unwrap().replication, None);
+        let expected = Replication {
+            id: A_HISTORY,
+            origin: Origin::Withheld,
+        };
+        assert_eq!(parse(&text).replication, Some(expected));
+        let text = REDIS.replace("master_replid:", "master_id:");
+        assert_eq!(parse(&text).replication, None);
     }
 
     #[test]
-    fn missing_and_odd_fields_are_named() {
-        for (from, to, named) in [
-            ("run_id", "walk_id", "run_id"),
-            ("uptime_in_seconds:42", "uptime_in_seconds:-1", "uptime"),
-            ("01234567\r\n", "\r\n", "32 bytes"),
-            ("role:", "roll:", "role"),
+    fn a_field_that_is_missing_or_makes_no_sense_is_left_out() {
+        let whole = parse(REDIS);
+        for (from, to, expected) in [
+            (
+                "run_id",
+                "walk_id",
+                ServerInfo {
+                    run_id: None,
+                    ..whole.clone()
+                },
+            ),
+            (
+                "01234567\r\n",
+                "\r\n",
+                ServerInfo {
+                    run_id: None,
+                    ..whole.clone()
+                },
+            ),
+            (
+                "seconds:42",
+                "seconds:-1",
+                ServerInfo {
+                    uptime: None,
+                    ..whole.clone()
+                },
+            ),
+            (
+                "role:",
+                "roll:",
+                ServerInfo {
+                    role: Role::Withheld,
+                    ..whole.clone()
+                },
+            ),
+            (
+                "role:master",
+                "role:",
+                ServerInfo {
+                    role: Role::Withheld,
+                    ..whole.clone()
+                },
+            ),
         ] {
-            let error = parse(&REDIS.replace(from, to)).unwrap_err();
-            assert!(error.to_string().contains(named), "{error}");
+            assert_eq!(parse(&REDIS.replace(from, to)), expected, "{from}");
         }
+    }
+
+    #[test]
+    fn a_text_without_any_of_the_fields_is_no_description() {
+        for text in ["", "# Server\r\n", "redis_version:7.0.15\r\n"] {
+            let is_withheld = matches!(describe(text), Server::Withheld(NodeError::Unexpected(_)));
+            assert!(is_withheld, "{text}");
+        }
+        assert!(matches!(describe("role:master"), Server::Known(_)));
+    }
+
+    #[test]
+    fn a_sentinel_is_named() {
+        let text = REDIS.replace("redis_version", "redis_mode:sentinel\r\nredis_version");
+        let error = read_first(Value::BulkString(text.into_bytes())).unwrap_err();
+        assert!(error.is_refusal(), "{error}");
+        assert!(error.to_string().contains("redis+sentinel://"), "{error}");
     }
 }
