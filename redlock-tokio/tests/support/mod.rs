@@ -11,6 +11,7 @@ pub(crate) mod in_memory;
 pub(crate) mod log;
 pub(crate) mod panics;
 pub(crate) mod rubbish;
+pub(crate) mod shards;
 
 use std::{
     collections::BTreeMap,

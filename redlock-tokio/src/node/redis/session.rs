@@ -31,6 +31,12 @@ use crate::node::{Answer, Command, FreedNotifier, NodeError, Server, Session};
 /// How long an idle server may take to describe itself. (The lane of a busy server gives up sooner.)
 const INSPECTION_LIMIT: Duration = Duration::from_secs(5);
 
+/// What an inspection asks `INFO` for: the sections that can show a change.
+const SECTIONS: [&str; 2] = ["server", "replication"];
+
+/// Likewise, of a server that must be a node of a cluster.
+const SECTIONS_IN_CLUSTER: [&str; 3] = ["server", "replication", "cluster"];
+
 /// A conversation over one multiplexed connection.
 pub(super) struct RedisSession {
     multiplexed: MultiplexedConnection,
@@ -41,6 +47,8 @@ pub(super) struct RedisSession {
     /// Whether the server has refused to compare values by command.
     refused: Arc<AtomicBool>,
     server: Server,
+    /// The sections of `INFO` that can show a change.
+    sections: &'static [&'static str],
     /// Gets the server's messages that keys are gone, if the server sends them.
     invalidations: Option<Arc<Invalidations>>,
     /// How many batches were sent.
@@ -119,6 +127,11 @@ impl RedisSession {
             rights,
             refused: Arc::default(),
             server,
+            sections: if owner.is_some() {
+                &SECTIONS_IN_CLUSTER
+            } else {
+                &SECTIONS
+            },
             invalidations,
             batches: 0,
             inspections: 0,
@@ -192,7 +205,7 @@ impl Session for RedisSession {
 
     fn inspect(&mut self) -> BoxFuture<'static, Result<Server, NodeError>> {
         self.inspections += 1;
-        inspect(self.multiplexed.clone(), self.inspections).boxed()
+        inspect(self.multiplexed.clone(), self.sections, self.inspections).boxed()
     }
 
     fn history_age(&mut self) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
@@ -256,26 +269,35 @@ fn is_echo(reply: &Value, number: u64) -> bool {
     }
 }
 
-/// Asks for the two sections of `INFO` that can show a change, behind a `PING` with a number. This also
+/// Asks for sections of `INFO`, behind a `PING` with a number. This also
 /// finds a node that restarted, or a middlebox that forgot the idle connection, before the next request
 /// fails.
-async fn inspect(mut connection: MultiplexedConnection, number: u64) -> Result<Server, NodeError> {
+async fn inspect(
+    mut connection: MultiplexedConnection,
+    sections: &[&str],
+    number: u64,
+) -> Result<Server, NodeError> {
     let mut pipeline = Pipeline::new();
     pipeline.cmd("PING").arg(number);
     // One by one: servers before Redis 7 know no list of sections.
-    for section in ["server", "replication"] {
+    for section in sections {
         pipeline.cmd("INFO").arg(section);
     }
     let answer = connection.send_packed_commands(&pipeline, 0, pipeline.len());
-    let replies = tokio::time::timeout(INSPECTION_LIMIT, answer)
+    let mut replies = tokio::time::timeout(INSPECTION_LIMIT, answer)
         .await
         .map_err(|_| NodeError::TimedOut(INSPECTION_LIMIT))?
         .map_err(|error| disconnected(&error))?;
-    let [ping, sections @ ..] = <[Value; 3]>::try_from(replies).map_err(|replies| {
-        let text = format!("{} replies to PING and two INFO", replies.len());
-        NodeError::Unexpected(text.into())
-    })?;
-    if !is_echo(&ping, number) {
+    if replies.len() != 1 + sections.len() {
+        let text = format!(
+            "{} replies to PING and {} INFO",
+            replies.len(),
+            sections.len()
+        );
+        return Err(NodeError::Unexpected(text.into()));
+    }
+    let sections = replies.split_off(1);
+    if !replies.iter().all(|ping| is_echo(ping, number)) {
         return Err(NodeError::Unexpected(
             "the reply to PING belongs to another request".into(),
         ));

@@ -1,0 +1,70 @@
+//! A cluster as the tests of locks see it: the slots of its voters, and the keys on their servers.
+
+use std::time::Duration;
+
+use redlock_core::KeySlot;
+use redlock_tokio::{
+    ClusterNodes, NodeState, Redlock, RedlockBuilder,
+    test_util::{Cluster, ClusterBuilder},
+};
+
+use super::{Cli, MS, eventually};
+
+/// A busy machine holds up a cluster's nodes for longer than their usual timeout.
+pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+
+pub(crate) fn cluster() -> ClusterBuilder {
+    Cluster::builder().node_timeout(NODE_TIMEOUT)
+}
+
+/// Describes a cluster by one seed.
+pub(crate) fn nodes(cluster: &Cluster) -> ClusterNodes {
+    ClusterNodes::new(&cluster.urls()[..1])
+}
+
+/// Returns a builder over a cluster whose servers have never held a lock.
+pub(crate) fn trusting(nodes: ClusterNodes) -> RedlockBuilder {
+    strict(nodes).trust_fresh_nodes()
+}
+
+/// Returns a builder that keeps all rules.
+pub(crate) fn strict(nodes: ClusterNodes) -> RedlockBuilder {
+    Redlock::builder()
+        .cluster(nodes)
+        .node_timeout(MS(500))
+        .connect_timeout(Duration::from_secs(10))
+}
+
+/// Returns the slot of one of three voters.
+pub(crate) fn slot(voter: usize) -> u16 {
+    KeySlot::of_voter(voter, 3).number()
+}
+
+/// Returns what the servers of three voters call a key.
+pub(crate) fn names(key: &str) -> [String; 3] {
+    [0, 1, 2].map(|voter| format!("{{{}}}{key}", KeySlot::of_voter(voter, 3).tag()))
+}
+
+/// Returns a client of the server that owns the slot of one of three voters.
+pub(crate) fn owner(cluster: &Cluster, voter: usize) -> Cli {
+    let owner = cluster
+        .owner_of(slot(voter))
+        .expect("the slot has an owner");
+    Cli::of(cluster.node(owner))
+}
+
+pub(crate) fn owners(cluster: &Cluster) -> [Cli; 3] {
+    [0, 1, 2].map(|voter| owner(cluster, voter))
+}
+
+pub(crate) fn votes(redlock: &Redlock, voter: usize) -> bool {
+    redlock.nodes()[voter].state == NodeState::Voting
+}
+
+pub(crate) async fn all_vote(redlock: &Redlock) {
+    let count = redlock.nodes().len();
+    eventually("all voters vote", || {
+        (0..count).all(|voter| votes(redlock, voter))
+    })
+    .await;
+}
