@@ -8,6 +8,7 @@ pub(crate) mod cut;
 pub(crate) mod fake;
 pub(crate) mod history;
 pub(crate) mod in_memory;
+pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod panics;
 pub(crate) mod rubbish;
