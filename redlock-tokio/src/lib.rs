@@ -28,6 +28,7 @@
 //! [`NodeStatus`]: crate::NodeStatus
 //! [`NodeState`]: crate::NodeState
 //! [`FAULTS.md`]: crate::faults
+//! [`MIGRATING.md`]: crate::migrating
 //! [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
 #![cfg_attr(
     all(unix, feature = "test-util"),
@@ -50,6 +51,29 @@ mod guard;
 mod hold;
 mod key;
 mod lock;
+#[cfg(doc)]
+/// [`Attempts::nodes`]: crate::Attempts
+/// [`LockOptions::handover_for`]: crate::LockOptions::handover_for
+/// [`LockOptions::max_hold`]: crate::LockOptions::max_hold
+/// [`LockOptions::no_handover`]: crate::LockOptions::no_handover
+/// [`LockOptions::no_renewal`]: crate::LockOptions::no_renewal
+/// [`LockOptions::wait`]: crate::LockOptions::wait
+/// [`RedisNode::from_factory`]: crate::RedisNode::from_factory
+/// [`Redlock::cluster`]: crate::Redlock::cluster
+/// [`Redlock::connect`]: crate::Redlock::connect
+/// [`Redlock::embedded`]: crate::Redlock::embedded
+/// [`Redlock::nodes`]: crate::Redlock::nodes
+/// [`Redlock::ready`]: crate::Redlock::ready
+/// [`RedlockBuilder::max_ttl`]: crate::RedlockBuilder::max_ttl
+/// [`RedlockBuilder::nodes_are_durable`]: crate::RedlockBuilder::nodes_are_durable
+/// [`RedlockBuilder::prefix`]: crate::RedlockBuilder::prefix
+/// [`RedlockBuilder::trust_fresh_nodes`]: crate::RedlockBuilder::trust_fresh_nodes
+/// [turns]: crate#turns-between-processes
+/// [Promises]: crate#promises
+///
+// The examples start servers.
+#[cfg_attr(all(unix, feature = "test-util"), doc = include_str!("../MIGRATING.md"))]
+pub mod migrating {}
 mod node;
 mod options;
 mod readiness;
