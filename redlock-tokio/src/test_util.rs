@@ -63,7 +63,7 @@
 mod cluster;
 mod commands;
 mod launch;
-mod member;
+mod peer;
 mod port;
 mod program;
 mod proxy;

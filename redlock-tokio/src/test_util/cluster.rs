@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use self::nodes::{Nodes, SLOTS};
 use super::{
-    member::divide,
+    peer::divide,
     proxy::Proxy,
     server::RedisServer,
     topology_error::TopologyError,
@@ -292,8 +292,8 @@ impl Cluster {
     pub fn cut_off(&self, nodes: &[usize]) {
         let unknown = nodes.iter().find(|it| **it >= self.node_count());
         assert_eq!(unknown, None, "there are only {}", self.node_count());
-        let members = self.0.members.iter().enumerate();
-        let sides: Vec<_> = members
+        let peers = self.0.peers.iter().enumerate();
+        let sides: Vec<_> = peers
             .map(|(number, it)| (it, nodes.contains(&number)))
             .collect();
         divide(&sides);
@@ -344,8 +344,8 @@ impl Cluster {
     /// Returns the URLs of all nodes, without credentials.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
-        let members = self.0.members.iter();
-        members.map(|it| it.proxy.url()).collect()
+        let peers = self.0.peers.iter();
+        peers.map(|it| it.proxy.url()).collect()
     }
 
     /// Returns one of the nodes.
@@ -355,7 +355,7 @@ impl Cluster {
     /// If there is no node with this number.
     #[must_use]
     pub fn node(&self, number: usize) -> &RedisServer {
-        &self.0.members[number].process
+        &self.0.peers[number].process
     }
 
     /// Returns the proxy between the clients and one of the nodes.
@@ -365,13 +365,13 @@ impl Cluster {
     /// If there is no node with this number.
     #[must_use]
     pub fn proxy(&self, number: usize) -> &Proxy {
-        &self.0.members[number].proxy
+        &self.0.peers[number].proxy
     }
 
     /// Returns the number of nodes.
     #[must_use]
     pub fn node_count(&self) -> usize {
-        self.0.members.len()
+        self.0.peers.len()
     }
 
     /// Returns the number of shards.

@@ -3,7 +3,7 @@ mod group;
 
 use self::group::Group;
 use super::{
-    member::{Member, divide},
+    peer::{Peer, divide},
     proxy::Proxy,
     server::RedisServer,
     topology_error::TopologyError,
@@ -163,7 +163,7 @@ impl Sentinels {
     /// processes have one address.
     pub fn cut_off(&self, servers: &[usize], sentinels: &[usize]) {
         let group = &self.0;
-        let check = |all: &[Member], some: &[usize]| {
+        let check = |all: &[Peer], some: &[usize]| {
             let unknown = some.iter().find(|it| **it >= all.len());
             assert_eq!(unknown, None, "there are only {}", all.len());
         };
@@ -176,8 +176,8 @@ impl Sentinels {
             inside(servers, group.servers.len()),
             inside(sentinels, group.sentinels.len()),
         ];
-        let members = group.servers.iter().chain(&group.sentinels);
-        divide(&members.zip(is_in.concat()).collect::<Vec<_>>());
+        let peers = group.servers.iter().chain(&group.sentinels);
+        divide(&peers.zip(is_in.concat()).collect::<Vec<_>>());
     }
 
     /// Ends the effect of [`cut_off`](Self::cut_off). Faults of proxies stay.

@@ -4,7 +4,7 @@ use super::{builder::ClusterBuilder, line::Line};
 use crate::test_util::{
     commands::Commands,
     launch::Mode,
-    member::{Member, sources},
+    peer::{Peer, sources},
     spawn_error::SpawnError,
     topology_error::TopologyError,
     waiting::{in_words, wait_until},
@@ -17,7 +17,7 @@ pub(super) const SLOTS: u16 = 16_384;
 /// start, and then come the replicas of the first shard, those of the second one, and so on.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    pub(super) members: Vec<Member>,
+    pub(super) peers: Vec<Peer>,
     pub(super) shards: usize,
     replicas: usize,
     pub(super) password: Option<String>,
@@ -30,10 +30,10 @@ impl Nodes {
         let sources = sources(count);
         let spawn = |number| {
             let mode = |port, bus| mode(builder, port, bus);
-            Member::spawn_node(number, &sources, mode)
+            Peer::spawn_node(number, &sources, mode)
         };
         Ok(Self {
-            members: (0..count).map(spawn).collect::<Result<_, _>>()?,
+            peers: (0..count).map(spawn).collect::<Result<_, _>>()?,
             shards: builder.shards,
             replicas: builder.replicas,
             password: builder.password.clone(),
@@ -42,7 +42,7 @@ impl Nodes {
 
     /// Makes a cluster of the processes.
     pub(super) fn join(&self) -> Result<(), TopologyError> {
-        for number in 0..self.members.len() {
+        for number in 0..self.peers.len() {
             // Nodes with the same epoch would have to agree first on who changes it.
             let epoch = (number + 1).to_string();
             let _: () = self
@@ -55,9 +55,9 @@ impl Nodes {
             let command: Vec<_> = words.chain(slots).collect();
             let _: () = self.commands(shard).ask(&command)?;
         }
-        for member in &self.members[1..] {
-            let port = member.address().port().to_string();
-            let bus = member.bus_address().port().to_string();
+        for peer in &self.peers[1..] {
+            let port = peer.address().port().to_string();
+            let bus = peer.bus_address().port().to_string();
             let _: () = self
                 .commands(0)
                 .ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])?;
@@ -65,10 +65,10 @@ impl Nodes {
         let mut ids = Vec::new();
         wait_until("the nodes know each other", || {
             ids = self.ids()?;
-            let mut numbers = 0..self.members.len();
+            let mut numbers = 0..self.peers.len();
             numbers.try_for_each(|it| self.check_lines(it).map(drop))
         })?;
-        for replica in self.shards..self.members.len() {
+        for replica in self.shards..self.peers.len() {
             let master = &ids[self.shard_of(replica)];
             let _: () = self
                 .commands(replica)
@@ -86,7 +86,7 @@ impl Nodes {
 
     /// Returns the id of each node.
     pub(super) fn ids(&self) -> Result<Vec<String>, String> {
-        let numbers = 0..self.members.len();
+        let numbers = 0..self.peers.len();
         numbers
             .map(|it| {
                 let id = self.commands(it).ask(&["CLUSTER", "MYID"]);
@@ -98,7 +98,7 @@ impl Nodes {
     /// Returns an error that says why the nodes do not agree yet.
     pub(super) fn settled(&self) -> Result<(), String> {
         let mut owners = None;
-        for number in 0..self.members.len() {
+        for number in 0..self.peers.len() {
             let info: String = self
                 .commands(number)
                 .ask(&["CLUSTER", "INFO"])
@@ -118,10 +118,10 @@ impl Nodes {
         }
         let owners = owners.unwrap_or_default();
         let is_master = |number: usize| {
-            let port = self.members[number].address().port();
+            let port = self.peers[number].address().port();
             owners.iter().any(|it| it.0 == port && it.1)
         };
-        for number in 0..self.members.len() {
+        for number in 0..self.peers.len() {
             self.check_role(number, is_master(number))?;
         }
         Ok(())
@@ -130,7 +130,7 @@ impl Nodes {
     /// Returns what a node says about all nodes, if it says that all are well.
     fn check_lines(&self, number: usize) -> Result<Vec<Line>, String> {
         let lines = self.lines(number)?;
-        if lines.len() != self.members.len() {
+        if lines.len() != self.peers.len() {
             return Err(format!("node {number} knows {} nodes", lines.len()));
         }
         let trouble = lines.iter().find_map(|it| Some((it.port, it.trouble()?)));
@@ -184,12 +184,12 @@ impl Nodes {
     /// whole.
     fn elect(&self, choice: impl Fn(&[Line]) -> Option<u16>) -> Option<usize> {
         let mut votes = BTreeMap::new();
-        for number in 0..self.members.len() {
+        for number in 0..self.peers.len() {
             if let Some(port) = self.lines(number).ok().and_then(|it| choice(&it)) {
                 *votes.entry(port).or_insert(0) += 1;
             }
         }
-        let majority = self.members.len() / 2 + 1;
+        let majority = self.peers.len() / 2 + 1;
         let (port, _) = votes.into_iter().find(|(_, count)| *count >= majority)?;
         self.at(port)
     }
@@ -197,7 +197,7 @@ impl Nodes {
     /// Returns what the first node that answers says about all nodes.
     pub(super) fn any_lines(&self) -> Result<Vec<Line>, String> {
         let mut last = Err("there are no nodes".into());
-        for number in 0..self.members.len() {
+        for number in 0..self.peers.len() {
             last = self.lines(number);
             if last.is_ok() {
                 break;
@@ -228,12 +228,12 @@ impl Nodes {
     }
 
     pub(super) fn commands(&self, number: usize) -> Commands<'_> {
-        self.members[number].commands(self.password.as_deref())
+        self.peers[number].commands(self.password.as_deref())
     }
 
     /// Returns the nodes of a shard.
     pub(super) fn of_shard(&self, shard: usize) -> impl Iterator<Item = usize> {
-        (0..self.members.len()).filter(move |it| self.shard_of(*it) == shard)
+        (0..self.peers.len()).filter(move |it| self.shard_of(*it) == shard)
     }
 
     pub(super) fn shard_of(&self, number: usize) -> usize {
@@ -245,8 +245,8 @@ impl Nodes {
 
     /// Returns the number of the node that announces this port.
     fn at(&self, port: u16) -> Option<usize> {
-        let mut members = self.members.iter();
-        members.position(|it| it.address().port() == port)
+        let mut peers = self.peers.iter();
+        peers.position(|it| it.address().port() == port)
     }
 }
 

@@ -75,7 +75,7 @@ impl<'a> SlotMove<'a> {
         let ends = self.ends()?;
         let id = self.id_of(ends.to)?;
         // The new owner first: it takes a new epoch, by which all others believe it.
-        let others = (0..self.nodes.members.len()).filter(|it| *it != ends.from && *it != ends.to);
+        let others = (0..self.nodes.peers.len()).filter(|it| *it != ends.from && *it != ends.to);
         for number in [ends.to, ends.from].into_iter().chain(others) {
             let outcome = self.assign(number, &["NODE", &id]);
             // The others hear of the owner from the other nodes. A replica or a node that is down cannot be
@@ -117,7 +117,7 @@ impl<'a> SlotMove<'a> {
     /// Moves keys from one node to another. Returns how many have moved.
     fn carry(&self, from: usize, to: usize, at_most: usize) -> Result<usize, TopologyError> {
         let mut connection = self.nodes.commands(from).connect()?;
-        let port = self.nodes.members[to].address().port().to_string();
+        let port = self.nodes.peers[to].address().port().to_string();
         let mut moved = 0;
         for slot in &self.slots {
             let slot = slot.to_string();

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::builder::SentinelsBuilder;
 use crate::test_util::{
     launch::Mode,
-    member::{Member, sources},
+    peer::{Peer, sources},
     spawn_error::SpawnError,
     topology_error::TopologyError,
     waiting::in_words,
@@ -16,8 +16,8 @@ type Fields = HashMap<String, String>;
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) name: String,
-    pub(super) servers: Vec<Member>,
-    pub(super) sentinels: Vec<Member>,
+    pub(super) servers: Vec<Peer>,
+    pub(super) sentinels: Vec<Peer>,
     pub(super) password: Option<String>,
     pub(super) sentinel_password: Option<String>,
 }
@@ -35,7 +35,7 @@ impl Group {
         let sources = sources(1 + builder.replicas + builder.sentinels);
         for number in 0..=builder.replicas {
             let mode = |announced| group.server(announced, builder);
-            let server = Member::spawn(number, &sources, mode)?;
+            let server = Peer::spawn(number, &sources, mode)?;
             group.servers.push(server);
         }
         Ok(group)
@@ -46,7 +46,7 @@ impl Group {
         let sources = sources(self.servers.len() + builder.sentinels);
         for number in 0..builder.sentinels {
             let mode = |announced| self.sentinel(announced, builder);
-            let sentinel = Member::spawn(self.servers.len() + number, &sources, mode)?;
+            let sentinel = Peer::spawn(self.servers.len() + number, &sources, mode)?;
             self.sentinels.push(sentinel);
         }
         Ok(())
@@ -115,7 +115,7 @@ impl Group {
 
     /// Returns which master each sentinel names, in words.
     pub(super) fn opinions(&self) -> String {
-        let opinion = |sentinel: &Member| match self.port_named_by(sentinel) {
+        let opinion = |sentinel: &Peer| match self.port_named_by(sentinel) {
             Ok(port) => format!("{:?}", self.server_at(port)),
             Err(error) => in_words(&error),
         };
@@ -164,7 +164,7 @@ impl Group {
         }
     }
 
-    fn check_sentinel(&self, sentinel: &Member, master: usize) -> Result<(), String> {
+    fn check_sentinel(&self, sentinel: &Peer, master: usize) -> Result<(), String> {
         let commands = sentinel.commands(self.sentinel_password.as_deref());
         let ask = |what| -> Result<Vec<Fields>, String> {
             let answer = commands.ask(&["SENTINEL", what, &self.name]);
@@ -187,7 +187,7 @@ impl Group {
         others.iter().try_for_each(check_is_up)
     }
 
-    fn port_named_by(&self, sentinel: &Member) -> Result<u16, TopologyError> {
+    fn port_named_by(&self, sentinel: &Peer) -> Result<u16, TopologyError> {
         let commands = sentinel.commands(self.sentinel_password.as_deref());
         let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.name];
         let (_, port): (String, u16) = commands.ask(&question)?;

@@ -21,7 +21,7 @@ const BUS_DISTANCE: u16 = 10_000;
 /// How many ports to try until one has a free port at that distance.
 const PAIR_TRIES: usize = 100;
 
-/// A process of a group of processes that connect to each other. All its peers and clients reach the process
+/// A process of a group of processes that connect to each other: its peers. All peers and clients reach the process
 /// through proxies, whose addresses the process announces.
 ///
 /// ```text
@@ -33,7 +33,7 @@ const PAIR_TRIES: usize = 100;
 /// On Linux each process connects from an address of its own. So a proxy knows the peers that connect, and can
 /// cut each of them off.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct Peer {
     pub(super) process: RedisServer,
     pub(super) proxy: Proxy,
     /// The second way for the peers, in a cluster.
@@ -48,8 +48,8 @@ struct Bus {
     _port: Port,
 }
 
-impl Member {
-    /// Starts a process as the member with this number, given the port that it announces.
+impl Peer {
+    /// Starts a process as the peer with this number, given the port that it announces.
     pub(super) fn spawn(
         number: usize,
         sources: &[IpAddr],
@@ -121,7 +121,7 @@ impl Member {
         }
     }
 
-    /// Holds back everything between two members.
+    /// Holds back everything between two peers.
     ///
     /// # Panics
     ///
@@ -136,7 +136,7 @@ impl Member {
         other.proxies_for(self, Proxy::part_from);
     }
 
-    /// Lets everything between two members pass.
+    /// Lets everything between two peers pass.
     pub(super) fn join(&self, other: &Self) {
         self.proxies_for(other, Proxy::join);
         other.proxies_for(self, Proxy::join);
@@ -169,33 +169,29 @@ fn reserve_with_bus() -> io::Result<(Port, Port)> {
     Err(last)
 }
 
-/// Cuts the members on one side off from those on the other. Members on the same side reach each other.
-pub(super) fn divide(members: &[(&Member, bool)]) {
-    for (number, (member, side)) in members.iter().enumerate() {
-        for (other, other_side) in &members[..number] {
+/// Cuts the peers on one side off from those on the other. Peers on the same side reach each other.
+pub(super) fn divide(peers: &[(&Peer, bool)]) {
+    for (number, (peer, side)) in peers.iter().enumerate() {
+        for (other, other_side) in &peers[..number] {
             if side == other_side {
-                member.join(other);
+                peer.join(other);
             } else {
-                member.part(other);
+                peer.part(other);
             }
         }
     }
 }
 
-/// Returns the addresses that the members of a group connect from. The first address is the one of clients.
+/// Returns the addresses that the peers of a group connect from. The first address is the one of clients.
 ///
 /// # Panics
 ///
-/// If there are too many members.
-pub(super) fn sources(members: usize) -> Vec<IpAddr> {
-    assert!(members <= MOST, "a group has at most {MOST} processes");
+/// If there are too many peers.
+pub(super) fn sources(peers: usize) -> Vec<IpAddr> {
+    assert!(peers <= MOST, "a group has at most {MOST} processes");
     // Other systems have only one address on the loopback interface.
-    let members = if cfg!(target_os = "linux") {
-        members
-    } else {
-        0
-    };
-    let numbers = (2_u8..).take(members);
+    let peers = if cfg!(target_os = "linux") { peers } else { 0 };
+    let numbers = (2_u8..).take(peers);
     numbers
         .map(|it| Ipv4Addr::new(127, 0, 0, it).into())
         .collect()
