@@ -45,12 +45,18 @@ sim:
 
 # Hundreds of tasks in several processes, against servers that fail in every way: `make soak
 # MINUTES=10`. SEED replays the faults of an earlier run. First come short runs that must find
-# something: without the lock, with nodes that forget or that vote too soon, and with leaks.
+# something: without the lock, with nodes that forget or that vote too soon, and with leaks. The runs
+# over a Sentinel group and over a cluster, whose masters fail over, share the time of the main run.
 MINUTES ?= 1
+TOPOLOGIES = cluster
 SOAK = cargo test --workspace --all-features --test soak
 soak: redis
-	for it in no-lock forget trust leak; do SOAK_BREAK=$$it SOAK_SECONDS=5 $(SOAK) || exit; done
-	SOAK_SECONDS=$$(($(MINUTES) * 60)) SOAK_SEED=$(SEED) $(SOAK)
+	$(SOAK) --no-run
+	for it in no-lock forget trust leak; do SOAK_BREAK=$$it SOAK_SECONDS=5 $(SOAK) || exit; done & main=$$!; \
+	    for it in $(TOPOLOGIES); do SOAK_TOPOLOGY=$$it SOAK_BREAK=trust SOAK_SECONDS=5 $(SOAK) || exit; done && wait $$main
+	export SOAK_SECONDS=$$(($(MINUTES) * 60)) SOAK_SEED=$(SEED); \
+	    jobs=; for it in masters $(TOPOLOGIES); do SOAK_TOPOLOGY=$$it $(SOAK) & jobs="$$jobs $$!"; done; \
+	    failed=0; for it in $$jobs; do wait $$it || failed=1; done; exit $$failed
 
 # Changes the core one expression at a time, and expects its tests to notice. The tests are the
 # quick ones: those beside the code, and the properties with fewer cases. What `Display` writes is

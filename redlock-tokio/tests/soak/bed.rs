@@ -1,52 +1,99 @@
 use std::time::Duration;
 
-use redlock_tokio::test_util::{Proxy, RedisServer, RedisServers};
+use redlock_tokio::test_util::{Cluster, Proxy, RedisServer, RedisServers, Sentinels};
 
-use crate::{Result, support::Cli};
+use crate::{Result, support::Cli, topology::Topology};
 
-/// How many nodes vote.
+/// How many nodes vote, if they are independent masters.
 pub(crate) const NODES: usize = 5;
 
 /// How many keys are locked.
 pub(crate) const KEYS: usize = 36;
 
-/// The longest ttl of any lock, which is about the uptime that a node needs before it votes.
-pub(crate) const MAX_TTL: Duration = Duration::from_secs(2);
-
 /// How long a restarted node has no vote, including the time to connect: the longest ttl with its drift, a
 /// second because the uptime is in whole seconds, and a margin.
 pub(crate) const QUARANTINE: Duration = Duration::from_secs(5);
 
-/// The servers, and the proxies in front of those that vote.
+/// How long a master is silent before it is found down, in a group or a cluster.
+const DOWN_AFTER: Duration = Duration::from_secs(1);
+
+/// Enough for a failover while old masters are on their way back.
+const REPLICAS: usize = 3;
+
+/// The servers of a run.
 pub(crate) struct Bed {
-    pub(crate) nodes: RedisServers,
-    pub(crate) proxies: Vec<Proxy>,
+    pub(crate) ground: Ground,
     /// The server with the counters that the locks protect. It never fails.
     store: RedisServers,
 }
 
+/// The servers that vote.
+pub(crate) enum Ground {
+    Masters(Masters),
+    Sentinel(Sentinels),
+    Cluster(Cluster),
+}
+
+/// Independent servers, and the proxies in front of them.
+pub(crate) struct Masters {
+    pub(crate) nodes: RedisServers,
+    pub(crate) proxies: Vec<Proxy>,
+}
+
 impl Bed {
-    pub(crate) fn new() -> Result<Self> {
-        let nodes = RedisServers::spawn(NODES)?;
-        let spawn = |node: &RedisServer| Proxy::spawn(node.address());
-        let proxies = nodes.iter().map(spawn).collect::<Result<_, _>>()?;
+    pub(crate) fn new(topology: Topology) -> Result<Self> {
         Ok(Self {
-            nodes,
-            proxies,
+            ground: match topology {
+                Topology::Masters => Ground::Masters(Masters::spawn()?),
+                Topology::Sentinel => Ground::Sentinel(
+                    Sentinels::builder()
+                        .replicas(REPLICAS)
+                        .down_after(DOWN_AFTER)
+                        .failover_timeout(3 * DOWN_AFTER)
+                        .spawn()?,
+                ),
+                Topology::Cluster => {
+                    Ground::Cluster(Cluster::builder().node_timeout(DOWN_AFTER).spawn()?)
+                }
+            },
             store: RedisServers::spawn(1)?,
         })
     }
 
     pub(crate) fn urls(&self) -> Vec<String> {
-        self.proxies.iter().map(Proxy::url).collect()
+        match &self.ground {
+            Ground::Masters(masters) => masters.proxies.iter().map(Proxy::url).collect(),
+            Ground::Sentinel(group) => vec![group.url()],
+            Ground::Cluster(cluster) => cluster.urls(),
+        }
     }
 
     pub(crate) fn store(&self) -> &RedisServer {
         self.store.get(0)
     }
 
-    pub(crate) fn cli(&self, node: usize) -> Cli {
-        Cli::of(self.nodes.get(node))
+    /// Returns the way to each server that votes now.
+    pub(crate) fn voters(&self) -> Vec<Cli> {
+        match &self.ground {
+            Ground::Masters(masters) => masters.nodes.iter().map(Cli::of).collect(),
+            Ground::Sentinel(group) => {
+                let master = group.master().into_iter();
+                master.map(|it| Cli::of(group.server(it))).collect()
+            }
+            Ground::Cluster(cluster) => {
+                let masters = (0..cluster.shard_count()).filter_map(|it| cluster.master_of(it));
+                masters.map(|it| Cli::of(cluster.node(it))).collect()
+            }
+        }
+    }
+}
+
+impl Masters {
+    fn spawn() -> Result<Self> {
+        let nodes = RedisServers::spawn(NODES)?;
+        let spawn = |node: &RedisServer| Proxy::spawn(node.address());
+        let proxies = nodes.iter().map(spawn).collect::<Result<_, _>>()?;
+        Ok(Self { nodes, proxies })
     }
 }
 

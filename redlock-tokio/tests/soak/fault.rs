@@ -3,8 +3,9 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::{
-    bed::{MAX_TTL, QUARANTINE},
+    bed::QUARANTINE,
     support::MS,
+    topology::{MAX_TTL, Topology},
 };
 
 /// The kinds of faults.
@@ -32,6 +33,22 @@ pub(crate) enum Kind {
     StopWorker,
     /// `kill -9` of all nodes, and a restart. No lock is granted for a while, and none twice. Only on request.
     PowerCut,
+    /// An order to fail over, to a healthy group or shard.
+    FailOver,
+    /// `kill -9` of a master, and a restart after its replacement.
+    CrashMaster,
+    /// `SIGSTOP` of a master until after its replacement, then `SIGCONT`.
+    FreezeMaster,
+    /// A master that only clients reach, until after its replacement.
+    CutOff,
+    /// The same, and an order to fail over at once.
+    CutOffAndFailOver,
+    /// `SIGSTOP` of a worker during a failover, then `SIGCONT`.
+    StopWorkerAndFailOver,
+    /// `kill -9` of a sentinel, and a restart.
+    RestartSentinel,
+    /// A voter's slot moves to another shard, sometimes with a failover half way.
+    MoveSlot,
     /// `FLUSHALL` on all nodes, which breaks the conditions of every promise.
     Forget,
 }
@@ -65,9 +82,44 @@ impl Kind {
         Self::StopWorker,
     ];
 
+    /// The kinds that a Sentinel group survives.
+    pub(crate) const OF_SENTINEL: &[Self] = &[
+        Self::FailOver,
+        Self::CrashMaster,
+        Self::FreezeMaster,
+        Self::CutOff,
+        Self::CutOffAndFailOver,
+        Self::StopWorkerAndFailOver,
+        Self::RestartSentinel,
+    ];
+
+    /// The kinds that a cluster survives.
+    pub(crate) const OF_CLUSTER: &[Self] = &[
+        Self::FailOver,
+        Self::CrashMaster,
+        Self::FreezeMaster,
+        Self::CutOff,
+        Self::CutOffAndFailOver,
+        Self::StopWorkerAndFailOver,
+        Self::MoveSlot,
+    ];
+
+    /// Returns the kinds of a usual run.
+    pub(crate) fn usual(topology: Topology) -> &'static [Self] {
+        match topology {
+            Topology::Masters => Self::USUAL,
+            Topology::Sentinel => Self::OF_SENTINEL,
+            Topology::Cluster => Self::OF_CLUSTER,
+        }
+    }
+
     /// Returns the kinds during which exclusion is promised.
-    pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
-        Self::USUAL.iter().chain(&[Self::PowerCut])
+    pub(crate) fn all(topology: Topology) -> impl Iterator<Item = &'static Self> {
+        let on_request: &[Self] = match topology {
+            Topology::Masters => &[Self::PowerCut],
+            Topology::Sentinel | Topology::Cluster => &[],
+        };
+        Self::usual(topology).iter().chain(on_request)
     }
 
     /// Draws the duration of a fault.

@@ -8,16 +8,16 @@ use redlock_tokio::test_util::{Link, Proxy};
 
 use crate::{
     Result,
-    bed::Bed,
+    bed::Masters,
     crew::Crew,
     fault::{Fault, Kind},
     news::News,
-    support::MS,
+    support::{Cli, MS},
 };
 
 /// Injects faults into nodes and workers.
 pub(crate) struct Faults<'a> {
-    pub(crate) bed: &'a Bed,
+    pub(crate) masters: &'a Masters,
     pub(crate) crew: &'a Crew,
 }
 
@@ -66,8 +66,11 @@ impl Faults<'_> {
         if fault.kind == Kind::StopWorker {
             return self.crew.stop(victim);
         }
-        let (node, proxy) = (self.bed.nodes.get(victim), &self.bed.proxies[victim]);
-        let cli = || self.bed.cli(victim);
+        let (node, proxy) = (
+            self.masters.nodes.get(victim),
+            &self.masters.proxies[victim],
+        );
+        let cli = || Cli::of(node);
         let (requests, replies) = (proxy.requests(), proxy.replies());
         match fault.kind {
             Kind::Freeze => node.freeze(),
@@ -94,18 +97,21 @@ impl Faults<'_> {
             }
             Kind::FlushScripts => drop(cli().run(&["SCRIPT", "FLUSH"])),
             Kind::Forget => drop(cli().run(&["FLUSHALL"])),
-            Kind::StopWorker => {}
+            // These are no faults of independent masters.
+            kind => debug_assert!(false, "{kind:?}"),
         }
     }
 
     fn end(&self, kind: Kind, victim: usize) -> Result<()> {
         match kind {
             Kind::StopWorker => self.crew.resume(victim),
-            Kind::Freeze => self.bed.nodes.get(victim).thaw(),
-            Kind::Crash | Kind::Restart | Kind::PowerCut => self.bed.nodes.get(victim).restart()?,
+            Kind::Freeze => self.masters.nodes.get(victim).thaw(),
+            Kind::Crash | Kind::Restart | Kind::PowerCut => {
+                self.masters.nodes.get(victim).restart()?;
+            }
             Kind::Reset | Kind::PauseWrites | Kind::FlushScripts | Kind::Forget => {}
             // A node has one fault at a time, so this heals no other one.
-            _ => Proxy::heal(&self.bed.proxies[victim]),
+            _ => Proxy::heal(&self.masters.proxies[victim]),
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::{
     fault::{Fault, Kind},
     history::{History, Hold, Overlap},
     line::{Line, Size},
+    news::OwnerChange,
 };
 
 /// The findings of a run.
@@ -25,6 +26,11 @@ pub(crate) struct Findings {
     pub(crate) sizes: [Vec<(Duration, Size)>; WORKERS],
     /// The last report of each worker.
     pub(crate) ended: [Option<Line>; WORKERS],
+    pub(crate) changes: Vec<OwnerChange>,
+    /// When holds began, in nanoseconds of the workers' clock.
+    pub(crate) begins: Vec<u64>,
+    /// The latest of these times.
+    pub(crate) latest: u64,
     history: History,
     recent: VecDeque<(Duration, Fault)>,
 }
@@ -46,6 +52,9 @@ impl Findings {
             examples: Vec::new(),
             sizes: Default::default(),
             ended: Default::default(),
+            changes: Vec::new(),
+            begins: Vec::new(),
+            latest: 0,
             history: History::default(),
             recent: VecDeque::new(),
         }
@@ -56,6 +65,8 @@ impl Findings {
         match line {
             Line::Ready => self.ready += 1,
             Line::Hold { key, from, until } => {
+                self.latest = self.latest.max(from);
+                self.begins.push(from);
                 let hold = Hold {
                     worker,
                     from,

@@ -2,9 +2,10 @@ use std::thread;
 
 use crate::{
     Result,
-    bed::{self, Bed, MAX_TTL, NODES},
+    bed::{self, Bed},
     settings::{Breakage, Settings},
     support::{Cli, MS},
+    topology::MAX_TTL,
 };
 
 /// The state of the servers after all workers have ended.
@@ -21,9 +22,10 @@ pub(crate) struct Leftovers {
 impl Leftovers {
     /// Inspects the servers, which takes a ttl.
     pub(crate) fn find(bed: &Bed, settings: &Settings) -> Result<Self> {
-        let keys = || (0..NODES).map(|it| bed.cli(it).locks().len() as u64).sum();
+        let voters = bed.voters();
+        let keys = || voters.iter().map(locks).sum();
         if settings.breakage == Some(Breakage::Leak) {
-            bed.cli(0).set("soak:leaked", "by itself");
+            voters[0].set("soak:leaked", "by itself");
         }
         let at_once = keys();
         // A negative control without keys need not wait.
@@ -36,6 +38,12 @@ impl Leftovers {
             orphans: keys(),
         })
     }
+}
+
+/// Returns how many locks a server has. On a cluster, the names have a tag in front.
+fn locks(server: &Cli) -> u64 {
+    let names = server.run(&["KEYS", "*soak:*"]);
+    names.lines().filter(|it| !it.is_empty()).count() as u64
 }
 
 fn lost_updates(store: &Cli) -> Result<u64> {

@@ -8,8 +8,13 @@
 //! SOAK_BREAK=no-lock SOAK_SECONDS=5 cargo test -p redlock-tokio --test soak
 //! ```
 //!
+//! `SOAK_TOPOLOGY` chooses what the locks are over: five `masters`, the master of a `sentinel` group, or the slots
+//! of a `cluster`. In a group and in a cluster, masters fail over, one after the other, in all ways: by order, after
+//! a crash, after a pause, and behind a partition on both sides of which clients write. Slots move, too. Such a run
+//! goes on until each kind of fault has occurred, and reports for each change of owner how long no lock was granted.
+//!
 //! `SOAK_SECONDS` sets the duration of the faults, and `SOAK_SEED` chooses them. `SOAK_FAULTS` restricts them
-//! to some [kinds](plan::Kind), such as `Freeze,Strand`. The seed decides what the tasks do, too, but not
+//! to some [kinds](fault::Kind), such as `Freeze,Strand`. The seed decides what the tasks do, too, but not
 //! when. With `SOAK_TRACE`, faults and errors are printed as they happen.
 //!
 //! # What must hold
@@ -21,7 +26,7 @@
 //! | no key is left | After the shutdown of all workers and one more ttl, no node has the key of a lock. |
 //! | nothing leaks | The descriptors and the memory of each worker are compared between early and late in the run. After the last handle was dropped, no socket is left. |
 //! | no task hangs | No turn of a task takes longer than [`worker::TURN_LIMIT`], and each worker ends on request. |
-//! | the run tested something | Contention, losses, cancelled acquisitions and each kind of fault were seen. |
+//! | the run tested something | Contention, losses, cancelled acquisitions and each kind of fault were seen. After each change of owner, locks were granted. |
 //!
 //! A holder can be stopped between its call of `is_valid()` and its write, which is a documented limit of
 //! every lock without a fence. So each write carries the end of the validity, and the store refuses it after
@@ -36,21 +41,25 @@
 //! |---|---|
 //! | `no-lock` | the workers do not lock |
 //! | `forget` | all nodes lose all keys at intervals (`FLUSHALL`) |
-//! | `trust` | all nodes restart at intervals and vote at once; with `SOAK_FAULTS=PowerCut` instead, restarted nodes have no vote at first, and the run must find nothing |
+//! | `trust` | all nodes restart at intervals and vote at once; with `SOAK_FAULTS=PowerCut` instead, restarted nodes have no vote at first, and the run must find nothing; in a group or a cluster, a master that is cut off from its replicas is replaced, and the new one votes at once |
 //! | `leak` | the workers leak memory, files and a socket, and a key stays |
 //!
 //! Without `SOAK_SECONDS`, as in a plain `cargo test`, the `no-lock` control runs for two seconds.
 
 mod bed;
+mod clock;
 mod crew;
+mod failovers;
 mod fault;
 mod faults;
 mod findings;
 mod history;
+mod latest;
 mod leftovers;
 mod line;
 mod news;
 mod order;
+mod outages;
 mod plan;
 mod report;
 mod result;
@@ -58,6 +67,7 @@ mod run;
 mod settings;
 #[path = "../support/mod.rs"]
 mod support;
+mod topology;
 mod usage;
 mod worker;
 

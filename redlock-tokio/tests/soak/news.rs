@@ -1,4 +1,7 @@
-use crate::{Result, fault::Fault};
+use crate::{
+    Result,
+    fault::{Fault, Kind},
+};
 
 /// An event of the run.
 pub(crate) enum News {
@@ -6,6 +9,17 @@ pub(crate) enum News {
     /// A worker has closed its output.
     Gone(usize),
     Fault(Fault),
+    OwnerChange(OwnerChange),
     /// All faults are over.
     Calm(Result<()>),
+}
+
+/// A failover or a move of slots, after which a node has another owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnerChange {
+    pub(crate) kind: Kind,
+    /// When the fault began, in nanoseconds of the workers' clock.
+    pub(crate) began: u64,
+    /// When a majority of the authority named the new owner.
+    pub(crate) named: u64,
 }

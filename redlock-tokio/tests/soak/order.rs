@@ -1,9 +1,10 @@
-use crate::{Result, settings::Breakage};
+use crate::{Result, settings::Breakage, topology::Topology};
 
 /// The task of a worker process, as arguments of its command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) seed: u64,
+    pub(crate) topology: Topology,
     pub(crate) breakage: Option<Breakage>,
     pub(crate) store: String,
     pub(crate) nodes: Vec<String>,
@@ -19,11 +20,12 @@ impl Order {
     }
 
     fn read(arguments: &[String]) -> Result<Self> {
-        let [seed, breakage, store, nodes @ ..] = arguments else {
-            return Err("a worker needs a seed, a breakage, a store and nodes".into());
+        let [seed, topology, breakage, store, nodes @ ..] = arguments else {
+            return Err("a worker needs a seed, a topology, a breakage, a store and nodes".into());
         };
         Ok(Self {
             seed: seed.parse()?,
+            topology: Topology::named(topology).ok_or("an unknown topology")?,
             breakage: Breakage::named(breakage),
             store: store.clone(),
             nodes: nodes.to_vec(),
@@ -35,6 +37,7 @@ impl Order {
         let own = [
             Self::FLAG.into(),
             self.seed.to_string(),
+            self.topology.name().into(),
             breakage.into(),
             self.store.clone(),
         ];

@@ -2,6 +2,7 @@ use crate::{
     Result,
     findings::Findings,
     leftovers::Leftovers,
+    outages,
     settings::Settings,
     usage::{self, Usage},
 };
@@ -68,6 +69,13 @@ fn print(findings: &Findings, leftovers: Leftovers, usages: &[Usage]) {
     line("lost updates", leftovers.lost_updates);
     line("keys left right after shutdown", leftovers.keys);
     line("orphan keys, a ttl later", leftovers.orphans);
+    let outages = outages::of_all(findings);
+    if !outages.is_empty() {
+        println!("\nchanges of owner");
+    }
+    for outage in outages {
+        println!("  {outage}");
+    }
     println!("\n{}", Usage::HEADER);
     for usage in usages {
         println!("{usage}");
@@ -99,5 +107,8 @@ fn omissions(settings: &Settings, findings: &Findings) -> Vec<String> {
     let kinds = settings.kinds().iter();
     let undone = kinds.filter(|it| !findings.faults.contains_key(it));
     let undone = undone.map(|kind| format!("never injected: {kind:?}"));
-    unseen.chain(undone).collect()
+    let outages = outages::of_all(findings);
+    let endless = outages.iter().filter(|it| !it.is_over());
+    let endless = endless.map(|it| format!("no lock was granted after {it}"));
+    unseen.chain(undone).chain(endless).collect()
 }

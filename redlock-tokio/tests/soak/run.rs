@@ -1,4 +1,5 @@
 use std::{
+    sync::Arc,
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::{Duration, Instant},
@@ -6,10 +7,12 @@ use std::{
 
 use crate::{
     Result,
-    bed::Bed,
+    bed::{Bed, Ground},
     crew::{Crew, WORKERS},
+    failovers::Failovers,
     faults::Faults,
     findings::Findings,
+    latest::Latest,
     leftovers::Leftovers,
     news::News,
     order::Order,
@@ -29,9 +32,10 @@ const PATIENCE: Duration = TURN_LIMIT.saturating_mul(2);
 
 pub(crate) fn run(settings: &Settings) -> Result<()> {
     println!("soak; to replay its faults: {settings}");
-    let bed = Bed::new()?;
+    let bed = Bed::new(settings.topology)?;
     let order = Order {
         seed: settings.seed,
+        topology: settings.topology,
         breakage: settings.breakage,
         store: bed.store().url(),
         nodes: bed.urls(),
@@ -42,15 +46,29 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         news,
         findings: Findings::new(),
         told: Instant::now(),
+        latest: Arc::default(),
     };
     listener.until(PATIENCE, |it| it.ready == WORKERS)?;
     listener.findings.start = Instant::now();
 
-    let plan = plan::plan(settings);
+    let latest = Arc::clone(&listener.latest);
     thread::scope(|scope| {
         let (bed, crew) = (&bed, &crew);
         scope.spawn(move || {
-            let outcome = Faults { bed, crew }.carry_out(&plan, settings.length, &inbox);
+            let failovers = Failovers {
+                settings,
+                crew,
+                inbox: &inbox,
+                latest: &latest,
+            };
+            let outcome = match &bed.ground {
+                Ground::Masters(masters) => {
+                    let plan = plan::plan(settings);
+                    Faults { masters, crew }.carry_out(&plan, settings.length, &inbox)
+                }
+                Ground::Sentinel(group) => failovers.carry_out(group),
+                Ground::Cluster(cluster) => failovers.carry_out(cluster),
+            };
             // The listener waits for this message.
             let _ = inbox.send(News::Calm(outcome));
         });
@@ -72,6 +90,7 @@ struct Listener {
     news: Receiver<News>,
     findings: Findings,
     told: Instant,
+    latest: Arc<Latest>,
 }
 
 impl Listener {
@@ -122,7 +141,18 @@ impl Listener {
 
     fn note(&mut self, news: News) -> Result<()> {
         match news {
-            News::Line(worker, line) => self.findings.hear(worker, &line),
+            News::Line(worker, line) => {
+                self.findings.hear(worker, &line)?;
+                self.latest.note(self.findings.latest);
+                Ok(())
+            }
+            News::OwnerChange(change) => {
+                if Settings::traces() {
+                    println!("another owner, by {:?}", change.kind);
+                }
+                self.findings.changes.push(change);
+                Ok(())
+            }
             News::Gone(worker) if self.findings.ready < WORKERS => {
                 Err(format!("worker {worker} ended before it began").into())
             }

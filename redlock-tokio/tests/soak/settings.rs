@@ -1,11 +1,12 @@
 use std::{env, fmt, sync::LazyLock, time::Duration};
 
-use crate::{Result, fault::Kind};
+use crate::{Result, fault::Kind, topology::Topology};
 
 /// The settings in the environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) seed: u64,
+    pub(crate) topology: Topology,
     pub(crate) length: Duration,
     pub(crate) breakage: Option<Breakage>,
     /// The kinds of faults, if not the usual ones.
@@ -19,7 +20,8 @@ pub(crate) enum Breakage {
     NoLock,
     /// All nodes lose all keys at intervals.
     Forget,
-    /// All nodes restart at intervals, and vote at once.
+    /// All nodes restart at intervals, or fail over while a partition separates them from their replicas. They
+    /// vote at once.
     Trust,
     /// Workers leak memory, files and a socket, and a key stays.
     Leak,
@@ -39,6 +41,14 @@ impl Breakage {
 
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+
+    /// Returns whether the breakage can be tried over this topology.
+    fn is_for(self, topology: Topology) -> bool {
+        match self {
+            Self::NoLock | Self::Trust => true,
+            Self::Forget | Self::Leak => topology == Topology::Masters,
+        }
     }
 
     /// Returns the damage that the run must find.
@@ -89,11 +99,17 @@ impl Settings {
             _ if length.is_none() => Some(Breakage::NoLock),
             _ => None,
         };
+        let topology = topology()?;
+        if let Some(breakage) = breakage.filter(|it| !it.is_for(topology)) {
+            let (breakage, topology) = (breakage.name(), topology.name());
+            return Err(format!("SOAK_BREAK={breakage} is not for {topology}").into());
+        }
         Ok(Self {
+            topology,
             seed: number("SOAK_SEED")?.unwrap_or_else(|| fastrand::u64(..)),
             length: length.map_or(Self::CONTROL, Duration::from_secs),
             breakage,
-            only: only()?,
+            only: only(topology)?,
         })
     }
 
@@ -105,7 +121,8 @@ impl Settings {
 
     /// Returns the kinds of faults of this run.
     pub(crate) fn kinds(&self) -> &[Kind] {
-        self.only.as_deref().unwrap_or(Kind::USUAL)
+        let usual = || Kind::usual(self.topology);
+        self.only.as_deref().unwrap_or_else(usual)
     }
 
     /// Returns whether the run is long enough to have seen everything.
@@ -115,15 +132,25 @@ impl Settings {
     }
 }
 
-fn only() -> Result<Option<Vec<Kind>>> {
+fn topology() -> Result<Topology> {
+    match env::var("SOAK_TOPOLOGY") {
+        Ok(name) if !name.is_empty() => Topology::named(&name).ok_or_else(|| {
+            let all = Topology::ALL.map(Topology::name);
+            format!("SOAK_TOPOLOGY={name} is none of {all:?}").into()
+        }),
+        _ => Ok(Topology::Masters),
+    }
+}
+
+fn only(topology: Topology) -> Result<Option<Vec<Kind>>> {
     let Ok(names) = env::var("SOAK_FAULTS") else {
         return Ok(None);
     };
     let kinds = names.split(',').map(|name| {
         let is_meant = |kind: &&Kind| format!("{kind:?}") == name;
-        let kind = Kind::all().find(is_meant).copied();
+        let kind = Kind::all(topology).find(is_meant).copied();
         kind.ok_or_else(|| {
-            let all: Vec<_> = Kind::all().collect();
+            let all: Vec<_> = Kind::all(topology).collect();
             format!("SOAK_FAULTS: {name} is none of {all:?}")
         })
     });
@@ -136,7 +163,10 @@ impl fmt::Display for Settings {
         let Self { seed, length, .. } = self;
         let seconds = length.as_secs();
         match self.breakage {
-            None if seconds.is_multiple_of(60) && self.only.is_none() => {
+            None if seconds.is_multiple_of(60)
+                && self.only.is_none()
+                && self.topology == Topology::Masters =>
+            {
                 write!(f, "make soak MINUTES={} SEED={seed}", seconds / 60)
             }
             breakage => {
@@ -146,6 +176,9 @@ impl fmt::Display for Settings {
                 if let Some(only) = &self.only {
                     let names: Vec<_> = only.iter().map(|it| format!("{it:?}")).collect();
                     write!(f, "SOAK_FAULTS={} ", names.join(","))?;
+                }
+                if self.topology != Topology::Masters {
+                    write!(f, "SOAK_TOPOLOGY={} ", self.topology.name())?;
                 }
                 write!(
                     f,

@@ -9,7 +9,7 @@ mod watch;
 use std::{io, process::exit, thread, time::Duration};
 
 use fastrand::Rng;
-use redlock_tokio::Redlock;
+use redlock_tokio::{ClusterNodes, Redlock};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tokio::{
     runtime::Builder,
@@ -20,10 +20,14 @@ use tokio::{
 
 pub(crate) use self::task::TURN_LIMIT;
 use self::{store::Store, task::Task};
-use crate::{Result, bed::MAX_TTL, line::Line, order::Order, settings::Breakage, support::MS};
-
-/// How many tasks each worker runs.
-const TASKS: u64 = 80;
+use crate::{
+    Result,
+    line::Line,
+    order::Order,
+    settings::Breakage,
+    support::MS,
+    topology::{MAX_TTL, Topology},
+};
 
 /// How long a worker waits for its first lock.
 const START: Duration = Duration::from_secs(20);
@@ -59,11 +63,13 @@ async fn serve(order: &Order) -> Result<()> {
         let _ = stop.send(true);
     });
     let mut tasks = JoinSet::new();
-    for number in 0..TASKS {
+    for number in 0..order.topology.tasks() {
         let task = Task {
             redlock: redlock.clone(),
             store: store.clone(),
             locks: order.breakage != Some(Breakage::NoLock),
+            ttls: order.topology.ttls(),
+            longest_pause: order.topology.longest_pause(),
             leaks: order.breakage == Some(Breakage::Leak),
             rng: Rng::with_seed(order.seed.wrapping_mul(1000).wrapping_add(number)),
             stopped: stopped.clone(),
@@ -95,25 +101,39 @@ async fn serve(order: &Order) -> Result<()> {
 
 /// Connects to the nodes, and waits for a first lock.
 async fn connect(order: &Order) -> Result<Redlock> {
-    let builder = Redlock::builder()
-        .nodes(&order.nodes)
-        .max_ttl(MAX_TTL)
-        .ttl(MAX_TTL)
-        .node_timeout(MS(100));
+    let builder = match order.topology {
+        Topology::Masters => Redlock::builder().nodes(&order.nodes).node_timeout(MS(100)),
+        Topology::Sentinel => Redlock::builder()
+            .nodes(&order.nodes)
+            .node_timeout(MS(250))
+            .confirmation_window(Topology::WINDOW),
+        Topology::Cluster => {
+            // With several voters, one failover cannot break exclusion.
+            let voters = if order.breakage.is_some() { 1 } else { 3 };
+            Redlock::builder()
+                .cluster(ClusterNodes::new(&order.nodes).voters(voters))
+                .node_timeout(MS(250))
+                .confirmation_window(Topology::WINDOW)
+        }
+    };
+    let builder = builder.max_ttl(MAX_TTL).ttl(MAX_TTL);
     let builder = match order.breakage {
         Some(_) => builder.trust_fresh_nodes(),
         None => builder,
     };
     let redlock = builder.build().await?;
+    let mut last = String::new();
     let first = async {
         let own = format!("soak:worker:{}", std::process::id());
-        while redlock.try_lock(&own).await.is_err() {
+        while let Err(error) = redlock.try_lock(&own).await {
+            last = error.to_string();
             sleep(MS(100)).await;
         }
     };
-    timeout(START, first)
-        .await
-        .map_err(|_| "no lock was granted while all nodes were up")?;
+    let in_time = timeout(START, first).await.is_ok();
+    if !in_time {
+        return Err(format!("no lock was granted while all nodes were up: {last}").into());
+    }
     Ok(redlock)
 }
 

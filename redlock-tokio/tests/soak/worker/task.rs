@@ -22,6 +22,8 @@ pub(super) struct Task {
     pub(super) store: Store,
     /// Whether the task locks at all.
     pub(super) locks: bool,
+    pub(super) ttls: [Duration; 3],
+    pub(super) longest_pause: Duration,
     /// Whether the task leaks memory and files.
     pub(super) leaks: bool,
     pub(super) rng: Rng,
@@ -166,7 +168,7 @@ impl Task {
 
     /// Holds the lock for several ttls.
     async fn hold_long(&mut self, key: usize) -> Result<()> {
-        let lock = self.lock(key).ttl(MS(600));
+        let lock = self.lock(key).ttl(self.ttls[0]);
         let Some(guard) = admitted(lock.await) else {
             return Ok(());
         };
@@ -178,7 +180,7 @@ impl Task {
 
     /// Holds the lock until it is lost.
     async fn hold_too_long(&mut self, key: usize) -> Result<()> {
-        let lock = self.lock(key).ttl(MS(600)).max_hold(MS(500));
+        let lock = self.lock(key).ttl(self.ttls[0]).max_hold(MS(500));
         let Some(guard) = admitted(lock.await) else {
             return Ok(());
         };
@@ -203,7 +205,7 @@ impl Task {
 
     /// Returns a lock with a random ttl and a random wait.
     fn lock(&mut self, key: usize) -> Lock {
-        let ttl = [MS(600), MS(1000), bed::MAX_TTL][self.rng.usize(..3)];
+        let ttl = self.ttls[self.rng.usize(..3)];
         let wait = MS(self.rng.u64(100..1500));
         self.redlock.lock(bed::name(key)).ttl(ttl).wait(wait)
     }
@@ -224,7 +226,7 @@ impl Task {
     }
 
     fn pause(&mut self) -> Duration {
-        MS(self.rng.u64(..20))
+        self.longest_pause.mul_f64(self.rng.f64())
     }
 }
 

@@ -4,7 +4,7 @@ use futures::FutureExt;
 use redlock_tokio::{Hold, LossReason};
 
 use super::{journal, store::Deadline};
-use crate::{bed::MAX_TTL, line::Line};
+use crate::{clock, line::Line, topology::MAX_TTL};
 
 /// Observes a hold from its creation to its drop, and then reports it. The report is never longer than the
 /// hold.
@@ -20,7 +20,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(key: usize, hold: Option<&Hold>) -> Self {
-        let from = journal::now();
+        let from = clock::now();
         let mut watch = Self {
             key,
             hold: hold.cloned(),
@@ -35,7 +35,7 @@ impl Watch {
     /// Returns whether the key is held now, and notes the end of its validity.
     pub(super) fn look(&mut self) -> bool {
         // The clock is read first, so that the sum is not later than the end.
-        let now = journal::now();
+        let now = clock::now();
         let left = self.remaining();
         if left.is_zero() {
             return false;
@@ -64,7 +64,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let now = journal::now();
+        let now = clock::now();
         let until = if self.look() {
             now
         } else if now < self.until || self.lost_its_keys() {

@@ -1,0 +1,65 @@
+use std::time::Duration;
+
+use crate::support::MS;
+
+/// The longest ttl of any lock, which is about the uptime that a node needs before it votes.
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(2);
+
+/// What the locks are over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topology {
+    /// Five independent servers.
+    Masters,
+    /// One group whose master the sentinels name: a single voter.
+    Sentinel,
+    /// A cluster of three shards, and so three voters.
+    Cluster,
+}
+
+impl Topology {
+    pub(crate) const ALL: [Self; 3] = [Self::Masters, Self::Sentinel, Self::Cluster];
+
+    /// At most a third of each ttl.
+    pub(crate) const WINDOW: Duration = Duration::from_millis(500);
+
+    /// How long a new owner has no vote, with the allowance for drift.
+    pub(crate) const SETTLING: Duration = Duration::from_millis(2600);
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Masters => "masters",
+            Self::Sentinel => "sentinel",
+            Self::Cluster => "cluster",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+
+    /// Returns the ttls that tasks use.
+    pub(crate) fn ttls(self) -> [Duration; 3] {
+        match self {
+            Self::Masters => [MS(600), MS(1000), MAX_TTL],
+            Self::Sentinel | Self::Cluster => [MS(1500), MS(1700), MAX_TTL],
+        }
+    }
+
+    /// Returns the longest pause of a task between reading and writing.
+    pub(crate) fn longest_pause(self) -> Duration {
+        match self {
+            Self::Masters => MS(20),
+            // Failovers are rare, so many locks have to be held during each.
+            Self::Sentinel | Self::Cluster => MS(500),
+        }
+    }
+
+    /// Returns how many tasks each worker runs.
+    pub(crate) fn tasks(self) -> u64 {
+        match self {
+            Self::Masters => 80,
+            // These runs share the machine with the other ones.
+            Self::Sentinel | Self::Cluster => 30,
+        }
+    }
+}
