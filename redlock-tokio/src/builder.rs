@@ -498,6 +498,7 @@ impl RedlockBuilder {
         let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = Quorum::majority(nodes.len())?;
         launch::refuse_duplicates(&nodes)?;
+        launch::warn_of_single_group(&nodes);
         let max_ttl = self.check(quorum)?;
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         let (redlock, connecting) = self.plan(quorum, max_ttl, nodes).launch(&runtime);

@@ -23,7 +23,7 @@ pub use self::{
     memory::MemoryNode,
     redis::{
         ClusterError, ClusterNodes, Credentials, FactorySettings, RedisNode, RedisNodeBuilder,
-        RedisNodeError, TlsError, TlsOptions, UrlError,
+        RedisNodeError, SentinelNode, TlsError, TlsOptions, UrlError,
     },
     report::{NodeReport, NodeReports, Objection},
     server_info::{Role, Server, ServerInfo},

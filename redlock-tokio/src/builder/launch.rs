@@ -24,7 +24,7 @@ use crate::{
         warning::Outage,
     },
     key::Prefix,
-    node::{FreedNotifier, Node},
+    node::{AuthorityKind, FreedNotifier, Node},
 };
 
 /// The parts of a [`Redlock`], after all checks that do not ask the nodes.
@@ -177,6 +177,21 @@ pub(super) fn refuse_duplicates(nodes: &[Arc<dyn Node>]) -> Result<(), BuildErro
         }
     }
     Ok(())
+}
+
+/// Says what one sentinel group alone means.
+pub(super) fn warn_of_single_group(nodes: &[Arc<dyn Node>]) {
+    if let [node] = nodes
+        && let Some(named_by) = node.named_by()
+        && named_by.kind == AuthorityKind::Sentinels
+    {
+        tracing::warn!(
+            node = node.address(),
+            "one sentinel group has one vote: a failover loses all locks, and none can be acquired until max_ttl and \
+             confirmation_window are over; no lock is given to two holders; three groups or more outlive the \
+             failover of one"
+        );
+    }
 }
 
 /// Warns of a node that adds a cost and a risk, but tolerates no further failure.

@@ -98,6 +98,15 @@ impl NamedBy {
             fewest_members: 1,
         }
     }
+
+    /// Sets how many members the authority has at least.
+    #[must_use]
+    pub fn with_fewest_members(self, members: usize) -> Self {
+        Self {
+            fewest_members: members,
+            ..self
+        }
+    }
 }
 
 impl Reports {

@@ -15,6 +15,7 @@ mod pool;
 mod request;
 mod rights;
 mod script;
+mod sentinel;
 mod server_error;
 mod session;
 mod shorten;
@@ -33,6 +34,7 @@ pub use self::{
     cluster::{ClusterError, ClusterNodes},
     credentials::Credentials,
     factory::FactorySettings,
+    sentinel::SentinelNode,
     tls::{TlsError, TlsOptions},
     url::UrlError,
 };
@@ -44,11 +46,11 @@ use self::{
     source::Source,
     url::NodeUrl,
 };
-use super::{Node, NodeError, Session};
+use super::{NamedBy, Node, NodeError, Session};
 
 /// A Redis (or Valkey) master.
 ///
-/// There are four ways to make one. Each lock service keeps one connection to the node, and opens another when that one
+/// There are five ways to make one. Each lock service keeps one connection to the node, and opens another when that one
 /// breaks.
 ///
 /// | from | for | wake-up of waiters |
@@ -56,6 +58,7 @@ use super::{Node, NodeError, Session};
 /// | [`from_url`](Self::from_url) | most masters, over a [`deadpool_redis`] pool | yes |
 /// | [`builder`](Self::builder) | credentials that rotate, certificates of your own | yes |
 /// | [`from_factory`](Self::from_factory) | tunnels, proxies, other TLS: you open the connection | yes |
+/// | [`sentinel`](Self::sentinel) | the master of a group that sentinels watch | yes |
 /// | [`from_pool`](Self::from_pool) | a pool that you have already | no, waiters poll |
 ///
 /// ```
@@ -77,6 +80,7 @@ impl RedisNode {
     /// - `redis://[user[:password]@]host[:port][/database]`
     /// - `rediss://..` for TLS (feature `tls-rustls`)
     /// - `unix:///path/to/socket[?db=1&user=..&pass=..]`
+    /// - `redis+sentinel://..` for the master of a [sentinel group](Self::sentinel)
     ///
     /// Special characters in user and password are percent-encoded: `%40` for `@`, `%23` for `#`.
     ///
@@ -96,11 +100,51 @@ impl RedisNode {
     /// assert!(error.to_string().contains("expected redis://"));
     /// ```
     pub fn from_url(url: &str) -> Result<Self, UrlError> {
+        if let Some(group) = SentinelNode::from_url(url) {
+            return group.map(Self::from);
+        }
         let NodeUrl { endpoint, settings } = NodeUrl::parse(url)?;
         Ok(Self {
             address: endpoint.to_string().into(),
             source: Source::Pools(Pools::new(&settings, &endpoint)?),
         })
+    }
+
+    /// Describes the master of a group that sentinels watch. `name` is the group's name in their configuration, and
+    /// `sentinels` are their addresses: `host` or `host:port`, with port 26379 by default.
+    ///
+    /// Give all sentinels, or at least enough that one of them is always up. The others are found through it. If more
+    /// are given than the group has, a majority of the given ones must agree.
+    ///
+    /// The URL `redis+sentinel://[user[:password]@]host[:port],host[:port]/group[/database]` does the same, with the
+    /// user and the password of the servers. `rediss+sentinel://` is for TLS to the servers. The parameters
+    /// `sentinel_user`, `sentinel_password`, `sentinel_tls=true` and `protocol=resp2` follow a `?`.
+    ///
+    /// Does not connect yet.
+    ///
+    /// ```no_run
+    /// # use redlock_tokio::{RedisNode, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let node = RedisNode::sentinel("orders", ["s1", "s2", "s3"])?.password("secret");
+    /// let redlock = Redlock::builder().custom_nodes([node]).build().await?;
+    ///
+    /// // The same.
+    /// let url = "redis+sentinel://:secret@s1,s2,s3/orders";
+    /// let redlock = Redlock::connect([url]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError`] if the name is empty, if there are no sentinels, or if an address is none or occurs twice.
+    pub fn sentinel<I>(name: &str, sentinels: I) -> Result<SentinelNode, UrlError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        SentinelNode::new(name, sentinels)
     }
 
     /// Creates a node from a pool of your own. `address` is the node's name in errors and logs.
@@ -187,6 +231,22 @@ impl Node for RedisNode {
             Ok(Box::new(session) as Box<dyn Session>)
         }
         .boxed()
+    }
+
+    fn named_by(&self) -> Option<NamedBy> {
+        match &self.source {
+            Source::Group(group) => group.named_by(),
+            Source::Pools(_) | Source::Settings { .. } | Source::Factory(_) => None,
+        }
+    }
+}
+
+impl From<SentinelNode> for RedisNode {
+    fn from(group: SentinelNode) -> Self {
+        Self {
+            address: group.address().into(),
+            source: Source::Group(group.into()),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod bed;
 pub(crate) mod council;
 pub(crate) mod cut;
 pub(crate) mod fake;
+pub(crate) mod gullible;
 pub(crate) mod history;
 pub(crate) mod in_memory;
 pub(crate) mod load;

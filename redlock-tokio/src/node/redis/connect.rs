@@ -6,8 +6,8 @@ use std::{convert::Infallible, fmt, path::Path, sync::Arc};
 
 use deadpool_redis::redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    ProtocolVersion, RedisConnectionInfo, RedisResult, aio::MultiplexedConnection,
-    io::tcp::TcpSettings,
+    ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisResult,
+    aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
 
 use super::{
@@ -155,6 +155,43 @@ impl ConnectionSettings {
         let settings = self.with_fresh_credentials().await?;
         let opened = settings.open_in_newest_protocol(endpoint).await;
         opened.map_err(|error| connect_error(&error))
+    }
+
+    /// Opens a connection for other commands than those of locks. `on_message` is called for each message that is
+    /// published on a channel to which the connection subscribes. It is never called if the server lacks RESP3.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    pub(super) async fn open_listening(
+        &self,
+        endpoint: &Endpoint,
+        on_message: impl Fn() + Send + Sync + 'static,
+    ) -> Result<MultiplexedConnection, NodeError> {
+        let settings = self.with_fresh_credentials().await?;
+        let opened = settings.open_with_messages(endpoint, on_message).await;
+        opened.map_err(|error| connect_error(&error))
+    }
+
+    async fn open_with_messages(
+        &self,
+        endpoint: &Endpoint,
+        on_message: impl Fn() + Send + Sync + 'static,
+    ) -> RedisResult<MultiplexedConnection> {
+        if !self.excludes_resp3 {
+            let config = plain_config().set_push_sender(move |push: PushInfo| {
+                if push.kind == PushKind::Message {
+                    on_message();
+                }
+                Ok::<_, Infallible>(())
+            });
+            let recipe = self.recipe(endpoint, ProtocolVersion::RESP3, config)?;
+            match recipe.connect().await {
+                Err(error) if is_unknown_protocol(&error.to_string()) => {}
+                connection => return connection,
+            }
+        }
+        self.resp2(endpoint)?.connect().await
     }
 
     async fn with_fresh_credentials(&self) -> Result<Self, NodeError> {

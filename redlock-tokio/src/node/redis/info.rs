@@ -14,7 +14,7 @@ pub(super) fn read_first(reply: Value) -> Result<Server, NodeError> {
         Ok(text) if field(&text, "redis_mode") == Some("sentinel") => {
             Err(NodeError::Misconfigured(
                 "a sentinel, which stores no locks: name the group that the sentinels watch, and \
-                 they name its master (redis+sentinel://host:port/group)"
+                 they name its master (RedisNode::sentinel, redis+sentinel://host:port/group)"
                     .into(),
             ))
         }

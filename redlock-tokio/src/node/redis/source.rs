@@ -3,6 +3,7 @@ use super::{
     factory::Factory,
     opened::Opened,
     pool::Pools,
+    sentinel::SentinelNode,
 };
 use crate::node::NodeError;
 
@@ -15,6 +16,8 @@ pub(super) enum Source {
         endpoint: Endpoint,
     },
     Factory(Factory),
+    /// Sentinels know where the server is.
+    Group(Box<SentinelNode>),
 }
 
 impl Source {
@@ -24,6 +27,9 @@ impl Source {
             Self::Pools(pools) => pools.open().await,
             Self::Settings { settings, endpoint } => settings.open(endpoint).await,
             Self::Factory(factory) => factory.open(node).await,
+            Self::Group(_) => Err(NodeError::Unreachable(
+                "the sentinels name the master: connect through `named_by`".into(),
+            )),
         }
     }
 }

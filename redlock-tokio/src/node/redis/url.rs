@@ -12,7 +12,8 @@ use super::{
 /// Why a text is not a node's URL. Does not repeat the text, which may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0}; expected redis://[user:password@]host[:port][/database], rediss://.. or unix:///path"
+    "{0}; expected redis://[user:password@]host[:port][/database], rediss://.., unix:///path or \
+     redis+sentinel://host,host/group"
 )]
 pub struct UrlError(Arc<str>);
 
@@ -34,6 +35,10 @@ pub(super) struct NodeUrl {
 
 impl NodeUrl {
     pub(super) fn parse(url: &str) -> Result<Self, UrlError> {
+        if url.contains("+sentinel://") {
+            let text = "a sentinel group has options of its own: use RedisNode::sentinel";
+            return Err(UrlError::new(text));
+        }
         // The parser drops the text after a `#`, for instance a part of a password.
         if url.contains('#') {
             return Err(UrlError::new("a `#` must be written as %23"));

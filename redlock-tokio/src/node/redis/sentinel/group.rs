@@ -1,0 +1,314 @@
+//! Asking the sentinels of a group.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use redlock_core::{MemberId, MemberReport, Tenure, Timestamp};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    address::parse_address,
+    question::{Answer, question, read},
+    roster::Roster,
+};
+use crate::{
+    node::{
+        Authority, NodeError, Reports, Session,
+        redis::{
+            connect::{ConnectionSettings, Endpoint},
+            server_error::disconnected,
+            session::RedisSession,
+        },
+    },
+    sync::Mutex,
+};
+
+/// The channel on which a sentinel publishes that a group has another master.
+const SWITCHES: &str = "+switch-master";
+
+/// Translates the addresses that sentinels name.
+pub(super) type AddressMap = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// The sentinels of one group, as the authority that names its master.
+pub(super) struct Group {
+    pub(super) name: String,
+    /// The sentinels that were given.
+    pub(super) listed: Vec<Endpoint>,
+    pub(super) sentinel_settings: ConnectionSettings,
+    pub(super) server_settings: ConnectionSettings,
+    pub(super) address_map: Option<AddressMap>,
+    /// Why sentinels do not answer, by their addresses.
+    pub(super) objections: Mutex<BTreeMap<String, NodeError>>,
+}
+
+/// The group as an authority, of which a watch keeps a part.
+pub(super) struct Sentinels(pub(super) Arc<Group>);
+
+/// One watch of a group.
+struct Watch {
+    group: Arc<Group>,
+    reports: Reports,
+    roster: Mutex<Roster>,
+    /// Told by any sentinel that there may be another master.
+    hint: Arc<Notify>,
+}
+
+/// What was last heard of one sentinel.
+#[derive(Default)]
+struct Memory {
+    last: Option<(MemberId, Option<Tenure>)>,
+    /// When the sentinel was first heard to name this master, if it named another one before.
+    changed_at: Option<Timestamp>,
+}
+
+impl Authority for Sentinels {
+    fn watch(&self, reports: Reports) -> BoxFuture<'static, ()> {
+        let watch = Watch {
+            group: Arc::clone(&self.0),
+            reports,
+            roster: Mutex::default(),
+            hint: Arc::default(),
+        };
+        async move { watch.run().await }.boxed()
+    }
+
+    fn connect(
+        &self,
+        _: usize,
+        tenure: &Tenure,
+    ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        let endpoint = self.0.endpoint(tenure.owner.as_str());
+        async move {
+            let opened = self.0.server_settings.open(&endpoint?).await?;
+            let session = RedisSession::open(opened).await?;
+            Ok(Box::new(session) as Box<dyn Session>)
+        }
+        .boxed()
+    }
+
+    fn objection(&self, _: usize) -> Option<NodeError> {
+        self.0.objection()
+    }
+}
+
+impl Group {
+    /// Returns where the server or sentinel is that announces this address.
+    fn endpoint(&self, announced: &str) -> Result<Endpoint, NodeError> {
+        let mapped = self.address_map.as_ref().and_then(|map| map(announced));
+        let address = mapped.as_deref().unwrap_or(announced);
+        parse_address(address, None).ok_or_else(|| {
+            let text = format!("`{address}` is not an address of the form host:port");
+            NodeError::Misconfigured(text.into())
+        })
+    }
+
+    fn objection(&self) -> Option<NodeError> {
+        let objections = self.objections.lock();
+        let listed = self.listed.iter().map(Endpoint::to_string);
+        let all_refuse = listed
+            .map(|address| objections.get(&address))
+            .all(|it| it.is_some_and(NodeError::is_refusal));
+        let texts: Vec<_> = objections
+            .iter()
+            .map(|(address, error)| format!("sentinel {address}: {}", without_kind(error)))
+            .collect();
+        if texts.is_empty() {
+            return None;
+        }
+        let texts = texts.join("; ");
+        Some(if all_refuse {
+            NodeError::Misconfigured(texts.into())
+        } else {
+            let text = format!("no majority of its sentinels names a master ({texts})");
+            NodeError::Unreachable(text.into())
+        })
+    }
+
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Answer, NodeError> {
+        let question = question(&self.name);
+        let replies = connection
+            .send_packed_commands(&question, 0, question.len())
+            .await
+            .map_err(|error| disconnected(&error))?;
+        read(&self.name, replies)
+    }
+
+    /// Opens a connection on which the sentinel also reports switches, if it speaks RESP3.
+    async fn open(
+        &self,
+        endpoint: &Endpoint,
+        hint: &Arc<Notify>,
+    ) -> Result<MultiplexedConnection, NodeError> {
+        let hint = Arc::clone(hint);
+        let settings = &self.sentinel_settings;
+        let connection = settings.open_listening(endpoint, move || hint.notify_waiters());
+        let mut connection = connection.await?;
+        // Without RESP3, or without the right to subscribe, the next question finds the new master.
+        let _ = connection.subscribe(SWITCHES).await;
+        Ok(connection)
+    }
+}
+
+impl Watch {
+    /// Asks all sentinels, those that were given and those that they know.
+    async fn run(&self) {
+        let mut asked: BTreeSet<_> = self.group.listed.iter().map(Endpoint::to_string).collect();
+        let mut all: FuturesUnordered<BoxFuture<'_, String>> = FuturesUnordered::new();
+        for endpoint in &self.group.listed {
+            all.push(self.attend(endpoint.clone(), true).boxed());
+        }
+        loop {
+            tokio::select! {
+                Some(forgotten) = all.next() => {
+                    asked.remove(&forgotten);
+                }
+                () = sleep(self.reports.interval()) => {
+                    for (address, endpoint) in self.missing() {
+                        if asked.insert(address) {
+                            all.push(self.attend(endpoint, false).boxed());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the sentinels that others know and that do not answer at any address that is asked.
+    fn missing(&self) -> Vec<(String, Endpoint)> {
+        let announced = self.roster.lock().missing(Instant::now(), self.limit());
+        announced
+            .into_iter()
+            .filter_map(|address| self.group.endpoint(&address).ok())
+            .map(|endpoint| (endpoint.to_string(), endpoint))
+            .collect()
+    }
+
+    /// Asks one sentinel again and again. Ends if the sentinel was not given, and no other one knows it any more.
+    async fn attend(&self, endpoint: Endpoint, is_listed: bool) -> String {
+        let address = endpoint.to_string();
+        let mut memory = Memory::default();
+        let mut connection = None;
+        loop {
+            let turn = self.turn(&endpoint, &address, &mut connection, &mut memory);
+            let late = || Err(NodeError::TimedOut(self.limit()));
+            let outcome = timeout(self.limit(), turn).await.unwrap_or_else(|_| late());
+            self.note(&address, outcome.as_ref().err());
+            if outcome.is_err() {
+                connection = None;
+                if !is_listed && !self.is_told_of(&address) {
+                    self.group.objections.lock().remove(&address);
+                    self.roster.lock().forget(&address);
+                    return address;
+                }
+            }
+            tokio::select! {
+                () = sleep(self.reports.interval()) => {}
+                () = self.hint.notified() => {}
+            }
+        }
+    }
+
+    /// Returns how long a sentinel may take to answer.
+    fn limit(&self) -> Duration {
+        // An answer that is older than the window counts for nothing. A connection may take longer.
+        (3 * self.reports.interval()).max(Duration::from_secs(1))
+    }
+
+    /// Returns whether other sentinels know one at this address.
+    fn is_told_of(&self, address: &str) -> bool {
+        let mut told = self.roster.lock().told();
+        told.any(|announced| {
+            let endpoint = self.group.endpoint(&announced);
+            endpoint.is_ok_and(|it| it.to_string() == address)
+        })
+    }
+
+    /// Notes why a sentinel does not answer, or that it does.
+    fn note(&self, address: &str, objection: Option<&NodeError>) {
+        let mut objections = self.group.objections.lock();
+        let before = match objection {
+            Some(error) => objections.insert(address.to_owned(), error.clone()),
+            None => objections.remove(address),
+        };
+        drop(objections);
+        let group = &self.group.name;
+        match (before.as_ref(), objection) {
+            (before, Some(error)) if before != Some(error) => {
+                tracing::warn!(group, sentinel = address, %error, "a sentinel does not answer");
+            }
+            (Some(_), None) => {
+                tracing::info!(group, sentinel = address, "a sentinel answers again");
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks a sentinel once, over a new connection if there is none.
+    async fn turn(
+        &self,
+        endpoint: &Endpoint,
+        address: &str,
+        connection: &mut Option<MultiplexedConnection>,
+        memory: &mut Memory,
+    ) -> Result<(), NodeError> {
+        let connection = match connection {
+            Some(connection) => connection,
+            None => connection.insert(self.group.open(endpoint, &self.hint).await?),
+        };
+        let asked_at = self.reports.now();
+        let answer = self.group.ask(connection).await?;
+        let id = self.roster.lock().note(Instant::now(), address, &answer);
+        let Some(member) = id else {
+            let text = "it does not tell its id: grant +sentinel|myid, or use Redis 6.2 or later";
+            return Err(NodeError::Misconfigured(text.into()));
+        };
+        let age = memory.age(self.reports.now(), member, &answer);
+        self.reports.deliver(
+            0,
+            MemberReport {
+                asked_at,
+                member,
+                members: answer.others.iter().map(|it| it.id).collect(),
+                tenure: answer.tenure,
+                age,
+            },
+        );
+        Ok(())
+    }
+}
+
+impl Memory {
+    /// Returns for how long a sentinel has named this master, at least.
+    ///
+    /// A sentinel that was cut off while the master was a replica for a moment has missed that, and tells an age from
+    /// before. So an age counts at most from when a change was heard.
+    fn age(&mut self, now: Timestamp, member: MemberId, answer: &Answer) -> Duration {
+        match &self.last {
+            Some((id, tenure)) if *id == member => {
+                if *tenure != answer.tenure {
+                    self.changed_at = Some(now);
+                }
+            }
+            _ => self.changed_at = None,
+        }
+        self.last = Some((member, answer.tenure.clone()));
+        let heard_for = self.changed_at.map(|at| now.saturating_duration_since(at));
+        heard_for.map_or(answer.age, |most| answer.age.min(most))
+    }
+}
+
+/// Returns the text of an error that is part of another one.
+fn without_kind(error: &NodeError) -> String {
+    match error {
+        NodeError::Misconfigured(text) | NodeError::Unreachable(text) => text.to_string(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,261 @@
+//! What a sentinel is asked, and reading its answer.
+
+use std::{collections::HashMap, time::Duration};
+
+use deadpool_redis::redis::{Pipeline, ServerError, Value};
+use redlock_core::{MemberId, Owner, Tenure};
+
+use crate::node::{
+    NodeError,
+    redis::{
+        server_error::{is_denied_command, refusal},
+        shorten::shorten,
+    },
+};
+
+/// What a sentinel says of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// `None` if the sentinel does not tell its id.
+    pub(super) id: Option<MemberId>,
+    pub(super) tenure: Option<Tenure>,
+    /// For how long the sentinel has known the master, at least.
+    pub(super) age: Duration,
+    /// The other sentinels that it knows.
+    pub(super) others: Vec<Other>,
+}
+
+/// A sentinel that another one knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Other {
+    pub(super) id: MemberId,
+    /// The address that the sentinel announces.
+    pub(super) address: String,
+}
+
+type Fields = HashMap<String, String>;
+
+/// Returns the question about a group.
+pub(super) fn question(group: &str) -> Pipeline {
+    let mut pipeline = Pipeline::new();
+    pipeline.cmd("SENTINEL").arg("MYID");
+    pipeline.cmd("SENTINEL").arg("MASTER").arg(group);
+    pipeline.cmd("SENTINEL").arg("SENTINELS").arg(group);
+    pipeline
+}
+
+/// Reads the replies to the question.
+///
+/// # Errors
+///
+/// Says what must be changed, if the sentinel refuses to answer.
+pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<Answer, NodeError> {
+    let count = replies.len();
+    let Ok([id, master, others]) = <[Value; 3]>::try_from(replies) else {
+        let text = format!("{count} replies to three questions");
+        return Err(NodeError::Unexpected(text.into()));
+    };
+    for reply in [&master, &others] {
+        if let Value::ServerError(error) = reply {
+            return Err(explain(group, error));
+        }
+    }
+    let master = fields(&master).unwrap_or_default();
+    let others = match others {
+        Value::Array(others) | Value::Set(others) => others,
+        _ => Vec::new(),
+    };
+    Ok(Answer {
+        id: text(&id).and_then(|id| member_id(&id)),
+        tenure: tenure(&master),
+        age: age(&master),
+        others: others.iter().filter_map(other).collect(),
+    })
+}
+
+/// Says what must be changed, in words.
+fn explain(group: &str, error: &ServerError) -> NodeError {
+    let details = error.details().unwrap_or_default();
+    let text = if error.code() == "NOAUTH" {
+        "it asks for a password: set sentinel_password".into()
+    } else if details.starts_with("No such master") {
+        format!("it knows no group `{group}`; `SENTINEL MASTERS` lists those that it knows")
+    } else if error.code() == "NOPERM" {
+        "this client may not ask it: grant +sentinel|myid +sentinel|master +sentinel|sentinels"
+            .into()
+    } else if is_denied_command(error) {
+        "it is a server and not a sentinel: give the port of the sentinel, 26379 by default".into()
+    } else {
+        return refusal(error);
+    };
+    NodeError::Misconfigured(text.into())
+}
+
+fn tenure(master: &Fields) -> Option<Tenure> {
+    let address = address(master)?;
+    let epoch = master.get("config-epoch")?.parse().ok()?;
+    let owner = Owner::new(address);
+    Some(Tenure { owner, epoch })
+}
+
+/// Returns the time since the sentinel saw the switch to this master. Zero after a restart of the sentinel.
+fn age(master: &Fields) -> Duration {
+    let is_master = master.get("role-reported").is_some_and(|it| it == "master");
+    let millis = master
+        .get("role-reported-time")
+        .and_then(|it| it.parse().ok());
+    millis
+        .filter(|_| is_master)
+        .map_or(Duration::ZERO, Duration::from_millis)
+}
+
+fn other(reply: &Value) -> Option<Other> {
+    let fields = fields(reply)?;
+    Some(Other {
+        id: member_id(fields.get("runid")?)?,
+        address: address(&fields)?,
+    })
+}
+
+/// Returns the address in a sentinel's answer, as this crate writes addresses.
+fn address(fields: &Fields) -> Option<String> {
+    let (host, port) = (fields.get("ip")?, fields.get("port")?);
+    let port: u16 = port.parse().ok()?;
+    if host.is_empty() {
+        return None;
+    }
+    let host = shorten(host.to_lowercase());
+    Some(if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    })
+}
+
+fn member_id(text: &str) -> Option<MemberId> {
+    text.as_bytes().try_into().ok().map(MemberId::new)
+}
+
+/// Reads names and values: a map in RESP3, and a list in RESP2.
+fn fields(reply: &Value) -> Option<Fields> {
+    let pair = |name: &Value, value: &Value| Some((text(name)?, text(value)?));
+    match reply {
+        Value::Map(pairs) => Some(pairs.iter().filter_map(|(a, b)| pair(a, b)).collect()),
+        Value::Array(list) => Some(
+            list.chunks_exact(2)
+                .filter_map(|it| pair(&it[0], &it[1]))
+                .collect(),
+        ),
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(text) => String::from_utf8(text.clone()).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
+        Value::Int(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deadpool_redis::redis::parse_redis_value;
+
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    fn list(fields: &[(&str, &str)]) -> Value {
+        let flat = fields.iter().flat_map(|(name, value)| [*name, *value]);
+        Value::Array(flat.map(bulk).collect())
+    }
+
+    fn map(fields: &[(&str, &str)]) -> Value {
+        let pairs = fields.iter().map(|(name, value)| (bulk(name), bulk(value)));
+        Value::Map(pairs.collect())
+    }
+
+    fn error(line: &str) -> Value {
+        parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap()
+    }
+
+    const MASTER: &[(&str, &str)] = &[
+        ("name", "group"),
+        ("ip", "10.0.0.1"),
+        ("port", "6379"),
+        ("role-reported", "master"),
+        ("role-reported-time", "5000"),
+        ("config-epoch", "7"),
+    ];
+
+    #[test]
+    fn an_answer_is_read_in_both_versions_of_the_protocol() {
+        let other = [("ip", "fe80::1"), ("port", "26379"), ("runid", ID)];
+        let expected = Answer {
+            id: member_id(ID),
+            tenure: Some(Tenure {
+                owner: Owner::new("10.0.0.1:6379"),
+                epoch: 7,
+            }),
+            age: Duration::from_secs(5),
+            others: vec![Other {
+                id: member_id(ID).unwrap(),
+                address: "[fe80::1]:26379".into(),
+            }],
+        };
+        for fields in [list, map] {
+            let others = Value::Array(vec![fields(&other)]);
+            let replies = vec![bulk(ID), fields(MASTER), others];
+            assert_eq!(read("group", replies), Ok(expected.clone()));
+        }
+    }
+
+    #[test]
+    fn only_a_server_that_reports_to_be_a_master_has_an_age() {
+        let mut demoted = MASTER.to_vec();
+        demoted[3].1 = "slave";
+        let replies = vec![bulk(ID), list(&demoted), Value::Array(vec![])];
+        assert_eq!(read("group", replies).unwrap().age, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_sentinel_without_an_id_or_with_odd_fields_names_what_it_can() {
+        let odd = [("ip", ""), ("port", "99999999"), ("config-epoch", "x")];
+        let others = Value::Array(vec![Value::Nil, list(&odd), list(&[("runid", "short")])]);
+        let unknown = error("ERR Unknown sentinel subcommand 'MYID'");
+        let answer = read("group", vec![unknown, list(&odd), others]).unwrap();
+        let nothing = Answer {
+            id: None,
+            tenure: None,
+            age: Duration::ZERO,
+            others: vec![],
+        };
+        assert_eq!(answer, nothing);
+        assert!(read("group", vec![]).is_err());
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        for (line, words) in [
+            ("NOAUTH Authentication required.", "sentinel_password"),
+            ("ERR No such master with that name", "no group `group`"),
+            ("NOPERM User x has no permissions", "+sentinel|master"),
+            (
+                "ERR unknown command 'SENTINEL', with args",
+                "not a sentinel",
+            ),
+        ] {
+            let refusal = read("group", vec![error(line), error(line), error(line)]).unwrap_err();
+            assert!(refusal.is_refusal(), "{refusal}");
+            assert!(refusal.to_string().contains(words), "{refusal}");
+        }
+        let busy = vec![bulk(ID), error("BUSY script"), Value::Nil];
+        assert!(!read("group", busy).unwrap_err().is_refusal());
+    }
+}

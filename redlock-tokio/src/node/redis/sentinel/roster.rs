@@ -1,0 +1,152 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use redlock_core::MemberId;
+use tokio::time::Instant;
+
+use super::question::Answer;
+
+/// How long a sentinel is asked of which none of the others tells any more.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+
+/// What the sentinels of a group say about each other.
+#[derive(Default)]
+pub(super) struct Roster {
+    /// What each sentinel has said last, by the address at which it was asked.
+    heard: BTreeMap<String, Heard>,
+    /// When a sentinel was last told of, and its address.
+    told: BTreeMap<MemberId, (String, Instant)>,
+}
+
+struct Heard {
+    id: Option<MemberId>,
+    others: BTreeSet<MemberId>,
+    at: Instant,
+}
+
+impl Roster {
+    /// Notes the answer of the sentinel at `address`. Returns its id, if that is known.
+    ///
+    /// Sentinels before Redis 6.2 do not tell their id. Then the id is the only one that others know and the sentinel
+    /// does not: no sentinel lists itself.
+    pub(super) fn note(
+        &mut self,
+        now: Instant,
+        address: &str,
+        answer: &Answer,
+    ) -> Option<MemberId> {
+        for other in &answer.others {
+            self.told.insert(other.id, (other.address.clone(), now));
+        }
+        let others: BTreeSet<_> = answer.others.iter().map(|it| it.id).collect();
+        let id = answer.id.or_else(|| self.only_unlisted(address, &others));
+        let heard = Heard {
+            id,
+            others,
+            at: now,
+        };
+        self.heard.insert(address.to_owned(), heard);
+        id
+    }
+
+    /// Returns the addresses of the sentinels that others know and that have not answered for as long as `silence`.
+    pub(super) fn missing(&mut self, now: Instant, silence: Duration) -> Vec<String> {
+        self.told
+            .retain(|_, (_, at)| now.duration_since(*at) < FORGOTTEN_AFTER);
+        let is_heard = |id: &MemberId| {
+            let mut heard = self.heard.values();
+            heard.any(|it| it.id == Some(*id) && now.duration_since(it.at) < silence)
+        };
+        self.told
+            .iter()
+            .filter(|(id, _)| !is_heard(id))
+            .map(|(_, (address, _))| address.clone())
+            .collect()
+    }
+
+    /// Returns the addresses of the sentinels that others tell of.
+    pub(super) fn told(&self) -> impl Iterator<Item = String> + use<> {
+        let told: Vec<_> = self
+            .told
+            .values()
+            .map(|(address, _)| address.clone())
+            .collect();
+        told.into_iter()
+    }
+
+    /// Forgets what the sentinel at this address said.
+    pub(super) fn forget(&mut self, address: &str) {
+        self.heard.remove(address);
+    }
+
+    fn only_unlisted(&self, address: &str, listed: &BTreeSet<MemberId>) -> Option<MemberId> {
+        let elsewhere = self.heard.iter().filter(|(at, _)| *at != address);
+        let known: BTreeSet<_> = elsewhere
+            .flat_map(|(_, heard)| heard.others.iter().chain(&heard.id))
+            .collect();
+        let mut unlisted = known.into_iter().filter(|id| !listed.contains(id));
+        unlisted
+            .next()
+            .filter(|_| unlisted.next().is_none())
+            .copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::redis::sentinel::question::Other;
+
+    const SILENCE: Duration = Duration::from_secs(3);
+
+    fn id(letter: u8) -> MemberId {
+        MemberId::new([letter; MemberId::LEN])
+    }
+
+    /// An answer of a sentinel that knows these others.
+    fn answer(own: Option<u8>, others: &[u8]) -> Answer {
+        let other = |letter: &u8| Other {
+            id: id(*letter),
+            address: format!("{}:1", char::from(*letter)),
+        };
+        Answer {
+            id: own.map(id),
+            tenure: None,
+            age: Duration::ZERO,
+            others: others.iter().map(other).collect(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sentinel_that_is_told_of_is_missing_until_it_answers() {
+        let mut roster = Roster::default();
+        let start = Instant::now();
+        roster.note(start, "listed", &answer(Some(b'a'), b"bc"));
+        assert_eq!(roster.missing(start, SILENCE), ["b:1", "c:1"]);
+        // The same sentinel under another address.
+        roster.note(start, "alias", &answer(Some(b'b'), b"ac"));
+        assert_eq!(roster.missing(start, SILENCE), ["c:1"]);
+        let later = start + SILENCE;
+        assert_eq!(roster.missing(later, SILENCE), ["a:1", "b:1", "c:1"]);
+        let much_later = start + FORGOTTEN_AFTER;
+        assert!(roster.missing(much_later, SILENCE).is_empty());
+        assert_eq!(roster.told().count(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sentinel_that_does_not_tell_its_id_is_the_one_that_it_does_not_list() {
+        let mut roster = Roster::default();
+        let now = Instant::now();
+        assert_eq!(roster.note(now, "1", &answer(None, b"bc")), None);
+        assert_eq!(roster.note(now, "2", &answer(None, b"ac")), Some(id(b'b')));
+        assert_eq!(roster.note(now, "1", &answer(None, b"bc")), Some(id(b'a')));
+        let forgetful = roster.note(now, "3", &answer(None, b""));
+        assert_eq!(forgetful, None, "it could be any of them");
+        assert_eq!(
+            roster.note(now, "3", &answer(Some(b'c'), b"")),
+            Some(id(b'c'))
+        );
+    }
+}

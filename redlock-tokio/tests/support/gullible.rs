@@ -1,0 +1,93 @@
+use std::{sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+use redlock_core::{MemberId, MemberReport, Owner, Tenure};
+use redlock_tokio::{
+    Authority, AuthorityKind, NamedBy, Node, NodeError, Reports, SentinelNode, Session,
+    deadpool_redis::redis::{Client, cmd},
+};
+
+/// A group whose client believes a single sentinel, as many clients do: the rule of the majority is taken out.
+pub(crate) struct GullibleNode {
+    address: String,
+    authority: Arc<dyn Authority>,
+}
+
+struct Gullible {
+    /// Opens the connections to the servers.
+    group: Arc<dyn Authority>,
+    sentinel: String,
+    name: String,
+}
+
+impl GullibleNode {
+    pub(crate) fn new(group: &SentinelNode, name: &str, sentinel: &str) -> Self {
+        let named_by = group.named_by().expect("it is a group");
+        let authority = Gullible {
+            group: named_by.authority,
+            sentinel: format!("redis://{sentinel}"),
+            name: name.to_owned(),
+        };
+        Self {
+            address: format!("{name}@{sentinel}"),
+            authority: Arc::new(authority),
+        }
+    }
+}
+
+impl Node for GullibleNode {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        unreachable!("the sentinel names the server")
+    }
+
+    fn named_by(&self) -> Option<NamedBy> {
+        let authority = Arc::clone(&self.authority);
+        Some(NamedBy::new(authority, 0, AuthorityKind::Sentinels))
+    }
+}
+
+impl Authority for Gullible {
+    fn watch(&self, reports: Reports) -> BoxFuture<'static, ()> {
+        let client = Client::open(&*self.sentinel).unwrap();
+        let name = self.name.clone();
+        async move {
+            loop {
+                let asked_at = reports.now();
+                if let Some(owner) = ask(&client, &name).await {
+                    let owner = Owner::new(owner);
+                    let report = MemberReport {
+                        asked_at,
+                        member: MemberId::new([b'g'; MemberId::LEN]),
+                        members: Vec::new(),
+                        tenure: Some(Tenure { owner, epoch: 0 }),
+                        age: Duration::ZERO,
+                    };
+                    reports.deliver(0, report);
+                }
+                tokio::time::sleep(reports.interval()).await;
+            }
+        }
+        .boxed()
+    }
+
+    fn connect(
+        &self,
+        index: usize,
+        tenure: &Tenure,
+    ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        self.group.connect(index, tenure)
+    }
+}
+
+async fn ask(client: &Client, name: &str) -> Option<String> {
+    let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+    let mut question = cmd("SENTINEL");
+    question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    let answer = question.query_async(&mut connection);
+    let (host, port): (String, String) = answer.await.ok()?;
+    Some(format!("{host}:{port}"))
+}
