@@ -24,6 +24,12 @@ pub(crate) enum Mutant {
     IgnoresPromotions,
     /// Any marker is taken to be old.
     IgnoresMarkerAge,
+    /// The driver asks the members that answer, and takes them for all.
+    CountsAnsweringMembers,
+    /// The driver believes a confirmation for ever.
+    IgnoresWindow,
+    /// The driver lets a new owner vote at once.
+    IgnoresSettling,
     /// The clock stands still while the client is paused, as `Instant` does in a suspended machine.
     ClockStopsInPause,
 }
@@ -48,6 +54,8 @@ pub(crate) struct Configuration {
     pub(crate) flushes: bool,
     /// Replicas that lack keys take the place of masters.
     pub(crate) promotions: bool,
+    /// Authorities name the owners of nodes, and failovers lose keys.
+    pub(crate) authorities: bool,
     /// Faults come this many times more often.
     pub(crate) severity: u32,
     pub(crate) mutant: Option<Mutant>,
@@ -73,8 +81,18 @@ const WITHIN: Configuration = Configuration {
     clock_steps: false,
     flushes: false,
     promotions: false,
+    authorities: false,
     severity: 1,
     mutant: None,
+};
+
+/// A failover loses counters too, so wall clocks must agree to within the longest ttl.
+const OWNERS: Configuration = Configuration {
+    name: "within-owners",
+    about: "in order, one voter or three, and authorities name their owners: failovers lose keys",
+    authorities: true,
+    wall_clocks_differ: SECOND / 2,
+    ..WITHIN
 };
 
 const BEYOND: Configuration = Configuration {
@@ -112,6 +130,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         severity: 3,
         ..WITHIN
     },
+    OWNERS,
     Configuration {
         name: "beyond-slow-clients",
         about: "some clients' clocks run 10 to 40 % slow: they trust keys that have expired",
@@ -182,6 +201,30 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         promotions: true,
         mutant: Some(Mutant::IgnoresMarkerAge),
         ..BEYOND
+    },
+    Configuration {
+        name: "mutant-answering",
+        about: "the driver takes the members that answer for all members of an authority",
+        expectation: Expectation::Violated,
+        severity: 3,
+        mutant: Some(Mutant::CountsAnsweringMembers),
+        ..OWNERS
+    },
+    Configuration {
+        name: "mutant-window",
+        about: "the driver lets an owner vote however old its last confirmation is",
+        expectation: Expectation::Violated,
+        severity: 3,
+        mutant: Some(Mutant::IgnoresWindow),
+        ..OWNERS
+    },
+    Configuration {
+        name: "mutant-settling",
+        about: "the driver lets a new owner vote at once",
+        expectation: Expectation::Violated,
+        severity: 3,
+        mutant: Some(Mutant::IgnoresSettling),
+        ..OWNERS
     },
     Configuration {
         name: "mutant-stopped-clock",

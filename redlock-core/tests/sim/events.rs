@@ -1,10 +1,13 @@
 //! The events of a world: requests that arrive, what reaches clients, what they do, and faults.
 
+use std::time::Duration;
+
 use redlock_core::{FencingToken, Sighting, Ttl};
 
 use crate::{
     lane::Purpose,
     master::{Request, Vote},
+    owner::{Reign, Word},
 };
 
 #[derive(Clone, Copy)]
@@ -27,6 +30,17 @@ pub(crate) enum Event {
     Restart {
         master: usize,
     },
+    /// A member of a node's authority hears of an owner.
+    Turn {
+        node: usize,
+        member: usize,
+        reign: Reign,
+    },
+    /// An old owner is told that it is a replica.
+    Demote {
+        node: usize,
+        server: usize,
+    },
     Fault(Fault),
     Sweep,
     Calm,
@@ -40,6 +54,7 @@ pub(crate) enum Event {
 pub(crate) struct Arrival {
     pub(crate) client: usize,
     pub(crate) master: usize,
+    pub(crate) server: usize,
     pub(crate) epoch: u32,
     pub(crate) flight: u64,
     pub(crate) sent: u64,
@@ -79,6 +94,16 @@ pub(crate) enum ClientEvent {
         master: usize,
         incarnation: u32,
         sighting: Sighting,
+        named: Option<Named>,
+    },
+    /// Asks the members of a node's authority.
+    Poll {
+        node: usize,
+    },
+    /// A member of a node's authority answers.
+    Word {
+        node: usize,
+        word: Word,
     },
     DeliverOwed {
         master: usize,
@@ -90,6 +115,13 @@ pub(crate) enum ClientEvent {
     },
     /// The run ends: whatever there is, is released.
     Retire,
+}
+
+/// The owner that an authority has named, and the age of its marker.
+#[derive(Clone, Copy)]
+pub(crate) struct Named {
+    pub(crate) reign: Reign,
+    pub(crate) marker: Duration,
 }
 
 /// What a master answers to a request.
@@ -126,6 +158,8 @@ pub(crate) enum Fault {
     Pause,
     ClientCrash,
     Promotion,
+    Failover,
+    Authority,
     ClockStep,
     Flush,
 }

@@ -14,7 +14,8 @@ impl Fault {
             Self::MasterCrash | Self::ClientCrash => 60 * SECOND,
             Self::FleetRestart => 900 * SECOND,
             Self::Cut | Self::Pause => 20 * SECOND,
-            Self::Promotion => 30 * SECOND,
+            Self::Promotion | Self::Failover => 30 * SECOND,
+            Self::Authority => 15 * SECOND,
             Self::ClockStep | Self::Flush => 120 * SECOND,
         }
     }
@@ -34,6 +35,10 @@ impl World {
         }
         if self.configuration.promotions {
             self.schedule_fault(Fault::Promotion);
+        }
+        if self.configuration.authorities {
+            self.schedule_fault(Fault::Failover);
+            self.schedule_fault(Fault::Authority);
         }
         if self.configuration.clock_steps {
             self.schedule_fault(Fault::ClockStep);
@@ -73,6 +78,8 @@ impl World {
                 self.crash_client(client, outage);
             }
             Fault::Promotion => self.promote_some(),
+            Fault::Failover => self.fail_over(),
+            Fault::Authority => self.disturb_authority(),
             Fault::ClockStep => self.step_clocks(),
             Fault::Flush => self.flush(),
         }
@@ -100,10 +107,15 @@ impl World {
         self.schedule(at + outage, Event::Restart { master });
     }
 
-    fn close_connections(&mut self, master: usize) {
+    pub(crate) fn close_connections(&mut self, server: usize) {
+        let master = server % self.nodes();
         for client in 0..self.clients.len() {
             let delay = self.rng.below(MILLI);
-            let epoch = self.lane(client, master).epoch;
+            let lane = self.lane(client, master);
+            if lane.server != server {
+                continue;
+            }
+            let epoch = lane.epoch;
             let event = ClientEvent::Broken { master, epoch };
             self.schedule_client(self.at + delay, client, event);
         }
@@ -179,10 +191,10 @@ impl World {
         let until = self.at + self.rng.around(self.max_ttl() / 2);
         let (mute, deaf) = self.rng.pick(&[(true, true), (true, false), (false, true)]);
         let shape = self.rng.below(3);
-        let master = self.rng.index(self.masters.len());
+        let master = self.rng.index(self.nodes());
         let client = self.busy_client();
         for c in 0..self.clients.len() {
-            for m in 0..self.masters.len() {
+            for m in 0..self.nodes() {
                 let hit = match shape {
                     0 => m == master,
                     1 => c == client && self.rng.chance(700_000),
@@ -226,9 +238,9 @@ impl World {
             self.history.end(at, lease);
         }
         self.note(Seen::ClientCrash);
-        for master in 0..self.masters.len() {
-            let voter = self.scale.voter.clone();
-            self.lane(client, master).crash(voter);
+        for master in 0..self.nodes() {
+            let electorate = self.scale.electorate.clone();
+            self.lane(client, master).crash(electorate);
         }
         self.schedule(at + outage, Event::Reboot { client });
     }
@@ -236,8 +248,11 @@ impl World {
     pub(crate) fn reboot(&mut self, client: usize) {
         self.trace.event([self.at, 32, client as u64, 0]);
         self.clients[client].up = true;
-        for master in 0..self.masters.len() {
+        for master in 0..self.nodes() {
             self.schedule_client(self.at, client, ClientEvent::Connect { master });
+            if self.configuration.authorities {
+                self.schedule_client(self.at, client, ClientEvent::Poll { node: master });
+            }
         }
         self.think(client);
     }

@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 
 use redlock_core::{
-    Operation, OwedRelease, Reply, RoundId, SetRequestState, Timestamp, Token, Ttl, Voter,
+    Electorate, Operation, OwedRelease, Reply, RoundId, SetRequestState, Timestamp, Token, Ttl,
 };
 
 use crate::{
     clock::{MILLI, SECOND},
     master::Request,
+    owner::MEMBERS,
 };
 
 /// After this long an answer is late, and the lease gets the reply "unknown".
@@ -29,8 +30,12 @@ pub(crate) struct Lane {
     pub(crate) connected: bool,
     /// Which process of the master this connection leads to.
     pub(crate) incarnation: u32,
-    /// What is known of the master, and so what its votes are worth.
-    pub(crate) voter: Voter,
+    /// The server that the connection leads to: the master, unless an authority names another.
+    pub(crate) server: usize,
+    /// What is known of the master, and so what its votes are worth. It is the only node of it.
+    pub(crate) electorate: Electorate,
+    /// Until when this client reaches none of these members of the node's authority.
+    pub(crate) members_cut_until: [u64; MEMBERS],
     pub(crate) flights: Vec<Flight>,
     sent: u64,
     pub(crate) owed: Vec<Owed>,
@@ -75,12 +80,14 @@ pub(crate) struct Owed {
 }
 
 impl Lane {
-    pub(crate) fn new(voter: Voter) -> Self {
+    pub(crate) fn new(server: usize, electorate: Electorate) -> Self {
         Self {
             epoch: 0,
             connected: true,
             incarnation: 0,
-            voter,
+            server,
+            electorate,
+            members_cut_until: [0; MEMBERS],
             flights: Vec::new(),
             sent: 0,
             owed: Vec::new(),
@@ -143,8 +150,8 @@ impl Lane {
     }
 
     /// Forgets everything: the client's process is gone.
-    pub(crate) fn crash(&mut self, voter: Voter) {
-        self.voter = voter;
+    pub(crate) fn crash(&mut self, electorate: Electorate) {
+        self.electorate = electorate;
         let _ = self.give_up();
         self.owed.clear();
         self.retrying = false;

@@ -10,6 +10,7 @@
 //! `SIM_SEED` runs one seed only, `SIM_CONFIG` one world only, `SIM_TRACE` prints what happens.
 //! Each seed is run twice and must leave the same trace.
 
+mod authority;
 mod client;
 mod clock;
 mod configuration;
@@ -19,6 +20,7 @@ mod history;
 mod lane;
 mod master;
 mod network;
+mod owner;
 mod report;
 mod rng;
 mod seen;

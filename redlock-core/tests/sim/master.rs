@@ -1,6 +1,6 @@
 //! A master as the algorithm sees it: keys that expire, compare-and-delete, fencing counters.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use redlock_core::{
     AgeMarker, FencingToken, Operation, Origin, Replication, ReplicationId, RunId, Token,
@@ -36,6 +36,12 @@ pub(crate) struct Entry {
     expires_at: u64,
 }
 
+/// What a replica has of its master.
+pub(crate) struct Copies {
+    entries: Vec<Option<Entry>>,
+    counters: Vec<Option<FencingToken>>,
+}
+
 pub(crate) struct Master {
     pub(crate) clock: Clock,
     pub(crate) up: bool,
@@ -49,6 +55,10 @@ pub(crate) struct Master {
     marked_at: Option<u64>,
     entries: Vec<Option<Entry>>,
     counters: Vec<Option<FencingToken>>,
+    /// It follows another server, and serves nobody.
+    pub(crate) is_replica: bool,
+    /// When the marker of each tenure was written, on the master's clock.
+    tenures_marked_at: HashMap<u64, u64>,
     /// When it last forgot keys early and could vote all the same, which the algorithm's
     /// assumptions exclude. In true time.
     pub(crate) forgot_keys_at: Option<u64>,
@@ -68,6 +78,8 @@ impl Master {
             marked_at: None,
             entries: vec![None; keys],
             counters: vec![None; keys],
+            is_replica: false,
+            tenures_marked_at: HashMap::new(),
             forgot_keys_at: None,
             forgot_counters: false,
         }
@@ -119,12 +131,13 @@ impl Master {
 
     pub(crate) fn crash(&mut self) {
         self.up = false;
+        self.tenures_marked_at.clear();
         self.entries.fill(None);
     }
 
     /// Comes up again, empty. The counters are durable unless the operator made them not so.
     pub(crate) fn restart(&mut self, at: u64, keep_counters: bool) {
-        self.up = true;
+        self.up = !self.is_replica;
         self.incarnation += 1;
         self.started_at = self.clock.local(at);
         self.is_promoted = false;
@@ -143,6 +156,52 @@ impl Master {
         for (key, entry) in self.entries.iter_mut().enumerate() {
             entry.take_if(|_| lacks(key));
         }
+    }
+
+    /// It becomes a replica, which serves nobody.
+    pub(crate) fn demote(&mut self) {
+        self.up = false;
+        self.is_replica = true;
+        self.incarnation += 1;
+        self.entries.fill(None);
+        self.tenures_marked_at.clear();
+    }
+
+    /// What its replica would have if nothing was under way: its keys, with the milliseconds that they have
+    /// left, and its counters.
+    pub(crate) fn replicated(&self, at: u64) -> Copies {
+        let now = self.clock.local(at) / MILLI;
+        let mut entries = vec![None; self.entries.len()];
+        for (key, entry) in self.live(at) {
+            let expires_at = entry.expires_at - now;
+            entries[key] = Some(Entry {
+                expires_at,
+                ..entry
+            });
+        }
+        Copies {
+            entries,
+            counters: self.counters.clone(),
+        }
+    }
+
+    /// A replica becomes the owner, without the keys that it lacks.
+    pub(crate) fn take_over(&mut self, at: u64, copies: Copies, lacks: impl Fn(usize) -> bool) {
+        let now = self.clock.local(at) / MILLI;
+        self.up = true;
+        self.is_replica = false;
+        self.entries = copies.entries;
+        for entry in self.entries.iter_mut().flatten() {
+            entry.expires_at += now;
+        }
+        self.counters = copies.counters;
+        self.promote(lacks);
+    }
+
+    /// Returns the age of the marker of a tenure, which is written if there is none.
+    pub(crate) fn tenure_age(&mut self, at: u64, epoch: u64) -> Duration {
+        let now = self.clock.local(at) / MILLI;
+        age(now - *self.tenures_marked_at.entry(epoch).or_insert(now))
     }
 
     /// Which process this is, in the words of `INFO`.
@@ -168,9 +227,7 @@ impl Master {
     pub(crate) fn history_age(&mut self, at: u64) -> Duration {
         let now = self.clock.local(at) / MILLI;
         let passed = now - *self.marked_at.get_or_insert(now);
-        let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
-        let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));
-        marker.map(AgeMarker::age).unwrap_or_default()
+        age(passed)
     }
 
     /// `FLUSHALL`: everything is gone, and no client can see that it is.
@@ -206,6 +263,13 @@ impl Master {
             }
         }
     }
+}
+
+/// The age by a marker that was written so many milliseconds ago.
+fn age(passed: u64) -> Duration {
+    let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
+    let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));
+    marker.map(AgeMarker::age).unwrap_or_default()
 }
 
 /// Forty digits that tell this number from all others.

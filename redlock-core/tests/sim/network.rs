@@ -9,10 +9,12 @@ use redlock_core::{Eligibility, NodeId, Operation, Reply, RoundId};
 use crate::{
     client::Said,
     clock::{MILLI, SECOND},
+    configuration::Mutant,
     events::{Answer, Arrival, ClientEvent, Event},
     history::MAX_LATE,
     lane::{Flight, NODE_TIMEOUT, Purpose, RETRY_OWED_AFTER, SILENCE_LIMIT},
     master::{Request, Vote},
+    owner::NODE,
     seen::Seen,
     world::World,
 };
@@ -55,6 +57,7 @@ impl World {
         let arrival = Arrival {
             client,
             master,
+            server: lane.server,
             epoch: lane.epoch,
             flight,
             sent,
@@ -99,13 +102,14 @@ impl World {
         let Arrival {
             client,
             master,
+            server,
             epoch,
             sent,
             request,
             ..
         } = arrival;
         let at = self.at;
-        let (up, incarnation) = (self.masters[master].up, self.masters[master].incarnation);
+        let (up, incarnation) = (self.masters[server].up, self.masters[server].incarnation);
         let lane = self.lane(client, master);
         let same_connection = lane.epoch == epoch;
         let current = same_connection && lane.incarnation == incarnation;
@@ -126,7 +130,7 @@ impl World {
             self.trace.event([at, 2, client as u64, master as u64]);
             return;
         }
-        let vote = self.masters[master].execute(at, &request);
+        let vote = self.masters[server].execute(at, &request);
         let word = match vote {
             Vote::Granted => 0,
             Vote::Denied => 1,
@@ -214,13 +218,28 @@ impl World {
         if matches!(reply, Reply::Taken { .. }) {
             self.note(Seen::ProbedTaken);
         }
-        let eligibility = self.lane(client, master).voter.eligibility();
+        let eligibility = self.worth(client, master);
         let now = self.clients[client].now(self.at);
+        if reply == Reply::Granted && self.configuration.authorities {
+            self.note_owner_rule(client, master);
+        }
         if reply == Reply::Granted && !eligibility.remaining(now).is_zero() {
             self.note(Seen::QuarantinedVote);
         }
         let said = Said { reply, eligibility };
         self.hand_over(client, master, request.lease, round, said);
+    }
+
+    /// Returns what the driver says that a master's votes are worth.
+    fn worth(&mut self, client: usize, master: usize) -> Eligibility {
+        let mutant = self.configuration.mutant;
+        let eligibility = self.lane(client, master).electorate.eligibility(NODE());
+        match mutant {
+            _ if eligibility == Eligibility::NEVER => eligibility,
+            Some(Mutant::IgnoresWindow) => Eligibility::since(eligibility.starts_at()),
+            Some(Mutant::IgnoresSettling) => Eligibility::ALWAYS.until(eligibility.ends_at()),
+            _ => eligibility,
+        }
     }
 
     /// Returns what a vote that arrives now is to the algorithm.
@@ -342,7 +361,7 @@ impl World {
         }
     }
 
-    fn delay(&mut self) -> u64 {
+    pub(crate) fn delay(&mut self) -> u64 {
         let usual = self.scale.latency + self.rng.below(self.scale.latency);
         if self.strikes(SLOW) {
             self.note(Seen::Slow);

@@ -2,7 +2,9 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
-use redlock_core::{Drift, FencingToken, Quarantine, Quorum, Ttl, Voter};
+use redlock_core::{
+    Drift, Electorate, FencingToken, NodeKind, OwnerRule, Quarantine, Quorum, Ttl, Voter,
+};
 
 use crate::{
     client::Client,
@@ -12,6 +14,7 @@ use crate::{
     history::{Breach, History, MAX_LATE, Violation},
     lane::Lane,
     master::Master,
+    owner::{Authority, MEMBERS, NODE},
     rng::Rng,
     seen::{Seen, Tally},
     trace::Trace,
@@ -31,7 +34,10 @@ pub(crate) struct World {
     pub(crate) configuration: Configuration,
     pub(crate) scale: Scale,
     pub(crate) clients: Vec<Client>,
+    /// The server of each node, and where authorities name it, a second one of each.
     pub(crate) masters: Vec<Master>,
+    /// What names the owner of each node.
+    pub(crate) authorities: Vec<Authority>,
     /// One for each client and master; see [`World::lane`].
     pub(crate) lanes: Vec<Lane>,
     /// The protected resource: for each key, the largest fencing token it was shown.
@@ -52,8 +58,8 @@ pub(crate) struct Scale {
     pub(crate) max_ttl: Ttl,
     /// The shortest time that a message takes.
     pub(crate) latency: u64,
-    /// A master that was not seen yet.
-    pub(crate) voter: Voter,
+    /// A master that was not seen yet, as the only node.
+    pub(crate) electorate: Electorate,
 }
 
 /// What is left of a run.
@@ -82,9 +88,15 @@ struct Scheduled {
 impl World {
     pub(crate) fn new(configuration: Configuration, seed: u64, print: bool) -> Self {
         let mut rng = Rng::new(seed);
-        let nodes = rng.between(5, 9) as usize;
-        let clients = rng.between(10, 40) as usize;
-        let keys = rng.between(3, 9) as usize;
+        let mut nodes = rng.between(5, 9) as usize;
+        let mut clients = rng.between(10, 40) as usize;
+        let mut keys = rng.between(3, 9) as usize;
+        if configuration.authorities {
+            // One group, or a cluster of three shards. The members of authorities are asked all the time.
+            nodes = rng.pick(&[1, 1, 3]);
+            clients = 3 + clients / 4;
+            keys = 1 + keys / 3;
+        }
         let max_ttl = rng.pick(&[2, 4, 10, 30]) * SECOND;
         // Both are whole milliseconds, at least one, and 5 to 9 nodes are no error.
         let ttl = |nanos| Ttl::new(Duration::from_nanos(nanos)).expect("seconds");
@@ -96,31 +108,36 @@ impl World {
             keys,
             max_ttl,
             latency: rng.between(50 * MICRO, 3 * MILLI),
-            voter: if configuration.quarantine {
-                Voter::new(quarantine)
-            } else {
-                Voter::trusted(quarantine)
-            },
+            electorate: electorate(&configuration, quarantine, max_ttl),
         };
-        let masters = (0..nodes).map(|_| {
-            let clock = Clock::draw(&mut rng);
-            Master::new(clock, keys)
+        let servers = if configuration.authorities {
+            2 * nodes
+        } else {
+            nodes
+        };
+        let masters = (0..servers).map(|server| {
+            let mut master = Master::new(Clock::draw(&mut rng), keys);
+            if server >= nodes {
+                master.demote();
+            }
+            master
         });
         let masters = masters.collect();
         let clients: Vec<_> = (0..clients)
             .map(|_| Client::draw(&mut rng, &configuration, keys))
             .collect();
-        let voter = scale.voter.clone();
+        let lane = |node| Lane::new(node, scale.electorate.clone());
+        let lanes = (0..clients.len()).flat_map(|_| (0..nodes).map(lane));
+        let lanes = lanes.collect();
         let mut world = Self {
             at: 0,
             queue: BinaryHeap::new(),
             scheduled: 0,
             rng,
             configuration,
+            authorities: (0..nodes).map(Authority::new).collect(),
             scale,
-            lanes: (0..nodes * clients.len())
-                .map(|_| Lane::new(voter.clone()))
-                .collect(),
+            lanes,
             clients,
             masters,
             resources: vec![None; keys],
@@ -132,7 +149,14 @@ impl World {
         };
         for client in 0..world.clients.len() {
             for master in 0..nodes {
-                world.meet(client, master);
+                if configuration.authorities {
+                    let poll = ClientEvent::Poll { node: master };
+                    world.schedule_client(0, client, poll);
+                    world.lane(client, master).connected = false;
+                    world.reconnect(client, master);
+                } else {
+                    world.meet(client, master);
+                }
             }
             world.think(client);
         }
@@ -156,6 +180,12 @@ impl World {
                 Event::Resume { client, life } => self.resume(client, life),
                 Event::Reboot { client } => self.reboot(client),
                 Event::Restart { master } => self.restart(master),
+                Event::Turn {
+                    node,
+                    member,
+                    reign,
+                } => self.turn(node, member, reign),
+                Event::Demote { node, server } => self.demote(node, server),
                 Event::Fault(fault) => self.strike(fault),
                 Event::Sweep => self.sweep(),
                 Event::Calm => self.calm_down(),
@@ -210,7 +240,7 @@ impl World {
     }
 
     pub(crate) fn lane(&mut self, client: usize, master: usize) -> &mut Lane {
-        &mut self.lanes[client * self.masters.len() + master]
+        &mut self.lanes[client * self.scale.quorum.nodes() + master]
     }
 
     pub(crate) fn note(&mut self, what: Seen) {
@@ -258,6 +288,7 @@ impl World {
         for lane in &mut self.lanes {
             lane.mute_until = 0;
             lane.deaf_until = 0;
+            lane.members_cut_until = [0; MEMBERS];
         }
         for client in 0..self.clients.len() {
             self.schedule_client(self.at, client, ClientEvent::Retire);
@@ -275,8 +306,9 @@ impl World {
     /// process would start then.
     fn inspect(&mut self) {
         for client in 0..self.clients.len() {
-            for master in 0..self.masters.len() {
-                let incarnation = self.masters[master].incarnation;
+            for master in 0..self.nodes() {
+                let server = self.lane(client, master).server;
+                let incarnation = self.masters[server].incarnation;
                 let lane = self.lane(client, master);
                 if lane.incarnation != incarnation {
                     let epoch = lane.epoch;
@@ -308,9 +340,28 @@ impl World {
         }
     }
 
+    /// How many nodes there are. Each has one master, or two servers of which one is the owner.
+    pub(crate) fn nodes(&self) -> usize {
+        self.scale.quorum.nodes()
+    }
+
     pub(crate) fn max_ttl(&self) -> u64 {
         self.scale.max_ttl.as_millis() * MILLI
     }
+}
+
+/// Returns what a client knows at first of a master, as the only node.
+fn electorate(configuration: &Configuration, quarantine: Quarantine, max_ttl: Ttl) -> Electorate {
+    let mut electorate = Electorate::new(if configuration.quarantine {
+        Voter::new(quarantine)
+    } else {
+        Voter::trusted(quarantine)
+    });
+    if configuration.authorities {
+        let rule = OwnerRule::new(max_ttl, Drift::default(), OwnerRule::DEFAULT_WINDOW);
+        electorate.set_kind(NODE(), NodeKind::SentinelGroup(rule));
+    }
+    electorate
 }
 
 impl PartialEq for Scheduled {

@@ -125,7 +125,7 @@ impl World {
                         lease: active.number,
                         operation: Operation::Release { token },
                     };
-                    for master in 0..self.masters.len() {
+                    for master in 0..self.nodes() {
                         self.send(client, master, request, Purpose::Nothing);
                     }
                 }

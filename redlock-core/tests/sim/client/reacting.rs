@@ -56,9 +56,18 @@ impl World {
                 master,
                 incarnation,
                 sighting,
+                named,
             } => {
                 self.trace.event(trace(17, u64::from(incarnation)));
-                self.connected(client, master, incarnation, &sighting);
+                self.connected(client, master, incarnation, sighting, named);
+            }
+            ClientEvent::Poll { node } => {
+                self.trace.event(trace(22, node as u64));
+                self.poll(client, node);
+            }
+            ClientEvent::Word { node, word } => {
+                self.trace.event(trace(23, node as u64));
+                self.hear_word(client, node, word);
             }
             ClientEvent::DeliverOwed { master } => {
                 self.trace.event(trace(18, master as u64));

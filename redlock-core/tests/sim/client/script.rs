@@ -264,7 +264,9 @@ impl World {
         // A clock that lies about validity lets a client learn too late that it had won, and take
         // it for now. The tokens are still distinct.
         let lies = self.configuration.slow_clients || mutant == Some(Mutant::ClockStopsInPause);
-        lost || mutant == Some(Mutant::ForgesAVote) || (lies && new < old)
+        // An old owner raises counters that the new one does not have.
+        let two_owners = mutant.is_some() && self.configuration.authorities;
+        lost || two_owners || mutant == Some(Mutant::ForgesAVote) || (lies && new < old)
     }
 
     /// Returns whether an assumption that does not hold in this world accounts for two holders.

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use redlock_core::{Eligibility, NodeId, Origin, Sighting};
+use redlock_core::{
+    Admission, Eligibility, Identity, NodeId, Origin, ServerRole, Sighting, Timestamp,
+};
 
 use crate::{
     clock::{MILLI, SECOND},
     configuration::Mutant,
-    events::ClientEvent,
+    events::{ClientEvent, Named},
+    owner::{NODE, Reign},
     seen::Seen,
     world::World,
 };
@@ -27,17 +30,28 @@ impl World {
         if lane.connected {
             return;
         }
-        if out_of_reach || !self.masters[master].up {
+        let reign = lane.electorate.tenure(NODE()).map(Reign::of);
+        if let Some(reign) = reign {
+            lane.server = reign.server;
+        }
+        let server = lane.server;
+        let is_unnamed = self.configuration.authorities && reign.is_none();
+        if out_of_reach || is_unnamed || !self.masters[server].up {
             return self.reconnect(client, master);
         }
         // `INFO` is answered now; the answer is read a delay later.
-        let sighting = self.sighting(client, master);
-        let incarnation = self.masters[master].incarnation;
+        let sighting = self.sighting(client, server);
+        let incarnation = self.masters[server].incarnation;
+        let named = reign.map(|reign| Named {
+            reign,
+            marker: self.masters[server].tenure_age(at, reign.epoch),
+        });
         let delay = self.delay();
         let event = ClientEvent::Connected {
             master,
             incarnation,
             sighting,
+            named,
         };
         self.schedule_client(at + delay, client, event);
     }
@@ -82,18 +96,18 @@ impl World {
             ..self.sighting(client, master)
         };
         let now = self.clients[client].now(self.at);
-        self.lane(client, master)
-            .voter
-            .handle_sighting(now, &sighting);
+        let electorate = &mut self.lane(client, master).electorate;
+        // Its votes are taken back when it is connected to again.
+        let _ = electorate.handle_inspection(now, NODE(), &master_of(sighting));
     }
 
     /// Lets a client see a master to which it is connected from the beginning.
     pub(crate) fn meet(&mut self, client: usize, master: usize) {
         let now = self.clients[client].now(self.at);
         let sighting = self.sighting(client, master);
-        let voter = &mut self.lane(client, master).voter;
-        let withdrawal = voter.handle_connection(now, &sighting);
-        assert_eq!(withdrawal, None, "it is the first sight");
+        let electorate = &mut self.lane(client, master).electorate;
+        let admission = electorate.handle_connection(now, NODE(), &master_of(sighting));
+        assert_eq!(admission.withdrawal, None, "it is the first sight");
     }
 
     pub(crate) fn connected(
@@ -101,30 +115,71 @@ impl World {
         client: usize,
         master: usize,
         incarnation: u32,
-        sighting: &Sighting,
+        sighting: Sighting,
+        named: Option<Named>,
     ) {
         let now = self.clients[client].now(self.at);
-        if self.lane(client, master).connected {
+        let lane = self.lane(client, master);
+        if lane.connected {
             return;
         }
-        let lane = self.lane(client, master);
+        let reign = lane.electorate.tenure(NODE()).map(Reign::of);
+        if named.map(|it| it.reign) != reign {
+            // Another owner was named meanwhile.
+            return self.reconnect(client, master);
+        }
         lane.connected = true;
         lane.incarnation = incarnation;
-        let epoch = lane.epoch;
-        let withdrawal = lane.voter.handle_connection(now, sighting);
-        let votes_at_once = lane.voter.eligibility() == Eligibility::ALWAYS;
+        let (epoch, server) = (lane.epoch, lane.server);
+        let admission = self.admit(client, master, now, sighting, named);
+        let votes_at_once = admission.outcome == Ok(Eligibility::ALWAYS);
         if sighting.history_age.is_some() && votes_at_once && self.configuration.quarantine {
             self.note(Seen::OldMarker);
         }
-        if let Some(withdrawal) = withdrawal {
+        if let Some(withdrawal) = admission.withdrawal {
             let node = NodeId::new(master).expect("fewer than 64 masters");
             self.clients[client].withdraw(now, node, withdrawal);
         }
         // The process may have gone while it was connected to. The next inspection shows that.
-        if self.masters[master].incarnation != incarnation {
+        if self.masters[server].incarnation != incarnation {
             let broken = ClientEvent::Broken { master, epoch };
             self.schedule_client(self.at + SECOND, client, broken);
         }
         self.deliver_owed(client, master);
+    }
+
+    /// Tells a client's electorate what the master says of itself on a new connection.
+    fn admit(
+        &mut self,
+        client: usize,
+        master: usize,
+        now: Timestamp,
+        sighting: Sighting,
+        named: Option<Named>,
+    ) -> Admission {
+        let identity = master_of(sighting);
+        let electorate = &mut self.lane(client, master).electorate;
+        let Some(Named { reign, marker }) = named else {
+            return electorate.handle_connection(now, NODE(), &identity);
+        };
+        let tenure = reign.tenure();
+        let admission = electorate.handle_owner_connection(now, NODE(), &tenure, &identity);
+        let before = electorate.eligibility(NODE()).starts_at();
+        electorate.handle_marker(now, NODE(), &tenure, marker);
+        let is_sooner = electorate.eligibility(NODE()).starts_at() < before;
+        if is_sooner {
+            self.note(Seen::TenureMarker);
+        }
+        if self.is_replaced(master, reign) {
+            self.note(Seen::OldOwner);
+        }
+        admission
+    }
+}
+
+fn master_of(sighting: Sighting) -> Identity {
+    Identity::Server {
+        role: ServerRole::Master,
+        sighting,
     }
 }
