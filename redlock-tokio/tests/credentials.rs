@@ -3,7 +3,7 @@
 mod support;
 
 use std::{
-    future::pending,
+    future::{Ready, pending, ready},
     io,
     sync::{
         Arc, Mutex,
@@ -13,10 +13,11 @@ use std::{
 };
 
 use redlock_tokio::{
-    Credentials, NodeError, NodeState, RedisNode, RedisNodeError, Redlock, RedlockBuilder,
+    BuildError, ClusterError, ClusterNodes, Credentials, NodeError, NodeState, RedisNode,
+    RedisNodeError, Redlock, RedlockBuilder,
     test_util::{RedisServer, RedisServers},
 };
-use support::{Cli, MS, eventually, log::Log};
+use support::{Cli, MS, eventually, log::Log, shards};
 use tracing::Level;
 
 /// What the servers and the clients of a test agree on, and how often a client asked.
@@ -29,9 +30,9 @@ struct Vault {
 impl Vault {
     /// Sets the password, first on the server, and ends all connections that used the old one, as a service
     /// whose tokens expire does.
-    fn rotate(&self, servers: &RedisServers, password: &str) {
+    fn rotate<'a>(&self, servers: impl IntoIterator<Item = &'a RedisServer>, password: &str) {
         *self.password.lock().unwrap() = password.to_owned();
-        for server in servers.iter() {
+        for server in servers {
             let secret = format!(">{password}");
             let user = ["ACL", "SETUSER", "locker", "on", "resetpass", &secret];
             let rights = ["~*", "&*", "+@all"];
@@ -40,15 +41,20 @@ impl Vault {
         }
     }
 
-    fn node(&self, server: &RedisServer) -> RedisNode {
+    /// Returns a function that returns the credentials of the moment.
+    fn function(
+        &self,
+    ) -> impl Fn() -> Ready<Result<Credentials, io::Error>> + Send + Sync + 'static {
         let vault = self.clone();
-        let ask = move || {
+        move || {
             vault.asked.fetch_add(1, SeqCst);
             let password = vault.password.lock().unwrap().clone();
-            async { Ok::<_, io::Error>(Credentials::new("locker", password)) }
-        };
-        let builder = RedisNode::builder(&server.url());
-        builder.credentials(ask).build().unwrap()
+            ready(Ok(Credentials::new("locker", password)))
+        }
+    }
+
+    fn node(&self, server: &RedisServer) -> RedisNode {
+        node(server, self.function())
     }
 
     fn asked(&self) -> usize {
@@ -75,7 +81,7 @@ where
 async fn each_new_connection_has_the_password_of_its_time() {
     let servers = RedisServers::spawn(3).unwrap();
     let vault = Vault::default();
-    vault.rotate(&servers, "first");
+    vault.rotate(servers.iter(), "first");
     let redlock = over(servers.iter().map(|it| vault.node(it)));
     let redlock = redlock.build().await.unwrap();
     // A node that knows only the first password.
@@ -91,7 +97,7 @@ async fn each_new_connection_has_the_password_of_its_time() {
     }
     assert_eq!(vault.asked(), 3, "once for each connection");
 
-    vault.rotate(&servers, "second");
+    vault.rotate(servers.iter(), "second");
     eventually("all nodes are connected again", || {
         let is_voting = |node: &redlock_tokio::NodeStatus| node.state == NodeState::Voting;
         vault.asked() >= 6 && redlock.nodes().iter().all(is_voting)
@@ -103,20 +109,57 @@ async fn each_new_connection_has_the_password_of_its_time() {
         assert!(user.contains("user=locker"), "{user}");
     }
 
-    let error = fixed.lock("k").wait(MS(0)).await.unwrap_err().to_string();
-    assert!(error.contains("invalid username-password"), "{error}");
+    eventually("the first password is refused", || {
+        let nodes = fixed.nodes();
+        let mut states = nodes.iter().map(|node| node.state.to_string());
+        states.all(|state| state.contains("invalid username-password"))
+    })
+    .await;
+    assert!(fixed.lock("k").wait(MS(0)).await.is_err());
+}
+
+#[tokio::test]
+async fn a_cluster_gets_the_password_of_its_time_from_the_function() {
+    let cluster = shards::cluster().spawn().unwrap();
+    let vault = Vault::default();
+    let servers = || (0..cluster.node_count()).map(|number| cluster.node(number));
+    vault.rotate(servers(), "first");
+    // Other users have no rights, so that each connection needs the function.
+    for server in servers() {
+        let off = ["ACL", "SETUSER", "default", "resetkeys", "-set"];
+        assert_eq!(Cli::of(server).run(&off), "OK");
+    }
+    let redlock = shards::trusting(shards::nodes(&cluster).credentials(vault.function()));
+    let redlock = redlock.build().await.unwrap();
+    shards::all_vote(&redlock).await;
+    let guard = redlock.lock("k").await.expect("the first password");
+    guard.release().await;
+
+    let asked = vault.asked();
+    vault.rotate(servers(), "second");
+    eventually("nodes are connected to again", || {
+        vault.asked() >= asked + 3
+    })
+    .await;
+    shards::all_vote(&redlock).await;
+    drop(redlock.lock("k").await.expect("the second password"));
+
+    let url = cluster.urls()[0].replace("redis://", "redis://u:hunter2@");
+    let both = ClusterNodes::new([url]).credentials(vault.function());
+    let error = Redlock::builder().cluster(both).build().await.unwrap_err();
+    assert_eq!(error, BuildError::Cluster(ClusterError::TwoCredentials));
 }
 
 #[tokio::test]
 async fn a_lock_is_kept_while_passwords_change() {
     let servers = RedisServers::spawn(3).unwrap();
     let vault = Vault::default();
-    vault.rotate(&servers, "0");
+    vault.rotate(servers.iter(), "0");
     let redlock = over(servers.iter().map(|it| vault.node(it)));
     let redlock = redlock.ttl(MS(3000)).build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
     for round in 1..=5 {
-        vault.rotate(&servers, &round.to_string());
+        vault.rotate(servers.iter(), &round.to_string());
         eventually("all nodes are connected again", || {
             vault.asked() >= 3 * (round + 1)
         })
@@ -131,7 +174,7 @@ async fn a_lock_is_kept_while_passwords_change() {
 async fn a_node_without_credentials_has_a_typed_error_and_recovers() {
     let servers = RedisServers::spawn(3).unwrap();
     let vault = Vault::default();
-    vault.rotate(&servers, "pw");
+    vault.rotate(servers.iter(), "pw");
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
     let fails_at_first = node(servers.get(0), move || {
@@ -166,7 +209,7 @@ async fn a_node_without_credentials_has_a_typed_error_and_recovers() {
 async fn credentials_that_never_come_end_with_the_connect_timeout() {
     let servers = RedisServers::spawn(3).unwrap();
     let vault = Vault::default();
-    vault.rotate(&servers, "pw");
+    vault.rotate(servers.iter(), "pw");
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let hangs = node(servers.get(0), move || {
@@ -193,7 +236,7 @@ async fn no_log_has_a_password() {
     let (log, _guard) = Log::with_level(Level::TRACE);
     let servers = RedisServers::spawn(1).unwrap();
     let vault = Vault::default();
-    vault.rotate(&servers, SECRET);
+    vault.rotate(servers.iter(), SECRET);
     let redlock = over([vault.node(servers.get(0))]).build().await.unwrap();
     drop(redlock.lock("k").await.unwrap());
     // The server refuses the next password.

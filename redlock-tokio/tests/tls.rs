@@ -195,11 +195,9 @@ async fn insecure_accepts_every_certificate_and_warns_of_that() {
 
     server.accepts(TlsOptions::new().insecure()).await;
     let text = log.text();
-    let address = format!("127.0.0.1:{}", server.servers.get(0).port());
     let lines = text.lines().filter(|line| line.contains("insecure TLS"));
     let lines: Vec<_> = lines.collect();
     assert!(lines.len() == 1 && lines[0].contains("WARN"), "{text}");
-    assert!(lines[0].contains(&address), "{text}");
 
     // With a name or a CA that would fit to no server, since neither is looked at.
     let ignored = TlsOptions::new()

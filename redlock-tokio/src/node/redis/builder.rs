@@ -121,7 +121,7 @@ impl RedisNodeBuilder {
             mut settings,
         } = self.url?;
         if let Some(options) = self.tls {
-            settings = settings.with_tls(&endpoint, &options)?;
+            settings = settings.with_tls(&options)?;
         }
         let address = endpoint.to_string().into();
         let source = match self.credentials {

@@ -17,6 +17,12 @@ use redlock_core::KeySlot;
 pub(crate) use self::authority::ClusterAuthority;
 pub use self::error::ClusterError;
 use self::{directory::AddressMap, seeds::Seeds, voter::ClusterVoter};
+use super::{
+    callback::{Callback, CallbackError},
+    connect::ConnectionSettings,
+    credentials::{Credentials, CredentialsCallback},
+    tls::TlsOptions,
+};
 use crate::node::Node;
 
 /// A Redis (or Valkey) cluster whose slots vote. Give it to
@@ -60,6 +66,8 @@ use crate::node::Node;
 #[must_use = "it does nothing until given to a builder"]
 pub struct ClusterNodes {
     seeds: Vec<String>,
+    credentials: Option<CredentialsCallback>,
+    tls: Option<TlsOptions>,
     voters: Voters,
     map: Option<Arc<AddressMap>>,
     allow_shared_servers: bool,
@@ -82,10 +90,41 @@ impl ClusterNodes {
     {
         Self {
             seeds: seeds.into_iter().map(|it| it.as_ref().to_owned()).collect(),
+            credentials: None,
+            tls: None,
             voters: Voters::Count(3),
             map: None,
             allow_shared_servers: false,
         }
+    }
+
+    /// Sets the function that is asked for the credentials of each new connection to any node. The seeds then have no
+    /// user and no password. See [`RedisNodeBuilder::credentials`](crate::RedisNodeBuilder::credentials).
+    ///
+    /// ```
+    /// # use redlock_tokio::{ClusterNodes, Credentials};
+    /// # async fn token() -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// let cluster = ClusterNodes::new(["rediss://my-cluster.internal:6379"])
+    ///     .credentials(async || token().await.map(|it| Credentials::new("locker", it)));
+    /// ```
+    pub fn credentials<F, Fut, E>(mut self, ask: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<CallbackError>,
+    {
+        self.credentials = Some(Callback::new(move |()| ask()));
+        self
+    }
+
+    /// Sets how the connections to all nodes check the server, and which certificate they show. The seeds must begin
+    /// with `rediss://`. Needs the feature `tls-rustls`.
+    ///
+    /// A certificate must be for the host that the node announces, or for the
+    /// [name](TlsOptions::server_name) of the options, which is one for all nodes.
+    pub fn tls(mut self, options: TlsOptions) -> Self {
+        self.tls = Some(options);
+        self
     }
 
     /// Sets the number of voters: an odd number, at most 63. Three by default.
@@ -150,10 +189,24 @@ impl ClusterNodes {
         }
     }
 
+    /// Adds what the URLs of the seeds cannot say.
+    fn complete(&self, settings: ConnectionSettings) -> Result<ConnectionSettings, ClusterError> {
+        let settings = match &self.tls {
+            Some(options) => settings.with_tls(options)?,
+            None => settings,
+        };
+        match &self.credentials {
+            Some(_) if settings.has_credentials() => Err(ClusterError::TwoCredentials),
+            Some(callback) => Ok(settings.with_credentials(callback.clone())),
+            None => Ok(settings),
+        }
+    }
+
     /// Returns the voters as nodes, and their authority.
     pub(crate) fn into_voters(self) -> Result<ClusterVoters, ClusterError> {
         let tags = self.tags_of_voters()?;
-        let seeds = Seeds::parse(&self.seeds)?;
+        let mut seeds = Seeds::parse(&self.seeds)?;
+        seeds.settings = self.complete(seeds.settings)?;
         let name = seeds.endpoints[0].to_string();
         let authority = Arc::new(ClusterAuthority::new(seeds, &tags, self.map));
         let node = |(index, tag): (usize, &String)| {
@@ -207,6 +260,7 @@ impl fmt::Debug for ClusterNodes {
         // The seeds may hold a password.
         f.debug_struct("ClusterNodes")
             .field("seeds", &self.seeds.len())
+            .field("tls", &self.tls)
             .field("voters", &self.voters)
             .field("allow_shared_servers", &self.allow_shared_servers)
             .finish_non_exhaustive()

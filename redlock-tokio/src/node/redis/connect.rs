@@ -93,21 +93,11 @@ impl ConnectionSettings {
         }
     }
 
-    /// Replaces the TLS options. `endpoint` is for the log.
-    pub(super) fn with_tls(
-        self,
-        endpoint: &Endpoint,
-        options: &TlsOptions,
-    ) -> Result<Self, TlsError> {
+    /// Replaces the TLS options.
+    pub(super) fn with_tls(self, options: &TlsOptions) -> Result<Self, TlsError> {
         let tls = Tls::new(options)?;
         if matches!(self.transport, Transport::Plain) {
             return Err(TlsError::NotTls);
-        }
-        if tls.is_insecure {
-            tracing::warn!(
-                node = %endpoint,
-                "insecure TLS: the server's certificate is not checked, so anyone on the way can pose as the server"
-            );
         }
         Ok(Self {
             transport: Transport::Tls(tls),

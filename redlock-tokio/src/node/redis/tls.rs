@@ -100,7 +100,7 @@ impl TlsOptions {
     /// Accepts every certificate, for every name, from everyone. *For tests only*.
     ///
     /// Anyone on the way can then pose as the server, read the password, and grant one lock to several clients. Each
-    /// node logs a warning when it is built. The client asks for no server name (SNI), and ignores
+    /// node and each cluster logs a warning when it is built. The client asks for no server name (SNI), and ignores
     /// [`ca_certificates`](Self::ca_certificates) and [`server_name`](Self::server_name).
     pub fn insecure(mut self) -> Self {
         self.is_insecure = true;
@@ -125,10 +125,11 @@ pub(super) struct Tls {
     /// An address with the certificates. The redis crate has no public name for their type.
     template: ConnectionAddr,
     server_name: Option<Arc<str>>,
-    pub(super) is_insecure: bool,
+    is_insecure: bool,
 }
 
 impl Tls {
+    /// Checks options. Warns of those that accept every server.
     #[cfg(feature = "tls-rustls")]
     pub(super) fn new(options: &TlsOptions) -> Result<Self, TlsError> {
         install_crypto_provider();
@@ -138,8 +139,14 @@ impl Tls {
             let name = Arc::clone(name);
             return Err(TlsError::ServerName { name });
         }
+        let template = certificates::template(options)?;
+        if options.is_insecure {
+            tracing::warn!(
+                "insecure TLS: no server's certificate is checked, so anyone on the way can pose as the server"
+            );
+        }
         Ok(Self {
-            template: certificates::template(options)?,
+            template,
             server_name: options.server_name.clone(),
             is_insecure: options.is_insecure,
         })

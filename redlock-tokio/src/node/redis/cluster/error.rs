@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::node::redis::url::UrlError;
+use crate::node::redis::{tls::TlsError, url::UrlError};
 
 /// Why a cluster cannot be used for locks. See [`ClusterNodes`](crate::ClusterNodes).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -19,6 +19,12 @@ pub enum ClusterError {
         /// The defect of the URL.
         error: UrlError,
     },
+    /// The TLS options cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The seeds have a user or a password, and there is a function that returns both.
+    #[error("the seeds have credentials, and so does the function: leave one of them out")]
+    TwoCredentials,
     /// The number of voters is even, zero, or larger than 63.
     #[error("{count} voters: choose an odd number, at most {}", Self::MAX_VOTERS)]
     Voters {
