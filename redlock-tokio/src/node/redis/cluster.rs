@@ -41,6 +41,13 @@ use crate::node::Node;
 /// slot is the server that more than half of *all* nodes of the cluster name, with the replicas. If half of them
 /// cannot be reached, nobody gets a lock.
 ///
+/// By default a cluster that has lost a master refuses *all* commands for a while, until a replica has taken over. With
+/// `cluster-require-full-coverage no` the other shards go on.
+///
+/// A server that gets slots of another one starts anew in the eyes of its voter. So moving any slots to a server takes
+/// the vote of its voter for the same time as a failover. Move slots to one such server after the other, with that time
+/// in between. A server without a voter can get slots at any time.
+///
 /// Two voters on one server fail together. [`build`](crate::RedlockBuilder::build) refuses that with
 /// [`ClusterError::SharedServer`], and names the slots and the server. Three voters need at least three shards. For
 /// one or two shards choose [`voters(1)`](Self::voters): each failover of that shard is then an outage, and loses the

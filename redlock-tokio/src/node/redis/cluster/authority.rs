@@ -49,21 +49,16 @@ impl ClusterAuthority {
         let Some(owners) = self.directory.owners(&self.slots) else {
             return Ok(());
         };
-        for (second, owner) in owners.members.iter().enumerate() {
-            if let Some(first) = owners.members[..second].iter().position(|it| it == owner) {
-                let endpoint = self.directory.endpoint_of(*owner);
-                return Err(ClusterError::SharedServer {
-                    first: self.slots[first].number(),
-                    second: self.slots[second].number(),
-                    server: endpoint
-                        .map_or_else(|| owner.to_string(), |it| it.to_string())
-                        .into(),
-                    voters: self.slots.len(),
-                    shards: owners.shards,
-                });
-            }
-        }
-        Ok(())
+        let Some(shared) = owners.shared() else {
+            return Ok(());
+        };
+        Err(ClusterError::SharedServer {
+            first: self.slots[shared.first].number(),
+            second: self.slots[shared.second].number(),
+            server: self.directory.name_of(shared.member).into(),
+            voters: self.slots.len(),
+            shards: owners.shards,
+        })
     }
 
     async fn open(&self, index: usize, tenure: &Tenure) -> Result<Box<dyn Session>, NodeError> {

@@ -40,11 +40,25 @@ pub(super) struct Owners {
     pub(super) shards: usize,
 }
 
+/// Two voters that are slots of one server, by their positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SharedServer {
+    pub(super) first: usize,
+    pub(super) second: usize,
+    pub(super) member: MemberId,
+}
+
 #[derive(Default)]
 struct Heard {
     answers: BTreeMap<MemberId, Answered>,
     /// Why there was no answer from an address the last time.
     failures: BTreeMap<Endpoint, NodeError>,
+    /// What the nodes have announced.
+    announced: BTreeSet<Endpoint>,
+    /// Whether an answer has changed since the owners were last compared.
+    has_changed: bool,
+    /// The voters on one server that the log has named last.
+    named: Option<SharedServer>,
 }
 
 /// The last answer of a node.
@@ -68,11 +82,13 @@ impl Directory {
     /// Returns all addresses to ask: the seeds, and what the nodes have announced.
     pub(super) fn endpoints(&self) -> BTreeSet<Endpoint> {
         let heard = self.heard.lock();
-        let announced = heard.answers.values().flat_map(|answered| {
-            let members = answered.layout.members();
-            members.filter_map(|member| self.endpoint_in(answered, member))
-        });
-        announced.chain(self.seeds.iter().cloned()).collect()
+        let seeds = self.seeds.iter();
+        seeds.chain(&heard.announced).cloned().collect()
+    }
+
+    /// Returns whether an address must be asked.
+    pub(super) fn has(&self, endpoint: &Endpoint) -> bool {
+        self.seeds.contains(endpoint) || self.heard.lock().announced.contains(endpoint)
     }
 
     /// Waits until there may be other addresses to ask.
@@ -99,6 +115,8 @@ impl Directory {
         heard.answers.retain(|_, it| at - it.at <= KEPT_FOR);
         let is_same = earlier.is_some_and(|it| it.layout == *layout && it.from == *from);
         if !is_same || heard.answers.len() != count {
+            heard.has_changed = true;
+            heard.announced = self.announced_in(&heard);
             self.changed.notify_one();
         }
         true
@@ -136,6 +154,12 @@ impl Directory {
         self.endpoint_in(newest, member)
     }
 
+    /// Returns what messages call a node: its address, or its id while no address is known.
+    pub(super) fn name_of(&self, member: MemberId) -> String {
+        self.endpoint_of(member)
+            .map_or_else(|| member.to_string(), |it| it.to_string())
+    }
+
     /// Returns the owners of the slots, if a majority agrees on the owner of each.
     pub(super) fn owners(&self, slots: &[KeySlot]) -> Option<Owners> {
         let heard = self.heard.lock();
@@ -147,9 +171,30 @@ impl Directory {
         })
     }
 
+    /// Returns two voters that are on one server, if the log has not named them.
+    pub(super) fn newly_shared(&self, slots: &[KeySlot]) -> Option<SharedServer> {
+        if !self.heard.lock().has_changed {
+            return None;
+        }
+        let shared = self.owners(slots)?.shared();
+        let mut heard = self.heard.lock();
+        heard.has_changed = false;
+        let is_new = heard.named != shared;
+        heard.named = shared;
+        shared.filter(|_| is_new)
+    }
+
     /// Returns why no owner of the slot is confirmed.
     pub(super) fn objection(&self, slot: KeySlot) -> Option<NodeError> {
         self.heard.lock().objection(slot)
+    }
+
+    fn announced_in(&self, heard: &Heard) -> BTreeSet<Endpoint> {
+        let announced = heard.answers.values().flat_map(|answered| {
+            let members = answered.layout.members();
+            members.filter_map(|member| self.endpoint_in(answered, member))
+        });
+        announced.collect()
     }
 
     fn endpoint_in(&self, answered: &Answered, member: MemberId) -> Option<Endpoint> {
@@ -162,6 +207,22 @@ impl Directory {
             Some(map) if !announced.lacks_host() => endpoint::parse(&map(&address.to_string())),
             _ => Some(address),
         }
+    }
+}
+
+impl Owners {
+    /// Returns two voters that are on one server.
+    pub(super) fn shared(&self) -> Option<SharedServer> {
+        let members = self.members.iter().enumerate();
+        let mut pairs = members.filter_map(|(second, member)| {
+            let first = self.members[..second].iter().position(|it| it == member)?;
+            Some(SharedServer {
+                first,
+                second,
+                member: *member,
+            })
+        });
+        pairs.next()
     }
 }
 
@@ -240,3 +301,6 @@ impl Answered {
         self.at.elapsed() <= FRESH_FOR
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,7 +31,7 @@ impl Member {
     pub(super) async fn run(self) -> Endpoint {
         let mut connection = None;
         let mut last = None;
-        while self.directory.endpoints().contains(&self.endpoint) {
+        while self.directory.has(&self.endpoint) {
             let is_redundant = |member| self.directory.is_redundant(&self.endpoint, member);
             if last.is_some_and(is_redundant) {
                 connection = None;
@@ -81,7 +81,19 @@ impl Member {
             };
             self.reports.deliver(index, report);
         }
+        self.warn_of_shared_server();
         Ok(member)
+    }
+
+    fn warn_of_shared_server(&self) {
+        if let Some(shared) = self.directory.newly_shared(&self.slots) {
+            tracing::warn!(
+                first = self.slots[shared.first].number(),
+                second = self.slots[shared.second].number(),
+                server = self.directory.name_of(shared.member),
+                "two voters are slots of one server: they fail together"
+            );
+        }
     }
 
     fn note_failure(&self, error: NodeError) {

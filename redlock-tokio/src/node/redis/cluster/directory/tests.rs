@@ -1,0 +1,128 @@
+use super::*;
+
+const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+const C: &str = "cccccccccccccccccccccccccccccccccccccccc";
+const D: &str = "dddddddddddddddddddddddddddddddddddddddd";
+
+/// What the node says if all slots but the last belong to the node at `owner`, and it knows `A`, `B` and `C`.
+fn layout(myself: &str, owner: &str) -> Arc<Layout> {
+    let line = |id: &str| {
+        let host = &id[..1];
+        let flags = if id == myself {
+            "myself,master"
+        } else {
+            "master"
+        };
+        let slots = if id == owner { " 0-16382" } else { "" };
+        format!("{id} {host}:6379@1 {flags} - 0 0 1 connected{slots}\n")
+    };
+    let text: String = [A, B, C].map(line).concat();
+    Arc::new(Layout::parse(&text).unwrap())
+}
+
+fn at(text: &str) -> Endpoint {
+    endpoint::parse(text).unwrap()
+}
+
+fn slot(number: u16) -> KeySlot {
+    KeySlot::new(number).unwrap()
+}
+
+/// A directory with one seed, which leads to node `A` by another name.
+fn directory() -> Directory {
+    Directory::new(vec![at("seed:1")], false, None)
+}
+
+fn shown(directory: &Directory, number: u16) -> String {
+    let objection = directory.objection(slot(number));
+    objection.map_or_else(String::new, |it| it.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_announced_address_is_asked_beside_the_seeds() {
+    let directory = directory();
+    assert_eq!(directory.endpoints(), [at("seed:1")].into());
+    assert!(directory.note_answer(&at("seed:1"), &layout(A, A)));
+    directory.changed().await;
+    let all = ["a:6379", "b:6379", "c:6379", "seed:1"].map(at);
+    assert_eq!(directory.endpoints(), all.into());
+    let member = layout(B, A).myself;
+    assert_eq!(directory.endpoint_of(member), Some(at("b:6379")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seed_is_left_alone_while_its_node_answers_where_it_announces() {
+    let directory = directory();
+    let answer = layout(A, A);
+    directory.note_answer(&at("seed:1"), &answer);
+    assert!(!directory.is_redundant(&at("seed:1"), answer.myself));
+    directory.note_answer(&at("a:6379"), &answer);
+    directory.note_answer(&at("b:6379"), &layout(B, A));
+    directory.note_answer(&at("a:6379"), &answer);
+    assert!(directory.is_redundant(&at("seed:1"), answer.myself));
+    assert!(!directory.is_redundant(&at("a:6379"), answer.myself));
+    tokio::time::advance(FRESH_FOR + Duration::from_millis(1)).await;
+    assert!(!directory.is_redundant(&at("seed:1"), answer.myself));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_another_cluster_at_an_old_address_does_not_count() {
+    let directory = directory();
+    directory.note_answer(&at("seed:1"), &layout(A, A));
+    let text = format!("{D} d:6379@1 myself,master - 0 0 1 connected 0-16383\n");
+    let foreign = Arc::new(Layout::parse(&text).unwrap());
+    assert!(!directory.note_answer(&at("b:6379"), &foreign));
+    assert!(directory.note_answer(&at("b:6379"), &layout(B, A)));
+    assert_eq!(directory.owners(&[slot(0)]).unwrap().members.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_objection_says_what_is_missing() {
+    let directory = directory();
+    assert_eq!(directory.objection(slot(0)), None, "nothing was asked yet");
+    let refused = NodeError::Misconfigured("wrong password".into());
+    directory.note_failure(&at("seed:1"), refused.clone());
+    assert!(directory.objection(slot(0)).unwrap().is_refusal());
+    assert!(shown(&directory, 0).contains("seed:1: misconfigured: wrong password"));
+    assert!(!directory.note_failure(&at("seed:1"), refused), "no news");
+
+    directory.note_answer(&at("seed:1"), &layout(A, A));
+    let text = shown(&directory, 0);
+    assert!(
+        text.contains("1 nodes of the cluster answer, and 2 are more than half"),
+        "{text}"
+    );
+    directory.note_answer(&at("b:6379"), &layout(B, B));
+    let text = shown(&directory, 0);
+    assert!(
+        text.contains("do not agree on the owner of slot 0"),
+        "{text}"
+    );
+    let text = shown(&directory, 16_383);
+    assert!(
+        text.contains("no node of the cluster owns slot 16383"),
+        "{text}"
+    );
+    directory.note_answer(&at("b:6379"), &layout(B, A));
+    assert_eq!(directory.objection(slot(0)), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn voters_that_come_together_are_named_once() {
+    let directory = directory();
+    let slots = [slot(0), slot(1)];
+    assert_eq!(directory.newly_shared(&slots), None, "no owner is known");
+    directory.note_answer(&at("seed:1"), &layout(A, A));
+    directory.note_answer(&at("b:6379"), &layout(B, A));
+    let shared = directory.newly_shared(&slots).expect("both are on A");
+    assert_eq!((shared.first, shared.second), (0, 1));
+    assert_eq!(directory.name_of(shared.member), "a:6379");
+    assert_eq!(directory.newly_shared(&slots), None, "no news");
+    directory.note_answer(&at("b:6379"), &layout(B, B));
+    directory.note_answer(&at("seed:1"), &layout(A, B));
+    let shared = directory.newly_shared(&slots).expect("both are on B");
+    assert_eq!(directory.name_of(shared.member), "b:6379");
+    directory.note_answer(&at("c:6379"), &layout(C, B));
+    assert_eq!(directory.newly_shared(&slots[..1]), None, "they are apart");
+}
