@@ -26,10 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PEACE: Duration = Duration::from_secs(1);
 
 /// How long a partition lasts that must break exclusion: about the rest of a lock's validity.
-const HARM: Duration = Duration::from_secs(2);
+const HARM: Duration = Duration::from_millis(1500);
 
 /// How often the faults that must break exclusion occur.
-const HARMS: usize = 2;
+const HARMS: usize = 4;
 
 /// Causes failovers, one after the other. After each, locks must be granted again.
 pub(crate) struct Failovers<'a> {

@@ -88,7 +88,8 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("soak: {error}");
+            let source = error.source().map(|it| format!(": {it}"));
+            eprintln!("soak: {error}{}", source.unwrap_or_default());
             ExitCode::FAILURE
         }
     }

@@ -55,16 +55,10 @@ impl Nodes {
             let command: Vec<_> = words.chain(slots).collect();
             let _: () = self.commands(shard).ask(&command)?;
         }
-        for peer in &self.peers[1..] {
-            let port = peer.address().port().to_string();
-            let bus = peer.bus_address().port().to_string();
-            let _: () = self
-                .commands(0)
-                .ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])?;
-        }
         let mut ids = Vec::new();
         wait_until("the nodes know each other", || {
             ids = self.ids()?;
+            self.introduce()?;
             let mut numbers = 0..self.peers.len();
             numbers.try_for_each(|it| self.check_lines(it).map(drop))
         })?;
@@ -73,6 +67,24 @@ impl Nodes {
             let _: () = self
                 .commands(replica)
                 .ask(&["CLUSTER", "REPLICATE", master])?;
+        }
+        Ok(())
+    }
+
+    /// Introduces the nodes to the first one that do not know it or that it does not know. An introduction fails
+    /// if it takes longer than the node timeout.
+    fn introduce(&self) -> Result<(), String> {
+        let known = self.lines(0)?;
+        for (number, peer) in self.peers.iter().enumerate().skip(1) {
+            let port = peer.address().port();
+            let is_known = known.iter().any(|it| it.port == port);
+            if is_known && self.lines(number)?.len() > 1 {
+                continue;
+            }
+            let (port, bus) = (port.to_string(), peer.bus_address().port().to_string());
+            self.commands(0)
+                .ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])
+                .map_err(|it| in_words(&it))?;
         }
         Ok(())
     }

@@ -1,7 +1,10 @@
 use std::fmt;
 
 use super::nodes::Nodes;
-use crate::test_util::{topology_error::TopologyError, waiting::wait_until};
+use crate::test_util::{
+    topology_error::TopologyError,
+    waiting::{in_words, wait_until},
+};
 
 /// How long a server may take to move keys to another one, in milliseconds.
 const MIGRATION_LIMIT: &str = "5000";
@@ -51,48 +54,65 @@ impl<'a> SlotMove<'a> {
     /// Moves keys of these slots to the new owner, and blocks until they have moved. Returns how many keys have
     /// moved: fewer than `at_most` if there were fewer.
     ///
-    /// After a failover of one of the two shards, the move goes on with its new master.
+    /// After a failover of one of the two shards, the move goes on with its new master. A step that a server refuses
+    /// meanwhile is tried again.
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Command`] if a server refuses a step, and [`TopologyError::TimedOut`] if a shard has no
-    /// master.
+    /// [`TopologyError::TimedOut`] if a server goes on to refuse a step, or if a shard has no master.
     pub fn move_keys(&self, at_most: usize) -> Result<usize, TopologyError> {
-        let ends = self.ends()?;
-        self.mark(&ends)?;
-        self.carry(ends.from, ends.to, at_most)
+        let mut moved = 0;
+        wait_until("the keys have moved", || {
+            let outcome = self.try_to_move_keys(at_most, &mut moved);
+            outcome.map_err(|it| in_words(&it))
+        })?;
+        Ok(moved)
     }
 
-    /// Moves the keys that are left, and makes the new shard the owner of the slots. Blocks until all nodes that
-    /// answer have noted that.
+    fn try_to_move_keys(&self, at_most: usize, moved: &mut usize) -> Result<(), TopologyError> {
+        let ends = self.ends()?;
+        self.mark(&ends)?;
+        self.carry(&ends, at_most, moved)
+    }
+
+    /// Moves the keys that are left, and makes the new shard the owner of the slots. Blocks until a majority of the
+    /// nodes names the new owner.
     ///
     /// # Errors
     ///
     /// As for [`move_keys`](Self::move_keys). The slots are then still on their way, and
     /// [`Cluster::move_slots`](super::Cluster::move_slots) can finish the move.
     pub fn finish(self) -> Result<(), TopologyError> {
-        while self.move_keys(usize::MAX)? > 0 {}
+        wait_until("the new owner has the slots", || {
+            let outcome = self.try_to_finish();
+            let owner = outcome.map_err(|it| in_words(&it))?;
+            let last = self.slots.last();
+            let named = last.and_then(|it| self.nodes.owner_of(*it));
+            let is_named = last.is_none() || named == Some(owner);
+            is_named
+                .then_some(())
+                .ok_or_else(|| format!("the owner is {named:?}"))
+        })
+    }
+
+    /// Returns the new owner.
+    fn try_to_finish(&self) -> Result<usize, TopologyError> {
         let ends = self.ends()?;
+        let is_owner = |slot: &u16| self.nodes.owner_of(*slot) == Some(ends.to);
+        if self.slots.last().is_some_and(is_owner) {
+            return Ok(ends.to);
+        }
+        while self.move_keys(usize::MAX)? > 0 {}
         let id = self.id_of(ends.to)?;
         // The new owner first: it takes a new epoch, by which all others believe it.
-        let others = (0..self.nodes.peers.len()).filter(|it| *it != ends.from && *it != ends.to);
-        for number in [ends.to, ends.from].into_iter().chain(others) {
-            let outcome = self.assign(number, &["NODE", &id]);
-            // The others hear of the owner from the other nodes. A replica or a node that is down cannot be
-            // told.
-            if number == ends.to || number == ends.from {
-                outcome?;
-            }
+        self.assign(ends.to, &["NODE", &id])?;
+        self.assign(ends.from, &["NODE", &id])?;
+        let all = 0..self.nodes.peers.len();
+        for number in all.filter(|it| *it != ends.from && *it != ends.to) {
+            // The others hear of the owner from the nodes, too. A replica may refuse, and a node may be down.
+            let _ = self.assign(number, &["NODE", &id]);
         }
-        let last = self.slots.last().copied();
-        wait_until("the nodes know the new owner", || {
-            let owner = last.and_then(|it| self.nodes.owner_of(it));
-            if last.is_none() || owner == Some(ends.to) {
-                Ok(())
-            } else {
-                Err(format!("the owner is {owner:?}"))
-            }
-        })
+        Ok(ends.to)
     }
 
     /// Informs both ends that the slots move. A server that was promoted since does not know.
@@ -114,21 +134,20 @@ impl<'a> SlotMove<'a> {
         self.nodes.commands(number).connect()?.order_all(&commands)
     }
 
-    /// Moves keys from one node to another. Returns how many have moved.
-    fn carry(&self, from: usize, to: usize, at_most: usize) -> Result<usize, TopologyError> {
-        let mut connection = self.nodes.commands(from).connect()?;
-        let port = self.nodes.peers[to].address().port().to_string();
-        let mut moved = 0;
+    /// Moves keys until so many have moved in all.
+    fn carry(&self, ends: &Ends, at_most: usize, moved: &mut usize) -> Result<(), TopologyError> {
+        let mut connection = self.nodes.commands(ends.from).connect()?;
+        let port = self.nodes.peers[ends.to].address().port().to_string();
         for slot in &self.slots {
             let slot = slot.to_string();
-            while moved < at_most {
-                let batch = BATCH.min(at_most - moved).to_string();
+            while *moved < at_most {
+                let batch = BATCH.min(at_most - *moved).to_string();
                 let question = ["CLUSTER", "GETKEYSINSLOT", &slot, &batch];
                 let keys: Vec<Vec<u8>> = connection.ask(&question)?;
                 if keys.is_empty() {
                     break;
                 }
-                moved += keys.len();
+                let count = keys.len();
                 // The key's own node is the one to believe, if an earlier try has copied the key.
                 let head = [
                     "MIGRATE",
@@ -146,9 +165,10 @@ impl<'a> SlotMove<'a> {
                 let command: Vec<_> = head.chain(keys).collect();
                 // NOKEY, if all of them have expired meanwhile.
                 let _: String = connection.ask(&command)?;
+                *moved += count;
             }
         }
-        Ok(moved)
+        Ok(())
     }
 
     fn ends(&self) -> Result<Ends, TopologyError> {
