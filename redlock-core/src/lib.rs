@@ -4,6 +4,8 @@
 //! [`Electorate`]: crate::Electorate
 //! [`Electorate::handle_connection`]: crate::Electorate::handle_connection
 //! [`Electorate::handle_inspection`]: crate::Electorate::handle_inspection
+//! [`Electorate::handle_owner_connection`]: crate::Electorate::handle_owner_connection
+//! [`Electorate::handle_report`]: crate::Electorate::handle_report
 //! [`Electorate::needs_history_age`]: crate::Electorate::needs_history_age
 //! [`Event`]: crate::Event
 //! [`Extend`]: crate::Extend
@@ -21,6 +23,7 @@
 //! [`Lease::poll_timeout`]: crate::Lease::poll_timeout
 //! [`Nonce`]: crate::Nonce
 //! [`OwedRelease`]: crate::OwedRelease
+//! [`OwnerWatch`]: crate::OwnerWatch
 //! [`Quarantine`]: crate::Quarantine
 //! [`Quorum`]: crate::Quorum
 //! [`Release`]: crate::Release
@@ -56,6 +59,7 @@ mod owner_watch;
 /// [`Lease`]: crate::Lease
 /// [rounds]: crate::Acquire
 /// [`Quarantine`]: crate::Quarantine
+/// [`OwnerWatch`]: crate::OwnerWatch
 ///
 #[cfg(doc)]
 #[doc = include_str!("../PROOF.md")]
