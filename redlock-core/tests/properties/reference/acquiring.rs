@@ -167,7 +167,10 @@ impl Story<'_> {
                         AcquireFailure::NoQuorum
                     } else if votes.hopeless(votes.failed + votes.quarantined) {
                         match votes.until {
-                            Some(until) if !fencing => AcquireFailure::Quarantined { until },
+                            // Nobody knows when a node votes whose quarantine never ends.
+                            Some(until) if !fencing && until < Timestamp::MAX => {
+                                AcquireFailure::Quarantined { until }
+                            }
                             _ => AcquireFailure::NoQuorum,
                         }
                     } else if votes.hopeless(votes.failed + votes.quarantined + votes.denied) {
