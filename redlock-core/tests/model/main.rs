@@ -22,7 +22,7 @@ mod world;
 
 use std::process::ExitCode;
 
-use check::{Checked, check};
+use check::check_all;
 
 fn main() -> ExitCode {
     let filter = std::env::args()
@@ -44,9 +44,4 @@ fn main() -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
-}
-
-fn check_all<S: Checked>(setups: &[S], filter: &str) -> Vec<bool> {
-    let chosen = setups.iter().filter(|setup| setup.name().contains(filter));
-    chosen.map(check).collect()
 }
