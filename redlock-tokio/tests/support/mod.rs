@@ -5,6 +5,7 @@
 pub(crate) mod bed;
 pub(crate) mod council;
 pub(crate) mod cut;
+pub(crate) mod disguise;
 pub(crate) mod fake;
 pub(crate) mod gullible;
 pub(crate) mod history;

@@ -11,7 +11,7 @@ use super::{
 use crate::node::{Command, NodeError};
 
 /// The commands to ask about, with arguments that have no effect. A key that nobody has replaces `KEY`.
-const PROBES: [(&str, &[&str]); 11] = [
+const PROBES: [(&str, &[&str]); 10] = [
     // A contradiction, so a syntax error.
     ("SET", &[KEY, "", "NX", "XX"]),
     ("GET", &[KEY]),
@@ -23,7 +23,6 @@ const PROBES: [(&str, &[&str]); 11] = [
     ("DEL", &[KEY]),
     ("DELEX", &[KEY, "IFEQ", ""]),
     ("DELIFEQ", &[KEY, ""]),
-    ("EVAL", &["return 1", "0"]),
     // No script has this hash.
     (
         "EVALSHA",
@@ -41,11 +40,14 @@ const SEVERAL: [&str; 7] = ["EVAL", "MGET", "EXISTS", "SET", "PTTL", "PEXPIRE", 
 const FENCED: [&str; 3] = ["EVAL", "SET", "GET"];
 
 /// The number of replies to [`ask`].
-pub(super) const REPLIES: usize = PROBES.len() + 2;
+pub(super) const REPLIES: usize = PROBES.len() + 3;
 
 /// Asks about the client's rights, within a transaction that is discarded. The server answers for each
 /// command whether it accepts the command, and carries out none. On a server without transactions the
 /// commands are carried out, and have no effect.
+///
+/// Only a script without effect is run: a server may have scripts turned off, and accept `EVAL` in a
+/// transaction all the same.
 ///
 /// Rights to keys are not asked for, since the keys are not known yet.
 pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag) {
@@ -63,6 +65,7 @@ pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag) {
         }
     }
     pipeline.cmd("DISCARD");
+    pipeline.cmd("EVAL").arg("return 1").arg(0);
 }
 
 /// The rights of the client, and the way to compare values that they allow.
@@ -79,17 +82,20 @@ impl Rights {
     /// Reads the replies to [`ask`]. `knows_scripts` says whether the server has loaded the scripts, and
     /// `compare` which commands it has instead.
     pub(super) fn read(replies: &[Value], knows_scripts: bool, compare: Compare) -> Self {
-        let answers = PROBES.iter().zip(replies.iter().skip(1));
+        let (script, transaction) = replies.split_last().unzip();
+        let transaction = transaction.unwrap_or_default();
+        let answers = PROBES.iter().zip(transaction.iter().skip(1));
         let denied = answers
             .filter(|(_, reply)| is_denied(reply))
             .map(|((name, _), _)| *name)
+            .chain(script.filter(|it| is_failed_script(it)).map(|_| "EVAL"))
             .collect();
         let mut rights = Self {
             denied,
             denial: None,
             compare,
         };
-        let (begun, given_up) = (replies.first(), replies.last());
+        let (begun, given_up) = (transaction.first(), transaction.last());
         if begun == Some(&Value::Okay) && given_up.is_some_and(is_denied) {
             rights.denial = Some(misconfigured(
                 "the server lets this client begin a transaction (MULTI) but not discard it: DISCARD is \
@@ -179,6 +185,11 @@ fn is_denied(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if is_denied_command(error))
 }
 
+/// Returns whether the script without effect failed, other than because the server is busy.
+fn is_failed_script(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if matches!(error.code(), "ERR" | "NOPERM"))
+}
+
 fn misconfigured(text: &str) -> NodeError {
     NodeError::Misconfigured(text.into())
 }
@@ -206,7 +217,7 @@ mod tests {
         let replies: Vec<_> = [Value::Okay]
             .into_iter()
             .chain(probes)
-            .chain([reply("DISCARD")])
+            .chain([reply("DISCARD"), reply("EVAL")])
             .collect();
         assert_eq!(replies.len(), REPLIES);
         Rights::read(&replies, knows_scripts, compare)
