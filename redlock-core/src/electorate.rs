@@ -4,8 +4,8 @@ mod tests;
 use alloc::collections::BTreeMap;
 
 use crate::{
-    Checks, Eligibility, MemberReport, NodeId, OwnerRule, OwnerWatch, Sighting, Tenure, Timestamp,
-    Voter, Withdrawal, sighting::ServerId,
+    Checks, Eligibility, MemberReport, NodeId, OwnerRule, OwnerWatch, ServerRole, Sighting, Tenure,
+    Timestamp, Voter, Withdrawal, sighting::ServerId,
 };
 
 /// All nodes of one lock service as voters: which of them may vote, and from when on.
@@ -111,19 +111,6 @@ pub enum Identity {
         /// Which server it is, and since when.
         sighting: Sighting,
     },
-}
-
-/// What a server does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ServerRole {
-    /// It does not say.
-    Withheld,
-    /// It keeps keys of its own.
-    Master,
-    /// It copies a master, in a cluster or not.
-    Replica,
-    /// It is a master in a cluster.
-    ClusterMaster,
 }
 
 /// What becomes of a node that has said what it is.

@@ -83,7 +83,7 @@ mod voter;
 
 pub use age_marker::AgeMarker;
 pub use check::{Check, Checks};
-pub use electorate::{Admission, Electorate, Exclusion, Identity, NodeKind, ServerRole};
+pub use electorate::{Admission, Electorate, Exclusion, Identity, NodeKind};
 pub use eligibility::Eligibility;
 pub use fencing::FencingToken;
 pub use keep_alive::{KeepAlive, KeepAliveError};
@@ -103,7 +103,7 @@ pub use round::{
     Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Fence, FenceVerdict, Release,
     ReleaseVerdict,
 };
-pub use sighting::{MemberId, Origin, Replication, ReplicationId, RunId, Sighting};
+pub use sighting::{MemberId, Origin, Replication, ReplicationId, RunId, ServerRole, Sighting};
 pub use tally::Tally;
 pub use tenure::{Owner, Tenure};
 pub use timestamp::Timestamp;

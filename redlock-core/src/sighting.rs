@@ -55,6 +55,19 @@ impl ReplicationId {
     pub const NONE: Self = Self([b'0'; Self::LEN]);
 }
 
+/// What a server does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ServerRole {
+    /// It does not say.
+    Withheld,
+    /// It keeps keys of its own.
+    Master,
+    /// It copies a master, in a cluster or not.
+    Replica,
+    /// It is a master in a cluster.
+    ClusterMaster,
+}
+
 /// The history of a server's keys (`INFO replication`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Replication {
