@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use redlock_tokio::{Redlock, RedlockBuilder};
+use redlock_tokio::{ClusterNodes, Redlock, RedlockBuilder};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -21,31 +21,57 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// Returns a builder over the nodes in the environment variable `REDLOCK_NODES`, a list of URLs with commas
-/// between them. Without the variable, the builder has five nodes within this process. If
-/// `REDLOCK_TRUST_FRESH_NODES` is set, nodes that have just started vote at once.
+/// A third of the shortest ttl that a program uses.
+const CONFIRMATION_WINDOW: Duration = Duration::from_millis(200);
+
+/// Returns a builder over the nodes in the environment:
+///
+/// - `REDLOCK_NODES` is a list of URLs with commas between them. A URL may also be the one of a Sentinel group:
+///   `redis+sentinel://host:port,host:port/group`.
+/// - `REDLOCK_CLUSTER` is a list of URLs of some nodes of one cluster.
+///
+/// Without any of them, the builder has five nodes within this process. If `REDLOCK_TRUST_FRESH_NODES` is set,
+/// nodes that have just started, or have just taken over, vote at once.
 ///
 /// The second value describes the nodes, without secrets.
 pub fn nodes_from_env() -> (RedlockBuilder, String) {
     let builder = Redlock::builder();
-    match env::var("REDLOCK_NODES") {
-        Ok(urls) => {
-            let urls: Vec<_> = urls.split(',').filter(|url| !url.is_empty()).collect();
-            let s = if urls.len() == 1 { "" } else { "s" };
-            let description = format!("{} Redis node{s}", urls.len());
-            let builder = if env::var_os("REDLOCK_TRUST_FRESH_NODES").is_some() {
-                builder.trust_fresh_nodes()
-            } else {
-                builder
-            };
-            (builder.nodes(urls), description)
-        }
-        Err(_) => {
-            let description =
-                "5 embedded nodes; set REDLOCK_NODES=redis://..,redis://.. for real ones";
-            (builder.embedded(), description.to_owned())
+    let (builder, description) = if let Ok(urls) = env::var("REDLOCK_NODES") {
+        let urls = urls_in(&urls);
+        let s = if urls.len() == 1 { "" } else { "s" };
+        let description = format!("{} Redis node{s}", urls.len());
+        (builder.nodes(urls), description)
+    } else if let Ok(seeds) = env::var("REDLOCK_CLUSTER") {
+        let cluster = ClusterNodes::new(urls_in(&seeds));
+        (builder.cluster(cluster), "a Redis cluster".to_owned())
+    } else {
+        let description = "5 embedded nodes; set REDLOCK_NODES=redis://..,redis://.. for real ones";
+        return (builder.embedded(), description.to_owned());
+    };
+    let builder = builder.confirmation_window(CONFIRMATION_WINDOW);
+    let builder = if env::var_os("REDLOCK_TRUST_FRESH_NODES").is_some() {
+        builder.trust_fresh_nodes()
+    } else {
+        builder
+    };
+    (builder, description)
+}
+
+/// Returns the URLs in a list with commas between them. A URL of a Sentinel group has commas of its own, between
+/// the `//` and the next slash.
+fn urls_in(list: &str) -> Vec<String> {
+    let mut urls: Vec<String> = Vec::new();
+    for part in list.split(',').filter(|it| !it.is_empty()) {
+        let is_open = |url: &&mut String| {
+            let sentinels = url.split_once("+sentinel://");
+            sentinels.is_some_and(|(_, rest)| !rest.contains('/'))
+        };
+        match urls.last_mut().filter(is_open) {
+            Some(url) => *url += &format!(",{part}"),
+            None => urls.push(part.to_owned()),
         }
     }
+    urls
 }
 
 /// Connects to the nodes of [`nodes_from_env`], with default settings.
@@ -55,7 +81,10 @@ pub fn nodes_from_env() -> (RedlockBuilder, String) {
 /// Fails as [`RedlockBuilder::build`] does.
 pub async fn connect() -> Result<(Redlock, String)> {
     let (builder, description) = nodes_from_env();
-    let redlock = builder.build().await.context("REDLOCK_NODES")?;
+    let variable = ["REDLOCK_NODES", "REDLOCK_CLUSTER"];
+    let variable = variable.into_iter().find(|it| env::var_os(it).is_some());
+    let redlock = builder.build().await;
+    let redlock = redlock.context(variable.unwrap_or("embedded nodes"))?;
     Ok((redlock, description))
 }
 
@@ -141,3 +170,24 @@ pub fn duration(text: &str) -> Result<Duration> {
 #[cfg(all(doctest, feature = "web"))]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_between_sentinels_do_not_end_a_url() {
+        let group = "redis+sentinel://:secret@a:1,b:2/orders?db=1";
+        for (list, expected) in [
+            ("redis://a,redis://b", &["redis://a", "redis://b"][..]),
+            (
+                &format!("{group},{group},redis://c"),
+                &[group, group, "redis://c"],
+            ),
+            ("redis://a,nonsense,", &["redis://a", "nonsense"]),
+            ("", &[]),
+        ] {
+            assert_eq!(urls_in(list), expected, "{list}");
+        }
+    }
+}
