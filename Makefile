@@ -48,7 +48,7 @@ sim:
 # something: without the lock, with nodes that forget or that vote too soon, and with leaks. The runs
 # over a Sentinel group and over a cluster, whose masters fail over, share the time of the main run.
 MINUTES ?= 1
-TOPOLOGIES = cluster
+TOPOLOGIES = sentinel cluster
 SOAK = cargo test --workspace --all-features --test soak
 soak: redis
 	$(SOAK) --no-run
