@@ -28,6 +28,7 @@
 //! [`NodeStatus`]: crate::NodeStatus
 //! [`NodeState`]: crate::NodeState
 //! [`FAULTS.md`]: crate::faults
+//! [`DEPLOYMENTS.md`]: crate::deployments
 //! [`MIGRATING.md`]: crate::migrating
 //! [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
 #![cfg_attr(
@@ -42,6 +43,11 @@
 
 mod builder;
 mod clock;
+/// [`FAULTS.md`]: crate::faults
+///
+#[cfg(doc)]
+#[doc = include_str!("../DEPLOYMENTS.md")]
+pub mod deployments {}
 mod engine;
 mod error;
 #[cfg(doc)]

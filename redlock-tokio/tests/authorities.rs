@@ -132,6 +132,30 @@ async fn a_new_master_is_connected_to_and_has_no_vote_before_the_locks_of_the_ol
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_notices_that_one_of_three_masters_fails_over() {
+    let council = Council::new(3);
+    for (node, owner) in ["a", "b", "c"].into_iter().enumerate() {
+        council.name(0..3, node, owner, 1);
+    }
+    let seats = council.seats(3);
+    let redlock = Redlock::builder().custom_nodes(seats).clock(Clock::tokio());
+    let redlock = redlock.ttl(TTL).wait(Duration::ZERO).build().await.unwrap();
+    redlock.ready(Duration::from_secs(60)).await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    council.name(0..3, 0, "d", 2);
+    sleep(WINDOW).await;
+    let quarantined = |state| matches!(state, NodeState::Quarantined { .. });
+    assert!(quarantined(state(&redlock)), "its vote is away");
+    let start = Instant::now();
+    while start.elapsed() < 2 * SETTLING {
+        drop(redlock.lock("other").await.expect("two of three votes"));
+        assert!(guard.is_valid());
+        sleep(MS(500)).await;
+    }
+    assert_eq!(state(&redlock), NodeState::Voting);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_the_settling_there_would_be_two_holders() {
     let council = council();
     let build = || builder(&council).trust_fresh_nodes().build();

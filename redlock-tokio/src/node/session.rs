@@ -56,7 +56,7 @@ pub trait Session: Send {
         async { Ok(server) }.boxed()
     }
 
-    /// Returns a lower bound for the age of the server's [history](ServerInfo::replication), or `None` if the age is
+    /// Returns a lower bound for the age of the server's [history](super::ServerInfo::replication), or `None` if the age is
     /// unknown (the default). See [`AgeMarker`](redlock_core::AgeMarker).
     ///
     /// The [`Redlock`](crate::Redlock) calls this when a session opens, and then about once an hour, but only if the
