@@ -103,6 +103,7 @@ const GARNET_WITHOUT_LUA: Shape = Shape {
     answers: &[
         NO_NATIVE[0],
         NO_NATIVE[1],
+        ("COMMAND INFO", "*2\r\n*-1\r\n*-1\r\n"),
         ("EVAL", NO_LUA),
         ("EVALSHA", NO_LUA),
         ("SCRIPT", NO_LUA),

@@ -1,5 +1,5 @@
 use std::{
-    io::{BufReader, Write},
+    io::{self, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
@@ -35,12 +35,12 @@ impl Commands<'_> {
     }
 
     pub(super) fn connect(&self) -> Result<Connection, TopologyError> {
-        let open = || -> RedisResult<BufReader<TcpStream>> {
+        let open = || -> RedisResult<BufReader<Uninterrupted>> {
             let stream = TcpStream::connect_timeout(&self.server, ANSWER_LIMIT)?;
             stream.set_read_timeout(Some(ANSWER_LIMIT))?;
             stream.set_write_timeout(Some(ANSWER_LIMIT))?;
             stream.set_nodelay(true)?;
-            Ok(BufReader::new(stream))
+            Ok(BufReader::new(Uninterrupted(stream)))
         };
         let stream = open().map_err(|it| failed(self.server, &["connect"], it))?;
         let server = self.server;
@@ -60,7 +60,7 @@ impl Commands<'_> {
 /// A connection to one server.
 pub(super) struct Connection {
     server: SocketAddr,
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Uninterrupted>,
     parser: Parser,
 }
 
@@ -100,12 +100,27 @@ impl Connection {
         Ok(self
             .stream
             .get_mut()
+            .0
             .write_all(&command.get_packed_command())?)
     }
 
     fn read<T: FromRedisValue>(&mut self) -> RedisResult<T> {
         let answer = self.parser.parse_value(&mut self.stream)?;
         Ok(T::from_redis_value(answer.extract_error()?)?)
+    }
+}
+
+/// A stream whose reads go on after a signal. The parser takes an interrupted read for an error.
+struct Uninterrupted(TcpStream);
+
+impl Read for Uninterrupted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                outcome => return outcome,
+            }
+        }
     }
 }
 

@@ -11,13 +11,11 @@ use crate::node::{NodeError, Role, Server, ServerInfo};
 /// Reads the answer on a new connection.
 pub(super) fn read_first(reply: Value) -> Result<Server, NodeError> {
     match read_text(reply) {
-        Ok(text) if field(&text, "redis_mode") == Some("sentinel") => {
-            Err(NodeError::Misconfigured(
-                "a sentinel, which stores no locks: name the group that the sentinels watch, and \
+        Ok(text) if is_sentinel(&text) => Err(NodeError::Misconfigured(
+            "a sentinel, which stores no locks: name the group that the sentinels watch, and \
                  they name its master (RedisNode::sentinel, redis+sentinel://host:port/group)"
-                    .into(),
-            ))
-        }
+                .into(),
+        )),
         Ok(text) => Ok(describe(&text)),
         Err(NodeError::Refused { code, message }) if matches!(&*code, "NOPERM" | "ERR") => {
             Ok(Server::Withheld(NodeError::Refused { code, message }))
@@ -25,6 +23,12 @@ pub(super) fn read_first(reply: Value) -> Result<Server, NodeError> {
         // `LOADING`, `BUSY` and the like: the server may answer later.
         Err(error) => Err(NodeError::Unreachable(error.to_string().into())),
     }
+}
+
+/// Returns whether a sentinel has answered. Redis and Valkey name the field differently.
+fn is_sentinel(text: &str) -> bool {
+    let modes = ["redis_mode", "server_mode"].map(|name| field(text, name));
+    modes.contains(&Some("sentinel"))
 }
 
 /// Reads the answers for several sections on a connection that was opened before. An answer that tells
@@ -232,9 +236,11 @@ mod tests {
 
     #[test]
     fn a_sentinel_is_named() {
-        let text = REDIS.replace("redis_version", "redis_mode:sentinel\r\nredis_version");
-        let error = read_first(Value::BulkString(text.into_bytes())).unwrap_err();
-        assert!(error.is_refusal(), "{error}");
-        assert!(error.to_string().contains("redis+sentinel://"), "{error}");
+        for mode in ["redis_mode", "server_mode"] {
+            let text = REDIS.replace("run_id", &format!("{mode}:sentinel\r\nrun_id"));
+            let error = read_first(Value::BulkString(text.into_bytes())).unwrap_err();
+            assert!(error.is_refusal(), "{error}");
+            assert!(error.to_string().contains("redis+sentinel://"), "{error}");
+        }
     }
 }
