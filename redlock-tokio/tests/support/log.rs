@@ -1,9 +1,13 @@
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
-use tracing::{Level, subscriber::DefaultGuard};
+use tracing::{Dispatch, Level, subscriber::DefaultGuard};
+
+/// A second subscriber for as long as the process lives. While there is only one, a thread without a subscriber that
+/// comes to a line of the log first turns the line off for all threads (`tracing_core::callsite`).
+static SECOND: OnceLock<Dispatch> = OnceLock::new();
 
 /// The log of this thread.
 #[derive(Clone, Default)]
@@ -16,6 +20,10 @@ impl Log {
     }
 
     pub(crate) fn with_level(level: Level) -> (Self, DefaultGuard) {
+        SECOND.get_or_init(|| {
+            let unseen = tracing_subscriber::fmt().with_writer(io::sink);
+            Dispatch::new(unseen.finish())
+        });
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
