@@ -113,10 +113,12 @@ impl Connector {
             match (tenures, tried) {
                 (None, _) => sleep(pause).await,
                 (Some(mut tenures), None) => tokio::select! {
+                    biased; // The order is of no importance: either ends the pause.
                     _ = tenures.first() => {}
                     () = sleep(pause) => {}
                 },
                 (Some(mut tenures), Some(tried)) => tokio::select! {
+                    biased;
                     () = tenures.other_than(&tried) => {}
                     () = sleep(pause) => {}
                 },
@@ -139,8 +141,9 @@ impl Connector {
         loop {
             let tenure = tenures.first().await;
             tokio::select! {
-                outcome = self.open(Some((named_by, &tenure))) => return outcome,
+                biased; // A session that opens at the moment of a failover is with the old master.
                 () = tenures.other_than(&tenure) => {}
+                outcome = self.open(Some((named_by, &tenure))) => return outcome,
             }
         }
     }

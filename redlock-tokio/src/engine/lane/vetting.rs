@@ -108,6 +108,7 @@ pub(crate) struct Vetting {
     /// no vote.
     electorate: Mutex<Electorate>,
     /// For each node, the tenure that its authority has confirmed last. Sent at each report.
+    /// Each has one receiver at a time, its lane: tokio wakes several in random order.
     tenures: Box<[watch::Sender<Option<Tenure>>]>,
 }
 

@@ -99,8 +99,9 @@ impl FactorySettings {
         // The driver itself would wait for the answers of a silent server.
         tokio::spawn(async move {
             tokio::select! {
-                () = driver => {}
+                biased; // The end comes first: a server that never stops sending would keep the task busy.
                 _ = session.changed() => {}
+                () = driver => {}
             }
         });
         Ok(connection)

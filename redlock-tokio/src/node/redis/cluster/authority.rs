@@ -102,6 +102,7 @@ impl Authority for ClusterAuthority {
                     }
                 }
                 tokio::select! {
+                    biased; // After either, the members that are missing are added.
                     Some(endpoint) = members.next() => { asked.remove(&endpoint); }
                     () = directory.changed() => {}
                 }

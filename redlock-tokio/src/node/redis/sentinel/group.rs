@@ -167,6 +167,7 @@ impl Watch {
         }
         loop {
             tokio::select! {
+                biased; // Each member that ends was added by the other branch, so the ends cannot starve it.
                 Some(forgotten) = all.next() => {
                     asked.remove(&forgotten);
                 }
@@ -210,6 +211,7 @@ impl Watch {
                 }
             }
             tokio::select! {
+                biased; // The order is of no importance: either ends the pause.
                 () = sleep(self.reports.interval()) => {}
                 () = self.hint.notified() => {}
             }
