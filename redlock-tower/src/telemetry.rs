@@ -1,8 +1,9 @@
 //! Spans of `tracing`, and metrics behind the feature `metrics`.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use redlock_tokio::LossReason;
+use tokio::time::Instant;
 use tracing::Span;
 
 /// The label of a layer, which its logs and metrics carry as the attribute `policy`.
@@ -106,9 +107,10 @@ impl Drop for HoldTimer {
 /// Named after OpenTelemetry's metrics for rate limiting in ASP.NET. No metric carries a key.
 #[cfg(feature = "metrics")]
 mod metric {
-    use std::{sync::Arc, time::Instant};
+    use std::sync::Arc;
 
     use metrics::{counter, gauge, histogram};
+    use tokio::time::Instant;
 
     pub(super) type Start = Instant;
 
@@ -139,7 +141,9 @@ mod metric {
 
 #[cfg(not(feature = "metrics"))]
 mod metric {
-    use std::{sync::Arc, time::Instant};
+    use std::sync::Arc;
+
+    use tokio::time::Instant;
 
     /// Reading the clock costs time, which nobody needs here.
     #[derive(Clone, Copy, Debug)]
