@@ -2,6 +2,8 @@ mod cluster;
 mod connect;
 mod error;
 mod launch;
+#[cfg(feature = "test-util")]
+mod simulation;
 
 use std::{fmt, mem, sync::Arc, time::Duration};
 
@@ -13,12 +15,16 @@ pub use self::error::BuildError;
 use self::launch::Plan;
 use crate::{
     Clock, Key, LockOptions, MemoryNode, Redlock,
-    engine::lane::{
-        LaneLimits,
-        vetting::{RestartRule, Rules},
+    engine::{
+        lane::{
+            LaneLimits,
+            vetting::{RestartRule, Rules},
+        },
+        wall_clock::WallClock,
     },
     key::Prefix,
     node::{ClusterAuthority, Node, RedisNode},
+    random::Random,
 };
 
 /// Nobody waits longer than this for a node.
@@ -56,6 +62,8 @@ pub struct RedlockBuilder {
     node_timeout: Duration,
     connect_timeout: Duration,
     clock: Clock,
+    random: Random,
+    wall_clock: WallClock,
     max_ttl: Option<Duration>,
     /// The rule for a restarted node, given the quarantine of this configuration.
     restarts: fn(Quarantine) -> RestartRule,
@@ -75,6 +83,8 @@ impl RedlockBuilder {
             node_timeout: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(1),
             clock: Clock::system(),
+            random: Random::system(),
+            wall_clock: WallClock::system(),
             max_ttl: None,
             restarts: RestartRule::Quarantined,
             allow_unvetted: false,
@@ -549,6 +559,8 @@ impl RedlockBuilder {
             window: self.confirmation_window,
             max_waiters_total: self.max_waiters_total,
             clock: self.clock,
+            random: self.random,
+            wall_clock: self.wall_clock,
             prefix: Prefix::new(self.prefix, self.tag_len),
             defaults: self.defaults,
         }

@@ -57,7 +57,9 @@ impl Clock {
 
     /// Returns a clock of your own, for tests of clock faults. It must not go backwards.
     ///
-    /// Timers still run on tokio's clock. They only decide when the lock reads this clock.
+    /// Timers still run on tokio's clock. They only decide when the lock reads this clock. `now` is called on any
+    /// thread, inside and outside of the runtime. It must not block, and must not use the
+    /// [`Redlock`](crate::Redlock).
     #[must_use]
     pub fn custom(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Source::Custom(Arc::new(now)))

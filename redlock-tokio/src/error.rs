@@ -4,7 +4,7 @@ use redlock_core::{FencingToken, LossReason};
 use thiserror::Error;
 
 use crate::{
-    KeyError, NodeReport, NodeReports, Objection, OptionsError, whole_seconds::WholeSeconds,
+    KeyError, NodeReport, NodeReports, Objection, OptionsError, random, whole_seconds::WholeSeconds,
 };
 
 /// Why a lock could not be acquired.
@@ -154,7 +154,7 @@ impl LockError {
 /// Why the operating system gave no random bits.
 #[derive(Clone, Debug, Error)]
 #[error(transparent)]
-pub struct RandomError(pub(crate) getrandom::Error);
+pub struct RandomError(pub(crate) random::Failure);
 
 /// The attempts that were made before an acquisition failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

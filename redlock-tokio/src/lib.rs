@@ -82,6 +82,7 @@ mod lock;
 pub mod migrating {}
 mod node;
 mod options;
+mod random;
 mod readiness;
 mod redlock;
 mod sync;

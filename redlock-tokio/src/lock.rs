@@ -142,13 +142,13 @@ impl Lock {
         if options.is_fenced() && keys.has_several() {
             return Err(LockError::InvalidOptions(OptionsError::SeveralFenced));
         }
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(|error| LockError::Random(RandomError(error)))?;
+        let random = shared.random.u128();
+        let random = random.map_err(|error| LockError::Random(RandomError(error)))?;
         Ok(LeaseRequest {
             keys,
             config,
             policy: options.policy(),
-            nonce: Nonce::new(u128::from_ne_bytes(random)),
+            nonce: Nonce::new(random),
             fenced: options.is_fenced(),
         })
     }

@@ -25,6 +25,7 @@ use crate::{
     },
     key::Prefix,
     node::{AuthorityKind, FreedNotifier, Node},
+    random::Random,
 };
 
 /// The parts of a [`Redlock`], after all checks that do not ask the nodes.
@@ -38,6 +39,8 @@ pub(super) struct Plan {
     pub(super) window: Duration,
     pub(super) max_waiters_total: usize,
     pub(super) clock: Clock,
+    pub(super) random: Random,
+    pub(super) wall_clock: WallClock,
     pub(super) prefix: Prefix,
     pub(super) defaults: LockOptions,
 }
@@ -59,7 +62,7 @@ impl Plan {
         let nodes = self.quorum.all().iter().zip(&self.nodes);
         let mut discoveries = Discovery::start_all(runtime, &self.clock, &vetting, rule, nodes);
         let is_named = !discoveries.is_empty();
-        let queue = Arc::new(Queue::new(self.max_waiters_total));
+        let queue = Arc::new(Queue::new(self.max_waiters_total, &self.random));
         let timers = Timers::new(self.clock.clone());
         let mut lanes = Vec::with_capacity(self.nodes.len());
         let mut connecting = Vec::with_capacity(self.nodes.len());
@@ -73,6 +76,7 @@ impl Plan {
                     discovery,
                 },
                 self.clock.clone(),
+                self.random.clone(),
                 self.limits,
                 Arc::clone(&vetting),
                 freed,
@@ -92,15 +96,17 @@ impl Plan {
             lanes: lanes.into(),
             timers,
             queue,
-            turns: TurnTable::new(),
+            turns: TurnTable::new(&self.random),
             clock: self.clock,
+            random: self.random,
+            leases: 0.into(),
             prefix: self.prefix,
             defaults: self.defaults,
             max_ttl: (!trusts).then_some(self.max_ttl),
             window: is_named.then_some(self.window),
             outage: Outage::default(),
             shut_down: false.into(),
-            wall_clock: WallClock::default(),
+            wall_clock: self.wall_clock,
             undeliverable: 0.into(),
         });
         (redlock, Connecting(connecting))

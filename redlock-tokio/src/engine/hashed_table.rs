@@ -1,17 +1,20 @@
 use std::{
     fmt,
-    hash::{BuildHasher, RandomState},
+    hash::{DefaultHasher, Hash, Hasher},
 };
 
-use crate::Key;
+use crate::{Key, random::Random};
 
 /// How many keys there is room for.
 const PLACES: usize = 1024;
 
 /// A map of a fixed size, for what may be forgotten: a key takes the place of another with a similar hash.
+///
+/// The hashes have a secret key, so that nobody can choose keys that make the table forget others.
 pub(crate) struct HashedTable<V> {
     places: Box<[Option<Place<V>>]>,
-    hasher: RandomState,
+    /// Has taken in the secret key.
+    hasher: DefaultHasher,
 }
 
 struct Place<V> {
@@ -20,10 +23,10 @@ struct Place<V> {
 }
 
 impl<V> HashedTable<V> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(random: &Random) -> Self {
         Self {
             places: (0..PLACES).map(|_| None).collect(),
-            hasher: RandomState::new(),
+            hasher: random.hasher(),
         }
     }
 
@@ -59,7 +62,9 @@ impl<V> HashedTable<V> {
     }
 
     fn hash(&self, key: &Key) -> u64 {
-        self.hasher.hash_one(key)
+        let mut hasher = self.hasher.clone();
+        key.hash(&mut hasher);
+        hasher.finish()
     }
 
     fn place(&mut self, hash: u64) -> &mut Option<Place<V>> {
@@ -79,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_key_never_finds_the_value_of_another() {
-        let mut table = HashedTable::new();
+        let mut table = HashedTable::new(&Random::system());
         let keys: Vec<_> = (0..10 * PLACES)
             .map(|number| Key::new(number.to_string()).unwrap())
             .collect();
@@ -98,5 +103,27 @@ mod tests {
         assert_eq!(table.get_mut(&keys[0]), Some(&mut 7));
         assert_eq!(table.remove(&keys[0]), Some(7));
         assert_eq!(table.get_mut(&keys[0]), None);
+    }
+
+    /// Returns which keys the table still has after twice as many as there are places.
+    fn kept(random: &Random) -> Vec<usize> {
+        let mut table = HashedTable::new(random);
+        let keys: Vec<_> = (0..2 * PLACES)
+            .map(|number| Key::new(number.to_string()).unwrap())
+            .collect();
+        for key in &keys {
+            table.insert(key, ());
+        }
+        let numbers = 0..keys.len();
+        numbers
+            .filter(|number| table.get_mut(&keys[*number]).is_some())
+            .collect()
+    }
+
+    #[test]
+    fn which_keys_are_forgotten_follows_from_the_secret_key_alone() {
+        assert_eq!(kept(&Random::seeded(7)), kept(&Random::seeded(7)));
+        assert_ne!(kept(&Random::seeded(7)), kept(&Random::seeded(8)));
+        assert_ne!(kept(&Random::system()), kept(&Random::system()));
     }
 }

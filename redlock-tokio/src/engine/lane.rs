@@ -63,6 +63,7 @@ pub(crate) use self::{
 use crate::{
     Clock, NodeError,
     node::{FreedNotifier, Node, Session},
+    random::Random,
 };
 
 /// The actor.
@@ -74,6 +75,7 @@ pub(crate) struct Lane<R: Requester> {
     status: Arc<StatusBoard>,
     right: VotingRight,
     requests: Requests<R>,
+    backoff: Backoff,
 }
 
 /// A session whose node may vote.
@@ -95,6 +97,7 @@ impl<R: Requester> Lane<R> {
     pub(crate) fn new(
         node: LaneNode,
         clock: Clock,
+        random: Random,
         limits: LaneLimits,
         vetting: Arc<Vetting>,
         freed_notifier: FreedNotifier,
@@ -130,6 +133,7 @@ impl<R: Requester> Lane<R> {
             status,
             right,
             requests: Requests::new(id, clock, inbox, counters),
+            backoff: Backoff::new(random),
         };
         (handle, lane)
     }
@@ -138,9 +142,8 @@ impl<R: Requester> Lane<R> {
     /// connect to `first_outcome`.
     pub(crate) async fn run(mut self, first_outcome: oneshot::Sender<Result<(), NodeError>>) {
         let mut first_outcome = Some(first_outcome);
-        let mut backoff = Backoff::new();
         let mut cause = connecting();
-        while let Some(admitted) = self.connect(&mut first_outcome, &mut backoff, cause).await {
+        while let Some(admitted) = self.connect(&mut first_outcome, cause).await {
             let since = Instant::now();
             let tried = admitted.tenure.clone();
             let Err(error) = self.serve(admitted).await else {
@@ -151,8 +154,8 @@ impl<R: Requester> Lane<R> {
             cause = not_connected(error);
             self.status.disconnected(cause.clone());
             if since.elapsed() >= SILENCE_LIMIT {
-                backoff = Backoff::new();
-            } else if self.pause(&mut backoff, tried, &cause).await.is_none() {
+                self.backoff.reset();
+            } else if self.pause(tried, &cause).await.is_none() {
                 // A node that accepts connections only to break them is no better than one that
                 // refuses them.
                 return;
@@ -165,7 +168,6 @@ impl<R: Requester> Lane<R> {
     async fn connect(
         &mut self,
         first_outcome: &mut Option<oneshot::Sender<Result<(), NodeError>>>,
-        backoff: &mut Backoff,
         mut cause: NodeError,
     ) -> Option<Admitted> {
         loop {
@@ -190,18 +192,13 @@ impl<R: Requester> Lane<R> {
                     cause = error;
                 }
             }
-            self.pause(backoff, tried, &cause).await?;
+            self.pause(tried, &cause).await?;
         }
     }
 
     /// Waits before the next attempt to connect. `tried` is the tenure of the last attempt: another one ends the pause.
-    async fn pause(
-        &mut self,
-        backoff: &mut Backoff,
-        tried: Option<Tenure>,
-        cause: &NodeError,
-    ) -> Option<()> {
-        let pause = self.connector.pause(backoff.next(), tried);
+    async fn pause(&mut self, tried: Option<Tenure>, cause: &NodeError) -> Option<()> {
+        let pause = self.connector.pause(self.backoff.next(), tried);
         self.requests.refuse_until(pause, cause).await
     }
 

@@ -14,7 +14,10 @@ mod streak;
 mod ticket;
 mod wait_queue;
 
-use std::{collections::hash_map::Entry, time::Duration};
+use std::{
+    collections::{BTreeMap, hash_map::Entry},
+    time::Duration,
+};
 
 use redlock_core::Timestamp;
 
@@ -28,7 +31,7 @@ pub(crate) use self::{
     outcome::{FollowUp, JoinOutcome, Refusal, Refused},
     ticket::Ticket,
 };
-use crate::{Key, key::KeySet, options::QueuePolicy, sync::Mutex};
+use crate::{Key, key::KeySet, options::QueuePolicy, random::Random, sync::Mutex};
 
 /// The wait queues of one [`Redlock`](crate::Redlock). There is one for each key that is held or wanted.
 #[derive(Debug)]
@@ -52,14 +55,14 @@ pub(crate) struct QueueSize {
 }
 
 impl<T: Clone> Queue<T> {
-    pub(crate) fn new(max_waiting: usize) -> Self {
-        Self::with_rule(max_waiting, ReservationRule::DEFAULT)
+    pub(crate) fn new(max_waiting: usize, random: &Random) -> Self {
+        Self::with_rule(max_waiting, ReservationRule::DEFAULT, random)
     }
 
-    fn with_rule(max_waiting: usize, rule: ReservationRule) -> Self {
+    fn with_rule(max_waiting: usize, rule: ReservationRule, random: &Random) -> Self {
         Self(Mutex::new(Queues {
             keys: KeyQueues::new(rule),
-            recent: Recent::new(),
+            recent: Recent::new(random),
             waiting: 0,
             max_waiting,
         }))
@@ -211,11 +214,13 @@ impl<T: Clone> Queue<T> {
         self.0.lock().keys.by_key.get(key)?.turn().cloned()
     }
 
-    /// Returns the lease that has the turn, for each key.
-    pub(crate) fn turns(&self) -> Vec<T> {
+    /// Returns the leases that have a turn, in order of arrival. A lease that has several keys is there once.
+    pub(crate) fn turns(&self) -> impl Iterator<Item = T> + use<T> {
         let queues = self.0.lock();
-        let turns = queues.keys.by_key.values().filter_map(WaitQueue::turn);
-        turns.cloned().collect()
+        let turns = queues.keys.by_key.values();
+        let turns = turns.filter_map(WaitQueue::ticket_and_turn);
+        let turns: BTreeMap<_, _> = turns.map(|(ticket, it)| (ticket, it.clone())).collect();
+        turns.into_values()
     }
 
     pub(crate) fn size(&self) -> QueueSize {

@@ -2,7 +2,7 @@ use std::{
     panic::{RefUnwindSafe, UnwindSafe},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -16,6 +16,7 @@ use crate::{
         wall_clock::WallClock, warning::Outage,
     },
     key::Prefix,
+    random::Random,
 };
 
 /// What all handles, guards and leases of one [`Redlock`](crate::Redlock) share. `L` is a handle of a lease.
@@ -30,6 +31,9 @@ pub(crate) struct Shared<L> {
     /// How other processes get their turns.
     pub(crate) turns: TurnTable,
     pub(crate) clock: Clock,
+    pub(crate) random: Random,
+    /// How many leases were created.
+    pub(crate) leases: AtomicU64,
     pub(crate) prefix: Prefix,
     pub(crate) defaults: LockOptions,
     /// The longest ttl that a lock may have, if restarted nodes must wait for it.

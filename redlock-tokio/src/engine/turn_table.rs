@@ -3,7 +3,7 @@ use std::time::Duration;
 use redlock_core::{Pause, PollerShare, Timestamp, TurnLength, Turns};
 
 use super::hashed_table::HashedTable;
-use crate::{Key, sync::Mutex};
+use crate::{Key, random::Random, sync::Mutex};
 
 /// How this process takes turns with other processes, by key. A key that is forgotten has its next pause at
 /// another time, and no other harm.
@@ -11,8 +11,8 @@ use crate::{Key, sync::Mutex};
 pub(crate) struct TurnTable(Mutex<HashedTable<Turns>>);
 
 impl TurnTable {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(HashedTable::new()))
+    pub(crate) fn new(random: &Random) -> Self {
+        Self(Mutex::new(HashedTable::new(random)))
     }
 
     /// Ends a turn. Returns how to let other processes go first, or `None` if the turn may go on.

@@ -1,4 +1,5 @@
 use std::{
+    fmt,
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -11,16 +12,40 @@ use crate::Clock;
 ///
 /// If the machine's clock is set back, this process would propose smaller tokens than before. So the wall clock is
 /// kept as a lead over the clock of the locks, and the lead only grows.
-#[derive(Debug, Default)]
 pub(crate) struct WallClock {
+    source: Source,
     /// The largest lead so far, in microseconds.
     lead: AtomicU64,
 }
 
+enum Source {
+    System,
+    #[cfg(feature = "test-util")]
+    Custom(Box<dyn Fn() -> Duration + Send + Sync>),
+}
+
 impl WallClock {
+    /// Creates one that reads the system's clock.
+    pub(crate) const fn system() -> Self {
+        Self::new(Source::System)
+    }
+
+    /// Creates one that reads a clock of a test, which returns the time since 1970.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn custom(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self::new(Source::Custom(Box::new(now)))
+    }
+
+    const fn new(source: Source) -> Self {
+        Self {
+            source,
+            lead: AtomicU64::new(0),
+        }
+    }
+
     /// Returns the first proposal of a lock that is requested at `now`.
     pub(crate) fn propose(&self, clock: &Clock, now: Timestamp) -> FencingToken {
-        let (wall, local) = read_both(wall_now, || clock.now());
+        let (wall, local) = read_both(|| self.source.now(), || clock.now());
         self.propose_at(wall, local, now)
     }
 
@@ -53,10 +78,24 @@ fn read_both(wall: impl Fn() -> Duration, local: impl Fn() -> Timestamp) -> (Dur
     (wall(), before)
 }
 
-/// Returns the wall clock. Before 1970 it is zero, and only the counters on the nodes order the tokens.
-fn wall_now() -> Duration {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default()
+impl Source {
+    /// Returns the time since 1970. Before 1970 it is zero, and only the counters on the nodes order the tokens.
+    fn now(&self) -> Duration {
+        match self {
+            Self::System => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH);
+                since.unwrap_or_default()
+            }
+            #[cfg(feature = "test-util")]
+            Self::Custom(now) => now(),
+        }
+    }
+}
+
+impl fmt::Debug for WallClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WallClock")
+    }
 }
 
 fn micros(time: Timestamp) -> u64 {
@@ -77,13 +116,13 @@ mod tests {
     #[test]
     fn is_read_in_microseconds() {
         let wall = START + Duration::from_micros(7);
-        let proposal = propose(&WallClock::default(), wall, 40);
+        let proposal = propose(&WallClock::system(), wall, 40);
         assert_eq!(proposal, 1_700_000_000_000_007);
     }
 
     #[test]
     fn goes_on_when_the_machines_clock_is_set_back() {
-        let clock = WallClock::default();
+        let clock = WallClock::system();
         let before = propose(&clock, START, 40);
         let hour = Duration::from_secs(3600);
         assert_eq!(propose(&clock, START - hour, 50), before + 10_000_000);
@@ -92,7 +131,7 @@ mod tests {
 
     #[test]
     fn before_1970_only_the_clock_of_the_locks_counts() {
-        let proposal = propose(&WallClock::default(), Duration::ZERO, 40);
+        let proposal = propose(&WallClock::system(), Duration::ZERO, 40);
         assert_eq!(proposal, 40_000_000);
     }
 

@@ -3,10 +3,7 @@
 use std::{
     fmt,
     panic::{RefUnwindSafe, UnwindSafe},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -49,6 +46,7 @@ pub(crate) struct LeaseRequest {
 /// The task that takes a reply from a node gives it to the lease at once. The task that waits for the lock is
 /// woken once, when the verdict is in.
 pub(crate) struct LeaseCell {
+    /// In the order of creation, within one [`Redlock`](crate::Redlock).
     id: u64,
     pub(super) shared: Arc<Shared>,
     pub(super) keys: KeySet,
@@ -65,7 +63,6 @@ pub(crate) struct LeaseCell {
 impl LeaseCell {
     /// Creates a lease that is not in the queue yet.
     pub(super) fn new(shared: &Arc<Shared>, now: Timestamp, request: LeaseRequest) -> Arc<Self> {
-        static CREATED: AtomicU64 = AtomicU64::new(0);
         let LeaseRequest {
             keys,
             config,
@@ -76,7 +73,7 @@ impl LeaseCell {
         let deadline = now.saturating_add(policy.wait);
         let lease = Lease::new(config.clone(), nonce);
         Arc::new(Self {
-            id: CREATED.fetch_add(1, Ordering::Relaxed),
+            id: shared.leases.fetch_add(1, Ordering::Relaxed),
             shared: Arc::clone(shared),
             keys,
             config,

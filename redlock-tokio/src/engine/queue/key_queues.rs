@@ -19,6 +19,7 @@ pub(super) const MAX_CANDIDATES: usize = 8;
 /// The turns, waiters and reservations of all keys: which of them keeps a waiter from which key.
 #[derive(Debug)]
 pub(super) struct KeyQueues<T> {
+    /// The order in which the map has them must not be seen, because it differs in each run.
     pub(super) by_key: HashMap<Key, WaitQueue<T>>,
     pub(super) multi: MultiKeyWaiters<T>,
     pub(super) rule: ReservationRule,

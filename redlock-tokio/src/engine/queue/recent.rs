@@ -3,7 +3,7 @@ use std::time::Duration;
 use redlock_core::Timestamp;
 
 use super::{hold_times::HoldTimes, streak::Streak};
-use crate::{Key, engine::hashed_table::HashedTable};
+use crate::{Key, engine::hashed_table::HashedTable, random::Random};
 
 /// A hold that begins this soon after a release continues the streak. After a longer pause, other processes had
 /// the time to get the lock.
@@ -33,8 +33,8 @@ pub(super) struct Past {
 }
 
 impl Recent {
-    pub(super) fn new() -> Self {
-        Self(HashedTable::new())
+    pub(super) fn new(random: &Random) -> Self {
+        Self(HashedTable::new(random))
     }
 
     /// Remembers the past of a key that nobody holds or wants any more.

@@ -40,8 +40,13 @@ fn keys(names: &str) -> KeySet {
     KeySet::all(&Prefix::default(), names.split_inclusive(|_: char| true)).unwrap()
 }
 
+/// Creates a queue for at most this many waiters.
+fn queue_of(max_waiting: usize) -> Queue<usize> {
+    Queue::new(max_waiting, &Random::system())
+}
+
 fn queue() -> Queue<usize> {
-    Queue::new(usize::MAX)
+    queue_of(usize::MAX)
 }
 
 fn ticket(who: usize) -> Ticket {
@@ -127,7 +132,7 @@ fn refusals_name_their_limit() {
     }
     let full = |waiting, limit| refused(Refusal::Full { waiting, limit });
     assert_eq!(join(&queue, 3, &POLICY), full(2, 2));
-    let small = Queue::new(1);
+    let small = queue_of(1);
     let other = Key::new("other").unwrap();
     for who in 0..2 {
         assert!(join(&small, who, &POLICY).is_ok());

@@ -171,7 +171,12 @@ impl<T> WaitQueue<T> {
     }
 
     pub(super) fn turn(&self) -> Option<&T> {
-        self.turn.as_ref().map(|(_, waiter)| waiter)
+        self.ticket_and_turn().map(|(_, waiter)| waiter)
+    }
+
+    /// Returns the lease that has the turn, and its ticket.
+    pub(super) fn ticket_and_turn(&self) -> Option<(Ticket, &T)> {
+        self.turn.as_ref().map(|(ticket, waiter)| (*ticket, waiter))
     }
 
     pub(super) fn waiting(&self) -> usize {

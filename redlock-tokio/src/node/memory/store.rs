@@ -1,4 +1,4 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use redlock_core::{FencingToken, Operation, Timestamp, Token, Ttl};
 
@@ -20,7 +20,7 @@ pub(super) struct Store {
     /// Keys that are deleted as soon as they are set.
     doomed: HashSet<Key>,
     /// The notifiers of probed keys.
-    watchers: HashMap<Key, Vec<FreedNotifier>>,
+    watchers: BTreeMap<Key, Vec<FreedNotifier>>,
 }
 
 struct Entry {
@@ -87,12 +87,13 @@ impl Store {
         removed.is_some_and(|entry| entry.is_live(now))
     }
 
-    /// Deletes all keys and counters. Returns all that were watched.
+    /// Deletes all keys and counters. Returns all that were watched, in the order of their names.
     pub(super) fn clear(&mut self) -> Vec<Freed> {
         self.entries.clear();
         self.counters.clear();
-        let watchers = self.watchers.drain();
+        let watchers = std::mem::take(&mut self.watchers);
         watchers
+            .into_iter()
             .map(|(key, notifiers)| Freed { key, notifiers })
             .collect()
     }

@@ -8,7 +8,10 @@ use super::{
     key_tag::KeyTag,
     server_error::is_denied_command,
 };
-use crate::node::{Command, NodeError};
+use crate::{
+    node::{Command, NodeError},
+    random::Random,
+};
 
 /// The commands to ask about, with arguments that have no effect. A key that nobody has replaces `KEY`.
 const PROBES: [(&str, &[&str]); 10] = [
@@ -52,7 +55,7 @@ pub(super) const REPLIES: usize = PROBES.len() + 3;
 /// Rights to keys are not asked for, since the keys are not known yet.
 pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag) {
     // Without randomness it is only less unlikely that somebody has the key.
-    let key = format!("redlock:probe:{:016x}", getrandom::u64().unwrap_or(0));
+    let key = format!("redlock:probe:{:016x}", Random::system().u64().unwrap_or(0));
     pipeline.cmd("MULTI");
     for (name, arguments) in PROBES {
         let probe = pipeline.cmd(name);

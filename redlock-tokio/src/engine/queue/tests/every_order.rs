@@ -121,7 +121,7 @@ impl World {
         }
         rule.reserves_out_of_order = mutant == Mutant::ReservesOutOfOrder;
         Self {
-            queue: Queue::with_rule(usize::MAX, rule),
+            queue: Queue::with_rule(usize::MAX, rule, &Random::system()),
             parts,
             actors: vec![Actor::default(); parts.len()],
             now: at(0),

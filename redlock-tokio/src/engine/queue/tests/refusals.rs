@@ -80,7 +80,7 @@ impl Simulation {
         arrivals.sort_by_key(|it| it.at);
         let mut simulation = Self {
             by,
-            queue: Queue::new(usize::MAX),
+            queue: queue(),
             control: MeanFromFirst::default(),
             policy: QueuePolicy {
                 wait: WAIT,

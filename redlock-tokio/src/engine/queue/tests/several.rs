@@ -32,6 +32,19 @@ fn several_keys_are_given_together() {
     assert_eq!(size(&queue), (0, 0));
 }
 
+#[test]
+fn the_leases_with_a_turn_are_listed_once_each_in_order_of_arrival() {
+    let queue = queue();
+    let names: Vec<_> = (0..50).map(|number| format!("k{number}")).collect();
+    for (who, name) in names.iter().enumerate().rev() {
+        let key = Key::new(name).unwrap();
+        assert_eq!(join_at(&queue, &key, who, at(0), &POLICY), TURN);
+    }
+    let joined = queue.join(&keys("abcdefgh"), ticket(50), at(0), &50, &POLICY);
+    assert_eq!(joined, TURN);
+    assert!(queue.turns().eq(0..=50));
+}
+
 /// Once a waiter for several keys has waited long enough, none overtakes it any more, neither at a free key nor by
 /// handover. And a reservation lapses.
 #[test]

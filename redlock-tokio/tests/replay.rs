@@ -1,0 +1,329 @@
+//! A run over nodes in memory on a paused clock repeats itself exactly, if the test gives the seed and the clocks.
+
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use redlock_tokio::{
+    Answer, Clock, Command, FreedNotifier, Key, LockError, LockGuard, LockOptions, MemoryNode,
+    Node, NodeError, Redlock, Session,
+};
+use support::MS;
+use tokio::{task::JoinSet, time::Instant};
+
+const PROCESSES: usize = 2;
+const NODES: usize = 5;
+
+/// What the processes do, and what becomes of it, in order.
+#[derive(Clone)]
+struct Trace {
+    start: Instant,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Trace {
+    fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            lines: Arc::default(),
+        }
+    }
+
+    fn note(&self, text: &str) {
+        let line = format!("{:?} {text}", self.start.elapsed());
+        self.lines.lock().unwrap().push(line);
+    }
+}
+
+/// A node that is some milliseconds away, as one process sees it.
+#[derive(Clone)]
+struct Distant {
+    node: MemoryNode,
+    name: String,
+    latency: Duration,
+    trace: Trace,
+}
+
+impl Node for Distant {
+    fn address(&self) -> &str {
+        &self.name
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        async {
+            self.trace.note(&format!("{} connect", self.name));
+            let inner = self.node.connect().await?;
+            let node = self.clone();
+            Ok(Box::new(DistantSession { inner, node }) as Box<dyn Session>)
+        }
+        .boxed()
+    }
+}
+
+struct DistantSession {
+    inner: Box<dyn Session>,
+    node: Distant,
+}
+
+impl Session for DistantSession {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        let Distant {
+            name,
+            latency,
+            trace,
+            ..
+        } = self.node.clone();
+        for command in batch {
+            let keys = command.keys().map(Key::as_bytes);
+            let keys = String::from_utf8(keys.collect::<Vec<_>>().join(&b'+')).unwrap();
+            trace.note(&format!("{name} {keys} {:?}", command.operation()));
+        }
+        let answers = self.inner.execute(batch);
+        async move {
+            tokio::time::sleep(latency).await;
+            let answers = answers.await;
+            trace.note(&format!("{name} answers {answers:?}"));
+            answers
+        }
+        .boxed()
+    }
+
+    fn watch(&mut self, freed: FreedNotifier) {
+        self.inner.watch(freed);
+    }
+}
+
+/// Where the random numbers of a run come from.
+#[derive(Clone, Copy)]
+enum Randomness {
+    System,
+    /// Each process has a seed that follows from this one.
+    Seed(u64),
+}
+
+/// Lets two processes contend for keys in every way, while nodes fail. Returns what happened.
+fn run(randomness: Randomness) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let trace = Trace::new();
+        let nodes = [(); NODES].map(|()| MemoryNode::new());
+        let mut tasks = JoinSet::new();
+        let mut processes = Vec::new();
+        for process in 0..PROCESSES {
+            let redlock = start(process, &nodes, randomness, &trace).await;
+            for user in 0..4 {
+                tasks.spawn(use_locks(process, user, redlock.clone(), trace.clone()));
+            }
+            processes.push(redlock);
+        }
+        tasks.spawn(fail(nodes.to_vec()));
+        tasks.join_all().await;
+        for redlock in processes {
+            redlock.shutdown().await;
+        }
+        trace.note("end");
+        let lines = trace.lines.lock().unwrap();
+        lines.clone()
+    })
+}
+
+async fn start(
+    process: usize,
+    nodes: &[MemoryNode],
+    randomness: Randomness,
+    trace: &Trace,
+) -> Redlock {
+    let nodes = nodes.iter().enumerate().map(|(index, node)| Distant {
+        node: node.clone(),
+        name: format!("process {process} node {index}"),
+        latency: MS(1 + index as u64),
+        trace: trace.clone(),
+    });
+    let start = Instant::now();
+    // The wall clocks differ by 3 s, and each is set back by 1 s after half a second.
+    let wall_clock = move || {
+        let passed = start.elapsed();
+        let is_set_back = passed > MS(500);
+        let ahead = Duration::from_secs(3 * process as u64 + u64::from(!is_set_back));
+        Duration::from_secs(1_700_000_000) + ahead + passed
+    };
+    let options = LockOptions::new().wait(Duration::from_secs(60));
+    let builder = Redlock::builder()
+        .custom_nodes(nodes)
+        .clock(Clock::tokio())
+        .wall_clock(wall_clock)
+        .options(options);
+    let builder = match randomness {
+        Randomness::System => builder,
+        Randomness::Seed(seed) => builder.random_seed(seed + process as u64),
+    };
+    builder.build().await.unwrap()
+}
+
+async fn use_locks(process: usize, user: usize, redlock: Redlock, trace: Trace) {
+    let name = format!("process {process} user {user}");
+    for turn in 0..12 {
+        let outcome = match (user + turn) % 4 {
+            0 => redlock.lock("fenced").fenced().await,
+            1 => redlock.lock_all(["a", "b"]).await,
+            2 => redlock.lock("b").wait(MS(30)).await,
+            _ => redlock.lock("a").await,
+        };
+        trace.note(&format!("{name} {}", described(&outcome)));
+        if let Ok(guard) = outcome {
+            tokio::time::sleep(MS(2 + user as u64)).await;
+            if turn % 3 == 0 {
+                let extended = guard.extend().await;
+                trace.note(&format!("{name} extends: {extended:?}"));
+            }
+        }
+    }
+}
+
+fn described(outcome: &Result<LockGuard, LockError>) -> String {
+    match outcome {
+        Ok(guard) => format!("{:?} {:?}", guard.fencing_token(), guard.acquisition()),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Makes one node forget everything, and takes another one down for a while.
+async fn fail(nodes: Vec<MemoryNode>) {
+    tokio::time::sleep(MS(50)).await;
+    nodes[0].set_down(true);
+    tokio::time::sleep(MS(150)).await;
+    nodes[1].clear();
+    tokio::time::sleep(MS(800)).await;
+    nodes[0].set_down(false);
+}
+
+fn count(trace: &[String], part: &str) -> usize {
+    trace.iter().filter(|line| line.contains(part)).count()
+}
+
+#[test]
+fn one_seed_replays_one_run() {
+    let first = run(Randomness::Seed(7));
+    for _ in 0..3 {
+        let again = run(Randomness::Seed(7));
+        let differ = first.iter().zip(&again).find(|(one, other)| one != other);
+        assert_eq!(differ, None, "the first difference");
+        assert_eq!(first.len(), again.len());
+    }
+    // The run has what could differ: contention, probes, fences, handovers, and attempts to connect with pauses.
+    for (part, fewest) in [
+        ("Denied", 10),
+        ("Probe", 10),
+        ("Fence", 10),
+        ("HandedOver", 5),
+        ("the lock is taken", 1),
+        ("node 0 connect", 8),
+        ("a+b Acquire", 10),
+    ] {
+        let count = count(&first, part);
+        assert!(count >= fewest, "{count} lines with `{part}`");
+    }
+}
+
+#[test]
+fn another_seed_makes_another_run() {
+    let [one, other] = [7, 70].map(|seed| run(Randomness::Seed(seed)));
+    assert_ne!(acquisitions(&one), acquisitions(&other));
+    assert_ne!(connects(&one), connects(&other));
+}
+
+#[test]
+fn without_a_seed_nothing_is_predictable() {
+    let [one, other] = [(); 2].map(|()| run(Randomness::System));
+    for line in acquisitions(&one) {
+        assert!(!other.contains(&line), "in both runs: {line}");
+    }
+    assert_ne!(connects(&one), connects(&other));
+}
+
+/// Returns the requests to set keys, with their tokens.
+fn acquisitions(trace: &[String]) -> Vec<String> {
+    let lines = trace.iter().filter(|line| line.contains("Acquire {"));
+    lines.cloned().collect()
+}
+
+/// Returns the attempts to connect to the node that fails, with their times.
+fn connects(trace: &[String]) -> Vec<String> {
+    let lines = trace.iter().filter(|line| line.contains("node 0 connect"));
+    lines.cloned().collect()
+}
+
+/// The sources of randomness and time that no seed controls, and the files that may name them.
+const SOURCES: [(&str, &str); 6] = [
+    ("getrandom", "random.rs"),
+    ("RandomState", "random.rs"),
+    ("fastrand", ""),
+    ("thread_rng", ""),
+    ("SystemTime", "engine/wall_clock.rs"),
+    ("std::time::Instant", "clock.rs"),
+];
+
+/// Lists the uses of sources that no seed controls, and the `select!`s that poll in random order.
+fn uncontrolled(file: &str, source: &str) -> Vec<String> {
+    let code: Vec<_> = source.lines().map(str::trim).collect();
+    let is_code = |line: &&&str| !line.starts_with("//");
+    let mut found = Vec::new();
+    for (name, home) in SOURCES {
+        let lines = code.iter().filter(is_code);
+        if file != home && lines.into_iter().any(|line| line.contains(name)) {
+            found.push(format!("{file} names {name}"));
+        }
+    }
+    let mut lines = code.iter().filter(is_code);
+    while let Some(line) = lines.next() {
+        if line.contains("select! {") && !lines.next().is_some_and(|it| it.starts_with("biased;")) {
+            found.push(format!("{file} has a select! that is not biased"));
+        }
+    }
+    found
+}
+
+/// Returns the source files of a crate, except those of the test kit, by their paths below `src`.
+fn sources(of: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = vec![of.into()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(of).unwrap().to_str().unwrap();
+                found.push((name.replace('\\', "/"), fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found.retain(|(name, _)| !name.starts_with("test_util") && !name.contains("tests"));
+    found
+}
+
+#[test]
+fn no_source_of_randomness_or_time_is_hidden() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    for name in ["redlock-tokio", "redlock-tower"] {
+        let sources = sources(&crates.join(name).join("src"));
+        assert!(sources.len() > 10, "{} files of {name}", sources.len());
+        let found: Vec<_> = sources
+            .iter()
+            .flat_map(|(file, source)| uncontrolled(file, source))
+            .collect();
+        assert_eq!(found, [""; 0], "in {name}");
+    }
+    let hidden = "fn f() {\n tokio::select! {\n () = a => {}\n }\n SystemTime::now();\n}";
+    assert_eq!(uncontrolled("lock.rs", hidden).len(), 2);
+}
