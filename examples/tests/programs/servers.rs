@@ -1,0 +1,221 @@
+//! Starts the example servers as a user would, sends requests to them, and stops them.
+
+use std::time::Duration;
+
+use redlock_tokio::test_util::RedisServers;
+use reqwest::{Client, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::support::Server;
+
+async fn pay(url: &str, key: Option<&str>, amount: u64) -> Response {
+    let request = Client::new().post(format!("{url}/payments"));
+    let request = match key {
+        Some(key) => request.header("Idempotency-Key", key),
+        None => request,
+    };
+    request
+        .json(&json!({ "amount": amount }))
+        .send()
+        .await
+        .unwrap()
+}
+
+async fn payments_charge_once(nodes: Option<&RedisServers>) {
+    let server = Server::start(env!("CARGO_BIN_EXE_payments"), &[], nodes);
+    let url = &server.url;
+
+    // The same payment, sixteen times at once.
+    let mut requests = JoinSet::new();
+    for _ in 0..16 {
+        let url = url.clone();
+        requests.spawn(async move {
+            let response = pay(&url, Some("\"a\""), 5).await;
+            (response.status(), response.json::<Value>().await.unwrap())
+        });
+    }
+    let (statuses, receipts): (Vec<_>, Vec<_>) = requests.join_all().await.into_iter().unzip();
+    let count = |wanted| statuses.iter().filter(|&&status| status == wanted).count();
+    assert_eq!(count(StatusCode::CREATED), 1, "{statuses:?}");
+    assert_eq!(count(StatusCode::OK), 15, "{statuses:?}");
+    let receipt = json!({ "charge": 1, "amount": 5 });
+    assert!(receipts.iter().all(|it| *it == receipt), "{receipts:?}");
+
+    // Once more, later; and other payments.
+    assert_eq!(pay(url, Some("a"), 5).await.status(), StatusCode::OK);
+    assert_eq!(pay(url, Some("b"), 5).await.status(), StatusCode::CREATED);
+    let other_amount = pay(url, Some("a"), 6).await.status();
+    assert_eq!(other_amount, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(pay(url, None, 5).await.status(), StatusCode::BAD_REQUEST);
+
+    let charges = reqwest::get(format!("{url}/charges")).await.unwrap();
+    assert_eq!(charges.text().await.unwrap(), "2");
+    let (status, _) = server.stop();
+    assert!(status.success(), "{status}");
+}
+
+#[tokio::test]
+async fn payments_on_embedded_nodes_charge_once() {
+    payments_charge_once(None).await;
+}
+
+#[tokio::test]
+async fn payments_on_real_nodes_charge_once() {
+    payments_charge_once(Some(&RedisServers::spawn(5).unwrap())).await;
+}
+
+#[tokio::test]
+async fn a_payment_completes_without_its_client() {
+    let arguments = ["--charge", "1s"];
+    let server = Server::start(env!("CARGO_BIN_EXE_payments"), &arguments, None);
+    let impatient = Client::new()
+        .post(format!("{}/payments", server.url))
+        .header("Idempotency-Key", "a")
+        .json(&json!({ "amount": 5 }))
+        .timeout(Duration::from_millis(300));
+    assert!(impatient.send().await.unwrap_err().is_timeout());
+
+    // The same request comes again during the first charge. It waits, and finds the receipt.
+    assert_eq!(
+        pay(&server.url, Some("a"), 5).await.status(),
+        StatusCode::OK
+    );
+    let charges = reqwest::get(format!("{}/charges", server.url)).await;
+    assert_eq!(charges.unwrap().text().await.unwrap(), "1");
+}
+
+async fn insert(table: &str) -> Response {
+    Client::new().post(table).send().await.unwrap()
+}
+
+async fn exports_are_consistent(nodes: Option<&RedisServers>) {
+    let arguments = ["--rows", "8", "--row", "50ms"];
+    let server = Server::start(env!("CARGO_BIN_EXE_streaming"), &arguments, nodes);
+    let table = format!("{}/tables/users", server.url);
+
+    let mut export = reqwest::get(&table).await.unwrap();
+    let first = export.chunk().await.unwrap().unwrap();
+    assert_eq!(first, "users: row 0\n");
+    // A row that is inserted during the export does not show in it ..
+    let inserting = tokio::spawn(async move { insert(&table).await.text().await.unwrap() });
+    let rest = export.text().await.unwrap();
+    assert_eq!(rest.lines().count(), 7, "{rest}");
+    assert_eq!(inserting.await.unwrap(), "users: added row 8\n");
+    // .. but shows in the next export.
+    let next = reqwest::get(format!("{}/tables/users", server.url)).await;
+    assert_eq!(next.unwrap().text().await.unwrap().lines().count(), 9);
+}
+
+#[tokio::test]
+async fn exports_on_embedded_nodes_are_consistent() {
+    exports_are_consistent(None).await;
+}
+
+#[tokio::test]
+async fn exports_on_real_nodes_are_consistent() {
+    exports_are_consistent(Some(&RedisServers::spawn(5).unwrap())).await;
+}
+
+/// Starts an export of a thousand seconds. An insert waits for five seconds only.
+#[tokio::test]
+async fn a_client_that_goes_away_ends_its_export() {
+    let arguments = ["--rows", "10000", "--row", "100ms", "--at-most", "1000s"];
+    let server = Server::start(env!("CARGO_BIN_EXE_streaming"), &arguments, None);
+    let table = format!("{}/tables/users", server.url);
+    let mut export = reqwest::get(&table).await.unwrap();
+    export.chunk().await.unwrap().unwrap();
+    drop(export);
+    assert_eq!(insert(&table).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_export_that_takes_too_long_is_cut_off() {
+    let arguments = ["--rows", "10000", "--row", "100ms", "--at-most", "500ms"];
+    let server = Server::start(env!("CARGO_BIN_EXE_streaming"), &arguments, None);
+    let table = format!("{}/tables/users", server.url);
+    let export = reqwest::get(&table).await.unwrap();
+    assert_eq!(insert(&table).await.status(), StatusCode::OK);
+    // The client notices that the table is incomplete.
+    export.text().await.unwrap_err();
+}
+
+/// Lets the server begin with an order, and disconnects the client.
+async fn abandoned_order(server: &mut Server) {
+    let order = format!("{}/orders/7", server.url);
+    let client = tokio::spawn(async move { insert(&order).await });
+    // The runtime runs on, so that the request is sent.
+    tokio::task::block_in_place(|| server.wait_for("order 7: begun"));
+    client.abort();
+    assert!(client.await.unwrap_err().is_cancelled());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn graceful_waits_for_handlers_without_clients() {
+    let nodes = RedisServers::spawn(5).unwrap();
+    for nodes in [None, Some(&nodes)] {
+        let arguments = ["--work", "2s"];
+        let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, nodes);
+        abandoned_order(&mut server).await;
+        let (status, lines) = server.stop();
+        assert!(status.success(), "{status}");
+        let expected = [
+            "stopping",
+            "all connections are closed",
+            "order 7: done",
+            "abandoned handlers: 0",
+            "abandoned locks: 0",
+            "abandoned releases: 0",
+        ];
+        assert_eq!(lines, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn graceful_prints_the_abandoned_handlers() {
+    let arguments = ["--work", "1000s", "--patience", "500ms"];
+    let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, None);
+    abandoned_order(&mut server).await;
+    let (status, lines) = server.stop();
+    assert!(status.success(), "{status}");
+    assert!(
+        lines.contains(&"abandoned handlers: 1".to_owned()),
+        "{lines:?}"
+    );
+    assert!(
+        lines.contains(&"abandoned locks: 1".to_owned()),
+        "{lines:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn graceful_stops_at_once_after_a_second_signal() {
+    let arguments = ["--work", "1000s", "--patience", "20s"];
+    let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, None);
+    abandoned_order(&mut server).await;
+    server.ask_to_stop();
+    server.wait_for("stopping");
+    sleep(Duration::from_millis(1500)).await; // signals that come at once are one
+    let (status, lines) = server.stop();
+    assert_eq!(status.code(), Some(1), "{lines:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn graceful_prints_the_abandoned_releases() {
+    let nodes = RedisServers::spawn(5).unwrap();
+    let arguments = ["--work", "1s", "--releases", "500ms"];
+    let mut server = Server::start(env!("CARGO_BIN_EXE_graceful"), &arguments, Some(&nodes));
+    abandoned_order(&mut server).await;
+    nodes.get(0).kill(); // one of five: the lock is still held, and this node's release is owed
+    let (status, lines) = server.stop();
+    assert!(status.success(), "{status}");
+    assert!(lines.contains(&"order 7: done".to_owned()), "{lines:?}");
+    assert!(
+        lines.contains(&"abandoned locks: 0".to_owned()),
+        "{lines:?}"
+    );
+    assert!(
+        lines.contains(&"abandoned releases: 1".to_owned()),
+        "{lines:?}"
+    );
+}

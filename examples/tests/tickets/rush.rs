@@ -1,0 +1,198 @@
+//! The demonstration with twenty buyers, with the lock and without it, and the lights of the lock nodes.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use reqwest::{Client, Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Server,
+    box_office::{Fleet, state},
+    live::Live,
+};
+
+const TICKETS: &str = env!("CARGO_BIN_EXE_tickets");
+const WITH_LOCK: &str = "demo:with-lock";
+const WITHOUT_LOCK: &str = "demo:without-lock";
+
+/// Sends twenty buyers, with the lock or without.
+async fn send(url: &str, hall: &str) -> Response {
+    let request = Client::new().post(format!("{url}/rushes/{hall}"));
+    request
+        .header("buyer", "Eve")
+        .send()
+        .await
+        .expect("an answer")
+}
+
+/// Sends them, and returns the outcome and the number of buyers with each answer.
+async fn rush(url: &str, hall: &str) -> (Value, BTreeMap<u64, usize>) {
+    let response = send(url, hall).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let outcome: Value = response.json().await.expect("JSON");
+    let buyers = outcome["buyers"].as_array().expect("buyers");
+    assert_eq!(buyers.len(), 20, "{outcome}");
+    let mut answers = BTreeMap::new();
+    for buyer in buyers {
+        let status = buyer["status"].as_u64().expect("a status");
+        *answers.entry(status).or_default() += 1;
+    }
+    (outcome, answers)
+}
+
+/// Sends them twice with the lock, and then without it.
+async fn compare(url: &str) {
+    for _ in 0..2 {
+        let (outcome, answers) = rush(url, "with-lock").await;
+        assert_eq!(outcome["sold"], 1, "{outcome}");
+        assert_eq!(answers, BTreeMap::from([(201, 1), (409, 19)]), "{outcome}");
+        let buyers = outcome["buyers"].as_array().unwrap();
+        let bought = buyers.iter().find(|it| it["status"] == 201).unwrap();
+        assert_eq!(outcome["owner"], bought["name"], "{outcome}");
+    }
+    let (outcome, answers) = rush(url, "without-lock").await;
+    let sold = answers.get(&201).copied().unwrap_or_default();
+    assert!(sold > 1, "{outcome}");
+    assert_eq!(outcome["sold"], sold, "{outcome}");
+
+    // The real hall is not affected.
+    let state = state(url).await;
+    assert_eq!(state["taken"], json!({}), "{state}");
+    assert_eq!(state["sold_twice"], 0, "{state}");
+}
+
+#[tokio::test]
+async fn the_lock_sells_the_seat_once_and_its_absence_more_than_once() {
+    let fleet = Fleet::start(TICKETS, &[]);
+    compare(fleet.url(0)).await;
+    // The other process shows the counts of the store, too.
+    let mut live = Live::of_hall(fleet.url(1), WITH_LOCK).await;
+    live.shows("one payment", |state| state["taken"]["1"]["payments"] == 1)
+        .await;
+    let mut live = Live::of_hall(fleet.url(1), WITHOUT_LOCK).await;
+    live.shows("several payments", |state| {
+        state["taken"]["1"]["payments"].as_u64() > Some(1)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_demonstration_runs_without_redis() {
+    // Not even if the real sales have no lock.
+    for arguments in [&[][..], &["--no-lock"]] {
+        let server = Server::start(TICKETS, arguments, None);
+        compare(&server.url).await;
+    }
+}
+
+#[tokio::test]
+async fn every_page_shows_the_buyers_of_one_rush_at_a_time() {
+    let fleet = Fleet::start(TICKETS, &[]);
+    let [here, there] = [fleet.url(0), fleet.url(1)];
+    for (hall, shown, paying) in [
+        ("with-lock", WITH_LOCK, 1),
+        ("without-lock", WITHOUT_LOCK, 20),
+    ] {
+        let mut live = Live::of_hall(there, shown).await;
+        let since = Instant::now();
+        let sent = tokio::spawn({
+            let here = here.to_owned();
+            async move { send(&here, hall).await.status() }
+        });
+        let count = |people: &Value| people.as_array().map_or(0, Vec::len);
+        live.shows("all of them", |state| {
+            let seat = &state["taken"]["1"];
+            count(&seat["paying"]) == paying && count(&seat["waiting"]) == 20 - paying
+        })
+        .await;
+        for url in [here, there] {
+            let refused = send(url, hall).await;
+            assert_eq!(refused.status(), StatusCode::LOCKED);
+            assert!(refused.headers().contains_key("retry-after"));
+        }
+        assert_eq!(sent.await.unwrap(), StatusCode::OK);
+        assert!(
+            since.elapsed() >= Duration::from_millis(1500),
+            "no load tool"
+        );
+        live.shows("that they are gone", |state| {
+            let seat = &state["taken"]["1"];
+            count(&seat["paying"]) + count(&seat["waiting"]) == 0
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn the_demonstration_cannot_sell_real_seats() {
+    let server = Server::start(TICKETS, &[], None);
+    let ask = |path: &str| Client::new().post(format!("{}{path}", server.url));
+    for (request, status) in [
+        (ask("/rushes/with-lock"), StatusCode::BAD_REQUEST), // does not say who asks
+        (ask("/rushes/polka"), StatusCode::NOT_FOUND),
+        (
+            ask("/events/demo:with-lock/seats/1").header("buyer", "Eve"),
+            StatusCode::NOT_FOUND,
+        ),
+        (
+            ask("/events/demo:without-lock/seats/1").header("buyer", "Eve"),
+            StatusCode::NOT_FOUND,
+        ),
+    ] {
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), status, "{}", response.url());
+    }
+    let get = reqwest::get(format!("{}/rushes/with-lock", server.url)).await;
+    assert_eq!(get.unwrap().status(), StatusCode::METHOD_NOT_ALLOWED);
+}
+
+/// Returns how many lock nodes are in each state.
+fn lights(state: &Value) -> BTreeMap<&str, usize> {
+    let mut lights = BTreeMap::new();
+    for node in state["nodes"].as_array().expect("nodes") {
+        *lights.entry(node["state"].as_str().unwrap()).or_default() += 1;
+    }
+    lights
+}
+
+#[tokio::test]
+async fn lights_show_the_states_of_the_lock_nodes() {
+    let fleet = Fleet::start(TICKETS, &[]);
+    let url = fleet.url(0);
+    let mut live = Live::open(url).await;
+    let all = BTreeMap::from([("voting", 5)]);
+    let state = live
+        .shows("that all vote", |state| lights(state) == all)
+        .await;
+    let addresses: Vec<_> = fleet.nodes.urls();
+    for (url, node) in addresses.iter().zip(state["nodes"].as_array().unwrap()) {
+        assert!(url.ends_with(node["address"].as_str().unwrap()), "{node}");
+    }
+
+    fleet.nodes.get(3).kill();
+    let one_down = BTreeMap::from([("reconnecting", 1), ("voting", 4)]);
+    let state = live.shows("that one is down", |state| lights(state) == one_down);
+    let node = &state.await["nodes"][3];
+    assert_eq!(node["state"], "reconnecting");
+    assert_ne!(node["reason"], Value::Null, "{node}");
+    let (outcome, _) = rush(url, "with-lock").await;
+    assert_eq!(outcome["sold"], 1, "four nodes are enough: {outcome}");
+
+    (0..2).for_each(|node| fleet.nodes.get(node).kill());
+    let most_down = BTreeMap::from([("reconnecting", 3), ("voting", 2)]);
+    live.shows("that most are down", |state| lights(state) == most_down)
+        .await;
+    let (outcome, answers) = rush(url, "with-lock").await;
+    assert_eq!(answers, BTreeMap::from([(503, 20)]), "{outcome}");
+    assert_eq!(outcome["sold"], 0, "{outcome}");
+    assert_eq!(outcome["owner"], Value::Null, "{outcome}");
+
+    (0..4).for_each(|node| fleet.nodes.get(node).restart().unwrap());
+    live.shows("that all are back", |state| lights(state) == all)
+        .await;
+    let (outcome, _) = rush(url, "with-lock").await;
+    assert_eq!(outcome["sold"], 1, "{outcome}");
+}

@@ -1,0 +1,87 @@
+//! Fencing tokens behind a layer.
+
+use axum::{Router, extract::Request, routing::post as routed_post};
+use redlock_axum::{LockLayer, LockRequest, Locked, RequestKey, key, path};
+use redlock_tokio::{LockOptions, OptionsError, Redlock};
+
+use crate::support::{Bed, post, problem, text};
+
+/// A route whose handler responds with its token.
+fn app<K: RequestKey>(layer: LockLayer<K>) -> Router {
+    let handler = async |locked: Locked| match locked.fencing_token() {
+        Some(token) => token.to_string(),
+        None => "none".to_owned(),
+    };
+    Router::new()
+        .route("/events/{event}", routed_post(handler))
+        .route_layer(layer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_handler_behind_a_fenced_layer_has_a_larger_token() {
+    let it = Bed::new().await;
+    let plain = post(&app(it.layer()), "/events/rock").await;
+    assert_eq!(text(plain).await, "none");
+    let mut last = 0;
+    let fenced_options = it.layer().options(LockOptions::new().fenced());
+    let layers = [it.layer().fenced(), fenced_options, it.layer().fenced()];
+    for layer in layers {
+        let token = text(post(&app(layer), "/events/rock").await).await;
+        let token: u64 = token.parse().unwrap();
+        assert!(token > last, "{token} after {last}");
+        last = token;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_can_ask_for_a_token_of_its_own() {
+    let it = Bed::new().await;
+    let by_query = |request: &Request| {
+        let wanted = LockRequest::new("k");
+        match request.uri().query() {
+            Some("fenced") => wanted.fenced(),
+            _ => wanted,
+        }
+    };
+    let app = app(LockLayer::new(it.redlock.clone(), by_query));
+    let fenced = text(post(&app, "/events/rock?fenced").await).await;
+    assert!(fenced.parse::<u64>().is_ok(), "{fenced}");
+    assert_eq!(text(post(&app, "/events/rock").await).await, "none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn check_refuses_a_token_for_several_keys() {
+    let it = Bed::new().await;
+    let event = |scope: &str| key(scope, path("event"));
+    let pair = LockLayer::new(it.redlock.clone(), (event("event"), event("venue")));
+    assert_eq!(pair.check(), Ok(()));
+    assert_eq!(it.layer().fenced().check(), Ok(()));
+    let fenced = pair.clone().fenced();
+    assert_eq!(fenced.check(), Err(OptionsError::SeveralFenced));
+    assert_eq!(text(post(&app(pair), "/events/rock").await).await, "none");
+
+    let closure = |_: &Request| LockRequest::all(["a", "b"]);
+    let by_closure = LockLayer::new(it.redlock.clone(), closure).fenced();
+    for app in [app(fenced), app(by_closure)] {
+        let response = post(&app, "/events/rock").await;
+        let body = problem(response, 500, "misconfigured").await;
+        let detail = body["detail"].as_str().unwrap();
+        assert!(
+            detail.contains("several keys has no fencing token"),
+            "{detail}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_redlock_whose_locks_are_all_fenced_refuses_several_keys_too() {
+    let defaults = LockOptions::new().fenced();
+    let builder = Redlock::builder().embedded().options(defaults);
+    let redlock = builder.build().await.unwrap();
+    let layer = LockLayer::new(redlock.clone(), key("event", path("event")));
+    let token = text(post(&app(layer), "/events/rock").await).await;
+    assert!(token.parse::<u64>().is_ok(), "{token}");
+    let keys = (key("event", path("event")), key("venue", path("event")));
+    let pair = LockLayer::new(redlock, keys);
+    assert_eq!(pair.check(), Err(OptionsError::SeveralFenced));
+}

@@ -1,0 +1,267 @@
+//! Keys from JSON bodies: the values of fields, and the limits for reading a body.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::Request,
+    http::{StatusCode, header},
+    routing::any,
+};
+use futures::{StreamExt, stream};
+use redlock_axum::{BodyLimit, CallerDeadline, LockLayer, Locked, json_field, key};
+use redlock_tokio::test_util::TestNodes;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::support::{MS, problem, refused, send, server, terms, text};
+
+/// A route whose handler returns its JSON.
+async fn echo(field: &str, limit: impl Into<BodyLimit>) -> (Router, Arc<AtomicUsize>) {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ran);
+    let handler = async move |locked: Locked, Json(body): Json<Value>| {
+        count.fetch_add(1, SeqCst);
+        let key = String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
+        Json(json!({ "key": key, "body": body }))
+    };
+    let redlock = TestNodes::new().connect().await.unwrap();
+    let layer = LockLayer::new(redlock, key("id", json_field(field, limit)));
+    let app = Router::new().route("/", any(handler)).route_layer(layer);
+    (app, ran)
+}
+
+fn posted(body: impl Into<Body>) -> Request {
+    let request = Request::post("/").header(header::CONTENT_TYPE, "application/json");
+    request.body(body.into()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_of_the_body_is_the_key_and_the_handler_still_reads_the_body() {
+    let (app, ran) = echo("order.id", 100).await;
+    for (id, key) in [
+        (json!("a:b"), r"id:a\:b"),
+        (json!(42), "id:42"),
+        (json!(-1), "id:-1"),
+    ] {
+        let body = json!({ "order": { "id": id, "of": [1, 2] }, "note": "ü" });
+        let response = text(send(&app, posted(body.to_string())).await).await;
+        let response: Value = serde_json::from_str(&response).unwrap();
+        assert_eq!(response, json!({ "key": key, "body": body }));
+    }
+    assert_eq!(ran.swap(0, SeqCst), 3);
+    for (body, reason) in [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("{}", "no field `order.id`"),
+        (r#"{"order": 1}"#, "no field `order.id`"),
+        (r#"{"order.id": 1}"#, "no field `order.id`"),
+        (r#"[{"order": {"id": 1}}]"#, "no field `order.id`"),
+        (
+            r#"{"order": {"id": null}}"#,
+            "neither a string nor a number",
+        ),
+        (r#"{"order": {"id": {}}}"#, "neither a string nor a number"),
+    ] {
+        refused(&app, posted(body), 400, reason).await;
+    }
+    assert_eq!(ran.load(SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_too_large_or_incomplete_is_refused() {
+    let body = r#"{"id":"a"}"#;
+    let (app, _) = echo("id", body.len()).await;
+    assert_eq!(send(&app, posted(body)).await.status(), StatusCode::OK);
+    let (app, ran) = echo("id", body.len() - 1).await;
+    refused(&app, posted(body), 413, "over 9 bytes").await;
+    let broken = stream::iter([Ok("{"), Err("hung up")]);
+    let broken = posted(Body::from_stream(broken));
+    refused(&app, broken, 400, "cannot be read").await;
+    assert_eq!(ran.load(SeqCst), 0);
+}
+
+/// Returns the key of a body `{"id": ..}`, or why it has none.
+async fn key_of(app: &Router, id: &str) -> Result<String, String> {
+    let response = send(app, posted(format!(r#"{{"id": {id} }}"#))).await;
+    if response.status() == StatusCode::OK {
+        let body: Value = serde_json::from_str(&text(response).await).unwrap();
+        Ok(body["key"].as_str().unwrap().to_owned())
+    } else {
+        let body = problem(response, 400, "key").await;
+        Err(body["detail"].as_str().unwrap().to_owned())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whole_numbers_and_strings_are_keys_as_they_are_written() {
+    let (app, _) = echo("id", 1000).await;
+    for (written, value) in [
+        ("0", "0"),
+        ("42", "42"),
+        (r#""42""#, "42"),
+        ("18446744073709551615", "18446744073709551615"),
+        ("-9223372036854775808", "-9223372036854775808"),
+        (r#""42.10""#, "42.10"),
+        (r#""1e2""#, "1e2"),
+        (r#""-0""#, "-0"),
+        (
+            r#""123456789012345678901234567890""#,
+            "123456789012345678901234567890",
+        ),
+        (r#""\u0061\u00fc""#, "aü"),
+    ] {
+        assert_eq!(key_of(&app, written).await, Ok(format!("id:{value}")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_that_can_be_written_in_several_ways_are_refused() {
+    let (app, ran) = echo("id", 1000).await;
+    for written in [
+        "1e2",
+        "1E2",
+        "42.10",
+        "42.0",
+        "-0",
+        "-0.0",
+        "18446744073709551616",
+        "-9223372036854775809",
+        "123456789012345678901234567890",
+        "123456789012345678901234567891",
+    ] {
+        let reason = key_of(&app, written).await.unwrap_err();
+        assert!(
+            reason.contains("send it as a string"),
+            "{written}: {reason}"
+        );
+    }
+    for (written, expected) in [
+        ("true", "neither a string nor a number"),
+        ("[7]", "neither a string nor a number"),
+        (r#""\ud800""#, "not JSON"),
+        (r#""""#, "the field `id` is empty"),
+    ] {
+        let reason = key_of(&app, written).await.unwrap_err();
+        assert!(reason.contains(expected), "{written}: {reason}");
+    }
+    assert_eq!(ran.load(SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_that_occurs_twice_is_refused() {
+    let (app, ran) = echo("order.id", 1000).await;
+    for twice in [
+        r#"{"order": {"id": 1, "id": 2}}"#,
+        r#"{"order": {"id": 1, "id": 1}}"#,
+        r#"{"order": {"id": 1, "\u0069d": 2}}"#,
+        r#"{"order": {"id": 1}, "order": {"id": 2}}"#,
+        r#"{"order": {"id": 1}, "order": null}"#,
+    ] {
+        refused(&app, posted(twice), 400, "more than one field `order.id`").await;
+    }
+    assert_eq!(ran.load(SeqCst), 0);
+    let others = r#"{"id": 1, "id": 2, "order": {"id": 3, "of": {"id": 4}}}"#;
+    assert_eq!(send(&app, posted(others)).await.status(), StatusCode::OK);
+}
+
+/// A body that stops after its first byte.
+fn that_stops() -> Body {
+    let first = stream::iter([Ok::<_, io::Error>("{")]);
+    Body::from_stream(first.chain(stream::pending()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_arrive_in_time_is_408() {
+    let shorter = BodyLimit::new(1000).time(MS(300));
+    for (limit, waits) in [(BodyLimit::new(1000), MS(10_000)), (shorter, MS(300))] {
+        let (app, ran) = echo("id", limit).await;
+        let asked = Instant::now();
+        let body = problem(send(&app, posted(that_stops())).await, 408, "too-slow").await;
+        let waited = asked.elapsed();
+        assert!((waits..waits + MS(2)).contains(&waited), "{waited:?}");
+        let (handler_ran, retry_after) = terms(&body);
+        assert!(!handler_ran && retry_after.is_some(), "{body}");
+        let detail = body["detail"].as_str().unwrap();
+        assert!(detail.contains(&format!("{waits:?}")), "{detail}");
+        assert_eq!(ran.load(SeqCst), 0);
+    }
+}
+
+/// The client sends its head and a part of its body, and then nothing.
+#[tokio::test]
+async fn a_server_answers_a_client_whose_body_stops_and_closes_the_connection() {
+    let (app, ran) = echo("id", BodyLimit::new(1000).time(MS(50))).await;
+    let mut client = TcpStream::connect(server::serve(app).await).await.unwrap();
+    let head = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n";
+    client
+        .write_all(format!("{head}{{").as_bytes())
+        .await
+        .unwrap();
+    let mut response = String::new();
+    let read = client.read_to_string(&mut response);
+    timeout(server::LIMIT, read).await.unwrap().unwrap();
+    assert!(response.starts_with("HTTP/1.1 408"), "{response}");
+    assert_eq!(ran.load(SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_layer_waits_for_a_body_no_longer_than_the_caller() {
+    let (app, _) = echo("id", 1000).await;
+    let mut request = posted(that_stops());
+    let deadline = CallerDeadline::after(MS(200)).unwrap();
+    request.extensions_mut().insert(deadline);
+    let asked = Instant::now();
+    problem(send(&app, request).await, 408, "too-slow").await;
+    assert!(asked.elapsed() < MS(202), "{:?}", asked.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_slow_body_is_not_part_of_the_wait() {
+    let nodes = TestNodes::new();
+    let key = key("id", json_field("id", BodyLimit::new(1000).time(MS(2000))));
+    let layer = LockLayer::new(nodes.connect().await.unwrap(), key).wait(MS(1000));
+    let app = Router::new()
+        .route("/", any(async || "ran"))
+        .route_layer(layer);
+    let slow = stream::once(async {
+        sleep(MS(1900)).await;
+        Ok::<_, io::Error>(r#"{"id": 7}"#)
+    });
+    let _guard = nodes.contend("id:7").await.unwrap();
+    let asked = Instant::now();
+    let body = Body::from_stream(slow);
+    problem(send(&app, posted(body)).await, 423, "locked").await;
+    let waited = asked.elapsed();
+    let both: Duration = MS(1900 + 1000);
+    assert!(
+        (both - MS(200)..=both + MS(2)).contains(&waited),
+        "{waited:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_of_one_key_share_the_body_and_the_strictest_limit() {
+    let redlock = TestNodes::new().connect().await.unwrap();
+    let parts = [json_field("a", 100), json_field("b", 20)];
+    let layer = LockLayer::new(redlock, key("pair", parts));
+    let handler =
+        async |locked: Locked| String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
+    let app = Router::new().route("/", any(handler)).route_layer(layer);
+    let response = send(&app, posted(r#"{"a":1,"b":"2"}"#)).await;
+    assert_eq!(text(response).await, "pair:1:2");
+    let long = posted(r#"{"a":1,"b":"2","c":3456}"#);
+    refused(&app, long, 413, "over 20 bytes").await;
+}

@@ -1,0 +1,434 @@
+//! Sources of keys, and who is at fault if a request has none.
+
+use axum::{
+    Extension, Router,
+    body::Body,
+    extract::{Path, Query, Request},
+    http::{Method, StatusCode, request},
+    routing::any,
+};
+use futures::future::join_all;
+use redlock_axum::{
+    KeyRejection, LockLayer, LockRequest, Locked, RequestKey, extension, header, idempotency_key,
+    json_field, key, matched_path, path, query, typed,
+};
+use redlock_tokio::{Key, Redlock, test_util::TestNodes};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::{self, MS, problem, refused, send};
+
+/// Use on a paused runtime.
+async fn redlock() -> Redlock {
+    TestNodes::new().connect().await.unwrap()
+}
+
+/// A route `/orders/{order}` whose handler responds with its keys.
+async fn app<K: RequestKey>(key: K) -> Router {
+    layered(LockLayer::new(redlock().await, key))
+}
+
+fn layered<K: RequestKey>(layer: LockLayer<K>) -> Router {
+    let handler = async |locked: Option<Locked>| match locked {
+        Some(locked) => {
+            let keys = locked
+                .keys()
+                .map(|key| String::from_utf8_lossy(key.as_bytes()));
+            keys.collect::<Vec<_>>().join(" and ")
+        }
+        None => "no lock".to_owned(),
+    };
+    Router::new()
+        .route("/orders/{order}", any(handler))
+        .layer(layer)
+}
+
+fn post(uri: &str) -> request::Builder {
+    Request::post(uri)
+}
+
+fn empty(request: request::Builder) -> Request {
+    request.body(Body::empty()).unwrap()
+}
+
+/// Returns the body of a successful response.
+async fn text(app: &Router, request: Request) -> String {
+    support::text(send(app, request).await).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_parameter_is_a_key() {
+    let app = app(key("order", path("order"))).await;
+    assert_eq!(text(&app, empty(post("/orders/4%2F2"))).await, "order:4/2");
+    refused(&app, empty(post("/orders/%ff")), 400, "UTF-8").await;
+    let wrong = self::app(key("order", path("ordre"))).await;
+    let reason = "the route `/orders/{order}` has no path parameter `ordre`";
+    refused(&wrong, empty(post("/orders/42")), 500, reason).await;
+    let nowhere = send(&app, empty(post("/nowhere"))).await;
+    assert_eq!(nowhere.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_header_is_a_key() {
+    let app = app(key("tenant", header("X-Tenant"))).await;
+    let request = || post("/orders/42");
+    let given = empty(request().header("x-tenant", "acme"));
+    assert_eq!(text(&app, given).await, "tenant:acme");
+    refused(&app, empty(request()), 400, "`x-tenant` is missing").await;
+    for unusable in [&b""[..], b"\xff"] {
+        let request = empty(request().header("x-tenant", unusable));
+        refused(&app, request, 400, "`x-tenant` is empty, or not").await;
+    }
+    let twice = request().header("x-tenant", "a").header("x-tenant", "b");
+    refused(&app, empty(twice), 400, "more than once").await;
+}
+
+#[test]
+#[should_panic(expected = "`x tenant` is not a valid header name")]
+fn an_invalid_header_name_panics() {
+    let _ = header("x tenant");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idempotency_key_is_a_key_with_or_without_quotes() {
+    let app = app(key("payment", idempotency_key())).await;
+    let request = |value: &str| empty(post("/orders/42").header("idempotency-key", value));
+    for same in [r#""8e03978e""#, "8e03978e"] {
+        assert_eq!(text(&app, request(same)).await, "payment:8e03978e");
+    }
+    let escaped = text(&app, request(r#""a\"b\\c""#)).await;
+    assert_eq!(escaped, r#"payment:a"b\\c"#);
+    for malformed in [r#"""#, r#""a"#, r#""a" b"#, r#""a\b""#, r#""""#] {
+        refused(&app, request(malformed), 400, "not a valid quoted string").await;
+    }
+    refused(&app, empty(post("/orders/42")), 400, "is missing").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parameter_of_the_query_is_a_key() {
+    let app = app(key("account", query("account"))).await;
+    for (asked, key) in [
+        ("account=7", "account:7"),
+        ("x=1&account=a+b%26c", "account:a b&c"),
+        ("acc%6Funt=7", "account:7"),
+    ] {
+        let request = empty(post(&format!("/orders/42?{asked}")));
+        assert_eq!(text(&app, request).await, key);
+    }
+    for missing in ["/orders/42", "/orders/42?", "/orders/42?accounts=7"] {
+        refused(
+            &app,
+            empty(post(missing)),
+            400,
+            "the query has no `account`",
+        )
+        .await;
+    }
+    let blank = empty(post("/orders/42?account="));
+    refused(&app, blank, 400, "is empty").await;
+    let twice = empty(post("/orders/42?account=7&account=8"));
+    refused(&app, twice, 400, "more than one `account`").await;
+}
+
+#[derive(Clone)]
+struct User {
+    name: &'static str,
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_is_a_key() {
+    let inner = app(key("user", extension(|user: &User| user.name))).await;
+    let app = inner.clone().layer(Extension(User { name: "ada" }));
+    assert_eq!(text(&app, empty(post("/orders/42"))).await, "user:ada");
+    let reason = "put the layer that adds it outside of this one";
+    refused(&inner, empty(post("/orders/42")), 500, reason).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_route_itself() {
+    let app = app(key("route", matched_path())).await;
+    for uri in ["/orders/1", "/orders/2"] {
+        assert_eq!(text(&app, empty(post(uri))).await, "route:/orders/{order}");
+    }
+    let nowhere = send(&app, empty(post("/nowhere"))).await;
+    assert_eq!(nowhere.status(), StatusCode::NOT_FOUND);
+}
+
+#[derive(Deserialize)]
+struct Seat {
+    row: u8,
+    seat: u8,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_of_an_extractor_is_a_key() {
+    let seat = typed(|Query(Seat { row, seat })| format!("{row}/{seat}"));
+    let by_seat = app(key("seat", seat)).await;
+    let request = empty(post("/orders/42?seat=7&row=03"));
+    assert_eq!(text(&by_seat, request).await, "seat:3/7");
+    refused(&by_seat, empty(post("/orders/42?row=3")), 400, "").await;
+
+    let by_order = app(key("order", typed(|Path(order): Path<u32>| order))).await;
+    for uri in ["/orders/42", "/orders/0042"] {
+        assert_eq!(text(&by_order, empty(post(uri))).await, "order:42");
+    }
+    refused(&by_order, empty(post("/orders/latest")), 400, "").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn different_parts_never_make_the_same_key() {
+    let app = app(key("order", [header("x-tenant"), path("order")])).await;
+    let request = |tenant: &str, order: &str| {
+        let request = post(&format!("/orders/{order}"));
+        empty(request.header("x-tenant", tenant))
+    };
+    assert_eq!(text(&app, request("a", "b")).await, "order:a:b");
+    assert_eq!(text(&app, request("a:b", "c")).await, r"order:a\:b:c");
+    assert_eq!(text(&app, request("a", "b:c")).await, r"order:a:b\:c");
+    refused(
+        &app,
+        empty(post("/orders/42")),
+        400,
+        "`x-tenant` is missing",
+    )
+    .await;
+    let of_nothing = self::app(key("order", [])).await;
+    refused(&of_nothing, request("a", "b"), 500, "no parts").await;
+    let unscoped = self::app(key("", path("order"))).await;
+    refused(&unscoped, request("a", "b"), 500, "empty scope").await;
+    let by_query = self::app(key("order", [query("tenant"), path("order")])).await;
+    refused(
+        &by_query,
+        empty(post("/orders/42?tenant=")),
+        400,
+        "`tenant` of the query is empty",
+    )
+    .await;
+    let wrong = self::app(key("order", [header("x-tenant"), path("ordre")])).await;
+    refused(&wrong, request("a", "b"), 500, "no path parameter `ordre`").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tuple_locks_all_of_its_keys() {
+    let account = |field: &str| key("account", json_field(field, 1024));
+    let nodes = TestNodes::new();
+    let keys = (account("from"), account("to"), key("order", path("order")));
+    let layer = LockLayer::new(nodes.connect().await.unwrap(), keys).wait(MS(50));
+    let app = layered(layer);
+    let transfer = |from: u32, to: u32| {
+        let body = json!({ "from": from, "to": to }).to_string();
+        post("/orders/1").body(Body::from(body)).unwrap()
+    };
+    assert_eq!(
+        text(&app, transfer(7, 3)).await,
+        "account:3 and account:7 and order:1"
+    );
+    assert_eq!(
+        text(&app, transfer(7, 7)).await,
+        "account:7 and order:1",
+        "no key is locked twice"
+    );
+    let _other = nodes.contend("account:3").await.unwrap();
+    for contended in [transfer(3, 5), transfer(5, 3)] {
+        problem(send(&app, contended).await, 423, "locked").await;
+    }
+    assert_eq!(
+        text(&app, transfer(5, 7)).await,
+        "account:5 and account:7 and order:1"
+    );
+    let body = json!({ "from": 1 }).to_string();
+    let request = post("/orders/1").body(Body::from(body)).unwrap();
+    refused(&app, request, 400, "no field `to`").await;
+}
+
+/// The shared scope makes `from` and `to` the same kind of resource.
+#[tokio::test(start_paused = true)]
+async fn opposite_transfers_wait_for_each_other() {
+    let redlock = redlock().await;
+    for (from, to, are_serial) in [("account", "account", true), ("from", "to", false)] {
+        let keys = (key(from, path("from")), key(to, path("to")));
+        let transfer = async || tokio::time::sleep(MS(20)).await;
+        let app = Router::new()
+            .route("/{from}/{to}", any(transfer))
+            .route_layer(LockLayer::new(redlock.clone(), keys));
+        let start = Instant::now();
+        let requests = ["/7/3", "/3/7"].map(|uri| send(&app, empty(post(uri))));
+        for response in join_all(requests).await {
+            assert_eq!(response.status(), StatusCode::OK);
+        }
+        // Between two turns the process may leave a pause to other processes.
+        let took = start.elapsed();
+        assert_eq!(took >= MS(40), are_serial, "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closures_choose_several_keys_one_or_none() {
+    let key = |request: &Request| match request.uri().query() {
+        None => Ok(None),
+        Some("") => Err(KeyRejection::layer("by intent")),
+        Some(keys) => Ok(Some(LockRequest::all(keys.split('&')))),
+    };
+    let redlock = redlock().await;
+    let app = layered(
+        LockLayer::new(redlock.clone(), key)
+            .prefix("app/")
+            .wait(MS(50)),
+    );
+    assert_eq!(text(&app, empty(post("/orders/42"))).await, "no lock");
+    assert_eq!(text(&app, empty(post("/orders/42?b"))).await, "app/b");
+    let both = text(&app, empty(post("/orders/42?b&a&b"))).await;
+    assert_eq!(both, "app/a and app/b");
+    refused(&app, empty(post("/orders/42?")), 500, "by intent").await;
+
+    let _guard = redlock.lock("app/a").await.unwrap();
+    let held = send(&app, empty(post("/orders/42?b&a"))).await;
+    assert_eq!(held.status(), StatusCode::LOCKED);
+    assert_eq!(text(&app, empty(post("/orders/42?b"))).await, "app/b");
+}
+
+/// Both routes have a parameter `id`.
+#[tokio::test(start_paused = true)]
+async fn resources_of_two_kinds_are_independent_and_routes_of_one_kind_are_not() {
+    let redlock = redlock().await;
+    let handler = async |locked: Locked| {
+        locked
+            .into_owned()
+            .map(std::mem::forget)
+            .is_some()
+            .to_string()
+    };
+    let on = |route: &str, scope: &str| {
+        let layer = LockLayer::new(redlock.clone(), key(scope, path("id"))).wait(MS(50));
+        Router::new().route(route, any(handler)).route_layer(layer)
+    };
+    let app = on("/orders/{id}", "order")
+        .merge(on("/v1/orders/{id}/refund", "order"))
+        .merge(on("/customers/{id}", "customer"));
+    // The layer does not release a lock that a handler has taken over.
+    assert_eq!(text(&app, empty(post("/orders/7"))).await, "true");
+    assert_eq!(text(&app, empty(post("/customers/7"))).await, "true");
+    let refund = send(&app, empty(post("/v1/orders/7/refund"))).await;
+    problem(refund, 423, "locked").await;
+}
+
+fn order(tenant: &str, order: u32) -> Request {
+    let request = post("/orders").header("x-tenant", tenant);
+    let body = json!({ "order": order }).to_string();
+    request.body(Body::from(body)).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_key_of_a_header_and_a_json_field_locks_one_order_and_not_the_tenant() {
+    let redlock = redlock().await;
+    let parts = [header("x-tenant"), json_field("order", 1024)];
+    let layer = LockLayer::new(redlock.clone(), key("order", parts)).wait(MS(50));
+    let handler =
+        async |locked: Locked| String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
+    let app = Router::new()
+        .route("/orders", any(handler))
+        .route_layer(layer);
+    let by_hand = Key::parts(["order", "acme", "7"]).unwrap();
+    let guard = redlock.lock(&by_hand).await.unwrap();
+    problem(send(&app, order("acme", 7)).await, 423, "locked").await;
+    assert_eq!(text(&app, order("acme", 8)).await, "order:acme:8");
+    assert_eq!(text(&app, order("apex", 7)).await, "order:apex:7");
+    guard.release().await;
+    assert_eq!(
+        text(&app, order("acme", 7)).await.as_bytes(),
+        by_hand.as_bytes()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_behind_a_layer_excludes_locks_by_hand_with_the_same_parts() {
+    let redlock = redlock().await;
+    let inner = redlock.clone();
+    let handler = async move |_: Locked| {
+        let by_hand = |order: &str| Key::parts(["order", "acme", order]);
+        let same = by_hand("7").unwrap();
+        let one = inner.try_lock(&same).await.is_ok();
+        let with = inner
+            .lock(&same)
+            .wait(MS(50))
+            .with(async |_| ())
+            .await
+            .is_ok();
+        let all = inner
+            .lock_all([same, by_hand("8").unwrap()])
+            .wait(MS(50))
+            .await
+            .is_ok();
+        let other = inner
+            .with_lock(by_hand("8").unwrap(), async |_| ())
+            .await
+            .is_ok();
+        format!("{one} {with} {all} {other}")
+    };
+    let parts = [header("x-tenant"), json_field("order", 1024)];
+    let layer = LockLayer::new(redlock.clone(), key("order", parts));
+    let app = Router::new()
+        .route("/orders", any(handler))
+        .route_layer(layer);
+    assert_eq!(text(&app, order("acme", 7)).await, "false false false true");
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_all_sources_make_one_key() {
+    let parts = vec![
+        json_field("order.id", 1024),
+        extension(|user: &User| user.name),
+        path("order"),
+        query("shop"),
+        matched_path(),
+        header("x-tenant"),
+        idempotency_key(),
+        typed(|method: Method| method),
+        json_field("note", 1024),
+    ];
+    let app = app(key("all", parts))
+        .await
+        .layer(Extension(User { name: "ada" }));
+    let request = post("/orders/42?shop=a:b")
+        .header("x-tenant", "acme")
+        .header("idempotency-key", r#""8e03""#)
+        .body(Body::from(r#"{"order": {"id": -7}, "note": "n"}"#));
+    assert_eq!(
+        text(&app, request.unwrap()).await,
+        r"all:-7:ada:42:a\:b:/orders/{order}:acme:8e03:POST:n"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_options_say_which_methods_need_a_lock() {
+    let layer = LockLayer::new(redlock().await, key("order", path("order")));
+    let by_default = layered(layer.clone());
+    let all = layered(layer.clone().all_methods());
+    let these = layered(layer.methods([Method::GET, Method::DELETE]));
+    let custom = Method::from_bytes(b"SETTLE").unwrap();
+    for (method, needs, is_of_these) in [
+        (Method::GET, false, true),
+        (Method::OPTIONS, false, false),
+        (Method::TRACE, false, false),
+        (Method::POST, true, false),
+        (Method::PUT, true, false),
+        (Method::PATCH, true, false),
+        (Method::DELETE, true, true),
+        (custom, true, false),
+    ] {
+        for (app, needs) in [(&by_default, needs), (&all, true), (&these, is_of_these)] {
+            let request = Request::builder().method(&method).uri("/orders/42");
+            let said = text(app, empty(request)).await;
+            assert_eq!(said == "order:42", needs, "{method}: {said}");
+            assert_eq!(said == "no lock", !needs, "{method}: {said}");
+        }
+    }
+    // The response does not show whether the handler ran under a lock.
+    let wrong = LockLayer::new(redlock().await, key("order", path("ordre")));
+    let head = || empty(Request::head("/orders/42"));
+    let passes = send(&layered(wrong.clone()), head()).await;
+    assert_eq!(passes.status(), StatusCode::OK);
+    let locks = send(&layered(wrong.all_methods()), head()).await;
+    assert_eq!(locks.status(), StatusCode::INTERNAL_SERVER_ERROR);
+}

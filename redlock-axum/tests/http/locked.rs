@@ -1,0 +1,125 @@
+//! The extractor `Locked`, as a handler uses it.
+
+use axum::{
+    Router,
+    extract::Request,
+    handler::Handler,
+    middleware::{Next, from_fn},
+    routing::post as routed_post,
+};
+use redlock_axum::{LockLost, Locked};
+use tokio::time::sleep;
+
+use crate::support::{Bed, MS, post, problem, terms, text};
+
+/// A handler at `/events/{event}`, behind the layer of the bed.
+fn app<H: Handler<T, ()>, T: 'static>(it: &Bed, handler: H) -> Router {
+    let route = Router::new().route("/events/{event}", routed_post(handler));
+    route.route_layer(it.layer().wait(MS(50)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_layer_the_rejection_is_a_500_that_names_the_fix() {
+    let app = Router::new().route("/", routed_post(async |_: Locked| "ran"));
+    let body = problem(post(&app, "/").await, 500, "misconfigured").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("add a redlock_axum::LockLayer"), "{detail}");
+    assert_eq!(terms(&body), (false, None));
+
+    let optional = async |locked: Option<Locked>| format!("{}", locked.is_some());
+    let app = Router::new().route("/", routed_post(optional));
+    assert_eq!(text(post(&app, "/").await).await, "false");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_can_detect_that_its_lock_is_lost() {
+    let it = Bed::new().await;
+    let nodes = it.nodes.clone();
+    let handler = async move |locked: Locked| {
+        locked.ensure()?;
+        nodes.lose_held("event:rock");
+        locked.lost().await;
+        assert!(!locked.is_valid() && locked.remaining().is_zero());
+        locked.ensure()?;
+        Ok::<_, LockLost>("committed")
+    };
+    let body = problem(post(&app(&it, handler), "/events/rock").await, 500, "lost").await;
+    assert_eq!(terms(&body), (true, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_can_see_and_extend_its_lock() {
+    let it = Bed::new().await;
+    let handler = async |locked: Locked| {
+        let ttl = locked.remaining();
+        sleep(MS(2000)).await;
+        let left = locked.remaining();
+        locked.extend().await.unwrap();
+        assert!(left < ttl && locked.remaining() > left && locked.is_valid());
+        String::from_utf8(locked.key().as_bytes().to_vec()).unwrap()
+    };
+    let said = text(post(&app(&it, handler), "/events/rock").await).await;
+    assert_eq!(said, "event:rock");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_can_release_its_lock_early() {
+    let it = Bed::new().await;
+    let nodes = it.nodes.clone();
+    let handler = async move |locked: Locked| {
+        assert!(nodes.is_locked("event:rock"));
+        let report = locked.clone().release_early().await;
+        assert!(report.is_some());
+        assert!(locked.clone().release_early().await.is_none(), "once");
+        assert!(locked.into_owned().is_none(), "it is gone");
+        let another = nodes.contend("event:rock").await;
+        another.map(|_| "free").unwrap_or("held")
+    };
+    let said = text(post(&app(&it, handler), "/events/rock").await).await;
+    assert_eq!(said, "free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_can_take_its_lock_over_for_work_after_the_response() {
+    let it = Bed::new().await;
+    let (done, is_done) = tokio::sync::oneshot::channel::<()>();
+    let is_done = std::sync::Arc::new(std::sync::Mutex::new(Some(is_done)));
+    let handler = async move |locked: Locked| {
+        let guard = locked
+            .into_owned()
+            .expect("the lock was not taken over before");
+        let is_done = is_done.lock().unwrap().take().unwrap();
+        tokio::spawn(async move {
+            is_done.await.unwrap();
+            guard.release().await;
+        });
+        "accepted"
+    };
+    let app = app(&it, handler);
+    assert_eq!(text(post(&app, "/events/rock").await).await, "accepted");
+    assert!(it.nodes.is_locked("event:rock"));
+    problem(post(&app, "/events/rock").await, 423, "locked").await;
+    done.send(()).unwrap();
+    assert!(it.redlock.lock("event:rock").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_layers_with_one_key_are_a_500_while_the_outer_one_holds_it() {
+    for (lets_go, status) in [(false, 500), (true, 200)] {
+        let it = Bed::new().await;
+        let between = move |request: Request, next: Next| async move {
+            if lets_go {
+                let locked = request.extensions().get::<Locked>().unwrap().clone();
+                locked.release_early().await;
+            }
+            next.run(request).await
+        };
+        let app = it
+            .app(it.layer())
+            .layer(from_fn(between))
+            .route_layer(it.layer());
+        let response = post(&app, "/events/rock").await;
+        assert_eq!(response.status(), status);
+        assert_eq!(it.ran(), usize::from(lets_go));
+    }
+}

@@ -1,0 +1,432 @@
+//! The table of responses in the README, row by row: status, headers, body, and whether the handler ran.
+
+use std::time::Duration;
+
+use axum::{
+    Json, Router,
+    body::{Body, to_bytes},
+    extract::Request,
+    http::{Method, StatusCode, header},
+    response::Response,
+    routing::post as routed_post,
+};
+use redlock_axum::{KeyRejection, LockLayer, Locked, OnLost, Problem, json_field, key, path};
+use redlock_tokio::LockOptions;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Bed, MS, post, problem, request, send, terms, text};
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_stays_held_is_423_after_the_wait() {
+    let it = Bed::new().await;
+    let app = it.app(it.layer().wait(MS(300)));
+    let guard = it.nodes.contend("event:secret-name").await.unwrap();
+    let asked = Instant::now();
+    let response = post(&app, "/events/secret-name").await;
+    assert!((MS(200)..=MS(300)).contains(&asked.elapsed()));
+    let body = problem(response, 423, "locked").await;
+    let (handler_ran, retry_after) = terms(&body);
+    assert!(retry_after.is_some_and(|it| (1000..=2000).contains(&it)));
+    assert_eq!((handler_ran, it.ran()), (false, 0));
+    let shown = body.to_string();
+    let tells = shown.contains("secret") || shown.contains("memory:");
+    assert!(!tells, "neither the key nor the nodes: {shown}");
+
+    text(post(&app, "/events/other").await).await;
+    drop(guard);
+    text(post(&app, "/events/secret-name").await).await;
+    assert_eq!(it.ran(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_lock_that_is_refused_is_423_at_once() {
+    let it = Bed::new().await;
+    let app = it.app(it.layer().wait(Duration::ZERO));
+    for is_near in [false, true] {
+        let guard = if is_near {
+            it.redlock.lock("event:rock").await.unwrap()
+        } else {
+            it.nodes.contend("event:rock").await.unwrap()
+        };
+        let asked = Instant::now();
+        let body = problem(post(&app, "/events/rock").await, 423, "locked").await;
+        assert_eq!(asked.elapsed(), Duration::ZERO);
+        assert!(terms(&body).1.is_some());
+        guard.release().await;
+    }
+    assert_eq!(it.ran(), 0);
+    text(post(&app, "/events/rock").await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn contended_status_sets_the_status_of_contention() {
+    let it = Bed::new().await;
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+    let answer = async |status: u16| {
+        let layer = it.layer().wait(Duration::ZERO);
+        let app = it.app(layer.contended_status(StatusCode::from_u16(status).unwrap()));
+        post(&app, "/events/rock").await
+    };
+    for (status, is_retryable) in [(409, true), (429, true), (202, false)] {
+        let body = problem(answer(status).await, status, "locked").await;
+        let (handler_ran, retry_after) = terms(&body);
+        assert_eq!((handler_ran, retry_after.is_some()), (false, is_retryable));
+    }
+    let nothing = answer(204).await;
+    assert_eq!(nothing.status(), 204);
+    assert!(!nothing.headers().contains_key(header::CONTENT_TYPE));
+    assert!(!nothing.headers().contains_key(header::RETRY_AFTER));
+    let body = to_bytes(nothing.into_body(), 1000).await.unwrap();
+    assert!(body.is_empty());
+    assert_eq!(it.ran(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_is_429() {
+    let it = Bed::new().await;
+    let layer = it.layer().retry_after(MS(2500));
+    for (of_key, of_layer, other) in [(1, 8, 200), (8, 1, 429)] {
+        let app = it.app(
+            layer
+                .clone()
+                .max_waiters_per_key(of_key)
+                .max_waiters_total(of_layer),
+        );
+        let guard = it.redlock.lock("event:rock").await.unwrap();
+        let before = it.ran();
+        let waiting = tokio::spawn({
+            let app = app.clone();
+            async move { post(&app, "/events/rock").await }
+        });
+        while it.redlock.queue().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        let asked = Instant::now();
+        let body = problem(post(&app, "/events/rock").await, 429, "queue-full").await;
+        assert_eq!(asked.elapsed(), Duration::ZERO);
+        let (handler_ran, retry_after) = terms(&body);
+        assert!(retry_after.is_some_and(|it| (2500..=5000).contains(&it)));
+        assert_eq!((handler_ran, it.ran()), (false, before));
+
+        assert_eq!(post(&app, "/events/jazz").await.status(), other);
+        drop(guard);
+        // Requests that were refused or served no longer count as waiters.
+        text(waiting.await.unwrap()).await;
+        text(post(&app, "/events/rock").await).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expected_wait_over_the_limit_is_429_at_once_with_refuse_long_waits() {
+    let it = Bed::new().await;
+    // Each request holds the lock for 4 s, so a request behind two waiters would wait for more than 5 s.
+    let app = |layer: LockLayer<_>| {
+        let slow = async |_: Locked| sleep(MS(4000)).await;
+        Router::new()
+            .route("/events/{event}", routed_post(slow))
+            .route_layer(layer)
+    };
+    let start = |app: &Router| {
+        let app = app.clone();
+        tokio::spawn(async move { post(&app, "/events/rock").await })
+    };
+    for _ in 0..8 {
+        assert_eq!(post(&app(it.layer()), "/events/rock").await.status(), 200);
+    }
+    let refusing = LockOptions::new().refuse_long_waits();
+    for (layer, is_refused) in [(it.layer().options(refusing), true), (it.layer(), false)] {
+        let patient = app(it.layer().wait(MS(20_000)));
+        let app = app(layer);
+        let _ahead: Vec<_> = (0..4).map(|_| start(&patient)).collect();
+        sleep(MS(4100)).await;
+        let asked = Instant::now();
+        let response = post(&app, "/events/rock").await;
+        if is_refused {
+            assert_eq!(asked.elapsed(), Duration::ZERO);
+            let body = problem(response, 429, "wait-too-long").await;
+            let (handler_ran, retry_after) = terms(&body);
+            assert!(!handler_ran && retry_after.is_some_and(|it| (5000..=13_000).contains(&it)));
+        } else {
+            problem(response, 423, "locked").await;
+            assert!(asked.elapsed() >= MS(5000));
+        }
+        sleep(MS(20_000)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_quorum_is_503() {
+    let it = Bed::new().await;
+    it.nodes.go_down();
+    let app = it.app(it.layer().wait(MS(100)).retry_after(MS(3500)));
+    let body = problem(post(&app, "/events/rock").await, 503, "unavailable").await;
+    let (handler_ran, retry_after) = terms(&body);
+    assert!(retry_after.is_some_and(|it| (3500..=7000).contains(&it)));
+    assert_eq!((handler_ran, it.ran()), (false, 0));
+    let app = it.app(it.layer().wait(Duration::ZERO).retry_after(Duration::MAX));
+    let body = problem(post(&app, "/events/rock").await, 503, "unavailable").await;
+    assert_eq!(terms(&body).1, Some(u64::MAX));
+    it.nodes.come_up();
+    assert_eq!(
+        post(&it.app(it.layer()), "/events/rock").await.status(),
+        200
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_quorum_means_no_lock_with_fail_open() {
+    let it = Bed::new().await;
+    it.nodes.go_down();
+    let app = it.app(it.layer().wait(MS(100)).fail_open());
+    let said = text(post(&app, "/events/rock").await).await;
+    assert_eq!(said, "rock under None");
+    // A lock that is held by another client is no outage.
+    it.nodes.come_up();
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+    let app = it.app(it.layer().wait(MS(1000)).fail_open());
+    problem(post(&app, "/events/rock").await, 423, "locked").await;
+    assert_eq!(it.ran(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_its_key_is_400() {
+    let it = Bed::new().await;
+    let key = |request: &Request| {
+        let account = request.headers().get("account");
+        let account = account.ok_or("no `account` header")?;
+        Ok::<_, KeyRejection>(account.as_bytes().to_vec())
+    };
+    let app = it.app(LockLayer::new(it.redlock.clone(), key));
+    let body = problem(post(&app, "/events/rock").await, 400, "key").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("no `account` header"), "{detail}");
+    assert_eq!(terms(&body), (false, None));
+    let with = |account: &str| {
+        let mut request = request(Method::POST, "/events/rock");
+        request
+            .headers_mut()
+            .insert("account", account.parse().unwrap());
+        request
+    };
+    problem(send(&app, with("")).await, 400, "key").await;
+    assert_eq!(it.ran(), 0);
+    text(send(&app, with("7")).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_with_more_than_the_layer_reads_is_413() {
+    let it = Bed::new().await;
+    let layer = LockLayer::new(it.redlock.clone(), key("id", json_field("id", 16)));
+    let app = it.app(layer);
+    let posted = |body: &'static str| {
+        let request = Request::post("/events/rock");
+        request.body(Body::from(body)).unwrap()
+    };
+    let body = send(&app, posted(r#"{"id":"0123456789"}"#)).await;
+    let body = problem(body, 413, "too-large").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("over 16 bytes"), "{detail}");
+    assert_eq!((terms(&body), it.ran()), ((false, None), 0));
+    text(send(&app, posted(r#"{"id":"0123"}"#)).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_the_route_cannot_have_is_a_500_that_names_the_layer() {
+    let it = Bed::new().await;
+    let app = it.app(LockLayer::new(
+        it.redlock.clone(),
+        key("event", path("evnet")),
+    ));
+    let body = problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
+    let detail = body["detail"].as_str().unwrap();
+    for part in [
+        "redlock_axum::LockLayer",
+        "`/events/{event}` has no path parameter `evnet`",
+    ] {
+        assert!(detail.contains(part), "{detail}");
+    }
+    assert_eq!(terms(&body), (false, None));
+    let app = it.app(it.layer().ttl(Duration::ZERO));
+    problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
+    assert_eq!(it.ran(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn check_finds_invalid_options_before_the_first_request() {
+    let it = Bed::new().await;
+    assert!(it.layer().check().is_ok());
+    for (layer, reason) in [
+        (it.layer().ttl(Duration::ZERO), "ttl"),
+        (it.layer().ttl(MS(11_000)), "max_ttl"),
+        (
+            it.layer()
+                .options(LockOptions::new().renew_every(MS(10_000))),
+            "extending every 10s",
+        ),
+    ] {
+        let error = layer.check().unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+        let response = post(&it.app(layer), "/events/rock").await;
+        problem(response, 500, "misconfigured").await;
+    }
+}
+
+/// The handler may have written something before it asked for the lock.
+#[tokio::test(start_paused = true)]
+async fn the_problem_of_a_lock_by_hand_is_not_retryable() {
+    let it = Bed::new().await;
+    let app = |wait, ttl| {
+        let redlock = it.redlock.clone();
+        let by_hand = async move || {
+            let _guard = redlock.lock("event:rock").wait(wait).ttl(ttl).await?;
+            Ok::<_, Problem>("done")
+        };
+        Router::new().route("/", routed_post(by_hand))
+    };
+    let refused = async |app: &Router, status, kind| {
+        let response = post(app, "/").await;
+        assert!(!response.headers().contains_key(header::RETRY_AFTER));
+        let body = problem(response, status, kind).await;
+        assert!(
+            body.get("handler_ran").is_none(),
+            "the handler is unknown: {body}"
+        );
+        assert_eq!(body["retryable"], false);
+        let detail = body["detail"].as_str().unwrap();
+        assert!(
+            !detail.contains("Try again") && !detail.contains("LockLayer"),
+            "{detail}"
+        );
+    };
+    let (wait, ttl) = (MS(100), MS(10_000));
+    assert_eq!(text(post(&app(wait, ttl), "/").await).await, "done");
+    let guard = it.nodes.contend("event:rock").await.unwrap();
+    refused(&app(wait, ttl), 423, "locked").await;
+    guard.release().await;
+    it.nodes.go_down();
+    refused(&app(wait, ttl), 503, "unavailable").await;
+    refused(&app(wait, Duration::ZERO), 500, "misconfigured").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_can_mark_its_problem_as_retryable() {
+    let it = Bed::new().await;
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+    let redlock = it.redlock.clone();
+    let by_hand = async move || {
+        let locking = redlock.lock("event:rock").wait(MS(100)).await;
+        let _guard = locking.map_err(|it| Problem::from(it).retry_after(MS(1500)))?;
+        Ok::<_, Problem>("done")
+    };
+    let app = Router::new().route("/", routed_post(by_hand));
+    let body = problem(post(&app, "/").await, 423, "locked").await;
+    assert_eq!(body["retry_after_ms"], 1500);
+    assert_eq!(body["retryable"], true);
+    assert!(body.get("handler_ran").is_none(), "{body}");
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("has done nothing"), "{detail}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_lost_decides_what_happens_to_the_response() {
+    for (on_lost, ends, is_left_alone) in [
+        (OnLost::Signal, true, true),
+        (OnLost::Fail, true, false),
+        (OnLost::Cancel, false, false),
+    ] {
+        let it = Bed::new().await;
+        let (ended, mut has_ended) = tokio::sync::mpsc::unbounded_channel();
+        let handler = async move |locked: Locked| {
+            locked.lost().await;
+            sleep(MS(10)).await;
+            ended.send(()).unwrap();
+            "committed"
+        };
+        let route = Router::new().route("/events/{event}", routed_post(handler));
+        let app = route.route_layer(it.layer().on_lost(on_lost));
+        it.nodes.lose_next("event:rock");
+        let response = post(&app, "/events/rock").await;
+        assert_eq!(has_ended.try_recv().is_ok(), ends);
+        if is_left_alone {
+            assert!(!response.headers().contains_key(header::CACHE_CONTROL));
+            assert_eq!(text(response).await, "committed");
+        } else {
+            let body = problem(response, 500, "lost").await;
+            assert_eq!(
+                terms(&body),
+                (true, None),
+                "no retry: the outcome is unknown"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_can_replace_the_problem_by_its_own_response() {
+    let it = Bed::new().await;
+    let layer = it
+        .layer()
+        .wait(Duration::ZERO)
+        .rejection(|problem: Problem| {
+            let (kind, retry) = (problem.kind(), problem.retry_after_ms().is_some());
+            let runs = (problem.has_handler_run(), problem.is_retryable());
+            (
+                StatusCode::IM_A_TEAPOT,
+                Json((problem.status().as_u16(), kind, retry, runs)),
+            )
+        });
+    let seen = async |response: Response| -> Value {
+        assert_eq!(response.status(), StatusCode::IM_A_TEAPOT);
+        assert!(
+            !response.headers().contains_key(header::RETRY_AFTER),
+            "nothing is added"
+        );
+        let body = to_bytes(response.into_body(), 1000).await.unwrap();
+        serde_json::from_slice(&body).unwrap()
+    };
+    let app = it.app(layer.clone());
+    let guard = it.nodes.contend("event:rock").await.unwrap();
+    let held = seen(post(&app, "/events/rock").await).await;
+    let expected = serde_json::json!([423, "urn:redlock:problem:locked", true, [false, true]]);
+    assert_eq!(held, expected);
+    drop(guard);
+    let wrong = it.app(layer.ttl(Duration::ZERO));
+    let wrong = seen(post(&wrong, "/events/rock").await).await;
+    let expected = serde_json::json!([
+        500,
+        "urn:redlock:problem:misconfigured",
+        false,
+        [false, false]
+    ]);
+    assert_eq!(wrong, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_no_longer_than_its_caller() {
+    let it = Bed::new().await;
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+    let app = it.app(it.layer());
+    for (name, value, waits) in [
+        ("x-envoy-expected-rq-timeout-ms", "700", MS(700)),
+        ("grpc-timeout", "2S", MS(2000)),
+        ("grpc-timeout", "9S", MS(5000)),
+        ("grpc-timeout", "soon", MS(5000)),
+    ] {
+        let mut request = request(Method::POST, "/events/rock");
+        request.headers_mut().insert(name, value.parse().unwrap());
+        let asked = Instant::now();
+        problem(send(&app, request).await, 423, "locked").await;
+        let waited = asked.elapsed();
+        assert!(
+            (waits - MS(200)..=waits + MS(1)).contains(&waited),
+            "{value}: {waited:?}"
+        );
+    }
+    let mut known = request(Method::POST, "/events/rock");
+    let deadline = redlock_axum::CallerDeadline::after(MS(300)).unwrap();
+    known.extensions_mut().insert(deadline);
+    let asked = Instant::now();
+    problem(send(&app, known).await, 423, "locked").await;
+    assert!(asked.elapsed() <= MS(301), "{:?}", asked.elapsed());
+}

@@ -1,0 +1,136 @@
+//! Places for a layer, and the requests for which it takes a lock.
+
+use std::convert::Infallible;
+
+use axum::{
+    Router,
+    extract::{Path, Request},
+    http::Method,
+    response::IntoResponse,
+    routing::post as routed_post,
+};
+use redlock_axum::{LockLayer, key, matched_path, path};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{Bed, MS, post, problem, request, send, text};
+
+#[tokio::test(start_paused = true)]
+async fn a_free_lock_is_held_for_the_handler_and_released_after_it() {
+    let it = Bed::new().await;
+    let app = it.app(it.layer());
+    let response = post(&app, "/events/rock").await;
+    assert_eq!(text(response).await, r#"rock under Some("event:rock")"#);
+    assert!(it.redlock.try_lock("event:rock").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn safe_methods_pass_without_a_lock_by_default() {
+    let it = Bed::new().await;
+    let layer = it.layer().wait(MS(50));
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+    let get = || request(Method::GET, "/events/rock");
+    let response = send(&it.app(layer.clone()), get()).await;
+    assert_eq!(text(response).await, "rock under None");
+    let response = send(&it.app(layer.all_methods()), get()).await;
+    problem(response, 423, "locked").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn path_values_are_decoded_once() {
+    let it = Bed::new().await;
+    let app = it.app(it.layer());
+    for (uri, key) in [
+        ("/events/rock%20am%20see", "event:rock am see"),
+        ("/events/a%2Fb", "event:a/b"),
+        ("/events/a%2fb", "event:a/b"),
+        ("/events/100%2525", "event:100%25"),
+        ("/events/%C3%BC", "event:ü"),
+    ] {
+        let shown = text(post(&app, uri).await).await;
+        let expected = format!("under Some({key:?})");
+        assert!(shown.ends_with(&expected), "{uri}: {shown}");
+    }
+    problem(post(&app, "/events/%ff").await, 400, "key").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nested_services_and_fallbacks_have_the_parameters_of_their_path() {
+    let it = Bed::new().await;
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+    let inner = || Router::new().fallback(async || "ran");
+    let opaque = service_fn(async |_: Request| Ok::<_, Infallible>("ran".into_response()));
+    let layer = it.layer().wait(MS(50));
+    let on_service = Router::new().nest_service("/events/{event}", inner());
+    let on_opaque = Router::new().nest_service("/events/{event}", opaque);
+    let on_route = Router::new().route_service("/events/{event}/x", opaque);
+    for app in [
+        // A fallback is not a route.
+        Router::new()
+            .nest("/events/{event}", inner())
+            .layer(layer.clone()),
+        on_service.clone().layer(layer.clone()),
+        on_service.route_layer(layer.clone()),
+        on_opaque.route_layer(layer.clone()),
+        on_route.route_layer(layer.clone()),
+    ] {
+        problem(post(&app, "/events/rock/x").await, 423, "locked").await;
+        assert_eq!(text(post(&app, "/events/jazz/x").await).await, "ran");
+    }
+    let wrong = Router::new().nest_service("/venues/{venue}", opaque);
+    let body = post(&wrong.route_layer(layer), "/venues/rock/x").await;
+    let body = problem(body, 500, "misconfigured").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("no path parameter `event`"), "{detail}");
+
+    let by_route = LockLayer::new(it.redlock.clone(), key("route", matched_path()));
+    let app = Router::new().nest_service("/events/{event}", opaque);
+    let body = post(&app.route_layer(by_route), "/events/jazz/x").await;
+    let body = problem(body, 500, "misconfigured").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("has no matched path"), "{detail}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_around_the_whole_router_says_that_it_is_in_the_wrong_place() {
+    let it = Bed::new().await;
+    let around = it.layer().layer(it.router());
+    let response = around.oneshot(request(Method::POST, "/events/rock")).await;
+    let body = problem(response.unwrap(), 500, "misconfigured").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("around the whole router"), "{detail}");
+    assert_eq!(it.ran(), 0);
+
+    // A key that needs no route works there.
+    let layer = LockLayer::new(it.redlock.clone(), |_: &Request| "k");
+    let around = layer.layer(it.router());
+    let response = around.oneshot(request(Method::POST, "/events/rock")).await;
+    assert_eq!(text(response.unwrap()).await, r#"rock under Some("k")"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_layer_works_on_routers_nested_routers_and_method_routers() {
+    let it = Bed::new().await;
+    let layer = it.layer().wait(MS(50));
+    let _guard = it.nodes.contend("event:rock").await.unwrap();
+
+    let handler = async |Path(_): Path<String>| "ran";
+    let on_router = it.router().layer(layer.clone());
+    let nested = Router::new().nest("/v1", it.app(layer.clone()));
+    let on_outer = Router::new().route("/x", routed_post(async || "ran"));
+    let on_outer = Router::new()
+        .nest("/{tenant}", on_outer)
+        .layer(LockLayer::new(
+            it.redlock.clone(),
+            key("tenant", path("tenant")),
+        ));
+    let on_method = Router::new().route("/events/{event}", routed_post(handler).layer(layer));
+    for (app, prefix) in [(&on_router, ""), (&nested, "/v1"), (&on_method, "")] {
+        let held = post(app, &format!("{prefix}/events/rock")).await;
+        problem(held, 423, "locked").await;
+        let free = post(app, &format!("{prefix}/events/jazz")).await;
+        assert_eq!(free.status(), 200);
+        let nowhere = post(app, "/nowhere").await.status();
+        assert_eq!(nowhere, 404, "and no complaint about a missing parameter");
+    }
+    assert_eq!(post(&on_outer, "/acme/x").await.status(), 200);
+}

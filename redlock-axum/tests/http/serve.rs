@@ -1,0 +1,401 @@
+//! Requests over real connections: clients that leave or time out, panics, outages, and the shutdown of the server.
+
+use std::{convert::Infallible, future::pending, time::Duration};
+
+use axum::{
+    Router,
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use futures::FutureExt;
+use redlock_axum::{LockLayer, Locked, OnLost, TaskTracker, key, path};
+use reqwest::StatusCode;
+use tokio::{net::TcpListener, time::timeout};
+use tower::util::MapFutureLayer;
+
+use crate::support::server::{
+    Fixture, LIMIT, MS, ROCK, VERSIONS, Work, answer, clients, problem, send, serve, until,
+};
+
+#[tokio::test]
+async fn a_client_that_leaves_while_it_waits_takes_no_lock() {
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let at = it.serve(it.layer()).await;
+        let guard = it.redlock.lock(ROCK).await.unwrap();
+        let waiting = send(&client(), at, "/events/rock");
+        until("it waits", || it.redlock.queue().waiting == 1).await;
+        waiting.abort();
+        until("its place is gone", || it.redlock.queue().waiting == 0).await;
+        drop(guard);
+        it.until_free(ROCK).await;
+
+        // The same, behind a holder in another process.
+        let guard = it.nodes.contend(ROCK).await.unwrap();
+        let waiting = send(&client(), at, "/events/rock");
+        until("it waits", || it.redlock.queue().keys == 1).await;
+        waiting.abort();
+        until("its place is gone", || it.redlock.queue().keys == 0).await;
+        assert!(it.is_locked(ROCK));
+        guard.release().await;
+        it.until_free(ROCK).await;
+        assert!(it.redlock.try_lock(ROCK).await.is_ok());
+        assert_eq!(it.work.entered(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_handler_keeps_running_under_its_lock_when_the_client_leaves() {
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let at = it.serve(it.layer()).await;
+        let caller = send(&client(), at, "/events/rock");
+        it.work.until_entered(1).await;
+        caller.abort();
+        it.work.until_left(1).await;
+        let next = send(&client(), at, "/events/rock");
+        until("the next waits", || it.redlock.queue().waiting == 1).await;
+        assert!(it.is_locked(ROCK));
+        assert_eq!((it.work.dropped(), it.work.entered()), (0, 1));
+        it.work.let_end();
+        it.work.until_entered(2).await;
+        assert_eq!(it.work.ended(), 1, "one after the other");
+        it.work.let_end();
+        assert_eq!(answer(next).await.status(), StatusCode::OK);
+        it.until_free(ROCK).await;
+    }
+}
+
+#[tokio::test]
+async fn cancel_on_disconnect_drops_the_handler_with_its_client() {
+    for client in clients() {
+        for lasts in [false, true] {
+            let it = Fixture::new().await;
+            let layer = it.layer().cancel_on_disconnect();
+            let layer = if lasts {
+                layer.hold_until_body_end(LIMIT)
+            } else {
+                layer
+            };
+            let at = it.serve(layer).await;
+            let caller = send(&client, at, "/events/rock");
+            it.work.until_entered(1).await;
+            assert!(it.is_locked(ROCK));
+            caller.abort();
+            it.until_free(ROCK).await;
+            assert_eq!((it.work.dropped(), it.work.ended()), (1, 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_times_out_leaves_the_queue() {
+    for client in clients() {
+        let it = Fixture::new().await;
+        let at = it.serve(it.layer()).await;
+        let give_up_after = |limit| {
+            let request = client.post(format!("http://{at}/events/rock"));
+            request.timeout(limit).send()
+        };
+        let holding = give_up_after(MS(1000)).await.unwrap_err();
+        assert!(holding.is_timeout());
+        it.work.until_left(1).await;
+        assert_eq!((it.work.entered(), it.work.dropped()), (1, 0));
+        assert!(it.is_locked(ROCK));
+        let waiting = give_up_after(MS(500)).await.unwrap_err();
+        assert!(waiting.is_timeout());
+        it.work.until_left(2).await;
+        assert_eq!(it.redlock.queue().waiting, 0);
+        it.work.let_end();
+        it.until_free(ROCK).await;
+        assert_eq!((it.work.entered(), it.work.ended()), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn handlers_run_one_at_a_time_and_a_request_that_cannot_wait_is_423() {
+    for client in clients() {
+        let it = Fixture::new().await;
+        let at = it.serve(it.layer().wait(MS(50))).await;
+        let first = send(&client, at, "/events/rock");
+        it.work.until_entered(1).await;
+        let body = problem(send(&client, at, "/events/rock"), 423, "locked").await;
+        assert_eq!(body["handler_ran"], false);
+        let other = send(&client, at, "/events/jazz");
+        it.work.until_entered(2).await;
+        it.work.let_end();
+        it.work.let_end();
+        for done in [first, other] {
+            let done = answer(done).await;
+            assert_eq!(done.text().await.unwrap(), "done with a lock");
+        }
+    }
+}
+
+#[tokio::test]
+async fn keys_of_nested_routers_are_decoded() {
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let key = key("seat", [path("tenant"), path("event")]);
+        let layer = LockLayer::new(it.redlock.clone(), key).wait(Duration::ZERO);
+        let handler = async |locked: Locked, Path((tenant, event)): Path<(String, String)>| {
+            let key = String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
+            format!("{key} for {tenant} and {event}")
+        };
+        let events = Router::new().route("/events/{event}", post(handler));
+        let app = Router::new().nest("/tenants/{tenant}", events.route_layer(layer));
+        let at = serve(app).await;
+        for (uri, said) in [
+            (
+                "/tenants/a%20b/events/r%2Fb",
+                "seat:a b:r/b for a b and r/b",
+            ),
+            ("/tenants/a%3Ab/events/c", r"seat:a\:b:c for a:b and c"),
+            ("/tenants/a/events/b%3ac", r"seat:a:b\:c for a and b:c"),
+        ] {
+            let response = answer(send(&client(), at, uri)).await;
+            assert_eq!(response.text().await.unwrap(), said);
+        }
+        let _guard = it.redlock.lock("seat:a b:r/b").await.unwrap();
+        problem(
+            send(&client(), at, "/tenants/a%20b/events/r%2fb"),
+            423,
+            "locked",
+        )
+        .await;
+        let other = answer(send(&client(), at, "/tenants/a%20b%2Fr/events/b")).await;
+        assert_eq!(other.status(), StatusCode::OK, "it is not the same");
+    }
+}
+
+#[tokio::test]
+async fn two_layers_with_one_key_are_a_500_at_once() {
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let app = |outer, inner| {
+            let handler = async |_: Locked| "ran";
+            let app = Router::new().route("/events/{event}", post(handler));
+            app.route_layer(inner).route_layer(outer)
+        };
+        let at = serve(app(it.layer(), it.layer())).await;
+        let body = problem(send(&client(), at, "/events/rock"), 500, "misconfigured").await;
+        let detail = body["detail"].as_str().unwrap();
+        assert!(detail.contains("two lock layers"), "{detail}");
+        assert_eq!(
+            (&body["handler_ran"], &body["retryable"]),
+            (&false.into(), &false.into())
+        );
+        it.until_free(ROCK).await;
+
+        let outer = LockLayer::new(it.redlock.clone(), key("venue", path("event")));
+        let at = serve(app(outer, it.layer())).await;
+        let response = answer(send(&client(), at, "/events/rock")).await;
+        assert_eq!(response.status(), StatusCode::OK);
+    }
+}
+
+/// Responds to panics further in, as a layer that catches panics does.
+fn catch_panic<F>(response: F) -> impl Future<Output = Result<Response, Infallible>>
+where
+    F: Future<Output = Result<Response, Infallible>>,
+{
+    let caught = std::panic::AssertUnwindSafe(response).catch_unwind();
+    caught.map(|it| it.unwrap_or_else(|_| Ok(StatusCode::IM_A_TEAPOT.into_response())))
+}
+
+#[tokio::test]
+async fn the_lock_of_a_handler_that_panics_is_released_and_not_handed_over() {
+    for client in VERSIONS {
+        for catches in [false, true] {
+            for cancels in [false, true] {
+                for panics in [true, false] {
+                    let it = Fixture::new().await;
+                    let handler = async move |State(work): State<Work>, locked: Locked| {
+                        work.run(Some(locked)).await;
+                        assert!(!panics || work.ended() > 1, "the first, by intent");
+                    };
+                    // The limit for handovers never ends here, so only the panic prevents one.
+                    let options = redlock_tokio::LockOptions::new().handover_for(3 * LIMIT);
+                    let layer = it.layer().options(options);
+                    let layer = if cancels {
+                        layer.cancel_on_disconnect()
+                    } else {
+                        layer
+                    };
+                    let app = Router::new().route("/events/{event}", post(handler));
+                    let app = app.with_state(it.work.clone()).route_layer(layer);
+                    let app = if catches {
+                        app.layer(MapFutureLayer::new(catch_panic))
+                    } else {
+                        app
+                    };
+                    let at = serve(app).await;
+
+                    let first = send(&client(), at, "/events/rock");
+                    it.work.until_entered(1).await;
+                    let first_token = it.work.hold().token();
+                    let second = send(&client(), at, "/events/rock");
+                    until("it waits", || it.redlock.queue().waiting == 1).await;
+                    it.work.let_end();
+                    it.work.until_entered(2).await;
+                    let case = format!("catches: {catches}, cancels: {cancels}, panics: {panics}");
+                    let is_handed_over = first_token == it.work.hold().token();
+                    assert_eq!(is_handed_over, !panics, "{case}");
+                    let first = timeout(LIMIT, first).await.unwrap().unwrap();
+                    match (panics, catches) {
+                        (true, true) => assert_eq!(first.unwrap().status(), 418, "{case}"),
+                        (true, false) => assert!(first.is_err(), "{case}"),
+                        (false, _) => assert_eq!(first.unwrap().status(), 200, "{case}"),
+                    }
+                    it.work.let_end();
+                    assert_eq!(answer(second).await.status(), 200, "{case}");
+                    it.until_free(ROCK).await;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_hangs_holds_its_lock_for_max_hold_at_most() {
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let layer = it.layer().ttl(MS(400)).max_hold(MS(300));
+        let at = it.serve(layer).await;
+        let hangs = send(&client(), at, "/events/rock");
+        it.work.until_entered(1).await;
+        let next = send(&client(), at, "/events/rock");
+        it.work.until_entered(2).await;
+        assert_eq!(
+            (it.work.ended(), it.work.dropped()),
+            (0, 0),
+            "the first is still there"
+        );
+        assert!(!hangs.is_finished());
+        it.work.let_end();
+        it.work.let_end();
+        assert_eq!(answer(hangs).await.status(), StatusCode::OK);
+        assert_eq!(answer(next).await.status(), StatusCode::OK);
+
+        let handler = async || pending::<()>().await;
+        let app = Router::new().route("/events/{event}", post(handler));
+        let layer = it
+            .layer()
+            .ttl(MS(400))
+            .max_hold(MS(100))
+            .on_lost(OnLost::Cancel);
+        let at = serve(app.route_layer(layer)).await;
+        let body = problem(send(&client(), at, "/events/rock"), 500, "lost").await;
+        assert_eq!(body["handler_ran"], true);
+        it.until_free(ROCK).await;
+    }
+}
+
+#[tokio::test]
+async fn no_quorum_is_503_or_a_handler_without_a_lock() {
+    let it = Fixture::new().await;
+    let layer = it.layer().wait(MS(50));
+    it.work.let_end();
+    let closed = it.serve(layer.clone()).await;
+    let open = it.serve(layer.fail_open()).await;
+    it.nodes.nodes()[..2]
+        .iter()
+        .for_each(|node| node.set_down(true));
+    for client in clients() {
+        let entered = it.work.entered();
+        let sent = send(&client, closed, "/events/rock");
+        let body = problem(sent, 503, "unavailable").await;
+        assert_eq!(
+            (&body["handler_ran"], it.work.entered()),
+            (&false.into(), entered)
+        );
+        let response = answer(send(&client, open, "/events/rock")).await;
+        assert_eq!(response.text().await.unwrap(), "done with no lock");
+        it.work.let_end();
+    }
+    // A lock that is held by another client is no outage, so `fail_open` does not apply.
+    it.nodes.come_up();
+    let connected = it.redlock.lock("any").wait(LIMIT).await;
+    drop(connected.unwrap());
+    let _guard = it.nodes.contend("event:jazz").await.unwrap();
+    let entered = it.work.entered();
+    problem(send(&clients()[0], open, "/events/jazz"), 423, "locked").await;
+    assert_eq!(it.work.entered(), entered);
+}
+
+#[tokio::test]
+async fn on_lost_decides_what_a_client_gets() {
+    for client in VERSIONS {
+        for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
+            for cancels in [false, true] {
+                let it = Fixture::new().await;
+                let layer = it.layer().on_lost(on_lost);
+                let layer = if cancels {
+                    layer.cancel_on_disconnect()
+                } else {
+                    layer
+                };
+                let at = it.serve(layer).await;
+                let sent = send(&client(), at, "/events/rock");
+                it.work.until_entered(1).await;
+                let hold = it.work.hold();
+                let nodes = it.nodes.nodes().iter();
+                nodes.for_each(|node| assert!(node.remove(ROCK)));
+                hold.extend().await.unwrap_err();
+                timeout(LIMIT, hold.lost()).await.unwrap();
+                match on_lost {
+                    OnLost::Signal => {
+                        assert!(!sent.is_finished());
+                        it.work.let_end();
+                        let response = answer(sent).await;
+                        assert_eq!(response.text().await.unwrap(), "done with a lock");
+                    }
+                    OnLost::Fail => {
+                        assert!(!sent.is_finished());
+                        it.work.let_end();
+                        let body = problem(sent, 500, "lost").await;
+                        assert_eq!((&body["handler_ran"], it.work.ended()), (&true.into(), 1));
+                        assert_eq!(body["retryable"], false);
+                    }
+                    _ => {
+                        let body = problem(sent, 500, "lost").await;
+                        assert_eq!((&body["handler_ran"], it.work.dropped()), (&true.into(), 1));
+                    }
+                }
+                it.until_free(ROCK).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_for_handlers_whose_clients_have_left() {
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let tasks = TaskTracker::new();
+        let app = it.app(it.layer().tasks(tasks.clone()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let server = axum::serve(listener, app).with_graceful_shutdown(async {
+            let _ = stopped.await;
+        });
+        let server = tokio::spawn(server.into_future());
+        let caller = send(&client(), at, "/events/rock");
+        it.work.until_entered(1).await;
+        caller.abort();
+        it.work.until_left(1).await;
+        stop.send(()).unwrap();
+        timeout(LIMIT, server).await.unwrap().unwrap().unwrap();
+        tasks.close();
+        assert!(tasks.wait().now_or_never().is_none());
+        assert!(it.is_locked(ROCK));
+        it.work.let_end();
+        timeout(LIMIT, tasks.wait()).await.unwrap();
+        assert_eq!((it.work.ended(), it.work.dropped()), (1, 0));
+        let report = timeout(LIMIT, it.redlock.shutdown()).await.unwrap();
+        assert_eq!((report.held, report.abandoned), (0, 0));
+        assert!(!it.is_locked(ROCK));
+    }
+}

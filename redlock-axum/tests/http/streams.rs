@@ -1,0 +1,259 @@
+//! Responses over real connections that go on after their head, with the lock or without it.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, OnceLock},
+    time::Instant,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::WebSocketUpgrade,
+    routing::{get, post},
+};
+use futures::{SinkExt, StreamExt, channel::mpsc, stream};
+use redlock_axum::{CompositeKey, LockLayer, Locked, OnLost};
+use tokio::time::timeout;
+
+use crate::support::server::{
+    Fixture, LIMIT, MS, ROCK, VERSIONS, answer, clients, send, serve, until,
+};
+
+#[tokio::test]
+async fn a_body_that_is_not_sent_does_not_keep_the_lock() {
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let at = it.serve(it.layer().hold_until_body_end(3 * LIMIT)).await;
+        let caller = send(&client(), at, "/events/rock");
+        it.work.until_entered(1).await;
+        caller.abort();
+        it.work.until_left(1).await;
+        assert!(it.is_locked(ROCK));
+        it.work.let_end();
+        it.until_free(ROCK).await;
+        assert_eq!((it.work.dropped(), it.work.ended()), (0, 1));
+    }
+}
+
+/// A route whose body consists of the chunks that the test sends.
+fn streaming(layer: LockLayer<CompositeKey>) -> (Router, mpsc::UnboundedSender<Bytes>) {
+    let (chunks, body) = mpsc::unbounded::<Bytes>();
+    let body = Arc::new(Mutex::new(Some(body)));
+    let handler = async move || {
+        let body = body.lock().unwrap().take().expect("one request");
+        Body::from_stream(body.map(Ok::<_, Infallible>))
+    };
+    let app = Router::new().route("/events/{event}", post(handler));
+    (app.route_layer(layer), chunks)
+}
+
+#[tokio::test]
+async fn a_stream_holds_its_lock_until_it_has_ended() {
+    for client in clients() {
+        for cancels in [false, true] {
+            let it = Fixture::new().await;
+            let layer = it.layer().hold_until_body_end(3 * LIMIT);
+            let layer = if cancels {
+                layer.cancel_on_disconnect()
+            } else {
+                layer
+            };
+            let (app, chunks) = streaming(layer);
+            let at = serve(app).await;
+            let mut response = answer(send(&client, at, "/events/rock")).await;
+            for chunk in ["one", "two"] {
+                assert!(it.is_locked(ROCK));
+                chunks.unbounded_send(chunk.into()).unwrap();
+                assert_eq!(response.chunk().await.unwrap().unwrap(), chunk);
+            }
+            assert!(it.is_locked(ROCK));
+            drop(chunks);
+            let rest = response.chunk().await.unwrap();
+            // HTTP/2 may end a stream with an empty chunk.
+            assert!(rest.is_none_or(|chunk| chunk.is_empty()));
+            it.until_free(ROCK).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_holds_its_lock_until_its_reader_is_gone() {
+    for client in clients() {
+        let it = Fixture::new().await;
+        let (app, chunks) = streaming(it.layer().hold_until_body_end(3 * LIMIT));
+        let at = serve(app).await;
+        let mut response = answer(send(&client, at, "/events/rock")).await;
+        chunks.unbounded_send("one".into()).unwrap();
+        assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
+        assert!(it.is_locked(ROCK));
+        drop(response);
+        it.until_free(ROCK).await;
+        assert!(chunks.is_closed());
+    }
+}
+
+#[tokio::test]
+async fn a_stream_holds_its_lock_up_to_the_limit_and_goes_on_without_it() {
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let (app, chunks) = streaming(it.layer().hold_until_body_end(MS(200)));
+        let at = serve(app).await;
+        let asked = Instant::now();
+        let mut response = answer(send(&client(), at, "/events/rock")).await;
+        it.until_free(ROCK).await;
+        assert!(asked.elapsed() >= MS(200));
+        chunks.unbounded_send("late".into()).unwrap();
+        assert_eq!(response.chunk().await.unwrap().unwrap(), "late");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_reading_does_not_keep_the_lock() {
+    for client in clients() {
+        let it = Fixture::new().await;
+        let handler = async || {
+            // This exceeds all buffers on the way, so the client never reads the rest.
+            let chunk = Bytes::from(vec![0; 32 << 20]);
+            Body::from_stream(stream::repeat(Ok::<_, Infallible>(chunk)))
+        };
+        let app = Router::new().route("/events/{event}", post(handler));
+        let layer = it.layer().hold_until_body_end(MS(1000));
+        let at = serve(app.route_layer(layer)).await;
+        let mut response = answer(send(&client, at, "/events/rock")).await;
+        assert!(it.is_locked(ROCK));
+        it.until_free(ROCK).await;
+        let chunk = response.chunk().await.unwrap();
+        assert!(chunk.is_some(), "the body is still being sent");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_whose_lock_is_lost_goes_on_or_is_cut_off() {
+    for on_lost in [OnLost::Signal, OnLost::Fail, OnLost::Cancel] {
+        for client in clients() {
+            for cancels in [false, true] {
+                let it = Fixture::new().await;
+                let layer = it.layer().hold_until_body_end(3 * LIMIT).on_lost(on_lost);
+                let layer = if cancels {
+                    layer.cancel_on_disconnect()
+                } else {
+                    layer
+                };
+                let (chunks, body) = mpsc::unbounded::<Bytes>();
+                let (hold, body) = (Arc::new(OnceLock::new()), Mutex::new(Some(body)));
+                let handler = {
+                    let (hold, body) = (Arc::clone(&hold), Arc::new(body));
+                    async move |locked: Locked| {
+                        hold.set(locked.into_inner()).expect("one request");
+                        let body = body.lock().unwrap().take().expect("one request");
+                        Body::from_stream(body.map(Ok::<_, Infallible>))
+                    }
+                };
+                let app = Router::new().route("/events/{event}", post(handler));
+                let at = serve(app.route_layer(layer)).await;
+                let mut response = answer(send(&client, at, "/events/rock")).await;
+                chunks.unbounded_send("one".into()).unwrap();
+                assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
+
+                let nodes = it.nodes.nodes().iter();
+                nodes.for_each(|node| assert!(node.remove(ROCK)));
+                hold.get().unwrap().extend().await.unwrap_err();
+                if on_lost == OnLost::Signal {
+                    chunks.unbounded_send("two".into()).unwrap();
+                    assert_eq!(response.chunk().await.unwrap().unwrap(), "two");
+                } else {
+                    let cut_off = timeout(LIMIT, response.chunk()).await.unwrap();
+                    assert!(cut_off.is_err(), "a body that looks whole: {cut_off:?}");
+                    until("it is dropped", || chunks.is_closed()).await;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_without_the_lock_by_default() {
+    for client in VERSIONS {
+        let it = Fixture::new().await;
+        let (app, chunks) = streaming(it.layer());
+        let at = serve(app).await;
+        let mut response = answer(send(&client(), at, "/events/rock")).await;
+        it.until_free(ROCK).await;
+        chunks.unbounded_send("one".into()).unwrap();
+        assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_keeps_the_lock_that_it_took_until_it_is_dropped() {
+    for client in VERSIONS {
+        for ends in [true, false] {
+            let it = Fixture::new().await;
+            let (chunks, body) = mpsc::unbounded::<Bytes>();
+            let body = Arc::new(Mutex::new(Some(body)));
+            let handler = async move |locked: Locked| {
+                let guard = locked.into_owned();
+                let body = body.lock().unwrap().take().expect("one request");
+                Body::from_stream(body.map(move |chunk| {
+                    let _held = &guard;
+                    Ok::<_, Infallible>(chunk)
+                }))
+            };
+            let app = Router::new().route("/events/{event}", post(handler));
+            let at = serve(app.route_layer(it.layer())).await;
+            let mut response = answer(send(&client(), at, "/events/rock")).await;
+            for chunk in ["one", "two"] {
+                chunks.unbounded_send(chunk.into()).unwrap();
+                assert_eq!(response.chunk().await.unwrap().unwrap(), chunk);
+                assert!(it.is_locked(ROCK));
+            }
+            if ends {
+                drop(chunks);
+                while response.chunk().await.unwrap().is_some() {}
+            } else {
+                drop(response);
+            }
+            it.until_free(ROCK).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_websocket_keeps_the_lock_that_it_took_until_it_is_closed() {
+    let it = Fixture::new().await;
+    let handler = async |upgrade: WebSocketUpgrade, locked: Locked| {
+        let guard = locked.into_owned();
+        upgrade.on_upgrade(async move |mut socket| {
+            let guard = guard;
+            while let Some(Ok(message)) = socket.recv().await {
+                let _ = socket.send(message).await;
+            }
+            drop(guard);
+        })
+    };
+    let layer = it.layer().all_methods().wait(MS(50));
+    let app = Router::new().route("/events/{event}", get(handler));
+    let at = serve(app.route_layer(layer)).await;
+    let url = format!("ws://{at}/events/rock");
+    for hangs_up in [false, true] {
+        let (mut socket, _) = tokio_tungstenite::connect_async(&url).await.unwrap();
+        for text in ["one", "two"] {
+            socket.send(text.into()).await.unwrap();
+            let echo = socket.next().await.unwrap().unwrap();
+            assert_eq!(echo.to_text().unwrap(), text);
+            assert!(it.is_locked(ROCK));
+        }
+        let refused = tokio_tungstenite::connect_async(&url).await.unwrap_err();
+        let tokio_tungstenite::tungstenite::Error::Http(response) = refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(response.status(), 423);
+        assert!(it.is_locked(ROCK));
+        if !hangs_up {
+            socket.close(None).await.unwrap();
+        }
+        drop(socket);
+        it.until_free(ROCK).await;
+    }
+}

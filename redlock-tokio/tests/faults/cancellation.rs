@@ -1,0 +1,169 @@
+//! The fault matrix, row 36: a waiter that gives up at any point leaves no key behind and touches no key of
+//! another client.
+
+use std::time::Duration;
+
+use futures::{StreamExt, stream::FuturesOrdered};
+use redlock_tokio::{LockOptions, Redlock};
+
+use crate::support::{
+    MS,
+    bed::Bed,
+    cut::{cut_after, restless},
+    eventually,
+};
+
+/// How a lock is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// No other client wants the key.
+    Free,
+    /// Another client holds the key on a majority of nodes, so the lock fails after three attempts.
+    Taken,
+    /// Another client holds the key on one node.
+    Divided,
+    /// With a fencing token, on nodes whose counters are ahead by different amounts.
+    Fenced,
+    /// With work under the lock that waits for an extension.
+    With,
+}
+
+impl Way {
+    const ALL: [Self; 5] = [
+        Self::Free,
+        Self::Taken,
+        Self::Divided,
+        Self::Fenced,
+        Self::With,
+    ];
+
+    /// Returns the key of another client that a node has before the lock is requested, and must have
+    /// afterwards.
+    fn foreign(self, node: usize, key: &str) -> Option<(String, String)> {
+        match (self, node) {
+            (Self::Taken, 0 | 2) | (Self::Divided, 1) => Some((key.into(), "foreign".into())),
+            _ => None,
+        }
+    }
+
+    /// Returns the fencing counter that a node has before the lock is requested.
+    fn counter(self, node: usize, key: &str) -> Option<(String, String)> {
+        let ahead = [6, 4, 5][node] * 1_000_000_000_000_000_u64;
+        (self == Self::Fenced).then(|| (format!("redlock:fence:{{{key}}}"), ahead.to_string()))
+    }
+
+    /// Requests the lock, and releases it.
+    async fn go(self, redlock: &Redlock, key: &str) {
+        let options = LockOptions::new().max_attempts(3);
+        let lock = redlock.lock(key).options(options);
+        match self {
+            Self::Free | Self::Divided => drop(lock.await.unwrap()),
+            Self::Fenced => drop(lock.fenced().await.unwrap()),
+            Self::Taken => {
+                let error = lock.await.unwrap_err();
+                assert!(error.is_contended(), "{error}");
+                // A probe that finds the key taken counts as one of the three.
+                let attempts = error.attempts().map(|it| it.count);
+                assert!(matches!(attempts, Some(1..=3)), "{error}");
+            }
+            Self::With => {
+                let extended = lock.with(async |hold| hold.extend().await).await;
+                extended.unwrap().unwrap();
+            }
+        }
+    }
+
+    /// Cuts the request off after each number of polls, until it completes before the cut. Returns how many
+    /// requests were cut off, and adds all of their keys to the list.
+    async fn cut_everywhere(
+        self,
+        bed: &Bed,
+        redlock: &Redlock,
+        is_restless: bool,
+        keys: &mut Vec<(Self, String)>,
+    ) -> usize {
+        /// How many requests run at once.
+        const AT_ONCE: usize = 12;
+        let mut cuts = 0;
+        for first in (0..).step_by(AT_ONCE) {
+            let polls = first..first + AT_ONCE;
+            let named = |polls| format!("{self:?}-{is_restless}-{polls}");
+            let batch: Vec<_> = polls.clone().map(named).collect();
+            for node in 0..bed.servers.len() {
+                let foreign = batch.iter().filter_map(|key| self.foreign(node, key));
+                let counters = batch.iter().filter_map(|key| self.counter(node, key));
+                bed.cli(node).set_all(foreign.chain(counters));
+            }
+            // In order, and each with a waker of its own.
+            let outcomes: FuturesOrdered<_> = polls
+                .zip(&batch)
+                .map(async |(polls, key)| {
+                    let lock = self.go(redlock, key);
+                    if is_restless {
+                        cut_after(polls, restless(MS(1), lock)).await
+                    } else {
+                        cut_after(polls, lock).await
+                    }
+                })
+                .collect();
+            let outcomes: Vec<_> = outcomes.collect().await;
+            keys.extend(batch.into_iter().map(|key| (self, key)));
+            let were_cut = outcomes.iter().filter(|it| it.is_none()).count();
+            if were_cut == 0 {
+                break;
+            }
+            cuts += were_cut;
+        }
+        cuts
+    }
+}
+
+#[tokio::test]
+async fn row_36_acquire_cancelled_at_every_await() {
+    let bed = Bed::new(3);
+    // A slow machine does not exceed this timeout.
+    let builder = bed.builder().node_timeout(Duration::from_secs(2));
+    let redlock = builder.build().await.unwrap();
+    // The delays of all links differ. So at each cut some requests and some replies have arrived, and others
+    // have not.
+    for (proxy, (there, back)) in bed.proxies.iter().zip([(1, 4), (3, 7), (6, 2)]) {
+        proxy.requests().delay(MS(there));
+        proxy.replies().delay(MS(back));
+    }
+    let mut keys = Vec::new();
+    let mut cuts = 0;
+    for way in Way::ALL {
+        // The verdict wakes the waiter, and not each reply. The work wakes it once more.
+        let awaits = if way == Way::With { 3 } else { 2 };
+        let woken = way.cut_everywhere(&bed, &redlock, false, &mut keys).await;
+        assert_eq!(woken, awaits, "{way:?}");
+        cuts += way.cut_everywhere(&bed, &redlock, true, &mut keys).await;
+    }
+    assert!(cuts > 25, "only {cuts} in between");
+    bed.only_these_are_left(|node| {
+        let foreign = keys.iter().filter_map(|(way, key)| way.foreign(node, key));
+        foreign.collect()
+    })
+    .await;
+}
+
+/// A server knows the release script but not the fenced acquisition: its scripts were flushed, and then a
+/// release was sent in full.
+#[tokio::test]
+async fn fenced_acquire_cancelled_when_its_script_is_missing() {
+    let bed = Bed::new(3);
+    let redlock = bed.redlock().await;
+    let guard = redlock.lock("another").await.unwrap();
+    for server in 0..3 {
+        assert_eq!(bed.cli(server).run(&["SCRIPT", "FLUSH"]), "OK");
+    }
+    drop(guard);
+    bed.no_key_is_left().await;
+    cut_after(1, redlock.lock("k").fenced().into_future()).await;
+    for server in 0..3 {
+        let cli = bed.cli(server);
+        let was_carried_out = || cli.get("redlock:fence:{k}").is_some();
+        eventually("it was sent again in full", was_carried_out).await;
+    }
+    bed.no_key_is_left().await;
+}

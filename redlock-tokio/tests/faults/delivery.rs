@@ -1,0 +1,402 @@
+//! The fault matrix, rows 7 to 10: requests and replies that are late, lost or overtaken, against real
+//! servers. In each case no key of ours stays behind, and no key of another client is touched.
+//!
+//! The keys live for a minute, and no test takes that long. So a key that is gone was deleted.
+
+use std::{
+    env,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use fastrand::Rng;
+use redlock_tokio::{LockError, LockOptions, Redlock, ReleaseOutcome, test_util::Proxy};
+use tokio::task::JoinSet;
+
+use crate::support::{MS, bed::Bed, eventually, history::History};
+
+#[tokio::test]
+async fn row_07_reply_lost() {
+    let bed = Bed::new(3);
+    let redlock = bed.redlock().await;
+    let deaf = [0, 1];
+    for index in deaf {
+        bed.proxies[index].replies().lose();
+    }
+    let error = redlock.try_lock("k").await.unwrap_err();
+    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+    for index in deaf {
+        assert!(bed.cli(index).get("k").is_some(), "the key was set");
+        assert!(bed.proxies[index].replies().lost() > 0, "without a reply");
+        // A connection that lost a reply is of no use any more. The next one works.
+        bed.proxies[index].replies().pass();
+    }
+    bed.no_key_is_left().await;
+}
+
+#[tokio::test]
+async fn row_08_set_delayed_past_the_timeout() {
+    let bed = Bed::new(3);
+    let redlock = bed.redlock().await;
+    let slow = [0, 1];
+    for index in slow {
+        bed.proxies[index].requests().delay(MS(900));
+    }
+    let error = redlock.try_lock("k").await.unwrap_err().to_string();
+    assert!(error.contains("no answer within 250ms"), "{error}");
+    for index in slow {
+        assert_eq!(bed.cli(index).calls("set"), 0, "it is not there yet");
+    }
+    for index in slow {
+        let cli = bed.cli(index);
+        eventually("the key is set late", || cli.calls("set") == 1).await;
+    }
+    bed.no_key_is_left().await;
+}
+
+/// When the lock is released while its request is still on its way to the first node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// At once: the release follows the request on the same connection.
+    AtOnce,
+    /// When the node counts as silent, so the release is owed.
+    Silent,
+    /// When the lane has given the connection up and has another one.
+    GivenUp,
+}
+
+impl Moment {
+    const ALL: [Self; 3] = [Self::AtOnce, Self::Silent, Self::GivenUp];
+
+    /// Waits for this moment, after a request that the first node does not answer.
+    async fn come(self, bed: &Bed, redlock: &Redlock, connections: u64) {
+        match self {
+            Self::AtOnce => {}
+            Self::Silent => {
+                // This lock fails, and its error has the answer of each node.
+                for index in [1, 2] {
+                    bed.cli(index).set("probe", "foreign");
+                }
+                let deadline = Instant::now() + Duration::from_secs(5);
+                loop {
+                    let error = redlock.try_lock("probe").await.unwrap_err().to_string();
+                    if error.contains("silent since an earlier request") {
+                        break;
+                    }
+                    assert!(Instant::now() < deadline, "{error}");
+                }
+                for index in [1, 2] {
+                    bed.cli(index).run(&["DEL", "probe"]);
+                }
+            }
+            Self::GivenUp => {
+                let reconnected = || bed.proxies[0].accepted() > connections;
+                eventually("it connects again", reconnected).await;
+            }
+        }
+    }
+}
+
+/// The request is so late that the release overtakes it on another connection.
+#[tokio::test]
+async fn row_08_set_overtaken_by_its_release() {
+    for moment in Moment::ALL {
+        let bed = Bed::new(3);
+        let redlock = bed.redlock().await;
+        let (cli, proxy) = (bed.cli(0), &bed.proxies[0]);
+        proxy.requests().strand();
+        let guard = redlock.lock("k").await.expect("two of three");
+        moment.come(&bed, &redlock, 1).await;
+        drop(guard);
+        eventually("the release is there", || cli.comparisons() > 0).await;
+        assert_eq!(cli.calls("set"), 0, "before the request to set the key");
+        proxy.requests().pass();
+        eventually("the key is set late", || cli.calls("set") > 0).await;
+        bed.no_key_is_left().await;
+    }
+}
+
+#[tokio::test]
+async fn row_09_late_release_across_attempts() {
+    let bed = Bed::new(3);
+    let (redlock, bystander) = (bed.redlock().await, bed.bystander().await);
+    let (cli, proxy) = (bed.cli(0), &bed.proxies[0]);
+    let guard = redlock
+        .lock("k")
+        .ttl(MS(1000))
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
+    eventually("the key was set", || cli.calls("set") == 1).await;
+    proxy.requests().hold();
+    drop(guard);
+    let is_held = || proxy.requests().waiting() > 0;
+    eventually("the release is held", is_held).await;
+    eventually("the key has expired", || cli.get("k").is_none()).await;
+
+    let next = bystander.lock("k").await.expect("it is free");
+    let token = next.token().to_string();
+    eventually("the next key is there", || cli.get("k").is_some()).await;
+    let releases = cli.comparisons();
+    proxy.requests().pass();
+    eventually("the release arrives", || cli.comparisons() > releases).await;
+    assert_eq!(cli.get("k"), Some(token), "and is not for this key");
+    next.extend().await.expect("it is held on all three");
+    assert_eq!(next.release().await.outcome, ReleaseOutcome::Released);
+    bed.no_key_is_left().await;
+}
+
+/// The release of a lock's first attempt arrives after a later attempt of the same lock has won.
+#[tokio::test]
+async fn row_09_late_release_of_an_earlier_attempt() {
+    let bed = Bed::new(3);
+    let (cli, proxy) = (bed.cli(0), &bed.proxies[0]);
+    let others = [1, 2];
+    for index in others {
+        bed.cli(index).set("k", "foreign");
+    }
+    let builder = bed.builder().node_timeout(MS(300));
+    let redlock = builder.build().await.unwrap();
+    for index in others {
+        bed.proxies[index].replies().hold();
+    }
+    // The node counts as silent by the next attempt, so only the first release is stranded.
+    let options = LockOptions::new().retry_delay(MS(600), MS(700));
+    let lock = redlock.lock("k").wait(Duration::from_secs(30));
+    let waiting = tokio::spawn(lock.options(options).into_future());
+    eventually("the first attempt sets the key", || cli.get("k").is_some()).await;
+    let first = cli.get("k");
+    // The attempt fails when the others answer, and its release is stranded.
+    proxy.requests().strand();
+    for index in others {
+        bed.proxies[index].replies().pass();
+    }
+    let is_stranded = || proxy.requests().waiting() > 0;
+    eventually("its release is stranded", is_stranded).await;
+    let probes = cli.calls("pttl");
+    let has_probed = || cli.calls("pttl") > probes;
+    eventually("it probes on another connection", has_probed).await;
+
+    for index in others {
+        bed.cli(index).run(&["DEL", "k"]);
+    }
+    let guard = waiting.await.unwrap().expect("it is free");
+    let token = Some(guard.token().to_string());
+    eventually("its key is there", || cli.get("k") == token).await;
+    let connections = cli.connections();
+    proxy.requests().pass();
+    let has_arrived = || cli.connections() < connections;
+    eventually("the release arrives, and its connection ends", has_arrived).await;
+    assert_eq!(cli.get("k"), token, "it is not for this key");
+    assert_ne!(token, first, "each attempt has a token of its own");
+    guard.extend().await.expect("it is held");
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    bed.no_key_is_left().await;
+}
+
+#[tokio::test]
+async fn row_10_late_set_on_resume() {
+    for moment in Moment::ALL {
+        let bed = Bed::new(3);
+        let (one, other) = (bed.redlock().await, bed.redlock().await);
+        bed.servers.get(0).freeze();
+        for redlock in [&one, &other] {
+            let connections = bed.proxies[0].accepted();
+            let guard = redlock.lock("k").await.expect("two of three");
+            moment.come(&bed, redlock, connections).await;
+            guard.release().await;
+        }
+        bed.servers.get(0).thaw();
+        let cli = bed.cli(0);
+        eventually("the key is set late", || cli.calls("set") >= 2).await;
+        bed.no_key_is_left().await;
+    }
+}
+
+#[test]
+fn the_history_finds_two_holders_at_once() {
+    let start = Instant::now();
+    let history = History::default();
+    let add = |key, from, to| history.add(key, start + MS(from), start + MS(to));
+    add("a", 5, 9);
+    add("a", 1, 5);
+    add("b", 2, 8);
+    assert_eq!(history.overlap(), None);
+    add("b", 7, 9);
+    assert_eq!(history.overlap().as_deref(), Some("b"));
+}
+
+/// The tasks of two clients lock, release, drop and cancel in random order, while the network delays and
+/// strands what they send and breaks their connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifo_under_faults_no_two_clients_hold_a_key_and_no_key_is_left() {
+    const TASKS: u64 = 16;
+    const ROUNDS: usize = 25;
+    let seed =
+        env::var("REDLOCK_SEED").map_or_else(|_| fastrand::u64(..), |it| it.parse().unwrap());
+    println!(
+        "to replay its choices: REDLOCK_SEED={seed} cargo test -p redlock-tokio --all-features --test faults delivery::fifo"
+    );
+    let bed = Arc::new(Bed::new(3));
+    // Some delays of the weather exceed this timeout.
+    let client = async || bed.builder().node_timeout(MS(50)).build().await.unwrap();
+    let clients = [client().await, client().await];
+    let seen = Arc::new(Seen::default());
+
+    let weather = tokio::spawn(change_the_weather(Arc::clone(&bed), Rng::with_seed(seed)));
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let redlock = clients[task as usize % 2].clone();
+        let (seen, mut rng) = (Arc::clone(&seen), Rng::with_seed(seed ^ (task + 1)));
+        tasks.spawn(async move {
+            for _ in 0..ROUNDS {
+                seen.lock_and_give_back(&redlock, &mut rng).await;
+            }
+        });
+    }
+    tasks.join_all().await;
+    weather.abort();
+    bed.proxies.iter().for_each(Proxy::heal);
+
+    assert_eq!(seen.history.overlap(), None);
+    bed.no_key_is_left().await;
+    let held = seen.history.len();
+    let [contended, failed, cancelled] =
+        [&seen.contended, &seen.failed, &seen.cancelled].map(|it| it.load(Relaxed));
+    println!("{held} held, {contended} contended, {failed} failed, {cancelled} cancelled");
+    assert!(held > 0 && contended > 0 && cancelled > 0);
+    let connections: u64 = bed.proxies.iter().map(Proxy::accepted).sum();
+    assert!(connections > 6, "some connections were replaced");
+}
+
+/// The outcomes of all tasks.
+#[derive(Default)]
+struct Seen {
+    history: History,
+    contended: AtomicUsize,
+    failed: AtomicUsize,
+    cancelled: AtomicUsize,
+}
+
+impl Seen {
+    async fn lock_and_give_back(&self, redlock: &Redlock, rng: &mut Rng) {
+        let key = format!("k{}", rng.u8(..3));
+        let lock = redlock.lock(&key).wait(MS(rng.u64(..300)));
+        let patience = if rng.bool() {
+            MS(rng.u64(..60))
+        } else {
+            MS(1000)
+        };
+        let guard = match tokio::time::timeout(patience, lock.into_future()).await {
+            Ok(Ok(guard)) => guard,
+            Ok(Err(error)) if error.is_contended() => {
+                self.contended.fetch_add(1, Relaxed);
+                return;
+            }
+            Ok(Err(_)) => {
+                self.failed.fetch_add(1, Relaxed);
+                return;
+            }
+            Err(_) => {
+                self.cancelled.fetch_add(1, Relaxed);
+                return;
+            }
+        };
+        let from = Instant::now();
+        tokio::time::sleep(MS(rng.u64(..4))).await;
+        assert!(guard.is_valid(), "its ttl is a minute");
+        self.history.add(&key, from, Instant::now());
+        if rng.bool() {
+            guard.release().await;
+        }
+    }
+}
+
+async fn change_the_weather(bed: Arc<Bed>, mut rng: Rng) {
+    // At least some connections break, whatever the random choices are.
+    bed.proxies[0].reset();
+    loop {
+        let proxy = rng.choice(&bed.proxies).expect("there are some");
+        let link = if rng.bool() {
+            proxy.requests()
+        } else {
+            proxy.replies()
+        };
+        match rng.u8(..10) {
+            0..6 => link.delay(MS(rng.u64(..60))),
+            6 => link.strand(),
+            7 => proxy.reset(),
+            _ => proxy.heal(),
+        }
+        tokio::time::sleep(MS(rng.u64(5..40))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_minority_that_is_down_at_the_start_is_used_when_it_is_up() {
+    let bed = Bed::new(5);
+    let late = [0, 1];
+    for index in late {
+        bed.servers.get(index).kill();
+    }
+    let redlock = bed.redlock().await;
+    drop(redlock.lock("k").await.expect("three of five"));
+    for index in late {
+        bed.servers.get(index).restart().unwrap();
+    }
+    for index in late {
+        let cli = bed.cli(index);
+        eventually("its scripts are loaded", || cli.calls("script|load") >= 3).await;
+    }
+    for index in [2, 3] {
+        bed.servers.get(index).kill();
+    }
+    let guard = redlock
+        .lock("k")
+        .await
+        .expect("with the two that are up now");
+    let token = Some(guard.token().to_string());
+    assert!(late.iter().all(|it| bed.cli(*it).get("k") == token));
+    drop(guard);
+    let is_free = || late.iter().all(|it| bed.cli(*it).get("k").is_none());
+    eventually("the key is gone", is_free).await;
+}
+
+#[tokio::test]
+async fn no_lock_waits_while_a_node_reconnects() {
+    let bed = Bed::new(5);
+    // A lock that waited for a node would wait this long.
+    let builder = bed.builder().node_timeout(Duration::from_secs(3));
+    let redlock = builder.build().await.unwrap();
+    // One node does not answer new connections, and one breaks every connection.
+    bed.proxies[0].ignore();
+    bed.proxies[0].reset();
+    bed.servers.get(1).kill();
+    let connections = bed.proxies[1].accepted();
+    let since = Instant::now();
+    while since.elapsed() < MS(1500) {
+        let before = Instant::now();
+        let guard = redlock.lock("k").await.expect("three of five");
+        assert!(before.elapsed() < MS(500), "{:?}", before.elapsed());
+        assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    }
+    let tries = bed.proxies[1].accepted() - connections;
+    assert!((3..30).contains(&tries), "with pauses: {tries}");
+
+    bed.proxies[0].accept();
+    bed.servers.get(1).restart().unwrap();
+    let both = [0, 1].map(|index| bed.cli(index));
+    let before = both.each_ref().map(|it| it.calls("set"));
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while both
+        .iter()
+        .zip(before)
+        .any(|(cli, before)| cli.calls("set") == before)
+    {
+        assert!(Instant::now() < deadline, "they are asked again");
+        redlock.lock("k").await.unwrap().release().await;
+    }
+}

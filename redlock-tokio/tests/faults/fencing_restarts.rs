@@ -1,0 +1,73 @@
+//! Fencing tokens over real servers that restart and forget their counters.
+
+use std::time::Duration;
+
+use redlock_tokio::{Hold, LockOptions, NodeState, Redlock, test_util::RedisServers};
+
+use crate::support::{Cli, MS, eventually};
+
+const TTL: Duration = Duration::from_millis(1500);
+const COUNTER: &str = "redlock:fence:{k}";
+
+async fn service(servers: &RedisServers, parameters: &str) -> Redlock {
+    let urls = servers.urls();
+    let urls = urls.iter().map(|url| format!("{url}{parameters}"));
+    let builder = Redlock::builder().nodes(urls).ttl(TTL);
+    let builder = builder.node_timeout(MS(400)).max_hold(Duration::MAX);
+    builder.wait(Duration::from_secs(60)).build().await.unwrap()
+}
+
+fn token(hold: &Hold) -> u64 {
+    hold.fencing_token().expect("a fenced lock").get()
+}
+
+/// A waiter starts before the holder. Then all nodes restart one after the other, and the holder keeps its
+/// lock. The waiter gets the lock after the holder, so the waiter's token is larger.
+#[tokio::test]
+async fn row_42_all_counters_lost_one_by_one_under_a_fenced_hold() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
+    let holders = service(&servers, "").await;
+    let earlier = holders.lock("k").fenced().await.unwrap();
+
+    // RESP2 has no notifications, so this waiter does not overtake the next holder.
+    let waiters = service(&servers, "?protocol=resp2").await;
+    let options = LockOptions::new().fenced().retry_delay(TTL, TTL);
+    let waiter = tokio::spawn(waiters.lock("k").options(options).into_future());
+    eventually("the waiter was refused", || {
+        nodes.iter().all(|it| it.calls("pttl") > 0)
+    })
+    .await;
+    earlier.release().await;
+    let holder = holders.lock("k").fenced().await.unwrap();
+
+    let mut counters: Vec<Option<u64>> = Vec::new();
+    for (index, server) in servers.iter().enumerate() {
+        let votes =
+            |service: &Redlock, node: usize| service.nodes()[node].state == NodeState::Voting;
+        server.restart().unwrap();
+        let is_quarantined =
+            || matches!(holders.nodes()[index].state, NodeState::Quarantined { .. });
+        eventually("it has no vote at first", is_quarantined).await;
+        let key = Some(holder.token().to_string());
+        eventually("it has the key again", || nodes[index].get("k") == key).await;
+        // The waiter may have raised the counter, too.
+        let counter = nodes[index].get(COUNTER);
+        counters.push(counter.and_then(|it| it.parse().ok()));
+        eventually("it votes again", || {
+            votes(&holders, index) && votes(&waiters, index)
+        })
+        .await;
+        assert!(holder.is_valid());
+    }
+    let before = token(&holder);
+    holder.release().await;
+    let next = waiter.await.unwrap().unwrap();
+    let next = token(&next);
+    let are_restored = counters.iter().all(|counter| *counter >= Some(before));
+    assert_eq!(
+        (next > before, are_restored),
+        (true, true),
+        "{before}, then {next}; the counters were {counters:?}"
+    );
+}

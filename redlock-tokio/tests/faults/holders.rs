@@ -1,0 +1,190 @@
+//! The fault matrix, rows 34, 35, 37 and 39: holders that are stopped, blocked or killed, and guards that are
+//! dropped in unusual places.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use redlock_tokio::{FencingToken, Redlock, test_util::RedisServers};
+use tokio::runtime::Runtime;
+
+use crate::support::{self, Cli, eventually, trusting};
+
+const TTL: Duration = Duration::from_millis(600);
+
+/// A store that refuses writes with a smaller fencing token than the largest one so far.
+struct Store(Cli);
+
+impl Store {
+    fn write(&self, token: u64, value: &str) -> bool {
+        let script = "if tonumber(redis.call('GET', 'fence') or '0') > tonumber(ARGV[1]) then \
+                        return 0 \
+                      end \
+                      redis.call('SET', 'fence', ARGV[1]) \
+                      redis.call('SET', 'value', ARGV[2]) \
+                      return 1";
+        self.0
+            .run(&["EVAL", script, "0", &token.to_string(), value])
+            == "1"
+    }
+}
+
+fn signal(name: &str, pid: u32) {
+    let status = Command::new("kill").args([name, &pid.to_string()]).status();
+    assert!(status.expect("kill is there").success());
+}
+
+#[tokio::test]
+async fn row_34_holder_stopped_longer_than_ttl() {
+    if let Some(urls) = support::role() {
+        // The other process prints its token, and after its stop whether it takes its lock for valid.
+        let redlock = trusting(urls.split(',')).build().await.unwrap();
+        let lock = redlock.lock("k").ttl(TTL).fenced();
+        let guard = lock.await.unwrap();
+        println!("token {}", guard.fencing_token().unwrap().get());
+        println!("{}", support::READY);
+        // The process is stopped here. It goes on after a line of input.
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+        println!("believes {}", guard.is_valid());
+        std::io::stdout().flush().unwrap();
+        drop(guard);
+        return;
+    }
+    let servers = RedisServers::spawn(4).unwrap();
+    let store = Store(Cli::of(servers.get(3)));
+    let urls = &servers.urls()[..3];
+    let mut other = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "holders::row_34_holder_stopped_longer_than_ttl",
+            "--nocapture",
+        ])
+        .env(support::ROLE, urls.join(","))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the test binary starts");
+    let mut lines = BufReader::new(other.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let mut printed = |word: &str| {
+        let rest = |line: String| {
+            line.split_once(word)
+                .map(|(_, rest)| rest.trim().to_owned())
+        };
+        lines.by_ref().find_map(rest).expect("it prints the word")
+    };
+    let token: u64 = printed("token").parse().unwrap();
+    printed(support::READY);
+    signal("-STOP", other.id());
+
+    let redlock = trusting(urls).build().await.unwrap();
+    assert!(redlock.try_lock("k").await.is_err(), "it is held");
+    let next = redlock
+        .lock("k")
+        .fenced()
+        .wait(10 * TTL)
+        .await
+        .expect("after the ttl");
+    let next_token = next.fencing_token().map(FencingToken::get).unwrap();
+    assert!(store.write(next_token, "next"));
+    signal("-CONT", other.id());
+    writeln!(other.stdin.take().unwrap(), "go on").unwrap();
+    assert_eq!(printed("believes"), "false", "after its stop");
+    assert!(
+        !store.write(token, "stale"),
+        "a stale holder that writes anyway is refused"
+    );
+    assert_eq!(store.0.get("value").as_deref(), Some("next"));
+    assert!(next.is_valid(), "the stale holder has not released it");
+    other.wait().unwrap();
+}
+
+#[tokio::test]
+async fn row_35_executor_blocked() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let guard = redlock.lock("k").ttl(TTL).await.unwrap();
+    thread::sleep(TTL);
+    // No timer has fired and no task has run meanwhile.
+    assert!(!guard.is_valid(), "the clock says so");
+    assert_eq!(guard.remaining(), Duration::ZERO);
+    let other = servers.builder().build().await.unwrap();
+    let next = other.lock("k").await.expect("its keys have expired");
+    guard.lost().await;
+    drop(guard);
+    next.extend()
+        .await
+        .expect("untouched by the first holder's release");
+}
+
+fn runtime_and_lock(servers: &RedisServers) -> (Runtime, Redlock) {
+    let runtime = Runtime::new().unwrap();
+    let redlock = runtime.block_on(servers.builder().build()).unwrap();
+    (runtime, redlock)
+}
+
+#[test]
+fn row_37_guard_dropped_outside_a_runtime() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let (runtime, redlock) = runtime_and_lock(&servers);
+    let guard = runtime.block_on(redlock.lock("k").into_future()).unwrap();
+    thread::spawn(move || drop(guard)).join().expect("no panic");
+    let node = Cli::of(servers.get(0));
+    runtime.block_on(eventually("it is released", || node.get("k").is_none()));
+}
+
+#[tokio::test]
+async fn row_37_guard_dropped_in_a_panic() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    let task = tokio::spawn(async move {
+        let _guard = guard;
+        panic!("this task panics on purpose");
+    });
+    assert!(task.await.unwrap_err().is_panic());
+    let node = Cli::of(servers.get(0));
+    eventually("it is released", || node.get("k").is_none()).await;
+}
+
+#[test]
+fn row_37_guard_dropped_after_the_runtime_has_gone() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let (runtime, redlock) = runtime_and_lock(&servers);
+    let guard = runtime.block_on(redlock.lock("k").into_future()).unwrap();
+    let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
+    let left = || nodes.iter().filter(|it| it.get("k").is_some()).count();
+    runtime.block_on(eventually("it is set everywhere", || left() == 3));
+    drop(runtime);
+    assert!(!guard.is_valid(), "no task renews it");
+    drop(guard);
+    let other = Runtime::new().unwrap();
+    let report = other.block_on(redlock.shutdown());
+    // A lane may have delivered a release just before the runtime ended.
+    assert!(report.abandoned >= left(), "{report:?}, {} left", left());
+    assert!(report.abandoned > 0, "{report:?}");
+}
+
+#[tokio::test]
+async fn row_39_server_process_gone_for_good() {
+    if let Some(urls) = support::role() {
+        let redlock = trusting(urls.split(',')).build().await.unwrap();
+        let guard = redlock.lock("k").ttl(TTL).await.unwrap();
+        println!("{}", support::READY);
+        panic!("lost: {}", guard.lost().await);
+    }
+    let servers = RedisServers::spawn(3).unwrap();
+    let urls = servers.urls().join(",");
+    let mut holder =
+        support::in_another_process("holders::row_39_server_process_gone_for_good", &urls);
+    let redlock = servers.builder().build().await.unwrap();
+    assert!(redlock.try_lock("k").await.unwrap_err().is_contended());
+    holder.kill().expect("kill -9");
+    holder.wait().unwrap();
+    let guard = redlock.lock("k").wait(10 * TTL).await;
+    assert!(guard.is_ok_and(|it| it.is_valid()), "free after the ttl");
+}

@@ -1,0 +1,154 @@
+//! The fault matrix, rows 19, 20, 22 to 24, 28 and 38: keys that disappear, change, or belong to another
+//! client. Row 18 is in `warnings.rs`, row 21 in `wire.rs`.
+
+use redlock_tokio::{
+    ExtendError, LockError, LockOptions, LossReason, Redlock, ReleaseOutcome,
+    test_util::RedisServers,
+};
+
+use crate::support::{Cli, MS, eventually};
+
+async fn three() -> (RedisServers, Redlock, [Cli; 3]) {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
+    (servers, redlock, nodes)
+}
+
+async fn is_lost(guard: &redlock_tokio::LockGuard) {
+    let error = guard.extend().await.unwrap_err();
+    assert!(
+        matches!(error, ExtendError::Lost(LossReason::KeysLost)),
+        "{error}"
+    );
+    assert_eq!(guard.lost().await, LossReason::KeysLost);
+    assert!(!guard.is_valid());
+}
+
+/// A server's clock that jumps an hour ahead ends the keys at once, as an expiry in the past does here.
+#[tokio::test]
+async fn row_19_majority_of_clocks_jump() {
+    let (_servers, redlock, nodes) = three().await;
+    let guard = redlock
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
+    for node in &nodes[..2] {
+        eventually("the key was set", || node.get("k").is_some()).await;
+        assert_eq!(node.run(&["PEXPIREAT", "k", "1"]), "1");
+    }
+    is_lost(&guard).await;
+}
+
+#[tokio::test]
+async fn row_20_eviction() {
+    let (_servers, redlock, nodes) = three().await;
+    let guard = redlock
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
+    for node in &nodes[..2] {
+        eventually("the key was set", || node.get("k").is_some()).await;
+        node.run(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
+        node.run(&["CONFIG", "SET", "maxmemory", "1"]);
+        node.run(&["SET", "filler", "x"]);
+        let evicted = || node.run(&["INFO", "stats"]).contains("evicted_keys:1");
+        eventually("the lock was evicted", evicted).await;
+    }
+    is_lost(&guard).await;
+}
+
+#[tokio::test]
+async fn row_22_flushall() {
+    let (_servers, redlock, nodes) = three().await;
+    let guard = redlock
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
+    for node in &nodes {
+        eventually("the key was set", || node.get("k").is_some()).await;
+        assert_eq!(node.run(&["FLUSHALL"]), "OK");
+    }
+    is_lost(&guard).await;
+}
+
+#[tokio::test]
+async fn row_23_foreign_delete_or_overwrite() {
+    let (_servers, redlock, nodes) = three().await;
+    let guard = redlock
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .unwrap();
+    for node in &nodes {
+        eventually("the key was set", || node.get("k").is_some()).await;
+    }
+    assert_eq!(nodes[0].run(&["DEL", "k"]), "1");
+    nodes[1].set("k", "foreign");
+    is_lost(&guard).await;
+    drop(guard);
+    eventually("ours is released", || nodes[2].get("k").is_none()).await;
+    assert_eq!(nodes[1].get("k").as_deref(), Some("foreign"));
+}
+
+#[tokio::test]
+async fn row_24_wrong_type() {
+    let (_servers, redlock, nodes) = three().await;
+    for node in &nodes[..2] {
+        assert_eq!(node.run(&["LPUSH", "k", "foreign"]), "1");
+    }
+    let error = redlock.lock("k").wait(MS(200)).await.unwrap_err();
+    assert!(matches!(error, LockError::Contended(_)), "{error}");
+    eventually("ours is released", || nodes[2].get("k").is_none()).await;
+    for node in &nodes[..2] {
+        assert_eq!(node.run(&["LRANGE", "k", "0", "-1"]), "foreign");
+    }
+    // A foreign value on a minority does not prevent the lock.
+    assert_eq!(nodes[0].run(&["DEL", "k"]), "1");
+    let guard = redlock.lock("k").await.expect("two of three");
+    guard.extend().await.expect("by two of three");
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    assert_eq!(nodes[1].run(&["LRANGE", "k", "0", "-1"]), "foreign");
+}
+
+#[tokio::test]
+async fn row_28_script_flush_in_a_loop() {
+    let (_servers, redlock, nodes) = three().await;
+    let flushing = tokio::task::spawn_blocking(move || {
+        for _ in 0..30 {
+            for node in &nodes {
+                assert_eq!(node.run(&["SCRIPT", "FLUSH"]), "OK");
+            }
+        }
+        nodes
+    });
+    let mut cycles = 0;
+    while !flushing.is_finished() || cycles < 50 {
+        let guard = redlock.lock("k").await.unwrap();
+        guard.extend().await.unwrap();
+        assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+        cycles += 1;
+    }
+    let nodes = flushing.await.unwrap();
+    for node in &nodes {
+        eventually("nothing is left", || node.get("k").is_none()).await;
+    }
+}
+
+#[tokio::test]
+#[allow(clippy::mem_forget, reason = "the test is about a leak")]
+async fn row_38_guard_leaked() {
+    let (_servers, redlock, _nodes) = three().await;
+    let lock = redlock.lock("k").ttl(MS(600)).max_hold(MS(700));
+    let guard = lock.await.unwrap();
+    let hold = redlock_tokio::Hold::clone(&guard);
+    std::mem::forget(guard);
+    assert!(redlock.try_lock("k").await.is_err(), "it is renewed");
+    let next = redlock.lock("k").wait(MS(8000)).await.expect("in the end");
+    assert_eq!(hold.lost().await, LossReason::MaxHold);
+    assert!(!hold.is_valid());
+    drop(next);
+}

@@ -1,0 +1,15 @@
+//! The fault matrix: what locks do when nodes, networks, holders and keys fail.
+
+mod cancellation;
+mod delivery;
+mod fencing_restarts;
+mod holders;
+mod keys;
+mod nodes;
+mod page;
+mod promotion;
+mod rights;
+mod servers;
+#[path = "../support/mod.rs"]
+mod support;
+mod vetting;

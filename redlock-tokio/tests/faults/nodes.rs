@@ -1,0 +1,304 @@
+//! The fault matrix, rows 1 to 6, 11, 12, 29 and 32: nodes that are down, stopped, slow, far away or
+//! full.
+
+use std::time::{Duration, Instant};
+
+use redlock_tokio::{
+    LockError, NodeState, Redlock,
+    test_util::{Proxy, RedisServers},
+};
+
+use crate::support::{Cli, MS, bed::Bed, eventually, spawn_unprotected, trusting};
+
+/// So long that a lock that waited for a failed node would be noticed.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Locks and releases ten times, and returns the time of the slowest lock.
+async fn slowest_of_ten(redlock: &Redlock) -> Duration {
+    let mut slowest = Duration::ZERO;
+    for number in 0..10 {
+        let before = Instant::now();
+        let guard = redlock.lock(format!("k{number}")).await.expect("a quorum");
+        slowest = slowest.max(before.elapsed());
+        guard.release().await;
+    }
+    slowest
+}
+
+fn state(redlock: &Redlock, node: usize) -> NodeState {
+    redlock.nodes()[node].state.clone()
+}
+
+async fn votes_again(redlock: &Redlock, node: usize) {
+    let votes = || state(redlock, node) == NodeState::Voting;
+    eventually("it votes again", votes).await;
+}
+
+#[tokio::test]
+async fn row_01_one_node_down() {
+    let bed = Bed::new(3);
+    let redlock = bed
+        .servers
+        .builder()
+        .node_timeout(PATIENCE)
+        .build()
+        .await
+        .unwrap();
+    bed.servers.get(0).kill();
+    assert!(slowest_of_ten(&redlock).await < PATIENCE / 2);
+    let is_known = || matches!(state(&redlock, 0), NodeState::Reconnecting(_));
+    eventually("it is known to be down", is_known).await;
+    bed.servers.get(0).restart().unwrap();
+    votes_again(&redlock, 0).await;
+}
+
+#[tokio::test]
+async fn row_02_majority_down() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    servers.get(0).kill();
+    servers.get(1).kill();
+    let before = Instant::now();
+    let error = redlock.lock("k").wait(MS(400)).await.unwrap_err();
+    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+    assert!(
+        before.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        before.elapsed()
+    );
+    let text = error.to_string();
+    for server in [servers.get(0), servers.get(1)] {
+        assert!(text.contains(&server.address().to_string()), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn row_03_node_frozen_socket_open() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers
+        .builder()
+        .node_timeout(MS(700))
+        .build()
+        .await
+        .unwrap();
+    servers.get(0).freeze();
+    assert!(slowest_of_ten(&redlock).await < MS(350));
+    eventually("it is known to be silent", || {
+        state(&redlock, 0) == NodeState::Silent
+    })
+    .await;
+    assert!(slowest_of_ten(&redlock).await < MS(350));
+    servers.get(0).thaw();
+    votes_again(&redlock, 0).await;
+    let node = Cli::of(servers.get(0));
+    eventually("its releases have arrived", || node.run(&["DBSIZE"]) == "0").await;
+}
+
+#[tokio::test]
+async fn row_04_connect_black_hole() {
+    let bed = Bed::new(3);
+    let proxy = &bed.proxies[0];
+    proxy.ignore();
+    let before = Instant::now();
+    let redlock = bed
+        .builder()
+        .connect_timeout(MS(300))
+        .build()
+        .await
+        .expect("the service starts");
+    assert!(before.elapsed() < PATIENCE, "{:?}", before.elapsed());
+    assert!(slowest_of_ten(&redlock).await < MS(250));
+    let NodeState::Reconnecting(error) = state(&redlock, 0) else {
+        panic!("{:?}", state(&redlock, 0));
+    };
+    assert!(
+        error.to_string().contains("no connection within 300ms"),
+        "{error}"
+    );
+    proxy.heal();
+    votes_again(&redlock, 0).await;
+}
+
+#[tokio::test]
+async fn row_05_half_open_after_connect() {
+    let bed = Bed::new(3);
+    let redlock = bed.redlock().await;
+    let proxy = &bed.proxies[0];
+    let connections = proxy.accepted();
+    proxy.requests().lose();
+    proxy.replies().lose();
+    assert!(slowest_of_ten(&redlock).await < MS(250));
+    assert!(proxy.requests().lost() > 0, "requests were lost");
+    proxy.heal();
+    eventually("it is replaced", || proxy.accepted() > connections).await;
+    votes_again(&redlock, 0).await;
+    bed.no_key_is_left().await;
+}
+
+#[tokio::test]
+async fn row_06_reset_mid_request() {
+    let bed = Bed::new(3);
+    let redlock = bed.redlock().await;
+    let proxy = &bed.proxies[0];
+    proxy.replies().hold();
+    let guard = redlock.lock("k").await.expect("two of three");
+    eventually("the key is set", || bed.cli(0).get("k").is_some()).await;
+    eventually("its answer is under way", || proxy.replies().waiting() > 0).await;
+    proxy.reset();
+    proxy.heal();
+    drop(guard);
+    bed.no_key_is_left().await;
+}
+
+#[tokio::test]
+async fn row_11_slow_node() {
+    let bed = Bed::new(3);
+    bed.proxies[0].replies().delay(MS(200));
+    let redlock = bed.builder().node_timeout(PATIENCE).build().await.unwrap();
+    assert!(slowest_of_ten(&redlock).await < MS(200));
+    let slow = || {
+        redlock.nodes()[0]
+            .round_trip
+            .is_some_and(|it| it >= MS(200))
+    };
+    eventually("it is slow, and answers", slow).await;
+    bed.no_key_is_left().await;
+}
+
+#[tokio::test]
+async fn row_12_reply_at_the_edge_of_validity() {
+    let bed = Bed::new(3);
+    let redlock = bed.builder().node_timeout(PATIENCE).build().await.unwrap();
+    for proxy in &bed.proxies {
+        proxy.replies().delay(MS(500));
+    }
+    let before = Instant::now();
+    let error = redlock
+        .lock("k")
+        .ttl(MS(400))
+        .wait(MS(0))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, LockError::TooSlow(_)), "{error}");
+    assert!(before.elapsed() >= MS(300), "{:?}", before.elapsed());
+    assert!(bed.cli(0).calls("set") > 0, "it was asked");
+    // This ttl leaves enough time for the answer.
+    let guard = redlock.lock("k").ttl(MS(3000)).await.expect("in time");
+    assert!(guard.remaining() < MS(2600), "{:?}", guard.remaining());
+    drop(guard);
+    bed.no_key_is_left().await;
+}
+
+#[tokio::test]
+async fn row_29_client_pause_and_debug_sleep() {
+    let servers = spawn_unprotected(3, &[]);
+    let redlock = servers
+        .builder()
+        .node_timeout(MS(700))
+        .build()
+        .await
+        .unwrap();
+    let node = Cli::of(servers.get(0));
+    assert_eq!(node.run(&["CLIENT", "PAUSE", "2000", "WRITE"]), "OK");
+    assert!(slowest_of_ten(&redlock).await < MS(350));
+    eventually("it was silent", || state(&redlock, 0) == NodeState::Silent).await;
+    votes_again(&redlock, 0).await;
+
+    let sleeper = tokio::task::spawn_blocking(move || node.run(&["DEBUG", "SLEEP", "2"]));
+    let asleep = async || {
+        let lock = redlock.lock("asleep").await;
+        drop(lock.expect("two of three"));
+        state(&redlock, 0) == NodeState::Silent
+    };
+    while !asleep().await {
+        tokio::task::yield_now().await;
+    }
+    assert!(slowest_of_ten(&redlock).await < MS(350));
+    assert_eq!(sleeper.await.unwrap(), "OK");
+    votes_again(&redlock, 0).await;
+    let node = Cli::of(servers.get(0));
+    eventually("its releases have arrived", || node.run(&["DBSIZE"]) == "0").await;
+}
+
+#[tokio::test]
+async fn row_32_maxclients() {
+    let servers = RedisServers::spawn_with(1, &["--maxclients", "1"]).unwrap();
+    let others = RedisServers::spawn(2).unwrap();
+    // This client holds the only connection that the first node accepts.
+    let place = Proxy::spawn(servers.get(0).address()).unwrap();
+    let holder = trusting([place.url()]).build().await.unwrap();
+    assert_eq!(state(&holder, 0), NodeState::Voting);
+
+    let urls = [servers.urls(), others.urls()].concat();
+    let redlock = trusting(urls).build().await.expect("the service starts");
+    drop(redlock.lock("k").await.expect("two of three"));
+    // The node sends an error and closes the connection. The client notices either of the two.
+    let state = || state(&redlock, 0);
+    assert!(
+        matches!(state(), NodeState::Reconnecting(_)),
+        "{:?}",
+        state()
+    );
+    place.refuse();
+    place.reset();
+    votes_again(&redlock, 0).await;
+}
+
+/// The shutdown may not wait for a node with an owed release.
+#[tokio::test]
+async fn shutdown_within_keeps_its_limit() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers
+        .builder()
+        .node_timeout(MS(100))
+        .build()
+        .await
+        .unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    let node = Cli::of(servers.get(0));
+    eventually("it has the key", || node.get("k").is_some()).await;
+    servers.get(0).freeze();
+    drop(guard);
+    let report = redlock.shutdown_within(MS(400)).await;
+    assert!(report.timed_out);
+    assert_eq!((report.abandoned, report.held), (1, 0));
+    assert!(matches!(redlock.lock("k").await, Err(LockError::ShutDown)));
+    servers.get(0).thaw();
+    let report = redlock.shutdown_within(Duration::from_secs(20)).await;
+    assert!(!report.timed_out, "it is delivered after all");
+    assert_eq!((report.abandoned, report.held), (0, 0));
+    assert_eq!(node.get("k"), None);
+}
+
+/// Releases count even if they were not sent yet, because they wait for a node that hangs.
+#[tokio::test]
+async fn shutdown_counts_undelivered_releases() {
+    const LOCKS: usize = 20;
+    let servers = RedisServers::spawn(3).unwrap();
+    let builder = servers.builder().node_timeout(Duration::from_secs(20));
+    let redlock = builder.build().await.unwrap();
+    servers.get(0).freeze();
+    let mut guards = Vec::new();
+    for index in 0..LOCKS {
+        guards.push(redlock.lock(index.to_string()).await.unwrap());
+    }
+    drop(guards);
+    let report = redlock.shutdown_within(MS(300)).await;
+    assert!(report.timed_out);
+    assert_eq!(report.abandoned, LOCKS);
+    servers.get(0).thaw();
+    let report = redlock.shutdown_within(Duration::from_secs(20)).await;
+    assert_eq!((report.timed_out, report.abandoned), (false, 0));
+}
+
+#[tokio::test]
+async fn shutdown_counts_releases_whose_request_was_never_answered() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let builder = servers.builder().node_timeout(MS(50)).ttl(MS(1500));
+    let redlock = builder.build().await.unwrap();
+    servers.get(0).freeze();
+    drop(redlock.lock("k").await.unwrap());
+    // The lane gives the connection up after a second, and the key expires soon after that.
+    let report = redlock.shutdown().await;
+    assert_eq!((report.timed_out, report.abandoned), (false, 1));
+}

@@ -1,0 +1,71 @@
+//! The files and tests that `FAULTS.md` names exist.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+const PAGE: &str = include_str!("../../FAULTS.md");
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Returns the cells of each row of the table.
+fn rows() -> impl Iterator<Item = Vec<&'static str>> {
+    let rows = PAGE.lines().skip_while(|line| !line.starts_with("|---"));
+    let rows = rows.skip(1).take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.trim_matches('|').split(" | ").collect())
+}
+
+/// Returns the names in backticks, each with the word before it.
+fn names(cell: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let parts: Vec<_> = cell.split('`').collect();
+    (1..parts.len()).step_by(2).map(move |index| {
+        (
+            parts[index - 1].trim_start_matches([',', ' ']),
+            parts[index],
+        )
+    })
+}
+
+fn source(crate_of: &str, file: &str) -> Option<PathBuf> {
+    let folders = match crate_of.trim() {
+        "core" => &["../redlock-core/src"][..],
+        _ => &["src", "src/engine"][..],
+    };
+    let paths = folders.iter().map(|it| root().join(it).join(file));
+    paths.into_iter().find(|it| it.is_file())
+}
+
+#[test]
+fn each_fault_names_files_and_tests_that_exist() {
+    let rows: Vec<_> = rows().collect();
+    assert!(rows.len() > 40, "{} rows", rows.len());
+    for cells in rows {
+        let [number, _, _, files, tests] = cells[..] else {
+            panic!("{cells:?}");
+        };
+        for (crate_of, file) in names(files) {
+            let file_is_there = source(crate_of, file).is_some();
+            assert!(file_is_there, "row {number}: no file {crate_of}{file}");
+        }
+        let tests: Vec<_> = names(tests).map(|(_, name)| name).collect();
+        assert!(!tests.is_empty(), "row {number}: no test");
+        for test in tests {
+            let (file, name) = test.rsplit_once("::").expect("folder::file::name");
+            let file = file.replace("::", "/");
+            let path = root().join("tests").join(file).with_extension("rs");
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let is_there = text.contains(&format!("fn {name}("));
+            assert!(is_there, "row {number}: no test {test}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_noticed() {
+    assert!(source("", "hold.rs").is_some());
+    assert!(source("", "no_such_file.rs").is_none());
+    assert!(source("core ", "hold.rs").is_none());
+}

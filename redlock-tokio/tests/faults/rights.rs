@@ -1,0 +1,233 @@
+//! The fault matrix, row 46 and a part of row 30: rights that are missing because of an ACL or a renamed
+//! command. The client finds this out when it connects to a node, before the node grants a lock that it
+//! could not extend or release.
+
+use redlock_tokio::{
+    BuildError, LockError, LockOptions, NodeState, Redlock, ReleaseOutcome,
+    test_util::{RedisServer, RedisServers},
+};
+
+use crate::support::{Cli, MS, eventually, trusting};
+
+/// The commands of the servers that compare and delete without a script.
+const NATIVE: [&str; 2] = ["DELEX", "DELIFEQ"];
+
+/// Redis 8.4 and Valkey 9 need no scripts for locks of one key.
+fn compares_natively(server: &RedisServer) -> bool {
+    let knows = |name: &&str| !Cli::of(server).run(&["COMMAND", "INFO", name]).is_empty();
+    NATIVE.iter().any(knows)
+}
+
+/// Starts a server, and returns the URL of a user who may use all commands except these.
+fn all_rights_except(denied: &[&str]) -> (RedisServers, String) {
+    let servers = RedisServers::spawn(1).unwrap();
+    let denied = denied.iter().map(|it| format!("-{it}")).collect::<Vec<_>>();
+    let rules = ["ACL", "SETUSER", "locker", "on", ">pw", "~*", "&*", "+@all"];
+    let rules: Vec<_> = rules
+        .into_iter()
+        .chain(denied.iter().map(|it| &**it))
+        .collect();
+    assert_eq!(Cli::of(servers.get(0)).run(&rules), "OK");
+    let url = format!("redis://locker:pw@127.0.0.1:{}", servers.get(0).port());
+    (servers, url)
+}
+
+async fn refusal(url: &str) -> String {
+    match trusting([url]).build().await {
+        Err(error @ BuildError::Refused { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Locks, extends and releases, and checks that no key is left.
+async fn assert_works(server: &RedisServer, redlock: &Redlock) {
+    let guard = redlock
+        .lock("k")
+        .options(LockOptions::new().no_renewal())
+        .await
+        .expect("a lock");
+    guard.extend().await.expect("extended");
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    let guards = [redlock.lock("a").await, redlock.lock("b").await];
+    drop(guards.map(Result::unwrap));
+    redlock.shutdown().await;
+    assert_eq!(Cli::of(server).run(&["DBSIZE"]), "0");
+}
+
+#[tokio::test]
+async fn row_46_a_node_that_cannot_release_is_refused_and_named() {
+    let sets: [&[&str]; 6] = [
+        &["eval", "evalsha"],
+        &["eval", "script"],
+        &["mget"],
+        &["del"],
+        &["pexpire"],
+        &["eval", "evalsha", "script"],
+    ];
+    for denied in sets {
+        let (servers, url) = all_rights_except(denied);
+        let server = servers.get(0);
+        if compares_natively(server) {
+            assert_works(server, &trusting([&url]).build().await.unwrap()).await;
+            continue;
+        }
+        let text = refusal(&url).await;
+        let missing = denied[0].to_uppercase();
+        assert!(
+            text.contains("could neither be extended nor released"),
+            "{text}"
+        );
+        assert!(text.contains(&missing), "{missing}: {text}");
+        assert!(text.contains(&server.address().to_string()), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn row_46_a_missing_right_that_every_lock_needs_is_named() {
+    for denied in ["set", "pttl"] {
+        let (_servers, url) = all_rights_except(&[denied]);
+        let text = refusal(&url).await;
+        assert!(text.contains(&denied.to_uppercase()), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn row_46_renamed_commands_are_found_out() {
+    let sets: [&[&str]; 3] = [&["EVAL", "EVALSHA"], &["DEL"], &["SET"]];
+    for renamed in sets {
+        let arguments: Vec<_> = renamed
+            .iter()
+            .flat_map(|it| ["--rename-command", it, ""])
+            .collect();
+        let servers = RedisServers::spawn_with(1, &arguments).unwrap();
+        let server = servers.get(0);
+        if compares_natively(server) && renamed != ["SET"] {
+            assert_works(server, &servers.builder().build().await.unwrap()).await;
+            continue;
+        }
+        let text = refusal(&server.url()).await;
+        assert!(text.contains(renamed[0]), "{text}");
+    }
+}
+
+/// Either of `EVAL` and `EVALSHA` is enough, for a single key and for several.
+#[tokio::test]
+async fn row_46_a_script_is_sent_in_full_where_it_may_not_be_called_by_its_hash() {
+    let (servers, url) = all_rights_except(&["evalsha"]);
+    assert_works(servers.get(0), &trusting([&url]).build().await.unwrap()).await;
+    let arguments = ["--rename-command", "EVALSHA", ""];
+    let servers = RedisServers::spawn_with(1, &arguments).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    assert_works(servers.get(0), &redlock).await;
+    let (servers, url) = all_rights_except(&["eval"]);
+    assert_works(servers.get(0), &trusting([&url]).build().await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn row_46_a_missing_right_that_some_locks_need_is_reported_by_those_locks() {
+    let sets: [(&[&str], bool, bool); 3] = [
+        (&["exists"], true, false),
+        (&["get"], false, true),
+        (&["eval"], true, true),
+    ];
+    for (denied, hinders_several, hinders_fenced) in sets {
+        let (servers, url) = all_rights_except(denied);
+        let redlock = trusting([&url]).build().await.unwrap();
+        let missing = denied[0].to_uppercase();
+        let several = redlock.lock_all(["a", "b"]).wait(MS(0)).await;
+        let fenced = redlock.lock("f").fenced().wait(MS(0)).await;
+        for (outcome, is_hindered) in [(several, hinders_several), (fenced, hinders_fenced)] {
+            match outcome {
+                Ok(guard) => assert!(!is_hindered && guard.is_valid()),
+                Err(LockError::NoQuorum(attempts)) => {
+                    let text = attempts.nodes.to_string();
+                    assert!(is_hindered && text.contains(&missing), "{text}");
+                    assert!(text.contains("need"), "{text}");
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        drop(redlock.lock("k").await.expect("one key without a fence"));
+        let cli = Cli::of(servers.get(0));
+        eventually("nothing is left behind", || {
+            cli.run(&["KEYS", "k"]).is_empty()
+        })
+        .await;
+        assert!(cli.get("a").is_none() || !hinders_several);
+        assert!(cli.get("f").is_none() || !hinders_fenced);
+    }
+}
+
+/// The questions have no effect, even if they are not asked in a transaction.
+#[tokio::test]
+async fn the_questions_at_connect_change_nothing() {
+    let sets: [&[&str]; 2] = [&[], &["multi", "discard"]];
+    for denied in sets {
+        let (servers, url) = all_rights_except(denied);
+        let cli = Cli::of(servers.get(0));
+        cli.set("redlock:probe", "a value");
+        let _redlock = trusting([&url]).build().await.unwrap();
+        assert_eq!(cli.get("redlock:probe").as_deref(), Some("a value"));
+        assert_eq!(cli.pttl("redlock:probe"), -1);
+        assert_eq!(cli.run(&["DBSIZE"]), "1");
+    }
+}
+
+/// The client does not wait for ever in a transaction that it may not leave.
+#[tokio::test]
+async fn a_user_that_may_begin_but_not_leave_a_transaction_is_refused() {
+    let (_servers, url) = all_rights_except(&["discard"]);
+    assert!(refusal(&url).await.contains("DISCARD"));
+}
+
+#[tokio::test]
+async fn rights_that_are_granted_later_are_found_out() {
+    let (servers, url) = all_rights_except(&["set"]);
+    let whole = RedisServers::spawn(2).unwrap();
+    let urls = whole.urls().into_iter().chain([url]);
+    let redlock = trusting(urls).build().await.expect("two of three");
+    let state = || redlock.nodes()[2].state.clone();
+    assert!(matches!(state(), NodeState::Refused(_)), "{:?}", state());
+    let cli = Cli::of(servers.get(0));
+    assert_eq!(cli.run(&["ACL", "SETUSER", "locker", "+set"]), "OK");
+    eventually("it votes", || state() == NodeState::Voting).await;
+}
+
+/// The client does not ask at connect which keys it may use.
+#[tokio::test]
+async fn a_fenced_lock_without_a_right_to_its_counter_names_the_counter() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let server = servers.get(0);
+    let user = [
+        "ACL",
+        "SETUSER",
+        "locker",
+        "on",
+        ">pw",
+        "~order:*",
+        "~redlock:probe:*",
+        "+@all",
+    ];
+    assert_eq!(Cli::of(server).run(&user), "OK");
+    let url = format!("redis://locker:pw@127.0.0.1:{}", server.port());
+    let redlock = trusting([&url]).build().await.unwrap();
+    drop(
+        redlock
+            .lock("order:1")
+            .await
+            .expect("a lock without a fence"),
+    );
+    let error = redlock
+        .lock("order:2")
+        .fenced()
+        .wait(MS(0))
+        .await
+        .unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, LockError::NoQuorum(_)), "{text}");
+    assert!(text.contains("redlock:fence:{order:2}"), "{text}");
+    assert!(
+        text.contains("grant the key pattern redlock:fence:*"),
+        "{text}"
+    );
+}

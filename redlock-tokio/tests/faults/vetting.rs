@@ -1,0 +1,267 @@
+//! The fault matrix, rows 13, 14, 17, 25, 26, 31 and a part of row 30: nodes that must not vote, or must not
+//! vote yet.
+
+use std::time::Duration;
+
+use redlock_tokio::{
+    BuildError, ExtendError, LockError, LockOptions, NodeState, Redlock, RedlockBuilder,
+    test_util::{Proxy, RedisServers},
+};
+
+use crate::support::{Cli, MS, eventually, trusting};
+
+/// The longest ttl, which is about the time for which a restarted node has no vote.
+const MAX_TTL: Duration = Duration::from_secs(2);
+
+/// Longer than an answer takes on a busy machine.
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+
+fn vetted(servers: &RedisServers) -> RedlockBuilder {
+    Redlock::builder()
+        .nodes(servers.urls())
+        .ttl(MAX_TTL)
+        .node_timeout(NODE_TIMEOUT)
+}
+
+async fn all_vote(redlock: &Redlock) {
+    let all_vote = || {
+        redlock
+            .nodes()
+            .iter()
+            .all(|it| it.state == NodeState::Voting)
+    };
+    eventually("all nodes vote", all_vote).await;
+}
+
+/// A client holds a lock on nodes 0 and 1 of three, because it cannot reach node 2. Then node 1 restarts and
+/// forgets the lock.
+struct Forgotten {
+    servers: RedisServers,
+    holder: Redlock,
+    guard: redlock_tokio::LockGuard,
+    _proxy: Proxy,
+}
+
+impl Forgotten {
+    async fn new(builder: impl Fn(&[String]) -> RedlockBuilder) -> Self {
+        let servers = RedisServers::spawn(3).unwrap();
+        let proxy = Proxy::spawn(servers.get(2).address()).unwrap();
+        let mut urls = servers.urls();
+        urls[2] = proxy.url();
+        let holder = builder(&urls).node_timeout(MS(500)).build().await.unwrap();
+        all_vote(&holder).await;
+        proxy.refuse();
+        proxy.reset();
+        let guard = holder
+            .lock("k")
+            .options(LockOptions::new().no_renewal())
+            .await
+            .expect("two of three");
+        assert!(Cli::of(servers.get(1)).get("k").is_some());
+        servers.get(1).restart().unwrap();
+        assert_eq!(Cli::of(servers.get(1)).get("k"), None, "it has forgotten");
+        Self {
+            servers,
+            holder,
+            guard,
+            _proxy: proxy,
+        }
+    }
+}
+
+#[tokio::test]
+async fn row_13_restart_keys_lost() {
+    let vetted_urls = |urls: &[String]| Redlock::builder().nodes(urls).ttl(MAX_TTL);
+    let bed = Forgotten::new(vetted_urls).await;
+    let other = vetted(&bed.servers).build().await.unwrap();
+    let error = other.try_lock("k").await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            LockError::Quarantined { .. } | LockError::Contended(_)
+        ),
+        "{error}"
+    );
+    // The control: a client that trusts the node is a second holder.
+    let gullible = bed.servers.builder().build().await.unwrap();
+    let second = gullible.try_lock("k").await.expect("two of three");
+    assert!(bed.guard.is_valid() && second.is_valid(), "two holders");
+    second.release().await;
+
+    let guard = other.lock("k").wait(MS(8000)).await.expect("in the end");
+    assert!(!bed.guard.is_valid(), "only after the first");
+    drop(guard);
+    drop(bed.holder);
+}
+
+#[tokio::test]
+async fn row_14_restart_during_an_extend() {
+    for trusts in [false, true] {
+        let builder = |urls: &[String]| {
+            let builder = Redlock::builder().nodes(urls).ttl(MAX_TTL);
+            if trusts {
+                builder.trust_fresh_nodes()
+            } else {
+                builder
+            }
+        };
+        let bed = Forgotten::new(builder).await;
+        let restarted = bed.holder.nodes()[1].server.clone();
+        // A request to set the key was under way during the restart.
+        let token = bed.guard.token().to_string();
+        Cli::of(bed.servers.get(1)).set("k", &token);
+        let is_back = || bed.holder.nodes()[1].server != restarted;
+        eventually("the holder has noticed the restart", is_back).await;
+        let extended = bed.guard.extend().await;
+        if trusts {
+            extended.expect("the control: the vote of the restarted node counts");
+        } else {
+            let error = extended.unwrap_err();
+            assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
+            assert!(
+                error.to_string().contains("too recently to vote"),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn row_17_cold_fleet() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = vetted(&servers).build().await.expect("it can start");
+    let error = redlock.try_lock("k").await.unwrap_err();
+    let LockError::Quarantined { remaining, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(*remaining <= MAX_TTL + MS(1100), "{remaining:?}");
+    assert!(error.to_string().contains("a majority votes in"), "{error}");
+    for node in redlock.nodes() {
+        assert!(
+            matches!(node.state, NodeState::Quarantined { .. }),
+            "{node:?}"
+        );
+        assert!(node.server.is_some_and(|it| it.version.contains('.')));
+    }
+    let guard = redlock.lock("k").wait(MS(8000)).await;
+    drop(guard.expect("after a while"));
+    all_vote(&redlock).await;
+    assert!(redlock.nodes()[0].round_trip.is_some());
+}
+
+#[tokio::test]
+async fn row_25_replica() {
+    let servers = RedisServers::spawn(4).unwrap();
+    let master = servers.get(3).port().to_string();
+    let make_replica = |index| {
+        let answer = Cli::of(servers.get(index)).run(&["REPLICAOF", "127.0.0.1", &master]);
+        assert_eq!(answer, "OK");
+    };
+    let urls = &servers.urls()[..3];
+    let redlock = trusting(urls).build().await.unwrap();
+
+    make_replica(0);
+    let text = format!("a replica of 127.0.0.1:{master}");
+    let is_refused = |redlock: &Redlock| match &redlock.nodes()[0].state {
+        NodeState::Refused(error) => error.to_string().contains(&text),
+        _ => false,
+    };
+    let second = trusting(urls).build().await.expect("two of three");
+    assert!(is_refused(&second), "{:?}", second.nodes());
+
+    // A connected client notices the replica when the node refuses a command.
+    redlock
+        .lock("k")
+        .await
+        .expect("two of three")
+        .release()
+        .await;
+    eventually("the replica is named", || is_refused(&redlock)).await;
+    make_replica(1);
+    let error = trusting(urls).build().await.unwrap_err();
+    let BuildError::Refused { nodes, .. } = &error else {
+        panic!("{error}");
+    };
+    let named: Vec<_> = nodes.iter().map(|it| it.address.to_string()).collect();
+    assert_eq!(named, [0, 1].map(|i| servers.get(i).address().to_string()));
+    assert!(error.to_string().contains(&text), "{error}");
+    let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
+    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+}
+
+#[tokio::test]
+async fn row_26_promotion() {
+    let servers = RedisServers::spawn(4).unwrap();
+    let urls = &servers.urls()[..3];
+    let redlock = Redlock::builder()
+        .nodes(urls)
+        .ttl(MAX_TTL)
+        .node_timeout(NODE_TIMEOUT)
+        .build()
+        .await
+        .unwrap();
+    all_vote(&redlock).await;
+    let node = Cli::of(servers.get(0));
+    let master = servers.get(3).port().to_string();
+    assert_eq!(node.run(&["REPLICAOF", "127.0.0.1", &master]), "OK");
+    redlock
+        .lock("k")
+        .await
+        .expect("two of three")
+        .release()
+        .await;
+    let state = || redlock.nodes()[0].state.clone();
+    let is_refused = || matches!(state(), NodeState::Refused(_));
+    eventually("the replica is refused", is_refused).await;
+
+    // The node is up for long enough, but it may lack our keys.
+    assert_eq!(node.run(&["REPLICAOF", "NO", "ONE"]), "OK");
+    let is_quarantined = || matches!(state(), NodeState::Quarantined { .. });
+    eventually("it has no vote at first", is_quarantined).await;
+    all_vote(&redlock).await;
+}
+
+#[tokio::test]
+async fn row_30_no_right_to_ask_what_it_is() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let admin = Cli::of(servers.get(0));
+    let rights = [
+        "ACL", "SETUSER", "locker", "on", ">pw", "~*", "+@all", "-info",
+    ];
+    assert_eq!(admin.run(&rights), "OK");
+    let url = format!("redis://locker:pw@127.0.0.1:{}", servers.get(0).port());
+    let error = trusting([&url]).build().await.unwrap_err().to_string();
+    assert!(
+        error.contains("NOPERM") && error.contains("grant +info"),
+        "{error}"
+    );
+    let redlock = Redlock::builder().nodes([&url]).allow_unvetted_nodes();
+    let redlock = redlock.build().await.unwrap();
+    drop(redlock.lock("k").await.expect("it is trusted"));
+    assert_eq!(redlock.nodes()[0].server, None);
+}
+
+#[tokio::test]
+async fn row_31_cluster_node_and_duplicate_address() {
+    let servers = RedisServers::spawn(2).unwrap();
+    let port = servers.get(0).port();
+    let urls = [
+        format!("redis://127.0.0.1:{port}"),
+        servers.get(1).url(),
+        format!("redis://localhost:{port}"),
+    ];
+    let error = trusting(urls).build().await.unwrap_err();
+    let BuildError::SameServer { first, second } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(*first, *format!("127.0.0.1:{port}"));
+    assert_eq!(*second, *format!("localhost:{port}"));
+
+    // The port of the cluster bus is the server's port plus 10 000, which may exceed the largest port. Redis before
+    // 7.0 has no option for another port.
+    let arguments = ["--cluster-enabled", "yes"];
+    let cluster = (0..50).find_map(|_| RedisServers::spawn_with(1, &arguments).ok());
+    let cluster = cluster.expect("most ports are small enough");
+    let error = cluster.builder().build().await.unwrap_err().to_string();
+    assert!(error.contains("a node of a cluster"), "{error}");
+}

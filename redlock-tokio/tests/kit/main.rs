@@ -1,0 +1,8 @@
+//! The test kit: its servers, sentinels, clusters and proxies do what their documentation says.
+
+mod cluster;
+mod proxy;
+mod sentinels;
+mod servers;
+#[path = "../support/mod.rs"]
+mod support;

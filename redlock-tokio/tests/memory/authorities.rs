@@ -1,0 +1,271 @@
+//! Nodes whose masters an authority names, by a council in memory, in paused time.
+
+use std::time::Duration;
+
+use redlock_tokio::{
+    BuildError, Clock, LockError, LockOptions, MemoryNode, NodeError, NodeState, NotReady,
+    Objection, OptionsError, Redlock, RedlockBuilder,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{MS, council::Council};
+
+const TTL: Duration = Duration::from_secs(10);
+const WINDOW: Duration = Duration::from_secs(3);
+
+/// The ttl, the window, and a hundredth and two milliseconds of both.
+const SETTLING: Duration = Duration::from_millis(13_132);
+
+/// Three members, which name `a` as the master of one node.
+fn council() -> Council {
+    let council = Council::new(3);
+    council.name(0..3, 0, "a", 1);
+    council
+}
+
+fn builder(council: &Council) -> RedlockBuilder {
+    let seats = council.seats(1);
+    Redlock::builder()
+        .custom_nodes(seats)
+        .clock(Clock::tokio())
+        .ttl(TTL)
+        .wait(Duration::ZERO)
+}
+
+fn state(redlock: &Redlock) -> NodeState {
+    redlock.nodes().remove(0).state
+}
+
+/// Returns a client whose node votes.
+async fn settled(council: &Council) -> Redlock {
+    let redlock = builder(council).build().await.unwrap();
+    redlock.ready(Duration::from_secs(60)).await.unwrap();
+    redlock
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_named_server_votes_when_it_has_settled() {
+    let council = council();
+    let start = Instant::now();
+    let redlock = builder(&council).build().await.unwrap();
+    let error = redlock.lock("k").await.unwrap_err();
+    let LockError::Quarantined { remaining, .. } = error else {
+        panic!("{error}");
+    };
+    assert!(remaining > SETTLING - MS(100), "{remaining:?}");
+    redlock.ready(Duration::from_secs(60)).await.unwrap();
+    let settled = start.elapsed();
+    assert!(
+        (SETTLING..SETTLING + MS(100)).contains(&settled),
+        "{settled:?}"
+    );
+    drop(redlock.lock("k").await.unwrap());
+    assert_eq!(council.connections(), [("a".into(), 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_with_an_old_marker_votes_at_once() {
+    let council = council();
+    council.age("a", SETTLING);
+    // No age reaches back to before the beginning of the clock.
+    let clock = Clock::tokio();
+    sleep(SETTLING).await;
+    let redlock = builder(&council).clock(clock).build().await.unwrap();
+    assert_eq!(state(&redlock), NodeState::Voting);
+    drop(redlock.lock("k").await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_no_longer_confirmed_has_no_vote_until_it_is_confirmed_again() {
+    let council = council();
+    let redlock = settled(&council).await;
+    let guard = redlock.lock("k").await.unwrap();
+    council.silence(&[1]);
+    sleep(2 * WINDOW).await;
+    assert_eq!(state(&redlock), NodeState::Voting, "two of three");
+    council.silence(&[0, 1]);
+    sleep(WINDOW + MS(1)).await;
+    assert_eq!(state(&redlock), NodeState::Unconfirmed);
+    let error = redlock.lock("other").await.unwrap_err();
+    assert!(error.to_string().contains("not confirmed"), "{error}");
+    let LockError::NoQuorum(attempts) = error else {
+        panic!("{error}");
+    };
+    let objection = &attempts.nodes.iter().next().unwrap().objection;
+    assert_eq!(*objection, Objection::Unconfirmed);
+    let error = redlock.ready(MS(10)).await.unwrap_err();
+    assert!(error.to_string().contains("not confirmed"), "{error}");
+    assert!(matches!(
+        error,
+        NotReady::NoQuorum {
+            remaining: None,
+            ..
+        }
+    ));
+    let lost = timeout(TTL, guard.lost()).await;
+    lost.expect("without the vote it is not extended");
+
+    council.silence(&[]);
+    redlock.ready(WINDOW).await.expect("no second settling");
+    drop(redlock.lock("k").await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_master_is_connected_to_and_has_no_vote_before_the_locks_of_the_old_one_are_over() {
+    let council = council();
+    let redlock = settled(&council).await;
+    let other = settled(&council).await;
+    let guard = redlock.lock("k").await.unwrap();
+    council.name([0], 0, "b", 2);
+    sleep(Duration::from_secs(2)).await;
+    assert!(guard.extend().await.is_ok(), "one of three is no majority");
+    council.name([1], 0, "b", 2);
+    sleep(Duration::from_secs(2)).await;
+    let last = council.connections().pop();
+    assert_eq!(last, Some(("b".into(), 2)), "the session is closed");
+    assert!(guard.is_valid());
+    let granted = other.lock("k").wait(Duration::from_secs(60)).await.unwrap();
+    assert!(!guard.is_valid());
+    assert!(council.server("b").contains("k"));
+    drop(granted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_notices_that_one_of_three_masters_fails_over() {
+    let council = Council::new(3);
+    for (node, owner) in ["a", "b", "c"].into_iter().enumerate() {
+        council.name(0..3, node, owner, 1);
+    }
+    let seats = council.seats(3);
+    let redlock = Redlock::builder().custom_nodes(seats).clock(Clock::tokio());
+    let redlock = redlock.ttl(TTL).wait(Duration::ZERO).build().await.unwrap();
+    redlock.ready(Duration::from_secs(60)).await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    council.name(0..3, 0, "d", 2);
+    sleep(WINDOW).await;
+    let quarantined = |state| matches!(state, NodeState::Quarantined { .. });
+    assert!(quarantined(state(&redlock)), "its vote is away");
+    let start = Instant::now();
+    while start.elapsed() < 2 * SETTLING {
+        drop(redlock.lock("other").await.expect("two of three votes"));
+        assert!(guard.is_valid());
+        sleep(MS(500)).await;
+    }
+    assert_eq!(state(&redlock), NodeState::Voting);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_settling_there_would_be_two_holders() {
+    let council = council();
+    let build = || builder(&council).trust_fresh_nodes().build();
+    let (redlock, other) = (build().await.unwrap(), build().await.unwrap());
+    let options = LockOptions::new().no_renewal();
+    let guard = redlock.lock("k").options(options).await.unwrap();
+    council.name(0..3, 0, "b", 2);
+    let second = other.lock("k").wait(Duration::from_secs(5)).await;
+    let second = second.expect("the new master lacks the key");
+    assert!(guard.is_valid() && second.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn even_without_settling_a_server_must_be_confirmed() {
+    let council = council();
+    let redlock = builder(&council).trust_fresh_nodes().build().await;
+    let redlock = redlock.unwrap();
+    assert_eq!(state(&redlock), NodeState::Voting);
+    council.silence(&[0, 1, 2]);
+    sleep(WINDOW + MS(1100)).await;
+    assert_eq!(state(&redlock), NodeState::Unconfirmed);
+    redlock.try_lock("k").await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_authority_is_watched_once_for_all_its_nodes_and_until_the_last_lane_ends() {
+    let council = Council::new(3);
+    for (index, owner) in ["a", "b", "c"].into_iter().enumerate() {
+        council.name(0..3, index, owner, 1);
+    }
+    let seats = council.seats(3);
+    let builder = Redlock::builder().custom_nodes(seats);
+    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
+    redlock.ready(Duration::from_secs(60)).await.unwrap();
+    assert_eq!((council.watches(), council.watching()), (1, 1));
+    let guard = redlock.lock("k").await.unwrap();
+    for owner in ["a", "b", "c"] {
+        assert!(council.server(owner).contains("k"), "{owner}");
+    }
+    drop((guard, redlock));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(council.watching(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_named_master_a_client_starts_and_says_why_it_cannot_lock() {
+    let council = Council::new(3);
+    let start = Instant::now();
+    let build = || builder(&council).connect_timeout(MS(700)).build();
+    let redlock = build().await.unwrap();
+    assert!(start.elapsed() < MS(750), "{:?}", start.elapsed());
+    let error = redlock.lock("k").await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("no majority of its sentinels names a master"),
+        "{text}"
+    );
+
+    let refusal = NodeError::Misconfigured("the sentinel s1 knows no group".into());
+    council.object(refusal.clone());
+    let error = build().await.unwrap_err();
+    assert!(matches!(error, BuildError::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("knows no group"), "{error}");
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(state(&redlock), NodeState::Refused(refusal));
+
+    council.name([0, 2], 0, "a", 1);
+    let start = Instant::now();
+    redlock.ready(Duration::from_secs(60)).await.unwrap();
+    assert!(start.elapsed() < SETTLING + MS(1200), "no pause of its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_cannot_be_connected_to_is_named() {
+    let council = council();
+    council.server("a").set_down(true);
+    let redlock = builder(&council).build().await.unwrap();
+    let NodeState::Reconnecting(error) = state(&redlock) else {
+        panic!("{:?}", redlock.nodes());
+    };
+    assert!(error.to_string().contains("the node is down"), "{error}");
+    sleep(Duration::from_secs(100)).await;
+    // The pauses between attempts are long by now, and another master ends them.
+    council.name(0..3, 0, "b", 2);
+    sleep(MS(1010)).await;
+    let last = council.connections().pop();
+    assert_eq!(last, Some(("b".into(), 2)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ttl_shorter_than_three_windows_is_refused_where_an_authority_names_a_master() {
+    let council = council();
+    let short = LockOptions::new().ttl(MS(8999));
+    let error = builder(&council).options(short).build().await.unwrap_err();
+    let expected = OptionsError::ShorterThanThreeWindows {
+        ttl: MS(8999),
+        window: WINDOW,
+    };
+    assert_eq!(error, BuildError::Options(expected));
+    assert!(error.to_string().contains("confirmation_window"), "{error}");
+    let redlock = builder(&council).build().await.unwrap();
+    let error = redlock.lock("k").options(short).await.unwrap_err();
+    assert!(matches!(error, LockError::InvalidOptions(it) if it == expected));
+    let fits = builder(&council).confirmation_window(MS(2999));
+    assert!(fits.options(short).build().await.is_ok());
+    for window in [Duration::ZERO, Duration::MAX] {
+        let error = builder(&council).confirmation_window(window).build();
+        let error = error.await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("confirmation_window"), "{text}");
+    }
+    let plain = Redlock::builder().custom_nodes([MemoryNode::new()]);
+    assert!(plain.options(short).build().await.is_ok());
+}

@@ -1,0 +1,277 @@
+//! The life of a lock over nodes in memory, on a clock that the tests move: renewal, `max_hold`, loss,
+//! extension, and work under the lock.
+
+use std::time::Duration;
+
+use redlock_tokio::{
+    ExtendError, LockOptions, LossReason, MemoryNode, Redlock, ReleaseOutcome, Ttl, WithLockError,
+    test_util::TestNodes,
+};
+
+use crate::support::{
+    MS,
+    in_memory::{all_empty, five_nodes_and_lock, over, three_nodes},
+};
+
+fn ttl(duration: Duration) -> Ttl {
+    Ttl::new(duration).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_renewed_for_an_hour() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let guard = redlock.lock("k").max_hold(MS(7_200_000)).await.unwrap();
+    tokio::time::sleep(MS(3_600_000)).await;
+    assert!(guard.is_valid());
+    assert!(guard.remaining() > MS(5000), "{:?}", guard.remaining());
+    drop(guard);
+    redlock.shutdown().await;
+    assert!(all_empty(&nodes));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaked_guard_is_renewed_until_max_hold_and_then_lost() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let guard = redlock.lock("k").await.unwrap();
+    let hold = guard.hold().clone();
+    #[expect(clippy::mem_forget, reason = "a leak is what is tested")]
+    std::mem::forget(guard);
+    tokio::time::sleep(MS(60_000)).await;
+    assert!(hold.is_valid(), "60 s is the default");
+    assert_eq!(hold.lost().await, LossReason::MaxHold);
+    tokio::time::sleep(MS(1000)).await;
+    assert!(all_empty(&nodes));
+    assert!(matches!(
+        hold.extend().await,
+        Err(ExtendError::Lost(LossReason::MaxHold))
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_hold_limits_explicit_extensions() {
+    let (_nodes, redlock) = five_nodes_and_lock().await;
+    let guard = redlock.lock("k").max_hold(MS(4000)).await.unwrap();
+    tokio::time::sleep(MS(4001)).await;
+    assert!(guard.is_valid());
+    assert!(matches!(
+        guard.extend().await,
+        Err(ExtendError::MaxHold { .. })
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_hold_applies_without_renewal() {
+    let (_nodes, redlock) = five_nodes_and_lock().await;
+    let options = LockOptions::new().no_renewal().max_hold(MS(15_000));
+    let guard = redlock.lock("k").options(options).await.unwrap();
+    tokio::time::sleep(MS(8000)).await;
+    guard.extend().await.unwrap();
+    tokio::time::sleep(MS(8000)).await;
+    assert!(matches!(
+        guard.extend().await,
+        Err(ExtendError::MaxHold { .. })
+    ));
+    assert_eq!(guard.lost().await, LossReason::MaxHold);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_outlives_a_minority_of_nodes_and_not_a_majority() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let guard = redlock.lock("k").await.unwrap();
+    nodes[0].set_down(true);
+    nodes[1].set_down(true);
+    tokio::time::sleep(MS(30_000)).await;
+    assert!(guard.is_valid());
+    nodes[2].set_down(true);
+    let error = guard.extend().await.unwrap_err();
+    let ExtendError::NoQuorum {
+        remaining,
+        nodes: reports,
+    } = error
+    else {
+        panic!("{error}");
+    };
+    assert!(
+        guard.is_valid() && remaining > Duration::ZERO,
+        "a failed extension does not shorten the validity"
+    );
+    assert_eq!(reports.len(), 3);
+    let validity = guard.remaining();
+    let before = tokio::time::Instant::now();
+    assert_eq!(guard.lost().await, LossReason::Expired);
+    let late = before.elapsed().saturating_sub(validity);
+    assert!(
+        late <= MS(2),
+        "reported {late:?} late; timers count whole milliseconds"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_extension_is_retried_in_time() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let guard = redlock.lock("k").await.unwrap();
+    nodes[..3].iter().for_each(|it| it.set_down(true));
+    tokio::time::sleep(MS(6000)).await;
+    nodes[..3].iter().for_each(|it| it.set_down(false));
+    tokio::time::sleep(MS(20_000)).await;
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgotten_keys_on_a_majority_are_a_loss() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let guard = redlock.lock("k").await.unwrap();
+    nodes[..3].iter().for_each(MemoryNode::clear);
+    assert_eq!(
+        guard.extend().await,
+        Err(ExtendError::Lost(LossReason::KeysLost))
+    );
+    assert!(!guard.is_valid());
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::NotHeld);
+    redlock.shutdown().await;
+    assert!(all_empty(&nodes), "the rest of the keys was released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_waits_for_a_foreign_key_to_expire() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    nodes
+        .iter()
+        .for_each(|it| it.insert("k", "foreign", ttl(MS(3000))));
+    let before = tokio::time::Instant::now();
+    let guard = redlock.lock("k").await.unwrap();
+    let waited = before.elapsed();
+    assert!(waited >= MS(3000) && waited < MS(3300), "{waited:?}");
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_lock_does_the_work_and_releases() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let result = redlock
+        .with_lock("k", async |hold| {
+            assert!(hold.is_valid());
+            assert!(redlock.try_lock("k").await.is_err());
+            tokio::time::sleep(MS(30_000)).await;
+            "done"
+        })
+        .await;
+    assert_eq!(result.unwrap(), "done");
+    redlock.shutdown().await;
+    assert!(all_empty(&nodes));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_lock_drops_the_work_when_the_lock_is_lost() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let mut steps = 0;
+    let result = redlock
+        .with_lock("k", async |_hold| {
+            loop {
+                steps += 1;
+                if steps == 10 {
+                    nodes.iter().for_each(MemoryNode::clear);
+                }
+                tokio::time::sleep(MS(1000)).await;
+            }
+        })
+        .await;
+    let result: Result<(), _> = result;
+    assert!(
+        matches!(result, Err(WithLockError::Lost(LossReason::KeysLost))),
+        "{result:?}"
+    );
+    assert!(
+        (10..14).contains(&steps),
+        "the work is dropped at the next extension: {steps}"
+    );
+}
+
+#[tokio::test]
+async fn a_lock_expires_by_the_clock_while_the_executor_is_blocked() {
+    // The runtime has one thread, and its clock is not paused. No task runs while the thread is blocked.
+    let redlock = Redlock::embedded().await.unwrap();
+    let blocked = redlock.lock("k").ttl(MS(200)).await.unwrap();
+    std::thread::sleep(MS(250));
+    assert!(!blocked.is_valid(), "before any task can run");
+    assert_eq!(blocked.remaining(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_dropped_in_a_panic_is_released() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let task = tokio::spawn({
+        let redlock = redlock.clone();
+        async move {
+            let _guard = redlock.lock("k").await.unwrap();
+            panic!("in the critical section");
+        }
+    });
+    assert!(task.await.unwrap_err().is_panic());
+    redlock.shutdown().await;
+    assert!(all_empty(&nodes));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_dropped_outside_of_the_runtime_is_released() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let guard = redlock.lock("k").await.unwrap();
+    std::thread::spawn(|| drop(guard)).join().unwrap();
+    redlock.shutdown().await;
+    assert!(all_empty(&nodes));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_guards_are_renewed_together() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let mut guards = Vec::new();
+    for number in 0..10_000 {
+        guards.push(redlock.lock(format!("k{number}")).await.unwrap());
+    }
+    tokio::time::sleep(MS(45_000)).await;
+    assert!(guards.iter().all(|it| it.is_valid()));
+    drop(guards);
+    redlock.shutdown().await;
+    assert!(all_empty(&nodes));
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_of_a_lock_override_those_of_the_builder() {
+    let builder = over(&three_nodes())
+        .max_ttl(MS(8000))
+        .options(LockOptions::new().ttl(MS(2000)).wait(MS(300)));
+    let redlock = builder.build().await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    assert!(guard.remaining() <= MS(2000));
+    let before = tokio::time::Instant::now();
+    assert!(redlock.lock("k").await.is_err());
+    assert!(before.elapsed() <= MS(300));
+    assert!(redlock.lock("k").wait(MS(1000)).await.is_err());
+    assert!(before.elapsed() >= MS(900), "{:?}", before.elapsed());
+    let long = redlock.lock("other").ttl(MS(8000)).await.unwrap();
+    assert!(long.remaining() > MS(7000));
+    let error = redlock.lock("other").ttl(MS(8001)).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("longer than max_ttl, which is 8s"),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_can_lose_the_next_lock_while_the_last_release_is_on_its_way() {
+    let nodes = TestNodes::new();
+    let redlock = nodes.connect().await.unwrap();
+    drop(
+        redlock
+            .lock("k")
+            .options(LockOptions::new().no_handover())
+            .await
+            .unwrap(),
+    );
+    assert!(nodes.is_locked("k"), "the release has not arrived yet");
+    nodes.lose_next("k");
+    let guard = redlock.lock("k").await.unwrap();
+    assert_eq!(guard.lost().await, LossReason::KeysLost);
+}

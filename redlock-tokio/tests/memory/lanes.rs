@@ -1,0 +1,168 @@
+//! Lanes to nodes that are slow, or whose connections break at the worst moment. In paused time.
+
+use std::{
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
+use redlock_tokio::{
+    Answer, Clock, Command, MemoryNode, Node, NodeError, Redlock, RedlockBuilder, Session,
+};
+use tokio::time::Instant;
+
+use crate::support::MS;
+
+type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
+
+fn over(nodes: impl IntoIterator<Item = impl Node>) -> RedlockBuilder {
+    let builder = Redlock::builder().custom_nodes(nodes);
+    builder.clock(Clock::tokio()).max_ttl(MS(60_000))
+}
+
+/// A node that needs some time for each command and carries out one after the other, like a server.
+#[derive(Clone)]
+struct Slow {
+    inner: MemoryNode,
+    free_at: Arc<Mutex<Instant>>,
+}
+
+const PER_COMMAND: Duration = Duration::from_micros(20);
+
+impl Node for Slow {
+    fn address(&self) -> &str {
+        self.inner.address()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        let session = self.clone();
+        async { Ok(Box::new(session) as Box<dyn Session>) }.boxed()
+    }
+}
+
+impl Session for Slow {
+    fn execute(&mut self, batch: &[Command]) -> Answers {
+        let mut free_at = self.free_at.lock().unwrap();
+        *free_at = (*free_at).max(Instant::now()) + PER_COMMAND * batch.len() as u32;
+        let done_at = *free_at;
+        let answers = self.inner.execute(batch);
+        async move {
+            tokio::time::sleep_until(done_at).await;
+            answers.await
+        }
+        .boxed()
+    }
+}
+
+/// The tasks send more than a node can do within `node_timeout`. The excess waits in the lane's queue,
+/// where the timeout does not run.
+#[tokio::test(start_paused = true)]
+async fn a_busy_node_is_not_taken_for_a_silent_one() {
+    const TASKS: usize = 3000;
+    let slow = || Slow {
+        inner: MemoryNode::new(),
+        free_at: Arc::new(Mutex::new(Instant::now())),
+    };
+    let redlock = over([slow(), slow(), slow()]).build().await.unwrap();
+    let end = Instant::now() + MS(500);
+    let task = async |number: usize| {
+        let key = format!("k{number}");
+        let mut cycles = 0;
+        while Instant::now() < end {
+            let guard = redlock
+                .try_lock(&key)
+                .await
+                .expect("each task has a key of its own");
+            guard.release().await;
+            cycles += 1;
+        }
+        cycles
+    };
+    let cycles: u32 = join_all((0..TASKS).map(task)).await.into_iter().sum();
+    assert!(cycles >= 12_000, "{cycles} of about 12 500 possible ones");
+}
+
+/// A node that answers the first batch late, strands the second one on its way, and loses all later ones
+/// with the connection.
+#[derive(Clone)]
+struct Stranding {
+    inner: MemoryNode,
+    state: Arc<Mutex<Stranded>>,
+}
+
+#[derive(Default)]
+struct Stranded {
+    connections: u32,
+    batches: u32,
+    commands: Vec<Command>,
+}
+
+impl Node for Stranding {
+    fn address(&self) -> &str {
+        self.inner.address()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        self.state.lock().unwrap().connections += 1;
+        let session = self.clone();
+        async { Ok(Box::new(session) as Box<dyn Session>) }.boxed()
+    }
+}
+
+impl Session for Stranding {
+    fn execute(&mut self, batch: &[Command]) -> Answers {
+        let mut state = self.state.lock().unwrap();
+        state.batches += 1;
+        match (state.connections, state.batches) {
+            (1, 1) => {
+                let answers = self.inner.execute(batch);
+                async move {
+                    tokio::time::sleep(MS(80)).await;
+                    answers.await
+                }
+                .boxed()
+            }
+            (1, 2) => {
+                state.commands.extend_from_slice(batch);
+                pending().boxed()
+            }
+            (1, _) => pending().boxed(),
+            _ => self.inner.execute(batch),
+        }
+    }
+}
+
+/// An owed release that is lost with its connection is owed again, because the request to set the key may
+/// still arrive.
+#[tokio::test(start_paused = true)]
+async fn an_owed_release_that_was_in_flight_is_still_owed() {
+    let memory = || MemoryNode::new();
+    let stranding = Stranding {
+        inner: memory(),
+        state: Arc::default(),
+    };
+    let builder = over([memory(), memory()]).custom_nodes([stranding.clone()]);
+    let redlock = builder.ttl(MS(60_000)).build().await.unwrap();
+    let first = redlock.lock("first").await.expect("two of three");
+    tokio::time::sleep(MS(40)).await;
+    let guard = redlock.lock("k").await.expect("two of three");
+    tokio::time::sleep(MS(20)).await;
+    // The node counts as silent by now, so this release is owed. It is in flight when the connection
+    // breaks.
+    drop(guard);
+    tokio::time::sleep(MS(3000)).await;
+    let connections = stranding.state.lock().unwrap().connections;
+    assert!(connections > 1, "the first connection broke");
+
+    let commands = std::mem::take(&mut stranding.state.lock().unwrap().commands);
+    assert_eq!(commands.len(), 1, "the request to set k");
+    drop(stranding.inner.clone().execute(&commands));
+    assert!(stranding.inner.contains("k"), "it arrived late");
+    tokio::time::sleep(MS(1000)).await;
+    assert!(!stranding.inner.contains("k"), "and was released");
+    drop(first);
+}

@@ -1,0 +1,198 @@
+//! The future of a lock: it may be cancelled at any point, polled late, or never be polled again. Over nodes in
+//! memory, on a clock that the tests move.
+
+use std::{
+    panic::{RefUnwindSafe, UnwindSafe},
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use futures::future::BoxFuture;
+use redlock_tokio::{
+    Answer, Clock, Command, Hold, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Node,
+    NodeError, Redlock, ReleaseOutcome, Session, Ttl,
+};
+use tokio::task::yield_now;
+
+use crate::support::{
+    MS,
+    in_memory::{all_empty, embedded, five_nodes_and_lock},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_lost_before_it_was_polled_is_not_returned() {
+    let (_nodes, redlock) = five_nodes_and_lock().await;
+    let options = LockOptions::new().ttl(MS(300)).no_renewal();
+    let mut waiting = redlock.lock("k").options(options).into_future();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(pin!(&mut waiting).poll(&mut cx).is_pending());
+    tokio::time::sleep(MS(400)).await;
+    let error = waiting.await.unwrap_err();
+    assert!(matches!(error, LockError::TooSlow(_)), "{error}");
+}
+
+/// A node in memory that answers after a number of turns of the runtime.
+struct SlowNode {
+    inner: MemoryNode,
+    turns: usize,
+}
+
+impl Node for SlowNode {
+    fn address(&self) -> &str {
+        self.inner.address()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        Box::pin(async {
+            Ok(Box::new(Self {
+                inner: self.inner.clone(),
+                turns: self.turns,
+            }) as Box<dyn Session>)
+        })
+    }
+}
+
+impl Session for SlowNode {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        let answers = self.inner.execute(batch);
+        let turns = self.turns;
+        Box::pin(async move {
+            for _ in 0..turns {
+                yield_now().await;
+            }
+            answers.await
+        })
+    }
+}
+
+/// Polls the future of a lock up to `polls` times, with a turn of the runtime after each, and drops it.
+/// Returns whether the future completed.
+async fn poll_and_drop(future: LockFuture, polls: usize) -> bool {
+    let mut future = pin!(future);
+    let mut cx = Context::from_waker(Waker::noop());
+    for _ in 0..polls {
+        if future.as_mut().poll(&mut cx).is_ready() {
+            return true;
+        }
+        yield_now().await;
+    }
+    false
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_cancelled_at_any_poll_leaves_no_key_behind() {
+    let nodes: Vec<_> = (0..5).map(|_| MemoryNode::new()).collect();
+    let slow = nodes.iter().enumerate().map(|(index, node)| SlowNode {
+        inner: node.clone(),
+        turns: 5 * index,
+    });
+    let builder = Redlock::builder().custom_nodes(slow);
+    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
+    let mut finished = 0;
+    let mut half_way = 0;
+    for polls in 0..40 {
+        if poll_and_drop(redlock.lock("k").into_future(), polls).await {
+            finished += 1;
+        } else if nodes.iter().any(|it| !it.is_empty()) {
+            half_way += 1;
+        }
+        tokio::time::sleep(MS(1)).await;
+        assert!(all_empty(&nodes), "after {polls} polls");
+    }
+    assert!(half_way > 5 && finished > 5, "{half_way} and {finished}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_cancelled_while_contending_leaves_no_key_behind() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    // Three nodes of five are taken, so that each attempt sets its key on the other two and fails.
+    let hour = Ttl::new(MS(3_600_000)).unwrap();
+    nodes[..3]
+        .iter()
+        .for_each(|it| it.insert("k", "foreign", hour));
+    for wait in 0..200 {
+        let waiting = redlock.lock("k").into_future();
+        assert!(tokio::time::timeout(MS(wait * 7), waiting).await.is_err());
+        tokio::time::sleep(MS(1)).await;
+        assert!(nodes[3..].iter().all(MemoryNode::is_empty), "after {wait}");
+    }
+    assert!(
+        nodes[..3]
+            .iter()
+            .all(|it| it.value("k").as_deref() == Some(b"foreign"))
+    );
+}
+
+/// The future is woken but not polled, like a branch of a `select!` while another branch runs.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_not_polled_is_not_renewed() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut future = pin!(redlock.lock("k").into_future());
+    assert!(future.as_mut().poll(&mut cx).is_pending());
+    tokio::time::sleep(MS(9000)).await;
+    assert!(!all_empty(&nodes), "nine of ten seconds have passed");
+    tokio::time::sleep(MS(1001)).await;
+    assert!(all_empty(&nodes), "it was renewed without a poll");
+    let error = future.await.unwrap_err();
+    assert!(matches!(error, LockError::TooSlow(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_polled_late_is_renewed_from_then_on() {
+    let (_nodes, redlock) = five_nodes_and_lock().await;
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut future = pin!(redlock.lock("k").into_future());
+    assert!(future.as_mut().poll(&mut cx).is_pending());
+    tokio::time::sleep(MS(9000)).await;
+    let guard = future.await.unwrap();
+    assert!(guard.remaining() < MS(1000), "{:?}", guard.remaining());
+    tokio::time::sleep(MS(1)).await;
+    assert!(guard.remaining() > MS(9000), "{:?}", guard.remaining());
+    tokio::time::sleep(MS(20_000)).await;
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handed_over_lock_that_is_not_polled_is_not_renewed() {
+    let (nodes, redlock) = five_nodes_and_lock().await;
+    let first = redlock.lock("k").await.unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut second = pin!(redlock.lock("k").into_future());
+    assert!(second.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
+    tokio::time::sleep(MS(10_001)).await;
+    assert!(all_empty(&nodes), "it was renewed without a poll");
+    let error = second.await.unwrap_err();
+    assert!(matches!(error, LockError::TooSlow(_)), "{error}");
+}
+
+/// No task can renew the lock after its runtime has ended. So the future must not return the lock, and its
+/// error must not blame the nodes.
+#[test]
+fn a_lock_whose_runtime_ended_before_it_was_polled_is_refused() {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().unwrap();
+    let redlock = runtime.block_on(embedded());
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut future = pin!(redlock.lock("k").into_future());
+    runtime.block_on(async {
+        assert!(future.as_mut().poll(&mut cx).is_pending());
+        // The lanes answer.
+        tokio::time::sleep(MS(50)).await;
+    });
+    drop(runtime);
+    match future.as_mut().poll(&mut cx) {
+        Poll::Ready(Err(LockError::ShutDown)) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn handles_and_guards_can_cross_catch_unwind() {
+    fn assert_unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
+    assert_unwind_safe::<Redlock>();
+    assert_unwind_safe::<LockGuard>();
+    assert_unwind_safe::<Hold>();
+    assert_unwind_safe::<LockFuture>();
+}

@@ -1,0 +1,338 @@
+//! The queue of waiters in one process: order, limits, cancellation and shutdown. Over nodes in memory, by
+//! tokio's clock.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
+
+use futures::{FutureExt, future::join_all};
+use redlock_tokio::{LockError, LockOptions};
+use tokio::task::JoinSet;
+
+use crate::support::{
+    MS,
+    in_memory::{embedded, over, settle, three_nodes},
+};
+
+#[tokio::test(start_paused = true)]
+async fn waiters_are_served_in_the_order_of_their_arrival() {
+    let redlock = embedded().await;
+    let guard = redlock.lock("k").await.unwrap();
+    let mut entered = Vec::new();
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    for index in 0..50 {
+        let (lock, sender) = (redlock.lock("k").into_future(), sender.clone());
+        tasks.spawn(async move {
+            let guard = lock.await.unwrap();
+            sender.send(index).unwrap();
+            tokio::time::sleep(MS(7)).await;
+            drop(guard);
+        });
+        settle().await;
+    }
+    drop(sender);
+    assert_eq!((redlock.queue().keys, redlock.queue().waiting), (1, 50));
+    drop(guard);
+    while let Some(index) = receiver.recv().await {
+        entered.push(index);
+    }
+    assert_eq!(entered, (0..50).collect::<Vec<_>>());
+    tasks.join_all().await;
+    assert_eq!((redlock.queue().keys, redlock.queue().waiting), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_gives_up_is_passed_over() {
+    let redlock = embedded().await;
+    let guard = redlock.lock("k").await.unwrap();
+    let waiters: Vec<_> = (0..4)
+        .map(|_| tokio::spawn(redlock.lock("k").into_future()))
+        .collect();
+    settle().await;
+    waiters[0].abort();
+    waiters[2].abort();
+    settle().await;
+    assert_eq!(redlock.queue().waiting, 2);
+    // The second waiter is the successor, and it gives up before it is polled.
+    drop(guard);
+    waiters[1].abort();
+    let [_, _, _, last] = <[_; 4]>::try_from(waiters).unwrap();
+    drop(last.await.unwrap().unwrap());
+    redlock.shutdown().await;
+    assert_eq!(redlock.queue().keys, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_in_the_queue_counts_as_time_waited() {
+    let redlock = embedded().await;
+    let guard = redlock.lock("k").await.unwrap();
+    let started = tokio::time::Instant::now();
+    let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
+    assert!(error.is_contended(), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("another task of this process holds it"),
+        "{error}"
+    );
+    let waited = started.elapsed();
+    assert!(waited >= MS(300) && waited < MS(310), "{waited:?}");
+    // The waiter gets its turn late, when another process already holds the lock.
+    let nodes = three_nodes();
+    let [ours, theirs] = [
+        over(&nodes).build().await.unwrap(),
+        over(&nodes).build().await.unwrap(),
+    ];
+    let mine = ours
+        .lock("k")
+        .options(LockOptions::new().no_handover())
+        .await
+        .unwrap();
+    let waiting = tokio::spawn(ours.lock("k").wait(MS(300)).into_future());
+    let foreign = tokio::spawn(theirs.lock("k").into_future());
+    settle().await;
+    tokio::time::sleep(MS(200)).await;
+    let started = tokio::time::Instant::now();
+    drop(mine);
+    let foreign = foreign.await.unwrap().expect("the waiters back off");
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(error.is_contended(), "{error}");
+    assert!(started.elapsed() < MS(120), "{:?}", started.elapsed());
+    drop(foreign);
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_beyond_the_limits_are_refused() {
+    let nodes = three_nodes();
+    let redlock = over(&nodes).max_waiters_total(3).build().await.unwrap();
+    let guards = [
+        redlock.lock("a").await.unwrap(),
+        redlock.lock("b").await.unwrap(),
+    ];
+    let wait = |key: &str| tokio::spawn(redlock.lock(key).max_waiters_per_key(2).into_future());
+    let waiting = [wait("a"), wait("a"), wait("b")];
+    settle().await;
+    let error = redlock.lock("a").max_waiters_per_key(2).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            LockError::QueueFull {
+                waiting: 2,
+                limit: 2
+            }
+        ),
+        "{error}"
+    );
+    let error = redlock.lock("b").max_waiters_per_key(2).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            LockError::QueueFull {
+                waiting: 3,
+                limit: 3
+            }
+        ),
+        "{error}"
+    );
+    drop(guards);
+    for waiting in waiting {
+        drop(waiting.await.unwrap().unwrap());
+    }
+}
+
+/// Eight holders have held the lock for two seconds each, and so does the first of the new waiters.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_expected_to_exceed_the_limit_is_refused() {
+    let redlock = embedded().await;
+    let hold = |wait| {
+        let options = LockOptions::new().refuse_long_waits().wait(wait);
+        let lock = redlock.lock("c").options(options).into_future();
+        async move {
+            let guard = lock.await?;
+            tokio::time::sleep(MS(2000)).await;
+            drop(guard);
+            Ok::<_, LockError>(())
+        }
+    };
+    for _ in 0..8 {
+        assert_eq!(redlock.expected_wait("c"), None, "nobody waits");
+        hold(MS(0)).await.unwrap();
+    }
+    let mut tasks = JoinSet::new();
+    for _ in 0..5 {
+        tasks.spawn(hold(MS(9000)));
+    }
+    tokio::time::sleep(MS(2100)).await;
+    assert_eq!(
+        redlock.expected_wait("c"),
+        Some(MS(6900)),
+        "all five are served by then"
+    );
+    let error = hold(MS(5000)).await.unwrap_err();
+    let LockError::WaitTooLong {
+        waiting,
+        expected,
+        limit,
+    } = error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!((waiting, expected, limit), (3, MS(6000), MS(5000)));
+    assert!(
+        error
+            .to_string()
+            .contains("the expected wait exceeds the limit")
+    );
+    let allowed = redlock
+        .lock("c")
+        .options(LockOptions::new().allow_long_waits());
+    assert!(allowed.wait(MS(9000)).await.is_ok());
+    for served in tasks.join_all().await {
+        served.unwrap();
+    }
+    // After a minute the measured times are forgotten.
+    tokio::time::sleep(MS(61_000)).await;
+    let _guard = redlock.lock("c").await.unwrap();
+    assert_eq!(redlock.expected_wait("c"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_answers_all_waiters() {
+    let redlock = embedded().await;
+    let guard = redlock.lock("k").await.unwrap();
+    let waiting: Vec<_> = (0..1000)
+        .map(|_| tokio::spawn(redlock.lock("k").wait(Duration::MAX).into_future()))
+        .collect();
+    settle().await;
+    redlock.shutdown().await;
+    for answer in join_all(waiting).await {
+        assert!(matches!(answer.unwrap(), Err(LockError::ShutDown)));
+    }
+    assert!(guard.is_valid());
+    drop(guard);
+    assert_eq!(redlock.queue().keys, 0);
+}
+
+/// Ten thousand waiters for one key are answered without a deep recursion.
+#[test]
+fn waiters_are_answered_when_the_runtime_ends() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (redlock, guard, mut waiting) = runtime.block_on(async {
+        let redlock = embedded().await;
+        let guard = redlock.lock("k").await.unwrap();
+        let lock = || {
+            redlock
+                .lock("k")
+                .max_waiters_per_key(usize::MAX)
+                .into_future()
+        };
+        let mut waiting: Vec<_> = (0..10_000).map(|_| Box::pin(lock())).collect();
+        for lock in &mut waiting {
+            assert!(lock.as_mut().now_or_never().is_none());
+        }
+        (redlock, guard, waiting)
+    });
+    drop(runtime);
+    for lock in &mut waiting {
+        let answer = lock.as_mut().now_or_never().expect("answered");
+        assert!(matches!(answer, Err(LockError::ShutDown)));
+    }
+    assert!(!guard.is_valid());
+    drop(guard);
+    assert_eq!(redlock.queue().keys, 0);
+}
+
+/// One waiter's waker panics when it is woken. The other waiters still get their turns.
+#[test]
+fn a_waker_that_panics_costs_no_other_waiter_its_turn() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("this waker panics on purpose");
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let _entered = runtime.enter();
+    let redlock = runtime.block_on(embedded());
+    let lock = |key: &str| redlock.lock(key).into_future();
+    let guard = runtime.block_on(lock("a")).unwrap();
+    let mut odd = Box::pin(lock("a"));
+    let waker = Waker::from(Arc::new(Panics));
+    let polled = odd.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let next = runtime.spawn(lock("a"));
+    runtime.block_on(settle());
+    // The drop hands the lock over, wakes the successor, and so runs into the panic of its waker.
+    let dropped = std::panic::catch_unwind(AssertUnwindSafe(|| drop(guard)));
+    assert!(dropped.is_err());
+    drop(odd);
+    drop(runtime.block_on(next).unwrap().expect("its turn"));
+    let guard = runtime.block_on(lock("a").map(Result::unwrap));
+    let next = runtime.spawn(
+        redlock
+            .lock("a")
+            .options(LockOptions::new().no_handover())
+            .into_future(),
+    );
+    runtime.block_on(settle());
+    drop(guard);
+    drop(runtime.block_on(next).unwrap().expect("its turn"));
+}
+
+/// One hold of 2 s is followed by 25 holds of 20 ms. None of the ten later waiters is refused because of
+/// the long hold.
+#[tokio::test(start_paused = true)]
+async fn one_long_hold_does_not_make_a_short_wait_look_long() {
+    let redlock = embedded().await;
+    let hold = |time| {
+        let options = LockOptions::new().refuse_long_waits();
+        let lock = redlock.lock("k").options(options).into_future();
+        async move {
+            let guard = lock.await;
+            tokio::time::sleep(time).await;
+            guard.map(drop)
+        }
+    };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(hold(MS(2000)));
+    settle().await;
+    for _ in 0..25 {
+        tasks.spawn(hold(MS(20)));
+    }
+    tokio::time::sleep(MS(2001)).await;
+    let mut longest = Duration::ZERO;
+    for _ in 0..10 {
+        tasks.spawn(hold(MS(20)));
+        settle().await;
+        longest = longest.max(redlock.expected_wait("k").unwrap_or_default());
+    }
+    let refused = tasks.join_all().await.into_iter().filter(Result::is_err);
+    assert_eq!(refused.count(), 0);
+    assert!(longest <= MS(5000), "{longest:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_without_a_turn_reports_why_the_nodes_do_not_vote() {
+    let nodes = three_nodes();
+    let redlock = over(&nodes).build().await.unwrap();
+    nodes.iter().for_each(|node| node.set_down(true));
+    let first = tokio::spawn(redlock.lock("k").into_future());
+    settle().await;
+    let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
+    let LockError::NoQuorum(attempts) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!((attempts.count, attempts.nodes.len()), (0, 3), "{error}");
+    assert!(first.await.unwrap().is_err());
+}

@@ -1,0 +1,221 @@
+//! Settings of URLs and pools: credentials, databases, sockets, protocols. Secrets never show.
+
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    thread,
+};
+
+use redlock_tokio::{
+    BuildError, NodeState, NodeStatus, Redlock,
+    deadpool_redis::{self, Config, Runtime},
+    test_util::RedisServers,
+};
+
+use crate::support::{Cli, eventually, trusting};
+
+const PASSWORD: &str = "hunter2";
+
+#[tokio::test]
+async fn a_password_in_the_url_is_used_and_never_shown() {
+    let servers = RedisServers::spawn_with(1, &["--requirepass", PASSWORD]).unwrap();
+    let port = servers.get(0).port();
+    let redlock = trusting([format!("redis://:{PASSWORD}@127.0.0.1:{port}")])
+        .build()
+        .await
+        .unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    let shown = format!("{redlock:?} {guard:?} {:?}", redlock.lock("k"));
+    assert!(!shown.contains(PASSWORD), "{shown}");
+}
+
+#[tokio::test]
+async fn a_wrong_or_missing_password_names_the_node_and_not_the_password() {
+    let servers = RedisServers::spawn_with(1, &["--requirepass", PASSWORD]).unwrap();
+    let port = servers.get(0).port();
+    for url in [
+        format!("redis://127.0.0.1:{port}"),
+        format!("redis://:wrong-secret@127.0.0.1:{port}"),
+        format!("redis://nobody:wrong-secret@127.0.0.1:{port}"),
+    ] {
+        let error = trusting([url]).build().await.unwrap_err();
+        assert!(matches!(error, BuildError::Refused { .. }), "{error:?}");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(&format!("127.0.0.1:{port}")), "{text}");
+        assert!(!text.contains("wrong-secret"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_with_only_the_rights_that_a_lock_needs_can_lock() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let admin = Cli::of(servers.get(0));
+    let rights = [
+        "ACL",
+        "SETUSER",
+        "locker",
+        "on",
+        ">hunter2",
+        "resetkeys",
+        "~lock:*",
+        "-@all",
+        "+set",
+        "+info",
+        "+mget",
+        "+del",
+        "+pttl",
+        "+pexpire",
+        "+eval",
+        "+evalsha",
+    ];
+    assert_eq!(admin.run(&rights), "OK");
+    let url = format!("redis://locker:hunter2@127.0.0.1:{}", servers.get(0).port());
+    let redlock = trusting([url]).build().await.unwrap();
+    let guard = redlock.lock("lock:k").await.expect("its own keys");
+    guard.extend().await.expect("without SCRIPT LOAD, by EVAL");
+    guard.release().await;
+    let error = redlock.try_lock("other:k").await.unwrap_err();
+    assert!(error.to_string().contains("NOPERM"), "{error}");
+}
+
+#[tokio::test]
+async fn a_database_number_in_the_url_is_selected() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let server = servers.get(0);
+    let redlock = trusting([format!("{}/3", server.url())])
+        .build()
+        .await
+        .unwrap();
+    let _guard = redlock.lock("k").await.unwrap();
+    assert!(Cli::of(server).get("k").is_none());
+    assert!(Cli::of(server).with(&["-n", "3"]).get("k").is_some());
+}
+
+#[tokio::test]
+async fn a_missing_database_and_a_server_that_is_not_redis_are_misconfigurations() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let url = format!("{}/99", servers.get(0).url());
+    let error = trusting([url]).build().await.unwrap_err().to_string();
+    assert!(error.contains("misconfigured"), "{error}");
+    assert!(error.contains("database"), "{error}");
+
+    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", stranger.local_addr().unwrap());
+    let answer = thread::spawn(move || {
+        let (mut stream, _) = stranger.accept().unwrap();
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .unwrap();
+        stream.read_to_end(&mut Vec::new())
+    });
+    let error = trusting([url]).build().await.unwrap_err().to_string();
+    assert!(error.contains("misconfigured"), "{error}");
+    answer.join().unwrap().ok();
+}
+
+#[tokio::test]
+async fn a_busy_server_does_not_prevent_the_start() {
+    let servers = RedisServers::spawn_with(3, &["--lua-time-limit", "10"]).unwrap();
+    let cli = Cli::of(servers.get(0));
+    let busy = thread::spawn(move || cli.run(&["EVAL", "while true do end", "0"]));
+    let cli = Cli::of(servers.get(0));
+    eventually("it is busy", || cli.run(&["PING"]).contains("BUSY")).await;
+    let urls = servers.urls().into_iter().map(|url| format!("{url}/3"));
+    let redlock = trusting(urls).build().await.expect("it starts");
+    let guard = redlock.try_lock("k").await.expect("two of three vote");
+    cli.run(&["SCRIPT", "KILL"]);
+    busy.join().unwrap();
+    assert!(guard.is_valid());
+}
+
+#[tokio::test]
+async fn connections_that_were_closed_while_idle_are_replaced_before_they_are_needed() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    for server in servers.iter() {
+        Cli::of(server).run(&["CLIENT", "KILL", "TYPE", "normal"]);
+    }
+    eventually("connected again", || {
+        // One line belongs to this `redis-cli`. A connection in the list may not have finished its
+        // handshake.
+        let clients = |server| Cli::of(server).run(&["CLIENT", "LIST"]).lines().count();
+        let votes = |node: NodeStatus| node.state == NodeState::Voting;
+        servers.iter().all(|server| clients(server) > 1) && redlock.nodes().into_iter().all(votes)
+    })
+    .await;
+    guard.extend().await.expect("the first request after it");
+    assert!(redlock.try_lock("another").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_lock_works_over_unix_sockets() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = trusting(servers.iter().map(|it| it.unix_url()))
+        .build()
+        .await
+        .unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    guard.extend().await.unwrap();
+    assert_eq!(
+        guard.release().await.outcome,
+        redlock_tokio::ReleaseOutcome::Released
+    );
+}
+
+#[tokio::test]
+async fn a_lock_works_over_resp3() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let urls = servers
+        .urls()
+        .into_iter()
+        .map(|url| format!("{url}?protocol=resp3"));
+    let redlock = trusting(urls).build().await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    guard.extend().await.unwrap();
+    assert!(redlock.try_lock("k").await.unwrap_err().is_contended());
+    assert_eq!(
+        guard.release().await.outcome,
+        redlock_tokio::ReleaseOutcome::Released
+    );
+}
+
+#[tokio::test]
+async fn pools_of_the_caller_lend_one_connection_each_and_keep_working() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let pools: Vec<_> = servers
+        .urls()
+        .into_iter()
+        .map(|url| {
+            Config::from_url(url)
+                .create_pool(Some(Runtime::Tokio1))
+                .unwrap()
+        })
+        .collect();
+    let named = pools
+        .iter()
+        .enumerate()
+        .map(|(i, pool)| (format!("pool {i}"), pool.clone()));
+    let redlock = Redlock::builder()
+        .pools(named)
+        .trust_fresh_nodes()
+        .build()
+        .await
+        .unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    guard.extend().await.unwrap();
+    for pool in &pools {
+        let status = pool.status();
+        assert_eq!((status.size, status.available), (1, 0), "one is in use");
+        let mut connection = pool.get().await.expect("the pool has more connections");
+        let pong: String = deadpool_redis::redis::cmd("PING")
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        assert_eq!(pong, "PONG");
+    }
+    servers.get(1).kill();
+    servers.get(2).kill();
+    let error = redlock.try_lock("other").await.unwrap_err().to_string();
+    assert!(error.contains("pool 1"), "{error}");
+}

@@ -1,0 +1,274 @@
+//! A function that is asked for the credentials of each new connection. Over real servers with users.
+
+use std::{
+    future::{Ready, pending, ready},
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Instant,
+};
+
+use redlock_tokio::{
+    BuildError, ClusterError, ClusterNodes, Credentials, NodeError, NodeState, RedisNode,
+    RedisNodeError, Redlock, RedlockBuilder,
+    test_util::{RedisServer, RedisServers},
+};
+use tracing::Level;
+
+use crate::support::{Cli, MS, eventually, log::Log, shards};
+
+/// What the servers and the clients of a test agree on, and how often a client asked.
+#[derive(Clone, Default)]
+struct Vault {
+    password: Arc<Mutex<String>>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Vault {
+    /// Sets the password, first on the server, and ends all connections that used the old one, as a service
+    /// whose tokens expire does.
+    fn rotate<'a>(&self, servers: impl IntoIterator<Item = &'a RedisServer>, password: &str) {
+        *self.password.lock().unwrap() = password.to_owned();
+        for server in servers {
+            let secret = format!(">{password}");
+            let user = ["ACL", "SETUSER", "locker", "on", "resetpass", &secret];
+            let rights = ["~*", "&*", "+@all"];
+            assert_eq!(Cli::of(server).run(&[&user[..], &rights].concat()), "OK");
+            Cli::of(server).run(&["CLIENT", "KILL", "USER", "locker"]);
+        }
+    }
+
+    /// Returns a function that returns the credentials of the moment.
+    fn function(
+        &self,
+    ) -> impl Fn() -> Ready<Result<Credentials, io::Error>> + Send + Sync + 'static {
+        let vault = self.clone();
+        move || {
+            vault.asked.fetch_add(1, SeqCst);
+            let password = vault.password.lock().unwrap().clone();
+            ready(Ok(Credentials::new("locker", password)))
+        }
+    }
+
+    fn node(&self, server: &RedisServer) -> RedisNode {
+        node(server, self.function())
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(SeqCst)
+    }
+}
+
+fn over(nodes: impl IntoIterator<Item = RedisNode>) -> RedlockBuilder {
+    let builder = Redlock::builder().custom_nodes(nodes).trust_fresh_nodes();
+    builder.node_timeout(MS(2000))
+}
+
+/// A node whose credentials come from somewhere else.
+fn node<F, Fut>(server: &RedisServer, ask: F) -> RedisNode
+where
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Credentials, io::Error>> + Send + 'static,
+{
+    let builder = RedisNode::builder(&server.url());
+    builder.credentials(ask).build().unwrap()
+}
+
+#[tokio::test]
+async fn each_new_connection_has_the_password_of_its_time() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let vault = Vault::default();
+    vault.rotate(servers.iter(), "first");
+    let redlock = over(servers.iter().map(|it| vault.node(it)));
+    let redlock = redlock.build().await.unwrap();
+    // A node that knows only the first password.
+    let fixed = servers.iter().map(|server| {
+        let url = server.url().replace("redis://", "redis://locker:first@");
+        RedisNode::from_url(&url).unwrap()
+    });
+    let fixed = over(fixed).build().await.unwrap();
+    for redlock in [&redlock, &fixed] {
+        let guard = redlock.lock("k").await.expect("the first password");
+        // A release that is not delivered yet would be lost with its connection.
+        guard.release().await;
+    }
+    assert_eq!(vault.asked(), 3, "once for each connection");
+
+    vault.rotate(servers.iter(), "second");
+    eventually("all nodes are connected again", || {
+        let is_voting = |node: &redlock_tokio::NodeStatus| node.state == NodeState::Voting;
+        vault.asked() >= 6 && redlock.nodes().iter().all(is_voting)
+    })
+    .await;
+    drop(redlock.lock("k").await.expect("the second password"));
+    for server in servers.iter() {
+        let user = Cli::of(server).run(&["CLIENT", "LIST"]);
+        assert!(user.contains("user=locker"), "{user}");
+    }
+
+    eventually("the first password is refused", || {
+        let nodes = fixed.nodes();
+        let mut states = nodes.iter().map(|node| node.state.to_string());
+        states.all(|state| state.contains("invalid username-password"))
+    })
+    .await;
+    assert!(fixed.lock("k").wait(MS(0)).await.is_err());
+}
+
+#[tokio::test]
+async fn a_cluster_gets_the_password_of_its_time_from_the_function() {
+    let cluster = shards::cluster().spawn().unwrap();
+    let vault = Vault::default();
+    let servers = || (0..cluster.node_count()).map(|number| cluster.node(number));
+    vault.rotate(servers(), "first");
+    // Other users have no rights, so that each connection needs the function.
+    for server in servers() {
+        let off = ["ACL", "SETUSER", "default", "resetkeys", "-set"];
+        assert_eq!(Cli::of(server).run(&off), "OK");
+    }
+    let redlock = shards::trusting(shards::nodes(&cluster).credentials(vault.function()));
+    let redlock = redlock.build().await.unwrap();
+    shards::all_vote(&redlock).await;
+    let guard = redlock.lock("k").await.expect("the first password");
+    guard.release().await;
+
+    let asked = vault.asked();
+    vault.rotate(servers(), "second");
+    eventually("nodes are connected to again", || {
+        vault.asked() >= asked + 3
+    })
+    .await;
+    shards::all_vote(&redlock).await;
+    drop(redlock.lock("k").await.expect("the second password"));
+
+    let url = cluster.urls()[0].replace("redis://", "redis://u:hunter2@");
+    let both = ClusterNodes::new([url]).credentials(vault.function());
+    let error = Redlock::builder().cluster(both).build().await.unwrap_err();
+    assert_eq!(error, BuildError::Cluster(ClusterError::TwoCredentials));
+}
+
+#[tokio::test]
+async fn a_lock_is_kept_while_passwords_change() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let vault = Vault::default();
+    vault.rotate(servers.iter(), "0");
+    let redlock = over(servers.iter().map(|it| vault.node(it)));
+    let redlock = redlock.ttl(MS(3000)).build().await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    for round in 1..=5 {
+        vault.rotate(servers.iter(), &round.to_string());
+        eventually("all nodes are connected again", || {
+            vault.asked() >= 3 * (round + 1)
+        })
+        .await;
+        // Time for a renewal. The rounds together are longer than the ttl.
+        tokio::time::sleep(MS(1000)).await;
+    }
+    assert!(guard.is_valid(), "renewed over new connections");
+}
+
+#[tokio::test]
+async fn a_node_without_credentials_has_a_typed_error_and_recovers() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let vault = Vault::default();
+    vault.rotate(servers.iter(), "pw");
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
+    let fails_at_first = node(servers.get(0), move || {
+        let call = count.fetch_add(1, SeqCst);
+        async move {
+            match call {
+                0..3 => Err(io::Error::other("the token service is down")),
+                3 => panic!("no token"),
+                _ => Ok(Credentials::new("locker", "pw")),
+            }
+        }
+    });
+    let others = [1, 2].map(|it| vault.node(servers.get(it)));
+    let nodes = others.into_iter().chain([fails_at_first]);
+    let redlock = over(nodes).build().await.unwrap();
+    let state = redlock.nodes()[2].state.clone();
+    let NodeState::Reconnecting(NodeError::Credentials(text)) = &state else {
+        panic!("{state:?}");
+    };
+    assert_eq!(&**text, "the token service is down");
+    assert!(state.to_string().starts_with("no credentials: "), "{state}");
+    drop(redlock.lock("k").await.expect("two of three"));
+
+    eventually("the node is connected", || {
+        redlock.nodes()[2].state == NodeState::Voting
+    })
+    .await;
+    assert_eq!(calls.load(SeqCst), 5, "four failures, one of them a panic");
+}
+
+#[tokio::test]
+async fn credentials_that_never_come_end_with_the_connect_timeout() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let vault = Vault::default();
+    vault.rotate(servers.iter(), "pw");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let hangs = node(servers.get(0), move || {
+        count.fetch_add(1, SeqCst);
+        pending()
+    });
+    let others = [1, 2].map(|it| vault.node(servers.get(it)));
+    let builder = over(others.into_iter().chain([hangs])).connect_timeout(MS(300));
+    let start = Instant::now();
+    let redlock = builder.build().await.unwrap();
+    assert!(start.elapsed() >= MS(300), "the whole time limit");
+    drop(redlock.lock("k").await.expect("two of three"));
+    let state = redlock.nodes()[2].state.clone();
+    assert!(
+        matches!(&state, NodeState::Reconnecting(NodeError::Unreachable(text)) if text.contains("300ms")),
+        "{state:?}"
+    );
+    eventually("it is asked again", || asked.load(SeqCst) >= 2).await;
+}
+
+#[tokio::test]
+async fn no_log_has_a_password() {
+    const SECRET: &str = "hunter2";
+    let (log, _guard) = Log::with_level(Level::TRACE);
+    let servers = RedisServers::spawn(1).unwrap();
+    let vault = Vault::default();
+    vault.rotate(servers.iter(), SECRET);
+    let redlock = over([vault.node(servers.get(0))]).build().await.unwrap();
+    drop(redlock.lock("k").await.unwrap());
+    // The server refuses the next password.
+    *vault.password.lock().unwrap() = format!("{SECRET}-wrong");
+    Cli::of(servers.get(0)).run(&["CLIENT", "KILL", "USER", "locker"]);
+    eventually("the node refuses the client", || {
+        matches!(redlock.nodes()[0].state, NodeState::Refused(_))
+    })
+    .await;
+    let error = redlock.lock("k").wait(MS(0)).await.unwrap_err();
+    let text = format!("{}{error}{error:?}{:?}", log.text(), redlock.nodes());
+    assert!(
+        text.contains("WRONGPASS") || text.contains("invalid username"),
+        "{text}"
+    );
+    assert!(!text.contains(SECRET), "{text}");
+}
+
+#[test]
+fn credentials_in_the_url_and_by_a_function_are_refused() {
+    let ask = async || Ok::<_, io::Error>(Credentials::new("locker", "hunter2"));
+    for url in [
+        "redis://user@host",
+        "redis://:hunter2@host",
+        "redis://u:hunter2@host",
+    ] {
+        let error = RedisNode::builder(url)
+            .credentials(ask)
+            .build()
+            .unwrap_err();
+        assert_eq!(error, RedisNodeError::TwoCredentials);
+        assert!(!format!("{error} {error:?}").contains("hunter2"));
+    }
+    let error = RedisNode::builder("http://host").credentials(ask).build();
+    assert!(matches!(error, Err(RedisNodeError::Url(_))), "{error:?}");
+}

@@ -1,0 +1,94 @@
+//! Fencing tokens, against real servers and over nodes in memory.
+
+use redlock_tokio::{FencingToken, MemoryNode, Redlock, test_util::RedisServers};
+
+use crate::support::{Cli, MS, in_memory::over};
+
+fn number(token: Option<FencingToken>) -> u64 {
+    token.expect("a fenced lock").get()
+}
+
+/// Locks and releases a fenced lock ten times, through two services in turn. Returns the fencing tokens.
+async fn tokens(services: [&Redlock; 2]) -> Vec<u64> {
+    let mut tokens = Vec::new();
+    for turn in 0..10 {
+        let guard = services[turn % 2].lock("k").fenced().await.unwrap();
+        tokens.push(number(guard.fencing_token()));
+        guard.release().await;
+    }
+    tokens
+}
+
+fn is_growing(tokens: &[u64]) -> bool {
+    tokens.windows(2).all(|pair| pair[0] < pair[1])
+}
+
+#[tokio::test]
+async fn tokens_grow_on_real_servers() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let services = [
+        servers.builder().build().await.unwrap(),
+        servers.builder().build().await.unwrap(),
+    ];
+    let tokens = tokens([&services[0], &services[1]]).await;
+    assert!(is_growing(&tokens), "{tokens:?}");
+    let plain = services[0].lock("k").await.unwrap();
+    assert_eq!(plain.fencing_token(), None);
+}
+
+#[tokio::test]
+async fn tokens_grow_beyond_counters_that_are_ahead_of_the_wall_clock() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let ahead = 8_000_000_000_000_000_u64; // the year 2223, in microseconds
+    for (index, server) in servers.iter().enumerate() {
+        let counter = ahead + 10 * index as u64;
+        Cli::of(server).set("redlock:fence:{k}", &counter.to_string());
+    }
+    let tokens = tokens([&redlock, &redlock]).await;
+    assert!(is_growing(&tokens), "{tokens:?}");
+    // The token is larger than the counters of a majority.
+    assert!(tokens[0] > ahead + 20, "{tokens:?}");
+    // Flushed scripts are sent again.
+    for server in servers.iter() {
+        Cli::of(server).run(&["SCRIPT", "FLUSH"]);
+    }
+    let guard = redlock.lock("k").fenced().await.unwrap();
+    assert!(number(guard.fencing_token()) > tokens[9]);
+}
+
+#[tokio::test]
+async fn a_counter_that_is_no_number_is_no_vote() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    Cli::of(servers.get(0)).set("redlock:fence:{k}", "rubbish");
+    assert!(
+        redlock.try_lock("k").await.is_ok(),
+        "a lock without a fence ignores the counter"
+    );
+    let guard = redlock.lock("k").fenced().await.expect("two of three vote");
+    assert!(guard.fencing_token().is_some());
+    Cli::of(servers.get(1)).set("redlock:fence:{other}", "rubbish");
+    Cli::of(servers.get(2)).set("redlock:fence:{other}", "rubbish");
+    let error = redlock
+        .lock("other")
+        .fenced()
+        .wait(MS(100))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("no quorum"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_grow_in_memory_even_when_a_minority_forgets() {
+    let nodes: Vec<_> = (0..5).map(|_| MemoryNode::new()).collect();
+    let build = || over(&nodes).build();
+    let services = [build().await.unwrap(), build().await.unwrap()];
+    let mut all = Vec::new();
+    for round in 0..5 {
+        all.extend(tokens([&services[0], &services[1]]).await);
+        nodes[round].clear();
+        nodes[(round + 1) % 5].clear();
+    }
+    assert!(is_growing(&all), "{all:?}");
+}

@@ -1,0 +1,144 @@
+//! The rights that each feature needs on a server that compares values by scripts. Each set is enough. Without any
+//! one of its rights, the feature fails.
+
+use redlock_tokio::{LockGuard, LockOptions, Redlock, ReleaseOutcome, test_util::RedisServers};
+
+use crate::support::{Cli, MS, trusting};
+
+/// A feature, and the rights that a client needs for it.
+struct Feature {
+    name: &'static str,
+    commands: &'static [&'static str],
+    keys: &'static [&'static str],
+    is_used: Use,
+}
+
+#[derive(Clone, Copy)]
+enum Use {
+    OneKey,
+    Fence,
+    SeveralKeys,
+}
+
+/// All features work without `HELLO`, `CLIENT`, `COMMAND`, `MULTI`, `DISCARD` and `PING`. `HELLO`,
+/// `CLIENT TRACKING` and `CLIENT CACHING` let the server report that a key is free.
+const FEATURES: [Feature; 4] = [
+    Feature {
+        name: "one key, scripts called by hash",
+        commands: &[
+            "info",
+            "set",
+            "pttl",
+            "mget",
+            "pexpire",
+            "del",
+            "script|load",
+            "evalsha",
+        ],
+        keys: &["app:*"],
+        is_used: Use::OneKey,
+    },
+    Feature {
+        name: "one key, scripts sent in full",
+        commands: &["info", "set", "pttl", "mget", "pexpire", "del", "eval"],
+        keys: &["app:*"],
+        is_used: Use::OneKey,
+    },
+    Feature {
+        name: "a fence",
+        commands: &[
+            "info", "set", "pttl", "mget", "pexpire", "del", "eval", "get",
+        ],
+        keys: &["app:*", "redlock:fence:*"],
+        is_used: Use::Fence,
+    },
+    Feature {
+        name: "several keys",
+        commands: &[
+            "info", "set", "pttl", "mget", "pexpire", "del", "eval", "exists",
+        ],
+        keys: &["app:*"],
+        is_used: Use::SeveralKeys,
+    },
+];
+
+/// Locks, extends and releases with these rights alone.
+async fn try_out(
+    servers: &RedisServers,
+    commands: &[&str],
+    keys: &[&str],
+    feature: Use,
+) -> Result<(), String> {
+    let server = servers.get(0);
+    let commands = commands.iter().map(|it| format!("+{it}"));
+    let keys = keys.iter().map(|it| format!("~{it}"));
+    let rules: Vec<_> = commands.chain(keys).collect();
+    let user = ["ACL", "SETUSER", "locker", "reset", "on", ">pw", "-@all"];
+    let rules: Vec<_> = user
+        .into_iter()
+        .chain(rules.iter().map(|it| &**it))
+        .collect();
+    assert_eq!(Cli::of(server).run(&rules), "OK");
+    let url = format!("redis://locker:pw@127.0.0.1:{}", server.port());
+    let redlock = trusting([&url])
+        .build()
+        .await
+        .map_err(|it| it.to_string())?;
+    let guard = acquire(&redlock, feature).await?;
+    guard.extend().await.map_err(|it| it.to_string())?;
+    match guard.release().await.outcome {
+        ReleaseOutcome::Released => Ok(()),
+        outcome => Err(format!("{outcome:?}")),
+    }
+}
+
+async fn acquire(redlock: &Redlock, feature: Use) -> Result<LockGuard, String> {
+    let options = LockOptions::new().no_renewal().wait(MS(0));
+    let lock = match feature {
+        Use::OneKey => redlock.lock("app:a").options(options),
+        Use::Fence => redlock.lock("app:b").fenced().options(options),
+        Use::SeveralKeys => redlock.lock_all(["app:c", "app:d"]).options(options),
+    };
+    lock.await.map_err(|it| it.to_string())
+}
+
+#[tokio::test]
+async fn each_right_of_a_feature_is_needed_and_all_together_are_enough() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let knows = |name: &&str| {
+        !Cli::of(servers.get(0))
+            .run(&["COMMAND", "INFO", name])
+            .is_empty()
+    };
+    // Redis 8.4 and Valkey 9 compare values by a command. Then locks of one key need no scripts.
+    let native: Vec<_> = ["delex", "delifeq"].into_iter().filter(knows).collect();
+    for feature in FEATURES {
+        let Feature {
+            name,
+            commands,
+            keys,
+            is_used,
+        } = feature;
+        let outcome = try_out(&servers, commands, keys, is_used).await;
+        assert_eq!(outcome, Ok(()), "{name}");
+        for missing in commands {
+            let rest: Vec<_> = commands
+                .iter()
+                .copied()
+                .filter(|it| it != missing)
+                .collect();
+            let outcome = try_out(&servers, &rest, keys, is_used).await;
+            assert!(outcome.is_err(), "{name} works without {missing}");
+        }
+        for missing in keys {
+            let rest: Vec<_> = keys.iter().copied().filter(|it| it != missing).collect();
+            let outcome = try_out(&servers, commands, &rest, is_used).await;
+            assert!(outcome.is_err(), "{name} works without {missing}");
+        }
+    }
+    for native in native {
+        let commands = ["info", "set", "pttl", "command|info", native];
+        let outcome = try_out(&servers, &commands, &["app:*"], Use::OneKey).await;
+        assert_eq!(outcome, Ok(()), "{native}");
+    }
+}

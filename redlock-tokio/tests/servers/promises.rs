@@ -1,0 +1,289 @@
+//! Each promise of the README, against real servers.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use redlock_tokio::{LockError, LockOptions, Redlock, ReleaseOutcome, test_util::RedisServers};
+use tokio::task::JoinSet;
+
+use crate::support::{self, Cli, MS, eventually, trusting};
+
+async fn five() -> (RedisServers, Redlock) {
+    let servers = RedisServers::spawn(5).expect("five servers");
+    let redlock = servers.builder().build().await.expect("connects");
+    (servers, redlock)
+}
+
+#[tokio::test]
+async fn a_lock_is_held_and_released_on_all_five_nodes() {
+    let (servers, redlock) = five().await;
+    let guard = redlock.lock("k").await.unwrap();
+    let token = guard.token().to_string();
+    eventually("the key is on every node", || {
+        servers
+            .iter()
+            .all(|it| Cli::of(it).get("k").as_deref() == Some(&token))
+    })
+    .await;
+    drop(guard);
+    eventually("the key is gone from every node", || {
+        servers.iter().all(|it| Cli::of(it).get("k").is_none())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_held_lock_excludes_others_until_its_release() {
+    let (servers, redlock) = five().await;
+    let other = servers.builder().build().await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    let error = other.try_lock("k").await.unwrap_err();
+    assert!(error.is_contended(), "{error}");
+    assert!(other.try_lock("another").await.is_ok());
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    let second = other.try_lock("k").await.expect("free again");
+    assert!(second.is_valid());
+}
+
+#[tokio::test]
+async fn a_lock_is_held_with_two_of_five_nodes_killed() {
+    let (servers, redlock) = five().await;
+    let before = redlock.lock("before").await.unwrap();
+    servers.get(1).kill();
+    servers.get(3).kill();
+    let after = redlock
+        .lock("after")
+        .await
+        .expect("three of five are a majority");
+    before.extend().await.expect("three of five extend");
+    assert!(before.is_valid() && after.is_valid());
+}
+
+#[tokio::test]
+async fn a_service_starts_with_two_of_five_nodes_down() {
+    let servers = RedisServers::spawn(5).unwrap();
+    servers.get(0).kill();
+    servers.get(4).kill();
+    let redlock = servers.builder().build().await.expect("it starts");
+    assert!(redlock.lock("k").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_lock_fails_within_its_wait_with_three_of_five_nodes_killed() {
+    let (servers, redlock) = five().await;
+    for index in [0, 2, 4] {
+        servers.get(index).kill();
+    }
+    let wait = MS(400);
+    let started = Instant::now();
+    let error = redlock.lock("k").wait(wait).await.unwrap_err();
+    let took = started.elapsed();
+    assert!(took <= wait + MS(150), "{took:?}");
+    let LockError::NoQuorum(attempts) = &error else {
+        panic!("{error}");
+    };
+    assert!(attempts.count > 1, "it tried again: {error}");
+    assert!(
+        error
+            .to_string()
+            .contains(&servers.get(2).port().to_string())
+    );
+    // No key stays behind on the two nodes that are up.
+    eventually("no key is left", || {
+        [1, 3]
+            .iter()
+            .all(|&it| Cli::of(servers.get(it)).get("k").is_none())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_frozen_minority_costs_nothing_and_gets_its_releases_when_it_is_back() {
+    let (servers, redlock) = five().await;
+    let frozen = [servers.get(0), servers.get(1)];
+    frozen.iter().for_each(|it| it.freeze());
+    for _ in 0..3 {
+        let started = Instant::now();
+        let guard = redlock.lock("k").await.expect("three answer");
+        assert!(started.elapsed() < MS(45), "below the node timeout");
+        drop(guard);
+    }
+    frozen.iter().for_each(|it| it.thaw());
+    eventually("no key is left, not even on the thawed nodes", || {
+        servers.iter().all(|it| Cli::of(it).get("k").is_none())
+    })
+    .await;
+    assert_eq!(redlock.shutdown().await.abandoned, 0);
+}
+
+#[tokio::test]
+async fn renewal_keeps_a_lock_beyond_its_ttl() {
+    let (servers, redlock) = five().await;
+    let other = servers.builder().build().await.unwrap();
+    let ttl = MS(300);
+    let guard = redlock.lock("k").ttl(ttl).await.unwrap();
+    let since = Instant::now();
+    while since.elapsed() < 4 * ttl {
+        assert!(guard.is_valid());
+        assert!(other.try_lock("k").await.unwrap_err().is_contended());
+        tokio::time::sleep(ttl / 10).await;
+    }
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+}
+
+#[tokio::test]
+async fn a_lock_without_renewal_is_lost_within_its_ttl() {
+    let (servers, redlock) = five().await;
+    let options = LockOptions::new().ttl(MS(300)).no_renewal();
+    let guard = redlock.lock("k").options(options).await.unwrap();
+    tokio::time::timeout(MS(300), guard.lost())
+        .await
+        .expect("lost within the ttl");
+    assert!(!guard.is_valid());
+    let other = servers.builder().build().await.unwrap();
+    assert!(other.lock("k").wait(MS(400)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_crashed_holder_frees_the_lock_by_its_ttl() {
+    let ttl = MS(1500);
+    if let Some(urls) = support::role() {
+        // The other process holds the lock until it is killed.
+        let redlock = trusting(urls.split(',')).build().await.unwrap();
+        let guard = redlock.lock("k").ttl(ttl).await.unwrap();
+        println!("{}", support::READY);
+        panic!("lost: {}", guard.lost().await);
+    }
+    let (servers, redlock) = five().await;
+    let mut holder = support::in_another_process(
+        "promises::a_crashed_holder_frees_the_lock_by_its_ttl",
+        &servers.urls().join(","),
+    );
+    // The lock is held for longer than a ttl, so the holder renews it.
+    tokio::time::sleep(ttl + MS(100)).await;
+    assert!(redlock.try_lock("k").await.unwrap_err().is_contended());
+    holder.kill().expect("kill -9");
+    holder.wait().unwrap();
+    let died = Instant::now();
+    let error = redlock.try_lock("k").await.unwrap_err();
+    assert!(error.is_contended(), "a crash releases nothing: {error}");
+    let guard = redlock.lock("k").wait(2 * ttl).await;
+    assert!(guard.is_ok_and(|it| it.is_valid()), "free by the ttl");
+    assert!(died.elapsed() <= ttl + MS(300), "{:?}", died.elapsed());
+}
+
+#[tokio::test]
+async fn a_foreign_key_on_a_minority_is_left_alone_and_does_not_prevent_the_lock() {
+    let (servers, redlock) = five().await;
+    let foreign = [servers.get(0), servers.get(3)].map(Cli::of);
+    foreign.iter().for_each(|it| it.set("k", "foreign"));
+    let guard = redlock.try_lock("k").await.expect("three are free");
+    guard.extend().await.expect("three extend");
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    for cli in foreign {
+        assert_eq!(cli.get("k").as_deref(), Some("foreign"));
+        assert_eq!(cli.pttl("k"), -1, "its expiry is unchanged, too");
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_key_on_a_majority_prevents_the_lock_and_is_left_alone() {
+    let (servers, redlock) = five().await;
+    let foreign = [0, 1, 4].map(|index| Cli::of(servers.get(index)));
+    foreign.iter().for_each(|it| it.set("k", "foreign"));
+    let error = redlock.lock("k").wait(MS(100)).await.unwrap_err();
+    assert!(error.is_contended(), "{error}");
+    for cli in foreign {
+        assert_eq!(cli.get("k").as_deref(), Some("foreign"));
+    }
+    eventually("our own keys are gone", || {
+        [2, 3]
+            .iter()
+            .all(|&it| Cli::of(servers.get(it)).get("k").is_none())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lock_whose_keys_are_deleted_is_reported_lost_and_foreign_keys_survive() {
+    let (servers, redlock) = five().await;
+    let guard = redlock.lock("k").ttl(MS(600)).await.unwrap();
+    for index in 0..3 {
+        Cli::of(servers.get(index)).set("k", "foreign");
+    }
+    tokio::time::timeout(MS(600), guard.lost())
+        .await
+        .expect("seen at the next extension");
+    assert!(!guard.is_valid());
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::NotHeld);
+    for index in 0..3 {
+        let value = Cli::of(servers.get(index)).get("k");
+        assert_eq!(value.as_deref(), Some("foreign"));
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_lost_its_key_gets_it_back() {
+    let (servers, redlock) = five().await;
+    let guard = redlock.lock("k").await.unwrap();
+    let cli = Cli::of(servers.get(2));
+    eventually("the key is there", || cli.get("k").is_some()).await;
+    cli.run(&["FLUSHALL"]);
+    guard.extend().await.unwrap();
+    eventually("the key is back", || {
+        cli.get("k").as_deref() == Some(&guard.token().to_string())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn flushed_scripts_are_sent_again() {
+    let (servers, redlock) = five().await;
+    let guard = redlock.lock("k").await.unwrap();
+    for server in servers.iter() {
+        Cli::of(server).run(&["SCRIPT", "FLUSH"]);
+    }
+    guard.extend().await.expect("falls back to EVAL");
+    for server in servers.iter() {
+        Cli::of(server).run(&["SCRIPT", "FLUSH"]);
+    }
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_two_tasks_are_ever_inside_at_once() {
+    let (servers, redlock) = five().await;
+    let other = servers.builder().build().await.unwrap();
+    let options = LockOptions::new()
+        .wait(Duration::from_secs(60))
+        .retry_delay(MS(1), MS(10));
+    // Each task reads, pauses and writes, so that a second task inside would show as a lost update.
+    let count = Arc::new(AtomicU32::new(0));
+    let retries = Arc::new(AtomicU32::new(0));
+    let mut tasks = JoinSet::new();
+    for number in 0..16 {
+        let redlock = if number % 2 == 0 { &redlock } else { &other }.clone();
+        let (count, retries) = (Arc::clone(&count), Arc::clone(&retries));
+        tasks.spawn(async move {
+            for _ in 0..5 {
+                if let Err(error) = redlock.try_lock("k").await.map(drop) {
+                    assert!(error.is_contended(), "{error}");
+                    retries.fetch_add(1, Relaxed);
+                }
+                let guard = redlock.lock("k").options(options).await.unwrap();
+                let read = count.load(Relaxed);
+                tokio::time::sleep(MS(1)).await;
+                count.store(read + 1, Relaxed);
+                assert!(guard.is_valid());
+            }
+        });
+    }
+    tasks.join_all().await;
+    assert_eq!(count.load(Relaxed), 16 * 5, "no update was lost");
+    assert!(retries.load(Relaxed) > 0, "the lock was contended");
+}

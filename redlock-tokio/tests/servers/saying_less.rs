@@ -1,0 +1,414 @@
+//! Servers that say less of themselves than Redis does, and lack some of its commands. Each product is
+//! imitated, as its documents describe it, by a proxy in front of a real server.
+
+use std::time::Duration;
+
+use redlock_tokio::{
+    BuildError, Check, LockOptions, NodeState, Redlock, RedlockBuilder, ReleaseOutcome,
+    test_util::{RedisServers, Sentinels},
+};
+
+use crate::support::{
+    Cli, MS,
+    disguise::{Disguise, Shape},
+    eventually,
+    log::Log,
+};
+
+/// The longest ttl, which is about the time for which a restarted node has no vote.
+const MAX_TTL: Duration = Duration::from_secs(2);
+
+const UNKNOWN: &str = "-ERR unknown command\r\n";
+
+/// No product here has the commands by which Redis 8.4 and Valkey 9 compare and delete.
+const NO_NATIVE: [(&str, &str); 2] = [("DELEX", UNKNOWN), ("DELIFEQ", UNKNOWN)];
+
+/// Dragonfly ("INFO" and "ROLE" in its command reference): no `run_id`, no `master_replid2`, and a role that is
+/// `master` or `replica`.
+const DRAGONFLY: Shape = Shape {
+    info: |text| {
+        let fields = [
+            "redis_version",
+            "redis_mode",
+            "arch_bits",
+            "multiplexing_api",
+            "tcp_port",
+            "uptime_in_seconds",
+            "uptime_in_days",
+            "role",
+            "connected_slaves",
+            "master_host",
+            "master_port",
+            "master_link_status",
+            "master_replid",
+        ];
+        keep(text, &fields).replace("role:slave", "role:replica")
+    },
+    answers: &NO_NATIVE,
+    queues_them: false,
+};
+
+/// Upstash ("INFO", "COMMAND" and "Connection commands" in its command reference): no section on replication,
+/// an empty answer to `COMMAND`, no `CLIENT TRACKING`.
+const UPSTASH: Shape = Shape {
+    info: |text| keep(text, &UPSTASH_FIELDS),
+    answers: &[
+        NO_NATIVE[0],
+        NO_NATIVE[1],
+        ("COMMAND", "*0\r\n"),
+        ("CLIENT TRACKING", "-ERR unknown subcommand\r\n"),
+    ],
+    queues_them: false,
+};
+
+const UPSTASH_FIELDS: [&str; 5] = [
+    "redis_version",
+    "redis_mode",
+    "run_id",
+    "uptime_in_seconds",
+    "cluster_enabled",
+];
+
+/// Upstash, with a new run id on each connection left out.
+const UPSTASH_WITHOUT_RUN_ID: Shape = Shape {
+    info: |text| keep(text, &UPSTASH_FIELDS).replace("run_id", "walk_id"),
+    ..UPSTASH
+};
+
+/// Garnet without a cluster ("Server Management" in its API reference): it has no replication, so both ids
+/// of histories are zeros. It runs scripts only if it was started with `--lua`.
+const GARNET: Shape = Shape {
+    info: |text| {
+        let fields = [
+            "run_id",
+            "uptime_in_seconds",
+            "uptime_in_days",
+            "redis_mode",
+        ];
+        let ids = ["master_replid", "master_replid2"].map(|name| format!("{name}:{:040}\r\n", 0));
+        let rest = keep(text, &[&fields[..], &["role", "cluster_enabled"]].concat());
+        match text.contains("role:") {
+            true => rest + &ids.concat(),
+            false => rest,
+        }
+    },
+    answers: &NO_NATIVE,
+    queues_them: false,
+};
+
+const NO_LUA: &str = "-ERR This instance has Lua scripting support disabled\r\n";
+
+const GARNET_WITHOUT_LUA: Shape = Shape {
+    answers: &[
+        NO_NATIVE[0],
+        NO_NATIVE[1],
+        ("COMMAND INFO", "*2\r\n*-1\r\n*-1\r\n"),
+        ("EVAL", NO_LUA),
+        ("EVALSHA", NO_LUA),
+        ("SCRIPT", NO_LUA),
+    ],
+    // The server looks at a command of a transaction only when it carries out the transaction.
+    queues_them: true,
+    ..GARNET
+};
+
+/// No product, but a server that says nothing of its start.
+const WITHOUT_UPTIME: Shape = Shape {
+    info: |text| text.replace("uptime_in_seconds", "uptime_in_weeks"),
+    answers: &[],
+    queues_them: false,
+};
+
+/// No product, but a server that only says that it is a master.
+const ONLY_ITS_ROLE: Shape = Shape {
+    info: |text| keep(text, &["role"]),
+    answers: &[],
+    queues_them: false,
+};
+
+/// Returns the lines of a text with these fields, and its headings.
+fn keep(text: &str, fields: &[&str]) -> String {
+    let is_kept = |line: &&str| {
+        let name = line.split(':').next().unwrap_or_default();
+        line.starts_with('#') || fields.contains(&name)
+    };
+    let lines = text.split("\r\n").filter(is_kept);
+    lines.map(|line| format!("{line}\r\n")).collect()
+}
+
+/// Three servers in one disguise, and one that has started with them.
+struct Bed {
+    servers: RedisServers,
+    disguises: Vec<Disguise>,
+}
+
+impl Bed {
+    fn new(shape: Shape) -> Self {
+        let servers = RedisServers::spawn(4).unwrap();
+        let disguises = servers
+            .iter()
+            .take(3)
+            .map(|it| Disguise::of(it, shape))
+            .collect();
+        Self { servers, disguises }
+    }
+
+    fn urls(&self) -> Vec<String> {
+        self.disguises.iter().map(Disguise::url).collect()
+    }
+
+    fn builder(&self) -> RedlockBuilder {
+        builder(&self.urls())
+    }
+
+    /// Returns why a client that allows nothing is refused.
+    async fn refusal(&self) -> String {
+        match self.builder().build().await {
+            Err(error @ BuildError::Refused { .. }) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn builder(urls: &[String]) -> RedlockBuilder {
+    Redlock::builder()
+        .nodes(urls)
+        .ttl(MAX_TTL)
+        .node_timeout(MS(1000))
+}
+
+async fn all_vote(redlock: &Redlock) {
+    let votes = |it: &redlock_tokio::NodeStatus| it.state == NodeState::Voting;
+    eventually("all nodes vote", || redlock.nodes().iter().all(votes)).await;
+}
+
+fn unmet(redlock: &Redlock) -> Vec<Check> {
+    let nodes = redlock.nodes();
+    assert!(nodes.iter().all(|it| it.unmet == nodes[0].unmet));
+    nodes[0].unmet.iter().collect()
+}
+
+/// Locks one key and several, with a fence and without, extends and releases.
+async fn assert_all_features_work(bed: &Bed, redlock: &Redlock) {
+    let options = || LockOptions::new().no_renewal();
+    let guard = redlock
+        .lock("one")
+        .options(options())
+        .await
+        .expect("one key");
+    guard.extend().await.expect("extended");
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    let fence = |guard: &redlock_tokio::LockGuard| guard.fencing_token().expect("fenced").get();
+    let first = redlock.lock("fenced").fenced().await.expect("fenced");
+    let token = fence(&first);
+    first.extend().await.expect("extended");
+    drop(first);
+    let second = redlock.lock("fenced").fenced().await.expect("fenced");
+    assert!(fence(&second) > token);
+    drop(second);
+    let several = redlock.lock_all(["a", "b"]).await.expect("several keys");
+    several.extend().await.expect("extended");
+    drop(several);
+    // A waiter gets the lock, whether or not the server reports that the key is free.
+    let other = builder(&bed.urls()).allow_unvetted_nodes();
+    let other = other.build().await.unwrap();
+    let held = other.lock("contended").await.expect("free");
+    let waiter = redlock.lock("contended").wait(MS(10_000)).into_future();
+    let (taken, ()) = tokio::join!(waiter, async {
+        tokio::time::sleep(MS(50)).await;
+        drop(held);
+    });
+    drop(taken.expect("the lock is free"));
+    redlock.shutdown().await;
+    other.shutdown().await;
+    for server in bed.servers.iter() {
+        assert!(Cli::of(server).locks().is_empty(), "no key is left");
+    }
+}
+
+#[tokio::test]
+async fn dragonfly_is_refused_until_its_unknown_promotions_are_allowed() {
+    let bed = Bed::new(DRAGONFLY);
+    let text = bed.refusal().await;
+    let expected = "INFO lacks master_replid2, so a promoted replica would vote at once, although it may \
+                    lack locks: use a server that has these fields, or accept that by allow_unvetted_nodes";
+    assert!(text.contains(expected), "{text}");
+
+    let (log, _guard) = Log::start();
+    let redlock = bed.builder().allow_unvetted_nodes().build().await.unwrap();
+    let line = "votes unvetted, since INFO lacks some fields";
+    assert_eq!(log.text().matches(line).count(), 3, "{}", log.text());
+    assert!(
+        log.text().contains("missing=\"master_replid2\""),
+        "{}",
+        log.text()
+    );
+    assert_eq!(unmet(&redlock), [Check::Promotion]);
+    let server = redlock.nodes()[0].server.clone().expect("it is described");
+    assert!(server.run_id.is_none() && server.uptime.is_some() && server.replication.is_some());
+    // What the servers do say still counts: they have just started.
+    let state = redlock.nodes()[0].state.clone();
+    assert!(matches!(state, NodeState::Quarantined { .. }), "{state:?}");
+    all_vote(&redlock).await;
+    assert_all_features_work(&bed, &redlock).await;
+}
+
+#[tokio::test]
+async fn dragonfly_under_two_addresses_has_one_vote() {
+    let servers = RedisServers::spawn(2).unwrap();
+    let doors = [0, 1, 0].map(|index| Disguise::of(servers.get(index), DRAGONFLY));
+    let urls = doors.each_ref().map(Disguise::url);
+    let error = builder(&urls).allow_unvetted_nodes().build().await;
+    let error = error.expect_err("one server would vote twice");
+    assert!(matches!(error, BuildError::SameServer { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn dragonflys_replicas_have_no_vote() {
+    let bed = Bed::new(DRAGONFLY);
+    let master = bed.servers.get(1).port().to_string();
+    let cli = Cli::of(bed.servers.get(0));
+    assert_eq!(cli.run(&["REPLICAOF", "127.0.0.1", &master]), "OK");
+    let redlock = bed.builder().allow_unvetted_nodes().build().await.unwrap();
+    let state = redlock.nodes()[0].state.to_string();
+    assert!(
+        state.contains(&format!("a replica of 127.0.0.1:{master}")),
+        "{state}"
+    );
+    // Its history is the one of its master, which votes all the same.
+    let master = || redlock.nodes()[1].state == NodeState::Voting;
+    eventually("the master votes", master).await;
+}
+
+/// Another server takes the place of a node, as a failover behind one address does.
+async fn state_after_a_change_of_server(shape: Shape) -> NodeState {
+    let bed = Bed::new(shape);
+    let successor = bed.servers.get(3);
+    let redlock = bed.builder().allow_unvetted_nodes().build().await.unwrap();
+    all_vote(&redlock).await;
+    bed.disguises[0].hide(successor);
+    let cli = Cli::of(successor);
+    eventually("the node is connected again", || {
+        cli.connections() > 1 && !matches!(redlock.nodes()[0].state, NodeState::Reconnecting(_))
+    })
+    .await;
+    redlock.nodes()[0].state.clone()
+}
+
+#[tokio::test]
+async fn another_dragonfly_in_the_place_of_a_node_has_no_vote_at_first() {
+    let state = state_after_a_change_of_server(DRAGONFLY).await;
+    assert!(matches!(state, NodeState::Quarantined { .. }), "{state:?}");
+}
+
+/// The control, and what a client accepts: nothing tells two such servers apart.
+#[tokio::test]
+async fn another_server_that_says_nothing_of_its_identity_votes_at_once() {
+    let state = state_after_a_change_of_server(ONLY_ITS_ROLE).await;
+    assert_eq!(state, NodeState::Voting);
+}
+
+#[tokio::test]
+async fn a_restarted_dragonfly_has_no_vote_at_first() {
+    let bed = Bed::new(DRAGONFLY);
+    let redlock = bed.builder().allow_unvetted_nodes().build().await.unwrap();
+    all_vote(&redlock).await;
+    bed.servers.get(0).restart().unwrap();
+    let state = || redlock.nodes()[0].state.clone();
+    let is_quarantined = || matches!(state(), NodeState::Quarantined { .. });
+    eventually("it has no vote at first", is_quarantined).await;
+    all_vote(&redlock).await;
+}
+
+#[tokio::test]
+async fn upstash_is_refused_until_its_unknown_role_is_allowed() {
+    for (shape, fields, checks) in [
+        (
+            UPSTASH,
+            "INFO lacks role, master_replid2, so a replica would vote, ",
+            2,
+        ),
+        (
+            UPSTASH_WITHOUT_RUN_ID,
+            "INFO lacks run_id and master_replid, role, master_replid2, so one server under two addresses \
+             would vote twice, a replica would vote, ",
+            3,
+        ),
+    ] {
+        let bed = Bed::new(shape);
+        let text = bed.refusal().await;
+        assert!(text.contains(fields), "{text}");
+        assert!(text.contains("allow_unvetted_nodes"), "{text}");
+        let redlock = bed.builder().allow_unvetted_nodes().build().await.unwrap();
+        let unmet = unmet(&redlock);
+        assert!(
+            unmet.ends_with(&[Check::Role, Check::Promotion]),
+            "{unmet:?}"
+        );
+        assert_eq!(unmet.len(), checks);
+        all_vote(&redlock).await;
+        assert_all_features_work(&bed, &redlock).await;
+    }
+}
+
+#[tokio::test]
+async fn garnet_with_lua_is_vetted_like_redis() {
+    let bed = Bed::new(GARNET);
+    let redlock = bed.builder().build().await.expect("it says enough");
+    assert_eq!(unmet(&redlock), []);
+    all_vote(&redlock).await;
+    assert_all_features_work(&bed, &redlock).await;
+}
+
+#[tokio::test]
+async fn garnet_without_lua_is_refused_by_the_name_of_the_missing_command() {
+    let bed = Bed::new(GARNET_WITHOUT_LUA);
+    for builder in [bed.builder(), bed.builder().allow_unvetted_nodes()] {
+        let error = builder.build().await.expect_err("it cannot release locks");
+        let text = error.to_string();
+        let expected = "locks could neither be extended nor released";
+        assert!(text.contains(expected) && text.contains("EVAL"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_an_uptime_waits_once_unless_that_is_allowed() {
+    let bed = Bed::new(WITHOUT_UPTIME);
+    let (log, _guard) = Log::start();
+    let redlock = bed
+        .builder()
+        .build()
+        .await
+        .expect("its run id shows restarts");
+    assert_eq!(unmet(&redlock), []);
+    assert!(
+        log.text().contains("INFO lacks uptime_in_seconds"),
+        "{}",
+        log.text()
+    );
+    let state = redlock.nodes()[0].state.clone();
+    assert!(matches!(state, NodeState::Quarantined { .. }), "{state:?}");
+    all_vote(&redlock).await;
+    // Another client waits again.
+    let second = bed.builder().build().await.unwrap();
+    let state = second.nodes()[0].state.clone();
+    assert!(matches!(state, NodeState::Quarantined { .. }), "{state:?}");
+    let lenient = bed.builder().allow_unvetted_nodes().build().await.unwrap();
+    assert_eq!(lenient.nodes()[0].state, NodeState::Voting);
+    assert_eq!(unmet(&lenient), [Check::Start]);
+    assert_all_features_work(&bed, &redlock).await;
+}
+
+#[tokio::test]
+async fn the_address_of_a_sentinel_is_refused_with_the_way_out() {
+    let group = Sentinels::spawn().unwrap();
+    let urls = [group.sentinel(0).url()];
+    for builder in [builder(&urls), builder(&urls).allow_unvetted_nodes()] {
+        let error = builder.build().await.expect_err("it stores no locks");
+        let text = error.to_string();
+        assert!(
+            text.contains("a sentinel") && text.contains("redis+sentinel://"),
+            "{text}"
+        );
+    }
+}

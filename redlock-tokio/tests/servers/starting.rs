@@ -1,0 +1,265 @@
+//! The start of a service: nodes that refuse it, one server under two addresses, servers that have just
+//! started.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use redlock_tokio::{
+    Answer, BuildError, Clock, Command, Node, NodeError, NodeState, Redlock, Role, RunId, Server,
+    ServerInfo, Session, Vote,
+    test_util::{RedisServer, RedisServers},
+};
+
+use crate::support::{Cli, MS, eventually, trusting};
+
+/// A way in which a server refuses a client, and its repair.
+struct Fault {
+    name: &'static str,
+    break_it: fn(&RedisServer),
+    mend: fn(&RedisServer),
+    says: &'static str,
+}
+
+fn admin(server: &RedisServer, command: &[&str]) {
+    let answer = Cli::of(server).with(&["-a", "hunter2"]).run(command);
+    assert_eq!(answer, "OK", "{command:?}");
+}
+
+const FAULTS: [Fault; 3] = [
+    Fault {
+        name: "a replica",
+        break_it: |server| admin(server, &["REPLICAOF", "127.0.0.1", "1"]),
+        mend: |server| admin(server, &["REPLICAOF", "NO", "ONE"]),
+        says: "a replica of 127.0.0.1:1",
+    },
+    Fault {
+        name: "a wrong password",
+        break_it: |server| admin(server, &["CONFIG", "SET", "requirepass", "hunter2"]),
+        mend: |server| admin(server, &["CONFIG", "SET", "requirepass", ""]),
+        says: "the server asks for a password",
+    },
+    Fault {
+        name: "missing rights",
+        break_it: |server| admin(server, &["ACL", "SETUSER", "default", "-set", "-pttl"]),
+        mend: |server| admin(server, &["ACL", "SETUSER", "default", "+@all"]),
+        says: "SET, PTTL",
+    },
+];
+
+#[tokio::test]
+async fn a_service_starts_while_a_minority_refuses_it() {
+    for fault in FAULTS {
+        let servers = RedisServers::spawn(5).unwrap();
+        for index in [1, 3] {
+            (fault.break_it)(servers.get(index));
+        }
+        let redlock = trusting(servers.urls()).build().await;
+        let redlock = redlock.unwrap_or_else(|error| panic!("{}: {error}", fault.name));
+        for (index, node) in redlock.nodes().into_iter().enumerate() {
+            let is_refused = matches!(&node.state, NodeState::Refused(error) if error.to_string().contains(fault.says));
+            assert_eq!(
+                is_refused,
+                [1, 3].contains(&index),
+                "{}: {node:?}",
+                fault.name
+            );
+        }
+        let guard = redlock.lock("k").await.expect("three of five vote");
+        // The lane asks the node again until it agrees.
+        (fault.mend)(servers.get(1));
+        let votes = || redlock.nodes()[1].state == NodeState::Voting;
+        eventually("the mended node votes", votes).await;
+        drop(guard);
+    }
+}
+
+#[tokio::test]
+async fn a_service_does_not_start_where_a_majority_refuses_it() {
+    for fault in FAULTS {
+        let servers = RedisServers::spawn(5).unwrap();
+        servers.get(4).kill();
+        for index in [0, 1, 3] {
+            (fault.break_it)(servers.get(index));
+        }
+        let error = trusting(servers.urls()).build().await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(fault.says), "{text}");
+        for (index, server) in servers.iter().enumerate() {
+            let is_named = text.contains(&server.address().to_string());
+            assert_eq!(is_named, [0, 1, 3].contains(&index), "{text}");
+        }
+    }
+}
+
+/// A node that identifies its server after a delay.
+struct Slow {
+    address: &'static str,
+    delay: Duration,
+    info: ServerInfo,
+}
+
+impl Node for Slow {
+    fn address(&self) -> &str {
+        self.address
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        async {
+            tokio::time::sleep(self.delay).await;
+            Ok(Box::new(Agreeable(self.info.clone())) as Box<dyn Session>)
+        }
+        .boxed()
+    }
+}
+
+struct Agreeable(ServerInfo);
+
+impl Session for Agreeable {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        let answers = batch.iter().map(|_| Ok(Vote::Granted)).collect();
+        async { Ok(answers) }.boxed()
+    }
+
+    fn server(&self) -> Server {
+        Server::Known(self.0.clone())
+    }
+}
+
+fn server(letter: char) -> ServerInfo {
+    let digits = [u8::try_from(letter).unwrap(); RunId::LEN];
+    ServerInfo::new(RunId::new(digits), Duration::from_secs(3600))
+}
+
+/// The error does not depend on which address answers first, nor on other faults of the server.
+#[tokio::test(start_paused = true)]
+async fn one_server_under_two_addresses_fails_the_build_in_the_same_words_each_time() {
+    let mut texts = BTreeSet::new();
+    for is_replica in [false, true] {
+        for delays in [[0, 0], [0, 900], [900, 0], [5, 5], [1, 2]] {
+            let mut twice = server('b');
+            if is_replica {
+                twice.role = Role::ReplicaOf("master:6379".to_owned());
+            }
+            let node = |address, delay, info| Slow {
+                address,
+                delay: MS(delay),
+                info,
+            };
+            let nodes = [
+                node("one", 3, server('a')),
+                node("two", delays[0], twice.clone()),
+                node("three", 2, server('c')),
+                node("four", delays[1], twice),
+                node("five", 0, server('e')),
+            ];
+            let builder = Redlock::builder().custom_nodes(nodes);
+            let outcome = builder.clock(Clock::tokio()).build().await;
+            let error = outcome.expect_err("one server would vote twice");
+            texts.insert(error.to_string());
+        }
+    }
+    let text = texts.first().unwrap();
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    assert!(text.contains("two and four are one server"), "{text}");
+}
+
+/// Returns the URL of a user who may use all commands except this one. It has the server's Unix socket, so its
+/// address differs from [`RedisServer::url`].
+fn all_rights_except(server: &RedisServer, denied: &str) -> String {
+    let denied = format!("-{denied}");
+    let rules = ["ACL", "SETUSER", "locker", "on", ">pw", "~*", "&*", "+@all"];
+    let rules: Vec<_> = rules.into_iter().chain([&*denied]).collect();
+    admin(server, &rules);
+    format!("{}?user=locker&pass=pw", server.unix_url())
+}
+
+#[tokio::test]
+async fn one_server_under_two_addresses_fails_the_build_even_if_one_user_lacks_a_right() {
+    for denied in ["set", "discard"] {
+        let servers = RedisServers::spawn(2).unwrap();
+        let twice = servers.get(0);
+        let limited = all_rights_except(twice, denied);
+        for [first, second] in [[twice.url(), limited.clone()], [limited, twice.url()]] {
+            let urls = [first, second, servers.get(1).url()];
+            let outcome = trusting(urls).build().await;
+            assert!(
+                matches!(outcome, Err(BuildError::SameServer { .. })),
+                "{denied}: {:?}",
+                outcome.map(|it| it.nodes())
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_replica_on_which_rights_are_missing_is_named_as_a_replica() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let limited = all_rights_except(servers.get(0), "set");
+    admin(servers.get(0), &["REPLICAOF", "127.0.0.1", "1"]);
+    let urls = [limited, servers.get(1).url(), servers.get(2).url()];
+    let redlock = trusting(urls).build().await.expect("two of three vote");
+    let state = redlock.nodes()[0].state.clone();
+    let NodeState::Refused(error) = &state else {
+        panic!("{state:?}");
+    };
+    assert!(
+        error.to_string().contains("a replica of 127.0.0.1:1"),
+        "{error}"
+    );
+}
+
+/// Returns the command line of the nodes in the README's compose file.
+fn documented_arguments() -> Vec<String> {
+    let readme = include_str!("../../../README.md");
+    let line = readme
+        .lines()
+        .find_map(|it| it.trim().strip_prefix("command: "));
+    let command: Vec<String> = serde_json::from_str(line.expect("a command")).unwrap();
+    assert_eq!(command[0], "redis-server");
+    command[1..].to_vec()
+}
+
+/// A service with default settings, over five servers that were started as the README shows. With
+/// `--nocapture` the test prints a log.
+#[tokio::test]
+async fn five_fresh_servers_give_locks_after_the_longest_ttl() {
+    let arguments = documented_arguments();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let servers = RedisServers::spawn_with(5, &arguments).unwrap();
+    let start = Instant::now();
+    let say = |text: &str| println!("{:5.1} s  {text}", start.elapsed().as_secs_f64());
+    let redlock = Redlock::connect(servers.urls()).await.unwrap();
+    say("built");
+    say(&format!(
+        "try_lock: {}",
+        redlock.try_lock("k").await.unwrap_err()
+    ));
+    say(&format!(
+        "ready(0): {}",
+        redlock.ready(Duration::ZERO).await.unwrap_err()
+    ));
+    let (mut refused, mut first) = (0, None);
+    while start.elapsed() < Duration::from_secs(15) {
+        match redlock.lock("k").await {
+            Ok(guard) => {
+                say("lock: held");
+                first.get_or_insert(start.elapsed());
+                guard.release().await;
+                tokio::time::sleep(MS(1000)).await;
+            }
+            Err(error) => {
+                say(&format!("lock: {error}"));
+                refused += 1;
+            }
+        }
+    }
+    let asked = Cli::of(servers.get(0)).calls("set");
+    say(&format!("a node got {asked} SET commands"));
+    let first = first.expect("a lock").as_secs_f64();
+    assert!((9.0..12.5).contains(&first), "{first}");
+    assert!(refused <= 2, "each waits for 5 s");
+    redlock.ready(Duration::ZERO).await.expect("all vote");
+}

@@ -1,0 +1,102 @@
+//! The turns of several processes at one busy lock, over real servers.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use redlock_tokio::{LockOptions, Redlock, test_util::RedisServers};
+use tokio::task::JoinSet;
+
+use crate::support::{MS, trusting};
+
+/// How long the clients compete.
+const TIME: Duration = Duration::from_secs(3);
+
+const BUSY_TASKS: usize = 8;
+const HOLD: Duration = Duration::from_millis(1);
+
+/// A service whose tasks keep one key busy until [`end`](Self::end).
+struct BusyProcess {
+    redlock: Redlock,
+    stop: Arc<AtomicBool>,
+    tasks: JoinSet<()>,
+}
+
+impl BusyProcess {
+    async fn start(servers: &RedisServers, options: LockOptions) -> Self {
+        let options = options.wait(Duration::from_secs(60));
+        let redlock = servers.builder().options(options).build().await.unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut tasks = JoinSet::new();
+        for _ in 0..BUSY_TASKS {
+            let (redlock, stop) = (redlock.clone(), Arc::clone(&stop));
+            tasks.spawn(async move {
+                while !stop.load(SeqCst) {
+                    let guard = redlock.lock("k").await.unwrap();
+                    tokio::time::sleep(HOLD).await;
+                    drop(guard);
+                }
+            });
+        }
+        Self {
+            redlock,
+            stop,
+            tasks,
+        }
+    }
+
+    async fn end(self) {
+        self.stop.store(true, SeqCst);
+        self.tasks.join_all().await;
+        self.redlock.shutdown().await;
+    }
+}
+
+/// Runs a client over RESP2 beside a busy process. The client must poll, since it gets no notifications.
+/// Returns the longest time for which the client had no lock, the time at the end included.
+async fn longest_shut_out(options: LockOptions) -> Duration {
+    let servers = RedisServers::spawn(3).unwrap();
+    let urls = servers.urls().into_iter();
+    let urls = urls.map(|url| format!("{url}?protocol=resp2"));
+    let poller = trusting(urls).wait(TIME).build().await.unwrap();
+    let busy = BusyProcess::start(&servers, options).await;
+    let start = Instant::now();
+    let mut last = start;
+    let mut longest = Duration::ZERO;
+    while let Some(left) = TIME.checked_sub(start.elapsed()) {
+        let guard = poller.lock("k").wait(left).await;
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
+        drop(guard);
+    }
+    busy.end().await;
+    poller.shutdown().await;
+    longest
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_47_a_client_that_polls_is_not_shut_out_by_a_busy_process() {
+    let longest = longest_shut_out(LockOptions::new()).await;
+    assert!(longest < MS(1500), "shut out for {longest:?}");
+    // The control: a process that keeps the lock to itself.
+    let greedy = LockOptions::new().handover_for(TIME).poller_share(0);
+    let longest = longest_shut_out(greedy).await;
+    assert!(longest > MS(2000), "shut out for only {longest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_with_a_long_turn_makes_room_for_a_newcomer() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let first = BusyProcess::start(&servers, LockOptions::new()).await;
+    tokio::time::sleep(MS(300)).await;
+    let second = BusyProcess::start(&servers, LockOptions::new()).await;
+    let guard = second.redlock.lock("k").wait(MS(2000)).await;
+    assert!(guard.is_ok(), "{guard:?}");
+    drop(guard);
+    first.end().await;
+    second.end().await;
+}

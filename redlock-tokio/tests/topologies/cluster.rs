@@ -1,0 +1,378 @@
+//! Locks over a real cluster, whose slots vote.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use redlock_tokio::{
+    BuildError, ClusterError, ClusterNodes, Key, KeyError, LockError, LockOptions, NodeState,
+    Redlock, ReleaseOutcome,
+    test_util::{Cluster, RedisServers},
+};
+use tokio::time::{Instant, timeout};
+
+use crate::support::{
+    Cli, MS, eventually,
+    shards::{all_vote, cluster, names, nodes, owner, owners, slot, strict, trusting, votes},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Returns what the servers of the voters have under a key.
+fn values(cluster: &Cluster, key: &str) -> [Option<String>; 3] {
+    let names = names(key);
+    [0, 1, 2].map(|voter| owner(cluster, voter).get(&names[voter]))
+}
+
+async fn is_free(cluster: &Cluster, key: &str) {
+    eventually("the key is gone", || {
+        values(cluster, key).iter().all(Option::is_none)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn locks_of_each_kind_work_as_over_plain_masters() {
+    let cluster = cluster().spawn().unwrap();
+    let redlock = trusting(nodes(&cluster)).build().await.unwrap();
+    let other = trusting(nodes(&cluster)).build().await.unwrap();
+    all_vote(&redlock).await;
+    all_vote(&other).await;
+
+    a_lock_is_one_key_in_the_slot_of_each_voter(&cluster, &redlock, &other).await;
+    several_keys_are_locked_or_none(&cluster, &redlock, &other).await;
+    fencing_tokens_grow_and_their_counters_are_beside_the_keys(&cluster, &redlock, &other).await;
+    a_waiter_of_another_client_is_woken(&cluster, &redlock, &other).await;
+    a_lock_is_handed_over_without_a_request(&cluster, &redlock).await;
+    the_longest_key_is_shorter_by_the_tag(&cluster, &redlock).await;
+}
+
+async fn a_lock_is_one_key_in_the_slot_of_each_voter(
+    cluster: &Cluster,
+    redlock: &Redlock,
+    other: &Redlock,
+) {
+    let guard = redlock.lock("order:1").await.unwrap();
+    assert_eq!(
+        guard.key().as_bytes(),
+        b"order:1",
+        "the tag is no part of it"
+    );
+    let token = guard.token().to_string();
+    eventually("each voter has the key", || {
+        values(cluster, "order:1")
+            .iter()
+            .flatten()
+            .all(|it| *it == token)
+            && values(cluster, "order:1").iter().all(Option::is_some)
+    })
+    .await;
+    let servers: BTreeSet<_> = (0..3).map(|voter| cluster.owner_of(slot(voter))).collect();
+    assert_eq!(servers.len(), 3, "on servers of their own");
+    let error = other.try_lock("order:1").await.unwrap_err();
+    assert!(matches!(error, LockError::Contended(_)), "{error}");
+    guard.extend().await.unwrap();
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    is_free(cluster, "order:1").await;
+}
+
+async fn several_keys_are_locked_or_none(cluster: &Cluster, redlock: &Redlock, other: &Redlock) {
+    let keys = ["a", "b", "{c}"];
+    let guard = redlock.lock_all(keys).await.unwrap();
+    for key in keys {
+        assert!(other.try_lock(key).await.is_err(), "{key}");
+    }
+    let overlapping = other.lock_all(["z", "b"]).wait(Duration::ZERO).await;
+    assert!(overlapping.is_err());
+    assert!(other.try_lock("z").await.is_ok(), "none of them was locked");
+    drop(guard);
+    for key in keys {
+        is_free(cluster, key).await;
+    }
+}
+
+async fn fencing_tokens_grow_and_their_counters_are_beside_the_keys(
+    cluster: &Cluster,
+    redlock: &Redlock,
+    other: &Redlock,
+) {
+    let mut last = None;
+    for client in [redlock, other, redlock] {
+        let guard = client.lock("f").fenced().await.unwrap();
+        let token = guard.fencing_token();
+        assert!(token > last, "{token:?} after {last:?}");
+        last = token;
+        guard.release().await;
+    }
+    let counters = names("f").map(|name| {
+        let tag = name.strip_suffix('f').unwrap();
+        format!("redlock:fence:{tag}:{name}")
+    });
+    let last = last.unwrap().get().to_string();
+    eventually("most voters have the counter", || {
+        let known =
+            (0..3).filter(|it| owner(cluster, *it).get(&counters[*it]) == Some(last.clone()));
+        known.count() >= 2
+    })
+    .await;
+}
+
+async fn a_waiter_of_another_client_is_woken(
+    cluster: &Cluster,
+    redlock: &Redlock,
+    other: &Redlock,
+) {
+    let probes = || owners(cluster).map(|it| it.calls("pttl"));
+    let guard = redlock.lock("w").await.unwrap();
+    let before = probes();
+    // It would try again by itself after ten minutes at the earliest.
+    let seldom = LockOptions::new().retry_delay(10 * MINUTE, 20 * MINUTE);
+    let waiting = other.lock("w").wait(60 * MINUTE).options(seldom);
+    let waiting = tokio::spawn(waiting.into_future());
+    eventually("the key is probed", || {
+        probes()
+            .iter()
+            .zip(before)
+            .all(|(now, before)| *now > before)
+    })
+    .await;
+    guard.release().await;
+    let woken = timeout(Duration::from_secs(20), waiting).await;
+    let woken = woken.expect("it is woken").unwrap().unwrap();
+    assert!(woken.is_valid());
+}
+
+async fn a_lock_is_handed_over_without_a_request(cluster: &Cluster, redlock: &Redlock) {
+    let slowly = || {
+        redlock
+            .lock("h")
+            .options(LockOptions::new().handover_for(MINUTE))
+    };
+    let first = slowly().await.unwrap();
+    let token = first.token();
+    let waiting = tokio::spawn(slowly().into_future());
+    let is_waiting = || redlock.queue().waiting == 1;
+    eventually("there is a waiter", is_waiting).await;
+    assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
+    let second = waiting.await.unwrap().unwrap();
+    assert!(second.is_valid());
+    assert_eq!(second.token(), token, "the keys are as they were");
+    drop(second);
+    is_free(cluster, "h").await;
+}
+
+async fn the_longest_key_is_shorter_by_the_tag(cluster: &Cluster, redlock: &Redlock) {
+    let tag_len = names("").iter().map(String::len).max().unwrap();
+    let longest = "x".repeat(Key::MAX_LEN - tag_len);
+    let guard = redlock.lock(&longest).await.unwrap();
+    drop(guard);
+    is_free(cluster, &longest).await;
+    let error = redlock.lock(longest + "x").await.unwrap_err();
+    let len = Key::MAX_LEN + 1;
+    let LockError::InvalidKey(error) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(error, KeyError::TooLong { len });
+}
+
+#[tokio::test]
+async fn the_first_client_waits_for_the_longest_ttl_and_the_next_ones_do_not() {
+    let cluster = cluster().replicas(0).spawn().unwrap();
+    let ttl = Duration::from_secs(3);
+    let builder = || {
+        let builder = strict(nodes(&cluster)).ttl(ttl);
+        builder.confirmation_window(Duration::from_secs(1))
+    };
+    let start = Instant::now();
+    let first = builder().build().await.unwrap();
+    let waits = |redlock: &Redlock| {
+        let nodes = redlock.nodes();
+        let waits = |state: &NodeState| matches!(state, NodeState::Quarantined { .. });
+        nodes.iter().any(|it| waits(&it.state))
+    };
+    assert!(waits(&first), "{:?}", first.nodes());
+    first.ready(MINUTE).await.unwrap();
+    assert!(start.elapsed() > ttl + Duration::from_secs(1));
+    all_vote(&first).await;
+
+    let second = builder().build().await.unwrap();
+    // The marker is a moment younger than the first client's own watch.
+    second.ready(ttl / 2).await.expect("it reads the marker");
+    drop(second.try_lock("k").await.unwrap());
+    let markers = owner(&cluster, 1).run(&["KEYS", "*redlock:owner:*"]);
+    assert!(markers.starts_with("{8209}redlock:owner:"), "{markers}");
+}
+
+#[tokio::test]
+async fn two_voters_on_one_server_are_refused_by_name_unless_that_is_allowed() {
+    let cluster = cluster().shards(1).replicas(0).spawn().unwrap();
+    let error = trusting(nodes(&cluster)).build().await.unwrap_err();
+    let BuildError::Cluster(ClusterError::SharedServer {
+        first,
+        second,
+        server,
+        voters,
+        shards,
+        ..
+    }) = &error
+    else {
+        panic!("{error}");
+    };
+    assert_eq!((*first, *second), (slot(0), slot(1)));
+    assert_eq!(**server, *cluster.proxy(0).address().to_string());
+    assert_eq!((*voters, *shards), (3, 1));
+    let text = error.to_string();
+    for way_out in ["voters(1)", "tags", "allow_shared_servers"] {
+        assert!(text.contains(way_out), "{text}");
+    }
+
+    let one = trusting(nodes(&cluster).voters(1)).build().await.unwrap();
+    drop(one.lock("k").await.unwrap());
+    let allowed = nodes(&cluster).allow_shared_servers();
+    let shared = trusting(allowed).build().await.unwrap();
+    all_vote(&shared).await;
+    let guard = shared.lock("k").await.unwrap();
+    assert!(values(&cluster, "k").iter().flatten().count() >= 2);
+    drop(guard);
+    // Explicit tags need not be numbers.
+    let tagged = trusting(nodes(&cluster).tags(["lock"]))
+        .build()
+        .await
+        .unwrap();
+    let guard = tagged.lock("k").await.unwrap();
+    assert!(Cli::of(cluster.node(0)).get("{lock}k").is_some());
+    drop(guard);
+}
+
+async fn refusal(nodes: ClusterNodes) -> String {
+    match trusting(nodes).build().await {
+        Err(error @ BuildError::Refused { .. }) => error.to_string(),
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[tokio::test]
+async fn servers_that_are_no_usable_cluster_are_named() {
+    let plain = RedisServers::spawn(1).unwrap();
+    let text = refusal(ClusterNodes::new(plain.urls())).await;
+    assert!(text.contains("not a node of a cluster"), "{text}");
+    assert!(text.contains(&plain.get(0).address().to_string()), "{text}");
+
+    let cluster = cluster().replicas(0).password("p:ss").spawn().unwrap();
+    let text = refusal(nodes(&cluster)).await;
+    assert!(text.contains("asks for a password"), "{text}");
+    let with = |password: &str| {
+        let url = cluster.urls()[0].replace("redis://", &format!("redis://:{password}@"));
+        ClusterNodes::new([url])
+    };
+    let text = refusal(with("wrong")).await;
+    assert!(
+        text.contains("password") && !text.contains("wrong@"),
+        "{text}"
+    );
+    let redlock = trusting(with("p%3Ass")).build().await.unwrap();
+    drop(redlock.lock("k").await.unwrap());
+
+    let url = cluster.urls()[0].replace("redis://", "redis://:p%3Ass@");
+    let error = Redlock::connect([&url]).await.unwrap_err().to_string();
+    assert!(error.contains("Redlock::cluster"), "{error}");
+    let error = Redlock::cluster([url + "/1"])
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("seed 1") && error.contains("database"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn seeds_may_be_down_and_announced_addresses_may_need_a_mapping() {
+    let cluster = cluster().replicas(0).spawn().unwrap();
+    // Nobody listens on the port of a server that is gone.
+    let gone = RedisServers::spawn(1).unwrap().urls().remove(0);
+    let redlock = trusting(ClusterNodes::new([&gone, &cluster.urls()[2]]));
+    let redlock = redlock.build().await.unwrap();
+    all_vote(&redlock).await;
+    redlock.lock("k").await.unwrap().release().await;
+    is_free(&cluster, "k").await;
+
+    // As behind a network address translation: what the nodes announce leads nowhere.
+    for node in 0..3 {
+        cluster.proxy(node).refuse();
+        cluster.proxy(node).reset();
+    }
+    let seed = ClusterNodes::new([cluster.node(0).url()]);
+    let outcome = trusting(seed.clone())
+        .connect_timeout(MS(2000))
+        .build()
+        .await
+        .unwrap();
+    let error = outcome.try_lock("k").await.unwrap_err().to_string();
+    let announced = cluster.proxy(1).address().to_string();
+    assert!(error.contains(&announced), "{error}");
+
+    let ports: Vec<_> = (0..3)
+        .map(|node| {
+            let announced = cluster.proxy(node).address().to_string();
+            (announced, cluster.node(node).address().to_string())
+        })
+        .collect();
+    let mapped = seed.map_addresses(move |announced| {
+        let pair = ports.iter().find(|(from, _)| from == announced);
+        pair.map_or_else(|| announced.to_owned(), |(_, to)| to.clone())
+    });
+    let redlock = trusting(mapped).build().await.unwrap();
+    all_vote(&redlock).await;
+    drop(redlock.lock("k").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_slot_without_an_owner_is_one_vote_less_and_is_named() {
+    let cluster = cluster().replicas(0).full_coverage(false).spawn().unwrap();
+    let redlock = trusting(nodes(&cluster)).build().await.unwrap();
+    all_vote(&redlock).await;
+    cluster.leave_uncovered(slot(0)).unwrap();
+    eventually("its voter has no vote", || !votes(&redlock, 0)).await;
+    for _ in 0..20 {
+        drop(redlock.lock("k").await.unwrap());
+    }
+    // A client that starts now hears why.
+    let newcomer = trusting(nodes(&cluster)).connect_timeout(MS(3000));
+    let newcomer = newcomer.build().await.unwrap();
+    let state = newcomer.nodes()[0].state.to_string();
+    let named = format!("no node of the cluster owns slot {}", slot(0));
+    assert!(state.contains(&named), "{state}");
+    drop(newcomer.lock("k").await.unwrap());
+
+    cluster.cover(slot(0), 0).unwrap();
+    all_vote(&redlock).await;
+    all_vote(&newcomer).await;
+}
+
+#[tokio::test]
+async fn a_server_that_sends_clients_elsewhere_has_no_vote_and_is_not_followed() {
+    let cluster = cluster().replicas(0).spawn().unwrap();
+    let redlock = trusting(nodes(&cluster)).build().await.unwrap();
+    all_vote(&redlock).await;
+    let server = owner(&cluster, 0);
+    let other = Cli::of(cluster.node(1)).run(&["CLUSTER", "MYID"]);
+    let number = slot(0).to_string();
+    let names = names("k");
+    // The server alone believes that the slot belongs to another one. It must have no keys for that, such as markers.
+    for command in [
+        &["FLUSHALL"][..],
+        &["CLUSTER", "DELSLOTS", &number],
+        &["CLUSTER", "SETSLOT", &number, "NODE", &other],
+    ] {
+        assert_eq!(server.run(command), "OK");
+    }
+    assert!(server.run(&["GET", &names[0]]).starts_with("MOVED"));
+    let guard = redlock.lock("k").await.unwrap();
+    eventually("the others vote", || {
+        let [_, second, third] = values(&cluster, "k");
+        second.is_some() && third.is_some()
+    })
+    .await;
+    let followed = Cli::of(cluster.node(1)).locks();
+    assert!(!followed.contains_key(&names[0]), "{followed:?}");
+    drop(guard);
+}

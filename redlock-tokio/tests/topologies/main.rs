@@ -1,0 +1,8 @@
+//! Locks over a group of sentinels, and over a cluster.
+
+mod cluster;
+mod cluster_faults;
+mod sentinel;
+mod sentinel_faults;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,241 @@
+//! Locks over a real group of sentinels: how the master is found, and what is refused.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use redlock_core::AgeMarker;
+use redlock_tokio::{
+    BuildError, LockOptions, Node, NodeState, RedisNode, Redlock, RedlockBuilder, SentinelNode,
+    test_util::{Proxy, RedisServers, Sentinels},
+};
+
+use crate::support::{self, Cli, MS, eventually};
+
+const TTL: Duration = Duration::from_millis(1500);
+const WINDOW: Duration = Duration::from_millis(500);
+
+/// Longer than an answer takes on a busy machine.
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The limit of `ready` on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn group() -> Sentinels {
+    Sentinels::builder().replicas(1).spawn().unwrap()
+}
+
+fn node(group: &Sentinels) -> SentinelNode {
+    RedisNode::sentinel(group.name(), group.addresses()).unwrap()
+}
+
+/// Returns a builder of a client that waits as long as in production.
+fn cautious(node: impl Node) -> RedlockBuilder {
+    Redlock::builder()
+        .custom_nodes([node])
+        .ttl(TTL)
+        .confirmation_window(WINDOW)
+        .node_timeout(NODE_TIMEOUT)
+        .connect_timeout(Duration::from_secs(5))
+}
+
+fn trusting(node: impl Node) -> RedlockBuilder {
+    cautious(node).trust_fresh_nodes()
+}
+
+async fn ready(builder: RedlockBuilder) -> Redlock {
+    let redlock = builder.build().await.unwrap();
+    redlock.ready(PATIENCE).await.unwrap();
+    redlock
+}
+
+#[tokio::test]
+async fn a_lock_is_acquired_extended_released_and_given_to_a_waiter() {
+    let group = Sentinels::builder().replicas(1).password("of-servers");
+    let group = group.sentinel_password("of/sentinels:@").spawn().unwrap();
+    let builder = || {
+        let options = LockOptions::new().ttl(TTL).retry_delay(MS(5000), MS(9000));
+        let builder = Redlock::builder().nodes([group.url()]).trust_fresh_nodes();
+        builder
+            .confirmation_window(WINDOW)
+            .options(options)
+            .node_timeout(NODE_TIMEOUT)
+    };
+    let (first, second) = (ready(builder()).await, ready(builder()).await);
+    let guard = first.lock("k").await.unwrap();
+    let cli = Cli::of(group.server(0)).with(&["-a", "of-servers", "--no-auth-warning"]);
+    assert!(cli.get("k").is_some(), "the master has the key");
+    guard.extend().await.unwrap();
+    let waiter = tokio::spawn(async move {
+        let guard = second.lock("k").wait(PATIENCE).await.unwrap();
+        (guard, Instant::now())
+    });
+    let is_tracked = || cli.run(&["INFO", "clients"]).contains("tracking_clients:");
+    eventually("the waiter watches the key", is_tracked).await;
+    let released = Instant::now();
+    guard.release().await;
+    let (guard, woken) = waiter.await.unwrap();
+    assert!(woken - released < MS(4500), "by a notification");
+    drop(guard);
+    eventually("it is released", || cli.get("k").is_none()).await;
+}
+
+#[tokio::test]
+async fn the_first_client_waits_and_the_next_one_does_not() {
+    let group = group();
+    let start = Instant::now();
+    let first = cautious(node(&group)).build().await.unwrap();
+    assert!(!matches!(first.nodes()[0].state, NodeState::Refused(_)));
+    first.ready(PATIENCE).await.unwrap();
+    let waited = start.elapsed();
+    drop(first.lock("k").await.unwrap());
+
+    let start = Instant::now();
+    let second = ready(cautious(node(&group))).await;
+    assert!(
+        start.elapsed() < TTL + WINDOW,
+        "{:?} after {waited:?}",
+        start.elapsed()
+    );
+    drop(second.lock("k").await.unwrap());
+    let master = group.server_proxy(0).address();
+    let marker = Cli::of(group.server(0)).get(&format!("redlock:owner:{master}:0"));
+    assert_eq!(marker.as_deref(), Some("0"));
+    let left = Cli::of(group.server(0)).pttl(&format!("redlock:owner:{master}:0"));
+    assert!(left > 0 && left.unsigned_abs() <= AgeMarker::TTL_MILLIS);
+}
+
+#[tokio::test]
+async fn sentinels_that_are_not_listed_are_asked_too() {
+    let group = group();
+    let only = group.addresses().pop().unwrap();
+    let listed = RedisNode::sentinel(group.name(), [only]).unwrap();
+    let redlock = ready(trusting(listed)).await;
+    group.sentinel(2).kill();
+    tokio::time::sleep(2 * WINDOW).await;
+    redlock.ready(PATIENCE).await.expect("by the two others");
+    // A new client that knows none of these two cannot find them.
+    let only = group.addresses().pop().unwrap();
+    let listed = RedisNode::sentinel(group.name(), [only.clone()]).unwrap();
+    let blind = trusting(listed).build().await.unwrap();
+    let error = blind.try_lock("k").await.unwrap_err().to_string();
+    assert!(error.contains(&only), "{error}");
+    drop(redlock.lock("k").await.unwrap());
+}
+
+#[tokio::test]
+async fn an_order_to_fail_over_is_followed() {
+    let group = Arc::new(group());
+    let redlock = ready(trusting(node(&group))).await;
+    drop(redlock.lock("k").await.unwrap());
+    let ordered = Arc::clone(&group);
+    let new = tokio::task::spawn_blocking(move || ordered.fail_over().unwrap());
+    let new = new.await.unwrap();
+    let cli = Cli::of(group.server(new));
+    let locks_there = || async {
+        let guard = redlock.lock("k").wait(Duration::ZERO).await;
+        guard.is_ok_and(|_guard| cli.get("k").is_some())
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !locks_there().await {
+        assert!(Instant::now() < deadline, "{:?}", redlock.nodes());
+        tokio::time::sleep(MS(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_must_be_changed_is_said_by_name() {
+    let group = Sentinels::builder()
+        .replicas(1)
+        .sentinel_password("pw")
+        .spawn()
+        .unwrap();
+    let servers = RedisServers::spawn(1).unwrap();
+    let server = servers.get(0).address().to_string();
+    let sentinel = group.addresses().remove(0);
+    let unknown = RedisNode::sentinel("other", group.addresses()).unwrap();
+    let no_sentinel = RedisNode::sentinel(group.name(), [&server]).unwrap();
+    for (node, words) in [
+        (node(&group), &["asks for a password", &sentinel][..]),
+        (node(&group).sentinel_password("wrong"), &[&sentinel]),
+        (
+            unknown.sentinel_password("pw"),
+            &["no group `other`", &sentinel],
+        ),
+        (no_sentinel, &["not a sentinel", &server]),
+    ] {
+        let error = trusting(node).build().await.unwrap_err();
+        assert!(matches!(error, BuildError::Refused { .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            words.iter().all(|it| text.contains(*it)),
+            "{words:?}: {text}"
+        );
+        assert!(!text.contains("wrong"), "{text}");
+    }
+    let plain = format!("redis://:pw@{sentinel}");
+    let error = support::trusting([plain]).build().await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("RedisNode::sentinel"), "{text}");
+    assert!(text.contains(&sentinel), "{text}");
+}
+
+#[tokio::test]
+async fn announced_addresses_can_be_mapped() {
+    let group = group();
+    let published: Vec<_> = (0..group.server_count())
+        .map(|number| {
+            let announced = group.server_proxy(number).address().to_string();
+            let proxy = Proxy::spawn(group.server(number).address()).unwrap();
+            (announced, proxy)
+        })
+        .collect();
+    // The announced addresses of the servers lead nowhere.
+    for number in 0..group.server_count() {
+        group.server_proxy(number).refuse();
+    }
+    let nowhere = cautious(node(&group)).connect_timeout(MS(1000));
+    let nowhere = nowhere.build().await.unwrap();
+    assert!(matches!(
+        nowhere.nodes()[0].state,
+        NodeState::Reconnecting(_)
+    ));
+    let map: Vec<_> = published
+        .iter()
+        .map(|(announced, proxy)| (announced.clone(), proxy.address().to_string()))
+        .collect();
+    let mapped = node(&group).map_addresses(move |announced| {
+        let pair = map.iter().find(|(from, _)| from == announced);
+        pair.map(|(_, to)| to.clone())
+    });
+    let redlock = ready(trusting(mapped)).await;
+    drop(redlock.lock("k").await.unwrap());
+    let wrong = node(&group).map_addresses(|_| Some("no port".into()));
+    let wrong = trusting(wrong).build().await.unwrap_err().to_string();
+    assert!(wrong.contains("`no port`"), "{wrong}");
+}
+
+#[tokio::test]
+async fn resp2_is_enough() {
+    let group = group();
+    let redlock = ready(trusting(node(&group).resp2())).await;
+    let guard = redlock.lock("k").await.unwrap();
+    guard.extend().await.unwrap();
+    guard.release().await;
+}
+
+#[tokio::test]
+async fn two_groups_with_one_server_are_one_vote() {
+    let group = group();
+    let plain = RedisNode::from_url(&group.server(0).url()).unwrap();
+    let both = [RedisNode::from(node(&group)), plain];
+    let builder = Redlock::builder().custom_nodes(both).trust_fresh_nodes();
+    let builder = builder.ttl(TTL).confirmation_window(WINDOW);
+    let error = builder
+        .connect_timeout(Duration::from_secs(5))
+        .build()
+        .await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, BuildError::SameServer { .. }), "{error}");
+}

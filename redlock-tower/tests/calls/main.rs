@@ -1,0 +1,10 @@
+//! Calls behind a layer.
+
+#[cfg(feature = "http")]
+mod bodies;
+#[cfg(feature = "tonic")]
+mod grpc;
+mod layer;
+mod modes;
+#[cfg(all(feature = "http", feature = "metrics"))]
+mod telemetry;
