@@ -1,0 +1,274 @@
+//! Short stories, each with a control in which one thing is different.
+
+use std::time::Duration;
+
+use crate::{
+    judge::{End, Judge, Violation},
+    said::grant,
+};
+
+const TOLERANCE: u64 = 10;
+
+fn judge() -> Judge {
+    Judge::new(Duration::from_nanos(TOLERANCE))
+}
+
+/// Returns what the judge says of grants whose holds end by their validity.
+fn of(grants: impl IntoIterator<Item = crate::judge::Grant>) -> Vec<Violation> {
+    let mut judge = judge();
+    for grant in grants {
+        judge.granted(grant.unwatched());
+    }
+    judge.violations()
+}
+
+fn key_of_two_holders(violations: &[Violation]) -> &str {
+    match violations {
+        [Violation::TwoHolders { key, .. }] => key,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn two_holds_overlap_by_an_instant() {
+    assert_eq!(of([grant("x", 0, 100), grant("y", 100, 200)]), []);
+    let found = of([grant("x", 0, 101), grant("y", 100, 200)]);
+    let Violation::TwoHolders { first, second, .. } = &found[0] else {
+        panic!("{found:?}")
+    };
+    assert_eq!((&*first.client, first.from, first.until), ("x", 0, 101));
+    assert_eq!((&*second.client, second.from), ("y", 100));
+    assert_eq!(found.len(), 1);
+}
+
+#[test]
+fn two_holds_of_one_client_overlap() {
+    assert_eq!(of([grant("x", 0, 100), grant("x", 50, 60)]).len(), 1);
+}
+
+#[test]
+fn the_order_of_the_reports_does_not_matter() {
+    let found = of([grant("y", 100, 200), grant("x", 0, 101)]);
+    let Violation::TwoHolders { first, second, .. } = &found[0] else {
+        panic!("{found:?}")
+    };
+    assert_eq!((&*first.client, &*second.client), ("x", "y"));
+}
+
+#[test]
+fn several_keys_exclude_each_of_them() {
+    let two = grant("x", 0, 100).of(&["a", "b"]);
+    let found = of([two.clone(), grant("y", 50, 60).of(&["b", "c"])]);
+    assert_eq!(key_of_two_holders(&found), "b");
+    assert_eq!(of([two, grant("y", 50, 60).of(&["c"])]), []);
+}
+
+#[test]
+fn a_release_ends_a_hold() {
+    for (end, found) in [(49, 0), (50, 0), (51, 1)] {
+        let mut judge = judge();
+        let hold = judge.granted(grant("x", 0, 100));
+        judge.granted(grant("y", 50, 60));
+        judge.ended(hold, End::Released, end);
+        assert_eq!(judge.violations().len(), found, "ended at {end}");
+    }
+}
+
+#[test]
+fn the_end_of_a_process_ends_its_hold() {
+    let mut judge = judge();
+    let hold = judge.granted(grant("x", 0, 100));
+    judge.granted(grant("y", 50, 60));
+    assert_eq!(judge.violations().len(), 1);
+    judge.ended(hold, End::Died, 50);
+    assert_eq!(judge.violations(), []);
+}
+
+#[test]
+fn an_extension_lengthens_a_hold_and_never_shortens_it() {
+    let mut judge = judge();
+    let hold = judge.granted(grant("x", 0, 100));
+    judge.granted(grant("y", 120, 140));
+    assert_eq!(judge.violations(), []);
+    judge.extended(hold, 121);
+    assert_eq!(judge.violations().len(), 1);
+    judge.extended(hold, 110);
+    assert_eq!(judge.violations().len(), 1);
+}
+
+#[test]
+fn a_hold_that_ends_at_once_is_an_instant() {
+    for (at, found) in [(0, 0), (1, 1), (99, 1), (100, 0)] {
+        let mut judge = judge();
+        judge.granted(grant("x", 0, 100));
+        let hold = judge.granted(grant("y", at, 200));
+        judge.ended(hold, End::Released, at);
+        assert_eq!(judge.violations().len(), found, "at {at}");
+    }
+}
+
+#[test]
+fn a_hold_that_came_after_its_validity_violates_nothing() {
+    assert_eq!(of([grant("x", 0, 100), grant("y", 50, 50)]), []);
+    let late = grant("x", 50, 50).fenced(9);
+    assert_eq!(of([late, grant("y", 60, 70).fenced(8)]), []);
+    let early = grant("x", 50, 51).fenced(9);
+    assert_eq!(of([early, grant("y", 60, 70).fenced(8)]).len(), 1);
+}
+
+#[test]
+fn tokens_grow_from_hold_to_hold() {
+    let tokens = |first, second, third| {
+        of([
+            grant("x", 0, 10).fenced(first),
+            grant("y", 20, 30).fenced(second),
+            grant("z", 40, 50).fenced(third),
+        ])
+    };
+    assert_eq!(tokens(1, 2, 3), []);
+    assert_eq!(tokens(1, 1, 3).len(), 1, "equal tokens do not grow");
+    assert_eq!(tokens(1, 3, 2).len(), 1);
+    let found = tokens(5, 4, 5);
+    assert_eq!(found.len(), 2, "each is compared with the largest");
+    for violation in found {
+        let Violation::FenceDidNotGrow { key, earlier, .. } = violation else {
+            panic!("{violation:?}")
+        };
+        assert_eq!((&*key, earlier.fence.get()), ("a", 5));
+    }
+}
+
+#[test]
+fn tokens_of_other_keys_do_not_matter() {
+    let of_b = grant("y", 20, 30).of(&["b"]).fenced(1);
+    assert_eq!(of([grant("x", 0, 10).fenced(2), of_b]), []);
+}
+
+#[test]
+fn a_hold_without_a_token_is_no_step_back() {
+    let middle = grant("y", 20, 30);
+    let last = grant("z", 40, 50).fenced(2);
+    assert_eq!(of([grant("x", 0, 10).fenced(1), middle, last]), []);
+}
+
+#[test]
+fn a_holder_is_told_of_the_loss_within_the_tolerance() {
+    for (told, found) in [(90, 0), (100 + TOLERANCE, 0), (101 + TOLERANCE, 1)] {
+        let mut judge = judge();
+        let hold = judge.granted(grant("x", 0, 100));
+        judge.ended(hold, End::Lost { told }, told);
+        assert_eq!(judge.violations().len(), found, "told at {told}");
+    }
+    let mut judge = judge();
+    let hold = judge.granted(grant("x", 0, 100));
+    judge.ended(hold, End::Released, 500);
+    assert_eq!(judge.violations(), [], "a late release is no late news");
+}
+
+#[test]
+fn the_time_in_which_a_process_stands_still_is_not_lateness() {
+    let told = 200;
+    let late = |client: &str, from, until| {
+        let mut judge = judge();
+        let hold = judge.granted(grant("x", 0, 100));
+        judge.ended(hold, End::Lost { told }, told);
+        judge.stood_still(client, from, until);
+        judge.violations().len()
+    };
+    assert_eq!(late("x", 90, 300), 0);
+    assert_eq!(late("x", 100, 190), 0);
+    assert_eq!(late("x", 100, 189), 1);
+    assert_eq!(late("y", 90, 300), 1, "another process");
+    assert_eq!(late("x", 0, 100), 1, "another time");
+}
+
+#[test]
+fn a_holder_that_nobody_tells_is_reported_once() {
+    let mut judge = judge();
+    let hold = judge.granted(grant("x", 0, 100));
+    judge.granted(grant("y", 200, 300).unwatched());
+    judge.forget_before(100 + TOLERANCE);
+    assert_eq!(judge.violations(), []);
+    judge.forget_before(500);
+    judge.forget_before(600);
+    let found = judge.violations();
+    let [Violation::NotTold { hold: it, by: 500 }] = &found[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!(it.client, "x");
+    judge.ended(hold, End::Lost { told: 700 }, 700);
+    assert_eq!(judge.violations().len(), 1, "not once more");
+}
+
+#[test]
+fn holds_that_are_over_are_forgotten_and_their_violations_are_not() {
+    let mut judge = judge();
+    for round in 0..1000 {
+        let at = round * 100;
+        let hold = judge.granted(grant("x", at, at + 50).fenced(round));
+        judge.ended(hold, End::Released, at + 40);
+        judge.forget_before(at + 40);
+        assert!(judge.remembered() <= 1, "{}", judge.remembered());
+    }
+    assert_eq!(judge.violations(), []);
+    assert_eq!(judge.holds(), 1000);
+    let last = grant("y", 200_000, 200_001).fenced(999);
+    let hold = judge.granted(last);
+    judge.ended(hold, End::Released, 200_001);
+    assert_eq!(judge.violations().len(), 1, "the token of a forgotten hold");
+    judge.forget_before(300_000);
+    assert_eq!(judge.violations().len(), 1, "a forgotten violation");
+    assert_eq!(judge.remembered(), 0);
+}
+
+#[test]
+fn a_hold_is_remembered_until_its_end() {
+    let mut judge = judge();
+    let hold = judge.granted(grant("x", 0, 100).unwatched());
+    judge.forget_before(50);
+    judge.granted(grant("y", 110, 120));
+    judge.extended(hold, 130);
+    assert_eq!(judge.violations().len(), 1);
+}
+
+#[test]
+#[should_panic(expected = "after the horizon")]
+fn news_from_a_forgotten_time_is_refused() {
+    let mut judge = judge();
+    judge.forget_before(10);
+    judge.granted(grant("x", 9, 20));
+}
+
+#[test]
+#[should_panic(expected = "has ended already")]
+fn a_hold_ends_once() {
+    let mut judge = judge();
+    let hold = judge.granted(grant("x", 0, 20));
+    judge.ended(hold, End::Released, 5);
+    judge.ended(hold, End::Died, 6);
+}
+
+#[test]
+fn violations_are_told_in_words() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut judge = judge();
+    let first = judge.granted(grant("x", SECOND, 3 * SECOND).fenced(7));
+    judge.granted(grant("y", 2 * SECOND, 4 * SECOND).fenced(7));
+    let told = 5 * SECOND;
+    judge.ended(first, End::Lost { told }, told);
+    let said: Vec<_> = judge.violations().iter().map(|it| it.to_string()).collect();
+    let (x, y) = (
+        "x from 1.000000000 s until 3.000000000 s",
+        "y from 2.000000000 s until 4.000000000 s",
+    );
+    assert_eq!(
+        said,
+        [
+            format!("two holders of a: {x}, and {y}"),
+            format!("told of the loss at 5.000000000 s, 2.000000000 s after the end: {x}"),
+            format!(
+                "fencing tokens of a do not grow: {x} with the token 7, and later {y} with the token 7"
+            ),
+        ]
+    );
+}
