@@ -1,7 +1,4 @@
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    vec::Vec,
-};
+use alloc::{collections::BTreeMap, vec::Vec};
 use core::time::Duration;
 
 use crate::{Eligibility, MemberId, OwnerRule, Tenure, Timestamp};
@@ -68,6 +65,9 @@ pub struct OwnerWatch {
     rule: OwnerRule,
     /// The last report of each member that answers.
     reports: BTreeMap<MemberId, MemberReport>,
+    /// Each member that an answering one knows, and how many of them know it. It changes with each list, since the
+    /// lists of a thousand members have a million entries.
+    known: BTreeMap<MemberId, usize>,
     current: Option<Confirmed>,
     /// The latest time that came with a report. Times may come out of order, since a driver may read the
     /// clock before it waits for access to the watch.
@@ -117,6 +117,7 @@ impl OwnerWatch {
         Self {
             rule,
             reports: BTreeMap::new(),
+            known: BTreeMap::new(),
             current: None,
             latest: Timestamp::ZERO,
         }
@@ -132,13 +133,8 @@ impl OwnerWatch {
         report.members.push(report.member);
         report.members.sort_unstable();
         report.members.dedup();
-        let is_newer = |last: &MemberReport| last.asked_at <= report.asked_at;
-        if self.reports.get(&report.member).is_none_or(is_newer) {
-            self.reports.insert(report.member, report);
-        }
-        let (now, window) = (self.latest, self.rule.window());
-        self.reports
-            .retain(|_, it| now <= it.asked_at.saturating_add(window));
+        self.note(report);
+        self.forget_old_reports();
         self.agreement().is_some_and(|it| self.confirm(it))
     }
 
@@ -171,6 +167,41 @@ impl OwnerWatch {
         }
     }
 
+    /// Keeps the report, unless there is a newer one of its member.
+    fn note(&mut self, report: MemberReport) {
+        let last = self.reports.get(&report.member);
+        if last.is_some_and(|last| report.asked_at < last.asked_at) {
+            return;
+        }
+        let is_same = last.is_some_and(|last| last.members == report.members);
+        if !is_same {
+            for member in &report.members {
+                *self.known.entry(*member).or_default() += 1;
+            }
+        }
+        let last = self.reports.insert(report.member, report);
+        if let Some(last) = last.filter(|_| !is_same) {
+            forget(&mut self.known, &last.members);
+        }
+    }
+
+    fn forget_old_reports(&mut self) {
+        let Self {
+            rule,
+            reports,
+            known,
+            latest,
+            ..
+        } = self;
+        reports.retain(|_, report| {
+            let counts = *latest <= report.asked_at.saturating_add(rule.window());
+            if !counts {
+                forget(known, &report.members);
+            }
+            counts
+        });
+    }
+
     /// Notes a confirmation. Returns whether it is the first one of its tenure.
     fn confirm(&mut self, Agreement { tenure, at, age }: Agreement) -> bool {
         let since = self.latest.saturating_sub(age);
@@ -195,39 +226,36 @@ impl OwnerWatch {
 
     /// Returns what a majority of all members reports.
     fn agreement(&self) -> Option<Agreement> {
-        let majority = self.rule.majority(self.count_members());
+        let majority = self.rule.majority(self.known.len());
         let reports = self.reports.values();
-        let named = reports.clone().filter_map(|it| it.tenure.as_ref());
-        let tenure = named.clone().find(|tenure| {
-            let same = |other: &&Tenure| other == tenure;
-            named.clone().filter(same).count() >= majority
-        })?;
+        let mut votes = BTreeMap::<_, usize>::new();
+        for tenure in reports.clone().filter_map(|it| it.tenure.as_ref()) {
+            *votes.entry(tenure).or_default() += 1;
+        }
+        let (tenure, _) = votes.into_iter().find(|(_, votes)| *votes >= majority)?;
         let agreeing = reports.filter(|it| it.tenure.as_ref() == Some(tenure));
         let mut asked: Vec<_> = agreeing.clone().map(|it| it.asked_at).collect();
         let mut ages: Vec<_> = agreeing.map(|it| it.age).collect();
         // The latest, and the oldest, that a majority has in common.
-        asked.sort_unstable_by(|a, b| b.cmp(a));
-        ages.sort_unstable_by(|a, b| b.cmp(a));
+        let (_, at, _) = asked.select_nth_unstable_by(majority - 1, |a, b| b.cmp(a));
+        let (_, age, _) = ages.select_nth_unstable_by(majority - 1, |a, b| b.cmp(a));
         Some(Agreement {
             tenure: tenure.clone(),
-            at: asked[majority - 1],
-            age: ages[majority - 1],
+            at: *at,
+            age: *age,
         })
     }
+}
 
-    /// Counts the members that any of the answering members knows.
-    fn count_members(&self) -> usize {
-        let mut lists = self.reports.values().map(|it| &it.members);
-        let Some(first) = lists.next() else { return 0 };
-        let mut others = lists.filter(|list| *list != first).peekable();
-        if others.peek().is_none() {
-            return first.len();
+/// Takes back that one member knows these.
+fn forget(known: &mut BTreeMap<MemberId, usize>, members: &[MemberId]) {
+    for member in members {
+        if let Some(count) = known.get_mut(member) {
+            *count -= 1;
+            if *count == 0 {
+                known.remove(member);
+            }
         }
-        others
-            .chain([first])
-            .flatten()
-            .collect::<BTreeSet<_>>()
-            .len()
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::{Drift, Owner, Ttl};
-use alloc::vec;
+use alloc::{collections::BTreeSet, vec};
+use proptest::prelude::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -261,4 +262,29 @@ fn markers_are_ignored_after_an_epoch_has_gone_back() {
     all_report(&mut watch, 20, &tenure("r", 1));
     watch.handle_marker(at(20), &tenure("r", 1), 5 * SECOND);
     assert_eq!(watch.eligibility(&tenure("r", 1)).starts_at(), at(15 + 13));
+}
+
+proptest! {
+    /// However the reports come, the watch knows the members that the reports name which it has kept.
+    #[test]
+    fn the_members_are_those_that_an_answering_member_knows(
+        reports in prop::collection::vec((b'a'..b'f', 0..20_u64, prop::collection::vec(b'a'..b'h', 0..6)), 0..40),
+    ) {
+        let mut watch = watch();
+        let mut latest = 0;
+        for (letter, asked, others) in reports {
+            latest = latest.max(asked);
+            let report = MemberReport {
+                members: others.into_iter().map(member).collect(),
+                ..report(letter, at(asked), &tenure("m", 1))
+            };
+            watch.handle_report(at(latest), report);
+            let lists: Vec<_> = watch.reports.values().map(|it| &it.members).collect();
+            let named: BTreeSet<_> = lists.iter().copied().flatten().collect();
+            prop_assert_eq!(watch.known.keys().collect::<BTreeSet<_>>(), named);
+            for (id, count) in &watch.known {
+                prop_assert_eq!(*count, lists.iter().filter(|it| it.contains(id)).count());
+            }
+        }
+    }
 }
