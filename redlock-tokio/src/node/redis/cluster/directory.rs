@@ -100,10 +100,10 @@ impl Directory {
     /// another cluster by now.
     pub(super) fn note_answer(&self, from: &Endpoint, layout: &Arc<Layout>) -> bool {
         let mut heard = self.heard.lock();
-        heard.failures.remove(from);
         if !self.seeds.contains(from) && !heard.is_member(layout.myself) {
             return false;
         }
+        heard.failures.remove(from);
         let at = Instant::now();
         let answered = Answered {
             at,
@@ -130,6 +130,11 @@ impl Directory {
             .failures
             .insert(from.clone(), error.clone());
         earlier != Some(error)
+    }
+
+    /// Forgets an address that is asked no more, so that a cluster whose addresses change leaves nothing behind.
+    pub(super) fn forget(&self, from: &Endpoint) {
+        self.heard.lock().failures.remove(from);
     }
 
     /// Returns whether the node answers at another address too, which it has announced. Then the seed need not

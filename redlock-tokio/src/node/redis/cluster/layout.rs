@@ -37,6 +37,10 @@ pub(super) struct Announced {
     port: u16,
 }
 
+/// How many nodes an answer may name. Redis is made for this many. Each node is asked, so a wrong answer with more
+/// would open as many connections.
+const MOST_NODES: usize = 1000;
+
 impl Layout {
     /// Parses the text.
     ///
@@ -57,6 +61,9 @@ impl Layout {
             }
             if nodes.insert(line.id, line.node()?).is_some() {
                 return Err(unexpected("two nodes with one id"));
+            }
+            if nodes.len() > MOST_NODES {
+                return Err(unexpected(&format!("more than {MOST_NODES} nodes")));
             }
         }
         let layout = Self {

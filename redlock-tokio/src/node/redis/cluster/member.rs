@@ -50,6 +50,7 @@ impl Member {
             }
             sleep(self.reports.interval()).await;
         }
+        self.directory.forget(&self.endpoint);
         self.endpoint
     }
 

@@ -126,3 +126,28 @@ async fn voters_that_come_together_are_named_once() {
     directory.note_answer(&at("c:6379"), &layout(C, B));
     assert_eq!(directory.newly_shared(&slots[..1]), None, "they are apart");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_another_cluster_is_news_once() {
+    let directory = directory();
+    directory.note_answer(&at("seed:1"), &layout(A, A));
+    let text = format!("{D} d:6379@1 myself,master - 0 0 1 connected 0-16383\n");
+    let foreign = Arc::new(Layout::parse(&text).unwrap());
+    let error = NodeError::Unreachable("a node that no other knows".into());
+    let mut news = Vec::new();
+    for _ in 0..2 {
+        assert!(!directory.note_answer(&at("b:6379"), &foreign));
+        news.push(directory.note_failure(&at("b:6379"), error.clone()));
+    }
+    assert_eq!(news, [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_is_asked_no_more_is_forgotten() {
+    let directory = directory();
+    directory.note_answer(&at("seed:1"), &layout(A, A));
+    directory.note_failure(&at("old:1"), NodeError::Unreachable("gone".into()));
+    assert!(shown(&directory, 0).contains("old:1"));
+    directory.forget(&at("old:1"));
+    assert!(!shown(&directory, 0).contains("old:1"));
+}

@@ -122,6 +122,28 @@ fn answers_that_make_no_sense_are_refused() {
     assert!(error.contains("one id"), "{error}");
 }
 
+#[test]
+fn an_answer_that_names_very_many_nodes_is_not_believed() {
+    let text = |count: usize| {
+        let line = |number| {
+            let flags = if number == 0 {
+                "myself,master"
+            } else {
+                "slave"
+            };
+            format!("{number:040x} 10.0.0.1:1@1 {flags} - 0 0 1 connected\n")
+        };
+        (0..count).map(line).collect::<String>()
+    };
+    let largest = Layout::parse(&text(MOST_NODES)).unwrap();
+    assert_eq!(largest.members().count(), MOST_NODES);
+    let error = Layout::parse(&text(MOST_NODES + 1)).unwrap_err();
+    assert!(
+        error.to_string().contains("more than 1000 nodes"),
+        "{error}"
+    );
+}
+
 /// One node as a test describes it.
 #[derive(Clone, Debug)]
 struct Described {
