@@ -2,6 +2,7 @@
 
 mod answers;
 mod any_bytes;
+mod authorities;
 mod memory;
 #[path = "../support/mod.rs"]
 mod support;

@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     thread,
+    time::Duration,
 };
 
 /// The commands by which keys are locked, extended and released.
@@ -40,6 +41,8 @@ pub(crate) enum Act {
     SayBytewise(Vec<u8>),
     /// Sends the bytes again and again until the client is gone.
     Repeat(Vec<u8>),
+    /// Likewise, with this time in between.
+    RepeatEvery(Duration, Vec<u8>),
     /// Reads on and sends nothing any more.
     Hush,
     Close,
@@ -232,12 +235,9 @@ impl Shared {
                         stream.write_all(&[byte])?;
                     }
                 }
-                Act::Repeat(bytes) => {
-                    while self.generation.load(SeqCst) == generation {
-                        stream.write_all(&bytes)?;
-                        self.streamed.fetch_add(bytes.len(), SeqCst);
-                    }
-                    return Err(io::ErrorKind::Interrupted.into());
+                Act::Repeat(bytes) => return self.repeat(stream, generation, None, &bytes),
+                Act::RepeatEvery(pause, bytes) => {
+                    return self.repeat(stream, generation, Some(pause), &bytes);
                 }
                 Act::Hush => {
                     io::copy(&mut stream, &mut io::sink())?;
@@ -246,6 +246,22 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Sends the bytes until the client is gone, or the server has other manners.
+    fn repeat(
+        &self,
+        mut stream: &TcpStream,
+        generation: usize,
+        pause: Option<Duration>,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        while self.generation.load(SeqCst) == generation {
+            stream.write_all(bytes)?;
+            self.streamed.fetch_add(bytes.len(), SeqCst);
+            pause.into_iter().for_each(thread::sleep);
+        }
+        Err(io::ErrorKind::Interrupted.into())
     }
 
     /// Returns the answer of a sane server.

@@ -197,7 +197,12 @@ impl Watch {
         let address = endpoint.to_string();
         let mut memory = Memory::default();
         let mut connection = None;
+        let interval = self.reports.interval();
+        // However many hints come, a sentinel is asked at most ten times as often as without.
+        let pause = interval / 10;
         loop {
+            // A hint during the turn counts too: the answer may be from before.
+            let hinted = self.hint.notified();
             let turn = self.turn(&endpoint, &address, &mut connection, &mut memory);
             let late = || Err(NodeError::TimedOut(self.limit()));
             let outcome = timeout(self.limit(), turn).await.unwrap_or_else(|_| late());
@@ -210,10 +215,11 @@ impl Watch {
                     return address;
                 }
             }
+            sleep(pause).await;
             tokio::select! {
                 biased; // The order is of no importance: either ends the pause.
-                () = sleep(self.reports.interval()) => {}
-                () = self.hint.notified() => {}
+                () = hinted => {}
+                () = sleep(interval - pause) => {}
             }
         }
     }

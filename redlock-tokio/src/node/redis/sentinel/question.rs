@@ -13,6 +13,10 @@ use crate::node::{
     },
 };
 
+/// How many other sentinels an answer may name. Groups have a handful. Each that is named counts as a member and is
+/// asked, so a wrong answer with thousands would take the vote and open thousands of connections.
+const MOST_OTHERS: usize = 100;
+
 /// What a sentinel says of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
@@ -65,6 +69,11 @@ pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<Answer, NodeError
         Value::Array(others) | Value::Set(others) => others,
         _ => Vec::new(),
     };
+    if others.len() > MOST_OTHERS {
+        let count = others.len();
+        let text = format!("it names {count} other sentinels, more than {MOST_OTHERS}");
+        return Err(NodeError::Unexpected(text.into()));
+    }
     Ok(Answer {
         id: text(&id).and_then(|id| member_id(&id)),
         tenure: tenure(&master),
@@ -238,6 +247,18 @@ mod tests {
         };
         assert_eq!(answer, nothing);
         assert!(read("group", vec![]).is_err());
+    }
+
+    #[test]
+    fn an_answer_that_names_very_many_sentinels_is_not_believed() {
+        let answer = |count| {
+            let other = [("ip", "a"), ("port", "1"), ("runid", ID)];
+            let others = vec![list(&other); count];
+            read("group", vec![bulk(ID), list(MASTER), Value::Array(others)])
+        };
+        assert_eq!(answer(MOST_OTHERS).unwrap().others.len(), MOST_OTHERS);
+        let error = answer(MOST_OTHERS + 1).unwrap_err().to_string();
+        assert!(error.contains("names 101 other sentinels"), "{error}");
     }
 
     #[test]

@@ -30,7 +30,8 @@ impl Roster {
     /// Notes the answer of the sentinel at `address`. Returns its id, if that is known.
     ///
     /// Sentinels before Redis 6.2 do not tell their id. Then the id is the only one that others know and the sentinel
-    /// does not: no sentinel lists itself.
+    /// does not: no sentinel lists itself. If a sentinel at another address has that id, this one is a newcomer that
+    /// no other knows yet. Under the id of another it would take back what that one has said.
     pub(super) fn note(
         &mut self,
         now: Instant,
@@ -41,7 +42,9 @@ impl Roster {
             self.told.insert(other.id, (other.address.clone(), now));
         }
         let others: BTreeSet<_> = answer.others.iter().map(|it| it.id).collect();
-        let id = answer.id.or_else(|| self.only_unlisted(address, &others));
+        let id = answer
+            .id
+            .or_else(|| self.only_unlisted(now, address, &others));
         let heard = Heard {
             id,
             others,
@@ -81,16 +84,30 @@ impl Roster {
         self.heard.remove(address);
     }
 
-    fn only_unlisted(&self, address: &str, listed: &BTreeSet<MemberId>) -> Option<MemberId> {
+    fn only_unlisted(
+        &self,
+        now: Instant,
+        address: &str,
+        listed: &BTreeSet<MemberId>,
+    ) -> Option<MemberId> {
         let elsewhere = self.heard.iter().filter(|(at, _)| *at != address);
+        let elsewhere = elsewhere.map(|(_, heard)| heard);
         let known: BTreeSet<_> = elsewhere
-            .flat_map(|(_, heard)| heard.others.iter().chain(&heard.id))
+            .clone()
+            .flat_map(|heard| heard.others.iter().chain(&heard.id))
             .collect();
+        let is_of_another = |id: MemberId| {
+            let mut recent = elsewhere
+                .clone()
+                .filter(|it| now.duration_since(it.at) < FORGOTTEN_AFTER);
+            recent.any(|it| it.id == Some(id))
+        };
         let mut unlisted = known.into_iter().filter(|id| !listed.contains(id));
         unlisted
             .next()
             .filter(|_| unlisted.next().is_none())
             .copied()
+            .filter(|id| !is_of_another(*id))
     }
 }
 
@@ -148,5 +165,18 @@ mod tests {
             roster.note(now, "3", &answer(Some(b'c'), b"")),
             Some(id(b'c'))
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_that_does_not_tell_its_id_is_not_taken_for_another() {
+        let mut roster = Roster::default();
+        let now = Instant::now();
+        roster.note(now, "1", &answer(None, b"bc"));
+        assert_eq!(roster.note(now, "2", &answer(None, b"ac")), Some(id(b'b')));
+        assert_eq!(roster.note(now, "3", &answer(None, b"ab")), Some(id(b'c')));
+        let newcomer = answer(None, b"ab");
+        assert_eq!(roster.note(now, "4", &newcomer), None, "c is at 3");
+        let later = now + FORGOTTEN_AFTER;
+        assert_eq!(roster.note(later, "4", &newcomer), Some(id(b'c')), "moved");
     }
 }
