@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use redlock_tokio::test_util::{Cluster, Proxy, RedisServer, RedisServers, Sentinels};
 
@@ -7,8 +7,11 @@ use crate::{Result, support::Cli, topology::Topology};
 /// How many nodes vote, if they are independent masters.
 pub(crate) const NODES: usize = 5;
 
-/// How many keys are locked.
+/// How many keys are locked in all ways.
 pub(crate) const KEYS: usize = 36;
+
+/// The keys that are only locked with fences. Fences alone protect their counters.
+pub(crate) const FENCED_KEYS: Range<usize> = KEYS..KEYS + 4;
 
 /// How long a restarted node has no vote, including the time to connect: the longest ttl with its drift, a
 /// second because the uptime is in whole seconds, and a margin.
@@ -100,6 +103,11 @@ impl Masters {
 /// Returns the name of a lock, and of the counter that the lock protects.
 pub(crate) fn name(key: usize) -> String {
     format!("soak:{key}")
+}
+
+/// Returns the name of the largest fencing token that the store has seen for a counter.
+pub(crate) fn fence(key: usize) -> String {
+    format!("soak:{key}:fence")
 }
 
 /// Returns the name of the number of writes to a counter.

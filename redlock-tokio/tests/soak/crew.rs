@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Result, news::News, order::Order};
+use crate::{Result, news::News, order::Order, source::Source};
 
 /// How many worker processes run.
 pub(crate) const WORKERS: usize = 3;
@@ -46,9 +46,9 @@ impl Crew {
             thread::spawn(move || {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
                     // An error means that the run is over.
-                    let _ = inbox.send(News::Line(number, line));
+                    let _ = inbox.send(News::Line(Source::Worker(number), line));
                 }
-                let _ = inbox.send(News::Gone(number));
+                let _ = inbox.send(News::Gone(Source::Worker(number)));
             });
             workers.push(Worker { process, leash });
         }

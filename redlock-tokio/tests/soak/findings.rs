@@ -1,15 +1,18 @@
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
+use redlock_tokio::FencingToken;
+
 use crate::{
-    Result,
+    Result, bed, clock,
     crew::WORKERS,
     fault::{Fault, Kind},
-    history::{History, Hold, Overlap},
-    line::{Line, Size},
+    judge::{End, Grant, Judge, Violation},
+    line::{Hold, Line, Size},
     news::OwnerChange,
+    source::Source,
 };
 
 /// The findings of a run.
@@ -17,12 +20,11 @@ pub(crate) struct Findings {
     pub(crate) start: Instant,
     pub(crate) ready: usize,
     pub(crate) gone: usize,
-    /// The events that workers counted, by name.
+    /// The events that processes counted, by name.
     pub(crate) seen: BTreeMap<String, u64>,
     pub(crate) faults: BTreeMap<Kind, u64>,
-    pub(crate) overlaps: u64,
-    /// The first overlaps, in words.
-    pub(crate) examples: Vec<String>,
+    /// How many holds each process reported.
+    pub(crate) holds: BTreeMap<Source, u64>,
     pub(crate) sizes: [Vec<(Duration, Size)>; WORKERS],
     /// The last report of each worker.
     pub(crate) ended: [Option<Line>; WORKERS],
@@ -31,15 +33,21 @@ pub(crate) struct Findings {
     pub(crate) begins: Vec<u64>,
     /// The latest of these times.
     pub(crate) latest: u64,
-    history: History,
-    recent: VecDeque<(Duration, Fault)>,
+    judge: Judge,
+    /// All faults, with the time of the workers' clock.
+    log: Vec<(u64, Fault)>,
 }
 
 impl Findings {
-    const EXAMPLES: usize = 5;
-
     /// How many recent faults a violation names.
     const RECENT: usize = 6;
+
+    /// How long the judge remembers a hold: longer than a hold lasts plus the delay of its report.
+    const MEMORY: Duration = Duration::from_secs(60);
+
+    /// How long after the end of validity a holder may be told on a busy machine. Times in which the whole process
+    /// stands still are not counted.
+    const TOLERANCE: Duration = Duration::from_secs(1);
 
     pub(crate) fn new() -> Self {
         Self {
@@ -48,47 +56,38 @@ impl Findings {
             gone: 0,
             seen: BTreeMap::new(),
             faults: BTreeMap::new(),
-            overlaps: 0,
-            examples: Vec::new(),
+            holds: BTreeMap::new(),
             sizes: Default::default(),
             ended: Default::default(),
             changes: Vec::new(),
             begins: Vec::new(),
             latest: 0,
-            history: History::default(),
-            recent: VecDeque::new(),
+            judge: Judge::new(Self::TOLERANCE),
+            log: Vec::new(),
         }
     }
 
-    pub(crate) fn hear(&mut self, worker: usize, line: &str) -> Result<()> {
-        let line: Line = line.parse()?;
-        match line {
-            Line::Ready => self.ready += 1,
-            Line::Hold { key, from, until } => {
-                self.latest = self.latest.max(from);
-                self.begins.push(from);
-                let hold = Hold {
-                    worker,
-                    from,
-                    until,
-                };
-                if let Some(overlap) = self.history.add(key, hold) {
-                    self.note(overlap);
-                }
+    pub(crate) fn hear(&mut self, source: Source, line: &str) -> Result<()> {
+        let line: Line =
+            serde_json::from_str(line).map_err(|error| format!("{source}: {line:?}: {error}"))?;
+        match (line, source) {
+            (Line::Ready, _) => self.ready += 1,
+            (Line::Hold(hold), _) => self.judge(source, hold)?,
+            (Line::Stalled { from, until }, _) => {
+                self.judge.stood_still(&source.to_string(), from, until);
             }
-            Line::Saw(what) => *self.seen.entry(what).or_default() += 1,
-            Line::Size(size) => self.sizes[worker].push((self.start.elapsed(), size)),
-            Line::Ended { .. } => self.ended[worker] = Some(line),
+            (Line::Saw(what), _) => *self.seen.entry(what).or_default() += 1,
+            (Line::Size(size), Source::Worker(worker)) => {
+                self.sizes[worker].push((self.start.elapsed(), size));
+            }
+            (line @ Line::Ended { .. }, Source::Worker(worker)) => self.ended[worker] = Some(line),
         }
         Ok(())
     }
 
     pub(crate) fn fault(&mut self, fault: Fault) {
         *self.faults.entry(fault.kind).or_default() += 1;
-        self.recent.push_back((self.start.elapsed(), fault));
-        if self.recent.len() > Self::RECENT {
-            self.recent.pop_front();
-        }
+        self.log.push((clock::now(), fault));
     }
 
     /// Returns the number of events whose names have this prefix.
@@ -100,37 +99,58 @@ impl Findings {
         named.map(|(_, count)| count).sum()
     }
 
-    pub(crate) fn progress(&self) -> String {
+    /// Returns what the judge says so far.
+    pub(crate) fn violations(&self) -> Vec<Violation> {
+        self.judge.violations()
+    }
+
+    /// Forgets holds that ended long ago, and returns a line of progress.
+    pub(crate) fn progress(&mut self) -> String {
+        let memory = Self::MEMORY.as_nanos() as u64;
+        self.judge.forget_before(self.latest.saturating_sub(memory));
         format!(
-            "{:>5.0?}: {} acquired, {} contended, {} lost, {} cancelled, {} faults, {} overlaps",
+            "{:>5.0?}: {} acquired, {} contended, {} lost, {} cancelled, {} faults, {} violations",
             self.start.elapsed(),
             self.count("acquired"),
             self.count("not acquired: Contended"),
             self.count("lost: "),
             self.count("cancelled"),
             self.faults.values().sum::<u64>(),
-            self.overlaps,
+            self.violations().len(),
         )
     }
 
-    fn note(&mut self, overlap: Overlap) {
-        self.overlaps += 1;
-        if self.examples.len() < Self::EXAMPLES {
-            let Overlap { key, first, second } = overlap;
-            let ms = |from: u64, to: u64| (to - from) / 1_000_000;
-            let mut example = format!(
-                "worker {} held key {key} for {} ms; {} ms after it began, worker {} held it too, for {} ms, {:.1} s into the run",
-                first.worker,
-                ms(first.from, first.until),
-                ms(first.from, second.from),
-                second.worker,
-                ms(second.from, second.until),
-                self.start.elapsed().as_secs_f64(),
-            );
-            for (_, fault) in &self.recent {
-                example += &format!("\n    after {fault}");
-            }
-            self.examples.push(example);
+    /// Returns a violation in words, with the faults before it.
+    pub(crate) fn explain(&self, violation: &Violation) -> String {
+        let mut words = violation.to_string();
+        let before = self.log.iter().filter(|(at, _)| *at < violation.at());
+        let before: Vec<_> = before.collect();
+        let recent = before.len().saturating_sub(Self::RECENT);
+        for (at, fault) in &before[recent..] {
+            let ms = (violation.at() - at) / 1_000_000;
+            words += &format!("\n    {ms} ms after {fault}");
         }
+        words
+    }
+
+    fn judge(&mut self, source: Source, hold: Hold) -> Result<()> {
+        if hold.from < self.judge.horizon() {
+            return Err(format!("{source} reported a hold too late: {hold:?}").into());
+        }
+        self.latest = self.latest.max(hold.from);
+        self.begins.push(hold.from);
+        *self.holds.entry(source).or_default() += 1;
+        let id = self.judge.granted(Grant {
+            client: source.to_string(),
+            keys: hold.keys.into_iter().map(bed::name).collect(),
+            at: hold.from,
+            valid_until: hold.valid_until,
+            fence: hold.fence.map(FencingToken::new),
+            // A hold is reported after its end.
+            watches: false,
+        });
+        let end = hold.told.map_or(End::Released, |told| End::Lost { told });
+        self.judge.ended(id, end, hold.until);
+        Ok(())
     }
 }

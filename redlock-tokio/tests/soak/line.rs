@@ -1,12 +1,14 @@
-use std::{fmt, str::FromStr};
+use serde::{Deserialize, Serialize};
 
-/// A report of a worker: one line on its standard output.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A report of a worker or of a foreign client: one line of JSON on its standard output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Line {
-    /// The worker has got a first lock and begins to work.
+    /// The process has got a first lock and begins to work.
     Ready,
-    /// The worker held a key between these nanoseconds of `CLOCK_BOOTTIME`.
-    Hold { key: usize, from: u64, until: u64 },
+    /// The process held keys.
+    Hold(Hold),
+    /// The process stood still between these nanoseconds of `CLOCK_BOOTTIME`.
+    Stalled { from: u64, until: u64 },
     /// An event, which is counted by its name.
     Saw(String),
     /// The size of the process.
@@ -19,58 +21,23 @@ pub(crate) enum Line {
     },
 }
 
+/// A hold as its holder saw it, in nanoseconds of `CLOCK_BOOTTIME`. It is never longer than the real hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hold {
+    pub(crate) keys: Vec<usize>,
+    pub(crate) from: u64,
+    /// The last time at which the holder knew that it held the keys.
+    pub(crate) until: u64,
+    /// The end of the validity that the holder saw last.
+    pub(crate) valid_until: u64,
+    /// When the holder was told that the lock is lost.
+    pub(crate) told: Option<u64>,
+    pub(crate) fence: Option<u64>,
+}
+
 /// The size of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Size {
     pub(crate) descriptors: usize,
     pub(crate) kilobytes: usize,
-}
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ready => f.write_str("ready"),
-            Self::Hold { key, from, until } => write!(f, "hold {key} {from} {until}"),
-            Self::Saw(what) => write!(f, "saw {what}"),
-            Self::Size(Size {
-                descriptors,
-                kilobytes,
-            }) => write!(f, "size {descriptors} {kilobytes}"),
-            Self::Ended {
-                held,
-                abandoned,
-                sockets,
-            } => write!(f, "ended {held} {abandoned} {sockets}"),
-        }
-    }
-}
-
-impl FromStr for Line {
-    type Err = String;
-
-    fn from_str(line: &str) -> Result<Self, String> {
-        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let numbers: Vec<u64> = rest.split(' ').map_while(|it| it.parse().ok()).collect();
-        // Counts of this machine fit into its words.
-        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        match (word, &numbers[..]) {
-            ("ready", _) => Ok(Self::Ready),
-            ("saw", _) => Ok(Self::Saw(rest.into())),
-            ("hold", &[key, from, until]) => Ok(Self::Hold {
-                key: count(key),
-                from,
-                until,
-            }),
-            ("size", &[descriptors, kilobytes]) => Ok(Self::Size(Size {
-                descriptors: count(descriptors),
-                kilobytes: count(kilobytes),
-            })),
-            ("ended", &[held, abandoned, sockets]) => Ok(Self::Ended {
-                held: count(held),
-                abandoned: count(abandoned),
-                sockets: count(sockets),
-            }),
-            _ => Err(format!("unknown line of a worker: {line:?}")),
-        }
-    }
 }

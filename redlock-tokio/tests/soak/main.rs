@@ -53,7 +53,8 @@ mod failovers;
 mod fault;
 mod faults;
 mod findings;
-mod history;
+#[path = "../judge/judge.rs"]
+mod judge;
 mod latest;
 mod leftovers;
 mod line;
@@ -65,6 +66,7 @@ mod report;
 mod result;
 mod run;
 mod settings;
+mod source;
 #[path = "../support/mod.rs"]
 mod support;
 mod topology;

@@ -1,13 +1,14 @@
 use crate::{
     Result,
     fault::{Fault, Kind},
+    source::Source,
 };
 
 /// An event of the run.
 pub(crate) enum News {
-    Line(usize, String),
-    /// A worker has closed its output.
-    Gone(usize),
+    Line(Source, String),
+    /// A process has closed its output.
+    Gone(Source),
     Fault(Fault),
     OwnerChange(OwnerChange),
     /// All faults are over.

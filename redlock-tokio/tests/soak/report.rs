@@ -1,6 +1,7 @@
 use crate::{
     Result,
     findings::Findings,
+    judge::Violation,
     leftovers::Leftovers,
     outages,
     settings::Settings,
@@ -8,7 +9,7 @@ use crate::{
 };
 
 /// Events that each conclusive run must have seen.
-const SOMETIMES: [&str; 8] = [
+const SOMETIMES: [&str; 11] = [
     "acquired",
     "not acquired: Contended",
     "lost: Expired",
@@ -17,7 +18,48 @@ const SOMETIMES: [&str; 8] = [
     "work cancelled",
     "extension: done",
     "writes",
+    "writes by fence",
+    "fenced",
+    "several keys",
 ];
+
+/// How many violations of the judge are printed.
+const EXAMPLES: usize = 5;
+
+/// The violations that the judge found.
+#[derive(Default)]
+struct Judged {
+    overlaps: u64,
+    tokens: u64,
+    late: u64,
+    /// The first violations, in words.
+    examples: Vec<String>,
+}
+
+impl Judged {
+    fn of(findings: &Findings) -> Self {
+        let mut judged = Self::default();
+        let violations = findings.violations();
+        for violation in &violations {
+            match violation {
+                Violation::TwoHolders { .. } => judged.overlaps += 1,
+                Violation::FenceDidNotGrow { .. } => judged.tokens += 1,
+                Violation::ToldLate { .. } | Violation::NotTold { .. } => judged.late += 1,
+            }
+        }
+        let examples = violations.iter().take(EXAMPLES);
+        judged.examples = examples.map(|it| findings.explain(it)).collect();
+        judged
+    }
+
+    fn counts(&self) -> [(u64, &'static str); 3] {
+        [
+            (self.overlaps, "overlapping holds"),
+            (self.tokens, "fencing tokens that did not grow"),
+            (self.late, "losses that were told late"),
+        ]
+    }
+}
 
 /// Prints the findings.
 ///
@@ -26,14 +68,17 @@ const SOMETIMES: [&str; 8] = [
 /// Fails with the violations, or if a negative control has none.
 pub(crate) fn report(
     settings: &Settings,
-    findings: &Findings,
+    findings: &mut Findings,
     leftovers: Leftovers,
     mut problems: Vec<String>,
 ) -> Result<()> {
+    println!("{}", findings.progress());
+    let findings = &*findings;
     let usages = usage::of_all(findings, settings.length);
-    print(findings, leftovers, &usages);
+    let judged = Judged::of(findings);
+    print(findings, &judged, leftovers, &usages);
     problems.extend(usages.iter().flat_map(Usage::problems));
-    problems.extend(violations(findings, leftovers));
+    problems.extend(violations(findings, &judged, leftovers));
     if settings.is_conclusive() {
         problems.extend(omissions(settings, findings));
     }
@@ -55,9 +100,9 @@ pub(crate) fn report(
     }
 }
 
-fn print(findings: &Findings, leftovers: Leftovers, usages: &[Usage]) {
+fn print(findings: &Findings, judged: &Judged, leftovers: Leftovers, usages: &[Usage]) {
     let line = |what: &str, count: u64| println!("{what:<44} {count:>8}");
-    println!("{}\n\nfaults", findings.progress());
+    println!("\nfaults");
     for (kind, count) in &findings.faults {
         line(&format!("  {kind:?}"), *count);
     }
@@ -65,7 +110,13 @@ fn print(findings: &Findings, leftovers: Leftovers, usages: &[Usage]) {
     for (what, count) in &findings.seen {
         line(&format!("  {what}"), *count);
     }
-    line("overlapping holds", findings.overlaps);
+    println!("holds");
+    for (source, count) in &findings.holds {
+        line(&format!("  {source}"), *count);
+    }
+    for (count, what) in judged.counts() {
+        line(what, count);
+    }
     line("lost updates", leftovers.lost_updates);
     line("keys left right after shutdown", leftovers.keys);
     line("orphan keys, a ttl later", leftovers.orphans);
@@ -80,24 +131,25 @@ fn print(findings: &Findings, leftovers: Leftovers, usages: &[Usage]) {
     for usage in usages {
         println!("{usage}");
     }
-    for example in &findings.examples {
+    for example in &judged.examples {
         println!("\n{example}");
     }
     println!();
 }
 
 /// Returns the invariants that were violated.
-fn violations(findings: &Findings, leftovers: Leftovers) -> Vec<String> {
-    [
-        (findings.overlaps, "overlapping holds"),
+fn violations(findings: &Findings, judged: &Judged, leftovers: Leftovers) -> Vec<String> {
+    let refused = findings.count("tokens refused within the validity");
+    let others = [
+        (refused, "tokens refused within the validity"),
         (leftovers.lost_updates, "lost updates"),
         (leftovers.orphans, "orphan keys"),
         (findings.count("hang"), "hanging turns"),
-    ]
-    .into_iter()
-    .filter(|(count, _)| *count > 0)
-    .map(|(count, what)| format!("{count} {what}"))
-    .collect()
+    ];
+    let all = judged.counts().into_iter().chain(others);
+    let some = all.filter(|(count, _)| *count > 0);
+    some.map(|(count, what)| format!("{count} {what}"))
+        .collect()
 }
 
 /// Returns the events and faults that were not seen.

@@ -82,7 +82,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     let _ = listener.until(PATIENCE, |it| it.gone == WORKERS);
     let complaints = crew.bury(SETTLE)?;
     let leftovers = Leftovers::find(&bed, settings)?;
-    report::report(settings, &listener.findings, leftovers, complaints)
+    report::report(settings, &mut listener.findings, leftovers, complaints)
 }
 
 /// Collects the events, and prints the progress.
@@ -141,8 +141,8 @@ impl Listener {
 
     fn note(&mut self, news: News) -> Result<()> {
         match news {
-            News::Line(worker, line) => {
-                self.findings.hear(worker, &line)?;
+            News::Line(source, line) => {
+                self.findings.hear(source, &line)?;
                 self.latest.note(self.findings.latest);
                 Ok(())
             }
@@ -153,8 +153,8 @@ impl Listener {
                 self.findings.changes.push(change);
                 Ok(())
             }
-            News::Gone(worker) if self.findings.ready < WORKERS => {
-                Err(format!("worker {worker} ended before it began").into())
+            News::Gone(source) if self.findings.ready < WORKERS => {
+                Err(format!("{source} ended before it began").into())
             }
             News::Gone(_) => {
                 self.findings.gone += 1;

@@ -1,7 +1,9 @@
 //! A process that locks, and reports its holds.
 
+mod heartbeat;
 mod journal;
 mod process;
+mod section;
 mod store;
 mod task;
 mod watch;
@@ -55,6 +57,7 @@ async fn serve(order: &Order) -> Result<()> {
         _ => None,
     };
     journal::tell(&Line::Ready);
+    thread::spawn(heartbeat::beat);
 
     let (stop, stopped) = switch::channel(false);
     thread::spawn(move || {

@@ -2,11 +2,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deadpool_redis::redis::{AsyncConnectionConfig, Client, aio::MultiplexedConnection, cmd};
 
+use redlock_tokio::FencingToken;
+
 use crate::{Result, bed};
 
 /// Refuses late writes, and counts accepted ones.
 const WRITE: &str = "local now = redis.call('TIME') \
      if now[1] * 1000000 + now[2] >= tonumber(ARGV[2]) then return 0 end \
+     redis.call('SET', KEYS[1], ARGV[1]) \
+     redis.call('INCR', KEYS[2]) \
+     return 1";
+
+/// Remembers a fencing token, unless an equal or larger one was there.
+const CLAIM: &str = "local largest = redis.call('GET', KEYS[1]) \
+     if largest and tonumber(largest) >= tonumber(ARGV[1]) then return 0 end \
+     redis.call('SET', KEYS[1], ARGV[1]) \
+     return 1";
+
+/// Refuses writes if another token than the writer's was remembered since, and counts accepted ones.
+const WRITE_FENCED: &str = "if redis.call('GET', KEYS[3]) ~= ARGV[2] then return 0 end \
      redis.call('SET', KEYS[1], ARGV[1]) \
      redis.call('INCR', KEYS[2]) \
      return 1";
@@ -41,6 +55,27 @@ impl Store {
         eval.arg(WRITE).arg(2).arg(bed::name(key));
         eval.arg(bed::writes(key)).arg(value);
         eval.arg(u64::try_from(deadline.0.as_micros())?);
+        Ok(eval.query_async(&mut self.0.clone()).await?)
+    }
+
+    /// Shows the token of a hold, before the counter is read. Returns whether it is larger than all before.
+    pub(super) async fn claim(&self, key: usize, fence: FencingToken) -> Result<bool> {
+        let mut eval = cmd("EVAL");
+        eval.arg(CLAIM).arg(1).arg(bed::fence(key)).arg(fence.get());
+        Ok(eval.query_async(&mut self.0.clone()).await?)
+    }
+
+    /// Sets a counter. Returns whether no larger token was shown since the claim.
+    pub(super) async fn write_fenced(
+        &self,
+        key: usize,
+        value: u64,
+        fence: FencingToken,
+    ) -> Result<bool> {
+        let mut eval = cmd("EVAL");
+        eval.arg(WRITE_FENCED).arg(3).arg(bed::name(key));
+        eval.arg(bed::writes(key)).arg(bed::fence(key));
+        eval.arg(value).arg(fence.get());
         Ok(eval.query_async(&mut self.0.clone()).await?)
     }
 }

@@ -10,7 +10,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{journal, store::Store, watch::Watch};
+use super::{
+    journal,
+    section::{increment, increment_by_fence},
+    store::Store,
+    watch::Watch,
+};
 use crate::{Result, bed, settings::Settings, support::MS};
 
 /// Longer than any turn of a task and any stop of its process.
@@ -61,14 +66,17 @@ impl Task {
             Box::leak(Box::new((File::open("/dev/null")?, vec![1; 50_000])));
         }
         match self.rng.u8(..100) {
-            0..20 => self.release(key).await,
-            20..40 => self.leave(key).await,
-            40..60 => self.work_with(key).await,
-            60..75 => self.cancel(key).await,
-            75..85 => self.cancel_work(key).await,
-            85..91 => self.extend(key).await,
-            91..97 => self.hold_long(key).await,
-            _ => self.hold_too_long(key).await,
+            0..17 => self.release(key).await,
+            17..33 => self.leave(key).await,
+            33..48 => self.work_with(key).await,
+            48..60 => self.cancel(key).await,
+            60..68 => self.cancel_work(key).await,
+            68..74 => self.extend(key).await,
+            74..79 => self.hold_long(key).await,
+            79..82 => self.hold_too_long(key).await,
+            82..90 => self.lock_several(key).await,
+            90..95 => self.lock_fenced(key).await,
+            _ => self.rely_on_fence().await,
         }
     }
 
@@ -103,7 +111,7 @@ impl Task {
         let store = &self.store;
         let work = async |hold: &redlock_tokio::Hold| {
             journal::saw("acquired");
-            increment(store, &mut Watch::new(key, Some(hold)), key, pause).await
+            increment(store, &Watch::new(&[key], Some(hold)), &[key], pause).await
         };
         match lock.with(work).await {
             Ok(outcome) => outcome?,
@@ -132,7 +140,7 @@ impl Task {
         let patience = MS(self.rng.u64(..300));
         let work = async |hold: &redlock_tokio::Hold| {
             journal::saw("acquired");
-            let _watch = Watch::new(key, Some(hold));
+            let _watch = Watch::new(&[key], Some(hold));
             sleep(MS(200)).await;
         };
         match timeout(patience, self.lock(key).with(work)).await {
@@ -149,10 +157,10 @@ impl Task {
         let Some(guard) = admitted(lock.await) else {
             return Ok(());
         };
-        let mut watch = Watch::new(key, Some(&guard));
+        let watch = Watch::new(&[key], Some(&guard));
         for _ in 0..3 {
             let pause = self.pause();
-            increment(&self.store, &mut watch, key, pause).await?;
+            increment(&self.store, &watch, &[key], pause).await?;
             sleep(MS(self.rng.u64(..400))).await;
             journal::saw(match guard.extend().await {
                 Ok(()) => "extension: done",
@@ -173,7 +181,7 @@ impl Task {
             return Ok(());
         };
         let pause = MS(self.rng.u64(1000..3000));
-        self.increment_in(key, Some(&guard), pause).await?;
+        self.increment_in(&[key], Some(&guard), pause).await?;
         note_loss(&guard);
         Ok(())
     }
@@ -184,12 +192,53 @@ impl Task {
         let Some(guard) = admitted(lock.await) else {
             return Ok(());
         };
-        let mut watch = Watch::new(key, Some(&guard));
+        let watch = Watch::new(&[key], Some(&guard));
         while watch.look() {
             sleep(MS(50)).await;
         }
         lost(guard.lost().await);
         drop(watch);
+        Ok(())
+    }
+
+    /// Locks several keys at once.
+    async fn lock_several(&mut self, key: usize) -> Result<()> {
+        let more = self.rng.usize(1..3);
+        let others = (0..more).map(|_| self.rng.usize(..bed::KEYS));
+        let mut keys: Vec<_> = others.chain([key]).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let (ttl, wait) = self.times();
+        let lock = self.redlock.lock_all(keys.iter().copied().map(bed::name));
+        if let Some(guard) = admitted(lock.ttl(ttl).wait(wait).await) {
+            if keys.len() > 1 {
+                journal::saw("several keys");
+            }
+            let pause = self.pause();
+            self.increment_in(&keys, Some(&guard), pause).await?;
+        }
+        Ok(())
+    }
+
+    /// Locks a key with a fence that other tasks lock without one.
+    async fn lock_fenced(&mut self, key: usize) -> Result<()> {
+        if let Some(guard) = admitted(self.lock(key).fenced().await) {
+            journal::saw("fenced");
+            self.increment(key, Some(&guard)).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes to a counter that nothing protects but fences.
+    async fn rely_on_fence(&mut self) -> Result<()> {
+        let key = self.rng.usize(bed::FENCED_KEYS);
+        if let Some(guard) = admitted(self.lock(key).fenced().await) {
+            journal::saw("fenced");
+            let fence = guard.fencing_token().ok_or("a fenced lock has a token")?;
+            let watch = Watch::new(&[key], Some(&guard));
+            let pause = self.pause();
+            increment_by_fence(&self.store, &watch, key, fence, pause).await?;
+        }
         Ok(())
     }
 
@@ -205,52 +254,34 @@ impl Task {
 
     /// Returns a lock with a random ttl and a random wait.
     fn lock(&mut self, key: usize) -> Lock {
-        let ttl = self.ttls[self.rng.usize(..3)];
-        let wait = MS(self.rng.u64(100..1500));
+        let (ttl, wait) = self.times();
         self.redlock.lock(bed::name(key)).ttl(ttl).wait(wait)
+    }
+
+    /// Returns a random ttl and a random wait.
+    fn times(&mut self) -> (Duration, Duration) {
+        let ttl = self.ttls[self.rng.usize(..3)];
+        (ttl, MS(self.rng.u64(100..1500)))
     }
 
     async fn increment(&mut self, key: usize, guard: Option<&LockGuard>) -> Result<()> {
         let pause = self.pause();
-        self.increment_in(key, guard, pause).await
+        self.increment_in(&[key], guard, pause).await
     }
 
     async fn increment_in(
         &self,
-        key: usize,
+        keys: &[usize],
         guard: Option<&LockGuard>,
         pause: Duration,
     ) -> Result<()> {
-        let mut watch = Watch::new(key, guard.map(|it| it.hold()));
-        increment(&self.store, &mut watch, key, pause).await
+        let watch = Watch::new(keys, guard.map(|it| it.hold()));
+        increment(&self.store, &watch, keys, pause).await
     }
 
     fn pause(&mut self) -> Duration {
         self.longest_pause.mul_f64(self.rng.f64())
     }
-}
-
-/// Runs the critical section: reads, waits and writes.
-async fn increment(store: &Store, watch: &mut Watch, key: usize, pause: Duration) -> Result<()> {
-    const LOOK: Duration = Duration::from_millis(100);
-    let value = store.read(key).await?;
-    let mut left = pause;
-    while !left.is_zero() {
-        let part = left.min(LOOK);
-        sleep(part).await;
-        watch.look();
-        left -= part;
-    }
-    let Some(deadline) = watch.deadline() else {
-        journal::saw("writes not tried after a loss");
-        return Ok(());
-    };
-    if store.write(key, value + 1, deadline).await? {
-        journal::saw("writes");
-    } else {
-        journal::saw("writes refused because they were late");
-    }
-    Ok(())
 }
 
 fn admitted(outcome: Result<LockGuard, LockError>) -> Option<LockGuard> {

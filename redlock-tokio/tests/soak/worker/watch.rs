@@ -1,52 +1,68 @@
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures::FutureExt;
 use redlock_tokio::{Hold, LossReason};
+use tokio::{task::JoinHandle, time::sleep};
 
 use super::{journal, store::Deadline};
-use crate::{clock, line::Line, topology::MAX_TTL};
+use crate::{
+    clock,
+    line::{self, Line},
+    support::MS,
+    topology::MAX_TTL,
+};
 
 /// Observes a hold from its creation to its drop, and then reports it. The report is never longer than the
 /// hold.
 pub(super) struct Watch {
-    key: usize,
+    keys: Vec<usize>,
     /// None for a task that does not lock.
     hold: Option<Hold>,
     from: u64,
-    /// When the key was last seen to be held, and the end of its validity at that time.
+    sight: Arc<Mutex<Sight>>,
+    /// Returns when it was told that the lock is lost.
+    listener: Option<JoinHandle<u64>>,
+}
+
+/// What was last seen of a hold.
+#[derive(Clone, Copy, Debug)]
+struct Sight {
+    /// When the keys were last seen to be held.
     seen: u64,
-    until: u64,
+    /// The end of their validity at that time.
+    valid_until: u64,
 }
 
 impl Watch {
-    pub(super) fn new(key: usize, hold: Option<&Hold>) -> Self {
+    pub(super) fn new(keys: &[usize], hold: Option<&Hold>) -> Self {
         let from = clock::now();
-        let mut watch = Self {
-            key,
+        let sight = Sight {
+            seen: from,
+            valid_until: from,
+        };
+        let sight = Arc::new(Mutex::new(sight));
+        let listener = hold.map(|it| tokio::spawn(listen(it.clone(), Arc::clone(&sight))));
+        let watch = Self {
+            keys: keys.to_vec(),
             hold: hold.cloned(),
             from,
-            seen: from,
-            until: from,
+            sight,
+            listener,
         };
         watch.look();
         watch
     }
 
-    /// Returns whether the key is held now, and notes the end of its validity.
-    pub(super) fn look(&mut self) -> bool {
-        // The clock is read first, so that the sum is not later than the end.
-        let now = clock::now();
-        let left = self.remaining();
-        if left.is_zero() {
-            return false;
-        }
-        self.seen = now;
-        self.until = now + left.as_nanos() as u64;
-        true
+    /// Returns whether the keys are held now, and notes the end of their validity.
+    pub(super) fn look(&self) -> bool {
+        Sight::renew(&self.sight, || self.remaining())
     }
 
     /// Returns the time from which a write is too late, unless it is too late now.
-    pub(super) fn deadline(&mut self) -> Option<Deadline> {
+    pub(super) fn deadline(&self) -> Option<Deadline> {
         let deadline = Deadline::after(|| self.remaining());
         self.look().then_some(deadline)
     }
@@ -62,21 +78,62 @@ impl Watch {
     }
 }
 
+impl Sight {
+    /// Looks again. Returns whether the keys are held now.
+    fn renew(sight: &Mutex<Self>, remaining: impl FnOnce() -> Duration) -> bool {
+        let mut sight = sight.lock().unwrap_or_else(PoisonError::into_inner);
+        // The clock is read first, so that the sum is not later than the end.
+        let now = clock::now();
+        let left = remaining();
+        if left.is_zero() {
+            return false;
+        }
+        sight.seen = now;
+        sight.valid_until = now + left.as_nanos() as u64;
+        true
+    }
+}
+
+/// Looks at a hold now and then, until it is lost.
+async fn listen(hold: Hold, sight: Arc<Mutex<Sight>>) -> u64 {
+    loop {
+        tokio::select! {
+            biased;
+            _ = hold.lost() => return clock::now(),
+            () = sleep(MS(50)) => Sight::renew(&sight, || hold.remaining()),
+        };
+    }
+}
+
 impl Drop for Watch {
     fn drop(&mut self) {
         let now = clock::now();
-        let until = if self.look() {
+        let is_held = self.look();
+        let listener = self.listener.take();
+        let told = listener.and_then(|mut it| {
+            it.abort();
+            (&mut it).now_or_never()?.ok()
+        });
+        let Sight { seen, valid_until } =
+            *self.sight.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = if is_held {
             now
-        } else if now < self.until || self.lost_its_keys() {
+        } else if now < valid_until || self.lost_its_keys() {
             // The lock was lost before the end of its validity, and not before the last look.
-            self.seen
+            seen
         } else {
-            self.until
+            valid_until
         };
-        journal::tell(&Line::Hold {
-            key: self.key,
+        journal::tell(&Line::Hold(line::Hold {
+            keys: self.keys.clone(),
             from: self.from,
             until,
-        });
+            valid_until,
+            told,
+            fence: self
+                .hold
+                .as_ref()
+                .and_then(|it| Some(it.fencing_token()?.get())),
+        }));
     }
 }

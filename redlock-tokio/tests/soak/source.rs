@@ -1,0 +1,15 @@
+use std::fmt;
+
+/// The process that a report comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    Worker(usize),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worker(number) => write!(f, "worker {number}"),
+        }
+    }
+}

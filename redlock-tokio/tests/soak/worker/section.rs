@@ -1,0 +1,72 @@
+//! The critical sections: read, pause, write.
+
+use std::time::Duration;
+
+use redlock_tokio::FencingToken;
+use tokio::time::sleep;
+
+use super::{journal, store::Store, watch::Watch};
+use crate::Result;
+
+/// Increments the counter of each key. The store refuses writes after the end of validity.
+pub(super) async fn increment(
+    store: &Store,
+    watch: &Watch,
+    keys: &[usize],
+    pause: Duration,
+) -> Result<()> {
+    let mut values = Vec::new();
+    for key in keys {
+        values.push(store.read(*key).await?);
+    }
+    rest(watch, pause).await;
+    for (key, value) in keys.iter().zip(values) {
+        let Some(deadline) = watch.deadline() else {
+            journal::saw("writes not tried after a loss");
+            return Ok(());
+        };
+        if store.write(*key, value + 1, deadline).await? {
+            journal::saw("writes");
+        } else {
+            journal::saw("writes refused because they were late");
+        }
+    }
+    Ok(())
+}
+
+/// Increments a counter that only fences protect. A holder whose lock is over still tries to write.
+pub(super) async fn increment_by_fence(
+    store: &Store,
+    watch: &Watch,
+    key: usize,
+    fence: FencingToken,
+    pause: Duration,
+) -> Result<()> {
+    if !store.claim(key, fence).await? {
+        let is_wrong = watch.look();
+        journal::saw(match is_wrong {
+            true => "tokens refused within the validity",
+            false => "tokens refused after a loss",
+        });
+        return Ok(());
+    }
+    let value = store.read(key).await?;
+    rest(watch, pause).await;
+    if store.write_fenced(key, value + 1, fence).await? {
+        journal::saw("writes by fence");
+    } else {
+        journal::saw("writes refused because of a larger token");
+    }
+    Ok(())
+}
+
+async fn rest(watch: &Watch, pause: Duration) {
+    const LOOK: Duration = Duration::from_millis(100);
+    let mut left = pause;
+    while !left.is_zero() {
+        let part = left.min(LOOK);
+        sleep(part).await;
+        watch.look();
+        left -= part;
+    }
+}
