@@ -28,6 +28,7 @@ mod machine;
 #[path = "../shared/nodes.rs"]
 mod nodes;
 mod order;
+#[path = "../shared/packages.rs"]
 mod packages;
 mod policy;
 #[path = "../shared/program.rs"]

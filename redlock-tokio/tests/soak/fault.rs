@@ -122,6 +122,11 @@ impl Kind {
         Self::usual(topology).iter().chain(on_request)
     }
 
+    /// Returns whether a node votes for foreign clients too soon after the fault. They know of no quarantine.
+    pub(crate) fn needs_quarantine(self) -> bool {
+        matches!(self, Self::Restart | Self::PowerCut)
+    }
+
     /// Draws the duration of a fault.
     pub(crate) fn length(self, rng: &mut Rng) -> Duration {
         let max_ttl = MAX_TTL.as_millis() as u64;

@@ -13,6 +13,7 @@ use crate::{
     fault::{Fault, Kind},
     news::News,
     support::{Cli, MS},
+    topology::MAX_TTL,
 };
 
 /// Injects faults into nodes and workers.
@@ -24,7 +25,12 @@ pub(crate) struct Faults<'a> {
 enum Step {
     Begin,
     End,
+    /// All locks that the victims forgot are over.
+    Forgotten,
 }
+
+/// How long foreign clients stand still after a node came back without its locks.
+const FORGETTING: Duration = MAX_TTL.saturating_add(Duration::from_millis(200));
 
 impl Faults<'_> {
     /// Carries out a plan, and then waits for the end of the run.
@@ -39,7 +45,10 @@ impl Faults<'_> {
             |at| thread::sleep((start + at).saturating_duration_since(Instant::now()));
         let begins = plan.iter().map(|it| (it.at, Step::Begin, it));
         let ends = plan.iter().map(|it| (it.at + it.length, Step::End, it));
-        let mut steps: Vec<_> = begins.chain(ends).collect();
+        let forgetful = plan.iter().filter(|it| it.kind.needs_quarantine());
+        let forgotten = forgetful.map(|it| (it.at + it.length + FORGETTING, Step::Forgotten, it));
+        let mut steps: Vec<_> = begins.chain(ends).chain(forgotten).collect();
+        let mut quarantines = 0;
         // The sort is stable, so a fault without a duration begins before it ends.
         steps.sort_by_key(|(at, ..)| *at);
         for (at, step, fault) in steps {
@@ -47,6 +56,10 @@ impl Faults<'_> {
             match step {
                 Step::Begin => {
                     inbox.send(News::Fault(fault.clone()))?;
+                    if fault.kind.needs_quarantine() {
+                        quarantines += 1;
+                        self.crew.stop_foreign()?;
+                    }
                     for victim in &fault.victims {
                         self.begin(fault, *victim);
                     }
@@ -54,6 +67,12 @@ impl Faults<'_> {
                 Step::End => {
                     for victim in &fault.victims {
                         self.end(fault.kind, *victim)?;
+                    }
+                }
+                Step::Forgotten => {
+                    quarantines -= 1;
+                    if quarantines == 0 {
+                        self.crew.resume_foreign();
                     }
                 }
             }

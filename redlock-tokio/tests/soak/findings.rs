@@ -81,6 +81,7 @@ impl Findings {
                 self.sizes[worker].push((self.start.elapsed(), size));
             }
             (line @ Line::Ended { .. }, Source::Worker(worker)) => self.ended[worker] = Some(line),
+            (line, source) => return Err(format!("{source} does not report {line:?}").into()),
         }
         Ok(())
     }
@@ -109,9 +110,10 @@ impl Findings {
         let memory = Self::MEMORY.as_nanos() as u64;
         self.judge.forget_before(self.latest.saturating_sub(memory));
         format!(
-            "{:>5.0?}: {} acquired, {} contended, {} lost, {} cancelled, {} faults, {} violations",
+            "{:>5.0?}: {} acquired, {} by foreign clients, {} contended, {} lost, {} cancelled, {} faults, {} violations",
             self.start.elapsed(),
             self.count("acquired"),
+            self.count("foreign: acquired"),
             self.count("not acquired: Contended"),
             self.count("lost: "),
             self.count("cancelled"),

@@ -53,6 +53,7 @@ mod failovers;
 mod fault;
 mod faults;
 mod findings;
+mod foreign;
 #[path = "../judge/judge.rs"]
 mod judge;
 mod latest;
@@ -61,6 +62,8 @@ mod line;
 mod news;
 mod order;
 mod outages;
+#[path = "../../benches/shared/packages.rs"]
+mod packages;
 mod plan;
 mod report;
 mod result;

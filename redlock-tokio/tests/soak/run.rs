@@ -8,16 +8,17 @@ use std::{
 use crate::{
     Result,
     bed::{Bed, Ground},
-    crew::{Crew, WORKERS},
+    crew::Crew,
     failovers::Failovers,
     faults::Faults,
     findings::Findings,
+    foreign::{Foreign, ForeignOrder},
     latest::Latest,
     leftovers::Leftovers,
     news::News,
     order::Order,
     plan, report,
-    settings::Settings,
+    settings::{Breakage, Settings},
     worker::TURN_LIMIT,
 };
 
@@ -32,6 +33,10 @@ const PATIENCE: Duration = TURN_LIMIT.saturating_mul(2);
 
 pub(crate) fn run(settings: &Settings) -> Result<()> {
     println!("soak; to replay its faults: {settings}");
+    let foreign = Foreign::at_hand(settings);
+    if settings.breakage == Some(Breakage::Foreign) && foreign.is_empty() {
+        return Ok(());
+    }
     let bed = Bed::new(settings.topology)?;
     let order = Order {
         seed: settings.seed,
@@ -42,13 +47,17 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     };
     let (inbox, news) = mpsc::channel();
     let mut crew = Crew::hire(&order, &inbox)?;
+    let foreign_order = ForeignOrder::new(settings, order.nodes, order.store);
+    crew.invite(foreign, &foreign_order, &inbox)?;
+    let processes = crew.size();
     let mut listener = Listener {
         news,
         findings: Findings::new(),
         told: Instant::now(),
         latest: Arc::default(),
+        processes,
     };
-    listener.until(PATIENCE, |it| it.ready == WORKERS)?;
+    listener.until(PATIENCE, |it| it.ready == processes)?;
     listener.findings.start = Instant::now();
 
     let latest = Arc::clone(&listener.latest);
@@ -79,7 +88,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     }
     crew.dismiss();
     // The next line reports workers that do not end, with more details than this error.
-    let _ = listener.until(PATIENCE, |it| it.gone == WORKERS);
+    let _ = listener.until(PATIENCE, |it| it.gone == processes);
     let complaints = crew.bury(SETTLE)?;
     let leftovers = Leftovers::find(&bed, settings)?;
     report::report(settings, &mut listener.findings, leftovers, complaints)
@@ -91,6 +100,7 @@ struct Listener {
     findings: Findings,
     told: Instant,
     latest: Arc<Latest>,
+    processes: usize,
 }
 
 impl Listener {
@@ -109,7 +119,7 @@ impl Listener {
         while !is_so(&self.findings) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(format!("the workers did not start or end within {limit:?}").into());
+                return Err(format!("the processes did not start or end within {limit:?}").into());
             }
             if let Some(news) = self.next(left)? {
                 self.note(news)?;
@@ -153,7 +163,7 @@ impl Listener {
                 self.findings.changes.push(change);
                 Ok(())
             }
-            News::Gone(source) if self.findings.ready < WORKERS => {
+            News::Gone(source) if self.findings.ready < self.processes => {
                 Err(format!("{source} ended before it began").into())
             }
             News::Gone(_) => {

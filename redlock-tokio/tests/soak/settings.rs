@@ -25,10 +25,18 @@ pub(crate) enum Breakage {
     Trust,
     /// Workers leak memory, files and a socket, and a key stays.
     Leak,
+    /// Foreign clients enter the critical section without the lock.
+    Foreign,
 }
 
 impl Breakage {
-    const ALL: [Self; 4] = [Self::NoLock, Self::Forget, Self::Trust, Self::Leak];
+    const ALL: [Self; 5] = [
+        Self::NoLock,
+        Self::Forget,
+        Self::Trust,
+        Self::Leak,
+        Self::Foreign,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -36,6 +44,7 @@ impl Breakage {
             Self::Forget => "forget",
             Self::Trust => "trust",
             Self::Leak => "leak",
+            Self::Foreign => "foreign",
         }
     }
 
@@ -47,14 +56,14 @@ impl Breakage {
     fn is_for(self, topology: Topology) -> bool {
         match self {
             Self::NoLock | Self::Trust => true,
-            Self::Forget | Self::Leak => topology == Topology::Masters,
+            Self::Forget | Self::Leak | Self::Foreign => topology == Topology::Masters,
         }
     }
 
     /// Returns the damage that the run must find.
     pub(crate) fn symptoms(self) -> &'static [&'static str] {
         match self {
-            Self::NoLock => &["overlapping holds", "lost updates"],
+            Self::NoLock | Self::Foreign => &["overlapping holds", "lost updates"],
             // A holder may notice the loss before it writes, so an update need not be lost.
             Self::Forget | Self::Trust => &["overlapping holds"],
             Self::Leak => &[
@@ -123,6 +132,11 @@ impl Settings {
     pub(crate) fn kinds(&self) -> &[Kind] {
         let usual = || Kind::usual(self.topology);
         self.only.as_deref().unwrap_or_else(usual)
+    }
+
+    /// Returns whether foreign clients take part if they are at hand.
+    pub(crate) fn wants_foreign(&self) -> bool {
+        self.breakage.is_none_or(|it| it == Breakage::Foreign)
     }
 
     /// Returns whether the run is long enough to have seen everything.

@@ -1,0 +1,165 @@
+"""redis-py's `Lock` as a client of the soak: it locks the keys of the workers until standard input ends.
+
+A `Lock` is of one server. So the client takes a `Lock` with one token on each node, and holds the key if a majority
+of them was granted in time.
+"""
+
+import ctypes
+import json
+import random
+import signal
+import sys
+import threading
+import time
+import uuid
+
+import redis
+
+PR_SET_PDEATHSIG = 1
+MILLISECOND = 1_000_000
+
+# The same as that of the workers: refuses late writes, and counts accepted ones.
+WRITE = """local now = redis.call('TIME')
+  if now[1] * 1000000 + now[2] >= tonumber(ARGV[2]) then return 0 end
+  redis.call('SET', KEYS[1], ARGV[1])
+  redis.call('INCR', KEYS[2])
+  return 1"""
+
+order = json.loads(sys.argv[1])
+nodes = [redis.Redis.from_url(url, socket_timeout=0.15, socket_connect_timeout=0.15) for url in order["nodes"]]
+store = redis.Redis.from_url(order["store"])
+stopped = threading.Event()
+output = threading.Lock()
+
+
+def say(line):
+    with output:
+        print(json.dumps(line), flush=True)
+
+
+def saw(what):
+    say({"Saw": f"foreign: {what}"})
+
+
+def now():
+    """Returns the nanoseconds of the clock that all processes share."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+class Times:
+    """The ends of a validity by both clocks, from a time before the nodes were asked."""
+
+    def __init__(self, ttl_ms):
+        self.by_wall_us = time.time_ns() // 1000 + ttl_ms * 990 - 2000
+        self.by_clock = now() + ttl_ms * MILLISECOND * 99 // 100 - 2 * MILLISECOND
+
+
+class Hold:
+    """A key of which a majority of nodes granted a `Lock`."""
+
+    def __init__(self, key, ttl_ms):
+        self.key, self.ttl_ms, self.token = key, ttl_ms, uuid.uuid4().hex
+        self.locks = [
+            node.lock(f"soak:{key}", timeout=ttl_ms / 1000, blocking=False, thread_local=False) for node in nodes
+        ]
+        self.end = Times(ttl_ms)
+
+    def acquire(self):
+        if self.is_granted(lambda lock: lock.acquire(token=self.token)) and now() < self.end.by_clock:
+            self.since = now()
+            return True
+        self.release()
+        return False
+
+    def extend(self):
+        end = Times(self.ttl_ms)
+        if self.is_granted(lambda lock: lock.reacquire()) and now() < self.end.by_clock:
+            self.end = end
+            saw("extension: done")
+        else:
+            saw("extension: failed")
+
+    def report(self):
+        hold = {"keys": [self.key], "from": self.since, "until": min(now(), self.end.by_clock)}
+        if self.since < self.end.by_clock:
+            say({"Hold": hold | {"valid_until": self.end.by_clock, "told": None, "fence": None}})
+
+    def release(self):
+        # An attempt without an answer may have been granted.
+        for lock in self.locks:
+            try:
+                lock.do_release(self.token)
+            except redis.RedisError:
+                pass  # The key expires.
+
+    def is_granted(self, ask):
+        votes = 0
+        for lock in self.locks:
+            try:
+                votes += bool(ask(lock))
+            except redis.RedisError:
+                pass  # Nodes fail all the time.
+        return votes > len(self.locks) // 2
+
+
+class NoHold(Hold):
+    """A hold without locks, for the control."""
+
+    def __init__(self, key, ttl_ms):
+        super().__init__(key, ttl_ms)
+        self.locks = []
+
+    def acquire(self):
+        self.since = now()
+        return True
+
+    def extend(self):
+        pass
+
+
+def increment(hold):
+    name = f"soak:{hold.key}"
+    value = int(store.get(name) or 0)
+    time.sleep(random.random() * order["longest_pause_ms"] / 1000)
+    if random.randrange(5) == 0:
+        hold.extend()
+    written = store.eval(WRITE, 2, name, f"{name}:writes", value + 1, hold.end.by_wall_us)
+    saw("writes" if written else "writes refused because they were late")
+
+
+def turn():
+    # Four keys are busier than the others.
+    key = random.randrange(4 if random.randrange(3) == 0 else order["keys"])
+    ttl_ms = int(order["max_ttl_ms"] * random.uniform(0.5, 1))
+    hold = (Hold if order["locks"] else NoHold)(key, ttl_ms)
+    if not hold.acquire():
+        saw("not acquired")
+        return
+    saw("acquired")
+    increment(hold)
+    hold.report()
+    hold.release()
+
+
+def task():
+    while not stopped.is_set():
+        time.sleep(random.random() / 10)
+        turn()
+
+
+def main():
+    # A stopped process does not notice the end of standard input.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    for node in nodes:
+        node.ping()
+    say("Ready")
+    tasks = [threading.Thread(target=task) for _ in range(order["tasks"])]
+    for it in tasks:
+        it.start()
+    sys.stdin.read()
+    stopped.set()
+    for it in tasks:
+        it.join()
+
+
+main()
