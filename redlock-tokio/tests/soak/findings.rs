@@ -18,7 +18,8 @@ use crate::{
 /// The findings of a run.
 pub(crate) struct Findings {
     pub(crate) start: Instant,
-    pub(crate) ready: usize,
+    /// The processes that have begun to work.
+    pub(crate) ready: Vec<Source>,
     pub(crate) gone: usize,
     /// The events that processes counted, by name.
     pub(crate) seen: BTreeMap<String, u64>,
@@ -52,7 +53,7 @@ impl Findings {
     pub(crate) fn new() -> Self {
         Self {
             start: Instant::now(),
-            ready: 0,
+            ready: Vec::new(),
             gone: 0,
             seen: BTreeMap::new(),
             faults: BTreeMap::new(),
@@ -71,7 +72,7 @@ impl Findings {
         let line: Line =
             serde_json::from_str(line).map_err(|error| format!("{source}: {line:?}: {error}"))?;
         match (line, source) {
-            (Line::Ready, _) => self.ready += 1,
+            (Line::Ready, _) => self.ready.push(source),
             (Line::Hold(hold), _) => self.judge(source, hold)?,
             (Line::Stalled { from, until }, _) => {
                 self.judge.stood_still(&source.to_string(), from, until);

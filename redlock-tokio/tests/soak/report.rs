@@ -162,5 +162,8 @@ fn omissions(settings: &Settings, findings: &Findings) -> Vec<String> {
     let outages = outages::of_all(findings);
     let endless = outages.iter().filter(|it| !it.is_over());
     let endless = endless.map(|it| format!("no lock was granted after {it}"));
-    unseen.chain(undone).chain(endless).collect()
+    let idle = findings.ready.iter();
+    let idle = idle.filter(|it| !findings.holds.contains_key(it));
+    let idle = idle.map(|source| format!("no hold of {source}"));
+    unseen.chain(undone).chain(endless).chain(idle).collect()
 }

@@ -57,7 +57,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         latest: Arc::default(),
         processes,
     };
-    listener.until(PATIENCE, |it| it.ready == processes)?;
+    listener.until(PATIENCE, |it| it.ready.len() == processes)?;
     listener.findings.start = Instant::now();
 
     let latest = Arc::clone(&listener.latest);
@@ -163,7 +163,7 @@ impl Listener {
                 self.findings.changes.push(change);
                 Ok(())
             }
-            News::Gone(source) if self.findings.ready < self.processes => {
+            News::Gone(source) if self.findings.ready.len() < self.processes => {
                 Err(format!("{source} ended before it began").into())
             }
             News::Gone(_) => {
