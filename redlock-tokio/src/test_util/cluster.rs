@@ -15,7 +15,6 @@ use super::{
 };
 
 pub use self::{builder::ClusterBuilder, slot_move::SlotMove};
-
 /// A Redis cluster: shards with a master and replicas each, as processes on free ports of the loopback interface.
 ///
 /// Nodes and shards have numbers, from zero on. At the start node 0 is the master of shard 0, and so on. After
@@ -78,7 +77,7 @@ impl ClusterBuilder {
     pub fn spawn(self) -> Result<Cluster, TopologyError> {
         assert!(self.shards > 0, "a cluster has at least one shard");
         let nodes = Nodes::spawn(&self)?;
-        nodes.join()?;
+        nodes.join(self.node_timeout)?;
         let cluster = Cluster(nodes);
         cluster.settle()?;
         Ok(cluster)

@@ -12,7 +12,11 @@ use std::{
 use redlock_tokio::{LockGuard, Redlock};
 use tokio::task::JoinHandle;
 
-use super::{MS, history::History};
+use super::history::History;
+
+/// How long a task holds a lock. With a shorter time the tasks keep the processors busy, and the servers that fail
+/// over get too little of them.
+const HOLD: Duration = Duration::from_millis(10);
 
 /// Contending tasks over several clients, with a record of their holds.
 pub(crate) struct Load {
@@ -91,7 +95,7 @@ impl Shared {
 
     async fn hold(&self, key: &str, guard: LockGuard) {
         let from = Instant::now();
-        tokio::time::sleep(MS(2)).await;
+        tokio::time::sleep(HOLD).await;
         // Read before the validity, so that the lock was valid then.
         let to = Instant::now();
         if guard.is_valid() {

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use super::{builder::ClusterBuilder, line::Line};
 use crate::test_util::{
@@ -12,6 +12,10 @@ use crate::test_util::{
 
 /// How many slots a cluster has.
 pub(super) const SLOTS: u16 = 16_384;
+
+/// The node timeout until the nodes know each other. An introduction that takes longer fails. On a busy machine it
+/// takes seconds, and with a short timeout there is always a node that seems to be down.
+const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The processes, and what they say about each other. The first nodes are the masters of the shards at the
 /// start, and then come the replicas of the first shard, those of the second one, and so on.
@@ -40,8 +44,17 @@ impl Nodes {
         })
     }
 
-    /// Makes a cluster of the processes.
-    pub(super) fn join(&self) -> Result<(), TopologyError> {
+    /// Sets how long a node must be silent before another one finds it down. A node that restarts has the timeout of
+    /// its arguments again.
+    fn set_timeout(&self, timeout: Duration) -> Result<(), TopologyError> {
+        let timeout = timeout.as_millis().to_string();
+        let order = ["CONFIG", "SET", "cluster-node-timeout", &timeout];
+        (0..self.peers.len()).try_for_each(|it| self.commands(it).ask(&order))
+    }
+
+    /// Makes a cluster of the processes, with this node timeout.
+    pub(super) fn join(&self, node_timeout: Duration) -> Result<(), TopologyError> {
+        self.set_timeout(INTRODUCTION_TIMEOUT.max(node_timeout))?;
         for number in 0..self.peers.len() {
             // Nodes with the same epoch would have to agree first on who changes it.
             let epoch = (number + 1).to_string();
@@ -62,6 +75,7 @@ impl Nodes {
             let mut numbers = 0..self.peers.len();
             numbers.try_for_each(|it| self.check_lines(it).map(drop))
         })?;
+        self.set_timeout(node_timeout)?;
         for replica in self.shards..self.peers.len() {
             let master = &ids[self.shard_of(replica)];
             let _: () = self
@@ -71,22 +85,30 @@ impl Nodes {
         Ok(())
     }
 
-    /// Introduces the nodes to the first one that do not know it or that it does not know. An introduction fails
-    /// if it takes longer than the node timeout.
+    /// Introduces all nodes to each other that do not know each other. Otherwise they would wait for gossip, which is
+    /// slow with a long node timeout.
     fn introduce(&self) -> Result<(), String> {
-        let known = self.lines(0)?;
-        for (number, peer) in self.peers.iter().enumerate().skip(1) {
-            let port = peer.address().port();
-            let is_known = known.iter().any(|it| it.port == port);
-            if is_known && self.lines(number)?.len() > 1 {
-                continue;
+        let numbers = 0..self.peers.len();
+        let lines: Vec<_> = numbers.map(|it| self.lines(it)).collect::<Result<_, _>>()?;
+        let knows = |one: usize, other: usize| {
+            let port = self.peers[other].address().port();
+            lines[one].iter().any(|it| it.port == port)
+        };
+        for one in 0..self.peers.len() {
+            let strangers = (0..one).filter(|other| !knows(one, *other) || !knows(*other, one));
+            for other in strangers {
+                self.meet(one, other)?;
             }
-            let (port, bus) = (port.to_string(), peer.bus_address().port().to_string());
-            self.commands(0)
-                .ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])
-                .map_err(|it| in_words(&it))?;
         }
         Ok(())
+    }
+
+    fn meet(&self, one: usize, other: usize) -> Result<(), String> {
+        let peer = &self.peers[other];
+        let [port, bus] = [peer.address(), peer.bus_address()].map(|it| it.port().to_string());
+        self.commands(one)
+            .ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])
+            .map_err(|it| in_words(&it))
     }
 
     /// Returns the slots that a shard has at the start.
