@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser python servers model sim soak mutants coverage bounds imports api lint
+.PHONY: run test redis browser python servers model sim sim-driver soak mutants coverage bounds imports api lint
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
@@ -42,6 +42,10 @@ model:
 SEEDS ?= 100
 sim:
 	SIM_SEEDS=$(SEEDS) cargo test -p redlock-core --release --test sim -- --nocapture
+
+# The whole driver against hours of faults, in virtual time: `make sim-driver SEEDS=1000`.
+sim-driver:
+	SIM_SEEDS=$(SEEDS) cargo test --release -p redlock-tokio --all-features --test sim -- --nocapture
 
 # Hundreds of tasks in several processes, against servers that fail in every way: `make soak
 # MINUTES=10`. SEED replays the faults of an earlier run. First come short runs that must find

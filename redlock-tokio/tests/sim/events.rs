@@ -1,0 +1,77 @@
+//! The events of a world, in the order of true time.
+
+use std::collections::BTreeMap;
+
+use redlock_tokio::Key;
+
+use crate::{
+    faults::Fault,
+    network::{Arrival, ConnectionId, Response},
+};
+
+/// Something that happens at a moment of true time.
+pub(crate) enum Event {
+    /// A request reaches its server.
+    Arrive(Arrival),
+    /// An answer reaches a process.
+    Answer {
+        connection: ConnectionId,
+        number: u64,
+        response: Response,
+    },
+    /// Word that a key is gone, or that any key may be, reaches a process.
+    Invalidate {
+        connection: ConnectionId,
+        key: Option<Key>,
+    },
+    /// A process hears that a connection is broken.
+    Break { connection: ConnectionId },
+    /// A key that somebody asked for expires, unless it was extended.
+    Expire { server: usize, key: Key },
+    /// A fault comes.
+    Fault(Fault),
+    /// A server comes up again.
+    Start { server: usize, keeps_keys: bool },
+    /// A process goes on after it stood still.
+    Resume { process: usize, life: u32 },
+    /// A process starts again.
+    Reboot { process: usize },
+    /// The faults end.
+    Calm,
+    /// All processes are told to end.
+    ShutDown,
+    /// The run ends.
+    End,
+}
+
+/// The events to come.
+#[derive(Default)]
+pub(crate) struct Queue {
+    events: BTreeMap<Due, Event>,
+    pushed: u64,
+}
+
+/// When an event is due. Events of one moment come in the order in which they were planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    at: u64,
+    number: u64,
+}
+
+impl Queue {
+    pub(crate) fn push(&mut self, at: u64, event: Event) {
+        self.pushed += 1;
+        let number = self.pushed;
+        self.events.insert(Due { at, number }, event);
+    }
+
+    /// Returns when the next event is due.
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        self.events.keys().next().map(|due| due.at)
+    }
+
+    /// Takes the next event.
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        self.events.pop_first().map(|(_, event)| event)
+    }
+}

@@ -1,0 +1,149 @@
+//! The machine of a process: its clock, and what tells the world that the process has sent something.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use redlock_core::Timestamp;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::clock::Rate;
+
+/// What a wall clock would show if the machine's clock showed zero.
+const WALL_CLOCK_START: Duration = Duration::from_secs(1_700_000_000);
+
+/// What a process and its connections know of their machine.
+pub(crate) struct Host {
+    pub(crate) process: usize,
+    /// Counts the starts of the process.
+    pub(crate) life: u32,
+    rate: Rate,
+    /// What the clock showed when the process started.
+    zero: u64,
+    /// When the process started, in true time.
+    started_at: u64,
+    /// What time it is in the world.
+    world: Arc<AtomicU64>,
+    clock: Mutex<Reading>,
+    /// The process has sent something, so that the world must look at it.
+    pub(crate) has_sent: Notify,
+}
+
+/// What the clock shows, in nanoseconds since the start of the process.
+struct Reading {
+    /// The last reading. A clock does not go back.
+    last: u64,
+    /// Where tokio's clock was at the start, while the process runs. Between its steps the process does not
+    /// run, and its clock follows the world.
+    running_since: Option<Instant>,
+    /// By how much the clock stood still while the process did.
+    missed: u64,
+    is_frozen: bool,
+}
+
+impl Host {
+    pub(crate) fn new(
+        process: usize,
+        life: u32,
+        rate: Rate,
+        zero: u64,
+        world: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            process,
+            life,
+            rate,
+            zero,
+            started_at: world.load(Relaxed),
+            world,
+            clock: Mutex::new(Reading {
+                last: 0,
+                running_since: None,
+                missed: 0,
+                is_frozen: false,
+            }),
+            has_sent: Notify::new(),
+        }
+    }
+
+    /// Returns what the clock shows.
+    pub(crate) fn timestamp(&self) -> Timestamp {
+        Timestamp::from_nanos(self.zero + self.elapsed())
+    }
+
+    /// Returns what the wall clock shows, since 1970.
+    pub(crate) fn wall(&self) -> Duration {
+        WALL_CLOCK_START + Duration::from_nanos(self.zero + self.elapsed())
+    }
+
+    /// Returns the true time, as far as the process has come.
+    pub(crate) fn now(&self) -> u64 {
+        let elapsed = self.elapsed() + self.reading().missed;
+        self.started_at + self.rate.true_time(elapsed)
+    }
+
+    /// Returns the true time at which the clock shows `at`, if it is not stopped before.
+    pub(crate) fn when(&self, at: Timestamp) -> u64 {
+        let elapsed = at.as_nanos().saturating_sub(self.zero) + self.reading().missed;
+        self.started_at.saturating_add(self.rate.true_time(elapsed))
+    }
+
+    /// Returns how much the clock has advanced at a true time.
+    pub(crate) fn elapsed_at(&self, at: u64) -> u64 {
+        let passed = self.rate.local(at.saturating_sub(self.started_at));
+        passed.saturating_sub(self.reading().missed)
+    }
+
+    /// Lets the clock follow tokio's, which stood at `origin` when the process started.
+    pub(crate) fn start_step(&self, origin: Instant) {
+        self.reading().running_since = Some(origin);
+    }
+
+    /// Lets the clock follow the world again.
+    pub(crate) fn end_step(&self) {
+        self.elapsed();
+        self.reading().running_since = None;
+    }
+
+    /// Stops the clock, as in a machine that sleeps and does not count the time.
+    #[expect(dead_code, reason = "worlds whose clocks stop come next")]
+    pub(crate) fn freeze(&self) {
+        self.elapsed();
+        self.reading().is_frozen = true;
+    }
+
+    /// Lets a stopped clock go on.
+    #[expect(dead_code, reason = "worlds whose clocks stop come next")]
+    pub(crate) fn thaw(&self) {
+        let passed = self.elapsed_at(self.world.load(Relaxed));
+        let mut reading = self.reading();
+        if reading.is_frozen {
+            reading.is_frozen = false;
+            reading.missed += passed.saturating_sub(reading.last);
+        }
+    }
+
+    fn elapsed(&self) -> u64 {
+        let by_world = self.elapsed_at(self.world.load(Relaxed));
+        let mut reading = self.reading();
+        if !reading.is_frozen {
+            let elapsed = match reading.running_since {
+                // Runs last hours.
+                Some(origin) => origin.elapsed().as_nanos() as u64,
+                None => by_world,
+            };
+            reading.last = reading.last.max(elapsed);
+        }
+        reading.last
+    }
+
+    fn reading(&self) -> MutexGuard<'_, Reading> {
+        self.clock
+            .lock()
+            .expect("no code panics while it holds this lock")
+    }
+}

@@ -1,0 +1,92 @@
+//! A seeded, deterministic simulator: the whole driver, in several processes, against servers, networks and clocks
+//! that go wrong.
+//!
+//! ```text
+//! make sim-driver SEEDS=1000
+//! SIM_SEED=42 SIM_CONFIG=within SIM_TRACE=1 cargo test --release -p redlock-tokio --all-features --test sim -- --nocapture
+//! ```
+//!
+//! Each process has a paused runtime of its own, which the [`World`] steps. One thread runs one world, so a seed gives
+//! the same run each time. Each seed is run twice and must leave the same trace.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `SIM_SEEDS` | how many seeds each world within the assumptions gets; the others get a tenth |
+//! | `SIM_SEED` | this seed only |
+//! | `SIM_CONFIG` | this world only |
+//! | `SIM_TRACE` | prints what happens |
+//! | `SIM_PROCESSES`, `SIM_USERS` | so many processes, and users in each of them, at most |
+//! | `SIM_FAULTS` | these faults only, by their numbers, such as `3,7` |
+//!
+//! A violation is shrunk: the line that replays it has the fewest processes, users and faults that were found to
+//! suffice.
+
+mod clock;
+mod configuration;
+mod events;
+mod faults;
+mod host;
+mod ledger;
+mod network;
+mod node;
+mod plan;
+mod process;
+mod report;
+mod rng;
+mod scale;
+mod seen;
+mod server;
+mod shrink;
+#[path = "../../benches/shared/table.rs"]
+#[allow(dead_code, reason = "figures of benchmarks are not printed here")]
+mod table;
+mod trace;
+mod users;
+mod world;
+
+use configuration::{CONFIGURATIONS, Expectation};
+use plan::Plan;
+use report::Summary;
+use seen::{Seen, Tally};
+use shrink::Reduction;
+use world::World;
+
+/// So many seeds that every situation is reached.
+const CONCLUSIVE_SEEDS: u64 = 3;
+
+#[test]
+fn the_driver_keeps_its_promises() {
+    let plan = Plan::from_env();
+    let mut summaries = Vec::new();
+    for configuration in CONFIGURATIONS {
+        if plan.includes(configuration) {
+            summaries.push(plan.simulate(*configuration));
+        }
+    }
+    assert!(!summaries.is_empty(), "SIM_CONFIG names no configuration");
+    report::print(&summaries);
+    if plan.is_conclusive(CONCLUSIVE_SEEDS) {
+        assert_conclusive(&summaries);
+    }
+}
+
+#[test]
+fn another_seed_is_another_run() {
+    let run = |seed| World::new(CONFIGURATIONS[0], seed, &Reduction::none(), false).run();
+    assert_ne!(run(0).hash, run(1).hash);
+}
+
+/// Asserts that the runs have tested something: one seed alone need not, this many must.
+fn assert_conclusive(summaries: &[Summary]) {
+    let mut seen = Tally::new();
+    for summary in summaries {
+        let name = summary.configuration.name;
+        seen += &summary.seen;
+        if summary.configuration.expectation == Expectation::Violated {
+            assert!(summary.violated > 0, "{name}: the judge saw nothing");
+        }
+    }
+    for &(what, name) in Seen::ALL {
+        assert!(seen.get(what) > 0, "never seen: {name}");
+    }
+}

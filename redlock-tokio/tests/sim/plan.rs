@@ -1,0 +1,171 @@
+//! What the environment asks for, and how it is carried out.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+    str::FromStr,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    configuration::{Configuration, Expectation},
+    report::Summary,
+    shrink::{Reduction, shrink},
+    world::{Outcome, World},
+};
+
+/// How many seeds a world gets if nothing is said.
+const DEFAULT_SEEDS: u64 = 3;
+
+/// The worlds in which violations are expected need so many at least.
+const FEWEST_SEEDS: u64 = 12;
+
+/// What is to be simulated.
+pub(crate) struct Plan {
+    seeds: u64,
+    seed: Option<u64>,
+    only: Option<String>,
+    print: bool,
+    reduction: Reduction,
+}
+
+impl Plan {
+    pub(crate) fn from_env() -> Self {
+        let faults = env::var("SIM_FAULTS").ok().map(|text| {
+            let numbers = text.split(',').filter(|it| !it.is_empty());
+            numbers
+                .map(|it| parse("SIM_FAULTS", it))
+                .collect::<BTreeSet<u32>>()
+        });
+        Self {
+            seeds: number("SIM_SEEDS").unwrap_or(DEFAULT_SEEDS).max(1),
+            seed: number("SIM_SEED"),
+            only: env::var("SIM_CONFIG").ok(),
+            print: env::var("SIM_TRACE").is_ok(),
+            reduction: Reduction {
+                processes: number("SIM_PROCESSES"),
+                users: number("SIM_USERS"),
+                faults,
+            },
+        }
+    }
+
+    /// Returns whether a world is to be simulated.
+    pub(crate) fn includes(&self, configuration: &Configuration) -> bool {
+        self.only
+            .as_deref()
+            .is_none_or(|it| it == configuration.name)
+    }
+
+    /// Returns whether so many seeds are run that every situation must be reached.
+    pub(crate) fn is_conclusive(&self, seeds: u64) -> bool {
+        self.seed.is_none() && self.only.is_none() && self.seeds >= seeds
+    }
+
+    /// Runs all seeds of one world, each twice, on as many threads as there are cores.
+    ///
+    /// # Panics
+    ///
+    /// If a run violates what its world promises, or two runs of a seed differ.
+    pub(crate) fn simulate(&self, configuration: Configuration) -> Summary {
+        let seeds = self.range(&configuration);
+        let start = Instant::now();
+        let next = AtomicU64::new(seeds.start);
+        let has_failed = AtomicBool::new(false);
+        let outcomes = Mutex::new(Vec::new());
+        let work = || {
+            let mut told = Instant::now();
+            loop {
+                let seed = next.fetch_add(1, Relaxed);
+                if seed >= seeds.end || has_failed.load(Relaxed) {
+                    break;
+                }
+                let outcome = self.run_twice(configuration, seed);
+                has_failed.fetch_or(outcome.is_err(), Relaxed);
+                outcomes.lock().expect("not poisoned").push((seed, outcome));
+                if told.elapsed() > Duration::from_secs(10) {
+                    told = Instant::now();
+                    println!("{}: seed {seed} of {}", configuration.name, seeds.end);
+                }
+            }
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(work);
+            }
+        });
+        let mut outcomes = outcomes.into_inner().expect("not poisoned");
+        outcomes.sort_by_key(|(seed, _)| *seed);
+        let mut summary = Summary::new(configuration);
+        for (seed, outcome) in outcomes {
+            match outcome {
+                Ok(outcome) => summary.add(seed, &outcome),
+                Err(failure) => panic!("{failure}"),
+            }
+        }
+        summary.finish(start.elapsed());
+        summary
+    }
+
+    fn range(&self, configuration: &Configuration) -> Range<u64> {
+        match (self.seed, configuration.expectation) {
+            (Some(seed), _) => seed..seed + 1,
+            (None, Expectation::Safe) => 0..self.seeds,
+            (None, Expectation::Violated) => 0..(self.seeds / 10).max(FEWEST_SEEDS),
+        }
+    }
+
+    fn run_twice(&self, configuration: Configuration, seed: u64) -> Result<Outcome, String> {
+        let first = run(configuration, seed, &self.reduction, self.print);
+        if configuration.expectation == Expectation::Safe
+            && let Some(violation) = first.violations.first()
+        {
+            let smaller = shrink(&self.reduction, &first, |reduction| {
+                run(configuration, seed, reduction, false)
+            });
+            return Err(format!(
+                "{violation}\nreplay: {}",
+                replay(configuration, seed, &smaller)
+            ));
+        }
+        let second = run(configuration, seed, &self.reduction, false);
+        if first == second {
+            Ok(first)
+        } else {
+            let replay = replay(configuration, seed, &self.reduction);
+            Err(format!("two runs of one seed differ\nreplay: {replay}"))
+        }
+    }
+}
+
+/// Runs a world once. A panic of the world is a violation, and must name its seed too.
+fn run(configuration: Configuration, seed: u64, reduction: &Reduction, print: bool) -> Outcome {
+    let world = || World::new(configuration, seed, reduction, print).run();
+    catch_unwind(AssertUnwindSafe(world)).unwrap_or_else(|_| Outcome::of_panic())
+}
+
+/// Returns the command that runs this seed again.
+pub(crate) fn replay(configuration: Configuration, seed: u64, reduction: &Reduction) -> String {
+    format!(
+        "SIM_SEED={seed} SIM_CONFIG={}{reduction} \
+         cargo test --release -p redlock-tokio --all-features --test sim -- --nocapture",
+        configuration.name
+    )
+}
+
+fn number<T: FromStr>(name: &str) -> Option<T> {
+    env::var(name).ok().map(|text| parse(name, &text))
+}
+
+fn parse<T: FromStr>(name: &str, text: &str) -> T {
+    text.parse()
+        .unwrap_or_else(|_| panic!("{name}={text} is no number"))
+}

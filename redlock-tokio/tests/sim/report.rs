@@ -1,0 +1,119 @@
+//! The summary: what was simulated, what went wrong on purpose, and what was found.
+
+use std::time::Duration;
+
+use crate::{
+    clock::{HOUR, SECOND},
+    configuration::{Configuration, Expectation},
+    seen::{Seen, Tally},
+    table,
+    world::Outcome,
+};
+
+/// The runs of one world, added up.
+pub(crate) struct Summary {
+    pub(crate) configuration: Configuration,
+    seeds: u64,
+    /// Both runs of each seed count: both were simulated.
+    virtual_time: u64,
+    events: u64,
+    pub(crate) seen: Tally,
+    /// How many seeds showed a violation.
+    pub(crate) violated: u64,
+    example: Option<String>,
+    real_time: Duration,
+}
+
+impl Summary {
+    pub(crate) fn new(configuration: Configuration) -> Self {
+        Self {
+            configuration,
+            seeds: 0,
+            virtual_time: 0,
+            events: 0,
+            seen: Tally::new(),
+            violated: 0,
+            example: None,
+            real_time: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn add(&mut self, seed: u64, outcome: &Outcome) {
+        self.seeds += 1;
+        self.virtual_time += 2 * outcome.virtual_time;
+        self.events += 2 * outcome.events;
+        self.seen += &outcome.seen;
+        if let Some(violation) = outcome.violations.first() {
+            self.violated += 1;
+            self.example
+                .get_or_insert_with(|| format!("seed {seed}: {violation}"));
+        }
+    }
+
+    pub(crate) fn finish(&mut self, real_time: Duration) {
+        self.real_time = real_time;
+    }
+
+    fn virtual_hours(&self) -> f64 {
+        (self.virtual_time / SECOND) as f64 / (HOUR / SECOND) as f64
+    }
+
+    /// Returns how much faster than real time the simulation was.
+    fn speed(&self) -> f64 {
+        self.virtual_hours() * 3600.0 / self.real_time.as_secs_f64().max(1e-9)
+    }
+}
+
+/// Prints what was simulated, and what was seen.
+pub(crate) fn print(summaries: &[Summary]) {
+    let header = [
+        "world",
+        "seeds",
+        "virtual h",
+        "acquired",
+        "events",
+        "seeds with a violation",
+        "times real time",
+    ];
+    let mut table = table::new(header);
+    for it in summaries {
+        table.add_row([
+            it.configuration.name.to_owned(),
+            it.seeds.to_string(),
+            format!("{:.2}", it.virtual_hours()),
+            it.seen.get(Seen::Acquired).to_string(),
+            it.events.to_string(),
+            it.violated.to_string(),
+            format!("{:.0}", it.speed()),
+        ]);
+    }
+    println!("\n{table}\n");
+    let mut within = Tally::new();
+    let mut beyond = Tally::new();
+    for it in summaries {
+        match it.configuration.expectation {
+            Expectation::Safe => within += &it.seen,
+            Expectation::Violated => beyond += &it.seen,
+        }
+    }
+    for (title, range) in [
+        ("faults injected", 0..Seen::FAULTS),
+        ("situations reached", Seen::FAULTS..Seen::ALL.len()),
+    ] {
+        let mut table = table::new([title, "within", "beyond, controls"]);
+        for &(what, name) in &Seen::ALL[range] {
+            table.add_row([
+                name.to_owned(),
+                within.get(what).to_string(),
+                beyond.get(what).to_string(),
+            ]);
+        }
+        println!("{table}\n");
+    }
+    for it in summaries {
+        if let Some(example) = &it.example {
+            let Configuration { name, about, .. } = it.configuration;
+            println!("{name}: {about};\n  such as {example}");
+        }
+    }
+}

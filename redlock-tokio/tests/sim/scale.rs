@@ -1,0 +1,46 @@
+//! How large a world is.
+
+use std::time::Duration;
+
+use crate::{rng::Rng, shrink::Reduction};
+
+/// The numbers of a world, drawn from its seed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    pub(crate) servers: usize,
+    pub(crate) processes: usize,
+    /// In each process.
+    pub(crate) users: usize,
+    pub(crate) keys: usize,
+    pub(crate) max_ttl: Duration,
+    /// How long a user waits before it wants a lock, on average.
+    pub(crate) think: Duration,
+    /// How long a user keeps a lock, on average.
+    pub(crate) work: Duration,
+}
+
+impl Scale {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let max_ttl = Duration::from_millis(rng.pick(&[1000, 3000, 10_000]));
+        Self {
+            servers: rng.pick(&[1, 3, 3, 5]),
+            processes: rng.usize(2..=4),
+            users: rng.usize(1..=4),
+            keys: rng.usize(1..=3),
+            max_ttl,
+            think: max_ttl / rng.pick(&[2, 8, 30]),
+            work: max_ttl / rng.pick(&[2, 8, 30]),
+        }
+    }
+
+    /// Returns a smaller one. The draws of other parts of the world stay the same.
+    pub(crate) fn reduced(self, reduction: &Reduction) -> Self {
+        Self {
+            processes: reduction
+                .processes
+                .map_or(self.processes, |it| it.min(self.processes)),
+            users: reduction.users.map_or(self.users, |it| it.min(self.users)),
+            ..self
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! One seed, one run: processes, servers and the network between them, in true time.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::time::Duration;
+
+use redlock_core::Timestamp;
+use redlock_tokio::{Clock, Redlock};
+
+use crate::{
+    clock::{MILLI, Rate, SECOND},
+    configuration::Configuration,
+    events::Event,
+    host::Host,
+    ledger::{Ledger, Violation},
+    network::{Network, SharedNetwork, Weather},
+    node::SimulatedNode,
+    process::{Process, Stage, Stages},
+    rng::Rng,
+    scale::Scale,
+    seen::Tally,
+    server::Server,
+    shrink::Reduction,
+    trace::Trace,
+    users::User,
+};
+
+/// For how long there are faults.
+const FAULTS: u64 = 60 * SECOND;
+
+/// The longest step of a process. A process that runs ahead of another by this much hears of the other's messages
+/// that much too late, which a network could do, too.
+const LONGEST_STEP: u64 = 5 * MILLI;
+
+pub(crate) struct World {
+    pub(crate) configuration: Configuration,
+    pub(crate) scale: Scale,
+    pub(crate) network: SharedNetwork,
+    /// `None` while a process does not exist.
+    pub(crate) processes: Vec<Option<Process>>,
+    rates: Vec<Rate>,
+    lives: Vec<u32>,
+    pub(crate) rng: Rng,
+    ledger: Ledger,
+    pub(crate) is_calm: bool,
+    pub(crate) reduction: Reduction,
+    /// How many faults were planned and came.
+    pub(crate) faults: u32,
+    stage: Stage,
+    failures: Vec<Violation>,
+}
+
+/// What a run has shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) hash: u64,
+    pub(crate) events: u64,
+    pub(crate) virtual_time: u64,
+    pub(crate) seen: Tally,
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) processes: usize,
+    /// In each process.
+    pub(crate) users: usize,
+    pub(crate) faults: u32,
+}
+
+impl Outcome {
+    /// The outcome of a run that ended in a panic of the simulator itself.
+    pub(crate) fn of_panic() -> Self {
+        Self {
+            hash: 0,
+            events: 0,
+            virtual_time: 0,
+            seen: Tally::new(),
+            violations: vec![Violation("the simulator panicked".into())],
+            processes: 0,
+            users: 0,
+            faults: 0,
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn new(
+        configuration: Configuration,
+        seed: u64,
+        reduction: &Reduction,
+        print: bool,
+    ) -> Self {
+        let mut rng = Rng::new(seed);
+        let scale = Scale::draw(&mut rng).reduced(reduction);
+        let severity = configuration.severity;
+        let weather = Weather {
+            delay: rng.pick(&[200_000, MILLI, 5 * MILLI]),
+            slow: 1000 * severity,
+            reset_before: 200 * severity,
+            reset_after: 200 * severity,
+            invalidation_lost: 20_000 * severity,
+            invalidation_late: 20_000 * severity,
+            invalidation_doubled: 20_000 * severity,
+            invalidation_invented: 500_000,
+        };
+        let servers =
+            (0..scale.servers as u32).map(|it| Server::new(it, Rate::draw_within(&mut rng)));
+        let servers = servers.collect();
+        let rates = (0..scale.processes)
+            .map(|_| Rate::draw_within(&mut rng))
+            .collect();
+        let network = Network::new(servers, weather, rng.fork(), Trace::new(print));
+        let mut world = Self {
+            configuration,
+            scale,
+            network: SharedNetwork::new(network),
+            processes: (0..scale.processes).map(|_| None).collect(),
+            rates,
+            lives: vec![0; scale.processes],
+            rng,
+            ledger: Ledger::default(),
+            is_calm: false,
+            reduction: reduction.clone(),
+            faults: 0,
+            stage: Stage::Faults,
+            failures: Vec::new(),
+        };
+        for process in 0..scale.processes {
+            world.push(0, Event::Reboot { process });
+        }
+        world.plan_faults();
+        world.push(FAULTS, Event::Calm);
+        world
+    }
+
+    /// Runs the world to its end.
+    pub(crate) fn run(mut self) -> Outcome {
+        loop {
+            self.catch_up();
+            let Some(event) = self.next_event() else {
+                continue;
+            };
+            if matches!(event, Event::End) {
+                break;
+            }
+            self.handle(event);
+        }
+        self.conclude()
+    }
+
+    pub(crate) fn at(&self) -> u64 {
+        self.network.lock().at()
+    }
+
+    pub(crate) fn max_ttl(&self) -> u64 {
+        self.scale.max_ttl.as_nanos() as u64
+    }
+
+    /// Plans an event.
+    pub(crate) fn push(&self, delay: u64, event: Event) {
+        let mut network = self.network.lock();
+        let at = network.at() + delay;
+        network.queue.push(at, event);
+    }
+
+    /// Notes something in the trace.
+    pub(crate) fn tell(&self, what: impl std::hash::Hash, text: impl FnOnce() -> String) {
+        let mut network = self.network.lock();
+        let at = network.at();
+        network.trace.note(at, what, text);
+    }
+
+    /// Lets all processes come to the moment of the next event. What they send meanwhile may be due before.
+    fn catch_up(&mut self) {
+        loop {
+            let target = self.next_moment();
+            let behind = |process: &Process| !process.stands_still && process.host.now() < target;
+            let mut all_there = true;
+            for process in self.processes.iter().flatten() {
+                if behind(process) {
+                    process.run_until(target);
+                    all_there &= process.host.now() >= target;
+                }
+            }
+            if all_there && self.next_moment() >= target {
+                self.ledger.look();
+                self.network.lock().now.store(target, Relaxed);
+                return;
+            }
+        }
+    }
+
+    fn next_moment(&self) -> u64 {
+        let network = self.network.lock();
+        let latest = network.at() + LONGEST_STEP;
+        network.queue.next_at().map_or(latest, |at| at.min(latest))
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        let mut network = self.network.lock();
+        let is_due = network
+            .queue
+            .next_at()
+            .is_some_and(|due| due <= network.at());
+        if is_due { network.queue.pop() } else { None }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Arrive(arrival) => self.network.lock().arrive(arrival),
+            Event::Answer {
+                connection,
+                number,
+                response,
+            } => self.network.lock().deliver(connection, number, response),
+            Event::Invalidate { connection, key } => {
+                self.network.lock().deliver_invalidation(connection, key);
+            }
+            Event::Break { connection } => self.network.lock().break_off(connection),
+            Event::Expire { server, key } => {
+                let mut network = self.network.lock();
+                let at = network.at();
+                network.notify_of(at, server, &key);
+            }
+            Event::Fault(fault) => self.strike(fault),
+            Event::Start { server, keeps_keys } => {
+                let mut network = self.network.lock();
+                let at = network.at();
+                network.servers[server].start(at, keeps_keys);
+            }
+            Event::Resume { process, life } => self.resume(process, life),
+            Event::Reboot { process } => self.reboot(process),
+            Event::Calm => self.calm(),
+            Event::ShutDown => self.shut_down(),
+            Event::End => {}
+        }
+    }
+
+    fn resume(&mut self, index: usize, life: u32) {
+        let at = self.at();
+        if let Some(process) = &mut self.processes[index]
+            && process.host.life == life
+        {
+            process.resume(at);
+        }
+    }
+
+    fn reboot(&mut self, index: usize) {
+        self.lives[index] += 1;
+        let zero = self.rng.u64(1000..10_000) * SECOND;
+        let now = Arc::clone(&self.network.lock().now);
+        let host = Arc::new(Host::new(
+            index,
+            self.lives[index],
+            self.rates[index],
+            zero,
+            now,
+        ));
+        let setup = Setup {
+            configuration: self.configuration,
+            scale: self.scale,
+            host: Arc::clone(&host),
+            network: self.network.clone(),
+            ledger: self.ledger.clone(),
+            rng: self.rng.fork(),
+        };
+        let process = Process::start(host, self.stage, |stages| setup.main(stages));
+        self.processes[index] = Some(process);
+    }
+
+    /// Ends a process at once: nothing that it still wants to do happens.
+    pub(crate) fn end_process(&mut self, index: usize) {
+        if let Some(process) = self.processes[index].take() {
+            self.ledger.end_all_of(&process.host);
+            self.network.lock().forget(&process.host);
+        }
+    }
+
+    /// Ends the faults. What is broken is mended soon.
+    fn calm(&mut self) {
+        self.is_calm = true;
+        self.network.lock().weather = Weather {
+            delay: MILLI,
+            slow: 0,
+            reset_before: 0,
+            reset_after: 0,
+            invalidation_lost: 0,
+            invalidation_late: 0,
+            invalidation_doubled: 0,
+            invalidation_invented: 0,
+        };
+        self.enter(Stage::Calm);
+        self.push(20 * self.max_ttl() + 30 * SECOND, Event::ShutDown);
+    }
+
+    fn shut_down(&mut self) {
+        self.enter(Stage::End);
+        self.push(3 * self.max_ttl() + 5 * SECOND, Event::End);
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        self.tell(stage as u8, || format!("{stage:?}"));
+        self.stage = stage;
+        for process in self.processes.iter().flatten() {
+            process.enter(stage);
+        }
+    }
+
+    fn conclude(mut self) -> Outcome {
+        for process in self.processes.iter().flatten() {
+            let index = process.host.process;
+            if !process.has_ended() {
+                self.failures
+                    .push(Violation(format!("process {index} does not end")));
+            } else if process.tasks() > 0 {
+                let text = format!("process {index} has {} tasks left", process.tasks());
+                self.failures.push(Violation(text));
+            }
+        }
+        self.failures.extend(self.ledger.two_holders());
+        self.processes.clear();
+        let network = self.network.lock();
+        let at = network.at();
+        for (index, server) in network.servers.iter().enumerate() {
+            let keys = server.live_keys(at);
+            if keys > 0 {
+                self.failures
+                    .push(Violation(format!("server {index} has {keys} keys left")));
+            }
+        }
+        Outcome {
+            hash: network.trace.hash(),
+            events: network.trace.events(),
+            virtual_time: at,
+            seen: network.seen.clone(),
+            violations: self.failures.clone(),
+            processes: self.scale.processes,
+            users: self.scale.users,
+            faults: self.faults,
+        }
+    }
+}
+
+/// What a process starts with.
+struct Setup {
+    configuration: Configuration,
+    scale: Scale,
+    host: Arc<Host>,
+    network: SharedNetwork,
+    ledger: Ledger,
+    rng: Rng,
+}
+
+impl Setup {
+    async fn main(mut self, stages: Stages) {
+        let redlock = self.redlock().await;
+        let users: Vec<_> = (0..self.scale.users)
+            .map(|_| {
+                let user = User {
+                    redlock: redlock.clone(),
+                    host: Arc::clone(&self.host),
+                    ledger: self.ledger.clone(),
+                    network: self.network.clone(),
+                    scale: self.scale,
+                    stages: stages.clone(),
+                    rng: self.rng.fork(),
+                };
+                tokio::spawn(user.run())
+            })
+            .collect();
+        stages.come(Stage::End).await;
+        for user in users {
+            user.await.expect("users do not panic");
+        }
+        let _ = redlock.shutdown().await;
+    }
+
+    async fn redlock(&mut self) -> Redlock {
+        let servers = 0..self.scale.servers;
+        let nodes = servers.map(|server| SimulatedNode::new(server, &self.host, &self.network));
+        let (host, wall) = (Arc::clone(&self.host), Arc::clone(&self.host));
+        let builder = Redlock::builder()
+            .custom_nodes(nodes)
+            .max_ttl(self.scale.max_ttl)
+            .ttl(self.scale.max_ttl)
+            .connect_timeout(Duration::from_secs(1))
+            .random_seed(self.rng.u64(..))
+            .wall_clock(move || wall.wall())
+            .clock(Clock::custom(move || -> Timestamp { host.timestamp() }));
+        let builder = if self.configuration.quarantine {
+            builder
+        } else {
+            builder.trust_fresh_nodes()
+        };
+        builder.build().await.expect("a process can start")
+    }
+}
