@@ -101,7 +101,8 @@ pub use node::{
     Answer, Authority, AuthorityKind, ClusterError, ClusterNodes, Command, CounterDefect,
     Credentials, FactorySettings, FreedNotifier, MemoryNode, NamedBy, Node, NodeError, NodeReport,
     NodeReports, NodeState, NodeStatus, Objection, RedisNode, RedisNodeBuilder, RedisNodeError,
-    Reports, Role, SentinelNode, Server, ServerInfo, Session, TlsError, TlsOptions, UrlError, Vote,
+    Reports, Role, SentinelNodeBuilder, Server, ServerInfo, Session, TlsError, TlsOptions,
+    UrlError, Vote,
 };
 pub use options::{LockOptions, OptionsError};
 pub use readiness::NotReady;

@@ -21,7 +21,7 @@ pub use self::{
     memory::MemoryNode,
     redis::{
         ClusterError, ClusterNodes, Credentials, FactorySettings, RedisNode, RedisNodeBuilder,
-        RedisNodeError, SentinelNode, TlsError, TlsOptions, UrlError,
+        RedisNodeError, SentinelNodeBuilder, TlsError, TlsOptions, UrlError,
     },
     report::{NodeReport, NodeReports, Objection},
     server_info::{Role, Server, ServerInfo},

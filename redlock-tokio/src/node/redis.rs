@@ -1,3 +1,4 @@
+mod address;
 mod builder;
 mod callback;
 mod cluster;
@@ -5,6 +6,7 @@ mod compare;
 mod connect;
 mod counter_name;
 mod credentials;
+mod error;
 mod factory;
 mod info;
 mod invalidations;
@@ -30,11 +32,12 @@ use futures::{FutureExt, future::BoxFuture};
 
 pub(crate) use self::cluster::ClusterAuthority;
 pub use self::{
-    builder::{RedisNodeBuilder, RedisNodeError},
+    builder::RedisNodeBuilder,
     cluster::{ClusterError, ClusterNodes},
     credentials::Credentials,
+    error::RedisNodeError,
     factory::FactorySettings,
-    sentinel::SentinelNode,
+    sentinel::SentinelNodeBuilder,
     tls::{TlsError, TlsOptions},
     url::UrlError,
 };
@@ -100,8 +103,11 @@ impl RedisNode {
     /// assert!(error.to_string().contains("expected redis://"));
     /// ```
     pub fn from_url(url: &str) -> Result<Self, UrlError> {
-        if let Some(group) = SentinelNode::from_url(url) {
-            return group.map(Self::from);
+        if let Some(group) = SentinelNodeBuilder::from_url(url) {
+            return group?.build().map_err(|error| match error {
+                RedisNodeError::Url(error) => error,
+                other => UrlError::new(other.to_string()),
+            });
         }
         let NodeUrl { endpoint, settings } = NodeUrl::parse(url)?;
         Ok(Self {
@@ -110,7 +116,7 @@ impl RedisNode {
         })
     }
 
-    /// Describes the master of a group that sentinels watch. `name` is the group's name in their configuration, and
+    /// Returns a builder of the master of a group that sentinels watch. `name` is the group's name in their configuration, and
     /// `sentinels` are their addresses: `host` or `host:port`, with port 26379 by default.
     ///
     /// Give all sentinels, or at least enough that one of them is always up. The others are found through it. If more
@@ -120,13 +126,11 @@ impl RedisNode {
     /// user and the password of the servers. `rediss+sentinel://` is for TLS to the servers. The parameters
     /// `sentinel_user`, `sentinel_password`, `sentinel_tls=true` and `protocol=resp2` follow a `?`.
     ///
-    /// Does not connect yet.
-    ///
     /// ```no_run
     /// # use redlock_tokio::{RedisNode, Redlock};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let node = RedisNode::sentinel("orders", ["s1", "s2", "s3"])?.password("secret");
+    /// let node = RedisNode::sentinel("orders", ["s1", "s2", "s3"]).password("secret").build()?;
     /// let redlock = Redlock::builder().custom_nodes([node]).build().await?;
     ///
     /// // The same.
@@ -135,16 +139,12 @@ impl RedisNode {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`UrlError`] if the name is empty, if there are no sentinels, or if an address is none or occurs twice.
-    pub fn sentinel<I>(name: &str, sentinels: I) -> Result<SentinelNode, UrlError>
+    pub fn sentinel<I>(name: &str, sentinels: I) -> SentinelNodeBuilder
     where
         I: IntoIterator,
         I::Item: AsRef<str>,
     {
-        SentinelNode::new(name, sentinels)
+        SentinelNodeBuilder::new(name, sentinels)
     }
 
     /// Creates a node from a pool of your own. `address` is the node's name in errors and logs.
@@ -235,18 +235,25 @@ impl Node for RedisNode {
 
     fn named_by(&self) -> Option<NamedBy> {
         match &self.source {
-            Source::Group(group) => group.named_by(),
+            Source::Group(group) => Some(group.named_by()),
             Source::Pools(_) | Source::Settings { .. } | Source::Factory(_) => None,
         }
     }
 }
 
-impl From<SentinelNode> for RedisNode {
-    fn from(group: SentinelNode) -> Self {
-        Self {
+impl SentinelNodeBuilder {
+    /// Builds the node. Does not connect yet.
+    ///
+    /// # Errors
+    ///
+    /// [`RedisNodeError`] says what cannot be used: an empty name, no sentinels, an address that is none or occurs
+    /// twice, TLS options, or credentials from two sources. No error repeats a password or a private key.
+    pub fn build(self) -> Result<RedisNode, RedisNodeError> {
+        let group = self.group()?;
+        Ok(RedisNode {
             address: group.address().into(),
-            source: Source::Group(group.into()),
-        }
+            source: Source::Group(group),
+        })
     }
 }
 

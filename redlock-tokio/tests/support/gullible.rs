@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use futures::{FutureExt, future::BoxFuture};
 use redlock_core::{MemberId, MemberReport, Owner, Tenure};
 use redlock_tokio::{
-    Authority, AuthorityKind, NamedBy, Node, NodeError, Reports, SentinelNode, Session,
+    Authority, AuthorityKind, NamedBy, Node, NodeError, RedisNode, Reports, Session,
     deadpool_redis::redis::{Client, cmd},
 };
 
@@ -21,7 +21,7 @@ struct Gullible {
 }
 
 impl GullibleNode {
-    pub(crate) fn new(group: &SentinelNode, name: &str, sentinel: &str) -> Self {
+    pub(crate) fn new(group: &RedisNode, name: &str, sentinel: &str) -> Self {
         let named_by = group.named_by().expect("it is a group");
         let authority = Gullible {
             group: named_by.authority,

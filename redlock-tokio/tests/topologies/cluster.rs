@@ -316,9 +316,12 @@ async fn seeds_may_be_down_and_announced_addresses_may_need_a_mapping() {
             (announced, cluster.node(node).address().to_string())
         })
         .collect();
+    let wrong = seed.clone().map_addresses(|_| Some("no port".into()));
+    let wrong = trusting(wrong).build().await.unwrap_err().to_string();
+    assert!(wrong.contains("`no port` is not host:port"), "{wrong}");
     let mapped = seed.map_addresses(move |announced| {
         let pair = ports.iter().find(|(from, _)| from == announced);
-        pair.map_or_else(|| announced.to_owned(), |(_, to)| to.clone())
+        pair.map(|(_, to)| to.clone())
     });
     let redlock = trusting(mapped).build().await.unwrap();
     all_vote(&redlock).await;

@@ -7,7 +7,7 @@ use std::{
 
 use redlock_core::AgeMarker;
 use redlock_tokio::{
-    BuildError, LockOptions, Node, NodeState, RedisNode, Redlock, RedlockBuilder, SentinelNode,
+    BuildError, LockOptions, NodeState, RedisNode, Redlock, RedlockBuilder, SentinelNodeBuilder,
     test_util::{Proxy, RedisServers, Sentinels},
 };
 
@@ -26,21 +26,21 @@ fn group() -> Sentinels {
     Sentinels::builder().replicas(1).spawn().unwrap()
 }
 
-fn node(group: &Sentinels) -> SentinelNode {
-    RedisNode::sentinel(group.name(), group.addresses()).unwrap()
+fn node(group: &Sentinels) -> SentinelNodeBuilder {
+    RedisNode::sentinel(group.name(), group.addresses())
 }
 
 /// Returns a builder of a client that waits as long as in production.
-fn cautious(node: impl Node) -> RedlockBuilder {
+fn cautious(node: SentinelNodeBuilder) -> RedlockBuilder {
     Redlock::builder()
-        .custom_nodes([node])
+        .custom_nodes([node.build().unwrap()])
         .ttl(TTL)
         .confirmation_window(WINDOW)
         .node_timeout(NODE_TIMEOUT)
         .connect_timeout(Duration::from_secs(5))
 }
 
-fn trusting(node: impl Node) -> RedlockBuilder {
+fn trusting(node: SentinelNodeBuilder) -> RedlockBuilder {
     cautious(node).trust_fresh_nodes()
 }
 
@@ -110,14 +110,14 @@ async fn the_first_client_waits_and_the_next_one_does_not() {
 async fn sentinels_that_are_not_listed_are_asked_too() {
     let group = group();
     let only = group.addresses().pop().unwrap();
-    let listed = RedisNode::sentinel(group.name(), [only]).unwrap();
+    let listed = RedisNode::sentinel(group.name(), [only]);
     let redlock = ready(trusting(listed)).await;
     group.sentinel(2).kill();
     tokio::time::sleep(2 * WINDOW).await;
     redlock.ready(PATIENCE).await.expect("by the two others");
     // A new client that knows none of these two cannot find them.
     let only = group.addresses().pop().unwrap();
-    let listed = RedisNode::sentinel(group.name(), [only.clone()]).unwrap();
+    let listed = RedisNode::sentinel(group.name(), [only.clone()]);
     let blind = trusting(listed).build().await.unwrap();
     let error = blind.try_lock("k").await.unwrap_err().to_string();
     assert!(error.contains(&only), "{error}");
@@ -154,8 +154,8 @@ async fn what_must_be_changed_is_said_by_name() {
     let servers = RedisServers::spawn(1).unwrap();
     let server = servers.get(0).address().to_string();
     let sentinel = group.addresses().remove(0);
-    let unknown = RedisNode::sentinel("other", group.addresses()).unwrap();
-    let no_sentinel = RedisNode::sentinel(group.name(), [&server]).unwrap();
+    let unknown = RedisNode::sentinel("other", group.addresses());
+    let no_sentinel = RedisNode::sentinel(group.name(), [&server]);
     for (node, words) in [
         (node(&group), &["asks for a password", &sentinel][..]),
         (node(&group).sentinel_password("wrong"), &[&sentinel]),
@@ -229,7 +229,7 @@ async fn resp2_is_enough() {
 async fn two_groups_with_one_server_are_one_vote() {
     let group = group();
     let plain = RedisNode::from_url(&group.server(0).url()).unwrap();
-    let both = [RedisNode::from(node(&group)), plain];
+    let both = [node(&group).build().unwrap(), plain];
     let builder = Redlock::builder().custom_nodes(both).trust_fresh_nodes();
     let builder = builder.ttl(TTL).confirmation_window(WINDOW);
     let error = builder

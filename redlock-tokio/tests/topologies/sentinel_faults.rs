@@ -8,9 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::{
-    LockOptions, Node, RedisNode, Redlock, RedlockBuilder, SentinelNode, test_util::Sentinels,
-};
+use redlock_tokio::{LockOptions, Node, RedisNode, Redlock, RedlockBuilder, test_util::Sentinels};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::support::{MS, gullible::GullibleNode, history::History};
@@ -48,8 +46,9 @@ impl Scene {
         }
     }
 
-    fn node(&self) -> SentinelNode {
-        RedisNode::sentinel(self.group.name(), self.group.addresses()).unwrap()
+    fn node(&self) -> RedisNode {
+        let group = RedisNode::sentinel(self.group.name(), self.group.addresses());
+        group.build().unwrap()
     }
 
     /// Returns a node whose client believes one sentinel alone.

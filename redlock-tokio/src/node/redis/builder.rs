@@ -1,14 +1,13 @@
 use std::fmt;
 
-use thiserror::Error;
-
 use super::{
     RedisNode,
     callback::{Callback, CallbackError},
     credentials::{Credentials, CredentialsCallback},
+    error::RedisNodeError,
     pool::Pools,
     source::Source,
-    tls::{TlsError, TlsOptions},
+    tls::TlsOptions,
     url::{NodeUrl, UrlError},
 };
 
@@ -18,21 +17,6 @@ pub struct RedisNodeBuilder {
     url: Result<NodeUrl, UrlError>,
     credentials: Option<CredentialsCallback>,
     tls: Option<TlsOptions>,
-}
-
-/// Why a [`RedisNode`] could not be built.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RedisNodeError {
-    /// The URL cannot be used.
-    #[error(transparent)]
-    Url(#[from] UrlError),
-    /// The TLS options cannot be used.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The URL has a user or a password, and there is a function that returns both.
-    #[error("the URL has credentials, and so does the function: leave one of them out")]
-    TwoCredentials,
 }
 
 impl RedisNode {
@@ -116,21 +100,17 @@ impl RedisNodeBuilder {
     ///
     /// [`RedisNodeError`] says what cannot be used. No error repeats a password or a private key.
     pub fn build(self) -> Result<RedisNode, RedisNodeError> {
-        let NodeUrl {
-            endpoint,
-            mut settings,
-        } = self.url?;
-        if let Some(options) = self.tls {
-            settings = settings.with_tls(&options)?;
-        }
+        let NodeUrl { endpoint, settings } = self.url?;
+        let settings = settings.with_tls(self.tls.as_ref())?;
+        let settings = settings.with_credentials(self.credentials)?;
         let address = endpoint.to_string().into();
-        let source = match self.credentials {
-            Some(_) if settings.has_credentials() => return Err(RedisNodeError::TwoCredentials),
-            Some(callback) => Source::Settings {
-                settings: settings.with_credentials(callback).into(),
+        let source = if settings.asks_for_credentials() {
+            Source::Settings {
+                settings: settings.into(),
                 endpoint,
-            },
-            None => Source::Pools(Pools::new(&settings, &endpoint)?),
+            }
+        } else {
+            Source::Pools(Pools::new(&settings, &endpoint)?)
         };
         Ok(RedisNode { address, source })
     }

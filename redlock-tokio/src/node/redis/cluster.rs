@@ -2,7 +2,6 @@
 
 mod authority;
 mod directory;
-mod endpoint;
 mod error;
 pub(super) mod identity;
 mod layout;
@@ -16,10 +15,10 @@ use redlock_core::KeySlot;
 
 pub(crate) use self::authority::ClusterAuthority;
 pub use self::error::ClusterError;
-use self::{directory::AddressMap, seeds::Seeds, voter::ClusterVoter};
+use self::{seeds::Seeds, voter::ClusterVoter};
 use super::{
+    address::AddressMap,
     callback::{Callback, CallbackError},
-    connect::ConnectionSettings,
     credentials::{Credentials, CredentialsCallback},
     tls::TlsOptions,
 };
@@ -76,7 +75,7 @@ pub struct ClusterNodes {
     credentials: Option<CredentialsCallback>,
     tls: Option<TlsOptions>,
     voters: Voters,
-    map: Option<Arc<AddressMap>>,
+    map: Option<AddressMap>,
     allow_shared_servers: bool,
 }
 
@@ -105,8 +104,8 @@ impl ClusterNodes {
         }
     }
 
-    /// Sets the function that is asked for the credentials of each new connection to any node. The seeds then have no
-    /// user and no password. See [`RedisNodeBuilder::credentials`](crate::RedisNodeBuilder::credentials).
+    /// Sets the function that is asked for the credentials of each new connection to any node. The URLs of the seeds
+    /// then have no user and no password. See [`RedisNodeBuilder::credentials`](crate::RedisNodeBuilder::credentials).
     ///
     /// ```
     /// # use redlock_tokio::{ClusterNodes, Credentials};
@@ -166,16 +165,21 @@ impl ClusterNodes {
         self
     }
 
-    /// Sets the function that makes the address at which this client reaches a node of the one that the node
-    /// announces. Both are `host:port`, and an IPv6 address is in brackets. Needed if nodes are behind a network
-    /// address translation. The seeds are not mapped.
+    /// Translates the addresses that nodes announce, for a client behind a NAT or outside of a container network.
+    /// `None` leaves an address as it is. The seeds are not translated.
+    ///
+    /// The function gets `host:port`, and `[host]:port` for IPv6, in lower case. It may be called at any time, so it
+    /// must not block.
     ///
     /// ```
     /// # use redlock_tokio::ClusterNodes;
     /// let cluster = ClusterNodes::new(["redis://127.0.0.1:7000"])
-    ///     .map_addresses(|announced| announced.replace("10.0.0.5", "127.0.0.1"));
+    ///     .map_addresses(|announced| Some(announced.replace("10.0.0.5", "127.0.0.1")));
     /// ```
-    pub fn map_addresses(mut self, map: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+    pub fn map_addresses(
+        mut self,
+        map: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
         self.map = Some(Arc::new(map));
         self
     }
@@ -196,24 +200,14 @@ impl ClusterNodes {
         }
     }
 
-    /// Adds what the URLs of the seeds cannot say.
-    fn complete(&self, settings: ConnectionSettings) -> Result<ConnectionSettings, ClusterError> {
-        let settings = match &self.tls {
-            Some(options) => settings.with_tls(options)?,
-            None => settings,
-        };
-        match &self.credentials {
-            Some(_) if settings.has_credentials() => Err(ClusterError::TwoCredentials),
-            Some(callback) => Ok(settings.with_credentials(callback.clone())),
-            None => Ok(settings),
-        }
-    }
-
     /// Returns the voters as nodes, and their authority.
     pub(crate) fn into_voters(self) -> Result<ClusterVoters, ClusterError> {
         let tags = self.tags_of_voters()?;
         let mut seeds = Seeds::parse(&self.seeds)?;
-        seeds.settings = self.complete(seeds.settings)?;
+        seeds.settings = seeds
+            .settings
+            .with_tls(self.tls.as_ref())?
+            .with_credentials(self.credentials)?;
         let name = seeds.endpoints[0].to_string();
         let authority = Arc::new(ClusterAuthority::new(seeds, &tags, self.map));
         let node = |(index, tag): (usize, &String)| {

@@ -2,7 +2,7 @@
 
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 use std::time::Duration;
-use std::{convert::Infallible, fmt, path::Path, sync::Arc};
+use std::{convert::Infallible, sync::Arc};
 
 use deadpool_redis::redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
@@ -11,20 +11,14 @@ use deadpool_redis::redis::{
 };
 
 use super::{
-    credentials::CredentialsCallback,
+    address::Endpoint,
+    credentials::{CredentialsCallback, TwoCredentials},
     invalidations::Invalidations,
     opened::{Attachment, Opened},
     server_error::connect_error,
     tls::{Tls, TlsError, TlsOptions},
 };
 use crate::node::NodeError;
-
-/// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Endpoint {
-    Tcp { host: Arc<str>, port: u16 },
-    Unix(Arc<Path>),
-}
 
 /// How connections are opened, to whatever address: user, password, database, protocol, and TLS or none.
 #[derive(Clone)]
@@ -50,35 +44,6 @@ pub(super) struct Recipe {
     pub(super) config: AsyncConnectionConfig,
 }
 
-impl Endpoint {
-    /// Returns the endpoint of an address, or `None` if the address is of an unknown kind.
-    pub(super) fn of(addr: &ConnectionAddr) -> Option<Self> {
-        match addr {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                Some(Self::Tcp {
-                    host: host.as_str().into(),
-                    port: *port,
-                })
-            }
-            ConnectionAddr::Unix(path) => Some(Self::Unix(path.as_path().into())),
-            _ => None,
-        }
-    }
-}
-
-/// The address as people write it, in lower case since host names do not distinguish it.
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => path.display().fmt(f),
-            Self::Tcp { host, port } if host.contains(':') => {
-                write!(f, "[{}]:{port}", host.to_lowercase())
-            }
-            Self::Tcp { host, port } => write!(f, "{}:{port}", host.to_lowercase()),
-        }
-    }
-}
-
 impl ConnectionSettings {
     pub(super) fn new(
         redis: RedisConnectionInfo,
@@ -93,10 +58,13 @@ impl ConnectionSettings {
         }
     }
 
-    /// Replaces the TLS options.
-    pub(super) fn with_tls(self, options: &TlsOptions) -> Result<Self, TlsError> {
+    /// Replaces the TLS options, if there are others.
+    pub(super) fn with_tls(self, options: Option<&TlsOptions>) -> Result<Self, TlsError> {
+        let Some(options) = options else {
+            return Ok(self);
+        };
         let tls = Tls::new(options)?;
-        if matches!(self.transport, Transport::Plain) {
+        if !self.uses_tls() {
             return Err(TlsError::NotTls);
         }
         Ok(Self {
@@ -105,19 +73,24 @@ impl ConnectionSettings {
         })
     }
 
-    /// Asks for credentials for each new connection.
-    pub(super) fn with_credentials(self, callback: CredentialsCallback) -> Self {
-        Self {
-            credentials: Some(callback),
-            ..self
+    /// Asks the function, if there is one, for the credentials of each new connection.
+    pub(super) fn with_credentials(
+        self,
+        callback: Option<CredentialsCallback>,
+    ) -> Result<Self, TwoCredentials> {
+        let is_fixed = self.redis.username().is_some() || self.redis.password().is_some();
+        if callback.is_some() && is_fixed {
+            return Err(TwoCredentials);
         }
+        Ok(Self {
+            credentials: callback,
+            ..self
+        })
     }
 
-    /// Returns whether there is a user or a password already.
-    pub(super) fn has_credentials(&self) -> bool {
+    /// Returns whether each connection asks for credentials of its own.
+    pub(super) fn asks_for_credentials(&self) -> bool {
         self.credentials.is_some()
-            || self.redis.username().is_some()
-            || self.redis.password().is_some()
     }
 
     pub(super) fn uses_tls(&self) -> bool {

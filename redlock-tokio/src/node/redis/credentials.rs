@@ -12,6 +12,10 @@ pub struct Credentials {
     password: String,
 }
 
+/// There are a user or a password, and a function that returns both.
+#[derive(Debug)]
+pub(super) struct TwoCredentials;
+
 /// Asks the user of this crate for the credentials of a new connection.
 pub(super) type CredentialsCallback = Callback<(), Credentials>;
 

@@ -11,7 +11,8 @@ use deadpool_redis::{
 };
 
 use super::{
-    connect::{ConnectionSettings, Endpoint, Recipe, is_unknown_protocol},
+    address::Endpoint,
+    connect::{ConnectionSettings, Recipe, is_unknown_protocol},
     invalidations::Invalidations,
     opened::{Attachment, Opened, PlaceInPool},
     server_error::connect_error,

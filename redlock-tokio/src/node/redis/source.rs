@@ -1,8 +1,5 @@
 use super::{
-    connect::{ConnectionSettings, Endpoint},
-    factory::Factory,
-    opened::Opened,
-    pool::Pools,
+    address::Endpoint, connect::ConnectionSettings, factory::Factory, opened::Opened, pool::Pools,
     sentinel::SentinelNode,
 };
 use crate::node::NodeError;
@@ -17,7 +14,7 @@ pub(super) enum Source {
     },
     Factory(Factory),
     /// Sentinels know where the server is.
-    Group(Box<SentinelNode>),
+    Group(SentinelNode),
 }
 
 impl Source {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use deadpool_redis::redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
 use super::{
-    connect::{ConnectionSettings, Endpoint, Transport},
+    address::Endpoint,
+    connect::{ConnectionSettings, Transport},
     tls::{Tls, TlsError, TlsOptions},
 };
 

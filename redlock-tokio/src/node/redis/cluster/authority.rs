@@ -4,16 +4,13 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use redlock_core::{KeySlot, Tenure};
 
 use super::{
-    directory::{AddressMap, Directory},
-    error::ClusterError,
-    identity::member_id,
-    member::Member,
-    seeds::Seeds,
+    directory::Directory, error::ClusterError, identity::member_id, member::Member, seeds::Seeds,
 };
 use crate::node::{
     Authority, NodeError, Reports, Session,
     redis::{
-        connect::{ConnectionSettings, Endpoint},
+        address::{AddressMap, Endpoint},
+        connect::ConnectionSettings,
         key_tag::KeyTag,
         session::RedisSession,
     },
@@ -31,7 +28,7 @@ pub(crate) struct ClusterAuthority {
 impl ClusterAuthority {
     /// Creates the authority for voters with these tags. `map` makes addresses that this client can reach of
     /// those that the nodes announce.
-    pub(super) fn new(seeds: Seeds, tags: &[String], map: Option<Arc<AddressMap>>) -> Self {
+    pub(super) fn new(seeds: Seeds, tags: &[String], map: Option<AddressMap>) -> Self {
         let Seeds {
             endpoints,
             settings,
@@ -70,7 +67,8 @@ impl ClusterAuthority {
             NodeError::Unreachable(text.into())
         };
         let owner = member_id(tenure.owner.as_str().as_bytes()).ok_or_else(no_address)?;
-        let endpoint = self.directory.endpoint_of(owner).ok_or_else(no_address)?;
+        let endpoint = self.directory.endpoint_of(owner);
+        let endpoint = endpoint.unwrap_or_else(|| Err(no_address()))?;
         let session = async {
             let opened = self.settings.open(&endpoint).await?;
             let tag = self.tags[index].clone();

@@ -7,9 +7,12 @@ use std::{
 use redlock_core::{KeySlot, MemberId};
 use tokio::{sync::Notify, time::Instant};
 
-use super::{endpoint, layout::Layout};
+use super::layout::Layout;
 use crate::{
-    node::{NodeError, redis::connect::Endpoint},
+    node::{
+        NodeError,
+        redis::address::{AddressMap, Endpoint},
+    },
     sync::Mutex,
 };
 
@@ -19,14 +22,11 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 /// How old an answer may be to show that its node answers now.
 const FRESH_FOR: Duration = Duration::from_secs(3);
 
-/// The addresses under which nodes announce themselves, and those under which this client reaches them.
-pub(super) type AddressMap = dyn Fn(&str) -> String + Send + Sync;
-
 /// Where the nodes of a cluster are, and what they said last.
 pub(super) struct Directory {
     seeds: Vec<Endpoint>,
     uses_tls: bool,
-    map: Option<Arc<AddressMap>>,
+    map: Option<AddressMap>,
     heard: Mutex<Heard>,
     /// Notified when there may be other addresses to ask.
     changed: Notify,
@@ -69,7 +69,7 @@ struct Answered {
 }
 
 impl Directory {
-    pub(super) fn new(seeds: Vec<Endpoint>, uses_tls: bool, map: Option<Arc<AddressMap>>) -> Self {
+    pub(super) fn new(seeds: Vec<Endpoint>, uses_tls: bool, map: Option<AddressMap>) -> Self {
         Self {
             seeds,
             uses_tls,
@@ -142,13 +142,18 @@ impl Directory {
     pub(super) fn is_redundant(&self, from: &Endpoint, member: MemberId) -> bool {
         let heard = self.heard.lock();
         heard.answers.get(&member).is_some_and(|answered| {
-            let is_announced = self.endpoint_in(answered, member).as_ref() == Some(&answered.from);
+            let announced = self.endpoint_in(answered, member).and_then(Result::ok);
+            let is_announced = announced.as_ref() == Some(&answered.from);
             answered.from != *from && is_announced && answered.is_fresh()
         })
     }
 
     /// Returns where a node can be reached, by the newest answer that says so.
-    pub(super) fn endpoint_of(&self, member: MemberId) -> Option<Endpoint> {
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Misconfigured`] if the map of addresses does not return one.
+    pub(super) fn endpoint_of(&self, member: MemberId) -> Option<Result<Endpoint, NodeError>> {
         let heard = self.heard.lock();
         let known = |answered: &&Answered| self.endpoint_in(answered, member).is_some();
         let newest = heard
@@ -162,6 +167,7 @@ impl Directory {
     /// Returns what messages call a node: its address, or its id while no address is known.
     pub(super) fn name_of(&self, member: MemberId) -> String {
         self.endpoint_of(member)
+            .and_then(Result::ok)
             .map_or_else(|| member.to_string(), |it| it.to_string())
     }
 
@@ -197,21 +203,25 @@ impl Directory {
     fn announced_in(&self, heard: &Heard) -> BTreeSet<Endpoint> {
         let announced = heard.answers.values().flat_map(|answered| {
             let members = answered.layout.members();
-            members.filter_map(|member| self.endpoint_in(answered, member))
+            members.filter_map(|member| self.endpoint_in(answered, member)?.ok())
         });
         announced.collect()
     }
 
-    fn endpoint_in(&self, answered: &Answered, member: MemberId) -> Option<Endpoint> {
+    fn endpoint_in(
+        &self,
+        answered: &Answered,
+        member: MemberId,
+    ) -> Option<Result<Endpoint, NodeError>> {
         let announced = answered.layout.announced(member)?;
         let is_own = answered.layout.myself == member;
         let reached = is_own.then_some(&answered.from);
         let address = announced.endpoint(self.uses_tls, reached)?;
-        match &self.map {
+        if announced.lacks_host() {
             // The address by which a node was reached is no announced one.
-            Some(map) if !announced.lacks_host() => endpoint::parse(&map(&address.to_string())),
-            _ => Some(address),
+            return Some(Ok(address));
         }
+        Some(Endpoint::announced(&address.to_string(), self.map.as_ref()))
     }
 }
 

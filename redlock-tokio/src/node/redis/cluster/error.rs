@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::node::redis::{tls::TlsError, url::UrlError};
+use crate::node::redis::{credentials::TwoCredentials, tls::TlsError, url::UrlError};
 
 /// Why a cluster cannot be used for locks. See [`ClusterNodes`](crate::ClusterNodes).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -23,7 +23,7 @@ pub enum ClusterError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The seeds have a user or a password, and there is a function that returns both.
-    #[error("the seeds have credentials, and so does the function: leave one of them out")]
+    #[error("there are credentials, and a function that returns them: leave one of them out")]
     TwoCredentials,
     /// The number of voters is even, zero, or larger than 63.
     #[error("{count} voters: choose an odd number, at most {}", Self::MAX_VOTERS)]
@@ -76,4 +76,10 @@ impl ClusterError {
 
     /// The longest tag, in bytes.
     pub(super) const MAX_TAG: usize = 64;
+}
+
+impl From<TwoCredentials> for ClusterError {
+    fn from(TwoCredentials: TwoCredentials) -> Self {
+        Self::TwoCredentials
+    }
 }

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use redlock_core::{KeySlot, MemberId, Owner, Tenure};
 
-use super::{endpoint, identity::member_id};
-use crate::node::{NodeError, redis::connect::Endpoint};
+use super::identity::member_id;
+use crate::node::{NodeError, redis::address::Endpoint};
 
 /// What one node of a cluster says of all its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,8 +143,8 @@ impl Announced {
         } else {
             ip.or(hostname)
         };
-        let host = preferred.or(reached.and_then(endpoint::host))?;
-        endpoint::tcp(host, self.port)
+        let host = preferred.or(reached.and_then(Endpoint::host))?;
+        Endpoint::tcp(host, self.port).ok()
     }
 }
 

@@ -8,7 +8,8 @@ use super::{directory::Directory, layout::Layout};
 use crate::node::{
     NodeError, Reports,
     redis::{
-        connect::{ConnectionSettings, Endpoint},
+        address::Endpoint,
+        connect::ConnectionSettings,
         server_error::{connect_error, needs_password, refusal},
     },
 };

@@ -1,6 +1,7 @@
-use super::{endpoint, error::ClusterError};
+use super::error::ClusterError;
 use crate::node::redis::{
-    connect::{ConnectionSettings, Endpoint},
+    address::Endpoint,
+    connect::ConnectionSettings,
     url::{NodeUrl, UrlError},
 };
 
@@ -42,7 +43,7 @@ impl Seeds {
 
 fn parse(url: &str) -> Result<NodeUrl, UrlError> {
     let parsed = NodeUrl::parse(url)?;
-    if endpoint::host(&parsed.endpoint).is_none() {
+    if parsed.endpoint.host().is_none() {
         return Err(UrlError::new("a cluster has no Unix sockets"));
     }
     if parsed.settings.redis().db() != 0 {

@@ -15,7 +15,6 @@ use tokio::{
 };
 
 use super::{
-    address::parse_address,
     question::{Answer, question, read},
     roster::Roster,
 };
@@ -23,7 +22,8 @@ use crate::{
     node::{
         Authority, NodeError, Reports, Session,
         redis::{
-            connect::{ConnectionSettings, Endpoint},
+            address::{AddressMap, Endpoint},
+            connect::ConnectionSettings,
             server_error::disconnected,
             session::RedisSession,
         },
@@ -34,9 +34,6 @@ use crate::{
 /// The channel on which a sentinel publishes that a group has another master.
 const SWITCHES: &str = "+switch-master";
 
-/// Translates the addresses that sentinels name.
-pub(super) type AddressMap = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
-
 /// The sentinels of one group, as the authority that names its master.
 pub(super) struct Group {
     pub(super) name: String,
@@ -44,7 +41,7 @@ pub(super) struct Group {
     pub(super) listed: Vec<Endpoint>,
     pub(super) sentinel_settings: ConnectionSettings,
     pub(super) server_settings: ConnectionSettings,
-    pub(super) address_map: Option<AddressMap>,
+    pub(super) map: Option<AddressMap>,
     /// Why sentinels do not answer, by their addresses.
     pub(super) objections: Mutex<BTreeMap<String, NodeError>>,
 }
@@ -102,12 +99,7 @@ impl Authority for Sentinels {
 impl Group {
     /// Returns where the server or sentinel is that announces this address.
     fn endpoint(&self, announced: &str) -> Result<Endpoint, NodeError> {
-        let mapped = self.address_map.as_ref().and_then(|map| map(announced));
-        let address = mapped.as_deref().unwrap_or(announced);
-        parse_address(address, None).ok_or_else(|| {
-            let text = format!("`{address}` is not an address of the form host:port");
-            NodeError::Misconfigured(text.into())
-        })
+        Endpoint::announced(announced, self.map.as_ref())
     }
 
     fn objection(&self) -> Option<NodeError> {

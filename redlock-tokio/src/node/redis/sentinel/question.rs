@@ -8,8 +8,8 @@ use redlock_core::{MemberId, Owner, Tenure};
 use crate::node::{
     NodeError,
     redis::{
+        address::Endpoint,
         server_error::{is_denied_command, refusal},
-        shorten::shorten,
     },
 };
 
@@ -122,23 +122,16 @@ fn other(reply: &Value) -> Option<Other> {
     let fields = fields(reply)?;
     Some(Other {
         id: member_id(fields.get("runid")?)?,
-        address: address(&fields)?,
+        // A sentinel counts as one of all also if nobody can ask it.
+        address: address(&fields).unwrap_or_default(),
     })
 }
 
 /// Returns the address in a sentinel's answer, as this crate writes addresses.
 fn address(fields: &Fields) -> Option<String> {
-    let (host, port) = (fields.get("ip")?, fields.get("port")?);
-    let port: u16 = port.parse().ok()?;
-    if host.is_empty() {
-        return None;
-    }
-    let host = shorten(host.to_lowercase());
-    Some(if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    })
+    let port = fields.get("port")?.parse().ok()?;
+    let endpoint = Endpoint::tcp(fields.get("ip")?, port).ok()?;
+    Some(endpoint.to_string())
 }
 
 fn member_id(text: &str) -> Option<MemberId> {
@@ -246,6 +239,24 @@ mod tests {
             others: vec![],
         };
         assert_eq!(answer, nothing);
+    }
+
+    #[test]
+    fn a_sentinel_without_an_address_counts_as_one_of_all() {
+        for host in ["", "a\nb", "a@b"] {
+            let other = list(&[("ip", host), ("port", "26379"), ("runid", ID)]);
+            let replies = vec![bulk(ID), list(MASTER), Value::Array(vec![other])];
+            let answer = read("group", replies).unwrap();
+            let expected = Other {
+                id: member_id(ID).unwrap(),
+                address: String::new(),
+            };
+            assert_eq!(answer.others, [expected], "{host:?}");
+        }
+    }
+
+    #[test]
+    fn too_few_replies_are_an_error() {
         assert!(read("group", vec![]).is_err());
     }
 

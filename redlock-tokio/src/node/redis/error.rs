@@ -1,0 +1,24 @@
+use thiserror::Error;
+
+use super::{credentials::TwoCredentials, tls::TlsError, url::UrlError};
+
+/// Why a [`RedisNode`](crate::RedisNode) could not be built. Never repeats a password or a private key.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RedisNodeError {
+    /// The URL, or an address, cannot be used.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The TLS options cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// There are a user or a password, and a function that returns both.
+    #[error("there are credentials, and a function that returns them: leave one of them out")]
+    TwoCredentials,
+}
+
+impl From<TwoCredentials> for RedisNodeError {
+    fn from(TwoCredentials: TwoCredentials) -> Self {
+        Self::TwoCredentials
+    }
+}
