@@ -116,7 +116,7 @@ impl Directory {
         let is_same = earlier.is_some_and(|it| it.layout == *layout && it.from == *from);
         if !is_same || heard.answers.len() != count {
             heard.has_changed = true;
-            heard.announced = self.announced_in(&heard);
+            heard.announced = self.announced_in(&heard).flatten().collect();
             self.changed.notify_one();
         }
         true
@@ -197,15 +197,18 @@ impl Directory {
 
     /// Returns why no owner of the slot is confirmed.
     pub(super) fn objection(&self, slot: KeySlot) -> Option<NodeError> {
-        self.heard.lock().objection(slot)
+        let heard = self.heard.lock();
+        let objection = heard.objection(slot)?;
+        // A node whose address the map does not translate cannot be asked.
+        let untranslated = self.announced_in(&heard).find_map(Result::err);
+        Some(untranslated.unwrap_or(objection))
     }
 
-    fn announced_in(&self, heard: &Heard) -> BTreeSet<Endpoint> {
-        let announced = heard.answers.values().flat_map(|answered| {
+    fn announced_in(&self, heard: &Heard) -> impl Iterator<Item = Result<Endpoint, NodeError>> {
+        heard.answers.values().flat_map(|answered| {
             let members = answered.layout.members();
-            members.filter_map(|member| self.endpoint_in(answered, member)?.ok())
-        });
-        announced.collect()
+            members.filter_map(|member| self.endpoint_in(answered, member))
+        })
     }
 
     fn endpoint_in(
