@@ -19,6 +19,7 @@ mod drive;
 mod electorate;
 mod lease;
 mod owed_release;
+mod owner_watch;
 mod reference;
 mod retry;
 mod rounds;
