@@ -13,7 +13,7 @@ use crate::support::{
     fake::{Act, Fake, Moment, bulk, is_one_of},
     panics,
 };
-use redlock_tokio::{NodeState, RedisNode, Redlock, SentinelNode};
+use redlock_tokio::{NodeState, RedisNode, Redlock};
 
 const GROUP: &str = "orders";
 const WINDOW: Duration = Duration::from_millis(300);
@@ -131,8 +131,9 @@ impl Scene {
         self.said.lock().unwrap().iter_mut().for_each(change);
     }
 
-    fn node(&self) -> SentinelNode {
-        RedisNode::sentinel(GROUP, self.sentinels.iter().map(Fake::address)).unwrap()
+    fn node(&self) -> RedisNode {
+        let group = RedisNode::sentinel(GROUP, self.sentinels.iter().map(Fake::address));
+        group.build().unwrap()
     }
 
     fn asked(&self, number: usize) -> usize {
@@ -140,7 +141,7 @@ impl Scene {
     }
 }
 
-async fn client(node: SentinelNode) -> Redlock {
+async fn client(node: RedisNode) -> Redlock {
     Redlock::builder()
         .custom_nodes([node])
         .trust_fresh_nodes()
