@@ -20,6 +20,10 @@ pub(crate) struct Configuration {
     pub(crate) severity: u32,
     /// Servers that have just started wait before they vote.
     pub(crate) quarantine: bool,
+    /// Validity is shorter than the ttl, for clocks of different rates.
+    pub(crate) drift: bool,
+    /// Requests of one connection never overtake each other.
+    pub(crate) in_order: bool,
 }
 
 const WITHIN: Configuration = Configuration {
@@ -28,6 +32,14 @@ const WITHIN: Configuration = Configuration {
     expectation: Expectation::Safe,
     severity: 1,
     quarantine: true,
+    drift: true,
+    in_order: true,
+};
+
+const BEYOND: Configuration = Configuration {
+    expectation: Expectation::Violated,
+    severity: 8,
+    ..WITHIN
 };
 
 pub(crate) const CONFIGURATIONS: &[Configuration] = &[
@@ -41,8 +53,19 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     Configuration {
         name: "beyond-no-quarantine",
         about: "servers that restarted empty vote at once, and grant keys that they have forgotten",
-        expectation: Expectation::Violated,
-        severity: 8,
         quarantine: false,
+        ..BEYOND
+    },
+    Configuration {
+        name: "control-no-drift",
+        about: "the driver allows for no drift: keys on fast servers expire before the validity ends",
+        drift: false,
+        ..BEYOND
+    },
+    Configuration {
+        name: "control-overtaking",
+        about: "a release overtakes the request that sets its key: the key stays until it expires",
+        in_order: false,
+        ..BEYOND
     },
 ];

@@ -40,6 +40,8 @@ pub(crate) enum Event {
     Calm,
     /// All processes are told to end.
     ShutDown,
+    /// The world looks whether all processes have ended.
+    Tick,
     /// The run ends.
     End,
 }

@@ -97,6 +97,8 @@ impl Ledger {
             let record = &mut records[it.record.0];
             if remaining.is_zero() {
                 it.was_valid = false;
+                // The holder was told before the validity was over.
+                record.until = record.until.min(it.host.now()).max(record.since);
             } else {
                 assert!(
                     it.was_valid,

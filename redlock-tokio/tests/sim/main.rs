@@ -52,7 +52,7 @@ use shrink::Reduction;
 use world::World;
 
 /// So many seeds that every situation is reached.
-const CONCLUSIVE_SEEDS: u64 = 3;
+const CONCLUSIVE_SEEDS: u64 = 100;
 
 #[test]
 fn the_driver_keeps_its_promises() {

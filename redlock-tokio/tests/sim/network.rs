@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Answer, Command, Key, NodeError, Server as Described};
+use redlock_tokio::{Answer, Command, Key, NodeError, Operation, Server as Described};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -38,6 +38,8 @@ pub(crate) struct Network {
     opened: u64,
     links: BTreeMap<Route, Link>,
     pub(crate) weather: Weather,
+    /// Whether requests of one connection arrive in the order in which they were sent.
+    in_order: bool,
     pub(crate) rng: Rng,
     pub(crate) seen: Tally,
     pub(crate) trace: Trace,
@@ -94,6 +96,14 @@ pub(crate) enum Request {
     HistoryAge,
 }
 
+impl Request {
+    /// Returns whether it is to release keys.
+    fn releases(&self) -> bool {
+        let is_release = |it: &Command| matches!(it.operation(), Operation::Release { .. });
+        matches!(self, Self::Execute(commands) if commands.iter().any(is_release))
+    }
+}
+
 /// What a server says to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Response {
@@ -117,7 +127,13 @@ impl SharedNetwork {
 }
 
 impl Network {
-    pub(crate) fn new(servers: Vec<Server>, weather: Weather, rng: Rng, trace: Trace) -> Self {
+    pub(crate) fn new(
+        servers: Vec<Server>,
+        weather: Weather,
+        in_order: bool,
+        rng: Rng,
+        trace: Trace,
+    ) -> Self {
         Self {
             now: Arc::default(),
             queue: Queue::default(),
@@ -126,6 +142,7 @@ impl Network {
             opened: 0,
             links: BTreeMap::new(),
             weather,
+            in_order,
             rng,
             seen: Tally::new(),
             trace,
@@ -176,8 +193,11 @@ impl Network {
         let Some(connection) = self.connections.get_mut(&id) else {
             return receiver;
         };
-        let at = (now + delay).max(after).max(connection.last_arrival + 1);
-        connection.last_arrival = at;
+        let mut at = (now + delay).max(after).max(connection.last_arrival + 1);
+        if !self.in_order && request.releases() {
+            at = now + 1;
+        }
+        connection.last_arrival = connection.last_arrival.max(at);
         connection.asked += 1;
         let number = connection.asked;
         connection.waiting.insert(number, sender);

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use std::time::Duration;
 
 use redlock_core::Timestamp;
-use redlock_tokio::{Clock, Redlock};
+use redlock_tokio::{Clock, Drift, LockOptions, Redlock};
 
 use crate::{
     clock::{MILLI, Rate, SECOND},
@@ -30,6 +30,9 @@ const FAULTS: u64 = 60 * SECOND;
 /// The longest step of a process. A process that runs ahead of another by this much hears of the other's messages
 /// that much too late, which a network could do, too.
 const LONGEST_STEP: u64 = 5 * MILLI;
+
+/// How often the world looks whether all processes have ended.
+const TICK: u64 = 100 * MILLI;
 
 pub(crate) struct World {
     pub(crate) configuration: Configuration,
@@ -105,7 +108,8 @@ impl World {
         let rates = (0..scale.processes)
             .map(|_| Rate::draw_within(&mut rng))
             .collect();
-        let network = Network::new(servers, weather, rng.fork(), Trace::new(print));
+        let in_order = configuration.in_order;
+        let network = Network::new(servers, weather, in_order, rng.fork(), Trace::new(print));
         let mut world = Self {
             configuration,
             scale,
@@ -228,6 +232,7 @@ impl World {
             Event::Reboot { process } => self.reboot(process),
             Event::Calm => self.calm(),
             Event::ShutDown => self.shut_down(),
+            Event::Tick => self.tick(),
             Event::End => {}
         }
     }
@@ -292,6 +297,26 @@ impl World {
     fn shut_down(&mut self) {
         self.enter(Stage::End);
         self.push(3 * self.max_ttl() + 5 * SECOND, Event::End);
+        self.push(TICK, Event::Tick);
+    }
+
+    /// Looks for keys on the servers as soon as all processes have ended. In calm weather, each has released all that
+    /// it had set.
+    fn tick(&mut self) {
+        if self.processes.iter().flatten().all(Process::has_ended) {
+            let network = self.network.lock();
+            let at = network.at();
+            for (index, server) in network.servers.iter().enumerate() {
+                let keys = server.live_keys(at);
+                if keys > 0 {
+                    let text =
+                        format!("server {index} has {keys} keys after the end of all processes");
+                    self.failures.push(Violation(text));
+                }
+            }
+        } else {
+            self.push(TICK, Event::Tick);
+        }
     }
 
     fn enter(&mut self, stage: Stage) {
@@ -317,13 +342,6 @@ impl World {
         self.processes.clear();
         let network = self.network.lock();
         let at = network.at();
-        for (index, server) in network.servers.iter().enumerate() {
-            let keys = server.live_keys(at);
-            if keys > 0 {
-                self.failures
-                    .push(Violation(format!("server {index} has {keys} keys left")));
-            }
-        }
         Outcome {
             hash: network.trace.hash(),
             events: network.trace.events(),
@@ -380,6 +398,7 @@ impl Setup {
             .max_ttl(self.scale.max_ttl)
             .ttl(self.scale.max_ttl)
             .connect_timeout(Duration::from_secs(1))
+            .options(self.options())
             .random_seed(self.rng.u64(..))
             .wall_clock(move || wall.wall())
             .clock(Clock::custom(move || -> Timestamp { host.timestamp() }));
@@ -389,5 +408,14 @@ impl Setup {
             builder.trust_fresh_nodes()
         };
         builder.build().await.expect("a process can start")
+    }
+
+    fn options(&self) -> LockOptions {
+        let options = LockOptions::new();
+        if self.configuration.drift {
+            options
+        } else {
+            options.drift(Drift::new(0, Duration::ZERO))
+        }
     }
 }
