@@ -43,8 +43,9 @@ impl Findings {
     /// How many recent faults a violation names.
     const RECENT: usize = 6;
 
-    /// How long the judge remembers a hold: longer than a hold lasts plus the delay of its report.
-    const MEMORY: Duration = Duration::from_secs(60);
+    /// How long the judge remembers a hold: longer than a hold lasts plus the delay of its report, even if its process
+    /// stands still during a slow failover.
+    const MEMORY: Duration = Duration::from_secs(120);
 
     /// How long after the end of validity a holder may be told on a busy machine. Times in which the whole process
     /// stands still are not counted.

@@ -1,11 +1,12 @@
 //! A soak test: hundreds of tasks in several processes lock a few dozen keys over five real `redis-server`
 //! processes. Meanwhile up to a minority of the servers fails in every way of the fault matrix, and workers
-//! are stopped for longer than their locks live.
+//! are stopped for longer than their locks live. The tasks lock one key or several, with fences or without. Foreign
+//! clients lock the same keys.
 //!
 //! ```text
 //! make soak MINUTES=10
 //! make soak MINUTES=1 SEED=42     # the same faults, at the same times, to the same servers
-//! SOAK_BREAK=no-lock SOAK_SECONDS=5 cargo test -p redlock-tokio --test soak
+//! SOAK_BREAK=no-lock SOAK_SECONDS=5 cargo test -p redlock-tokio --all-features --test soak
 //! ```
 //!
 //! `SOAK_TOPOLOGY` chooses what the locks are over: five `masters`, the master of a `sentinel` group, or the slots
@@ -21,17 +22,47 @@
 //!
 //! | invariant | how it is checked |
 //! |---|---|
-//! | no two tasks hold a key at once | Each hold is recorded by `CLOCK_BOOTTIME`, which all processes share. It begins after the lock was granted, and ends before the release or at the end of the validity that its holder saw. |
-//! | no update is lost | Under the lock, a task reads a counter in another `redis-server`, pauses, and writes it. In the end the counter must equal the number of writes. |
+//! | no two tasks hold a key at once | Each hold is reported to the [judge](judge::Judge) by `CLOCK_BOOTTIME`, which all processes share. The hold begins after the lock was granted, and ends before the release or at the end of the validity that its holder saw. |
+//! | fencing tokens grow from hold to hold of a key | The judge compares them. |
+//! | a holder is told of a loss in time | The judge compares the time at which `lost()` returned with the end of validity. The time in which the process stood still does not count. |
+//! | no update is lost | Under the lock, a task reads a counter in another `redis-server`, pauses, and writes it. A task with several keys does so for each. In the end each counter must equal the number of its writes. |
+//! | the store refuses no token of a valid lock | Some keys are only locked with fences. The store remembers the largest token of each, and refuses the others. |
 //! | no key is left | After the shutdown of all workers and one more ttl, no node has the key of a lock. |
 //! | nothing leaks | The descriptors and the memory of each worker are compared between early and late in the run. After the last handle was dropped, no socket is left. |
 //! | no task hangs | No turn of a task takes longer than [`worker::TURN_LIMIT`], and each worker ends on request. |
-//! | the run tested something | Contention, losses, cancelled acquisitions and each kind of fault were seen. After each change of owner, locks were granted. |
+//! | the run tested something | Contention, losses, cancelled acquisitions, locks of several keys, fences and each kind of fault were seen. Each foreign client held keys. After each change of owner, locks were granted. |
+//!
+//! Holds and updates of the foreign clients count, too. Foreign clients know nothing of fences, and nothing tells them
+//! of a loss. The judge is the one of the simulator, and has tests of its own in `tests/judging`.
 //!
 //! A holder can be stopped between its call of `is_valid()` and its write, which is a documented limit of
 //! every lock without a fence. So each write carries the end of the validity, and the store refuses it after
 //! that. The soak then checks the promise: no other task holds the lock *within its validity*. The store and
 //! the workers share a wall clock, which must not be set during the run.
+//!
+//! The counters of keys that are only locked with fences have no such deadline: a late holder still tries to write,
+//! and the token refuses the write if a later holder has come. Nodes lose the counters of fences in restarts,
+//! because they keep nothing on disk, and in failovers, because a replica lags behind. Tokens still grow, because
+//! each proposal is at least the wall clock. So the judge makes no exception for any fault.
+//!
+//! # Foreign clients
+//!
+//! Two clients of other implementations take part over independent masters. They run as processes of their own, lock
+//! the keys of the workers, enter the same critical sections, and report their holds to the same judge.
+//!
+//! | client | how it locks |
+//! |---|---|
+//! | node-redlock 5, over ioredis | one key or two, by its own Redlock |
+//! | redis-py 5 | Its `Lock` is of one server. The client takes a `Lock` with one token on each node, and holds the key if a majority was granted in time. |
+//!
+//! npm and pip install them into `target/foreign`, once. Where that is not possible, the run prints
+//! `NOT RUN: .. because ..` and goes on without them. They know neither sentinels nor the voters of a cluster, so
+//! they do not take part there.
+//!
+//! Foreign clients have no quarantine. After a restart that is too early (`Restart`, `PowerCut`), a node would vote
+//! for them although it has forgotten a lock. That is the known limit of a Redlock without quarantine, and not a
+//! fault of this crate. So the run stops the foreign processes before the restart, and resumes them when the
+//! forgotten locks are over. They then find their own locks expired.
 //!
 //! # Negative controls
 //!
@@ -39,10 +70,11 @@
 //!
 //! | | |
 //! |---|---|
-//! | `no-lock` | the workers do not lock |
+//! | `no-lock` | the workers do not lock; they report tokens that do not grow, and that they were told of losses late |
 //! | `forget` | all nodes lose all keys at intervals (`FLUSHALL`) |
 //! | `trust` | all nodes restart at intervals and vote at once; with `SOAK_FAULTS=PowerCut` instead, restarted nodes have no vote at first, and the run must find nothing; in a group or a cluster, a master that is cut off from its replicas is replaced, and the new one votes at once |
 //! | `leak` | the workers leak memory, files and a socket, and a key stays |
+//! | `foreign` | the foreign clients do not lock |
 //!
 //! Without `SOAK_SECONDS`, as in a plain `cargo test`, the `no-lock` control runs for two seconds.
 

@@ -16,7 +16,7 @@ pub(crate) struct Settings {
 /// A deliberate breakage, which the run must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Breakage {
-    /// Workers enter the critical section without the lock.
+    /// Workers enter the critical section without the lock. They make up fencing tokens and the news of losses.
     NoLock,
     /// All nodes lose all keys at intervals.
     Forget,
@@ -63,7 +63,13 @@ impl Breakage {
     /// Returns the damage that the run must find.
     pub(crate) fn symptoms(self) -> &'static [&'static str] {
         match self {
-            Self::NoLock | Self::Foreign => &["overlapping holds", "lost updates"],
+            Self::NoLock => &[
+                "overlapping holds",
+                "fencing tokens that did not grow",
+                "losses that were told late",
+                "lost updates",
+            ],
+            Self::Foreign => &["overlapping holds", "lost updates"],
             // A holder may notice the loss before it writes, so an update need not be lost.
             Self::Forget | Self::Trust => &["overlapping holds"],
             Self::Leak => &[

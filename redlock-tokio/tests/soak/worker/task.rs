@@ -1,4 +1,4 @@
-use std::{fmt::Debug, fs::File, time::Duration};
+use std::{fmt::Debug, fs::File, pin::pin, time::Duration};
 
 use fastrand::Rng;
 use futures::FutureExt;
@@ -18,8 +18,11 @@ use super::{
 };
 use crate::{Result, bed, settings::Settings, support::MS};
 
-/// Longer than any turn of a task and any stop of its process.
-pub(crate) const TURN_LIMIT: Duration = Duration::from_secs(30);
+/// Longer than any turn of a task. Times in which its process stands still are not counted.
+pub(crate) const TURN_LIMIT: Duration = TICK.saturating_mul(TICKS);
+
+const TICK: Duration = Duration::from_secs(1);
+const TICKS: u32 = 30;
 
 /// One of many tasks that compete for the locks.
 pub(super) struct Task {
@@ -45,11 +48,20 @@ impl Task {
             if timeout(rest, stopped).await.is_ok() {
                 break;
             }
-            match timeout(TURN_LIMIT, self.turn()).await {
-                Ok(outcome) => outcome?,
-                Err(_) => journal::saw("hang"),
+            self.turn_in_time().await?;
+        }
+        Ok(())
+    }
+
+    async fn turn_in_time(&mut self) -> Result<()> {
+        let mut turn = pin!(self.turn());
+        // A stop of the process is one tick, however long it lasts.
+        for _ in 0..TICKS {
+            if let Ok(outcome) = timeout(TICK, &mut turn).await {
+                return outcome;
             }
         }
+        journal::saw("hang");
         Ok(())
     }
 

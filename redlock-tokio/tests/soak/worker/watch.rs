@@ -4,7 +4,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use redlock_tokio::{Hold, LossReason};
+use redlock_tokio::{FencingToken, Hold, LossReason};
 use tokio::{task::JoinHandle, time::sleep};
 
 use super::{journal, store::Deadline};
@@ -67,6 +67,13 @@ impl Watch {
         self.look().then_some(deadline)
     }
 
+    /// Returns when the listener was told that the lock is lost, and ends the listener.
+    fn told(&mut self) -> Option<u64> {
+        let mut listener = self.listener.take()?;
+        listener.abort();
+        (&mut listener).now_or_never()?.ok()
+    }
+
     /// Returns whether the keys were lost, which is noticed before the end of validity.
     fn lost_its_keys(&self) -> bool {
         let reason = self.hold.as_ref().and_then(|it| it.lost().now_or_never());
@@ -94,6 +101,13 @@ impl Sight {
     }
 }
 
+/// Reports a token and the news of a loss that the judge must not accept.
+fn make_up(report: &mut line::Hold) {
+    const LATE: u64 = 5_000_000_000;
+    report.fence = Some(1);
+    report.told = Some(report.valid_until + LATE);
+}
+
 /// Looks at a hold now and then, until it is lost.
 async fn listen(hold: Hold, sight: Arc<Mutex<Sight>>) -> u64 {
     loop {
@@ -109,11 +123,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let now = clock::now();
         let is_held = self.look();
-        let listener = self.listener.take();
-        let told = listener.and_then(|mut it| {
-            it.abort();
-            (&mut it).now_or_never()?.ok()
-        });
+        let told = self.told();
         let Sight { seen, valid_until } =
             *self.sight.lock().unwrap_or_else(PoisonError::into_inner);
         let until = if is_held {
@@ -124,16 +134,18 @@ impl Drop for Watch {
         } else {
             valid_until
         };
-        journal::tell(&Line::Hold(line::Hold {
+        let mut report = line::Hold {
             keys: self.keys.clone(),
             from: self.from,
             until,
             valid_until,
             told,
-            fence: self
-                .hold
-                .as_ref()
-                .and_then(|it| Some(it.fencing_token()?.get())),
-        }));
+            fence: None,
+        };
+        match &self.hold {
+            Some(hold) => report.fence = hold.fencing_token().map(FencingToken::get),
+            None => make_up(&mut report),
+        }
+        journal::tell(&Line::Hold(report));
     }
 }
