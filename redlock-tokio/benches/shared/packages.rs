@@ -19,13 +19,14 @@ const NPM: [&str; 3] = [
 const PIP: &str = "redis==5.2.1";
 
 /// How long a package manager may take.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns the folder in which `require` finds the packages from npm.
 pub(crate) fn npm() -> Result<PathBuf> {
     let folder = install("npm", |folder| {
         let mut npm = Command::new("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]);
+        npm.arg("--fetch-retries=0");
         npm.arg("--prefix").arg(folder).args(NPM);
         npm
     })?;
@@ -37,7 +38,7 @@ pub(crate) fn pip() -> Result<PathBuf> {
     install("pip", |folder| {
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps", PIP]);
-        pip.arg("--target").arg(folder);
+        pip.arg("--retries=0").arg("--target").arg(folder);
         pip
     })
 }
