@@ -93,6 +93,7 @@ fn run(command: &mut Command) -> Result<()> {
         .take()
         .ok_or("it was piped")?
         .read_to_string(&mut said)?;
-    let last = said.lines().last().unwrap_or_default();
-    Err(format!("{name}: {status}: {last}").into())
+    let mut errors = said.lines().filter(|it| it.contains("rror"));
+    let first = errors.next().unwrap_or_default();
+    Err(format!("{name}: {status}: {first}").into())
 }

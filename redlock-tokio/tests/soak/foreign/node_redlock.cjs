@@ -114,8 +114,10 @@ async function turn() {
     saw("several keys");
   }
   const hold = new Hold(keys, lock);
-  const extends_ = order.locks && below(5) === 0;
-  await increment(hold, Math.random() * order.longest_pause_ms, extends_ ? ttl : 0);
+  const extension = order.locks && below(5) === 0 ? ttl : 0;
+  // Some holds last long enough to meet a fault.
+  const longest = below(10) === 0 ? order.max_ttl_ms / 2 : order.longest_pause_ms;
+  await increment(hold, Math.random() * longest, extension);
   hold.report();
   if (order.locks) {
     // Too few nodes may answer. The keys then expire.

@@ -120,7 +120,9 @@ class NoHold(Hold):
 def increment(hold):
     name = f"soak:{hold.key}"
     value = int(store.get(name) or 0)
-    time.sleep(random.random() * order["longest_pause_ms"] / 1000)
+    # Some holds last long enough to meet a fault.
+    longest_ms = order["max_ttl_ms"] / 2 if random.randrange(10) == 0 else order["longest_pause_ms"]
+    time.sleep(random.random() * longest_ms / 1000)
     if random.randrange(5) == 0:
         hold.extend()
     written = store.eval(WRITE, 2, name, f"{name}:writes", value + 1, hold.end.by_wall_us)
