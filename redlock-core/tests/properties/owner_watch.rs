@@ -91,9 +91,9 @@ fn two_owners_never_vote_for_two_locks() {
 /// The control: clients that break a rule let two owners vote.
 #[test]
 fn clients_with_another_rule_let_two_owners_vote() {
-    // A member turns at least one millisecond after it was asked, so one less would not show.
-    let shorter = reports::rule_of(reports::TTL - 2, WINDOW);
-    let longer = reports::rule_of(reports::TTL, WINDOW + 2);
+    // Far from the truth, so that a few random councils are enough.
+    let shorter = reports::rule_of(1, WINDOW);
+    let longer = reports::rule_of(reports::TTL, 4 * WINDOW);
     for (name, rules) in [
         ("nobody settles", [rule().without_settling(); 2]),
         ("settled too soon", [shorter; 2]),

@@ -5,7 +5,7 @@ use std::{mem, time::Duration};
 use redlock_core::Lease;
 
 use super::{
-    setup::{Mutation, OwnerSetup},
+    setup::{Failovers, Mutation, OwnerSetup},
     steps::OwnerStep,
     world::{Member, Members, OwnerWorld, Phase, Reign},
 };
@@ -89,9 +89,19 @@ impl OwnerSetup {
         }
     }
 
-    /// A server becomes the owner. It was a replica, so it lacks the keys. A connected client sees that.
+    /// A server becomes the owner. A connected client sees that.
     fn promote(&self, world: &mut OwnerWorld, owner: usize) {
-        world.servers[owner].key = None;
+        if self.failovers == Failovers::LoseKeys {
+            world.servers[owner].key = None;
+        } else {
+            let old = world.servers.iter().find(|it| !it.is_deposed);
+            let key = old.and_then(|it| it.key.clone());
+            for server in &mut world.servers {
+                server.is_deposed = true;
+            }
+            world.servers[owner].key = key;
+            world.servers[owner].is_deposed = false;
+        }
         world.servers[owner].promoted_at = Some(world.now);
         for client in 0..world.clients.len() {
             if world.clients[client].server == Some(owner) {

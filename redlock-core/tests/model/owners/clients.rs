@@ -8,7 +8,7 @@ use redlock_core::{
 };
 
 use super::{
-    setup::{Authority, Mutation, OwnerSetup},
+    setup::{Authority, Failovers, Mutation, OwnerSetup},
     world::{Key, LONG, OwnerWorld, Phase, Reign, TICK, member_id, node},
 };
 
@@ -200,7 +200,13 @@ impl OwnerSetup {
         round: RoundId,
         operation: Operation,
     ) {
-        let reply = execute(world, server, operation);
+        let is_read_only =
+            self.failovers == Failovers::LoseNothing && world.servers[server].is_deposed;
+        let reply = if is_read_only {
+            Reply::Refused
+        } else {
+            execute(world, server, operation)
+        };
         // A connection that was closed passes nothing on.
         if world.clients[client].server == Some(server) {
             self.answer(world, client, round, reply);

@@ -1,7 +1,7 @@
 //! The worlds with an authority, and each rule once with the rule broken.
 
 use super::{
-    setup::{Authority, Mutation, OwnerSetup},
+    setup::{Authority, Failovers, Mutation, OwnerSetup},
     world::Faults,
 };
 
@@ -125,6 +125,21 @@ const SET_UP_ANEW: OwnerSetup = OwnerSetup {
     ..NARROW
 };
 
+/// Servers that share one log, as their maker says. The locks outlive the failover.
+const LOSSLESS: OwnerSetup = OwnerSetup {
+    name: "owners: failovers that lose nothing, nobody settles",
+    failovers: Failovers::LoseNothing,
+    settles: false,
+    ttl: 2,
+    begin_by: [2, 3],
+    reaches: &[
+        "the new owner has voted at once",
+        "the old owner has voted after the failover",
+        "a confirmation lapsed",
+    ],
+    ..FAILOVER
+};
+
 /// Returns all configurations: what must hold, then what must not.
 pub(crate) fn all() -> Vec<OwnerSetup> {
     let mut all = worlds();
@@ -173,6 +188,26 @@ fn worlds() -> Vec<OwnerSetup> {
         LISTS,
         CLUSTER,
         SET_UP_ANEW,
+        LOSSLESS,
+        OwnerSetup {
+            name: "owners: failovers that lose nothing, renewed",
+            max_hold: 2,
+            begin_by: [1, 3],
+            reaches: &[
+                "the new owner has voted at once",
+                "extended after the failover",
+            ],
+            ..LOSSLESS
+        },
+        OwnerSetup {
+            name: "owners: failovers that lose nothing, and back",
+            fail_over_at: FAILBACK.fail_over_at,
+            faults: TWO,
+            reaches: FAILBACK.reaches,
+            are_alike: false,
+            lists: NARROW.lists,
+            ..LOSSLESS
+        },
     ]
 }
 
@@ -221,6 +256,22 @@ fn negative_controls() -> Vec<OwnerSetup> {
                 ttl: 2,
                 begin_by: [2, 4],
                 ..FAILOVER
+            },
+        ),
+        broken(
+            "owners: NOT: nobody settles, and failovers lose keys",
+            None,
+            OwnerSetup {
+                failovers: Failovers::LoseKeys,
+                ..LOSSLESS
+            },
+        ),
+        broken(
+            "owners: NOT: nobody settles, and the old owner goes on",
+            None,
+            OwnerSetup {
+                failovers: Failovers::CopyKeys,
+                ..LOSSLESS
             },
         ),
         broken(

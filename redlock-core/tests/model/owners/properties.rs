@@ -12,13 +12,17 @@ use crate::check::Checked;
 
 type Condition = fn(&OwnerSetup, &OwnerWorld) -> bool;
 
-const SOMETIMES: [(&str, Condition); 8] = [
+const SOMETIMES: [(&str, Condition); 9] = [
     ("the old owner has voted after the failover", |_, world| {
         let has_turned = world.members.iter().any(|it| it.reign.epoch > 1);
         has_turned && is_held(world, |client| client.server == Some(0))
     }),
     ("the new owner has voted", |_, world| {
         is_held(world, |client| client.server == Some(1))
+    }),
+    ("the new owner has voted at once", |_, world| {
+        let is_new = world.servers[1].promoted_at == Some(world.now);
+        is_new && is_held(world, |client| client.server == Some(1))
     }),
     ("the first owner has voted again", |_, world| {
         let is_back = |client: &Client| {

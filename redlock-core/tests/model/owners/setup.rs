@@ -24,6 +24,9 @@ pub(crate) struct OwnerSetup {
     pub(super) polls: [&'static [usize]; 2],
     /// Whether each client has confirmed the first owner long ago.
     pub(super) watched: [bool; 2],
+    pub(super) failovers: Failovers,
+    /// Whether a new owner waits until all locks of the old one are over.
+    pub(super) settles: bool,
     /// Whether clients see that a server was promoted.
     pub(super) sees_promotions: bool,
     /// Whether members tell ages.
@@ -57,6 +60,17 @@ pub(super) enum Authority {
     Sentinels,
     /// The first members are the servers that may own the slot, and the others are masters of other slots.
     Cluster,
+}
+
+/// What a failover does to the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failovers {
+    /// The new owner lacks them.
+    LoseKeys,
+    /// The new owner has them, and the old one carries out nothing any more.
+    LoseNothing,
+    /// The new owner has them, and the old one goes on. So the new one lacks the keys that come later.
+    CopyKeys,
 }
 
 /// A driver or a member that breaks one of the rules.
@@ -97,6 +111,8 @@ impl OwnerSetup {
         lists: [&[0, 1, 2]; 2],
         polls: [&[2]; 2],
         watched: [true; 2],
+        failovers: Failovers::LoseKeys,
+        settles: true,
         sees_promotions: true,
         ages: false,
         markers: false,
@@ -136,7 +152,7 @@ impl OwnerSetup {
         };
         let mut world = OwnerWorld {
             now: 0,
-            servers: vec![Server::default(); self.servers],
+            servers: (0..self.servers).map(|it| self.server(it)).collect(),
             members: vec![member; self.members],
             clients: (0..2).map(|it| self.client(it)).collect(),
             faults: self.faults,
@@ -163,13 +179,27 @@ impl OwnerSetup {
             Some(Mutation::SettledTooSoon) => self.ttl - 1,
             _ => self.ttl,
         };
-        OwnerRule::new(ttl(longest), self.drift(), TICK * window.into())
-            .with_fewest_members(self.fewest_members)
+        let rule = OwnerRule::new(ttl(longest), self.drift(), TICK * window.into())
+            .with_fewest_members(self.fewest_members);
+        if self.settles {
+            rule
+        } else {
+            rule.without_settling()
+        }
+    }
+
+    fn server(&self, index: usize) -> Server {
+        Server {
+            is_deposed: self.failovers != Failovers::LoseKeys && index > 0,
+            ..Server::default()
+        }
     }
 
     fn client(&self, index: usize) -> Client {
         let quarantine = Quarantine::new(ttl(self.ttl), self.drift());
-        let mut electorate = Electorate::new(if self.sees_promotions {
+        let mut electorate = Electorate::new(if !self.settles {
+            Voter::lossless(quarantine)
+        } else if self.sees_promotions {
             Voter::new(quarantine)
         } else {
             Voter::trusted(quarantine)

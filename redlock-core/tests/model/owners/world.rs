@@ -60,6 +60,8 @@ pub(crate) struct Members(u8);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Server {
     pub(super) key: Option<Key>,
+    /// It is a replica, where failovers keep the keys.
+    pub(super) is_deposed: bool,
     /// When it was promoted last.
     pub(super) promoted_at: Option<u8>,
     /// When each marker was written.
