@@ -75,8 +75,8 @@ impl Lease {
         }
     }
 
-    /// Probes a node again on which one of several keys has changed. Does nothing unless the keys are
-    /// watched.
+    /// Probes a node again: one of several keys has changed there, or a new connection leads to it, which no
+    /// earlier probe has passed. Does nothing unless the keys are watched.
     pub fn probe_again(&mut self, node: NodeId) {
         if self.config.quorum.all().contains(node) {
             self.probe_if(node, |key_watch| key_watch.handle_change(node));

@@ -13,7 +13,7 @@ use crate::{
     Clock, LockOptions, NodeError, NodeReport, NodeReports, Objection, Redlock,
     engine::{
         lane::{
-            Discovery, Lane, LaneLimits, LaneNode, OnWithdrawal,
+            Discovery, Lane, LaneLimits, LaneNode, Listeners, OnConnection, OnWithdrawal,
             vetting::{RestartRule, Rules, Vetting},
         },
         lease_cell::{LeaseCell, Shared},
@@ -67,7 +67,11 @@ impl Plan {
         let mut lanes = Vec::with_capacity(self.nodes.len());
         let mut connecting = Vec::with_capacity(self.nodes.len());
         for (id, node) in self.quorum.all().iter().zip(self.nodes) {
-            let freed = freed_by(id, Arc::downgrade(&queue));
+            let listeners = Listeners {
+                freed_notifier: freed_by(id, Arc::downgrade(&queue)),
+                on_withdrawal: withdrawn_from(id, Arc::downgrade(&timers)),
+                on_connection: connected_to(id, Arc::downgrade(&queue)),
+            };
             let discovery = discoveries.remove(&id);
             let (handle, lane) = Lane::new(
                 LaneNode {
@@ -79,8 +83,7 @@ impl Plan {
                 self.random.clone(),
                 self.limits,
                 Arc::clone(&vetting),
-                freed,
-                withdrawn_from(id, Arc::downgrade(&timers)),
+                listeners,
             );
             let (connected, outcome) = oneshot::channel();
             runtime.spawn(lane.run(connected));
@@ -155,6 +158,17 @@ fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> FreedNotifier {
                     cell.handle_freed(node);
                 }
             }
+        }
+    })
+}
+
+/// Lets each waiter probe the node again, over its new connection.
+fn connected_to(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> OnConnection {
+    Box::new(move || {
+        // Without the queue there are no waiters.
+        let turns = queue.upgrade().map(|it| it.turns());
+        for cell in turns.into_iter().flatten() {
+            cell.handle_connection(node);
         }
     })
 }

@@ -72,6 +72,7 @@ pub(crate) struct Lane<R: Requester> {
     limits: LaneLimits,
     /// Gets the keys that the node reports as gone.
     freed_notifier: FreedNotifier,
+    on_connection: OnConnection,
     status: Arc<StatusBoard>,
     right: VotingRight,
     requests: Requests<R>,
@@ -84,6 +85,17 @@ struct Admitted {
     /// The tenure in which the server was named, if an authority names it.
     tenure: Option<Tenure>,
 }
+
+/// What a lane informs the leases of.
+pub(crate) struct Listeners {
+    pub(crate) freed_notifier: FreedNotifier,
+    pub(crate) on_withdrawal: OnWithdrawal,
+    pub(crate) on_connection: OnConnection,
+}
+
+/// Called for each new connection whose node may vote. The server that is behind it by now reports no key that an
+/// earlier connection has probed.
+pub(crate) type OnConnection = Box<dyn Fn() + Send>;
 
 /// The node of a lane.
 pub(crate) struct LaneNode {
@@ -100,14 +112,18 @@ impl<R: Requester> Lane<R> {
         random: Random,
         limits: LaneLimits,
         vetting: Arc<Vetting>,
-        freed_notifier: FreedNotifier,
-        on_withdrawal: OnWithdrawal,
+        listeners: Listeners,
     ) -> (LaneHandle<R>, Self) {
         let LaneNode {
             id,
             node,
             discovery,
         } = node;
+        let Listeners {
+            freed_notifier,
+            on_withdrawal,
+            on_connection,
+        } = listeners;
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
         let status = Arc::new(StatusBoard::new(connecting()));
@@ -130,6 +146,7 @@ impl<R: Requester> Lane<R> {
             connector: Connector::new(id, node, discovery, clock.clone(), limits.connect, vetting),
             limits,
             freed_notifier,
+            on_connection,
             status,
             right,
             requests: Requests::new(id, clock, inbox, counters),
@@ -213,6 +230,7 @@ impl<R: Requester> Lane<R> {
         self.right
             .handle_connection(&statement, refusal.as_ref(), tenure.as_ref())?;
         session.watch(self.freed_notifier.clone());
+        (self.on_connection)();
         Ok(Admitted { session, tenure })
     }
 

@@ -116,6 +116,11 @@ impl LeaseCell {
         });
     }
 
+    /// Takes the news that there is a new connection to a node.
+    pub(crate) fn handle_connection(self: &Arc<Self>, node: NodeId) {
+        self.update(self.now(), |state| state.lease.probe_again(node));
+    }
+
     /// Ends the lease if the lock is not held yet.
     pub(crate) fn stop_acquiring(self: &Arc<Self>) {
         self.update(self.now(), |state| {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_tokio::{
     BuildError, Clock, LockError, LockOptions, MemoryNode, NodeError, NodeState, NotReady,
-    Objection, OptionsError, Redlock, RedlockBuilder,
+    Objection, OptionsError, Redlock, RedlockBuilder, Ttl,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -268,4 +268,31 @@ async fn a_ttl_shorter_than_three_windows_is_refused_where_an_authority_names_a_
     }
     let plain = Redlock::builder().custom_nodes([MemoryNode::new()]);
     assert!(plain.options(short).build().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_hears_of_a_free_key_from_the_master_that_took_over() {
+    let council = council();
+    let ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+    for owner in ["a", "b"] {
+        council.server(owner).insert("k", "of another client", ttl);
+    }
+    // So long that only a notification is in time.
+    let retry = LockOptions::new().retry_delay(MS(5000), MS(9000));
+    let builder = builder(&council).failovers_lose_nothing().options(retry);
+    let redlock = builder.build().await.unwrap();
+    redlock.ready(Duration::from_secs(60)).await.unwrap();
+    let waiter = async { redlock.lock("k").wait(Duration::from_secs(40)).await };
+    let failover = async {
+        sleep(MS(1000)).await;
+        council.name(0..3, 0, "b", 2);
+        sleep(MS(2000)).await;
+        assert_eq!(council.connections().pop(), Some(("b".into(), 2)));
+        assert!(council.server("b").remove("k"));
+        Instant::now()
+    };
+    let (guard, freed_at) = tokio::join!(waiter, failover);
+    drop(guard.unwrap());
+    let waited = freed_at.elapsed();
+    assert!(waited < MS(100), "{waited:?}");
 }
