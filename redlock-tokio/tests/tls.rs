@@ -4,12 +4,17 @@
 
 mod support;
 
-use std::{fs, path::Path};
+use std::{
+    env, fs,
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redlock_tokio::{
-    BuildError, LockOptions, RedisNode, RedisNodeError, Redlock, ReleaseOutcome, TlsError,
-    TlsOptions, test_util::RedisServers,
+    BuildError, LockOptions, RedisNode, RedisNodeError, Redlock, ReleaseOutcome,
+    SentinelNodeBuilder, TlsError, TlsOptions, test_util::RedisServers,
 };
 use support::{Cli, MS, eventually, log::Log};
 use tempfile::TempDir;
@@ -256,4 +261,126 @@ fn debug_shows_no_private_key() {
     let text = format!("{tls:?} {builder:?}");
     let secret = issued.key.lines().nth(1).unwrap();
     assert!(!text.contains(secret) && !text.contains("BEGIN"), "{text}");
+}
+
+/// A sentinel that speaks nothing but TLS, and reaches its master and the others by TLS.
+struct TlsSentinel {
+    port: u16,
+    directory: TempDir,
+    watchdog: Child,
+}
+
+impl TlsSentinel {
+    fn spawn(ca: &Ca, master: u16) -> Self {
+        /// Ends the sentinel when standard input ends: when the test drops it, or dies.
+        const WATCHDOG: &str = r#""$@" >log 2>&1 & read -r _; kill -9 $!; wait $!"#;
+
+        let directory = tempfile::tempdir().unwrap();
+        let issued = ca.issue("127.0.0.1");
+        for (file, text) in [
+            ("cert.pem", issued.certificate),
+            ("key.pem", issued.key),
+            ("ca.pem", ca.pem()),
+        ] {
+            written(&directory.path().join(file), &text);
+        }
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let configuration = format!(
+            "port 0\ntls-port {port}\nbind 127.0.0.1\ntls-cert-file cert.pem\ntls-key-file key.pem\n\
+             tls-ca-cert-file ca.pem\ntls-auth-clients no\ntls-replication yes\n\
+             sentinel monitor orders 127.0.0.1 {master} 2\n"
+        );
+        written(&directory.path().join("sentinel.conf"), &configuration);
+        let program = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
+        let watchdog = Command::new("sh")
+            .args(["-c", WATCHDOG, "watchdog", &program])
+            .args(["sentinel.conf", "--sentinel"])
+            .current_dir(directory.path())
+            .stdin(Stdio::piped())
+            .spawn();
+        Self {
+            port,
+            directory,
+            watchdog: watchdog.unwrap(),
+        }
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    async fn is_up(&self) {
+        let log = self.directory.path().join("log");
+        eventually("the sentinel is up", || {
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            log.contains("Sentinel ID is") || log.contains("+monitor")
+        })
+        .await;
+    }
+}
+
+impl Drop for TlsSentinel {
+    fn drop(&mut self) {
+        drop(self.watchdog.stdin.take());
+        let _ = self.watchdog.wait();
+    }
+}
+
+/// Builds a client that is patient on a busy machine.
+async fn over(node: SentinelNodeBuilder) -> Result<Redlock, BuildError> {
+    let builder = Redlock::builder().custom_nodes([node.build().unwrap()]);
+    let patient = builder.node_timeout(MS(2000)).connect_timeout(MS(10_000));
+    patient.trust_fresh_nodes().build().await
+}
+
+#[tokio::test]
+async fn a_group_of_sentinels_and_servers_that_speak_only_tls() {
+    let (ca, other) = (Ca::new(), Ca::new());
+    let master = TlsServer::spawn(&ca, "127.0.0.1", None);
+    let port = master.servers.get(0).port();
+    let sentinels = [(); 3].map(|()| TlsSentinel::spawn(&ca, port));
+    for sentinel in &sentinels {
+        sentinel.is_up().await;
+    }
+    let trusting = |ca: &Ca| TlsOptions::new().ca_certificates(ca.pem());
+    let all = || sentinels.iter().map(TlsSentinel::address);
+
+    // The other sentinels are found through the first one, and asked by TLS too.
+    let listed = RedisNode::sentinel("orders", [sentinels[0].address()]);
+    let redlock = over(listed.tls(trusting(&ca)).sentinel_tls(trusting(&ca))).await;
+    let redlock = redlock.expect("the group is accepted");
+    redlock.ready(MS(60_000)).await.unwrap();
+    let guard = redlock.lock("k").await.expect("a lock");
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+
+    let url = format!(
+        "rediss+sentinel://{}/orders?sentinel_tls=true",
+        sentinels.each_ref().map(TlsSentinel::address).join(",")
+    );
+    let group = || RedisNode::sentinel("orders", all());
+    let by_url = Redlock::builder().nodes([&url]).connect_timeout(MS(10_000));
+    for (refused, name) in [
+        (by_url.trust_fresh_nodes().build().await, "the roots of the system"),
+        (
+            over(group().tls(trusting(&ca)).sentinel_tls(trusting(&other))).await,
+            "sentinels of another authority",
+        ),
+        (
+            over(group().tls(trusting(&other)).sentinel_tls(trusting(&ca))).await,
+            "a server of another authority",
+        ),
+    ] {
+        let Err(error @ BuildError::Refused { .. }) = refused else {
+            panic!("{name}: {:?}", refused.map(|it| it.nodes()));
+        };
+        let text = error.to_string();
+        assert!(text.contains("invalid peer certificate"), "{name}: {text}");
+    }
+    let error = match over(group().tls(trusting(&ca))).await {
+        Ok(plain) => plain.try_lock("k").await.unwrap_err().to_string(),
+        Err(error) => error.to_string(),
+    };
+    assert!(error.contains(&sentinels[0].address()), "{error}");
 }
