@@ -3,18 +3,25 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     time::{Duration, Instant},
 };
 
-use redlock_tokio::{LockOptions, Node, RedisNode, Redlock, RedlockBuilder, test_util::Sentinels};
+use redlock_tokio::{
+    Acquisition, LockOptions, Node, NodeState, RedisNode, Redlock, RedlockBuilder,
+    test_util::Sentinels,
+};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::support::{MS, gullible::GullibleNode, history::History};
 
 const TTL: Duration = Duration::from_millis(900);
 const WINDOW: Duration = Duration::from_millis(300);
+
+/// So long that a busy machine asks and renews in time.
+const LONG_TTL: Duration = Duration::from_secs(4);
+const LONG_WINDOW: Duration = Duration::from_secs(1);
 
 /// How long a sentinel takes to find a server down.
 const DOWN_AFTER: Duration = Duration::from_millis(700);
@@ -281,4 +288,96 @@ async fn row_44_without_a_majority_of_sentinels_there_is_no_vote() {
     scene.holds(5).await;
     println!("again after {:.2} s", back.elapsed().as_secs_f64());
     assert_eq!(scene.end().await, None, "two holders");
+}
+
+/// What the tasks over three groups have seen.
+#[derive(Default)]
+struct Holds {
+    history: History,
+    /// How many holds have a vote of the first group, and how many have none.
+    with_the_first: AtomicUsize,
+    without_the_first: AtomicUsize,
+}
+
+impl Holds {
+    /// Holds the lock again and again, and waits for the lock as long as it takes on a busy machine.
+    async fn go_on(&self, redlock: &Redlock, first: &str, is_over: &AtomicBool) {
+        while !is_over.load(SeqCst) {
+            let guard = redlock.lock("k").wait(PATIENCE).await;
+            let guard = guard.expect("two of three groups are a majority");
+            let from = Instant::now();
+            if let Acquisition::Granted { granted_by, .. } = guard.acquisition() {
+                let has_first = granted_by.iter().any(|it| &**it == first);
+                let count = if has_first {
+                    &self.with_the_first
+                } else {
+                    &self.without_the_first
+                };
+                count.fetch_add(1, SeqCst);
+            }
+            tokio::time::sleep(MS(5)).await;
+            let now = Instant::now();
+            if guard.is_valid() {
+                self.history.add("k", from, now);
+            }
+            guard.release().await;
+        }
+    }
+
+    /// Waits until ten more holds are counted.
+    async fn more(&self, count: &AtomicUsize, what: &str) {
+        let enough = count.load(SeqCst) + 10;
+        let is_enough = || count.load(SeqCst) >= enough;
+        let deadline = Instant::now() + 2 * PATIENCE;
+        while !is_enough() {
+            assert!(Instant::now() < deadline, "no holds {what}");
+            tokio::time::sleep(MS(10)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn row_43_nobody_notices_that_one_of_three_groups_fails_over() {
+    let groups = (0..3).map(|_| {
+        let group = Sentinels::builder().replicas(1).down_after(DOWN_AFTER);
+        spawn_blocking(|| group.spawn().unwrap())
+    });
+    let groups = futures::future::join_all(groups).await;
+    let groups: Vec<Arc<Sentinels>> = groups.into_iter().map(|it| Arc::new(it.unwrap())).collect();
+    let nodes = || {
+        let node = |group: &Arc<Sentinels>| RedisNode::sentinel(group.name(), group.addresses());
+        groups.iter().map(move |it| node(it).build().unwrap())
+    };
+    let first = nodes().next().unwrap().address().to_owned();
+    let (holds, is_over) = (Holds::default(), AtomicBool::new(false));
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let builder = Redlock::builder().custom_nodes(nodes()).ttl(LONG_TTL);
+        let builder = builder.confirmation_window(LONG_WINDOW).node_timeout(NODE_TIMEOUT);
+        let redlock = builder.connect_timeout(Duration::from_secs(5)).build().await;
+        let redlock = redlock.unwrap();
+        redlock.ready(PATIENCE).await.unwrap();
+        clients.push(redlock);
+    }
+    let votes = |redlock: &Redlock| redlock.nodes()[0].state == NodeState::Voting;
+    let all_tasks = futures::future::join_all(
+        clients.iter().flat_map(|it| [it; 3]).map(|it| holds.go_on(it, &first, &is_over)),
+    );
+    let fault = async {
+        holds.more(&holds.with_the_first, "before the failover").await;
+        groups[0].server(0).kill();
+        let group = Arc::clone(&groups[0]);
+        let promoted = spawn_blocking(move || group.wait_for_other_master(0).unwrap());
+        assert_eq!(promoted.await.unwrap(), 1);
+        holds.more(&holds.without_the_first, "after the failover").await;
+        let deadline = Instant::now() + 2 * PATIENCE;
+        while !clients.iter().all(votes) {
+            assert!(Instant::now() < deadline, "{:?}", clients[0].nodes());
+            tokio::time::sleep(MS(20)).await;
+        }
+        holds.more(&holds.with_the_first, "of the new master").await;
+        is_over.store(true, SeqCst);
+    };
+    tokio::join!(all_tasks, fault);
+    assert_eq!(holds.history.overlap(), None, "two holders");
 }
