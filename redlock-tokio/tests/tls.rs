@@ -362,7 +362,10 @@ async fn a_group_of_sentinels_and_servers_that_speak_only_tls() {
     let group = || RedisNode::sentinel("orders", all());
     let by_url = Redlock::builder().nodes([&url]).connect_timeout(MS(10_000));
     for (refused, name) in [
-        (by_url.trust_fresh_nodes().build().await, "the roots of the system"),
+        (
+            by_url.trust_fresh_nodes().build().await,
+            "the roots of the system",
+        ),
         (
             over(group().tls(trusting(&ca)).sentinel_tls(trusting(&other))).await,
             "sentinels of another authority",

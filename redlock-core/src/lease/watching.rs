@@ -75,8 +75,9 @@ impl Lease {
         }
     }
 
-    /// Probes a node again: one of several keys has changed there, or a new connection leads to it, which no
-    /// earlier probe has passed. Does nothing unless the keys are watched.
+    /// Probes a node again, because one of several keys has changed there, or because there is a new
+    /// connection to the node. A server reports a key as gone only on the connection that has probed it. Does
+    /// nothing unless the keys are watched.
     pub fn probe_again(&mut self, node: NodeId) {
         if self.config.quorum.all().contains(node) {
             self.probe_if(node, |key_watch| key_watch.handle_change(node));

@@ -93,8 +93,8 @@ pub(crate) struct Listeners {
     pub(crate) on_connection: OnConnection,
 }
 
-/// Called for each new connection whose node may vote. The server that is behind it by now reports no key that an
-/// earlier connection has probed.
+/// Called for each new connection whose node may vote. A server reports a key as gone only on the connection that has
+/// probed the key.
 pub(crate) type OnConnection = Box<dyn Fn() + Send>;
 
 /// The node of a lane.

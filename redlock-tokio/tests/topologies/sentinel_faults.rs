@@ -353,23 +353,35 @@ async fn row_43_nobody_notices_that_one_of_three_groups_fails_over() {
     let mut clients = Vec::new();
     for _ in 0..2 {
         let builder = Redlock::builder().custom_nodes(nodes()).ttl(LONG_TTL);
-        let builder = builder.confirmation_window(LONG_WINDOW).node_timeout(NODE_TIMEOUT);
-        let redlock = builder.connect_timeout(Duration::from_secs(5)).build().await;
+        let builder = builder
+            .confirmation_window(LONG_WINDOW)
+            .node_timeout(NODE_TIMEOUT);
+        let redlock = builder
+            .connect_timeout(Duration::from_secs(5))
+            .build()
+            .await;
         let redlock = redlock.unwrap();
         redlock.ready(PATIENCE).await.unwrap();
         clients.push(redlock);
     }
     let votes = |redlock: &Redlock| redlock.nodes()[0].state == NodeState::Voting;
     let all_tasks = futures::future::join_all(
-        clients.iter().flat_map(|it| [it; 3]).map(|it| holds.go_on(it, &first, &is_over)),
+        clients
+            .iter()
+            .flat_map(|it| [it; 3])
+            .map(|it| holds.go_on(it, &first, &is_over)),
     );
     let fault = async {
-        holds.more(&holds.with_the_first, "before the failover").await;
+        holds
+            .more(&holds.with_the_first, "before the failover")
+            .await;
         groups[0].server(0).kill();
         let group = Arc::clone(&groups[0]);
         let promoted = spawn_blocking(move || group.wait_for_other_master(0).unwrap());
         assert_eq!(promoted.await.unwrap(), 1);
-        holds.more(&holds.without_the_first, "after the failover").await;
+        holds
+            .more(&holds.without_the_first, "after the failover")
+            .await;
         let deadline = Instant::now() + 2 * PATIENCE;
         while !clients.iter().all(votes) {
             assert!(Instant::now() < deadline, "{:?}", clients[0].nodes());
