@@ -299,6 +299,7 @@ impl TlsSentinel {
             .args(["sentinel.conf", "--sentinel"])
             .current_dir(directory.path())
             .stdin(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn();
         Self {
             port,
