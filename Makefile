@@ -10,11 +10,10 @@ run:
 # suite, and the driver's part of it against Valkey too (see .ci/test and .ci/test-servers).
 #
 # Each step names the whole workspace, also where it runs a part of it. The dependencies then have the same
-# features in every step, and are built once. `transfer` is there for its dependencies' features.
+# features in every step, and are built once.
 test: redis browser
 	cargo test --workspace --all-features --no-run
 	@.ci/test
-	cargo test --workspace --features redlock-examples/transfer --test bad_input # without TLS
 
 # What the tests need.
 redis:
