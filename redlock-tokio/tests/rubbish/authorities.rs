@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     time::{Duration, Instant},
 };
@@ -295,4 +295,27 @@ async fn a_master_that_moves_back_and_forth_never_votes_and_is_rarely_connected_
     assert!(connections < 150, "{connections}");
     assert_eq!(panics::count(), 0);
     redlock.ready(Duration::from_secs(20)).await.unwrap();
+}
+
+/// A panic of the user's function ends neither the watch of the sentinels nor the lane.
+#[tokio::test]
+async fn a_function_that_panics_at_an_address_costs_the_vote_until_it_does_not() {
+    let scene = Scene::new(3);
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    let group = RedisNode::sentinel(GROUP, scene.sentinels.iter().map(Fake::address));
+    let node = group.map_addresses(move |_| {
+        assert!(!failing.load(SeqCst), "no translation");
+        None
+    });
+    let redlock = client(node.build().unwrap()).await;
+    votes(&redlock).await;
+    fails.store(true, SeqCst);
+    scene.change(|said| said.epoch = "2".into());
+    eventually("the panic is named", || {
+        state(&redlock).to_string().contains("panicked at")
+    })
+    .await;
+    fails.store(false, SeqCst);
+    votes(&redlock).await;
 }

@@ -1,6 +1,11 @@
 //! Addresses as people and servers write them.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::Arc,
+};
 
 use deadpool_redis::redis::ConnectionAddr;
 use thiserror::Error;
@@ -91,9 +96,15 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`NodeError::Misconfigured`] if the map returns no address, or if the server announces none.
+    /// [`NodeError::Misconfigured`] if the map returns no address or panics, or if the server announces none.
     pub(super) fn announced(address: &str, map: Option<&AddressMap>) -> Result<Self, NodeError> {
-        let mapped = map.and_then(|map| map(address));
+        // A panic of the user's function must end neither a lane nor a watch.
+        let mapped = map.map(|map| catch_unwind(AssertUnwindSafe(|| map(address))));
+        let mapped = mapped.transpose().map_err(|_| {
+            let text = format!("the function that translates addresses panicked at `{address}`");
+            NodeError::Misconfigured(shorten(text).into())
+        })?;
+        let mapped = mapped.flatten();
         let address = mapped.as_deref().unwrap_or(address);
         Self::parse(address, None).map_err(|error| {
             let text = format!("`{address}` is not host:port: {error}");
@@ -184,6 +195,7 @@ mod tests {
         let map: AddressMap = Arc::new(|announced| match announced {
             "a:1" => Some("[::1]:2".into()),
             "b:1" => Some("no\nport".into()),
+            "d:1" => panic!("no translation"),
             _ => None,
         });
         let shown = |announced| {
@@ -195,5 +207,6 @@ mod tests {
         let refused = shown("b:1");
         assert!(refused.contains("`no port`"), "{refused}");
         assert!(refused.contains("the port is missing"), "{refused}");
+        assert!(shown("d:1").contains("panicked at `d:1`"));
     }
 }

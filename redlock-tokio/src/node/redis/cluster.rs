@@ -169,7 +169,8 @@ impl ClusterNodes {
     /// `None` leaves an address as it is. The seeds are not translated.
     ///
     /// The function gets `host:port`, and `[host]:port` for IPv6, in lower case. It may be called at any time, so it
-    /// must not block.
+    /// must not block. Each server needs an address of its own: if one address leads to different servers, the client
+    /// cannot keep them apart.
     ///
     /// ```
     /// # use redlock_tokio::ClusterNodes;

@@ -62,10 +62,20 @@ struct Heard {
 }
 
 /// The last answer of a node.
+#[derive(Clone)]
 struct Answered {
     at: Instant,
     from: Endpoint,
     layout: Arc<Layout>,
+    places: Arc<Places>,
+}
+
+/// Where this client reaches the nodes that an answer names.
+#[derive(Default, PartialEq, Eq)]
+struct Places {
+    endpoints: BTreeSet<Endpoint>,
+    /// Why an address was not translated.
+    failure: Option<NodeError>,
 }
 
 impl Directory {
@@ -99,6 +109,8 @@ impl Directory {
     /// Notes an answer. Returns whether it counts: an address that was once announced may lead to a node of
     /// another cluster by now.
     pub(super) fn note_answer(&self, from: &Endpoint, layout: &Arc<Layout>) -> bool {
+        // Before the lock, since a function of the user may be called.
+        let places = self.places_in(from, layout);
         let mut heard = self.heard.lock();
         if !self.seeds.contains(from) && !heard.is_member(layout.myself) {
             return false;
@@ -109,14 +121,14 @@ impl Directory {
             at,
             from: from.clone(),
             layout: Arc::clone(layout),
+            places: heard.shared(places),
         };
-        let earlier = heard.answers.insert(layout.myself, answered);
+        let earlier = heard.answers.insert(layout.myself, answered.clone());
         let count = heard.answers.len();
         heard.answers.retain(|_, it| at - it.at <= KEPT_FOR);
-        let is_same = earlier.is_some_and(|it| it.layout == *layout && it.from == *from);
-        if !is_same || heard.answers.len() != count {
+        if earlier.is_none_or(|it| !it.says_the_same(&answered)) || heard.answers.len() != count {
             heard.has_changed = true;
-            heard.announced = self.announced_in(&heard).flatten().collect();
+            heard.announced = heard.endpoints();
             self.changed.notify_one();
         }
         true
@@ -200,15 +212,43 @@ impl Directory {
         let heard = self.heard.lock();
         let objection = heard.objection(slot)?;
         // A node whose address the map does not translate cannot be asked.
-        let untranslated = self.announced_in(&heard).find_map(Result::err);
-        Some(untranslated.unwrap_or(objection))
+        let places = heard.answers.values().map(|it| &it.places);
+        let mut failures = places.filter_map(|it| it.failure.clone());
+        Some(failures.next().unwrap_or(objection))
     }
 
-    fn announced_in(&self, heard: &Heard) -> impl Iterator<Item = Result<Endpoint, NodeError>> {
-        heard.answers.values().flat_map(|answered| {
-            let members = answered.layout.members();
-            members.filter_map(|member| self.endpoint_in(answered, member))
-        })
+    /// Returns where the nodes of an answer are. If the answer is the same as the last one, asks only the user's
+    /// function anew: it may know more by now. What it knew before stays if it fails.
+    fn places_in(&self, from: &Endpoint, layout: &Arc<Layout>) -> Arc<Places> {
+        let last = self.heard.lock().answers.get(&layout.myself).cloned();
+        let last = last.filter(|it| it.layout == *layout && it.from == *from);
+        if self.map.is_none()
+            && let Some(last) = last
+        {
+            return last.places;
+        }
+        let answered = Answered {
+            at: Instant::now(),
+            from: from.clone(),
+            layout: Arc::clone(layout),
+            places: Arc::default(),
+        };
+        let mut places = Places::default();
+        for member in layout.members() {
+            match self.endpoint_in(&answered, member) {
+                Some(Ok(endpoint)) => _ = places.endpoints.insert(endpoint),
+                Some(Err(error)) => places.failure = Some(error),
+                None => {}
+            }
+        }
+        if places.failure.is_some()
+            && let Some(last) = last
+        {
+            places
+                .endpoints
+                .extend(last.places.endpoints.iter().cloned());
+        }
+        Arc::new(places)
     }
 
     fn endpoint_in(
@@ -220,7 +260,7 @@ impl Directory {
         let is_own = answered.layout.myself == member;
         let reached = is_own.then_some(&answered.from);
         let address = announced.endpoint(self.uses_tls, reached)?;
-        if announced.lacks_host() {
+        if announced.lacks_host() || self.map.is_none() {
             // The address by which a node was reached is no announced one.
             return Some(Ok(address));
         }
@@ -245,6 +285,20 @@ impl Owners {
 }
 
 impl Heard {
+    /// Returns the same places as another answer has, if there is one. Most answers have the same.
+    fn shared(&self, places: Arc<Places>) -> Arc<Places> {
+        let mut known = self.answers.values().map(|it| &it.places);
+        known.find(|it| **it == places).cloned().unwrap_or(places)
+    }
+
+    /// Returns where all nodes are, by all answers.
+    fn endpoints(&self) -> BTreeSet<Endpoint> {
+        let mut places: Vec<_> = self.answers.values().map(|it| &it.places).collect();
+        places.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        let endpoints = places.into_iter().flat_map(|it| &it.endpoints);
+        endpoints.cloned().collect()
+    }
+
     /// Returns whether another node that answers knows this one.
     fn is_member(&self, member: MemberId) -> bool {
         let others = self.answers.iter().filter(|(id, _)| **id != member);
@@ -315,6 +369,10 @@ impl Heard {
 }
 
 impl Answered {
+    fn says_the_same(&self, other: &Self) -> bool {
+        self.layout == other.layout && self.from == other.from && self.places == other.places
+    }
+
     fn is_fresh(&self) -> bool {
         self.at.elapsed() <= FRESH_FOR
     }

@@ -192,7 +192,8 @@ impl SentinelNodeBuilder {
     /// outside of a container network. `None` leaves an address as it is.
     ///
     /// The function gets `host:port`, and `[host]:port` for IPv6, in lower case. It may be called at any time, so it
-    /// must not block.
+    /// must not block. Each server needs an address of its own: if one address leads to different servers, the client
+    /// cannot keep them apart.
     ///
     /// ```
     /// # use redlock_tokio::RedisNode;

@@ -151,3 +151,65 @@ async fn an_address_that_is_asked_no_more_is_forgotten() {
     directory.forget(&at("old:1"));
     assert!(!shown(&directory, 0).contains("old:1"));
 }
+
+/// Twenty nodes know each other. Each address is translated once for each answer, and not once for each pair of
+/// answers and nodes.
+#[tokio::test(start_paused = true)]
+async fn each_answer_is_translated_once() {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    const COUNT: usize = 20;
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    let map: AddressMap = Arc::new(move |_| {
+        counter.fetch_add(1, Relaxed);
+        None
+    });
+    let directory = Directory::new(vec![at("seed:1")], false, Some(map));
+    let answer = |myself: usize| {
+        let line = |number: usize| {
+            let flags = if number == myself {
+                "myself,master"
+            } else {
+                "slave"
+            };
+            format!("{number:040x} h{number}:6379@1 {flags} - 0 0 1 connected\n")
+        };
+        let text: String = (0..COUNT).map(line).collect();
+        Arc::new(Layout::parse(&text).unwrap())
+    };
+    for number in 0..COUNT {
+        let from = if number == 0 {
+            at("seed:1")
+        } else {
+            at(&format!("h{number}:6379"))
+        };
+        assert!(directory.note_answer(&from, &answer(number)));
+    }
+    assert_eq!(directory.endpoints().len(), COUNT + 1);
+    assert_eq!(calls.load(Relaxed), COUNT * COUNT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_that_fails_takes_no_known_address_and_one_that_knows_more_is_asked_again() {
+    let known = Arc::new(Mutex::new(Some("a")));
+    let now = Arc::clone(&known);
+    let map: AddressMap = Arc::new(move |announced| match *now.lock() {
+        Some("a") if announced.starts_with('a') => Some("near-a:1".into()),
+        Some("all") => Some(format!("near-{announced}")),
+        _ => panic!("it knows nothing of {announced}"),
+    });
+    let directory = Directory::new(vec![at("seed:1")], false, Some(map));
+    let answer = layout(A, A);
+    directory.note_answer(&at("seed:1"), &answer);
+    assert_eq!(directory.endpoints(), ["near-a:1", "seed:1"].map(at).into());
+    assert!(shown(&directory, 0).contains("panicked at"));
+    *known.lock() = None;
+    directory.note_answer(&at("seed:1"), &answer);
+    assert_eq!(directory.endpoints(), ["near-a:1", "seed:1"].map(at).into());
+    *known.lock() = Some("all");
+    directory.note_answer(&at("seed:1"), &answer);
+    let all = ["near-a:6379", "near-b:6379", "near-c:6379", "seed:1"];
+    assert_eq!(directory.endpoints(), all.map(at).into());
+    assert!(!shown(&directory, 0).contains("panicked"));
+}
