@@ -44,6 +44,8 @@
 mod builder;
 mod clock;
 /// [`FAULTS.md`]: crate::faults
+/// [`LockError::NoQuorum`]: crate::LockError::NoQuorum
+/// [`LockError::Quarantined`]: crate::LockError::Quarantined
 ///
 #[cfg(doc)]
 #[doc = include_str!("../DEPLOYMENTS.md")]
@@ -59,6 +61,7 @@ mod key;
 mod lock;
 #[cfg(doc)]
 /// [`Attempts::nodes`]: crate::Attempts
+/// [`DEPLOYMENTS.md`]: crate::deployments
 /// [`LockOptions::handover_for`]: crate::LockOptions::handover_for
 /// [`LockOptions::max_hold`]: crate::LockOptions::max_hold
 /// [`LockOptions::no_handover`]: crate::LockOptions::no_handover
