@@ -8,31 +8,15 @@ mod reports;
 use std::cell::Cell;
 
 use proptest::prelude::*;
-use redlock_core::{Eligibility, OwnerRule, OwnerWatch};
+use redlock_core::{OwnerRule, OwnerWatch};
 
 use self::{
     council::{Client, councils},
     disturbed::disturbed,
     reference::{Mistake, Verdict},
-    reports::{Input, WINDOW, rule, stories, tenures},
+    reports::{Input, WINDOW, rule, stories},
 };
 use crate::check;
-
-/// Returns what the watch says of each tenure.
-fn verdict(watch: &OwnerWatch) -> Verdict {
-    let tenure = watch.tenure().cloned();
-    let others = tenures()
-        .into_iter()
-        .filter(|it| Some(it) != tenure.as_ref());
-    for other in others {
-        assert_eq!(watch.eligibility(&other), Eligibility::NEVER, "{other:?}");
-    }
-    let eligibility = tenure.as_ref().map(|it| watch.eligibility(it));
-    Verdict {
-        eligibility: eligibility.map(|it| (it.starts_at(), it.ends_at())),
-        tenure,
-    }
-}
 
 #[test]
 fn a_watch_says_what_the_reports_come_to() {
@@ -49,7 +33,7 @@ fn a_watch_says_what_the_reports_come_to() {
             }
             let log = &story.log[..=index];
             let expected = reference::verdict(log, story.fewest, None);
-            prop_assert_eq!(verdict(&watch), expected, "after input {}", index + 1);
+            prop_assert_eq!(Verdict::of(&watch), expected, "after input {}", index + 1);
         }
         Ok(())
     });

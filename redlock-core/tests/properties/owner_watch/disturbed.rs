@@ -6,7 +6,6 @@ use redlock_core::{MemberReport, OwnerRule, OwnerWatch};
 use super::{
     reference::Verdict,
     reports::{at, member, millis, tenures},
-    verdict,
 };
 
 pub(super) const MEMBERS: usize = 5;
@@ -73,7 +72,7 @@ impl Disturbed {
             };
             watch.handle_report(at(time), report);
             if is_loyal {
-                verdicts.push(verdict(&watch));
+                verdicts.push(Verdict::of(&watch));
             }
         }
         verdicts

@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{MemberId, MemberReport, Tenure, Timestamp};
+use redlock_core::{Eligibility, MemberId, MemberReport, OwnerWatch, Tenure, Timestamp};
 
-use super::reports::{Input, WINDOW, millis, rule};
+use super::reports::{Input, WINDOW, millis, rule, tenures};
 
 type Log = [(Timestamp, Input)];
 
@@ -16,6 +16,22 @@ pub(super) struct Verdict {
     pub(super) tenure: Option<Tenure>,
     /// From when on votes count, and until when.
     pub(super) eligibility: Option<(Timestamp, Timestamp)>,
+}
+
+impl Verdict {
+    /// Returns what the watch says of each tenure.
+    pub(super) fn of(watch: &OwnerWatch) -> Self {
+        let tenure = watch.tenure().cloned();
+        let others = tenures().into_iter();
+        for other in others.filter(|it| Some(it) != tenure.as_ref()) {
+            assert_eq!(watch.eligibility(&other), Eligibility::NEVER, "{other:?}");
+        }
+        let eligibility = tenure.as_ref().map(|it| watch.eligibility(it));
+        Self {
+            eligibility: eligibility.map(|it| (it.starts_at(), it.ends_at())),
+            tenure,
+        }
+    }
 }
 
 /// A rule that is broken.
