@@ -103,13 +103,13 @@ pub(super) fn stories() -> impl Strategy<Value = Story> {
     let what = prop_oneof![
         12 => report,
         2 => any::<Index>().prop_map(What::Again),
-        2 => marker,
+        4 => marker,
     ];
     let pause = prop_oneof![12 => Just(0), 8 => 1..=2_u64, 1 => 3..20_u64];
     let wait = prop_oneof![4 => Just(0), 1 => 0..=2_u64];
     let step = (pause, wait, what).prop_map(|(pause, wait, what)| Step { pause, wait, what });
     let fewest = prop_oneof![3 => Just(1), 1 => 1..=MEMBERS + 1];
-    (fewest, vec(step, 1..40)).prop_map(|(fewest, steps)| story(fewest, steps))
+    (fewest, vec(step, 1..60)).prop_map(|(fewest, steps)| story(fewest, steps))
 }
 
 fn story(fewest: usize, steps: Vec<Step>) -> Story {
