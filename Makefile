@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser python servers model sim sim-driver soak mutants coverage bounds imports api lint
+.PHONY: run test redis browser python servers model sim sim-driver threads soak mutants coverage bounds imports api lint
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
@@ -45,6 +45,14 @@ sim:
 # The whole driver against hours of faults, in virtual time: `make sim-driver SEEDS=1000`.
 sim-driver:
 	SIM_SEEDS=$(SEEDS) cargo test --release -p redlock-tokio --all-features --test sim -- --nocapture
+
+# The threads of one process in many orders. SCHEDULES is for each scenario: `make threads SCHEDULES=100000`. Another
+# SEED chooses other schedules. SCENARIO runs one scenario alone, and REPLAY one schedule of it.
+#
+# The option is no feature, so that `--all-features` has nothing of it. It is for every crate, hence the directory.
+threads:
+	RUSTFLAGS="--cfg redlock_shuttle -D warnings" THREADS_SCHEDULES=$(SCHEDULES) THREADS_SEED=$(SEED) THREADS_REPLAY=$(REPLAY) \
+	    cargo test -p redlock-tokio --release --lib --target-dir target/threads -- --show-output $(or $(SCENARIO),threads::)
 
 # Hundreds of tasks in several processes, against servers that fail in every way: `make soak
 # MINUTES=10`. SEED replays the faults of an earlier run. First come short runs that must find

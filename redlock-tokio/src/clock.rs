@@ -32,8 +32,12 @@ pub struct Clock(Source);
 #[derive(Clone)]
 enum Source {
     System,
-    Tokio { zero: tokio::time::Instant },
+    Tokio {
+        zero: tokio::time::Instant,
+    },
     Custom(Arc<dyn Fn() -> Timestamp + Send + Sync>),
+    #[cfg(all(test, redlock_shuttle))]
+    Explored(Arc<crate::threads::Time>),
 }
 
 impl Clock {
@@ -65,16 +69,27 @@ impl Clock {
         Self(Source::Custom(Arc::new(now)))
     }
 
+    #[cfg(all(test, redlock_shuttle))]
+    pub(crate) const fn explored(time: Arc<crate::threads::Time>) -> Self {
+        Self(Source::Explored(time))
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         match &self.0 {
             Source::System => system_now(),
             Source::Tokio { zero } => Timestamp::ZERO.saturating_add(zero.elapsed()),
             Source::Custom(now) => now(),
+            #[cfg(all(test, redlock_shuttle))]
+            Source::Explored(time) => time.now(),
         }
     }
 
     /// Sleeps until about `until`. May return early, so the caller must read the clock again.
     pub(crate) async fn sleep_until(&self, until: Timestamp) {
+        #[cfg(all(test, redlock_shuttle))]
+        if let Source::Explored(time) = &self.0 {
+            return time.sleep_until(until).await;
+        }
         // Tokio's timers stand still while the machine sleeps, so the clock is read every second.
         const LONGEST: Duration = Duration::from_secs(1);
         let left = until.saturating_duration_since(self.now());
@@ -94,6 +109,8 @@ impl fmt::Debug for Clock {
             Source::System => "Clock::system",
             Source::Tokio { .. } => "Clock::tokio",
             Source::Custom(_) => "Clock::custom",
+            #[cfg(all(test, redlock_shuttle))]
+            Source::Explored(_) => "Clock::explored",
         })
     }
 }

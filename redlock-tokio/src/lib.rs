@@ -91,6 +91,8 @@ mod redlock;
 mod sync;
 #[cfg(all(unix, feature = "test-util"))]
 pub mod test_util;
+#[cfg(all(test, redlock_shuttle))]
+mod threads;
 mod whole_seconds;
 
 pub use builder::{BuildError, RedlockBuilder};

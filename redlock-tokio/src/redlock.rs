@@ -404,10 +404,7 @@ impl Redlock {
     ///
     /// Cancel safe, as [`shutdown`](Self::shutdown) is.
     pub async fn shutdown_within(&self, limit: Duration) -> ShutdownReport {
-        self.shared.shut_down.store(true, Ordering::SeqCst);
-        for cell in self.shared.timers.all().values() {
-            cell.stop_acquiring();
-        }
+        self.refuse_locks();
         let drained = join_all(self.shared.lanes.iter().map(|lane| lane.drain()));
         let timed_out = tokio::time::timeout(limit, drained).await.is_err();
         let undelivered: usize = self
@@ -421,6 +418,14 @@ impl Redlock {
             abandoned: undelivered + self.shared.undeliverable.load(Ordering::Relaxed),
             held: leases.values().filter(|it| it.is_held()).count(),
             timed_out,
+        }
+    }
+
+    /// Refuses new locks, and ends the leases that do not hold their locks yet.
+    pub(crate) fn refuse_locks(&self) {
+        self.shared.shut_down.store(true, Ordering::SeqCst);
+        for cell in self.shared.timers.all().values() {
+            cell.stop_acquiring();
         }
     }
 

@@ -1,17 +1,33 @@
-//! The locks of this crate, in one place, so that a model checker's can replace them.
+//! The mutexes, atomics, notifications and channels that the threads of a process share, in one place.
+//!
+//! They are those of std and tokio. The tests in `threads` are compiled with `--cfg redlock_shuttle`, and replace them
+//! by those of shuttle. Shuttle runs one thread at a time, and decides before each use which thread goes on.
 
-pub(crate) use std::sync::MutexGuard;
+#[cfg(all(test, redlock_shuttle))]
+mod explored;
+
+#[cfg(all(test, redlock_shuttle))]
+use shuttle::sync as primitives;
+#[cfg(not(all(test, redlock_shuttle)))]
+use std::sync as primitives;
+
+#[cfg(not(all(test, redlock_shuttle)))]
+pub(crate) use tokio::sync::{Notify, mpsc};
+
+#[cfg(all(test, redlock_shuttle))]
+pub(crate) use self::explored::{Notify, mpsc};
+pub(crate) use self::primitives::{MutexGuard, atomic};
 
 /// A mutex that is locked for a few instructions at a time, and never across an await.
 ///
 /// It ignores poison. The code that runs under it does not panic in the middle of a change, so a panic leaves
 /// nothing half done.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+pub(crate) struct Mutex<T>(primitives::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(std::sync::Mutex::new(value))
+        Self(primitives::Mutex::new(value))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {

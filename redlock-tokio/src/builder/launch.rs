@@ -141,7 +141,7 @@ impl Connecting {
 }
 
 /// Wakes the waiters for a key when the node reports that the key is gone.
-fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> FreedNotifier {
+pub(crate) fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> FreedNotifier {
     FreedNotifier::new(move |key| {
         // Without the queue there are no waiters.
         let Some(queue) = queue.upgrade() else {
@@ -174,7 +174,7 @@ fn connected_to(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> OnConnectio
 }
 
 /// Informs all leases that votes of the node are withdrawn.
-fn withdrawn_from(node: NodeId, timers: Weak<Timers<Arc<LeaseCell>>>) -> OnWithdrawal {
+pub(crate) fn withdrawn_from(node: NodeId, timers: Weak<Timers<Arc<LeaseCell>>>) -> OnWithdrawal {
     Box::new(move |withdrawal| {
         // Without the timers there are no leases.
         let leases = timers.upgrade().map(|it| it.all()).unwrap_or_default();

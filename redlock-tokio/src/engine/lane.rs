@@ -24,6 +24,8 @@ mod requester;
 mod requests;
 mod serving;
 mod set_requests;
+#[cfg(all(test, redlock_shuttle))]
+pub(crate) mod stand_in;
 mod status_board;
 mod tenures;
 mod timer;
@@ -35,10 +37,7 @@ mod yield_to_ready;
 use std::sync::Arc;
 
 use redlock_core::{NodeId, Tenure};
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::Instant,
-};
+use tokio::{sync::oneshot, time::Instant};
 
 use self::{
     backoff::Backoff,
@@ -64,6 +63,7 @@ use crate::{
     Clock, NodeError,
     node::{FreedNotifier, Node, Session},
     random::Random,
+    sync::mpsc,
 };
 
 /// The actor.

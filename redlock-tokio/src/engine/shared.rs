@@ -1,9 +1,6 @@
 use std::{
     panic::{RefUnwindSafe, UnwindSafe},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,6 +14,7 @@ use crate::{
     },
     key::Prefix,
     random::Random,
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// What all handles, guards and leases of one [`Redlock`](crate::Redlock) share. `L` is a handle of a lease.

@@ -1,12 +1,14 @@
 use std::{
     fmt,
-    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use redlock_core::{FencingToken, Timestamp};
 
-use crate::Clock;
+use crate::{
+    Clock,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// The wall clock in microseconds, for fencing tokens. It never goes back.
 ///

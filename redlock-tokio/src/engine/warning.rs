@@ -1,14 +1,13 @@
 //! Warnings that hundreds of locks would log at the same moment.
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use redlock_core::Timestamp;
 
-use crate::sync::Mutex;
+use crate::sync::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// The shortest time between two warnings.
 const PAUSE: Duration = Duration::from_secs(10);

@@ -1,10 +1,15 @@
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use redlock_core::Timestamp;
-use tokio::sync::{futures::Notified, mpsc, oneshot};
+use tokio::sync::{futures::Notified, oneshot};
 
 use super::{counters::Counters, message::Message, requester::Origin, status_board::StatusBoard};
-use crate::{NodeStatus, engine::warning::Warning, node::Command};
+use crate::{
+    NodeStatus,
+    engine::warning::Warning,
+    node::Command,
+    sync::{atomic::Ordering, mpsc},
+};
 
 /// The end of a lane that callers have.
 #[derive(Debug)]

@@ -2,7 +2,7 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::{Poll, ready},
     time::Duration,
 };
@@ -24,6 +24,7 @@ use super::{
 use crate::{
     NodeError,
     node::{Answer, Session},
+    sync::atomic::Ordering,
 };
 
 /// The batches that were sent and not answered yet, oldest first. They are answered in order.

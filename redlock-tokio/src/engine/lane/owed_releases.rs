@@ -1,8 +1,4 @@
-use std::{
-    collections::VecDeque,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use redlock_core::{NodeId, OwedRelease, Timestamp};
 use tokio::time::Instant;
@@ -13,7 +9,10 @@ use super::{
     owed::Owed,
     requester::Requester,
 };
-use crate::node::{Answer, Command, reply_of};
+use crate::{
+    node::{Answer, Command, reply_of},
+    sync::atomic::Ordering,
+};
 
 /// How long after a failed delivery the next is tried, if nothing else shows that the node is back.
 const RETRY_AFTER: Duration = Duration::from_millis(250);

@@ -5,7 +5,7 @@ use std::{
 };
 
 use redlock_core::{NodeId, Operation};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::{
     answers::Answers,
@@ -16,7 +16,7 @@ use super::{
     requester::{Origin, Requester},
     yield_to_ready::yield_to_ready,
 };
-use crate::{Clock, NodeError, node::Command};
+use crate::{Clock, NodeError, node::Command, sync::mpsc};
 
 /// The requests that a lane was given and has not sent yet.
 pub(super) struct Requests<R: Requester> {

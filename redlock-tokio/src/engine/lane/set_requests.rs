@@ -1,6 +1,6 @@
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use redlock_core::{NodeId, SetRequestState};
+
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The requests to set the key of one lease that lanes sent.
 #[derive(Debug, Default)]

@@ -1,17 +1,14 @@
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use redlock_core::{Checks, Eligibility, Timestamp};
-use tokio::sync::{Notify, futures::Notified};
+use tokio::sync::futures::Notified;
 
 use crate::{
     NodeError, NodeState, NodeStatus, ServerInfo,
-    sync::{Mutex, MutexGuard},
+    sync::{
+        Mutex, MutexGuard, Notify,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// The state of a node, as its lane has noted it last.

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     panic::{RefUnwindSafe, UnwindSafe},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,12 +11,13 @@ use redlock_core::{
     Eligibility, Event, ExpiryAnomaly, Lease, LeaseConfig, NodeId, Nonce, Operation, Reply,
     RoundId, Timestamp, Transmit, TurnLength,
 };
-use tokio::sync::Notify;
 
 use super::{
     stage::{Held, Stage},
     state::{CellState, Changes},
 };
+#[cfg(all(test, redlock_shuttle))]
+use crate::threads::Fault;
 use crate::{
     NodeError,
     engine::{
@@ -26,7 +27,7 @@ use crate::{
     key::KeySet,
     node::Command,
     options::QueuePolicy,
-    sync::{Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard, Notify, atomic::Ordering},
 };
 
 /// What all handles, guards and leases of one [`Redlock`](crate::Redlock) share.
@@ -113,6 +114,14 @@ impl LeaseCell {
         mut ready: impl FnMut(&CellState<Arc<Self>>) -> Option<T>,
     ) -> T {
         loop {
+            #[cfg(all(test, redlock_shuttle))]
+            if Fault::RegistersLate.is_seeded() {
+                if let Some(value) = ready(&self.state()) {
+                    return value;
+                }
+                self.changed.notified().await;
+                continue;
+            }
             let changed = self.changed.notified();
             let mut changed = std::pin::pin!(changed);
             // Registered before the state is read, so that no change falls between the two.

@@ -1,0 +1,135 @@
+//! A lane without connections and timers, for the tests of threads.
+//!
+//! The requests, the batches in flight, the answers and the owed releases are those of a real lane.
+
+use std::{mem, ops::ControlFlow, sync::Arc, time::Duration};
+
+use redlock_core::{Eligibility, NodeId, Withdrawal};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::{
+    counters::Counters,
+    handle::LaneHandle,
+    in_flight::{Completed, InFlight},
+    limits::MAX_BATCH,
+    requester::Requester,
+    requests::Requests,
+    status_board::StatusBoard,
+    voting_right::OnWithdrawal,
+};
+use crate::{Clock, NodeError, node::Session, sync::mpsc};
+
+/// What a real lane learns from its timers and its inspector.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// All that is in flight is late.
+    TimeOut,
+    /// Owed releases are due, and those whose keys have expired are forgotten.
+    Retry,
+    /// Votes of the node are withdrawn.
+    Withdraw(Withdrawal),
+}
+
+pub(crate) struct StandIn<R: Requester> {
+    requests: Requests<R>,
+    in_flight: InFlight<R>,
+    counters: Arc<Counters>,
+    session: Box<dyn Session>,
+    orders: UnboundedReceiver<Order>,
+    eligibility: Eligibility,
+    on_withdrawal: OnWithdrawal,
+}
+
+impl<R: Requester> StandIn<R> {
+    pub(crate) fn new(
+        node: NodeId,
+        address: &str,
+        clock: Clock,
+        session: Box<dyn Session>,
+        orders: UnboundedReceiver<Order>,
+        on_withdrawal: OnWithdrawal,
+    ) -> (LaneHandle<R>, Self) {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let counters = Arc::new(Counters::default());
+        let status = Arc::new(StatusBoard::new(NodeError::Silent));
+        status.answering(Eligibility::ALWAYS);
+        let handle = LaneHandle::new(address, sender, Arc::clone(&counters), status);
+        let lane = Self {
+            requests: Requests::new(node, clock, inbox, Arc::clone(&counters)),
+            in_flight: in_flight(&counters),
+            counters,
+            session,
+            orders,
+            eligibility: Eligibility::ALWAYS,
+            on_withdrawal,
+        };
+        (handle, lane)
+    }
+
+    /// Runs until all handles are gone and nothing is owed.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.send_owed_releases();
+            if self.in_flight.is_empty() && self.requests.has_ended() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                completed = self.in_flight.next_completed() => self.deliver(completed),
+                Some(order) = self.orders.recv() => self.obey(order),
+                () = self.requests.receive() => self.handle_requests().await,
+            }
+        }
+    }
+
+    fn send_owed_releases(&mut self) {
+        if !self.in_flight.is_silent() && self.in_flight.has_room() {
+            let owed_releases = self.requests.answers_mut().owed_releases_mut();
+            let batch = owed_releases.take_due(MAX_BATCH);
+            self.in_flight.send(&mut *self.session, batch);
+        }
+    }
+
+    fn deliver(&mut self, completed: Completed<R>) {
+        let answers = self.requests.answers_mut();
+        if let ControlFlow::Break(error) = answers.deliver(completed, self.eligibility) {
+            let broken = mem::replace(&mut self.in_flight, in_flight(&self.counters));
+            for batch in broken.into_batches() {
+                answers.deliver_error(batch, &error);
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        let answers = self.requests.answers_mut();
+        match order {
+            Order::TimeOut => self
+                .in_flight
+                .time_out(|batch| answers.report_late(batch, Duration::ZERO)),
+            Order::Retry => {
+                answers.forget_expired();
+                answers.owed_releases_mut().become_due();
+            }
+            Order::Withdraw(withdrawal) => {
+                // As in a real lane, answers to come count for nothing before the leases know.
+                self.eligibility = withdrawal.eligibility;
+                (self.on_withdrawal)(withdrawal);
+            }
+        }
+    }
+
+    async fn handle_requests(&mut self) {
+        if self.in_flight.is_silent() {
+            self.requests.refuse(&NodeError::Silent);
+        } else {
+            self.requests.receive_from_ready_tasks().await;
+            let batch = self.requests.take_batch();
+            self.in_flight.send(&mut *self.session, batch);
+        }
+    }
+}
+
+/// Creates a queue in which a batch is late as soon as the lane is told to look.
+fn in_flight<R>(counters: &Arc<Counters>) -> InFlight<R> {
+    InFlight::new(Duration::ZERO, Arc::clone(counters))
+}

@@ -1,0 +1,147 @@
+//! The end of a process: an orderly shutdown, and a runtime that is dropped.
+
+use shuttle::{future, thread};
+
+use super::{
+    explore::{Scenario, sometimes},
+    world::{Visit, World},
+};
+use crate::{LockError, LockOptions, LossReason};
+
+const SHUTDOWN_AGAINST_JOIN: Scenario = Scenario {
+    name: "shutdown_against_join",
+    run: || {
+        let world = World::new();
+        let visits = [0; 3].map(|_| world.visit("k", LockOptions::new()));
+        let redlock = world.redlock.clone();
+        let shutdown = thread::spawn(move || redlock.refuse_locks());
+        let served = visits.map(|it| was_served(it.join().unwrap()));
+        sometimes(
+            "some are served",
+            served.contains(&true) && served.contains(&false),
+        );
+        sometimes("none is served", !served.contains(&true));
+        shutdown.join().unwrap();
+        assert!(!was_served(
+            world.visit("k", LockOptions::new()).join().unwrap()
+        ));
+        world.end();
+    },
+    sometimes: &["some are served", "none is served"],
+};
+
+/// The timers end while leases set and clear deadlines. No waiter may wait for them, and no holder may stay.
+pub(super) const TIMERS_END: Scenario = Scenario {
+    name: "end_of_the_timers_against_reschedule",
+    run: || {
+        let world = World::new();
+        let guard = world.hold("k", LockOptions::new());
+        let waits = ["k", "k", "other"].map(|key| {
+            let lock = world.redlock.lock(key);
+            thread::spawn(move || future::block_on(lock.into_future()).map(drop))
+        });
+        world.timers.abort();
+        assert_eq!(future::block_on(guard.lost()), LossReason::Abandoned);
+        for wait in waits {
+            match wait.join().unwrap() {
+                Ok(()) => sometimes("served", true),
+                Err(LockError::ShutDown) => sometimes("shut down", true),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        drop(guard);
+        world.end_with_the_runtime();
+    },
+    sometimes: &["served", "shut down"],
+};
+
+/// The timers end at the moment at which a lock is granted. The nodes are not to blame.
+const TIMERS_END_AT_GRANT: Scenario = Scenario {
+    name: "end_of_the_timers_against_a_grant",
+    run: || {
+        let world = World::new();
+        let lock = world.redlock.lock("k");
+        let visit = thread::spawn(move || future::block_on(lock.into_future()).map(drop));
+        world.timers.abort();
+        match visit.join().unwrap() {
+            Ok(()) => sometimes("served", true),
+            Err(LockError::ShutDown) => sometimes("shut down", true),
+            Err(other) => panic!("{other}"),
+        }
+        world.end_with_the_runtime();
+    },
+    sometimes: &["served", "shut down"],
+};
+
+/// All tasks of the runtime end, one after the other, while locks are wanted.
+const RUNTIME_ENDS: Scenario = Scenario {
+    name: "end_of_the_runtime_against_locks",
+    run: || {
+        let world = World::new();
+        let guard = world.hold("k", LockOptions::new());
+        let waits = ["k", "other"].map(|key| {
+            let lock = world.redlock.lock(key);
+            thread::spawn(move || future::block_on(lock.into_future()).map(drop))
+        });
+        let tasks = world.lanes.iter().chain([&world.timers]);
+        let ends: Vec<_> = tasks
+            .map(|task| {
+                let task = task.abort_handle();
+                thread::spawn(move || task.abort())
+            })
+            .collect();
+        let hold = guard.hold().clone();
+        let release = thread::spawn(move || drop(guard));
+        for wait in waits {
+            match wait.join().unwrap() {
+                Ok(()) => sometimes("served", true),
+                Err(LockError::ShutDown) => sometimes("shut down", true),
+                Err(LockError::NoQuorum(_)) => sometimes("no quorum", true),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        for end in ends {
+            end.join().unwrap();
+        }
+        release.join().unwrap();
+        assert!(!hold.is_valid());
+        world.end_with_the_runtime();
+    },
+    sometimes: &["served", "shut down"],
+};
+
+fn was_served(visit: Visit) -> bool {
+    match visit {
+        Ok(_) => true,
+        Err(LockError::ShutDown) => false,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn shutdown_against_join() {
+    SHUTDOWN_AGAINST_JOIN.explore();
+}
+
+#[test]
+fn end_of_the_timers_against_reschedule() {
+    TIMERS_END.explore();
+}
+
+/// A schedule in which the timers end after a task has seen its lock, and before the task claims the lock.
+const END_BEFORE_CLAIM: &str = "5298320248409133031:0x8.1.0.1.2.0x6.3.4.0.3.0x5.5x2.0.6.0x2.8.0.8x6.7.8x8.1x3.3.2.1.2x3.3.8.3.8.1.4.1.3.5.7.8.3.8x2.4.1x2.4.1.4.1.3x2.7.3.8.3.7.8.3.5.3.8.5x2.6.5.8.7.8.7x3.6x2.5.6.5.8x2.7x4.8.7.1.7x2.8.7x2.3x3.4.3.1.4x3.1.3x2.2.3.1.7.3.8x2.3.1.2x2.1.7.8x2.7x2.2.8.3.8.3.5.1x3.3x2.1.5.3x2.8x2.1x2.8.1x2.3.8.5x2.1.5.8.5.3.8.1x2.6.5.1.8x5.0";
+
+#[test]
+fn a_lock_that_the_end_of_the_timers_takes_before_its_claim_is_shut_down() {
+    TIMERS_END_AT_GRANT.replay(END_BEFORE_CLAIM);
+}
+
+#[test]
+fn end_of_the_timers_against_a_grant() {
+    TIMERS_END_AT_GRANT.explore();
+}
+
+#[test]
+fn end_of_the_runtime_against_locks() {
+    RUNTIME_ENDS.explore();
+}

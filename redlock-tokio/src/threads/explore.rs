@@ -1,0 +1,154 @@
+//! Runs a scenario under many schedules, and replays one of them.
+
+mod recorder;
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    env,
+    panic::{AssertUnwindSafe, catch_unwind},
+    str::FromStr,
+};
+
+use shuttle::{
+    Config, FailurePersistence, Runner,
+    scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler},
+};
+
+use self::recorder::{Record, Recorder};
+
+/// How many schedules of each scenario are run, half of them of each kind.
+const SCHEDULES: usize = 1000;
+
+/// How many times PCT changes a priority during a schedule, plus one.
+const PCT_DEPTH: usize = 4;
+
+/// Threads that run in many orders, and what they must lead to in each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scenario {
+    /// The name of its test.
+    pub(super) name: &'static str,
+    pub(super) run: fn(),
+    /// What must happen in some of the schedules: see [`sometimes`].
+    pub(super) sometimes: &'static [&'static str],
+}
+
+/// How the next thread is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    Random,
+    Pct,
+}
+
+/// A schedule in which a scenario failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// How many schedules it took.
+    pub(super) after: usize,
+    pub(super) schedule: String,
+}
+
+thread_local! {
+    static SEEN: RefCell<BTreeMap<&'static str, usize>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Notes that something happened that happens in some schedules only.
+pub(super) fn sometimes(what: &'static str, happened: bool) {
+    if happened {
+        SEEN.with_borrow_mut(|seen| *seen.entry(what).or_default() += 1);
+    }
+}
+
+impl Scenario {
+    /// Runs as many schedules as `THREADS_SCHEDULES` says, or the one in `THREADS_REPLAY`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a schedule fails, or if none of them did what some must do.
+    pub(super) fn explore(&self) {
+        match env::var("THREADS_REPLAY") {
+            Ok(schedule) if !schedule.is_empty() => return self.replay(&schedule),
+            _ => {}
+        }
+        let schedules = number("THREADS_SCHEDULES", SCHEDULES).max(2);
+        let seed = number("THREADS_SEED", 0);
+        SEEN.take();
+        let mut steps = 0;
+        for choice in [Choice::Random, Choice::Pct] {
+            match self.search(choice, seed, schedules / 2) {
+                Ok(record) => steps += record.all_steps(),
+                Err(failure) => panic!(
+                    "{} failed in schedule {} of {choice:?}, seed {seed}. This command replays it:\n\n    \
+                     make threads SCENARIO={} REPLAY={}\n",
+                    self.name, failure.after, self.name, failure.schedule,
+                ),
+            }
+        }
+        let seen = SEEN.take();
+        println!(
+            "{}: {schedules} schedules, {steps} steps, seen {seen:?}",
+            self.name
+        );
+        for what in self.sometimes {
+            assert!(seen.contains_key(what), "no schedule reached: {what}");
+        }
+    }
+
+    /// Runs schedules until one fails.
+    pub(super) fn search(
+        &self,
+        choice: Choice,
+        seed: u64,
+        schedules: usize,
+    ) -> Result<Record, Failure> {
+        let record = match choice {
+            Choice::Random => self.run(RandomScheduler::new_from_seed(seed, schedules)),
+            Choice::Pct => self.run(PctScheduler::new_from_seed(seed, PCT_DEPTH, schedules)),
+        };
+        match record {
+            (record, Ok(())) => Ok(record),
+            (record, Err(())) => Err(Failure {
+                after: record.schedules(),
+                schedule: record.to_string(),
+            }),
+        }
+    }
+
+    /// Runs one schedule. A schedule of older code may no longer fit, and then is run as long as it fits.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the scenario fails, or if the text is no schedule.
+    pub(super) fn replay(&self, schedule: &str) {
+        let record = Record::from_str(schedule).expect("a schedule that a failure has printed");
+        let mut scheduler = ReplayScheduler::new_from_schedule(record.into_schedule());
+        scheduler.set_allow_incomplete();
+        let (_, outcome) = self.run(scheduler);
+        assert!(outcome.is_ok(), "{} failed as before", self.name);
+    }
+
+    fn run(&self, scheduler: impl Scheduler + 'static) -> (Record, Result<(), ()>) {
+        let (recorder, record) = Recorder::new(scheduler);
+        let mut config = Config::new();
+        config.failure_persistence = FailurePersistence::None;
+        config.silence_warnings = true;
+        config
+            .ungraceful_shutdown_config
+            .immediately_return_on_panic = true;
+        let runner = Runner::new(recorder, config);
+        let run = self.run;
+        let outcome = catch_unwind(AssertUnwindSafe(|| runner.run(run)));
+        (record.take(), outcome.map(drop).map_err(drop))
+    }
+}
+
+/// Returns the number in a variable, or the default without that variable.
+fn number<T: FromStr>(variable: &str, default: T) -> T {
+    match env::var(variable) {
+        Ok(text) if !text.is_empty() => match text.parse() {
+            Ok(number) => number,
+            Err(_) => panic!("{variable} must be a number, and is {text:?}"),
+        },
+        _ => default,
+    }
+}

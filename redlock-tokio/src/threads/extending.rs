@@ -1,0 +1,94 @@
+//! Extensions, while votes are withdrawn.
+
+use shuttle::{future, thread};
+
+use super::{
+    explore::{Scenario, sometimes},
+    world::{TTL, World},
+};
+use crate::{ExtendError, LockOptions, LossReason};
+
+/// Two of three votes are withdrawn, so the lock is lost, and every task that works under it learns of that.
+pub(super) const EXTENSION_AGAINST_WITHDRAWAL: Scenario = Scenario {
+    name: "extension_against_withdrawal",
+    run: || {
+        let world = World::new();
+        let guard = world.hold("k", LockOptions::new());
+        let hold = guard.hold().clone();
+        let extension = thread::spawn(move || match future::block_on(hold.extend()) {
+            Ok(()) => sometimes("extended", true),
+            Err(ExtendError::NoQuorum { .. }) => sometimes("no quorum", true),
+            Err(ExtendError::Lost(LossReason::VotesWithdrawn)) => sometimes("lost", true),
+            Err(other) => panic!("{other}"),
+        });
+        let withdrawal = world.on_thread(|events| {
+            events.withdraw(0);
+            events.withdraw(1);
+        });
+        assert_eq!(future::block_on(guard.lost()), LossReason::VotesWithdrawn);
+        assert!(!guard.is_valid());
+        extension.join().unwrap();
+        withdrawal.join().unwrap();
+        drop(guard);
+        world.end();
+    },
+    sometimes: &["extended", "lost"],
+};
+
+/// The timers renew the lock at the moment at which its votes are withdrawn.
+pub(super) const RENEWAL_AGAINST_WITHDRAWAL: Scenario = Scenario {
+    name: "renewal_against_withdrawal",
+    run: || {
+        let world = World::new();
+        let guard = world.hold("k", LockOptions::new());
+        let time = world.on_thread(|events| events.advance(TTL / 3));
+        let withdrawal = world.on_thread(|events| {
+            events.withdraw(0);
+            events.withdraw(1);
+        });
+        assert_eq!(future::block_on(guard.lost()), LossReason::VotesWithdrawn);
+        time.join().unwrap();
+        withdrawal.join().unwrap();
+        drop(guard);
+        world.end();
+    },
+    sometimes: &[],
+};
+
+/// A waiter gets the lock when its holder has lost it.
+const LOSS_AGAINST_RELEASE: Scenario = Scenario {
+    name: "loss_against_release",
+    run: || {
+        let world = World::new();
+        let guard = world.hold("k", LockOptions::new());
+        let hold = guard.hold().clone();
+        let expiry = world.on_thread(|events| events.advance(TTL));
+        let release = thread::spawn(move || drop(guard));
+        expiry.join().unwrap();
+        release.join().unwrap();
+        assert!(!hold.is_valid());
+        drop(hold);
+        // The turn of this process is over, so it may pause first.
+        let time = world.run_time();
+        let next = world.visit("k", LockOptions::new()).join().unwrap();
+        next.expect("the lock is free");
+        time.stop();
+        world.end();
+    },
+    sometimes: &[],
+};
+
+#[test]
+fn extension_against_withdrawal() {
+    EXTENSION_AGAINST_WITHDRAWAL.explore();
+}
+
+#[test]
+fn renewal_against_withdrawal() {
+    RENEWAL_AGAINST_WITHDRAWAL.explore();
+}
+
+#[test]
+fn loss_against_release() {
+    LOSS_AGAINST_RELEASE.explore();
+}

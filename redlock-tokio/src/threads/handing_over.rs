@@ -1,0 +1,175 @@
+//! A lock that goes from one holder of the process to the next, while waiters give up.
+
+use std::time::Duration;
+
+use shuttle::{future, thread};
+
+use super::{
+    explore::{Scenario, sometimes},
+    world::{Handed, World},
+};
+use crate::{ExtendError, LockOptions};
+
+pub(super) const CANCEL_AGAINST_HANDOVER: Scenario = Scenario {
+    name: "cancel_against_handover",
+    run: || cancel(LockOptions::new()),
+    sometimes: &["handed over", "granted"],
+};
+
+const CANCEL_AGAINST_TURN: Scenario = Scenario {
+    name: "cancel_against_the_turn_that_is_given_on",
+    run: || cancel(LockOptions::new().no_handover()),
+    sometimes: &["granted"],
+};
+
+/// The holder drops its guard, the first waiter gives up, and the second waiter must get the lock.
+fn cancel(options: LockOptions) {
+    let world = World::new();
+    let guard = world.hold("k", options);
+    let first = world.wait("k", options);
+    let second = world.visit("k", options);
+    let cancel = thread::spawn(move || drop(first));
+    drop(guard);
+    let handed = second.join().unwrap().expect("the others are gone");
+    sometimes("handed over", handed == Handed::Over);
+    sometimes("granted", handed == Handed::ByNodes);
+    cancel.join().unwrap();
+    world.end();
+}
+
+/// A waiter that is polled may get the lock, and a waiter that is dropped may have it already.
+const CANCEL_AFTER_POLL: Scenario = Scenario {
+    name: "cancel_of_two_waiters_against_handover",
+    run: || {
+        let world = World::new();
+        let guard = world.hold("k", LockOptions::new());
+        let waiters = [0; 2].map(|_| world.wait("k", LockOptions::new()));
+        let last = world.visit("k", LockOptions::new());
+        let cancels = waiters.map(|mut waiter| {
+            thread::spawn(move || {
+                let polled = futures::FutureExt::now_or_never(&mut waiter);
+                sometimes("cancelled with the lock", matches!(polled, Some(Ok(_))));
+                sometimes("cancelled without the lock", polled.is_none());
+            })
+        });
+        drop(guard);
+        last.join().unwrap().expect("the others are gone");
+        for thread in cancels {
+            thread.join().unwrap();
+        }
+        world.end();
+    },
+    sometimes: &["cancelled with the lock", "cancelled without the lock"],
+};
+
+/// The guard is dropped on one thread, and a clone of its hold is used on others.
+const HOLD_CLONES: Scenario = Scenario {
+    name: "guard_dropped_against_clones_of_its_hold",
+    run: || {
+        let world = World::new();
+        let guard = world.hold("k", LockOptions::new());
+        let next = world.visit("k", LockOptions::new());
+        let holds = [0; 2].map(|_| guard.hold().clone());
+        let left = guard.hold().clone();
+        let extensions = holds.map(|hold| {
+            thread::spawn(move || match future::block_on(hold.extend()) {
+                Ok(()) => sometimes("extended", true),
+                Err(ExtendError::Released) => sometimes("released", true),
+                Err(other) => panic!("{other}"),
+            })
+        });
+        drop(guard);
+        assert!(!left.is_valid(), "its guard is gone");
+        assert_eq!(left.remaining(), Duration::ZERO);
+        drop(left);
+        next.join().unwrap().expect("the lock is free in the end");
+        for thread in extensions {
+            thread.join().unwrap();
+        }
+        world.end();
+    },
+    sometimes: &["extended", "released"],
+};
+
+/// A waiter for two keys has them reserved. The reservation lapses while the waiter gives up.
+const LAPSE_AGAINST_LEAVE: Scenario = Scenario {
+    name: "lapse_of_a_reservation_against_leave",
+    run: || {
+        let world = World::new();
+        let guard = world.hold("a", patient());
+        let several = world.wait_all(&["a", "b"], patient());
+        world.events.advance(Duration::from_millis(100)); // now it is due
+        let single = world.visit("b", patient());
+        let lapse = world.on_thread(|events| events.advance(Duration::from_millis(50)));
+        let cancel = thread::spawn(move || drop(several));
+        drop(guard);
+        single
+            .join()
+            .unwrap()
+            .expect("the keys are free in the end");
+        lapse.join().unwrap();
+        cancel.join().unwrap();
+        world.end();
+    },
+    sometimes: &[],
+};
+
+/// The holder of one key wants the other before it releases its own. Only the lapse lets it go on.
+const LAPSE_FREES_HOLDER: Scenario = Scenario {
+    name: "lapse_of_a_reservation_against_a_holder_that_wants_the_key",
+    run: || {
+        let world = World::new();
+        let guard = world.hold("a", patient());
+        let several = world.visit_all(&["a", "b"], patient());
+        let time = world.run_time();
+        world
+            .visit("b", patient())
+            .join()
+            .unwrap()
+            .expect("the reservation lapses");
+        drop(guard);
+        several
+            .join()
+            .unwrap()
+            .expect("the keys are free in the end");
+        time.stop();
+        world.end();
+    },
+    sometimes: &[],
+};
+
+/// Returns options with which nothing expires while time passes.
+fn patient() -> LockOptions {
+    let hour = Duration::from_secs(3600);
+    LockOptions::new().ttl(hour).wait(hour)
+}
+
+#[test]
+fn cancel_against_handover() {
+    CANCEL_AGAINST_HANDOVER.explore();
+}
+
+#[test]
+fn cancel_against_the_turn_that_is_given_on() {
+    CANCEL_AGAINST_TURN.explore();
+}
+
+#[test]
+fn cancel_of_two_waiters_against_handover() {
+    CANCEL_AFTER_POLL.explore();
+}
+
+#[test]
+fn guard_dropped_against_clones_of_its_hold() {
+    HOLD_CLONES.explore();
+}
+
+#[test]
+fn lapse_of_a_reservation_against_leave() {
+    LAPSE_AGAINST_LEAVE.explore();
+}
+
+#[test]
+fn lapse_of_a_reservation_against_a_holder_that_wants_the_key() {
+    LAPSE_FREES_HOLDER.explore();
+}

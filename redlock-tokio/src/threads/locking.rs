@@ -1,0 +1,104 @@
+//! Locks that are wanted by several threads, and answers that come late.
+
+use std::time::Duration;
+
+use shuttle::{future, thread};
+
+use super::{
+    explore::{Scenario, sometimes},
+    world::{Handed, World},
+};
+use crate::{LockError, LockOptions};
+
+pub(super) const SEVERAL_VISITORS: Scenario = Scenario {
+    name: "several_visitors_of_one_key",
+    run: || {
+        let world = World::new();
+        let visits = [0; 3].map(|_| world.visit("k", LockOptions::new()));
+        let handed = visits.map(|it| it.join().unwrap().expect("the lock is free in the end"));
+        sometimes("handed over", handed.contains(&Handed::Over));
+        sometimes("granted each time", handed == [Handed::ByNodes; 3]);
+        world.end();
+    },
+    sometimes: &["handed over", "granted each time"],
+};
+
+const OVERLAPPING_KEYS: Scenario = Scenario {
+    name: "visitors_of_overlapping_keys",
+    run: || {
+        let world = World::new();
+        let visits = [&["a", "b"][..], &["b", "c"], &["b"], &["c"]];
+        for visit in visits.map(|keys| world.visit_all(keys, LockOptions::new())) {
+            visit.join().unwrap().expect("the keys are free in the end");
+        }
+        world.end();
+    },
+    sometimes: &[],
+};
+
+const LATE_REPLY: Scenario = Scenario {
+    name: "release_against_a_late_reply",
+    run: || {
+        let world = World::new();
+        let once = LockOptions::new().max_attempts(1);
+        let visits = [0; 2].map(|_| world.visit("k", once));
+        let late = world.on_thread(|events| {
+            events.time_out(0);
+            events.time_out(1);
+        });
+        for visit in visits {
+            match visit.join().unwrap() {
+                Ok(_) => sometimes("in time", true),
+                Err(LockError::NoQuorum(_)) => sometimes("too late", true),
+                Err(LockError::Contended(_)) => sometimes("its own late key", true),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        late.join().unwrap();
+        world.end();
+    },
+    sometimes: &["in time", "too late"],
+};
+
+/// Two clients of the same nodes. The nodes report when the key is free.
+const TWO_CLIENTS: Scenario = Scenario {
+    name: "two_clients_of_one_key",
+    run: || {
+        let holder = World::new();
+        let waiter = World::beside(&holder);
+        let guard = holder.hold("k", LockOptions::new());
+        let visit = waiter.visit("k", LockOptions::new().wait(Duration::from_secs(3600)));
+        let release = thread::spawn(move || future::block_on(guard.release()));
+        let time = waiter.run_time();
+        visit
+            .join()
+            .unwrap()
+            .expect("the other client has released the key");
+        release.join().unwrap();
+        time.stop();
+        holder.drain();
+        waiter.end();
+        holder.end();
+    },
+    sometimes: &[],
+};
+
+#[test]
+fn several_visitors_of_one_key() {
+    SEVERAL_VISITORS.explore();
+}
+
+#[test]
+fn visitors_of_overlapping_keys() {
+    OVERLAPPING_KEYS.explore();
+}
+
+#[test]
+fn release_against_a_late_reply() {
+    LATE_REPLY.explore();
+}
+
+#[test]
+fn two_clients_of_one_key() {
+    TWO_CLIENTS.explore();
+}

@@ -1,0 +1,111 @@
+//! Wakers that use locks of the same process while they wake, as executors may that poll in `wake`.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Wake, Waker},
+};
+
+use futures::FutureExt;
+use shuttle::{future, thread};
+use tokio::sync::oneshot;
+
+use super::{
+    explore::{Scenario, sometimes},
+    world::World,
+};
+use crate::{LockFuture, LockOptions, Redlock};
+
+/// When it wakes, it drops a waiter, polls another, and locks.
+struct Reenters {
+    redlock: Redlock,
+    dropped: Mutex<Option<LockFuture>>,
+    polled: Mutex<Option<LockFuture>>,
+    woken: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+impl Wake for Reenters {
+    fn wake(self: Arc<Self>) {
+        drop(take(&self.dropped));
+        if let Some(mut waiter) = take(&self.polled) {
+            let guard = (&mut waiter).now_or_never();
+            sometimes("locked by a waker", matches!(guard, Some(Ok(_))));
+        }
+        let _ = self.redlock.lock("k").into_future().now_or_never();
+        if let Some(woken) = take(&self.woken) {
+            let _ = woken.send(());
+        }
+    }
+}
+
+fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
+    place.lock().unwrap().take()
+}
+
+/// Returns a waker that uses locks, and what resolves when it is woken.
+fn reenters(world: &World) -> (Waker, oneshot::Receiver<()>) {
+    let (woken, was_woken) = oneshot::channel();
+    let wait = || Mutex::new(Some(world.wait("k", LockOptions::new())));
+    let waker = Waker::from(Arc::new(Reenters {
+        redlock: world.redlock.clone(),
+        dropped: wait(),
+        polled: wait(),
+        woken: Mutex::new(Some(woken)),
+    }));
+    (waker, was_woken)
+}
+
+const WAITERS_WAKER: Scenario = Scenario {
+    name: "waker_of_a_waiter_that_locks",
+    run: || {
+        let world = World::new();
+        let guard = world.hold("k", LockOptions::new());
+        let mut first = world.wait("k", LockOptions::new());
+        let (waker, woken) = reenters(&world);
+        let pending = Pin::new(&mut first).poll(&mut Context::from_waker(&waker));
+        assert!(pending.is_pending());
+        drop(waker);
+        let visit = world.visit("k", LockOptions::new());
+        let release = thread::spawn(move || drop(guard));
+        future::block_on(woken).expect("the first waiter gets the lock");
+        drop(future::block_on(first).expect("the first waiter has the lock"));
+        visit.join().unwrap().expect("the others are gone");
+        release.join().unwrap();
+        world.end();
+    },
+    sometimes: &[],
+};
+
+const HOLDERS_WAKER: Scenario = Scenario {
+    name: "waker_of_a_holder_that_locks",
+    run: || {
+        let world = World::new();
+        let guard = world.hold("k", LockOptions::new());
+        let (waker, woken) = reenters(&world);
+        let hold = guard.hold().clone();
+        {
+            let mut lost = Box::pin(hold.lost());
+            let pending = lost.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(pending.is_pending());
+            drop(waker);
+            let visit = world.visit("k", LockOptions::new());
+            let release = thread::spawn(move || drop(guard));
+            future::block_on(woken).expect("a holder sees the release");
+            visit.join().unwrap().expect("the others are gone");
+            release.join().unwrap();
+        }
+        drop(hold);
+        world.end();
+    },
+    sometimes: &["locked by a waker"],
+};
+
+#[test]
+fn waker_of_a_waiter_that_locks() {
+    WAITERS_WAKER.explore();
+}
+
+#[test]
+fn waker_of_a_holder_that_locks() {
+    HOLDERS_WAKER.explore();
+}

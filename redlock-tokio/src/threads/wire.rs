@@ -1,0 +1,62 @@
+//! The way from a lane to its node and back: the node is a task of its own.
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Future},
+};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{Answer, Command, FreedNotifier, MemoryNode, Node, NodeError, Session};
+
+/// The lane's end of a connection.
+#[derive(Debug)]
+pub(super) struct Wire {
+    requests: mpsc::UnboundedSender<Message>,
+}
+
+#[derive(Debug)]
+enum Message {
+    Batch(Vec<Command>, oneshot::Sender<Outcome>),
+    Watch(FreedNotifier),
+}
+
+type Outcome = Result<Vec<Answer>, NodeError>;
+
+/// Connects to a node. Returns the connection, and what the node does until the connection is closed.
+pub(super) fn connect(node: &MemoryNode) -> (Wire, impl Future<Output = ()> + use<>) {
+    let session = node.connect().now_or_never();
+    let session = session.and_then(Result::ok).expect("the node is up");
+    let (requests, inbox) = mpsc::unbounded_channel();
+    (Wire { requests }, serve(session, inbox))
+}
+
+async fn serve(mut session: Box<dyn Session>, mut inbox: mpsc::UnboundedReceiver<Message>) {
+    while let Some(message) = inbox.recv().await {
+        match message {
+            Message::Batch(batch, answer) => {
+                let outcome = session.execute(&batch).await;
+                // An error means that the lane has closed the connection.
+                let _ = answer.send(outcome);
+            }
+            Message::Watch(freed) => session.watch(freed),
+        }
+    }
+}
+
+impl Session for Wire {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Outcome> {
+        let (answer, outcome) = oneshot::channel();
+        let sent = self.requests.send(Message::Batch(batch.to_vec(), answer));
+        async move {
+            let gone = |_| NodeError::Disconnected("the node has ended".into());
+            sent.map_err(|_| gone(()))?;
+            outcome.await.map_err(|_| gone(()))?
+        }
+        .boxed()
+    }
+
+    fn watch(&mut self, freed: FreedNotifier) {
+        // An error means that the node has ended.
+        let _ = self.requests.send(Message::Watch(freed));
+    }
+}

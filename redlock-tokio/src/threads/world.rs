@@ -1,0 +1,317 @@
+//! A `Redlock` with three nodes whose lanes, timers and callers run as tasks of shuttle.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use redlock_core::{Eligibility, Quorum, Timestamp, Withdrawal};
+use shuttle::{future, thread};
+use tokio::sync::mpsc::{self, UnboundedSender};
+
+use super::{Time, referee::Referee, wire};
+use crate::{
+    Clock, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Redlock, Session,
+    builder::{freed_by, withdrawn_from},
+    engine::{
+        lane::{
+            LaneHandle,
+            stand_in::{Order, StandIn},
+        },
+        lease_cell::{LeaseCell, Shared},
+        queue::{Queue, QueueSize},
+        timers::Timers,
+        turn_table::TurnTable,
+        wall_clock::WallClock,
+        warning::Outage,
+    },
+    key::Prefix,
+    random::Random,
+};
+
+pub(super) const NODES: usize = 3;
+
+/// How long a lock lives that is not renewed.
+pub(super) const TTL: Duration = Duration::from_secs(10);
+
+/// One process and its nodes.
+pub(super) struct World {
+    pub(super) redlock: Redlock,
+    pub(super) time: Arc<Time>,
+    pub(super) nodes: Vec<MemoryNode>,
+    pub(super) referee: Referee,
+    pub(super) events: Events,
+    pub(super) lanes: Vec<future::JoinHandle<()>>,
+    pub(super) timers: future::JoinHandle<()>,
+    servers: Vec<future::JoinHandle<()>>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let time = Arc::new(Time::new());
+        let clock = Clock::explored(Arc::clone(&time));
+        let nodes = [0; NODES].map(|_| MemoryNode::with_clock(clock.clone()));
+        Self::over(1, time, nodes.into(), Referee::default())
+    }
+
+    /// Starts another client of the same nodes.
+    pub(super) fn beside(other: &Self) -> Self {
+        let (time, nodes) = (Arc::clone(&other.time), other.nodes.clone());
+        Self::over(2, time, nodes, other.referee.clone())
+    }
+
+    fn over(seed: u64, time: Arc<Time>, nodes: Vec<MemoryNode>, referee: Referee) -> Self {
+        let clock = Clock::explored(Arc::clone(&time));
+        let random = Random::seeded(seed);
+        let queue = Arc::new(Queue::new(usize::MAX, &random));
+        let timers = Timers::new(clock.clone());
+        let quorum = Quorum::majority(NODES).expect("there are nodes");
+        let (mut handles, mut lanes) = (Vec::new(), Vec::new());
+        let (mut servers, mut orders) = (Vec::new(), Vec::new());
+        for (id, node) in quorum.all().iter().zip(&nodes) {
+            let (mut wire, server) = wire::connect(node);
+            wire.watch(freed_by(id, Arc::downgrade(&queue)));
+            let (orderer, obeyed) = mpsc::unbounded_channel();
+            let address = format!("node-{}", id.index());
+            let session = Box::new(wire);
+            let withdrawn = withdrawn_from(id, Arc::downgrade(&timers));
+            let (handle, lane): (LaneHandle<Arc<LeaseCell>>, _) =
+                StandIn::new(id, &address, clock.clone(), session, obeyed, withdrawn);
+            handles.push(handle);
+            lanes.push(future::spawn(lane.run()));
+            servers.push(future::spawn(server));
+            orders.push(orderer);
+        }
+        let running = future::spawn(Arc::clone(&timers).run());
+        let redlock = Redlock::new(Shared {
+            quorum,
+            lanes: handles.into(),
+            timers,
+            queue,
+            turns: TurnTable::new(&random),
+            clock,
+            random,
+            leases: 0.into(),
+            prefix: Prefix::default(),
+            defaults: LockOptions::new().ttl(TTL),
+            max_ttl: None,
+            window: None,
+            outage: Outage::default(),
+            shut_down: false.into(),
+            wall_clock: WallClock::system(),
+            undeliverable: 0.into(),
+        });
+        let events = Events {
+            time: Arc::clone(&time),
+            orders,
+        };
+        Self {
+            redlock,
+            time,
+            nodes,
+            referee,
+            events,
+            lanes,
+            timers: running,
+            servers,
+        }
+    }
+
+    // What callers do, each on a thread of its own.
+
+    /// Locks a key, works, and drops the guard. Returns whether it got the lock.
+    pub(super) fn visit(
+        &self,
+        key: &'static str,
+        options: LockOptions,
+    ) -> thread::JoinHandle<Visit> {
+        self.visit_all(&[key], options)
+    }
+
+    /// Does the same with several keys.
+    pub(super) fn visit_all(
+        &self,
+        keys: &[&'static str],
+        options: LockOptions,
+    ) -> thread::JoinHandle<Visit> {
+        let lock = self.redlock.lock_all(keys).options(options);
+        let referee = self.referee.clone();
+        thread::spawn(move || referee.visit(future::block_on(lock.into_future())))
+    }
+
+    /// Locks a key on this thread. Nothing else wants it.
+    pub(super) fn hold(&self, key: &str, options: LockOptions) -> LockGuard {
+        let lock = self.redlock.lock(key).options(options);
+        future::block_on(lock.into_future()).expect("the lock is free")
+    }
+
+    /// Starts to wait for a key.
+    pub(super) fn wait(&self, key: &str, options: LockOptions) -> LockFuture {
+        self.wait_all(&[key], options)
+    }
+
+    /// Starts to wait for several keys.
+    pub(super) fn wait_all(&self, keys: &[&str], options: LockOptions) -> LockFuture {
+        let mut lock = self.redlock.lock_all(keys).options(options).into_future();
+        let pending = Pin::new(&mut lock).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(pending.is_pending(), "the lock is taken");
+        lock
+    }
+
+    // What happens to the process.
+
+    /// Lets something happen on a thread of its own.
+    pub(super) fn on_thread(
+        &self,
+        happens: impl FnOnce(&Events) + Send + 'static,
+    ) -> thread::JoinHandle<()> {
+        let events = self.events.clone();
+        thread::spawn(move || happens(&events))
+    }
+
+    /// Lets time pass on a thread of its own, in steps of a few milliseconds.
+    pub(super) fn run_time(&self) -> RunningTime {
+        let (time, is_over) = (Arc::clone(&self.time), Arc::<AtomicBool>::default());
+        let until = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            while !until.load(Ordering::Relaxed) {
+                time.advance(Duration::from_millis(25));
+                thread::yield_now();
+            }
+        });
+        RunningTime { thread, is_over }
+    }
+
+    // The end.
+
+    /// Waits until the nodes are owed nothing.
+    pub(super) fn drain(&self) {
+        for node in 0..NODES {
+            self.events.order(node, Order::Retry);
+        }
+        for lane in &self.redlock.shared().lanes {
+            future::block_on(lane.drain());
+        }
+    }
+
+    /// Checks that nothing is left of any lock.
+    fn expect_nothing_left(&self) {
+        let shared = self.redlock.shared();
+        for node in &self.nodes {
+            assert!(node.is_empty(), "a key is neither held nor released");
+        }
+        let undelivered: usize = shared.lanes.iter().map(LaneHandle::undelivered).sum();
+        assert_eq!(undelivered, 0, "releases that were not delivered");
+        expect_no_leases(&self.redlock);
+    }
+
+    /// Drops the last handle, and waits for the end of all tasks. Nothing must be left of any lock.
+    pub(super) fn end(self) {
+        self.drain();
+        self.expect_nothing_left();
+        drop(self.redlock);
+        drop(self.events);
+        let tasks = self
+            .lanes
+            .into_iter()
+            .chain([self.timers])
+            .chain(self.servers);
+        for task in tasks {
+            future::block_on(task).expect("no task was aborted");
+        }
+    }
+
+    /// Ends what is left of the runtime. No lease must be in the queue or have a deadline. Keys may be left on the
+    /// nodes, where they expire.
+    pub(super) fn end_with_the_runtime(self) {
+        for task in self.lanes.into_iter().chain([self.timers]) {
+            task.abort();
+            // An error means that it was aborted in time.
+            let _ = future::block_on(task);
+        }
+        expect_no_leases(&self.redlock);
+    }
+}
+
+/// Checks that no lease is in the queue or has a deadline.
+fn expect_no_leases(redlock: &Redlock) {
+    let shared = redlock.shared();
+    let nothing = QueueSize {
+        keys: 0,
+        waiting: 0,
+    };
+    assert_eq!(shared.queue.size(), nothing, "left in the queue");
+    // The timers forget the leases that they have called back when they run again.
+    for _ in 0..1000 {
+        if shared.timers.all().is_empty() {
+            return;
+        }
+        thread::yield_now();
+    }
+    panic!("deadlines are left: {:?}", shared.timers.all());
+}
+
+/// How a visit ended.
+pub(super) type Visit = Result<Handed, LockError>;
+
+/// Where a lock came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handed {
+    ByNodes,
+    Over,
+}
+
+/// What happens to a process from outside.
+#[derive(Clone, Debug)]
+pub(super) struct Events {
+    time: Arc<Time>,
+    orders: Vec<UnboundedSender<Order>>,
+}
+
+impl Events {
+    /// Lets time pass.
+    pub(super) fn advance(&self, by: Duration) {
+        self.time.advance(by);
+    }
+
+    /// Lets a lane find that its node is late.
+    pub(super) fn time_out(&self, node: usize) {
+        self.order(node, Order::TimeOut);
+    }
+
+    /// Lets a lane find that its node may have forgotten all keys.
+    pub(super) fn withdraw(&self, node: usize) {
+        let quarantined_until = self.time.now().saturating_add(TTL);
+        self.order(
+            node,
+            Order::Withdraw(Withdrawal {
+                since: Timestamp::ZERO,
+                eligibility: Eligibility::since(quarantined_until),
+            }),
+        );
+    }
+
+    fn order(&self, node: usize, order: Order) {
+        // An error means that the lane has ended.
+        let _ = self.orders[node].send(order);
+    }
+}
+
+/// Time that passes until it is stopped.
+#[must_use]
+pub(super) struct RunningTime {
+    thread: thread::JoinHandle<()>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl RunningTime {
+    pub(super) fn stop(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+    }
+}
