@@ -16,7 +16,8 @@ use std::{
 };
 
 use redlock_core::{
-    Eligibility, FencingToken, NodeId, Quorum, RoundId, Timestamp, Token, Ttl, Withdrawal,
+    Eligibility, FencingToken, LossReason, NodeId, Quorum, RoundId, Timestamp, Token, Ttl,
+    Withdrawal,
 };
 
 use self::stage::Stage;
@@ -27,6 +28,8 @@ pub(crate) use self::{
     stage::End,
     state::WaitOutcome,
 };
+#[cfg(all(test, redlock_shuttle))]
+use crate::threads::Fault;
 use crate::{
     Key, NodeReports, NodeStatus, OptionsError,
     engine::{
@@ -134,6 +137,11 @@ impl LeaseCell {
 
     /// Waits until the lock is held, or will not be held.
     pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<WaitOutcome<Arc<Self>>> {
+        #[cfg(all(test, redlock_shuttle))]
+        if Fault::StoresWakerLate.is_seeded() && self.state().stage().is_pending() {
+            self.state().store_waker(cx.waker());
+            return Poll::Pending;
+        }
         self.state().poll_acquired(cx.waker())
     }
 
@@ -179,6 +187,14 @@ impl LeaseCell {
     /// Returns whether the lease holds the lock.
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state().stage(), Stage::Held(_))
+    }
+
+    /// Returns whether the lock was lost because the runtime has ended.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        matches!(
+            self.state().stage(),
+            Stage::Ended(End::Lost(LossReason::Abandoned))
+        )
     }
 
     /// Returns whether another lease of this process holds one of the keys.

@@ -3,9 +3,14 @@
 use std::{collections::BTreeMap, mem, sync::Arc};
 
 use redlock_core::Timestamp;
-use tokio::{sync::Notify, task::yield_now};
+use tokio::task::yield_now;
 
-use crate::{Clock, sync::Mutex};
+#[cfg(all(test, redlock_shuttle))]
+use crate::threads::Fault;
+use crate::{
+    Clock,
+    sync::{Mutex, Notify},
+};
 
 /// How many timeouts are handled before other tasks may run.
 const MAX_AT_ONCE: usize = 256;
@@ -88,7 +93,10 @@ impl<T: Timed> Timers<T> {
             deadlines.due.remove(&(at, timed.id()));
         }
         if let Some(at) = to {
-            if deadlines.closed {
+            let closed = deadlines.closed;
+            #[cfg(all(test, redlock_shuttle))]
+            let closed = closed && !Fault::SetsDeadlineInClosedTimers.is_seeded();
+            if closed {
                 return Err(TimersClosed);
             }
             deadlines.due.insert((at, timed.id()), timed.clone());
@@ -106,13 +114,25 @@ impl<T: Timed> Timers<T> {
     pub(crate) fn all(&self) -> BTreeMap<u64, T> {
         let deadlines = self.deadlines.lock();
         // Those in hand may have set a new deadline already.
-        let all = deadlines.due.values().chain(&deadlines.in_hand);
+        let in_hand = &deadlines.in_hand[..];
+        #[cfg(all(test, redlock_shuttle))]
+        let in_hand = if Fault::ForgetsLeasesInHand.is_seeded() {
+            &[]
+        } else {
+            in_hand
+        };
+        let all = deadlines.due.values().chain(in_hand);
         all.map(|it| (it.id(), it.clone())).collect()
     }
 
-    pub(crate) async fn run(self: Arc<Self>) {
-        // Dropped with the runtime, if the task does not end before.
-        let _guard = AbandonOnDrop(&self);
+    /// Returns the task. Dropping it abandons everything, even if it never ran.
+    pub(crate) fn run(self: Arc<Self>) -> impl Future<Output = ()> + Send + use<T> {
+        // The runtime may end before it polls the task for the first time.
+        let task = AbandonOnDrop(self);
+        async move { task.0.call_back().await }
+    }
+
+    async fn call_back(&self) {
         let mut due = Vec::new();
         loop {
             let now = self.clock.now();
@@ -147,9 +167,9 @@ impl<T: Timed> Timers<T> {
 }
 
 /// Abandons everything when the task ends. Without the task, some waiters would wait for ever.
-struct AbandonOnDrop<'a, T: Timed>(&'a Timers<T>);
+struct AbandonOnDrop<T: Timed>(Arc<Timers<T>>);
 
-impl<T: Timed> Drop for AbandonOnDrop<'_, T> {
+impl<T: Timed> Drop for AbandonOnDrop<T> {
     fn drop(&mut self) {
         self.0.close();
         for timed in self.0.all().values() {
@@ -166,5 +186,38 @@ impl<T> Deadlines<T> {
         {
             into.push(entry.remove());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Abandoned(Arc<AtomicBool>);
+
+    impl Timed for Abandoned {
+        fn id(&self) -> u64 {
+            0
+        }
+
+        fn handle_timeout(&self, _: Timestamp) {}
+
+        fn abandon(&self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_task_that_is_dropped_before_it_runs_abandons_everything() {
+        let timers = Timers::new(Clock::system());
+        let timed = Abandoned::default();
+        let set = || timers.reschedule(&timed, None, Some(Timestamp::MAX));
+        assert!(set().is_ok());
+        drop(Arc::clone(&timers).run());
+        assert!(timed.0.load(Ordering::Relaxed));
+        assert!(set().is_err());
     }
 }

@@ -34,6 +34,8 @@ pub(super) fn conclude(
     match end {
         Some(end) => Err(failure(cell, since, end)),
         None if guard.claim(cell.now().saturating_duration_since(since)) => Ok(guard),
+        // The runtime has ended since the lock was acquired.
+        None if guard.cell().is_abandoned() => Err(LockError::ShutDown),
         // The task was kept from running since the lock was acquired.
         None => Err(LockError::TooSlow(attempts(cell, since, cell.attempts()))),
     }
