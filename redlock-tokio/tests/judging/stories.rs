@@ -183,6 +183,30 @@ fn the_time_in_which_a_process_stands_still_is_not_lateness() {
 }
 
 #[test]
+fn a_lock_that_comes_after_its_validity_is_lost_from_its_grant_on() {
+    for (told, found) in [(50 + TOLERANCE, 0), (51 + TOLERANCE, 1)] {
+        let mut judge = judge();
+        let hold = judge.granted(grant("x", 50, 30));
+        judge.ended(hold, End::Lost { told }, told);
+        assert_eq!(judge.violations().len(), found, "told at {told}");
+    }
+}
+
+#[test]
+fn a_hold_is_remembered_until_its_holder_is_told() {
+    let mut judge = judge();
+    let hold = judge.granted(grant("x", 0, 100));
+    judge.ended(hold, End::Lost { told: 200 }, 100);
+    judge.stood_still("x", 100, 150);
+    judge.forget_before(150);
+    assert_eq!(judge.remembered(), 1);
+    judge.stood_still("x", 150, 195);
+    judge.forget_before(300);
+    assert_eq!(judge.violations(), []);
+    assert_eq!(judge.remembered(), 0);
+}
+
+#[test]
 fn a_holder_that_nobody_tells_is_reported_once() {
     let mut judge = judge();
     let hold = judge.granted(grant("x", 0, 100));
