@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser python servers model sim sim-driver threads soak mutants coverage bounds imports api lint
+.PHONY: run test redis browser python servers model sim sim-driver sim-controls threads soak mutants coverage bounds imports api lint
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
@@ -53,6 +53,10 @@ sim-driver:
 threads:
 	RUSTFLAGS="--cfg redlock_shuttle -D warnings" THREADS_SCHEDULES=$(SCHEDULES) THREADS_SEED=$(SEED) THREADS_REPLAY=$(REPLAY) \
 	    cargo test -p redlock-tokio --release --lib --target-dir target/threads -- --show-output $(or $(SCENARIO),threads::)
+
+# Takes one rule at a time out of the driver, and expects the simulator to notice.
+sim-controls: python
+	@.ci/sim-controls $(CONTROLS)
 
 # Hundreds of tasks in several processes, against servers that fail in every way: `make soak
 # MINUTES=10`. SEED replays the faults of an earlier run. First come short runs that must find

@@ -15,6 +15,8 @@
 //! | `SIM_SEED` | this seed only |
 //! | `SIM_CONFIG` | this world only |
 //! | `SIM_TRACE` | prints what happens |
+//! | `SIM_RUNS` | how often each seed is run: 2 by default |
+//! | `SIM_UNSHRUNK` | reports a violation as it was found |
 //! | `SIM_PROCESSES`, `SIM_USERS` | so many processes, and users in each of them, at most |
 //! | `SIM_FAULTS` | these faults only, by their numbers, such as `3,7` |
 //!

@@ -33,6 +33,10 @@ pub(crate) struct Plan {
     seed: Option<u64>,
     only: Option<String>,
     print: bool,
+    /// How often each seed is run.
+    runs: u32,
+    /// Whether a failure is made smaller.
+    shrinks: bool,
     reduction: Reduction,
 }
 
@@ -49,6 +53,8 @@ impl Plan {
             seed: number("SIM_SEED"),
             only: env::var("SIM_CONFIG").ok(),
             print: env::var("SIM_TRACE").is_ok(),
+            runs: number("SIM_RUNS").unwrap_or(2).max(1),
+            shrinks: env::var("SIM_UNSHRUNK").is_err(),
             reduction: Reduction {
                 processes: number("SIM_PROCESSES"),
                 users: number("SIM_USERS"),
@@ -69,7 +75,7 @@ impl Plan {
         self.seed.is_none() && self.only.is_none() && self.seeds >= seeds
     }
 
-    /// Runs all seeds of one world, each twice, on as many threads as there are cores.
+    /// Runs all seeds of one world, each at least twice, on as many threads as there are cores.
     ///
     /// # Panics
     ///
@@ -87,7 +93,7 @@ impl Plan {
                 if seed >= seeds.end || has_failed.load(Relaxed) {
                     break;
                 }
-                let outcome = self.run_twice(configuration, seed);
+                let outcome = self.repeat(configuration, seed);
                 has_failed.fetch_or(outcome.is_err(), Relaxed);
                 outcomes.lock().expect("not poisoned").push((seed, outcome));
                 if told.elapsed() > Duration::from_secs(10) {
@@ -123,26 +129,48 @@ impl Plan {
         }
     }
 
-    fn run_twice(&self, configuration: Configuration, seed: u64) -> Result<Outcome, String> {
+    /// Runs a seed again and again, and expects the same each time.
+    fn repeat(&self, configuration: Configuration, seed: u64) -> Result<Outcome, String> {
         let first = run(configuration, seed, &self.reduction, self.print);
+        if self.seed.is_some() {
+            println!(
+                "{}: seed {seed}, trace {:016x}",
+                configuration.name, first.hash
+            );
+        }
         if configuration.expectation == Expectation::Safe
             && let Some(violation) = first.violations.first()
         {
-            let smaller = shrink(&self.reduction, &first, |reduction| {
-                run(configuration, seed, reduction, false)
-            });
-            return Err(format!(
-                "{violation}\nreplay: {}",
-                replay(configuration, seed, &smaller)
-            ));
+            let replay = replay(
+                configuration,
+                seed,
+                &self.smaller(configuration, seed, &first),
+            );
+            return Err(format!("{violation}\nreplay: {replay}"));
         }
-        let second = run(configuration, seed, &self.reduction, false);
-        if first == second {
-            Ok(first)
-        } else {
-            let replay = replay(configuration, seed, &self.reduction);
-            Err(format!("two runs of one seed differ\nreplay: {replay}"))
+        for _ in 1..self.runs {
+            let again = run(configuration, seed, &self.reduction, false);
+            if self.seed.is_some() {
+                println!(
+                    "{}: seed {seed}, trace {:016x}",
+                    configuration.name, again.hash
+                );
+            }
+            if first != again {
+                let replay = replay(configuration, seed, &self.reduction);
+                return Err(format!("two runs of one seed differ\nreplay: {replay}"));
+            }
         }
+        Ok(first)
+    }
+
+    fn smaller(&self, configuration: Configuration, seed: u64, failure: &Outcome) -> Reduction {
+        if !self.shrinks {
+            return self.reduction.clone();
+        }
+        shrink(&self.reduction, failure, |reduction| {
+            run(configuration, seed, reduction, false)
+        })
     }
 }
 
