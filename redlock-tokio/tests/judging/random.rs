@@ -13,7 +13,7 @@ use proptest::{
 
 use crate::{
     judge::{End, Grant, HoldId, Judge},
-    reference::{self, Ended, Extension, Finding, Stop, Tale},
+    reference::{self, Ended, Extension, Finding, Look, Stop, Tale},
     said::grant,
 };
 
@@ -27,14 +27,14 @@ struct Story {
     /// In the order in which they are reported.
     tales: Vec<Tale>,
     stops: Vec<Stop>,
-    looks: Vec<u64>,
+    looks: Vec<Look>,
 }
 
 /// News, in the order in which those of one instant are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum News {
     Stop(usize),
-    Look,
+    Look(usize),
     Grant(usize),
     Extension(usize),
     End(usize),
@@ -100,9 +100,13 @@ fn story() -> impl Strategy<Value = Story> {
         from,
         until: from + length,
     });
-    let looks = vec(0..LAST, 0..4).prop_map(|mut looks| {
-        looks.sort_unstable();
-        looks
+    let looks = (vec(0..LAST, 0..4), 0..10_u64).prop_map(|(mut times, lag)| {
+        times.sort_unstable();
+        let look = |at: u64| Look {
+            at,
+            heard: at + lag,
+        };
+        times.into_iter().map(look).collect()
     });
     (vec(tale(), 0..8), vec(stop, 0..3), looks).prop_map(|(tales, stops, looks)| Story {
         tales,
@@ -194,7 +198,8 @@ fn tell_in_time(story: &Story) -> (Judge, Vec<(HoldId, Tale)>) {
     let mut judge = new_judge();
     let parts = parts(&story.stops, &story.looks);
     let mut news: Vec<(u64, News)> = Vec::new();
-    news.extend(story.looks.iter().map(|it| (*it, News::Look)));
+    let looks = story.looks.iter().enumerate();
+    news.extend(looks.map(|(number, it)| (it.heard, News::Look(number))));
     let stops = parts.iter().enumerate();
     news.extend(stops.map(|(number, it)| (it.until, News::Stop(number))));
     for (number, tale) in story.tales.iter().enumerate() {
@@ -206,7 +211,7 @@ fn tell_in_time(story: &Story) -> (Judge, Vec<(HoldId, Tale)>) {
     }
     news.sort_unstable();
     let mut ids = vec![None; story.tales.len()];
-    for (at, what) in news {
+    for (_, what) in news {
         let id_of = |number: usize| ids[number].expect("the grant is the first news of a hold");
         match what {
             News::Stop(number) => {
@@ -217,7 +222,7 @@ fn tell_in_time(story: &Story) -> (Judge, Vec<(HoldId, Tale)>) {
                 } = &parts[number];
                 judge.stood_still(client, *from, *until);
             }
-            News::Look => judge.forget_before(at),
+            News::Look(number) => judge.forget_before(story.looks[number].at),
             News::Grant(number) => {
                 ids[number] = Some(judge.granted(story.tales[number].grant.clone()));
             }
@@ -237,14 +242,13 @@ fn tell_in_time(story: &Story) -> (Judge, Vec<(HoldId, Tale)>) {
 }
 
 /// Divides stops at the looks.
-fn parts(stops: &[Stop], looks: &[u64]) -> Vec<Stop> {
+fn parts(stops: &[Stop], looks: &[Look]) -> Vec<Stop> {
     let mut parts = Vec::new();
     for stop in stops {
         let mut from = stop.from;
-        let within = looks
-            .iter()
-            .filter(|it| (stop.from..stop.until).contains(it));
-        for until in within.copied().chain([stop.until]) {
+        let looks = looks.iter().map(|it| it.at);
+        let within = looks.filter(|it| (stop.from..stop.until).contains(it));
+        for until in within.chain([stop.until]) {
             let client = stop.client.clone();
             parts.push(Stop {
                 client,

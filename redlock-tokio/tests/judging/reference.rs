@@ -31,6 +31,14 @@ pub(crate) struct Stop {
     pub(crate) until: u64,
 }
 
+/// A time before which everything is forgotten.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    pub(crate) at: u64,
+    /// All news from before this time is reported by then. It is not earlier than `at`.
+    pub(crate) heard: u64,
+}
+
 /// What must not be mistaken in a violation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Finding {
@@ -100,11 +108,11 @@ impl Tale {
     }
 }
 
-/// Returns the findings in order. `looks` are the times at which earlier ones are forgotten.
+/// Returns the findings in order.
 pub(crate) fn judge(
     tales: &[(HoldId, Tale)],
     stops: &[Stop],
-    looks: &[u64],
+    looks: &[Look],
     tolerance: u64,
 ) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -128,19 +136,19 @@ pub(crate) fn judge(
     for (id, tale) in tales {
         let running = |due: u64, now: u64| running_time(stops, &tale.grant.client, due, now);
         let not_told = looks.iter().copied().find(|look| {
-            let is_extended = tale.extension.is_some_and(|it| it.at < *look);
+            let is_extended = tale.extension.is_some_and(|it| it.at < look.heard);
             let valid_until = match is_extended {
                 true => tale.valid_until(),
                 false => tale.grant.valid_until,
             };
             tale.grant.watches
-                && tale.grant.at < *look
-                && tale.end_is_told_at().is_none_or(|it| it >= *look)
-                && running(valid_until.max(tale.grant.at), *look) > tolerance
+                && tale.grant.at < look.heard
+                && tale.end_is_told_at().is_none_or(|it| it >= look.heard)
+                && running(valid_until.max(tale.grant.at), look.at) > tolerance
         });
         let due = tale.valid_until().max(tale.grant.at);
         match (not_told, tale.end.map(|it| it.how)) {
-            (Some(by), _) => found.push(Finding::NotTold { hold: *id, by }),
+            (Some(Look { at: by, .. }), _) => found.push(Finding::NotTold { hold: *id, by }),
             (None, Some(End::Lost { told })) if running(due, told) > tolerance => {
                 found.push(Finding::ToldLate {
                     hold: *id,
