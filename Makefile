@@ -51,7 +51,7 @@ sim-driver:
 #
 # The option is no feature, so that `--all-features` has nothing of it. It is for every crate, hence the directory.
 threads:
-	RUSTFLAGS="--cfg redlock_shuttle -D warnings" THREADS_SCHEDULES=$(SCHEDULES) THREADS_SEED=$(SEED) THREADS_REPLAY=$(REPLAY) \
+	RUST_BACKTRACE=0 RUSTFLAGS="--cfg redlock_shuttle -D warnings" THREADS_SCHEDULES=$(SCHEDULES) THREADS_SEED=$(SEED) THREADS_REPLAY=$(REPLAY) \
 	    cargo test -p redlock-tokio --release --lib --target-dir target/threads -- --show-output $(or $(SCENARIO),threads::)
 
 # Takes one rule at a time out of the driver, and expects the simulator to notice.

@@ -8,6 +8,7 @@ use std::{
     env,
     panic::{AssertUnwindSafe, catch_unwind},
     str::FromStr,
+    sync::{Arc, OnceLock},
 };
 
 use shuttle::{
@@ -56,6 +57,16 @@ thread_local! {
 pub(super) fn sometimes(what: &'static str, happened: bool) {
     if happened {
         SEEN.with_borrow_mut(|seen| *seen.entry(what).or_default() += 1);
+    }
+}
+
+/// Notes which of several threads came first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct First(Arc<OnceLock<()>>);
+
+impl First {
+    pub(super) fn note(&self, what: &'static str) {
+        sometimes(what, self.0.set(()).is_ok());
     }
 }
 

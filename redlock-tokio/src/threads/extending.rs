@@ -3,7 +3,7 @@
 use shuttle::{future, thread};
 
 use super::{
-    explore::{Scenario, sometimes},
+    explore::{First, Scenario, sometimes},
     world::{TTL, World},
 };
 use crate::{ExtendError, LockOptions, LossReason};
@@ -41,10 +41,16 @@ pub(super) const RENEWAL_AGAINST_WITHDRAWAL: Scenario = Scenario {
     run: || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
-        let time = world.on_thread(|events| events.advance(TTL / 3));
-        let withdrawal = world.on_thread(|events| {
+        let first = First::default();
+        let noted = first.clone();
+        let time = world.on_thread(move |events| {
+            events.advance(TTL / 3);
+            noted.note("the renewal is due first");
+        });
+        let withdrawal = world.on_thread(move |events| {
             events.withdraw(0);
             events.withdraw(1);
+            first.note("the votes are withdrawn first");
         });
         assert_eq!(future::block_on(guard.lost()), LossReason::VotesWithdrawn);
         time.join().unwrap();
@@ -52,7 +58,7 @@ pub(super) const RENEWAL_AGAINST_WITHDRAWAL: Scenario = Scenario {
         drop(guard);
         world.end();
     },
-    sometimes: &[],
+    sometimes: &["the renewal is due first", "the votes are withdrawn first"],
 };
 
 /// A waiter gets the lock when its holder has lost it.
@@ -62,8 +68,16 @@ const LOSS_AGAINST_RELEASE: Scenario = Scenario {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
         let hold = guard.hold().clone();
-        let expiry = world.on_thread(|events| events.advance(TTL));
-        let release = thread::spawn(move || drop(guard));
+        let first = First::default();
+        let noted = first.clone();
+        let expiry = world.on_thread(move |events| {
+            events.advance(TTL);
+            noted.note("the lock expires first");
+        });
+        let release = thread::spawn(move || {
+            drop(guard);
+            first.note("the lock is released first");
+        });
         expiry.join().unwrap();
         release.join().unwrap();
         assert!(!hold.is_valid());
@@ -75,7 +89,7 @@ const LOSS_AGAINST_RELEASE: Scenario = Scenario {
         time.stop();
         world.end();
     },
-    sometimes: &[],
+    sometimes: &["the lock expires first", "the lock is released first"],
 };
 
 #[test]

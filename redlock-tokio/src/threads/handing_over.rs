@@ -5,7 +5,7 @@ use std::time::Duration;
 use shuttle::{future, thread};
 
 use super::{
-    explore::{Scenario, sometimes},
+    explore::{First, Scenario, sometimes},
     world::{Handed, World},
 };
 use crate::{ExtendError, LockOptions};
@@ -100,9 +100,19 @@ const LAPSE_AGAINST_LEAVE: Scenario = Scenario {
         let several = world.wait_all(&["a", "b"], patient());
         world.events.advance(Duration::from_millis(100)); // now it is due
         let single = world.visit("b", patient());
-        let lapse = world.on_thread(|events| events.advance(Duration::from_millis(50)));
-        let cancel = thread::spawn(move || drop(several));
+        let first = First::default();
+        let noted = first.clone();
+        let lapse = world.on_thread(move |events| {
+            events.advance(Duration::from_millis(50));
+            noted.note("the time of the reservation is over first");
+        });
+        let noted = first.clone();
+        let cancel = thread::spawn(move || {
+            drop(several);
+            noted.note("the waiter leaves first");
+        });
         drop(guard);
+        first.note("the holder leaves first");
         single
             .join()
             .unwrap()
@@ -111,7 +121,11 @@ const LAPSE_AGAINST_LEAVE: Scenario = Scenario {
         cancel.join().unwrap();
         world.end();
     },
-    sometimes: &[],
+    sometimes: &[
+        "the time of the reservation is over first",
+        "the waiter leaves first",
+        "the holder leaves first",
+    ],
 };
 
 /// The holder of one key wants the other before it releases its own. Only the lapse lets it go on.

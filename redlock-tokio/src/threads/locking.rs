@@ -60,6 +60,37 @@ const LATE_REPLY: Scenario = Scenario {
     sometimes: &["in time", "too late"],
 };
 
+/// Two nodes break their connections, and are back later. No request may be forgotten.
+const BROKEN_CONNECTIONS: Scenario = Scenario {
+    name: "release_against_broken_connections",
+    run: || {
+        let world = World::new();
+        let once = LockOptions::new().max_attempts(1);
+        let visits = [0; 2].map(|_| world.visit("k", once));
+        let nodes = world.nodes[..2].to_vec();
+        let breaks = thread::spawn(move || {
+            for node in &nodes {
+                node.set_down(true);
+            }
+            for node in &nodes {
+                node.set_down(false);
+            }
+        });
+        for visit in visits {
+            match visit.join().unwrap() {
+                Ok(_) => sometimes("locked", true),
+                Err(LockError::NoQuorum(_)) => sometimes("no quorum", true),
+                Err(LockError::Contended(_)) => sometimes("its own late key", true),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        breaks.join().unwrap();
+        // A node is owed a release until the key must have expired, if a request to set the key was not answered.
+        world.end_after_expiry();
+    },
+    sometimes: &["locked", "no quorum"],
+};
+
 /// Two clients of the same nodes. The nodes report when the key is free.
 const TWO_CLIENTS: Scenario = Scenario {
     name: "two_clients_of_one_key",
@@ -96,6 +127,11 @@ fn visitors_of_overlapping_keys() {
 #[test]
 fn release_against_a_late_reply() {
     LATE_REPLY.explore();
+}
+
+#[test]
+fn release_against_broken_connections() {
+    BROKEN_CONNECTIONS.explore();
 }
 
 #[test]

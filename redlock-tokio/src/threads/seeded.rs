@@ -7,7 +7,9 @@ use super::{
     extending::{EXTENSION_AGAINST_WITHDRAWAL, RENEWAL_AGAINST_WITHDRAWAL},
     handing_over::CANCEL_AGAINST_HANDOVER,
     locking::SEVERAL_VISITORS,
+    world::World,
 };
+use crate::LockOptions;
 
 /// Checks that a scenario finds a fault within this many schedules of one kind or the other, and that a schedule that
 /// fails fails again.
@@ -29,6 +31,24 @@ fn expect_found(fault: Fault, scenario: &Scenario, within: usize) {
         }
         assert!(found, "{} does not find {fault:?}", scenario.name);
     });
+}
+
+/// Two clients that do not share their nodes.
+const TWO_HOLDERS: Scenario = Scenario {
+    name: "two_holders_of_one_key",
+    run: || {
+        let (one, other) = (World::new(), World::new());
+        let guards = [&one, &other].map(|world| world.hold("k", LockOptions::new()));
+        for guard in &guards {
+            one.referee.enter(guard);
+        }
+    },
+    sometimes: &[],
+};
+
+#[test]
+fn two_holders_are_found() {
+    assert!(TWO_HOLDERS.search(Choice::Random, 0, 1).is_err());
 }
 
 #[test]

@@ -176,11 +176,23 @@ impl World {
 
     /// Lets time pass on a thread of its own, in steps of a few milliseconds.
     pub(super) fn run_time(&self) -> RunningTime {
-        let (time, is_over) = (Arc::clone(&self.time), Arc::<AtomicBool>::default());
+        self.repeat(|events| events.advance(Duration::from_millis(25)))
+    }
+
+    /// Lets all keys expire, and all lanes deliver what they owe, until they owe nothing.
+    fn recover(&self) -> RunningTime {
+        self.repeat(|events| {
+            events.advance(TTL / 2);
+            events.retry();
+        })
+    }
+
+    fn repeat(&self, step: fn(&Events)) -> RunningTime {
+        let is_over = Arc::<AtomicBool>::default();
         let until = Arc::clone(&is_over);
-        let thread = thread::spawn(move || {
+        let thread = self.on_thread(move |events| {
             while !until.load(Ordering::Relaxed) {
-                time.advance(Duration::from_millis(25));
+                step(events);
                 thread::yield_now();
             }
         });
@@ -191,29 +203,35 @@ impl World {
 
     /// Waits until the nodes are owed nothing.
     pub(super) fn drain(&self) {
-        for node in 0..NODES {
-            self.events.order(node, Order::Retry);
-        }
+        self.events.retry();
         for lane in &self.redlock.shared().lanes {
             future::block_on(lane.drain());
         }
     }
 
-    /// Checks that nothing is left of any lock.
-    fn expect_nothing_left(&self) {
-        let shared = self.redlock.shared();
+    /// Drops the last handle, and waits for the end of all tasks. Each release must have been delivered, and nothing
+    /// must be left of any lock.
+    pub(super) fn end(self) {
+        self.drain();
+        let lanes = &self.redlock.shared().lanes;
+        let undelivered: usize = lanes.iter().map(LaneHandle::undelivered).sum();
+        assert_eq!(undelivered, 0, "releases that were not delivered");
+        self.end_drained();
+    }
+
+    /// Does the same after all keys may have expired. A release that came too late for its key is not delivered.
+    pub(super) fn end_after_expiry(self) {
+        let recovery = self.recover();
+        self.drain();
+        recovery.stop();
+        self.end_drained();
+    }
+
+    fn end_drained(self) {
         for node in &self.nodes {
             assert!(node.is_empty(), "a key is neither held nor released");
         }
-        let undelivered: usize = shared.lanes.iter().map(LaneHandle::undelivered).sum();
-        assert_eq!(undelivered, 0, "releases that were not delivered");
         expect_no_leases(&self.redlock);
-    }
-
-    /// Drops the last handle, and waits for the end of all tasks. Nothing must be left of any lock.
-    pub(super) fn end(self) {
-        self.drain();
-        self.expect_nothing_left();
         drop(self.redlock);
         drop(self.events);
         let tasks = self
@@ -294,6 +312,13 @@ impl Events {
                 eligibility: Eligibility::since(quarantined_until),
             }),
         );
+    }
+
+    /// Lets all lanes deliver what they owe.
+    fn retry(&self) {
+        for node in 0..NODES {
+            self.order(node, Order::Retry);
+        }
     }
 
     fn order(&self, node: usize, order: Order) {

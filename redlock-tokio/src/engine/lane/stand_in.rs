@@ -76,8 +76,8 @@ impl<R: Requester> StandIn<R> {
             tokio::select! {
                 biased;
                 completed = self.in_flight.next_completed() => self.deliver(completed),
-                Some(order) = self.orders.recv() => self.obey(order),
                 () = self.requests.receive() => self.handle_requests().await,
+                Some(order) = self.orders.recv() => self.obey(order),
             }
         }
     }
