@@ -52,6 +52,9 @@ fn url() -> impl Strategy<Value = String> {
             "rediss",
             "unix",
             "redis+unix",
+            "redis+sentinel",
+            "rediss+sentinel",
+            ",",
             "valkey",
             "://",
             ":",
@@ -89,7 +92,11 @@ fn url() -> impl Strategy<Value = String> {
         ".*",
         vec(part(), 0..10).prop_map(|parts| parts.concat()),
         // A password in the right place, and noise elsewhere.
-        ("(redis|rediss|unix)", "[^@/]{0,5}", "\\PC{0,8}")
+        (
+            "(redis|rediss|unix|redis\\+sentinel)",
+            "[^@/]{0,5}",
+            "\\PC{0,8}"
+        )
             .prop_map(|(scheme, user, rest)| format!("{scheme}://{user}:{SECRET}@{rest}")),
         ("[a-z]{0,5}", ":[0-9]{0,6}", "(/[0-9a-z]{0,3})?")
             .prop_map(|(host, port, database)| format!("redis://:{SECRET}@{host}{port}{database}")),

@@ -193,7 +193,7 @@ impl<'a, R: Requester> Serving<'a, R> {
         if let Some(Owner { tenure, tenures }) = &self.owner
             && !tenures.is_current(tenure)
         {
-            let text = format!("{} is the master no more", tenure.owner);
+            let text = format!("{} is no longer the master", tenure.owner);
             return ControlFlow::Break(NodeError::Unreachable(text.into()));
         }
         if !self.is_silent {

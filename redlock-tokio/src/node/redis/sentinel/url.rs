@@ -38,6 +38,12 @@ impl GroupUrl {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let nameless = || UrlError::new("the URL of a sentinel group lacks the group's name");
         let (authority, path) = rest.split_once('/').ok_or_else(nameless)?;
+        if path.contains('@') {
+            // Otherwise a part of a password could be taken for a name, which logs show.
+            return Err(UrlError::new(
+                "a `/` in a user or a password must be written as %2F, and an `@` in the group's name as %40",
+            ));
+        }
         let (credentials, sentinels) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
         let (name, database) = path.split_once('/').unwrap_or((path, ""));
@@ -166,6 +172,8 @@ mod tests {
             ("redis+sentinel://:%zzhunter2@s1/g", "%"),
             ("redis+sentinel://:%ffhunter2@s1/g", "%"),
             ("redis+sentinel://:a#hunter2@s1/g", "%23"),
+            ("redis+sentinel://me:1234/hunter2@s1/g", "%2F"),
+            ("redis+sentinel://me:1234/hunter2@s1", "%2F"),
             (
                 "redis+sentinel://s1/g?password=hunter2",
                 "sentinel_password",
