@@ -28,10 +28,16 @@ impl Rate {
     }
 
     /// Draws a rate that is far too slow.
-    #[expect(dead_code, reason = "worlds with slow clients come next")]
     pub(crate) fn draw_slow(rng: &mut Rng) -> Self {
         Self {
             faster_by: rng.i64(-400_000..=-100_000),
+        }
+    }
+
+    /// Draws a rate that is far too fast.
+    pub(crate) fn draw_fast(rng: &mut Rng) -> Self {
+        Self {
+            faster_by: rng.i64(100_000..=400_000),
         }
     }
 

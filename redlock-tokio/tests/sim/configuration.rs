@@ -1,5 +1,7 @@
 //! The worlds that are simulated.
 
+use crate::{clock::Rate, faults::Fault, rng::Rng};
+
 /// What a run is allowed to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
@@ -7,6 +9,38 @@ pub(crate) enum Expectation {
     Safe,
     /// At least one violation over the seeds.
     Violated,
+}
+
+/// What processes do with a server that has restarted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restarts {
+    /// It waits before it votes.
+    Quarantined,
+    /// It votes at once, because it keeps its keys.
+    Durable,
+    /// It votes at once, although it may have forgotten keys.
+    Trusted,
+}
+
+/// What answers are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    Sound,
+    /// Some are missing, some are doubled, and some make no sense. None is a yes to what was not done.
+    Senseless,
+    /// Some belong to another command of their batch.
+    OutOfStep,
+}
+
+/// At which rates clocks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clocks {
+    /// Within the drift allowance.
+    Agree,
+    /// Those of processes run 10 to 40 % slow.
+    SlowProcesses,
+    /// Those of servers run 10 to 40 % fast.
+    FastServers,
 }
 
 /// One world.
@@ -18,27 +52,75 @@ pub(crate) struct Configuration {
     pub(crate) expectation: Expectation,
     /// Faults come this many times more often.
     pub(crate) severity: u32,
-    /// Servers that have just started wait before they vote.
-    pub(crate) quarantine: bool,
+    pub(crate) restarts: Restarts,
+    /// The faults of servers, routes and processes. Those of single messages are everywhere.
+    pub(crate) faults: &'static [&'static [Fault]],
+    pub(crate) answers: Answers,
+    pub(crate) clocks: Clocks,
+    /// Servers may vote that do not say enough of themselves.
+    pub(crate) allows_unvetted: bool,
     /// Validity is shorter than the ttl, for clocks of different rates.
     pub(crate) drift: bool,
     /// Requests of one connection never overtake each other.
     pub(crate) in_order: bool,
 }
 
+impl Configuration {
+    /// Returns whether there are replicas, which take the place of masters.
+    pub(crate) fn has_replicas(&self) -> bool {
+        let mut faults = self.faults.iter().copied().flatten();
+        faults.any(|it| matches!(it, Fault::Promotion | Fault::TwoMasters))
+    }
+}
+
+impl Clocks {
+    pub(crate) fn of_process(self, rng: &mut Rng) -> Rate {
+        match self {
+            Self::Agree | Self::FastServers => Rate::draw_within(rng),
+            Self::SlowProcesses => Rate::draw_slow(rng),
+        }
+    }
+
+    pub(crate) fn of_server(self, rng: &mut Rng) -> Rate {
+        match self {
+            Self::Agree | Self::SlowProcesses => Rate::draw_within(rng),
+            Self::FastServers => Rate::draw_fast(rng),
+        }
+    }
+}
+
+/// What happens to every fleet. Some servers restart with their keys, and wait all the same.
+const USUAL: &[Fault] = &[
+    Fault::ServerEnd,
+    Fault::Stall,
+    Fault::ServerPause,
+    Fault::SlowServer,
+    Fault::Refusal,
+    Fault::Reticence,
+    Fault::Pause,
+    Fault::Stutter,
+    Fault::Crash,
+    Fault::RuntimeDrop,
+    Fault::Invention,
+];
+
 const WITHIN: Configuration = Configuration {
     name: "within",
-    about: "every fault that the algorithm allows",
+    about: "what happens to every fleet",
     expectation: Expectation::Safe,
     severity: 1,
-    quarantine: true,
+    restarts: Restarts::Quarantined,
+    faults: &[USUAL],
+    answers: Answers::Sound,
+    clocks: Clocks::Agree,
+    allows_unvetted: false,
     drift: true,
     in_order: true,
 };
 
 const BEYOND: Configuration = Configuration {
     expectation: Expectation::Violated,
-    severity: 8,
+    severity: 20,
     ..WITHIN
 };
 
@@ -51,20 +133,129 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         ..WITHIN
     },
     Configuration {
+        name: "within-fleet",
+        about: "the same, and all servers restart, at once or one after the other",
+        severity: 2,
+        faults: &[USUAL, &[Fault::FleetRestart]],
+        ..WITHIN
+    },
+    Configuration {
+        name: "within-promotions",
+        about: "the same, and replicas that lag behind are promoted behind the same address, and masters become \
+                replicas while processes are connected",
+        severity: 3,
+        faults: &[USUAL, &[Fault::Promotion, Fault::Demotion]],
+        ..WITHIN
+    },
+    Configuration {
+        name: "within-durable",
+        about: "servers keep their keys when they restart, and vote at once",
+        severity: 5,
+        restarts: Restarts::Durable,
+        ..WITHIN
+    },
+    Configuration {
+        name: "within-senseless",
+        about: "answers are missing, doubled, or make no sense",
+        severity: 3,
+        answers: Answers::Senseless,
+        ..WITHIN
+    },
+    Configuration {
         name: "beyond-no-quarantine",
         about: "servers that restarted empty vote at once, and grant keys that they have forgotten",
-        quarantine: false,
+        restarts: Restarts::Trusted,
+        faults: &[&[Fault::ServerEnd]],
+        ..BEYOND
+    },
+    Configuration {
+        name: "beyond-torn-restarts",
+        about: "servers that are said to be durable lose their last second in a restart, and vote at once",
+        restarts: Restarts::Durable,
+        faults: &[&[Fault::TornRestart]],
+        ..BEYOND
+    },
+    Configuration {
+        name: "beyond-unvetted",
+        about: "servers that withhold when they started may vote, also those that restarted empty just now",
+        faults: &[&[
+            Fault::Reticence,
+            Fault::ServerEnd,
+            Fault::FleetRestart,
+            Fault::Crash,
+        ]],
+        allows_unvetted: true,
+        ..BEYOND
+    },
+    Configuration {
+        name: "beyond-unseen-demotion",
+        about: "masters lose their keys as replicas for a moment, and their connections go on: they vote until the \
+                next inspection",
+        faults: &[&[Fault::UnseenDemotion]],
+        ..BEYOND
+    },
+    Configuration {
+        name: "beyond-two-masters",
+        about: "a replica is promoted, and the master before goes on to vote on the connections that it has",
+        faults: &[&[Fault::TwoMasters]],
+        ..BEYOND
+    },
+    Configuration {
+        name: "beyond-eviction",
+        about: "servers evict keys of locks that are held, and grant them again",
+        faults: &[&[Fault::Eviction]],
+        ..BEYOND
+    },
+    Configuration {
+        name: "beyond-flushall",
+        about: "FLUSHALL, which does not show in INFO: servers grant keys that they have forgotten",
+        faults: &[&[Fault::Flush]],
+        ..BEYOND
+    },
+    Configuration {
+        name: "beyond-clock-steps",
+        about: "clocks of servers step forward: keys expire before the validity that they were to cover",
+        faults: &[&[Fault::ClockStep]],
+        ..BEYOND
+    },
+    Configuration {
+        name: "beyond-fast-servers",
+        about: "clocks of servers run 10 to 40 % fast: keys expire before the validity that they were to cover",
+        clocks: Clocks::FastServers,
+        severity: 1,
+        ..BEYOND
+    },
+    Configuration {
+        name: "beyond-slow-processes",
+        about: "clocks of processes run 10 to 40 % slow: they trust keys that have expired",
+        clocks: Clocks::SlowProcesses,
+        severity: 1,
+        ..BEYOND
+    },
+    Configuration {
+        name: "beyond-suspension",
+        about: "clocks stand still while their processes do, which then trust keys that have expired",
+        faults: &[&[Fault::Suspension]],
+        ..BEYOND
+    },
+    Configuration {
+        name: "beyond-out-of-step",
+        about: "some answers belong to other commands of their batch, so that a no is taken for a yes",
+        faults: &[&[Fault::Invention]],
+        answers: Answers::OutOfStep,
         ..BEYOND
     },
     Configuration {
         name: "control-no-drift",
         about: "the driver allows for no drift: keys on fast servers expire before the validity ends",
+        severity: 8,
         drift: false,
         ..BEYOND
     },
     Configuration {
         name: "control-overtaking",
         about: "a release overtakes the request that sets its key: the key stays until it expires",
+        severity: 8,
         in_order: false,
         ..BEYOND
     },

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use redlock_tokio::Key;
 
 use crate::{
-    faults::Fault,
+    faults::{Connections, Fault},
     network::{Arrival, ConnectionId, Response},
+    server::Disk,
 };
 
 /// Something that happens at a moment of true time.
@@ -31,7 +32,24 @@ pub(crate) enum Event {
     /// A fault comes.
     Fault(Fault),
     /// A server comes up again.
-    Start { server: usize, keeps_keys: bool },
+    Start { server: usize, disk: Disk },
+    /// A server ends for so long, as its turn comes in a rolling restart.
+    Restart { server: usize, length: u64 },
+    /// A server no longer refuses anything, and says again what it is.
+    Recover { server: usize },
+    /// A replica becomes a master again.
+    Reinstate {
+        server: usize,
+        connections: Connections,
+    },
+    /// A server that was replaced loses its last connections.
+    Depose { server: usize },
+    /// A process stands still for so long.
+    Pause {
+        process: usize,
+        life: u32,
+        length: u64,
+    },
     /// A process goes on after it stood still.
     Resume { process: usize, life: u32 },
     /// A process starts again.

@@ -1,11 +1,14 @@
 //! What goes wrong with machines and routes, and how often.
 
+mod losses;
+mod processes;
+mod promotions;
+mod routes;
+mod servers;
+
 use crate::{
     clock::{MILLI, SECOND},
     events::Event,
-    network::Route,
-    seen::Seen,
-    server::Outage,
     world::World,
 };
 
@@ -14,30 +17,77 @@ use crate::{
 pub(crate) enum Fault {
     /// A server's process ends, and starts again later.
     ServerEnd,
+    /// The same, and what it stored in its last second is lost.
+    TornRestart,
+    /// All servers restart, at once or one after the other.
+    FleetRestart,
+    /// A server carries out nothing for a while, and then everything.
+    ServerPause,
+    /// A server answers late for a while.
+    SlowServer,
+    /// A server refuses some commands for a while.
+    Refusal,
+    /// A server does not say what it is for a while, or not all of it.
+    Reticence,
+    /// A replica that lags behind takes the place of a master.
+    Promotion,
+    /// A master becomes a replica without its keys, and later a master again.
+    Demotion,
+    /// The same for a moment, and the connections go on.
+    UnseenDemotion,
+    /// A replica is promoted, and the master before goes on.
+    TwoMasters,
+    /// Servers delete keys that have not expired.
+    Eviction,
+    /// Servers delete everything.
+    Flush,
+    /// Clocks of servers step forward.
+    ClockStep,
     /// Routes stop in one direction or in both.
     Stall,
     /// A process stands still.
     Pause,
+    /// A process stands still for many short times.
+    Stutter,
+    /// A process stands still, and its clock with it.
+    Suspension,
     /// A process ends at once.
     Crash,
-    /// A process is told that any key may be free.
+    /// A process drops its runtime, and does not shut down before.
+    RuntimeDrop,
+    /// A process is told that keys may be free.
     Invention,
 }
 
-impl Fault {
-    pub(crate) const ALL: [Self; 5] = [
-        Self::ServerEnd,
-        Self::Stall,
-        Self::Pause,
-        Self::Crash,
-        Self::Invention,
-    ];
+/// What becomes of the connections to a server whose role changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Connections {
+    End,
+    GoOn,
+}
 
+impl Fault {
     /// Returns the mean time between two of a kind, at severity 1.
     fn mean(self) -> u64 {
         match self {
-            Self::ServerEnd | Self::Crash => 30 * SECOND,
-            Self::Stall | Self::Pause => 10 * SECOND,
+            Self::FleetRestart => 60 * SECOND,
+            Self::ServerEnd
+            | Self::TornRestart
+            | Self::Reticence
+            | Self::Promotion
+            | Self::Demotion
+            | Self::Crash
+            | Self::RuntimeDrop => 30 * SECOND,
+            Self::ServerPause
+            | Self::SlowServer
+            | Self::Refusal
+            | Self::UnseenDemotion
+            | Self::TwoMasters
+            | Self::Eviction
+            | Self::Flush
+            | Self::ClockStep
+            | Self::Stutter => 20 * SECOND,
+            Self::Stall | Self::Pause | Self::Suspension => 10 * SECOND,
             Self::Invention => 5 * SECOND,
         }
     }
@@ -45,8 +95,8 @@ impl Fault {
 
 impl World {
     pub(crate) fn plan_faults(&mut self) {
-        for fault in Fault::ALL {
-            self.plan(fault);
+        for fault in self.configuration.faults.iter().copied().flatten() {
+            self.plan(*fault);
         }
     }
 
@@ -76,90 +126,33 @@ impl World {
     fn strike_now(&mut self, number: u32, fault: Fault) {
         self.tell(fault, || format!("fault {number}: {fault:?}"));
         match fault {
-            Fault::ServerEnd => self.end_server(),
+            Fault::ServerEnd => self.end_some_server(),
+            Fault::TornRestart => self.tear_some_server(),
+            Fault::FleetRestart => self.restart_fleet(),
+            Fault::ServerPause => self.pause_server(),
+            Fault::SlowServer => self.slow_down_server(),
+            Fault::Refusal => self.refuse(),
+            Fault::Reticence => self.withhold(),
+            Fault::Promotion => self.promote_some(Connections::End),
+            Fault::TwoMasters => self.promote_some(Connections::GoOn),
+            Fault::Demotion => self.demote(Connections::End),
+            Fault::UnseenDemotion => self.demote(Connections::GoOn),
+            Fault::Eviction => self.evict(),
+            Fault::Flush => self.flush(),
+            Fault::ClockStep => self.step_clocks(),
             Fault::Stall => self.stall(),
-            Fault::Pause => self.pause(),
+            Fault::Pause => self.pause_some(),
+            Fault::Stutter => self.stutter(),
+            Fault::Suspension => self.suspend(),
             Fault::Crash => self.crash(),
+            Fault::RuntimeDrop => self.drop_runtime(),
             Fault::Invention => self.network.lock().invent_invalidation(),
         }
     }
 
-    fn end_server(&mut self) {
-        let server = self.rng.usize(..self.scale.servers);
-        let outage = self.rng.pick(&[Outage::Refuses, Outage::Silent]);
-        // A restart with keys and without a quarantine is another world: `nodes_are_durable`.
-        let keeps_keys = self.rng.chance(300_000);
-        let mut network = self.network.lock();
-        if network.servers[server].outage.is_some() {
-            return;
-        }
-        network.seen.note(if keeps_keys {
-            Seen::ServerEndKeeping
-        } else {
-            Seen::ServerEnd
-        });
-        network.servers[server].stop(outage);
-        if outage == Outage::Refuses {
-            network.reset_all(server);
-        }
-        drop(network);
-        let length = self.rng.around(self.max_ttl() / 2);
-        self.push(length, Event::Start { server, keeps_keys });
-    }
-
-    fn stall(&mut self) {
-        let length = self.rng.around(self.max_ttl() / 2);
-        let until = self.at() + length;
-        let (requests, answers) = self.rng.pick(&[(until, until), (until, 0), (0, until)]);
-        let shape = self.rng.u8(..3);
-        let (server, process) = (
-            self.rng.usize(..self.scale.servers),
-            self.rng.usize(..self.scale.processes),
-        );
-        self.network.lock().seen.note(Seen::Stall);
-        for route in self.routes() {
-            let is_hit = match shape {
-                0 => route.server == server,
-                1 => route.process == process && self.rng.chance(700_000),
-                _ => self.rng.chance(200_000),
-            };
-            if is_hit {
-                self.network.lock().stall(route, requests, answers);
-            }
-        }
-    }
-
-    fn routes(&self) -> Vec<Route> {
-        let of = |process| (0..self.scale.servers).map(move |server| Route { process, server });
-        (0..self.scale.processes).flat_map(of).collect()
-    }
-
-    fn pause(&mut self) {
-        let index = self.rng.usize(..self.scale.processes);
-        let length = self.rng.around(self.max_ttl()).min(30 * SECOND);
-        if let Some(process) = &mut self.processes[index]
-            && !process.stands_still
-        {
-            process.stands_still = true;
-            let life = process.host.life;
-            self.network.lock().seen.note(Seen::Pause);
-            self.push(
-                length,
-                Event::Resume {
-                    process: index,
-                    life,
-                },
-            );
-        }
-    }
-
-    fn crash(&mut self) {
-        let index = self.rng.usize(..self.scale.processes);
-        let length = self.rng.around(self.max_ttl() / 2);
-        if self.processes[index].is_some() {
-            self.end_process(index);
-            self.network.lock().seen.note(Seen::Crash);
-            self.push(length, Event::Reboot { process: index });
-        }
+    /// Returns the machine that some address leads to.
+    fn some_server(&mut self) -> usize {
+        let address = self.rng.usize(..self.scale.servers);
+        self.network.lock().machine(address)
     }
 }

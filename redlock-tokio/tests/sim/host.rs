@@ -110,14 +110,12 @@ impl Host {
     }
 
     /// Stops the clock, as in a machine that sleeps and does not count the time.
-    #[expect(dead_code, reason = "worlds whose clocks stop come next")]
     pub(crate) fn freeze(&self) {
         self.elapsed();
         self.reading().is_frozen = true;
     }
 
     /// Lets a stopped clock go on.
-    #[expect(dead_code, reason = "worlds whose clocks stop come next")]
     pub(crate) fn thaw(&self) {
         let passed = self.elapsed_at(self.world.load(Relaxed));
         let mut reading = self.reading();

@@ -15,20 +15,54 @@ macro_rules! seen {
 }
 
 seen! {
-    // Faults.
+    // Faults of connections.
     Slow = "slow messages",
+    VeryLate = "answers held back for seconds",
     ResetBefore = "connections reset before a request was carried out",
     ResetAfter = "connections reset after a request was carried out",
+    ConnectHangs = "connections that never open",
+    ConnectRefused = "connections refused",
+    ConnectSlow = "connections slow in their first answer",
+    HalfOpen = "connections left half-open by a restart",
+    AnswersMissing = "batches with too few answers",
+    AnswersDoubled = "batches with too many answers",
+    AnswersOutOfStep = "batches whose answers are out of step",
+    Rubbish = "answers that make no sense",
     InvalidationLost = "invalidations lost",
     InvalidationLate = "invalidations late",
     InvalidationDoubled = "invalidations doubled",
     InvalidationInvented = "invalidations invented",
+    InvalidationUnasked = "invalidations of keys that nobody asked for",
     Stall = "routes that stall with the connection open",
+    // Faults of servers.
     ServerEnd = "servers that restart empty",
     ServerEndKeeping = "servers that restart with their keys",
+    TornRestart = "servers that restart without their last second",
+    ColdFleet = "all servers restart at once",
+    RollingFleet = "all servers restart one after the other",
+    ServerPause = "servers that stand still",
+    SlowServer = "servers that answer late for a while",
+    Refusal = "servers that refuse commands for a while",
+    Reticence = "servers that do not say what they are",
+    Promotion = "promotions of replicas that lag behind",
+    Demotion = "masters that become replicas while connected",
+    UnseenDemotion = "masters that lose their keys as replicas for a moment",
+    TwoMasters = "two masters behind one address",
+    Eviction = "keys evicted",
+    Flush = "FLUSHALLs",
+    ClockStep = "clock steps of servers",
+    // Faults of processes.
     Pause = "processes that stand still",
+    Stutter = "processes that stand still many times",
+    Suspension = "processes that stand still, and their clocks with them",
     Crash = "processes that crash",
+    RuntimeDrop = "runtimes dropped without a shutdown",
     // Situations.
+    NoStart = "starts of processes that failed",
+    Refused = "commands refused",
+    AnswerLate = "answers later than node_timeout",
+    AnswerTooLate = "answers later than the silence limit",
+    MarkerFound = "histories with a marker",
     Acquired = "acquisitions",
     TimedOut = "requests that gave up waiting",
     NoQuorum = "requests that found no quorum",
@@ -39,7 +73,7 @@ seen! {
 
 impl Seen {
     /// How many of them, from the first, are faults.
-    pub(crate) const FAULTS: usize = Self::Crash as usize + 1;
+    pub(crate) const FAULTS: usize = Self::RuntimeDrop as usize + 1;
 }
 
 /// How often each was seen.

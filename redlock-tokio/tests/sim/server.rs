@@ -1,18 +1,26 @@
-//! A simulated master: its keys, its clock, and what it says of itself.
+//! A simulated server: its keys, its clock, and what it does with commands.
+
+mod faults;
+mod identity;
+mod refusal;
+mod store;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-use redlock_core::AgeMarker;
 use redlock_tokio::{
-    Answer, Command, FencingToken, Key, NodeError, Operation, Origin, Replication, ReplicationId,
-    RunId, Server as Described, ServerInfo, Token, Vote,
+    Answer, Command, FencingToken, Key, NodeError, Operation, Server as Described, Token, Vote,
 };
 
+pub(crate) use self::{faults::Disk, identity::Withheld, refusal::Refusal};
+use self::{
+    identity::{Identity, UP_FOR},
+    store::{Entry, Store},
+};
 use crate::{
-    clock::{MILLI, Rate, SECOND},
+    clock::{MILLI, Rate},
     network::ConnectionId,
 };
 
@@ -31,30 +39,18 @@ pub(crate) struct Server {
     /// How far its clock was stepped, in nanoseconds.
     stepped: u64,
     pub(crate) outage: Option<Outage>,
-    /// Numbers its processes, and the histories of its keys. No other server has the same numbers.
-    pub(crate) incarnation: u32,
-    /// When its process started, on its clock.
-    started_at: u64,
-    /// Whether its history continues that of a master which it was a replica of.
-    is_promoted: bool,
-    /// When the marker of its history was written, on its clock.
-    marked_at: Option<u64>,
-    entries: BTreeMap<Key, Entry>,
-    counters: BTreeMap<Key, FencingToken>,
+    /// Counts the times at which its connections ended. Those from before lead nowhere.
+    pub(crate) generation: u32,
+    identity: Identity,
+    refusal: Option<Refusal>,
+    /// It carries out nothing before this time.
+    pub(crate) stands_still_until: u64,
+    /// Its answers are late until this time.
+    pub(crate) slow_until: u64,
+    store: Store,
     /// The connections that asked for a key, and hear when it is gone.
     tracked: BTreeMap<Key, BTreeSet<ConnectionId>>,
 }
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    token: Token,
-    /// In milliseconds of its clock.
-    expires_at: u64,
-}
-
-/// How long ago its process has started at the beginning of a run. A fleet that has just started is a fault of its
-/// own.
-const UP_FOR: u64 = 100_000 * SECOND;
 
 impl Server {
     pub(crate) fn new(number: u32, rate: Rate) -> Self {
@@ -62,18 +58,21 @@ impl Server {
             rate,
             stepped: UP_FOR,
             outage: None,
-            incarnation: (number + 1) * 1_000_000,
-            started_at: 0,
-            is_promoted: false,
-            marked_at: None,
-            entries: BTreeMap::new(),
-            counters: BTreeMap::new(),
+            generation: 0,
+            identity: Identity::new(number),
+            refusal: None,
+            stands_still_until: 0,
+            slow_until: 0,
+            store: Store::default(),
             tracked: BTreeMap::new(),
         }
     }
 
     /// Carries out a command, for all its keys or for none.
     pub(crate) fn execute(&mut self, at: u64, from: ConnectionId, command: &Command) -> Answer {
+        if let Some(error) = self.refuse(command) {
+            return Err(error);
+        }
         let now = self.millis(at);
         Ok(match command.operation() {
             Operation::Acquire { token, ttl, fence } => {
@@ -87,16 +86,15 @@ impl Server {
                 }
                 let expires_at = now + ttl.as_millis();
                 for key in command.keys() {
-                    self.entries
-                        .insert(key.clone(), Entry { token, expires_at });
+                    self.store.set(at, key, Entry { token, expires_at });
                 }
                 fence.map_or(Vote::Granted, |fence| {
-                    self.raise_counter(command.key(), fence)
+                    self.raise_counter(at, command.key(), fence)
                 })
             }
             Operation::Fence { token, fence } => {
                 if self.has(now, command.key(), token) {
-                    self.raise_counter(command.key(), fence)
+                    self.raise_counter(at, command.key(), fence)
                 } else {
                     Vote::Denied
                 }
@@ -107,9 +105,10 @@ impl Server {
                 }
                 let mut remaining = u64::MAX;
                 for key in command.keys() {
-                    if let Some(entry) = self.entries.get_mut(key) {
+                    if let Some(mut entry) = self.store.get(key) {
                         remaining = remaining.min(entry.expires_at - now);
                         entry.expires_at = entry.expires_at.max(now + ttl.as_millis());
+                        self.store.set(at, key, entry);
                     }
                 }
                 Vote::Extended {
@@ -120,7 +119,7 @@ impl Server {
                 let mut released = 0;
                 for key in command.keys() {
                     if self.has(now, key, token) {
-                        self.entries.remove(key);
+                        self.store.remove(at, key);
                         released += 1;
                     }
                 }
@@ -131,13 +130,16 @@ impl Server {
                 }
             }
             Operation::Probe { .. } => self.probe(now, from, command),
-            _ => {
-                return Err(NodeError::Refused {
-                    code: "ERR".into(),
-                    message: "unknown command".into(),
-                });
-            }
+            _ => return Err(refused("ERR", "unknown command")),
         })
+    }
+
+    fn refuse(&self, command: &Command) -> Option<NodeError> {
+        let is_write = !matches!(command.operation(), Operation::Probe { .. });
+        if self.is_replica() && is_write {
+            return Some(refused("READONLY", "a replica takes no writes"));
+        }
+        self.refusal?.answer(command)
     }
 
     fn probe(&mut self, now: u64, from: ConnectionId, command: &Command) -> Vote {
@@ -173,66 +175,34 @@ impl Server {
 
     /// Returns what the server says of itself.
     pub(crate) fn describe(&self, at: u64) -> Described {
-        // The difference of two whole seconds, as `INFO` has it.
-        let uptime = self.local(at) / SECOND - self.started_at / SECOND;
-        let mut info = ServerInfo::new(
-            RunId::new(digits(self.incarnation)),
-            Duration::from_secs(uptime),
-        );
-        let origin = if self.is_promoted {
-            Origin::Continues(ReplicationId::new(digits(self.incarnation.wrapping_sub(1))))
-        } else {
-            Origin::Own
-        };
-        info.replication = Some(Replication {
-            id: ReplicationId::new(digits(self.incarnation)),
-            origin,
-        });
-        Described::Known(info)
+        match self.refusal.and_then(Refusal::of_info) {
+            Some(error) => Described::Withheld(error),
+            None => self.identity.describe(self.local(at)),
+        }
     }
 
     /// Returns for how long the history exists by its marker, which is written if there is none.
     pub(crate) fn history_age(&mut self, at: u64) -> Duration {
         let now = self.millis(at);
-        let passed = now - *self.marked_at.get_or_insert(now);
-        let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
-        let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));
-        marker.map(AgeMarker::age).unwrap_or_default()
-    }
-
-    /// Ends its process. Everything that is not on disk is lost.
-    pub(crate) fn stop(&mut self, outage: Outage) {
-        self.outage = Some(outage);
-        self.tracked.clear();
-    }
-
-    /// Starts it again, with its keys or without them.
-    pub(crate) fn start(&mut self, at: u64, keeps_keys: bool) {
-        self.outage = None;
-        self.incarnation += 1;
-        self.started_at = self.local(at);
-        self.is_promoted = false;
-        self.marked_at = None;
-        self.tracked.clear();
-        if !keeps_keys {
-            self.entries.clear();
-        }
+        self.identity.history_age(now)
     }
 
     /// Returns how many keys have not expired.
     pub(crate) fn live_keys(&self, at: u64) -> usize {
         let now = self.millis(at);
-        self.entries
-            .values()
-            .filter(|it| now < it.expires_at)
-            .count()
+        let entries = self.store.entries();
+        entries.filter(|(_, it)| now < it.expires_at).count()
     }
 
-    fn raise_counter(&mut self, key: &Key, fence: FencingToken) -> Vote {
-        match self.counters.get(key) {
-            Some(&counter) if counter >= fence => Vote::Outbid { counter },
+    pub(crate) fn is_replica(&self) -> bool {
+        self.identity.master.is_some()
+    }
+
+    fn raise_counter(&mut self, at: u64, key: &Key, fence: FencingToken) -> Vote {
+        match self.store.counter(key) {
+            Some(counter) if counter >= fence => Vote::Outbid { counter },
             _ => {
-                self.counters.insert(key.clone(), fence);
+                self.store.set_counter(at, key, fence);
                 Vote::Granted
             }
         }
@@ -243,10 +213,7 @@ impl Server {
     }
 
     fn live(&self, now: u64, key: &Key) -> Option<Entry> {
-        self.entries
-            .get(key)
-            .copied()
-            .filter(|it| now < it.expires_at)
+        self.store.get(key).filter(|it| now < it.expires_at)
     }
 
     /// Floored to milliseconds, and a key is dead *at* its end: the shortest life that `PX ttl` can mean.
@@ -259,8 +226,9 @@ impl Server {
     }
 }
 
-/// Forty digits that tell this number from all others.
-fn digits(number: u32) -> [u8; 40] {
-    let text = format!("{number:040}");
-    text.as_bytes().try_into().expect("forty digits")
+fn refused(code: &str, message: &str) -> NodeError {
+    NodeError::Refused {
+        code: code.into(),
+        message: message.into(),
+    }
 }

@@ -4,11 +4,12 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use std::time::Duration;
 
 use redlock_core::Timestamp;
-use redlock_tokio::{Clock, Drift, LockOptions, Redlock};
+use redlock_tokio::{BuildError, Clock, Drift, LockOptions, Redlock, RedlockBuilder};
+use tokio::time::sleep;
 
 use crate::{
     clock::{MILLI, Rate, SECOND},
-    configuration::Configuration,
+    configuration::{Configuration, Restarts},
     events::Event,
     host::Host,
     ledger::{Ledger, Violation},
@@ -17,7 +18,7 @@ use crate::{
     process::{Process, Stage, Stages},
     rng::Rng,
     scale::Scale,
-    seen::Tally,
+    seen::{Seen, Tally},
     server::Server,
     shrink::Reduction,
     trace::Trace,
@@ -91,22 +92,18 @@ impl World {
     ) -> Self {
         let mut rng = Rng::new(seed);
         let scale = Scale::draw(&mut rng).reduced(reduction);
-        let severity = configuration.severity;
-        let weather = Weather {
-            delay: rng.pick(&[200_000, MILLI, 5 * MILLI]),
-            slow: 1000 * severity,
-            reset_before: 200 * severity,
-            reset_after: 200 * severity,
-            invalidation_lost: 20_000 * severity,
-            invalidation_late: 20_000 * severity,
-            invalidation_doubled: 20_000 * severity,
-            invalidation_invented: 500_000,
+        let weather = Weather::draw(&mut rng, &configuration);
+        // Each address has a second machine behind it, where one can take the place of the other.
+        let machines = if configuration.has_replicas() {
+            2 * scale.servers
+        } else {
+            scale.servers
         };
-        let servers =
-            (0..scale.servers as u32).map(|it| Server::new(it, Rate::draw_within(&mut rng)));
+        let clocks = configuration.clocks;
+        let servers = (0..machines as u32).map(|it| Server::new(it, clocks.of_server(&mut rng)));
         let servers = servers.collect();
         let rates = (0..scale.processes)
-            .map(|_| Rate::draw_within(&mut rng))
+            .map(|_| clocks.of_process(&mut rng))
             .collect();
         let in_order = configuration.in_order;
         let network = Network::new(servers, weather, in_order, rng.fork(), Trace::new(print));
@@ -223,11 +220,23 @@ impl World {
                 network.notify_of(at, server, &key);
             }
             Event::Fault(fault) => self.strike(fault),
-            Event::Start { server, keeps_keys } => {
+            Event::Start { server, disk } => {
                 let mut network = self.network.lock();
                 let at = network.at();
-                network.servers[server].start(at, keeps_keys);
+                network.servers[server].start(at, disk);
             }
+            Event::Restart { server, length } => self.restart(server, length),
+            Event::Recover { server } => self.network.lock().servers[server].recover(),
+            Event::Reinstate {
+                server,
+                connections,
+            } => self.reinstate(server, connections),
+            Event::Depose { server } => self.depose(server),
+            Event::Pause {
+                process,
+                life,
+                length,
+            } => self.pause_again(process, life, length),
             Event::Resume { process, life } => self.resume(process, life),
             Event::Reboot { process } => self.reboot(process),
             Event::Calm => self.calm(),
@@ -242,6 +251,7 @@ impl World {
         if let Some(process) = &mut self.processes[index]
             && process.host.life == life
         {
+            process.host.thaw();
             process.resume(at);
         }
     }
@@ -272,24 +282,20 @@ impl World {
     /// Ends a process at once: nothing that it still wants to do happens.
     pub(crate) fn end_process(&mut self, index: usize) {
         if let Some(process) = self.processes[index].take() {
-            self.ledger.end_all_of(&process.host);
-            self.network.lock().forget(&process.host);
+            self.forget_process(&process.host);
         }
+    }
+
+    /// Notes that a process has ended.
+    pub(crate) fn forget_process(&self, host: &Arc<Host>) {
+        self.ledger.end_all_of(host);
+        self.network.lock().forget(host);
     }
 
     /// Ends the faults. What is broken is mended soon.
     fn calm(&mut self) {
         self.is_calm = true;
-        self.network.lock().weather = Weather {
-            delay: MILLI,
-            slow: 0,
-            reset_before: 0,
-            reset_after: 0,
-            invalidation_lost: 0,
-            invalidation_late: 0,
-            invalidation_doubled: 0,
-            invalidation_invented: 0,
-        };
+        self.network.lock().calm();
         self.enter(Stage::Calm);
         self.push(20 * self.max_ttl() + 30 * SECOND, Event::ShutDown);
     }
@@ -389,7 +395,21 @@ impl Setup {
         let _ = redlock.shutdown().await;
     }
 
+    /// Starts, as often as it takes: a process cannot start while too many servers are refused.
     async fn redlock(&mut self) -> Redlock {
+        loop {
+            match self.builder().build().await {
+                Ok(redlock) => return redlock,
+                Err(BuildError::Refused { .. }) => {
+                    self.network.lock().seen.note(Seen::NoStart);
+                    sleep(Duration::from_secs(1)).await;
+                }
+                Err(error) => panic!("a process cannot start: {error}"),
+            }
+        }
+    }
+
+    fn builder(&mut self) -> RedlockBuilder {
         let servers = 0..self.scale.servers;
         let nodes = servers.map(|server| SimulatedNode::new(server, &self.host, &self.network));
         let (host, wall) = (Arc::clone(&self.host), Arc::clone(&self.host));
@@ -402,12 +422,16 @@ impl Setup {
             .random_seed(self.rng.u64(..))
             .wall_clock(move || wall.wall())
             .clock(Clock::custom(move || -> Timestamp { host.timestamp() }));
-        let builder = if self.configuration.quarantine {
-            builder
-        } else {
-            builder.trust_fresh_nodes()
+        let builder = match self.configuration.restarts {
+            Restarts::Quarantined => builder,
+            Restarts::Durable => builder.nodes_are_durable(),
+            Restarts::Trusted => builder.trust_fresh_nodes(),
         };
-        builder.build().await.expect("a process can start")
+        if self.configuration.allows_unvetted {
+            builder.allow_unvetted_nodes()
+        } else {
+            builder
+        }
     }
 
     fn options(&self) -> LockOptions {

@@ -1,0 +1,140 @@
+//! What goes wrong with servers that restart, stand still, or refuse.
+
+use crate::{
+    clock::{MILLI, SECOND},
+    configuration::Restarts,
+    events::Event,
+    seen::Seen,
+    server::{Disk, Outage, Refusal, Withheld},
+    world::World,
+};
+
+impl World {
+    pub(super) fn end_some_server(&mut self) {
+        let server = self.some_server();
+        let length = self.rng.around(self.max_ttl() / 2);
+        self.end_server(server, length);
+    }
+
+    /// Ends a server. In some worlds it keeps its keys, and in others only sometimes.
+    fn end_server(&mut self, server: usize, length: u64) {
+        let keeps = match self.configuration.restarts {
+            Restarts::Durable => true,
+            Restarts::Quarantined | Restarts::Trusted => self.rng.chance(300_000),
+        };
+        let (disk, seen) = if keeps {
+            (Disk::Complete, Seen::ServerEndKeeping)
+        } else {
+            (Disk::Empty, Seen::ServerEnd)
+        };
+        self.stop(server, length, disk, seen);
+    }
+
+    /// Ends a server that writes to its disk once a second.
+    pub(super) fn tear_some_server(&mut self) {
+        let server = self.some_server();
+        let length = self.rng.around(SECOND / 2);
+        let lost = self.rng.u64(..=SECOND);
+        self.stop(server, length, Disk::Older(lost), Seen::TornRestart);
+    }
+
+    fn stop(&mut self, server: usize, length: u64, disk: Disk, seen: Seen) {
+        let outage = self.rng.pick(&[Outage::Refuses, Outage::Silent]);
+        let mut network = self.network.lock();
+        if network.servers[server].outage.is_some() {
+            return;
+        }
+        let at = network.at();
+        network.seen.note(seen);
+        network.servers[server].stop(at, outage, disk);
+        // A killed process closes its connections; a machine that is gone closes nothing.
+        if outage == Outage::Refuses {
+            network.reset_all(server);
+        }
+        drop(network);
+        self.push(length, Event::Start { server, disk });
+    }
+
+    /// Restarts all servers, at once or one after the other.
+    pub(super) fn restart_fleet(&mut self) {
+        let is_rolling = self.rng.bool();
+        self.network.lock().seen.note(if is_rolling {
+            Seen::RollingFleet
+        } else {
+            Seen::ColdFleet
+        });
+        let apart = if is_rolling {
+            self.rng.around(2 * self.max_ttl()).min(20 * SECOND)
+        } else {
+            0
+        };
+        for address in 0..self.scale.servers {
+            let server = self.network.lock().machine(address);
+            let length = self.rng.around(SECOND / 4);
+            self.push(apart * address as u64, Event::Restart { server, length });
+        }
+    }
+
+    /// Ends a server because its turn in a rolling restart has come.
+    pub(crate) fn restart(&mut self, server: usize, length: u64) {
+        if !self.is_calm {
+            self.end_server(server, length);
+        }
+    }
+
+    /// Lets a server stand still. Then it carries out what has arrived meanwhile.
+    pub(super) fn pause_server(&mut self) {
+        let server = self.some_server();
+        let length = self.rng.around(self.max_ttl() / 2).min(10 * SECOND);
+        let mut network = self.network.lock();
+        let until = network.at() + length;
+        network.seen.note(Seen::ServerPause);
+        let server = &mut network.servers[server];
+        server.stands_still_until = server.stands_still_until.max(until);
+    }
+
+    pub(super) fn slow_down_server(&mut self) {
+        let server = self.some_server();
+        let length = self.rng.around(self.max_ttl() / 2);
+        let mut network = self.network.lock();
+        let until = network.at() + length;
+        network.seen.note(Seen::SlowServer);
+        network.servers[server].slow_until = until;
+    }
+
+    /// Lets a server, or all of them, refuse some commands for a while.
+    pub(super) fn refuse(&mut self) {
+        let refusal = Refusal::draw(&mut self.rng);
+        let length = self.rng.around(self.max_ttl() / 2) + MILLI;
+        for server in self.some_or_all() {
+            let mut network = self.network.lock();
+            network.seen.note(Seen::Refusal);
+            network.servers[server].refuse_commands(Some(refusal));
+            drop(network);
+            self.push(length, Event::Recover { server });
+        }
+    }
+
+    /// Lets a server, or all of them, not say what they are.
+    pub(super) fn withhold(&mut self) {
+        let what = Withheld::draw(&mut self.rng);
+        let length = self.rng.around(self.max_ttl()) + MILLI;
+        for server in self.some_or_all() {
+            let mut network = self.network.lock();
+            network.seen.note(Seen::Reticence);
+            network.servers[server].withhold(Some(what));
+            drop(network);
+            self.push(length, Event::Recover { server });
+        }
+    }
+
+    fn some_or_all(&mut self) -> Vec<usize> {
+        if self.rng.chance(200_000) {
+            let network = self.network.lock();
+            let addresses = 0..self.scale.servers;
+            addresses.map(|it| network.machine(it)).collect()
+        } else {
+            vec![self.some_server()]
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Answers that make no sense.
+
+use std::time::Duration;
+
+use redlock_tokio::{Answer, Command, FencingToken, NodeError, Operation, Vote};
+
+use super::{Network, Request, Response};
+use crate::seen::Seen;
+
+impl Network {
+    /// Spoils an answer, if the weather says so.
+    ///
+    /// A yes may become anything. Another answer becomes anything that is no yes: a server that says yes and does
+    /// nothing is beyond the assumptions.
+    pub(crate) fn spoil(&mut self, request: &Request, response: Response) -> Response {
+        let (Request::Execute(commands), Response::Executed(answers)) = (request, &response) else {
+            return response;
+        };
+        let mut answers = answers.clone();
+        for (command, answer) in commands.iter().zip(&mut answers) {
+            if self.rng.chance(self.weather.rubbish) {
+                self.seen.note(Seen::Rubbish);
+                *answer = self.senseless(command, answer);
+            }
+        }
+        if self.rng.chance(self.weather.missing) {
+            self.seen.note(Seen::AnswersMissing);
+            let left = self.rng.usize(..answers.len());
+            answers.truncate(left);
+        }
+        if self.rng.chance(self.weather.surplus) {
+            self.seen.note(Seen::AnswersDoubled);
+            answers.extend_from_within(..);
+        }
+        if answers.len() > 1 && self.rng.chance(self.weather.out_of_step) {
+            self.seen.note(Seen::AnswersOutOfStep);
+            answers.rotate_right(1);
+        }
+        Response::Executed(answers)
+    }
+
+    fn senseless(&mut self, command: &Command, answer: &Answer) -> Answer {
+        let absurd = self.rng.pick(&[
+            Duration::ZERO,
+            Duration::from_nanos(1),
+            Duration::from_secs(1 << 40),
+            Duration::MAX,
+        ]);
+        let counter = if command.fence().is_some() {
+            // Others propose a larger one, and must be able to.
+            FencingToken::new(self.rng.u64(1..1_000_000))
+        } else {
+            FencingToken::new(self.rng.u64(1..FencingToken::MAX.get()))
+        };
+        let mut senseless = vec![
+            Ok(Vote::Denied),
+            Ok(Vote::Free),
+            Ok(Vote::Taken { remaining: absurd }),
+            Err(NodeError::Unexpected("rubbish".into())),
+            Err(NodeError::Unexpected("a number without an end".into())),
+        ];
+        let is_probe = matches!(command.operation(), Operation::Probe { .. });
+        let is_yes = matches!(
+            answer,
+            Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. })
+        );
+        if is_probe || is_yes {
+            senseless.extend([
+                Ok(Vote::Granted),
+                Ok(Vote::Extended { remaining: absurd }),
+                Ok(Vote::Outbid { counter }),
+            ]);
+        }
+        let index = self.rng.usize(..senseless.len());
+        senseless.swap_remove(index)
+    }
+}

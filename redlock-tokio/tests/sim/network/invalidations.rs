@@ -1,0 +1,111 @@
+//! Word that keys are gone, which may be lost, late, doubled or invented.
+
+use std::collections::BTreeSet;
+
+use redlock_tokio::Key;
+use tokio::sync::mpsc;
+
+use super::{ConnectionId, Network};
+use crate::{clock::MILLI, events::Event, seen::Seen};
+
+impl Network {
+    /// Sends word that a key is gone to all that asked for it, or plans to do so when it expires.
+    pub(crate) fn notify_of(&mut self, at: u64, server: usize, key: &Key) {
+        let trackers: BTreeSet<_> = self.servers[server].take_trackers(at, key);
+        for id in trackers {
+            self.invalidate(at, id, Some(key));
+        }
+        if let Some(left) = self.servers[server].expires_in(at, key) {
+            let key = key.clone();
+            self.queue.push(at + left, Event::Expire { server, key });
+        }
+    }
+
+    /// Sends word to all that are connected to a server that any key may be gone.
+    pub(crate) fn notify_of_all(&mut self, at: u64, server: usize) {
+        let connections = self.connections.iter();
+        let ids: Vec<_> = connections
+            .filter(|(_, it)| it.server == server)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            self.invalidate(at, id, None);
+        }
+    }
+
+    fn invalidate(&mut self, at: u64, id: ConnectionId, key: Option<&Key>) {
+        let weather = self.weather;
+        if self.rng.chance(weather.invalidation_lost) {
+            return self.seen.note(Seen::InvalidationLost);
+        }
+        let mut times = 1;
+        if self.rng.chance(weather.invalidation_doubled) {
+            self.seen.note(Seen::InvalidationDoubled);
+            times = 2;
+        }
+        for _ in 0..times {
+            let late = if self.rng.chance(weather.invalidation_late) {
+                self.seen.note(Seen::InvalidationLate);
+                self.rng.around(500 * MILLI)
+            } else {
+                0
+            };
+            let Some(at) = self.delivery(at, id) else {
+                return;
+            };
+            let key = key.cloned();
+            self.queue.push(
+                at + late,
+                Event::Invalidate {
+                    connection: id,
+                    key,
+                },
+            );
+        }
+    }
+
+    /// Word that a key is gone reaches the process.
+    pub(crate) fn deliver_invalidation(&mut self, id: ConnectionId, key: Option<Key>) {
+        let invalidations = self
+            .connections
+            .get(&id)
+            .and_then(|it| it.invalidations.as_ref());
+        if let Some(invalidations) = invalidations {
+            let _ = invalidations.send(key);
+        }
+    }
+
+    /// Claims to some process that keys are gone: any key, one that may be taken, or one that nobody asked for.
+    pub(crate) fn invent_invalidation(&mut self) {
+        if self.connections.is_empty() || !self.rng.chance(self.weather.invalidation_invented) {
+            return;
+        }
+        let index = self.rng.usize(..self.connections.len());
+        let id = self.connections.keys().nth(index).copied();
+        let key = |text: &str| Some(Key::new(text).expect("a short key"));
+        let key = match self.rng.u8(..3) {
+            0 => None,
+            1 => key("key-0"),
+            _ => {
+                self.seen.note(Seen::InvalidationUnasked);
+                key("nobody-asked")
+            }
+        };
+        self.seen.note(Seen::InvalidationInvented);
+        if let Some(id) = id {
+            self.deliver_invalidation(id, key);
+        }
+    }
+
+    /// Returns where word of keys that are gone arrives.
+    pub(crate) fn invalidations(
+        &mut self,
+        id: ConnectionId,
+    ) -> mpsc::UnboundedReceiver<Option<Key>> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.invalidations = Some(sender);
+        }
+        receiver
+    }
+}

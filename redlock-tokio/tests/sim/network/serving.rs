@@ -1,0 +1,198 @@
+//! What happens to requests at their server, and to answers on their way back.
+
+use super::{Arrival, ConnectionId, Network, Request, Response, disconnected, unreachable};
+use crate::{
+    clock::{MILLI, SECOND},
+    events::Event,
+    seen::Seen,
+    server::Outage,
+};
+
+/// From when on an answer is late, by the default of `node_timeout`.
+const LATE: u64 = 50 * MILLI;
+
+/// From when on a connection without an answer is given up.
+const TOO_LATE: u64 = LATE + SECOND;
+
+impl Network {
+    /// A request reaches its server.
+    pub(crate) fn arrive(&mut self, arrival: Arrival) {
+        let at = self.at();
+        let (id, server) = (arrival.connection, arrival.server);
+        match self.servers[server].outage {
+            Some(Outage::Silent) => return,
+            Some(Outage::Refuses) => return self.reset(id),
+            None => {}
+        }
+        let until = self.servers[server].stands_still_until;
+        if until > at {
+            return self.queue.push(until, Event::Arrive(arrival));
+        }
+        let generation = self.servers[server].generation;
+        // A connection that the process has closed may have been that of a proxy, which passes on what it has.
+        if let Some(connection) = self.connections.get_mut(&id) {
+            if connection.is_half_open {
+                return;
+            }
+            if *connection.generation.get_or_insert(generation) != generation {
+                return self.reset(id);
+            }
+        }
+        if self.rng.chance(self.weather.reset_before) {
+            self.seen.note(Seen::ResetBefore);
+            return self.reset(id);
+        }
+        let response = self.carry_out(at, id, server, &arrival.request);
+        if self.rng.chance(self.weather.reset_after) {
+            self.seen.note(Seen::ResetAfter);
+            return self.reset(id);
+        }
+        let response = self.spoil(&arrival.request, response);
+        self.answer(at, &arrival, response);
+    }
+
+    fn carry_out(
+        &mut self,
+        at: u64,
+        id: ConnectionId,
+        server: usize,
+        request: &Request,
+    ) -> Response {
+        match request {
+            Request::Describe => {
+                let described = self.servers[server].describe(at);
+                let text = || format!("server {server} is {described:?}");
+                self.trace.note(at, (server, "describe"), text);
+                Response::Described(described)
+            }
+            Request::HistoryAge => {
+                let age = self.servers[server].history_age(at);
+                if age.as_secs() > 0 {
+                    self.seen.note(Seen::MarkerFound);
+                }
+                let text = || format!("server {server} has a history of {age:?}");
+                self.trace.note(at, (server, age), text);
+                Response::Age(age)
+            }
+            Request::Execute(commands) => {
+                let mut answers = Vec::with_capacity(commands.len());
+                for command in commands {
+                    let answer = self.servers[server].execute(at, id, command);
+                    let what = (
+                        server,
+                        command.token(),
+                        format!("{:?}", command.operation()),
+                    );
+                    let text = || format!("server {server} {command:?} -> {answer:?}");
+                    self.trace.note(at, what, text);
+                    if answer.is_err() {
+                        self.seen.note(Seen::Refused);
+                    }
+                    answers.push(answer);
+                    for key in command.keys() {
+                        self.notify_of(at, server, key);
+                    }
+                }
+                Response::Executed(answers)
+            }
+        }
+    }
+
+    /// Sends an answer back.
+    fn answer(&mut self, at: u64, arrival: &Arrival, response: Response) {
+        let mut late = 0;
+        if self.servers[arrival.server].slow_until > at {
+            late += self.rng.around(SECOND);
+        }
+        if self.rng.chance(self.weather.very_late) {
+            self.seen.note(Seen::VeryLate);
+            late += self.rng.around(2 * SECOND);
+        }
+        let is_first = matches!(arrival.request, Request::Describe) && arrival.number == 1;
+        if is_first && self.rng.chance(self.weather.connect_slow) {
+            self.seen.note(Seen::ConnectSlow);
+            late += self.rng.around(SECOND);
+        }
+        let connection = arrival.connection;
+        if let Some(at) = self.delivery(at + late, connection) {
+            let event = Event::Answer {
+                connection,
+                number: arrival.number,
+                response,
+            };
+            self.queue.push(at, event);
+        }
+    }
+
+    /// Returns when something that a server sends then reaches the other end.
+    pub(super) fn delivery(&mut self, at: u64, id: ConnectionId) -> Option<u64> {
+        let route = self.connections.get(&id)?.route();
+        let delay = self.delay(route);
+        let after = self.links.get(&route).map_or(0, |it| it.answers_after);
+        let connection = self.connections.get_mut(&id)?;
+        let at = (at + delay).max(after).max(connection.last_delivery + 1);
+        connection.last_delivery = at;
+        Some(at)
+    }
+
+    /// An answer reaches the process.
+    pub(crate) fn deliver(&mut self, id: ConnectionId, number: u64, response: Response) {
+        let at = self.at();
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        if let Some(question) = connection.waiting.remove(&number) {
+            match at.saturating_sub(question.sent) {
+                passed if passed > TOO_LATE => self.seen.note(Seen::AnswerTooLate),
+                passed if passed > LATE => self.seen.note(Seen::AnswerLate),
+                _ => {}
+            }
+            // An error means that the request was given up.
+            let _ = question.sender.send(Ok(response));
+        }
+    }
+
+    /// Breaks a connection at the server's end. The process hears of it a little later.
+    pub(crate) fn reset(&mut self, id: ConnectionId) {
+        let at = self.at();
+        if let Some(at) = self.delivery(at, id) {
+            self.queue.push(at, Event::Break { connection: id });
+        }
+    }
+
+    /// Breaks all connections to a server. Some processes hear nothing of it.
+    pub(crate) fn reset_all(&mut self, server: usize) {
+        let connections = self.connections.iter();
+        let ids: Vec<_> = connections
+            .filter(|(_, it)| it.server == server)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            if self.rng.chance(self.weather.half_open) {
+                self.seen.note(Seen::HalfOpen);
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.is_half_open = true;
+                }
+            } else {
+                self.reset(id);
+            }
+        }
+    }
+
+    /// The process hears that a connection is broken.
+    pub(crate) fn break_off(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.remove(&id) else {
+            return;
+        };
+        for (_, question) in connection.waiting {
+            let error = match connection.generation {
+                Some(_) => disconnected(),
+                None => unreachable(),
+            };
+            let _ = question.sender.send(Err(error));
+        }
+        if let Some(closed) = connection.closed {
+            let _ = closed.send(disconnected());
+        }
+    }
+}

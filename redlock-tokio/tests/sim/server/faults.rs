@@ -1,0 +1,129 @@
+//! What goes wrong with a server.
+
+use redlock_tokio::Key;
+
+use super::{
+    Outage, Refusal, Server, Withheld,
+    store::{Copy, Entry},
+};
+
+/// What a server finds on its disk when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Disk {
+    /// No keys. The counters are kept.
+    Empty,
+    /// Everything.
+    Complete,
+    /// What was there this long ago, in nanoseconds.
+    Older(u64),
+}
+
+impl Server {
+    /// Ends its process. Everything that is not on disk is lost.
+    pub(crate) fn stop(&mut self, at: u64, outage: Outage, disk: Disk) {
+        self.outage = Some(outage);
+        match disk {
+            Disk::Empty => self.store.clear_keys(),
+            Disk::Complete => {}
+            Disk::Older(lag) => {
+                let copy = self.store.as_of(at.saturating_sub(lag));
+                self.store.replace(copy);
+            }
+        }
+        self.end_connections();
+    }
+
+    /// Starts it again.
+    pub(crate) fn start(&mut self, at: u64, disk: Disk) {
+        let local = self.local(at);
+        self.outage = None;
+        self.identity.restart(local, disk != Disk::Empty);
+        self.stands_still_until = 0;
+        self.recover();
+    }
+
+    /// Ends its connections.
+    pub(crate) fn end_connections(&mut self) {
+        self.generation += 1;
+        self.tracked.clear();
+    }
+
+    /// Ends what goes wrong for a while. What it has not carried out yet comes when its pause is over, in order.
+    pub(crate) fn recover(&mut self) {
+        self.refusal = None;
+        self.identity.withhold(None);
+        self.slow_until = 0;
+    }
+
+    pub(crate) fn refuse_commands(&mut self, refusal: Option<Refusal>) {
+        self.refusal = refusal;
+    }
+
+    pub(crate) fn withhold(&mut self, what: Option<Withheld>) {
+        self.identity.withhold(what);
+    }
+
+    /// Returns what a replica of it has that lags behind, on a clock that shows `local_of_replica` now.
+    pub(crate) fn replicated(&self, at: u64, lag: u64, replica: &Self) -> Copy {
+        let mut copy = self.store.as_of(at.saturating_sub(lag));
+        let (ours, theirs) = (self.millis(at), replica.millis(at));
+        // What is dead by our clock is dead by theirs.
+        copy.entries.retain(|_, entry| entry.expires_at > ours);
+        for entry in copy.entries.values_mut() {
+            entry.expires_at = theirs + (entry.expires_at - ours);
+        }
+        copy
+    }
+
+    /// Returns the history that it writes.
+    pub(crate) fn history(&self) -> u32 {
+        self.identity.history()
+    }
+
+    /// It becomes the master, with what it has of the master before, whose history it continues.
+    pub(crate) fn take_over(&mut self, copy: Copy, history: u32) {
+        self.store.replace(copy);
+        self.identity.promote(history);
+        self.end_connections();
+    }
+
+    /// It becomes a replica of a server that has none of its keys. Its connections go on.
+    pub(crate) fn demote(&mut self, master: usize) {
+        self.identity.master = Some(master);
+        self.store.clear_keys();
+    }
+
+    /// A replica becomes a master again, with what it has.
+    pub(crate) fn reinstate(&mut self) {
+        let history = self.identity.history();
+        self.identity.promote(history);
+    }
+
+    /// Its clock steps forward.
+    pub(crate) fn step_clock(&mut self, by: u64) {
+        self.stepped += by;
+    }
+
+    /// Deletes the keys that have not expired, if `is_evicted` says so. Returns them.
+    pub(crate) fn evict(&mut self, at: u64, mut is_evicted: impl FnMut() -> bool) -> Vec<Key> {
+        let now = self.millis(at);
+        let is_live = |(_, entry): &(&Key, &Entry)| now < entry.expires_at;
+        let live: Vec<_> = self
+            .store
+            .entries()
+            .filter(is_live)
+            .map(|(key, _)| key.clone())
+            .collect();
+        let evicted: Vec<_> = live.into_iter().filter(|_| is_evicted()).collect();
+        for key in &evicted {
+            self.store.remove(at, key);
+        }
+        evicted
+    }
+
+    /// Deletes everything (`FLUSHALL`).
+    pub(crate) fn flush(&mut self) {
+        self.store.clear_keys();
+        self.store.clear_counters();
+    }
+}

@@ -1,0 +1,151 @@
+//! Which server it is, by its own words.
+
+use std::time::Duration;
+
+use redlock_core::AgeMarker;
+use redlock_tokio::{
+    NodeError, Origin, Replication, ReplicationId, Role, RunId, Server as Described, ServerInfo,
+};
+
+use crate::{clock::SECOND, rng::Rng};
+
+/// How long ago each process of a server has started at the beginning of a run. A fleet that has just started is a
+/// fault of its own.
+pub(crate) const UP_FOR: u64 = 100_000 * SECOND;
+
+/// The process of a server, and the history of its keys.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    /// The names that it had, of processes and of histories. No other server has the same ones.
+    names: u32,
+    run_id: u32,
+    /// When the process started, on the server's clock.
+    started_at: u64,
+    history: u32,
+    /// The history that its own one continues.
+    origin: Option<u32>,
+    /// When the marker of its history was written, in milliseconds of its clock.
+    marked_at: Option<u64>,
+    /// The server that it follows.
+    pub(crate) master: Option<usize>,
+    withholds: Option<Withheld>,
+}
+
+/// What a server does not say of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Withheld {
+    /// The client has no right to `INFO`.
+    Everything,
+    RunId,
+    Uptime,
+    Origin,
+    Role,
+}
+
+impl Withheld {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        rng.pick(&[
+            Self::Everything,
+            Self::RunId,
+            Self::Uptime,
+            Self::Origin,
+            Self::Role,
+        ])
+    }
+}
+
+impl Identity {
+    pub(crate) fn new(number: u32) -> Self {
+        let names = (number + 1) * 1_000_000;
+        Self {
+            names,
+            run_id: names,
+            started_at: 0,
+            history: names,
+            origin: None,
+            marked_at: None,
+            master: None,
+            withholds: None,
+        }
+    }
+
+    /// Another process starts. `keeps_keys` says whether it reads a history from its disk.
+    pub(crate) fn restart(&mut self, local: u64, keeps_keys: bool) {
+        self.started_at = local;
+        self.run_id = self.name();
+        self.begin_history(keeps_keys.then_some(self.history));
+        self.master = None;
+    }
+
+    /// A history of its own begins.
+    pub(crate) fn begin_history(&mut self, origin: Option<u32>) {
+        self.history = self.name();
+        self.origin = origin;
+        self.marked_at = None;
+    }
+
+    /// It becomes the master of keys that had this history.
+    pub(crate) fn promote(&mut self, before: u32) {
+        self.master = None;
+        self.begin_history(Some(before));
+    }
+
+    pub(crate) fn withhold(&mut self, what: Option<Withheld>) {
+        self.withholds = what;
+    }
+
+    pub(crate) fn history(&self) -> u32 {
+        self.history
+    }
+
+    /// Returns what the server says of itself at this time of its clock.
+    pub(crate) fn describe(&self, local: u64) -> Described {
+        if self.withholds == Some(Withheld::Everything) {
+            return Described::Withheld(NodeError::Refused {
+                code: "NOPERM".into(),
+                message: "no right to INFO".into(),
+            });
+        }
+        // The difference of two whole seconds, as `INFO` has it.
+        let uptime = Duration::from_secs(local / SECOND - self.started_at / SECOND);
+        let mut info = ServerInfo::new(RunId::new(digits(self.run_id)), uptime);
+        let name = |number| ReplicationId::new(digits(number));
+        info.replication = Some(Replication {
+            id: name(self.history),
+            origin: match self.origin {
+                _ if self.withholds == Some(Withheld::Origin) => Origin::Withheld,
+                None => Origin::Own,
+                Some(before) => Origin::Continues(name(before)),
+            },
+        });
+        if let Some(master) = self.master {
+            info.role = Role::ReplicaOf(format!("server-{master}"));
+        }
+        match self.withholds {
+            Some(Withheld::RunId) => info.run_id = None,
+            Some(Withheld::Uptime) => info.uptime = None,
+            Some(Withheld::Role) => info.role = Role::Withheld,
+            Some(Withheld::Origin | Withheld::Everything) | None => {}
+        }
+        Described::Known(info)
+    }
+
+    /// Returns for how long the history exists by its marker, which is written if there is none.
+    pub(crate) fn history_age(&mut self, millis: u64) -> Duration {
+        let passed = millis - *self.marked_at.get_or_insert(millis);
+        let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
+        let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));
+        marker.map(AgeMarker::age).unwrap_or_default()
+    }
+
+    fn name(&mut self) -> u32 {
+        self.names += 1;
+        self.names
+    }
+}
+
+/// Forty digits that tell this number from all others.
+fn digits(number: u32) -> [u8; 40] {
+    let text = format!("{number:040}");
+    text.as_bytes().try_into().expect("forty digits")
+}
