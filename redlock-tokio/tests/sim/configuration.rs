@@ -57,7 +57,7 @@ pub(crate) struct Configuration {
     pub(crate) faults: &'static [&'static [Fault]],
     pub(crate) answers: Answers,
     pub(crate) clocks: Clocks,
-    /// Servers may vote that do not say enough of themselves.
+    /// Servers may vote that do not say enough of themselves, and no server says anything.
     pub(crate) allows_unvetted: bool,
     /// Validity is shorter than the ttl, for clocks of different rates.
     pub(crate) drift: bool,
@@ -177,13 +177,8 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     },
     Configuration {
         name: "beyond-unvetted",
-        about: "servers that withhold when they started may vote, also those that restarted empty just now",
-        faults: &[&[
-            Fault::Reticence,
-            Fault::ServerEnd,
-            Fault::FleetRestart,
-            Fault::Crash,
-        ]],
+        about: "servers that refuse INFO may vote, also those that restarted empty just now",
+        faults: &[&[Fault::ServerEnd, Fault::FleetRestart]],
         allows_unvetted: true,
         ..BEYOND
     },

@@ -19,7 +19,7 @@ use crate::{
     rng::Rng,
     scale::Scale,
     seen::{Seen, Tally},
-    server::Server,
+    server::{Server, Withheld},
     shrink::Reduction,
     trace::Trace,
     users::User,
@@ -100,7 +100,13 @@ impl World {
             scale.servers
         };
         let clocks = configuration.clocks;
-        let servers = (0..machines as u32).map(|it| Server::new(it, clocks.of_server(&mut rng)));
+        let servers = (0..machines as u32).map(|it| {
+            let mut server = Server::new(it, clocks.of_server(&mut rng));
+            if configuration.allows_unvetted {
+                server.withhold(Some(Withheld::Everything));
+            }
+            server
+        });
         let servers = servers.collect();
         let rates = (0..scale.processes)
             .map(|_| clocks.of_process(&mut rng))

@@ -39,7 +39,9 @@ impl Server {
         self.outage = None;
         self.identity.restart(local, disk != Disk::Empty);
         self.stands_still_until = 0;
-        self.recover();
+        // The rights of clients are those from before.
+        self.refusal = None;
+        self.slow_until = 0;
     }
 
     /// Ends its connections.
