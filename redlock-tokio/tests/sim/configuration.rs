@@ -1,6 +1,6 @@
 //! The worlds that are simulated.
 
-use crate::{clock::Rate, faults::Fault, rng::Rng};
+use crate::{authority::Owners, clock::Rate, faults::Fault, rng::Rng};
 
 /// What a run is allowed to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,10 @@ pub(crate) struct Configuration {
     pub(crate) drift: bool,
     /// Requests of one connection never overtake each other.
     pub(crate) in_order: bool,
+    /// What names the masters, if their addresses do not.
+    pub(crate) owners: Option<Owners>,
+    /// In how many seeds a violation is found that must be found.
+    pub(crate) found_in: u64,
 }
 
 impl Configuration {
@@ -90,7 +94,7 @@ impl Clocks {
 }
 
 /// What happens to every fleet. Some servers restart with their keys, and wait all the same.
-const USUAL: &[Fault] = &[
+pub(crate) const USUAL: &[Fault] = &[
     Fault::ServerEnd,
     Fault::Stall,
     Fault::ServerPause,
@@ -104,7 +108,7 @@ const USUAL: &[Fault] = &[
     Fault::Invention,
 ];
 
-const WITHIN: Configuration = Configuration {
+pub(crate) const WITHIN: Configuration = Configuration {
     name: "within",
     about: "what happens to every fleet",
     expectation: Expectation::Safe,
@@ -116,6 +120,8 @@ const WITHIN: Configuration = Configuration {
     allows_unvetted: false,
     drift: true,
     in_order: true,
+    owners: None,
+    found_in: 12,
 };
 
 const BEYOND: Configuration = Configuration {

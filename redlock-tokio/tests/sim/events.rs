@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use redlock_tokio::Key;
 
 use crate::{
+    authority::Step,
     faults::{Connections, Fault},
     network::{Arrival, ConnectionId, Response},
     server::Disk,
@@ -29,6 +30,8 @@ pub(crate) enum Event {
     Break { connection: ConnectionId },
     /// A key that somebody asked for expires, unless it was extended.
     Expire { server: usize, key: Key },
+    /// Something happens to an authority.
+    Authority(Step),
     /// A fault comes.
     Fault(Fault),
     /// A server comes up again.

@@ -57,6 +57,16 @@ pub(crate) enum Fault {
     RuntimeDrop,
     /// A process is told that keys may be free.
     Invention,
+    /// A replica that lags takes the place of a master that an authority names.
+    Failover,
+    /// Several failovers follow each other within a moment.
+    Flapping,
+    /// A member of an authority restarts, lags, or loses its state.
+    Member,
+    /// A member of an authority is cut off from the others.
+    Split,
+    /// A slot of a cluster moves.
+    SlotMove,
 }
 
 /// What becomes of the connections to a server whose role changes.
@@ -88,7 +98,8 @@ impl Fault {
             | Self::ClockStep
             | Self::Stutter => 20 * SECOND,
             Self::Stall | Self::Pause | Self::Suspension => 10 * SECOND,
-            Self::Invention => 5 * SECOND,
+            Self::Failover | Self::Flapping | Self::Split | Self::SlotMove => 20 * SECOND,
+            Self::Invention | Self::Member => 5 * SECOND,
         }
     }
 }
@@ -147,6 +158,11 @@ impl World {
             Fault::Crash => self.crash(),
             Fault::RuntimeDrop => self.drop_runtime(),
             Fault::Invention => self.network.lock().invent_invalidation(),
+            Fault::Failover => self.fail_over(),
+            Fault::Flapping => self.flap(),
+            Fault::Member => self.disturb_member(),
+            Fault::Split => self.split(),
+            Fault::SlotMove => self.move_slot(),
         }
     }
 

@@ -23,6 +23,7 @@
 //! A violation is shrunk: the line that replays it has the fewest processes, users and faults that were found to
 //! suffice.
 
+mod authority;
 mod clock;
 mod configuration;
 mod events;
@@ -60,7 +61,10 @@ const CONCLUSIVE_SEEDS: u64 = 100;
 fn the_driver_keeps_its_promises() {
     let plan = Plan::from_env();
     let mut summaries = Vec::new();
-    for configuration in CONFIGURATIONS {
+    let of_authorities = authority::WITHIN.iter().chain(&authority::CONTROLS);
+    let rare = authority::RARE_CONTROLS.iter().filter(|it| plan.names(it));
+    let of_authorities = of_authorities.chain(rare);
+    for configuration in CONFIGURATIONS.iter().chain(of_authorities) {
         if plan.includes(configuration) {
             summaries.push(plan.simulate(*configuration));
         }

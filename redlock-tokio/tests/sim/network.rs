@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::weather::Weather;
 use crate::{
+    authority::Authorities,
     clock::MILLI,
     events::{Event, Queue},
     host::Host,
@@ -41,6 +42,7 @@ pub(crate) struct Network {
     pub(crate) queue: Queue,
     /// All machines. The address `i` leads to the machine `i` at the beginning.
     pub(crate) servers: Vec<Server>,
+    pub(crate) authorities: Authorities,
     /// To which machine new connections to each address lead, where that has changed.
     moved: BTreeMap<usize, usize>,
     connections: BTreeMap<ConnectionId, Connection>,
@@ -100,6 +102,7 @@ pub(crate) enum Request {
     Describe,
     Execute(Vec<Command>),
     HistoryAge,
+    TenureAge { epoch: u64 },
 }
 
 impl Request {
@@ -153,6 +156,7 @@ impl Network {
             now: Arc::default(),
             queue: Queue::default(),
             servers,
+            authorities: Authorities::default(),
             moved: BTreeMap::new(),
             connections: BTreeMap::new(),
             opened: 0,
@@ -286,7 +290,7 @@ impl Network {
         link.answers_after = link.answers_after.max(answers_after);
     }
 
-    fn delay(&mut self, route: Route) -> u64 {
+    pub(crate) fn delay(&mut self, route: Route) -> u64 {
         let distance = self.link(route).distance;
         let delay = self.weather.draw_delay(&mut self.rng, distance);
         if self.rng.chance(self.weather.slow) {

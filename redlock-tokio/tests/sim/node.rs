@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
+use redlock_core::Tenure;
 use redlock_tokio::{Answer, Command, FreedNotifier, Node, NodeError, Server, Session};
 use tokio::sync::oneshot;
 
@@ -96,6 +97,21 @@ impl Session for SimulatedSession {
 
     fn history_age(&mut self) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
         let reply = self.connection.ask(Request::HistoryAge);
+        async {
+            match reply.await? {
+                Response::Age(age) => Ok(Some(age)),
+                other => Err(unexpected(&other)),
+            }
+        }
+        .boxed()
+    }
+
+    fn tenure_age(
+        &mut self,
+        tenure: &Tenure,
+    ) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
+        let epoch = tenure.epoch;
+        let reply = self.connection.ask(Request::TenureAge { epoch });
         async {
             match reply.await? {
                 Response::Age(age) => Ok(Some(age)),

@@ -24,9 +24,6 @@ use crate::{
 /// How many seeds a world gets if nothing is said.
 const DEFAULT_SEEDS: u64 = 3;
 
-/// The worlds in which violations are expected need so many at least.
-const FEWEST_SEEDS: u64 = 12;
-
 /// What is to be simulated.
 pub(crate) struct Plan {
     seeds: u64,
@@ -61,6 +58,11 @@ impl Plan {
                 faults,
             },
         }
+    }
+
+    /// Returns whether the environment asks for this world by its name.
+    pub(crate) fn names(&self, configuration: &Configuration) -> bool {
+        self.only.as_deref() == Some(configuration.name)
     }
 
     /// Returns whether a world is to be simulated.
@@ -125,7 +127,7 @@ impl Plan {
         match (self.seed, configuration.expectation) {
             (Some(seed), _) => seed..seed + 1,
             (None, Expectation::Safe) => 0..self.seeds,
-            (None, Expectation::Violated) => 0..(self.seeds / 10).max(FEWEST_SEEDS),
+            (None, Expectation::Violated) => 0..(self.seeds / 10).max(configuration.found_in),
         }
     }
 

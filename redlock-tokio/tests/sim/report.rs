@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::{
+    authority::Outages,
     clock::{HOUR, SECOND},
     configuration::{Configuration, Expectation},
     seen::{Seen, Tally},
@@ -22,6 +23,7 @@ pub(crate) struct Summary {
     pub(crate) violated: u64,
     example: Option<String>,
     real_time: Duration,
+    outages: Outages,
 }
 
 impl Summary {
@@ -35,6 +37,7 @@ impl Summary {
             violated: 0,
             example: None,
             real_time: Duration::ZERO,
+            outages: Outages::default(),
         }
     }
 
@@ -43,6 +46,7 @@ impl Summary {
         self.virtual_time += 2 * outcome.virtual_time;
         self.events += 2 * outcome.events;
         self.seen += &outcome.seen;
+        self.outages.add(&outcome.outages);
         if let Some(violation) = outcome.violations.first() {
             self.violated += 1;
             self.example
@@ -109,6 +113,9 @@ pub(crate) fn print(summaries: &[Summary]) {
             ]);
         }
         println!("{table}\n");
+    }
+    for it in summaries.iter().filter(|it| !it.outages.is_empty()) {
+        println!("{}: outages: {}", it.configuration.name, it.outages);
     }
     for it in summaries {
         if let Some(example) = &it.example {

@@ -57,6 +57,20 @@ seen! {
     Suspension = "processes that stand still, and their clocks with them",
     Crash = "processes that crash",
     RuntimeDrop = "runtimes dropped without a shutdown",
+    // Faults of authorities.
+    Failover = "failovers",
+    FailoverUnderLock = "failovers while the old owner has a lock",
+    FailoverLosesLock = "failovers that lose a lock",
+    OwnerCrash = "owners that crash before their failover",
+    MachineStandsStill = "owners that stand still and go on after their failover",
+    Flapping = "failovers back and forth within a moment",
+    SlotMove = "slots that move",
+    MemberRestart = "members that restart",
+    MemberLags = "members that lag",
+    MemberLosesState = "members that lose their state",
+    Split = "members cut off with some processes",
+    QuestionLost = "questions to members that are lost",
+    MemberLate = "answers of members that are late",
     // Situations.
     NoStart = "starts of processes that failed",
     Refused = "commands refused",
@@ -68,12 +82,20 @@ seen! {
     NoQuorum = "requests that found no quorum",
     Released = "guards dropped",
     Lost = "locks lost",
+    OldOwnerServes = "requests that an old owner carried out",
+    OldOwnerConnected = "connections to an old owner",
+    NotTheOwner = "requests that a former owner refused",
+    MemberBehind = "answers of members that do not know the latest owner",
+    MarkerOfTenure = "markers of a tenure that told an age",
+    SharedServer = "voters that share a server",
+    Unconfirmed = "looks at a node that no majority confirmed",
+    Settling = "looks at a node that waits for its vote",
     ServedAfterFaults = "users served after the faults",
 }
 
 impl Seen {
     /// How many of them, from the first, are faults.
-    pub(crate) const FAULTS: usize = Self::RuntimeDrop as usize + 1;
+    pub(crate) const FAULTS: usize = Self::MemberLate as usize + 1;
 }
 
 /// How often each was seen.

@@ -217,7 +217,7 @@ impl Server {
     }
 
     /// Floored to milliseconds, and a key is dead *at* its end: the shortest life that `PX ttl` can mean.
-    fn millis(&self, at: u64) -> u64 {
+    pub(crate) fn millis(&self, at: u64) -> u64 {
         self.local(at) / MILLI
     }
 

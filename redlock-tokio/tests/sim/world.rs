@@ -8,6 +8,7 @@ use redlock_tokio::{BuildError, Clock, Drift, LockOptions, Redlock, RedlockBuild
 use tokio::time::sleep;
 
 use crate::{
+    authority::{Authorities, Layout, Outages, Seat, watch_states},
     clock::{MILLI, Rate, SECOND},
     configuration::{Configuration, Restarts},
     events::Event,
@@ -19,7 +20,7 @@ use crate::{
     rng::Rng,
     scale::Scale,
     seen::{Seen, Tally},
-    server::{Server, Withheld},
+    server::{Disk, Server, Withheld},
     shrink::Reduction,
     trace::Trace,
     users::User,
@@ -65,6 +66,7 @@ pub(crate) struct Outcome {
     /// In each process.
     pub(crate) users: usize,
     pub(crate) faults: u32,
+    pub(crate) outages: Outages,
 }
 
 impl Outcome {
@@ -79,6 +81,7 @@ impl Outcome {
             processes: 0,
             users: 0,
             faults: 0,
+            outages: Outages::default(),
         }
     }
 }
@@ -91,7 +94,10 @@ impl World {
         print: bool,
     ) -> Self {
         let mut rng = Rng::new(seed);
-        let scale = Scale::draw(&mut rng).reduced(reduction);
+        let scale = Scale::draw(&mut rng);
+        let owners = configuration.owners;
+        let scale = owners.map_or(scale, |it| it.scale(scale, &mut rng));
+        let scale = scale.reduced(reduction);
         let weather = Weather::draw(&mut rng, &configuration);
         // Each address has a second machine behind it, where one can take the place of the other.
         let machines = if configuration.has_replicas() {
@@ -100,19 +106,27 @@ impl World {
             scale.servers
         };
         let clocks = configuration.clocks;
-        let servers = (0..machines as u32).map(|it| {
-            let mut server = Server::new(it, clocks.of_server(&mut rng));
+        let machine = |number: u32, rng: &mut Rng| {
+            let mut server = Server::new(number, clocks.of_server(rng));
             if configuration.allows_unvetted {
                 server.withhold(Some(Withheld::Everything));
             }
             server
-        });
-        let servers = servers.collect();
+        };
+        let servers = match owners {
+            Some(owners) => Layout::new(owners.kind).create_servers(&mut rng),
+            None => (0..machines as u32)
+                .map(|it| machine(it, &mut rng))
+                .collect(),
+        };
         let rates = (0..scale.processes)
             .map(|_| clocks.of_process(&mut rng))
             .collect();
         let in_order = configuration.in_order;
-        let network = Network::new(servers, weather, in_order, rng.fork(), Trace::new(print));
+        let mut network = Network::new(servers, weather, in_order, rng.fork(), Trace::new(print));
+        if let Some(owners) = owners {
+            network.authorities = Authorities::new(owners, &mut rng);
+        }
         let mut world = Self {
             configuration,
             scale,
@@ -188,6 +202,7 @@ impl World {
             if all_there && self.next_moment() >= target {
                 self.ledger.look();
                 self.network.lock().now.store(target, Relaxed);
+                self.note_service();
                 return;
             }
         }
@@ -225,11 +240,15 @@ impl World {
                 let at = network.at();
                 network.notify_of(at, server, &key);
             }
+            Event::Authority(step) => self.handle_authority(step),
             Event::Fault(fault) => self.strike(fault),
             Event::Start { server, disk } => {
                 let mut network = self.network.lock();
                 let at = network.at();
                 network.servers[server].start(at, disk);
+                network
+                    .authorities
+                    .handle_start(server, disk != Disk::Empty);
             }
             Event::Restart { server, length } => self.restart(server, length),
             Event::Recover { server } => self.network.lock().servers[server].recover(),
@@ -302,6 +321,7 @@ impl World {
     fn calm(&mut self) {
         self.is_calm = true;
         self.network.lock().calm();
+        self.calm_authorities();
         self.enter(Stage::Calm);
         self.push(20 * self.max_ttl() + 30 * SECOND, Event::ShutDown);
     }
@@ -363,6 +383,7 @@ impl World {
             processes: self.scale.processes,
             users: self.scale.users,
             faults: self.faults,
+            outages: network.authorities.outages(),
         }
     }
 }
@@ -394,6 +415,10 @@ impl Setup {
                 tokio::spawn(user.run())
             })
             .collect();
+        if self.configuration.owners.is_some() {
+            let (redlock, network) = (redlock.clone(), self.network.clone());
+            tokio::spawn(watch_states(redlock, network, self.scale, stages.clone()));
+        }
         stages.come(Stage::End).await;
         for user in users {
             user.await.expect("users do not panic");
@@ -419,8 +444,15 @@ impl Setup {
         let servers = 0..self.scale.servers;
         let nodes = servers.map(|server| SimulatedNode::new(server, &self.host, &self.network));
         let (host, wall) = (Arc::clone(&self.host), Arc::clone(&self.host));
-        let builder = Redlock::builder()
-            .custom_nodes(nodes)
+        let builder = match self.configuration.owners {
+            Some(owners) => {
+                let seats = Seat::all(owners, &self.host, &self.network);
+                let builder = Redlock::builder().custom_nodes(seats);
+                owners.configure(builder, self.scale.max_ttl)
+            }
+            None => Redlock::builder().custom_nodes(nodes),
+        };
+        let builder = builder
             .max_ttl(self.scale.max_ttl)
             .ttl(self.scale.max_ttl)
             .connect_timeout(Duration::from_secs(1))

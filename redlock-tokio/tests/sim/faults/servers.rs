@@ -46,13 +46,18 @@ impl World {
         }
         let at = network.at();
         network.seen.note(seen);
-        network.servers[server].stop(at, outage, disk);
-        // A killed process closes its connections; a machine that is gone closes nothing.
-        if outage == Outage::Refuses {
-            network.reset_all(server);
+        let servers = network.authorities.servers_with(server);
+        for &server in &servers {
+            network.servers[server].stop(at, outage, disk);
+            // A killed process closes its connections; a machine that is gone closes nothing.
+            if outage == Outage::Refuses {
+                network.reset_all(server);
+            }
         }
         drop(network);
-        self.push(length, Event::Start { server, disk });
+        for server in servers {
+            self.push(length, Event::Start { server, disk });
+        }
     }
 
     /// Restarts all servers, at once or one after the other.

@@ -1,5 +1,7 @@
 //! What happens to requests at their server, and to answers on their way back.
 
+use std::time::Duration;
+
 use super::{Arrival, ConnectionId, Network, Request, Response, disconnected, unreachable};
 use crate::{
     clock::{MILLI, SECOND},
@@ -58,6 +60,9 @@ impl Network {
         server: usize,
         request: &Request,
     ) -> Response {
+        if let Some(response) = self.respond_as_named(at, server, request) {
+            return response;
+        }
         match request {
             Request::Describe => {
                 let described = self.servers[server].describe(at);
@@ -65,6 +70,7 @@ impl Network {
                 self.trace.note(at, (server, "describe"), text);
                 Response::Described(described)
             }
+            Request::TenureAge { .. } => Response::Age(Duration::ZERO),
             Request::HistoryAge => {
                 let age = self.servers[server].history_age(at);
                 if age.as_secs() > 0 {

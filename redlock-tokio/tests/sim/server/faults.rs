@@ -89,6 +89,17 @@ impl Server {
         self.end_connections();
     }
 
+    /// Replaces its keys by those of another, without the keys that it lacks.
+    pub(crate) fn take_keys(&mut self, mut copy: Copy, mut lacks: impl FnMut(&Key) -> bool) {
+        copy.entries.retain(|key, _| !lacks(key));
+        self.store.replace(copy);
+    }
+
+    /// Drops all keys.
+    pub(crate) fn forget_keys(&mut self) {
+        self.store.clear_keys();
+    }
+
     /// It becomes a replica of a server that has none of its keys. Its connections go on.
     pub(crate) fn demote(&mut self, master: usize) {
         self.identity.master = Some(master);

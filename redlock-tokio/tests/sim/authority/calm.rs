@@ -1,0 +1,50 @@
+//! The end of the faults: all members agree, and each shard has one master.
+
+use super::council::{Reign, Step};
+use crate::{events::Event, network::Network, world::World};
+
+impl Network {
+    /// Returns whether a later owner of a seat exists.
+    pub(super) fn is_old_owner(&mut self, seat: usize, reign: Reign) -> bool {
+        let state = self.authorities.state();
+        state.is_some_and(|it| it.latest[seat] != reign)
+    }
+}
+
+impl World {
+    /// Makes the members agree on the latest owners, and the others replicas.
+    pub(crate) fn calm_authorities(&mut self) {
+        let at = self.at();
+        if self.configuration.owners.is_none() {
+            return;
+        }
+        let machines = self.with_authority(|it| {
+            for machine in &mut it.machines {
+                machine.stands_still_until = machine.stands_still_until.min(at);
+            }
+            for seat in 0..it.latest.len() {
+                let shard = it.layout.shard_of(it.latest[seat].machine);
+                let machine = it.masters[shard];
+                it.machines[machine].owns.insert(seat);
+                let council = &mut it.councils[it.layout.council_of(seat)];
+                let latest = it.latest[seat];
+                let agree = council.supporters(seat, latest) == council.members.len();
+                if latest.machine != machine || !agree {
+                    let epoch = council.latest_epoch() + 1;
+                    it.latest[seat] = Reign { machine, epoch };
+                }
+                for member in &mut council.members {
+                    member.cut_until.clear();
+                    member.lags_until = 0;
+                    member.alone_until = 0;
+                    member.down_until = member.down_until.min(at);
+                    member.turn(at, seat, it.latest[seat]);
+                }
+            }
+            it.machines.len()
+        });
+        for machine in 0..machines {
+            self.push(0, Event::Authority(Step::Demote { machine }));
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What servers are in the words of their authority: masters, replicas, and masters that were replaced.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use redlock_core::AgeMarker;
+use redlock_tokio::{NodeError, Origin, Replication, ReplicationId, Role, Server as Described};
+
+use super::{
+    Kind, Layout, Owners, Rule,
+    council::{Council, Reign},
+    outages::Outages,
+};
+use crate::{
+    clock::HOUR,
+    network::{Network, Request, Response},
+    rng::Rng,
+    seen::Seen,
+};
+
+/// The machines and the members of a world with authorities. Empty in the other worlds.
+#[derive(Default)]
+pub(crate) struct Authorities(Option<State>);
+
+pub(crate) struct State {
+    pub(super) owners: Owners,
+    pub(super) layout: Layout,
+    pub(super) machines: Vec<Machine>,
+    pub(super) councils: Vec<Council>,
+    /// The latest owner of each seat.
+    pub(super) latest: Vec<Reign>,
+    /// The master of each shard, which is the latest.
+    pub(super) masters: Vec<usize>,
+    /// The master of each shard before.
+    pub(super) former_masters: Vec<usize>,
+    pub(super) outages: Outages,
+}
+
+pub(super) struct Machine {
+    pub(super) is_replica: bool,
+    /// The seats whose keys it serves.
+    pub(super) owns: BTreeSet<usize>,
+    /// It carries out nothing until then, and everything afterwards.
+    pub(super) stands_still_until: u64,
+    /// Counts its promotions since its process started.
+    promotions: u32,
+    /// Counts the starts of its process.
+    starts: u32,
+    /// When its markers were written, on its clock.
+    marks: BTreeMap<Mark, u64>,
+}
+
+/// A marker on a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    /// Of a history of its keys.
+    History { process: u32, promotions: u32 },
+    /// Of a tenure.
+    Tenure { seat: usize, epoch: u64 },
+}
+
+impl Authorities {
+    pub(crate) fn new(owners: Owners, rng: &mut Rng) -> Self {
+        let layout = Layout::new(owners.kind);
+        let masters: Vec<_> = (0..layout.shards())
+            .map(|shard| layout.first_master(shard))
+            .collect();
+        let latest: Vec<_> = (0..layout.seats())
+            .map(|seat| Reign {
+                machine: masters[seat % masters.len()],
+                epoch: 1,
+            })
+            .collect();
+        let owned_by = |machine: usize| {
+            let seats = latest.iter().enumerate();
+            seats
+                .filter(move |(_, it)| it.machine == machine)
+                .map(|(seat, _)| seat)
+        };
+        let machines = (0..layout.machines()).map(|machine| Machine {
+            is_replica: !masters.contains(&machine),
+            owns: owned_by(machine).collect(),
+            stands_still_until: 0,
+            promotions: 0,
+            starts: 0,
+            marks: BTreeMap::new(),
+        });
+        let machines = machines.collect();
+        let councils = layout.councils().into_iter();
+        Self(Some(State {
+            owners,
+            layout,
+            machines,
+            councils: councils.map(|it| Council::new(layout, it, rng)).collect(),
+            latest,
+            former_masters: masters.clone(),
+            masters,
+            outages: Outages::default(),
+        }))
+    }
+
+    pub(super) fn state(&mut self) -> Option<&mut State> {
+        self.0.as_mut()
+    }
+
+    /// Returns the servers that end and start together with this one.
+    pub(crate) fn servers_with(&self, server: usize) -> Vec<usize> {
+        match &self.0 {
+            Some(State { layout, .. }) => layout.servers_of(layout.machine_of(server)),
+            None => vec![server],
+        }
+    }
+
+    /// Notes that a server's process has started again.
+    pub(crate) fn handle_start(&mut self, server: usize, keeps_keys: bool) {
+        if let Some(state) = &mut self.0 {
+            let machine = state.layout.machine_of(server);
+            state.machines[machine].restart(keeps_keys);
+        }
+    }
+
+    /// Returns how long locks could not be acquired after each failover, compared to what the rules cost.
+    pub(crate) fn outages(&self) -> Outages {
+        self.0
+            .as_ref()
+            .map(|it| it.outages.clone())
+            .unwrap_or_default()
+    }
+}
+
+impl Network {
+    /// Answers what depends on the authority of a server. `None` if the server answers as any other.
+    pub(crate) fn respond_as_named(
+        &mut self,
+        at: u64,
+        server: usize,
+        request: &Request,
+    ) -> Option<Response> {
+        let state = self.authorities.state()?;
+        let now = self.servers[server].millis(at);
+        let seat = state.layout.seat_of(server);
+        let index = state.layout.machine_of(server);
+        let rule = state.owners.without;
+        let machine = &mut state.machines[index];
+        let process = machine.starts;
+        match request {
+            Request::Describe => {
+                let described = self.servers[server].describe(at);
+                // The history would show the promotion, too, whatever the ages say.
+                let ignores_history =
+                    matches!(rule, Some(Rule::Histories | Rule::Ages | Rule::Markers));
+                Some(Response::Described(machine.describe(
+                    described,
+                    state.owners.kind,
+                    index,
+                    ignores_history,
+                )))
+            }
+            Request::HistoryAge => {
+                let promotions = machine.promotions;
+                let mark = Mark::History {
+                    process,
+                    promotions,
+                };
+                Some(Response::Age(machine.age(now, mark)))
+            }
+            Request::TenureAge { epoch } => {
+                let mark = Mark::Tenure {
+                    seat,
+                    epoch: *epoch,
+                };
+                let age = machine.age(now, mark);
+                if !age.is_zero() {
+                    self.seen.note(Seen::MarkerOfTenure);
+                }
+                Some(Response::Age(if rule == Some(Rule::Markers) {
+                    Duration::from_nanos(HOUR)
+                } else {
+                    age
+                }))
+            }
+            Request::Execute(commands) => {
+                let Some(error) = machine.refusal(seat, state.owners.kind) else {
+                    if state.latest[seat].machine != index {
+                        self.seen.note(Seen::OldOwnerServes);
+                    }
+                    return None;
+                };
+                self.seen.note(Seen::NotTheOwner);
+                Some(Response::Executed(vec![Err(error); commands.len()]))
+            }
+        }
+    }
+}
+
+impl Machine {
+    /// Makes it a master that has another history from now on.
+    pub(super) fn promote(&mut self) {
+        self.is_replica = false;
+        self.promotions += 1;
+    }
+
+    /// Makes it a replica, which has what its master has.
+    pub(super) fn demote(&mut self) {
+        self.is_replica = true;
+        self.owns.clear();
+        self.marks.clear();
+    }
+
+    fn restart(&mut self, keeps_keys: bool) {
+        self.promotions = 0;
+        self.starts += 1;
+        self.stands_still_until = 0;
+        if !keeps_keys {
+            self.marks.clear();
+        }
+    }
+
+    fn describe(
+        &self,
+        described: Described,
+        kind: Kind,
+        index: usize,
+        ignores_history: bool,
+    ) -> Described {
+        let Described::Known(mut info) = described else {
+            return described;
+        };
+        let promotions = if ignores_history { 0 } else { self.promotions };
+        let id = |promotions| {
+            let text = format!("{index:010}{:010}{promotions:020}", self.starts);
+            ReplicationId::new(text.as_bytes().try_into().expect("forty digits"))
+        };
+        let origin = match promotions {
+            0 => Origin::Own,
+            some => Origin::Continues(id(some - 1)),
+        };
+        info.replication = Some(Replication {
+            id: id(promotions),
+            origin,
+        });
+        info.in_cluster = kind == Kind::Cluster;
+        if self.is_replica {
+            info.role = Role::ReplicaOf("the master".into());
+        }
+        Described::Known(info)
+    }
+
+    fn refusal(&self, seat: usize, kind: Kind) -> Option<NodeError> {
+        let refused = |code: &str| NodeError::Refused {
+            code: code.into(),
+            message: "another is the owner".into(),
+        };
+        match kind {
+            Kind::Sentinels { .. } => self.is_replica.then(|| refused("READONLY")),
+            Kind::Cluster => (!self.owns.contains(&seat)).then(|| refused("MOVED")),
+        }
+    }
+
+    /// Returns the age of a marker, which is written if there is none.
+    fn age(&mut self, now: u64, mark: Mark) -> Duration {
+        let passed = now - *self.marks.entry(mark).or_insert(now);
+        let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
+        let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));
+        marker.map(AgeMarker::age).unwrap_or_default()
+    }
+}

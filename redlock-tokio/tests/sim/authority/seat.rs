@@ -1,0 +1,221 @@
+//! A process's side of an authority: the driver's `Node` and `Authority` over the simulated network.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, join_all},
+    stream::FuturesUnordered,
+};
+use redlock_core::{MemberReport, Tenure, Timestamp};
+use redlock_tokio::{Authority, AuthorityKind, NamedBy, Node, NodeError, Reports, Session};
+use tokio::time::sleep;
+
+use super::{
+    Kind, Layout, Owners, Rule,
+    council::{Reign, Word, member_id},
+};
+use crate::{clock::HOUR, host::Host, network::SharedNetwork, node::SimulatedNode, seen::Seen};
+
+/// A node of the lock whose server an authority names.
+pub(crate) struct Seat {
+    address: String,
+    /// The position among the seats of the authority.
+    index: usize,
+    authority: Arc<SimulatedAuthority>,
+}
+
+/// An authority, as one process sees it.
+struct SimulatedAuthority {
+    owners: Owners,
+    layout: Layout,
+    council: usize,
+    seats: Vec<usize>,
+    host: Arc<Host>,
+    network: SharedNetwork,
+}
+
+/// The watch of one process.
+struct Watch {
+    authority: Arc<SimulatedAuthority>,
+    reports: Reports,
+}
+
+impl Seat {
+    /// Returns all nodes of a process.
+    pub(crate) fn all(owners: Owners, host: &Arc<Host>, network: &SharedNetwork) -> Vec<Self> {
+        let layout = Layout::new(owners.kind);
+        let mut all = Vec::new();
+        for (council, seats) in layout.councils().into_iter().enumerate() {
+            let authority = Arc::new(SimulatedAuthority {
+                owners,
+                layout,
+                council,
+                seats: seats.clone(),
+                host: Arc::clone(host),
+                network: network.clone(),
+            });
+            all.extend(seats.into_iter().enumerate().map(|(index, seat)| Self {
+                address: format!("seat-{seat}"),
+                index,
+                authority: Arc::clone(&authority),
+            }));
+        }
+        if owners.without == Some(Rule::Replicas) {
+            // One slot has the only vote, so that one mistake is enough.
+            all.truncate(1);
+        }
+        all
+    }
+}
+
+impl Node for Seat {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        async { Err(NodeError::Unreachable("an authority names it".into())) }.boxed()
+    }
+
+    fn named_by(&self) -> Option<NamedBy> {
+        let Owners { kind, without, .. } = self.authority.owners;
+        let kind = match kind {
+            Kind::Sentinels { .. } => AuthorityKind::Sentinels,
+            // Half of the processes refuse that, so that both are seen.
+            Kind::Cluster => AuthorityKind::Cluster {
+                may_share_server: self.authority.host.process.is_multiple_of(2),
+            },
+        };
+        let authority: Arc<dyn Authority> = Arc::clone(&self.authority) as _;
+        let named_by = NamedBy::new(authority, self.index, kind);
+        // A cluster's nodes know each other, and a sentinel may have lost its state.
+        let is_alone = matches!(
+            without,
+            Some(Rule::FewestMembers | Rule::Majority | Rule::AllMembers)
+        );
+        Some(match kind {
+            AuthorityKind::Sentinels if !is_alone => {
+                named_by.with_fewest_members(self.authority.layout.members())
+            }
+            _ => named_by,
+        })
+    }
+}
+
+impl Authority for SimulatedAuthority {
+    fn watch(&self, reports: Reports) -> BoxFuture<'static, ()> {
+        let watch = Watch {
+            authority: Arc::new(self.clone()),
+            reports,
+        };
+        async move {
+            let members = watch.members_to_ask();
+            join_all(members.map(|member| watch.ask_again_and_again(member))).await;
+        }
+        .boxed()
+    }
+
+    fn connect(
+        &self,
+        index: usize,
+        tenure: &Tenure,
+    ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        let (seat, reign) = (self.seats[index], Reign::of(tenure));
+        let server = self.layout.server(seat, reign.machine);
+        if self.network.lock().is_old_owner(seat, reign) {
+            self.network.lock().seen.note(Seen::OldOwnerConnected);
+        }
+        let node = SimulatedNode::new(server, &self.host, &self.network);
+        async move { node.connect().await }.boxed()
+    }
+}
+
+impl Clone for SimulatedAuthority {
+    fn clone(&self) -> Self {
+        Self {
+            seats: self.seats.clone(),
+            host: Arc::clone(&self.host),
+            network: self.network.clone(),
+            ..*self
+        }
+    }
+}
+
+impl Watch {
+    fn members_to_ask(&self) -> impl Iterator<Item = usize> + use<> {
+        let SimulatedAuthority {
+            owners,
+            layout,
+            host,
+            ..
+        } = &*self.authority;
+        let members = layout.members();
+        let only = (owners.without == Some(Rule::Majority)).then_some(host.process % members);
+        (0..members).filter(move |it| only.is_none_or(|only| only == *it))
+    }
+
+    /// Asks a member each interval, whether or not it has answered. Answers may come late, and in any order.
+    async fn ask_again_and_again(&self, member: usize) {
+        let mut answers = FuturesUnordered::new();
+        let mut last: BTreeMap<usize, Word> = BTreeMap::new();
+        loop {
+            let asked_at = self.reports.now();
+            if self.authority.owners.without == Some(Rule::Window) {
+                // As if the member had just said that again.
+                for word in last.values() {
+                    self.deliver(asked_at, member, word);
+                }
+            }
+            let authority = &self.authority;
+            let answer =
+                authority
+                    .network
+                    .lock()
+                    .ask_member(&authority.host, authority.council, member);
+            answers.push(async move { (asked_at, answer.await) });
+            let mut pause = Box::pin(sleep(self.reports.interval()));
+            loop {
+                tokio::select! {
+                    biased;
+                    Some((asked_at, words)) = answers.next() => {
+                        for word in words.into_iter().flatten() {
+                            self.deliver(asked_at, member, &word);
+                            last.insert(word.seat, word);
+                        }
+                    }
+                    () = &mut pause => break,
+                }
+            }
+        }
+    }
+
+    fn deliver(&self, asked_at: Timestamp, member: usize, word: &Word) {
+        let SimulatedAuthority {
+            owners,
+            council,
+            seats,
+            ..
+        } = &*self.authority;
+        let members = match owners.without {
+            Some(Rule::AllMembers | Rule::Majority) => &[],
+            Some(Rule::Replicas) if !word.masters.contains(&member) => return,
+            Some(Rule::Replicas) => &*word.masters,
+            _ => &*word.members,
+        };
+        let age = match owners.without {
+            Some(Rule::Ages) => Duration::from_nanos(HOUR),
+            _ => word.age,
+        };
+        let report = MemberReport {
+            asked_at,
+            member: member_id(*council, member),
+            members: members.iter().map(|it| member_id(*council, *it)).collect(),
+            tenure: Some(word.reign.tenure()),
+            age,
+        };
+        let index = seats.iter().position(|it| *it == word.seat);
+        self.reports
+            .deliver(index.expect("a seat of the authority"), report);
+    }
+}
