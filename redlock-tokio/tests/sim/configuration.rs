@@ -106,6 +106,7 @@ pub(crate) const USUAL: &[Fault] = &[
     Fault::Crash,
     Fault::RuntimeDrop,
     Fault::Invention,
+    Fault::WallClock,
 ];
 
 pub(crate) const WITHIN: Configuration = Configuration {

@@ -9,6 +9,8 @@ mod servers;
 use crate::{
     clock::{MILLI, SECOND},
     events::Event,
+    host::Host,
+    seen::Seen,
     world::World,
 };
 
@@ -67,6 +69,8 @@ pub(crate) enum Fault {
     Split,
     /// A slot of a cluster moves.
     SlotMove,
+    /// Somebody sets the wall clock of a process.
+    WallClock,
 }
 
 /// What becomes of the connections to a server whose role changes.
@@ -99,7 +103,7 @@ impl Fault {
             | Self::Stutter => 20 * SECOND,
             Self::Stall | Self::Pause | Self::Suspension => 10 * SECOND,
             Self::Failover | Self::Flapping | Self::Split | Self::SlotMove => 20 * SECOND,
-            Self::Invention | Self::Member => 5 * SECOND,
+            Self::Invention | Self::Member | Self::WallClock => 5 * SECOND,
         }
     }
 }
@@ -163,6 +167,7 @@ impl World {
             Fault::Member => self.disturb_member(),
             Fault::Split => self.split(),
             Fault::SlotMove => self.move_slot(),
+            Fault::WallClock => self.set_wall_clock(),
         }
     }
 
@@ -170,5 +175,14 @@ impl World {
     fn some_server(&mut self) -> usize {
         let address = self.rng.usize(..self.scale.servers);
         self.network.lock().machine(address)
+    }
+
+    fn set_wall_clock(&mut self) {
+        let index = self.rng.usize(..self.scale.processes);
+        let ahead = self.rng.u64(..Host::WALL_CLOCKS_DIFFER_BY);
+        if let Some(process) = &self.processes[index] {
+            process.host.set_wall_clock(ahead);
+            self.network.lock().seen.note(Seen::WallClockSet);
+        }
     }
 }

@@ -11,9 +11,9 @@ use std::{
 use redlock_core::Timestamp;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::clock::Rate;
+use crate::clock::{Rate, SECOND};
 
-/// What a wall clock would show if the machine's clock showed zero.
+/// What the slowest wall clock shows at the start of a run.
 const WALL_CLOCK_START: Duration = Duration::from_secs(1_700_000_000);
 
 /// What a process and its connections know of their machine.
@@ -29,6 +29,8 @@ pub(crate) struct Host {
     /// What time it is in the world.
     world: Arc<AtomicU64>,
     clock: Mutex<Reading>,
+    /// How far the wall clock is ahead of the slowest, in nanoseconds.
+    wall_clock_ahead: AtomicU64,
     /// The process has sent something, so that the world must look at it.
     pub(crate) has_sent: Notify,
 }
@@ -46,6 +48,10 @@ struct Reading {
 }
 
 impl Host {
+    /// By how much the wall clocks of any two machines differ at most: half a second. Fencing tokens follow them where
+    /// servers forget their counters.
+    pub(crate) const WALL_CLOCKS_DIFFER_BY: u64 = SECOND / 2;
+
     pub(crate) fn new(
         process: usize,
         life: u32,
@@ -66,6 +72,7 @@ impl Host {
                 missed: 0,
                 is_frozen: false,
             }),
+            wall_clock_ahead: AtomicU64::new(0),
             has_sent: Notify::new(),
         }
     }
@@ -75,9 +82,15 @@ impl Host {
         Timestamp::from_nanos(self.zero + self.elapsed())
     }
 
-    /// Returns what the wall clock shows, since 1970.
+    /// Returns what the wall clock shows, since 1970. Somebody sets it to the true time, more or less.
     pub(crate) fn wall(&self) -> Duration {
-        WALL_CLOCK_START + Duration::from_nanos(self.zero + self.elapsed())
+        let ahead = self.wall_clock_ahead.load(Relaxed);
+        WALL_CLOCK_START + Duration::from_nanos(self.now() + ahead)
+    }
+
+    /// Sets the wall clock to so many nanoseconds ahead of the slowest.
+    pub(crate) fn set_wall_clock(&self, ahead: u64) {
+        self.wall_clock_ahead.store(ahead, Relaxed);
     }
 
     /// Returns the true time, as far as the process has come.

@@ -29,12 +29,16 @@ mod configuration;
 mod events;
 mod faults;
 mod host;
-mod ledger;
+#[path = "../judge/judge.rs"]
+mod judge;
 mod network;
 mod node;
 mod plan;
 mod process;
+mod quiet;
+mod registry;
 mod report;
+mod requests;
 mod rng;
 mod scale;
 mod seen;
@@ -45,6 +49,7 @@ mod shrink;
 mod table;
 mod trace;
 mod users;
+mod violation;
 mod world;
 
 use configuration::{CONFIGURATIONS, Expectation};

@@ -187,6 +187,11 @@ impl Server {
         self.identity.history_age(now)
     }
 
+    /// Returns whether it has a key, with this token.
+    pub(crate) fn holds(&self, at: u64, key: &Key, token: Token) -> bool {
+        self.has(self.millis(at), key, token)
+    }
+
     /// Returns how many keys have not expired.
     pub(crate) fn live_keys(&self, at: u64) -> usize {
         let now = self.millis(at);

@@ -1,6 +1,6 @@
 //! One seed, one run: processes, servers and the network between them, in true time.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 use std::time::Duration;
 
 use redlock_core::Timestamp;
@@ -13,17 +13,18 @@ use crate::{
     configuration::{Configuration, Restarts},
     events::Event,
     host::Host,
-    ledger::{Ledger, Violation},
     network::{Network, SharedNetwork, Weather},
     node::SimulatedNode,
     process::{Process, Stage, Stages},
+    quiet,
     rng::Rng,
     scale::Scale,
     seen::{Seen, Tally},
     server::{Disk, Server, Withheld},
     shrink::Reduction,
     trace::Trace,
-    users::User,
+    users::{self, Environment, House, Next, Records, panics},
+    violation::Violation,
 };
 
 /// For how long there are faults.
@@ -45,7 +46,9 @@ pub(crate) struct World {
     rates: Vec<Rate>,
     lives: Vec<u32>,
     pub(crate) rng: Rng,
-    ledger: Ledger,
+    pub(crate) records: Records,
+    /// All processes that ever were, to see that nothing of them is left.
+    hosts: Vec<Weak<Host>>,
     pub(crate) is_calm: bool,
     pub(crate) reduction: Reduction,
     /// How many faults were planned and came.
@@ -93,6 +96,7 @@ impl World {
         reduction: &Reduction,
         print: bool,
     ) -> Self {
+        panics::watch();
         let mut rng = Rng::new(seed);
         let scale = Scale::draw(&mut rng);
         let owners = configuration.owners;
@@ -135,7 +139,8 @@ impl World {
             rates,
             lives: vec![0; scale.processes],
             rng,
-            ledger: Ledger::default(),
+            records: Records::new(),
+            hosts: Vec::new(),
             is_calm: false,
             reduction: reduction.clone(),
             faults: 0,
@@ -200,7 +205,7 @@ impl World {
                 }
             }
             if all_there && self.next_moment() >= target {
-                self.ledger.look();
+                self.records.registry.look(self.at());
                 self.network.lock().now.store(target, Relaxed);
                 self.note_service();
                 return;
@@ -277,6 +282,7 @@ impl World {
             && process.host.life == life
         {
             process.host.thaw();
+            self.records.registry.go_on(&process.host, at);
             process.resume(at);
         }
     }
@@ -292,12 +298,14 @@ impl World {
             zero,
             now,
         ));
+        host.set_wall_clock(self.rng.u64(..Host::WALL_CLOCKS_DIFFER_BY));
+        self.hosts.push(Arc::downgrade(&host));
         let setup = Setup {
             configuration: self.configuration,
             scale: self.scale,
             host: Arc::clone(&host),
             network: self.network.clone(),
-            ledger: self.ledger.clone(),
+            records: self.records.clone(),
             rng: self.rng.fork(),
         };
         let process = Process::start(host, self.stage, |stages| setup.main(stages));
@@ -307,14 +315,24 @@ impl World {
     /// Ends a process at once: nothing that it still wants to do happens.
     pub(crate) fn end_process(&mut self, index: usize) {
         if let Some(process) = self.processes[index].take() {
-            self.forget_process(&process.host);
+            let host = Arc::clone(&process.host);
+            self.forget_process(&host);
+            drop(process);
+            self.drop_outliving(&host);
         }
     }
 
     /// Notes that a process has ended.
     pub(crate) fn forget_process(&self, host: &Arc<Host>) {
-        self.ledger.end_all_of(host);
+        self.records.registry.end_all_of(host);
         self.network.lock().forget(host);
+    }
+
+    /// Drops what a process has moved out of its runtime, after the runtime.
+    pub(crate) fn drop_outliving(&self, host: &Arc<Host>) {
+        for _ in 0..users::drop_outliving(&self.records, host) {
+            self.network.lock().seen.note(Seen::Outlived);
+        }
     }
 
     /// Ends the faults. What is broken is mended soon.
@@ -323,10 +341,22 @@ impl World {
         self.network.lock().calm();
         self.calm_authorities();
         self.enter(Stage::Calm);
-        self.push(20 * self.max_ttl() + 30 * SECOND, Event::ShutDown);
+        let settled = quiet::settling(&self.scale);
+        self.records.quiet.begin(self.at() + settled);
+        self.push(settled, Event::ShutDown);
     }
 
+    /// Ends all processes, once each user was served.
     fn shut_down(&mut self) {
+        let unserved = self.records.quiet.unserved();
+        if !unserved.is_empty() {
+            let bound = quiet::service(&self.scale);
+            if !self.records.quiet.since(self.at().saturating_sub(bound)) {
+                return self.push(SECOND, Event::ShutDown);
+            }
+            let text = format!("{unserved:?} got no lock in {} s", bound / SECOND);
+            self.failures.push(Violation(text));
+        }
         self.enter(Stage::End);
         self.push(3 * self.max_ttl() + 5 * SECOND, Event::End);
         self.push(TICK, Event::Tick);
@@ -370,8 +400,15 @@ impl World {
                 self.failures.push(Violation(text));
             }
         }
-        self.failures.extend(self.ledger.two_holders());
-        self.processes.clear();
+        for index in 0..self.processes.len() {
+            self.end_process(index);
+        }
+        self.records.registry.clear();
+        self.look_for_leaks();
+        self.failures.extend(self.records.registry.violations());
+        let panics = panics::take();
+        let panics = panics.into_iter().map(Violation);
+        self.failures.extend(panics);
         let network = self.network.lock();
         let at = network.at();
         Outcome {
@@ -388,48 +425,59 @@ impl World {
     }
 }
 
+impl World {
+    /// Looks for something that keeps a process in memory.
+    fn look_for_leaks(&mut self) {
+        for host in self.hosts.iter().filter_map(Weak::upgrade) {
+            // One is `host`.
+            let handles = Arc::strong_count(&host) - 1;
+            let text = format!(
+                "{handles} handles of process {} (life {}) are left",
+                host.process, host.life
+            );
+            self.failures.push(Violation(text));
+        }
+    }
+}
+
 /// What a process starts with.
 struct Setup {
     configuration: Configuration,
     scale: Scale,
     host: Arc<Host>,
     network: SharedNetwork,
-    ledger: Ledger,
+    records: Records,
     rng: Rng,
 }
 
 impl Setup {
     async fn main(mut self, stages: Stages) {
-        let redlock = self.redlock().await;
-        let users: Vec<_> = (0..self.scale.users)
-            .map(|_| {
-                let user = User {
-                    redlock: redlock.clone(),
-                    host: Arc::clone(&self.host),
-                    ledger: self.ledger.clone(),
-                    network: self.network.clone(),
-                    scale: self.scale,
-                    stages: stages.clone(),
-                    rng: self.rng.fork(),
-                };
-                tokio::spawn(user.run())
-            })
-            .collect();
-        if self.configuration.owners.is_some() {
-            let (redlock, network) = (redlock.clone(), self.network.clone());
-            tokio::spawn(watch_states(redlock, network, self.scale, stages.clone()));
+        let environment = Environment {
+            host: Arc::clone(&self.host),
+            network: self.network.clone(),
+            records: self.records.clone(),
+            scale: self.scale,
+            has_owners: self.configuration.owners.is_some(),
+            stages,
+        };
+        loop {
+            let house = House::draw(&mut self.rng);
+            let redlock = self.redlock(house).await;
+            if self.configuration.owners.is_some() {
+                let (network, stages) = (self.network.clone(), environment.stages.clone());
+                tokio::spawn(watch_states(redlock.clone(), network, self.scale, stages));
+            }
+            let next = users::run(&environment, redlock, house, &mut self.rng).await;
+            if next == Next::End {
+                break;
+            }
         }
-        stages.come(Stage::End).await;
-        for user in users {
-            user.await.expect("users do not panic");
-        }
-        let _ = redlock.shutdown().await;
     }
 
     /// Starts, as often as it takes: a process cannot start while too many servers are refused.
-    async fn redlock(&mut self) -> Redlock {
+    async fn redlock(&mut self, house: House) -> Redlock {
         loop {
-            match self.builder().build().await {
+            match self.builder(house).build().await {
                 Ok(redlock) => return redlock,
                 Err(BuildError::Refused { .. }) => {
                     self.network.lock().seen.note(Seen::NoStart);
@@ -440,7 +488,7 @@ impl Setup {
         }
     }
 
-    fn builder(&mut self) -> RedlockBuilder {
+    fn builder(&mut self, house: House) -> RedlockBuilder {
         let servers = 0..self.scale.servers;
         let nodes = servers.map(|server| SimulatedNode::new(server, &self.host, &self.network));
         let (host, wall) = (Arc::clone(&self.host), Arc::clone(&self.host));
@@ -455,8 +503,10 @@ impl Setup {
         let builder = builder
             .max_ttl(self.scale.max_ttl)
             .ttl(self.scale.max_ttl)
+            .max_hold(2 * self.scale.max_ttl)
             .connect_timeout(Duration::from_secs(1))
             .options(self.options())
+            .max_waiters_total(house.max_waiters_total)
             .random_seed(self.rng.u64(..))
             .wall_clock(move || wall.wall())
             .clock(Clock::custom(move || -> Timestamp { host.timestamp() }));

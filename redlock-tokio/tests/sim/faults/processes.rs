@@ -75,6 +75,8 @@ impl World {
             return false;
         }
         process.stands_still = true;
+        let at = self.network.lock().at();
+        self.records.registry.stop(&process.host, at);
         let life = process.host.life;
         self.push(
             length,
@@ -103,8 +105,10 @@ impl World {
         if let Some(process) = self.processes[index].take() {
             let host = Arc::clone(&process.host);
             self.network.lock().seen.note(Seen::RuntimeDrop);
+            self.records.registry.end_all_of(&host);
             drop(process);
             self.forget_process(&host);
+            self.drop_outliving(&host);
             self.push(length, Event::Reboot { process: index });
         }
     }

@@ -1,0 +1,97 @@
+//! The time after the faults, in which nothing may fail and every user must be served.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use crate::{clock::SECOND, scale::Scale, users::CALM_WORK};
+
+/// Returns how long after the end of the faults everything is mended.
+///
+/// The longest fault lasts for four ttls: four times the mean of its length. A server that starts again after two has
+/// no vote for one more, and a little longer, by the seconds that servers count. A key that nobody releases lives for
+/// one ttl. A lock that nobody gives back lives for `max_hold`, which is two, and one more. Lost connections take some
+/// seconds.
+pub(crate) fn settling(scale: &Scale) -> u64 {
+    4 * scale.max_ttl.as_nanos() as u64 + 10 * SECOND
+}
+
+/// Returns how long it takes at most until each user has got a lock in quiet times.
+///
+/// Each user keeps a lock for ten times its usual work at most. In one process, all others of the process may be
+/// served before. Between processes there is no order, so a process is given eight times the turns of all others.
+/// Most requests are such that they need not be served, so a user thinks ten times before it makes one that must be.
+pub(crate) fn service(scale: &Scale) -> u64 {
+    let users = scale.processes as u64 * (scale.users as u64 + 2);
+    let hold = 10 * CALM_WORK.as_nanos() as u64;
+    let thoughts = 40 * scale.think.as_nanos() as u64;
+    8 * users * hold + thoughts
+}
+
+/// A user, by its process and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct UserId {
+    pub(crate) process: usize,
+    pub(crate) user: usize,
+}
+
+/// From when on the world is quiet, and who is still to be served. Clones are handles of the same.
+#[derive(Clone)]
+pub(crate) struct Quiet(Arc<Inner>);
+
+struct Inner {
+    /// In true time. `u64::MAX` before the end of the faults.
+    from: AtomicU64,
+    users: Mutex<Users>,
+}
+
+#[derive(Default)]
+struct Users {
+    present: BTreeSet<UserId>,
+    served: BTreeSet<UserId>,
+}
+
+impl Quiet {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Inner {
+            from: AtomicU64::new(u64::MAX),
+            users: Mutex::default(),
+        }))
+    }
+
+    /// Lets the quiet begin at this time.
+    pub(crate) fn begin(&self, from: u64) {
+        self.0.from.store(from, Relaxed);
+    }
+
+    /// Returns whether the world is quiet since this time at least.
+    pub(crate) fn since(&self, at: u64) -> bool {
+        at >= self.0.from.load(Relaxed)
+    }
+
+    pub(crate) fn arrive(&self, user: UserId) {
+        self.users().present.insert(user);
+    }
+
+    /// Notes that a user has got a lock at this time.
+    pub(crate) fn serve(&self, user: UserId, at: u64) -> bool {
+        self.since(at) && self.users().served.insert(user)
+    }
+
+    /// Returns the users that have got no lock since the quiet began.
+    pub(crate) fn unserved(&self) -> Vec<UserId> {
+        let users = self.users();
+        users.present.difference(&users.served).copied().collect()
+    }
+
+    fn users(&self) -> MutexGuard<'_, Users> {
+        self.0
+            .users
+            .lock()
+            .expect("no code panics while it holds this lock")
+    }
+}

@@ -1,0 +1,359 @@
+//! The holds of all processes: until when each is valid by its own clock, and how it ended. The registry tells the
+//! judge, and watches that a lost hold never becomes valid again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use redlock_tokio::{FencingToken, Hold};
+
+use crate::{
+    clock::MILLI,
+    host::Host,
+    judge::{End, Grant, HoldId, Judge},
+    violation::Violation,
+};
+
+/// How much later than the end of validity a holder may be told of the loss: tokio's timers tick once in a
+/// millisecond, and round up.
+const TOLERANCE: Duration = Duration::from_millis(2);
+
+/// The judge forgets, and holds that are over are looked at, once in so many looks.
+const RARELY: u64 = 64;
+
+/// The holds of all processes. Clones are handles of the same registry.
+#[derive(Clone)]
+pub(crate) struct Registry(Arc<Mutex<Entries>>);
+
+struct Entries {
+    judge: Judge,
+    open: BTreeMap<HoldId, Open>,
+    over: Vec<Over>,
+    /// The processes that stand still, and since when the judge does not know it.
+    stopped: BTreeMap<String, u64>,
+    /// When a process stood still for the last time.
+    stood_still: BTreeMap<String, u64>,
+    /// The processes that have ended.
+    ended: BTreeSet<String>,
+    /// The largest token that each resource has seen.
+    resources: BTreeMap<String, FencingToken>,
+    failures: Vec<Violation>,
+    looks: u64,
+}
+
+/// A hold that its user has not given back.
+struct Open {
+    host: Arc<Host>,
+    hold: Hold,
+    is_watched: bool,
+    /// In true time.
+    valid_until: u64,
+    /// When the registry saw for the first time that it is not valid.
+    invalid_since: Option<u64>,
+}
+
+/// A hold that has ended. A clone of it is kept, as a careless user might.
+struct Over {
+    hold: Hold,
+    host: Arc<Host>,
+    /// In true time.
+    forget_at: u64,
+}
+
+/// Whether a resource took a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Write {
+    Taken,
+    /// The token is smaller than one that the resource has seen.
+    Stale,
+}
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Entries {
+            judge: Judge::new(TOLERANCE),
+            open: BTreeMap::new(),
+            over: Vec::new(),
+            stopped: BTreeMap::new(),
+            stood_still: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            resources: BTreeMap::new(),
+            failures: Vec::new(),
+            looks: 0,
+        })))
+    }
+
+    /// Notes that a process has a lock from now on. `is_watched` says that [`lost`](Self::lost) will be called at its
+    /// loss, or else [`release`](Self::release) before.
+    pub(crate) fn begin(&self, host: &Arc<Host>, hold: &Hold, is_watched: bool) -> HoldId {
+        let mut entries = self.lock();
+        let at = host.now();
+        let valid_until = valid_until(host, hold).unwrap_or(at);
+        let keys = hold.keys();
+        let id = entries.judge.granted(Grant {
+            client: client(host),
+            keys: keys
+                .map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned())
+                .collect(),
+            at,
+            valid_until,
+            fence: hold.fencing_token(),
+            watches: is_watched,
+        });
+        entries.open.insert(
+            id,
+            Open {
+                host: Arc::clone(host),
+                hold: hold.clone(),
+                is_watched,
+                valid_until,
+                invalid_since: None,
+            },
+        );
+        id
+    }
+
+    /// Notes that a user gives a lock back, or no longer relies on it.
+    pub(crate) fn release(&self, id: HoldId) {
+        let mut entries = self.lock();
+        let at = entries.open.get(&id).map(|it| it.host.now());
+        if let Some(at) = at {
+            entries.end(id, End::Released, at);
+        }
+    }
+
+    /// The same, of a lock that others may keep for longer.
+    pub(crate) fn give_up(&self, id: HoldId) {
+        let mut entries = self.lock();
+        if let Some(open) = entries.open.remove(&id) {
+            let at = open.invalid_since.unwrap_or(open.host.now());
+            entries.judge.ended(id, End::Released, at);
+            drop(entries);
+            drop(open);
+        }
+    }
+
+    /// Notes that a user was told of the loss of its lock.
+    pub(crate) fn lost(&self, id: HoldId) {
+        let mut entries = self.lock();
+        let told = entries
+            .open
+            .get(&id)
+            .map(|it| (it.host.now(), it.is_valid()));
+        if let Some((told, is_valid)) = told {
+            if is_valid {
+                entries.fail(format!(
+                    "{id:?} is valid, and its user was told that it is lost"
+                ));
+            }
+            entries.end(id, End::Lost { told }, told);
+        }
+    }
+
+    /// Notes that a process has ended.
+    pub(crate) fn end_all_of(&self, host: &Arc<Host>) {
+        let mut entries = self.lock();
+        let open = entries.open.iter();
+        let ids: Vec<_> = open
+            .filter(|(_, it)| Arc::ptr_eq(&it.host, host) && it.is_watched)
+            .map(|(id, _)| *id)
+            .collect();
+        let at = host.now();
+        for id in ids {
+            entries.end(id, End::Died, at);
+        }
+        let client = client(host);
+        entries.stopped.remove(&client);
+        entries.ended.insert(client);
+    }
+
+    /// Returns whether a process has ended.
+    pub(crate) fn has_ended(&self, host: &Host) -> bool {
+        self.lock().ended.contains(&client(host))
+    }
+
+    /// Notes that a process stands still from now on.
+    pub(crate) fn stop(&self, host: &Host, at: u64) {
+        self.lock().stopped.insert(client(host), at);
+    }
+
+    /// Notes that a process goes on.
+    pub(crate) fn go_on(&self, host: &Host, at: u64) {
+        let mut entries = self.lock();
+        let client = client(host);
+        if let Some(from) = entries.stopped.remove(&client) {
+            entries.judge.stood_still(&client, from, at);
+        }
+        entries.stood_still.insert(client, at);
+    }
+
+    /// Returns whether a process stood still after this time.
+    pub(crate) fn stood_still_since(&self, host: &Host, since: u64) -> bool {
+        let entries = self.lock();
+        let last = entries.stood_still.get(&client(host));
+        last.is_some_and(|at| *at >= since)
+    }
+
+    /// Writes to the resource that a lock protects.
+    pub(crate) fn write(&self, id: HoldId, key: &str, token: FencingToken) -> Write {
+        let mut entries = self.lock();
+        let largest = entries.resources.entry(key.to_owned()).or_insert(token);
+        if token >= *largest {
+            *largest = token;
+            return Write::Taken;
+        }
+        let largest = *largest;
+        let is_valid = entries.open.get(&id).is_some_and(Open::is_valid);
+        if is_valid {
+            entries.fail(format!(
+                "{key} refuses a write by its valid holder: {token} is smaller than {largest}"
+            ));
+        }
+        Write::Stale
+    }
+
+    /// Notes something that must not happen.
+    pub(crate) fn fail(&self, text: String) {
+        self.lock().fail(text);
+    }
+
+    /// Looks until when each lock is valid by now. Call this after each step of the processes.
+    pub(crate) fn look(&self, at: u64) {
+        let mut entries = self.lock();
+        entries.look();
+        entries.looks += 1;
+        let forgotten = if entries.looks.is_multiple_of(RARELY) {
+            entries.look_back(at)
+        } else {
+            Vec::new()
+        };
+        drop(entries);
+        // Only now: the last handle of a lease may be among them.
+        drop(forgotten);
+    }
+
+    /// Lets go of all holds.
+    pub(crate) fn clear(&self) {
+        let mut entries = self.lock();
+        let open = std::mem::take(&mut entries.open);
+        let over = std::mem::take(&mut entries.over);
+        drop(entries);
+        drop((open, over));
+    }
+
+    /// Returns everything that must not have happened.
+    pub(crate) fn violations(&self) -> Vec<Violation> {
+        let entries = self.lock();
+        let judged = entries.judge.violations();
+        let judged = judged.iter().map(|it| Violation(it.to_string()));
+        judged.chain(entries.failures.iter().cloned()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0
+            .lock()
+            .expect("no code panics while it holds this lock")
+    }
+}
+
+impl Entries {
+    fn look(&mut self) {
+        let mut ended = Vec::new();
+        for (id, open) in &mut self.open {
+            match (valid_until(&open.host, &open.hold), open.invalid_since) {
+                (Some(until), None) => {
+                    open.valid_until = open.valid_until.max(until);
+                    self.judge.extended(*id, until);
+                }
+                (None, None) => {
+                    let at = open.host.now();
+                    open.invalid_since = Some(at);
+                    if !open.is_watched {
+                        ended.push((*id, at));
+                    }
+                }
+                (None, Some(_)) => {}
+                (Some(_), Some(_)) => {
+                    let text = format!("{id:?} was lost, and is valid again");
+                    self.failures.push(Violation(text));
+                }
+            }
+        }
+        for (id, at) in ended {
+            self.end(id, End::Released, at);
+        }
+    }
+
+    /// Looks at the holds that are over, and lets the judge forget. Returns what is not needed any more.
+    fn look_back(&mut self, at: u64) -> Vec<Over> {
+        // Rounding may put a process a little behind the world.
+        let horizon = at.saturating_sub(MILLI);
+        for (client, from) in &mut self.stopped {
+            if *from < horizon {
+                self.judge.stood_still(client, *from, horizon);
+                *from = horizon;
+            }
+        }
+        self.judge.forget_before(horizon);
+        for over in &self.over {
+            if over.hold.is_valid() {
+                let text = format!(
+                    "{} has ended, and is valid",
+                    describe(&over.host, &over.hold)
+                );
+                self.failures.push(Violation(text));
+            }
+        }
+        let (forgotten, over) = std::mem::take(&mut self.over)
+            .into_iter()
+            .partition(|it| it.forget_at < at);
+        self.over = over;
+        forgotten
+    }
+
+    fn end(&mut self, id: HoldId, end: End, at: u64) {
+        let Some(open) = self.open.remove(&id) else {
+            return;
+        };
+        let at = open.invalid_since.map_or(at, |since| at.min(since));
+        self.judge.ended(id, end, at);
+        if end != End::Died {
+            // A hold that would come back to life would do so while its validity would have lasted.
+            let forget_at = open.valid_until + 100 * MILLI;
+            let Open { host, hold, .. } = open;
+            self.over.push(Over {
+                hold,
+                host,
+                forget_at,
+            });
+        }
+    }
+
+    fn fail(&mut self, text: String) {
+        self.failures.push(Violation(text));
+    }
+}
+
+impl Open {
+    fn is_valid(&self) -> bool {
+        self.invalid_since.is_none() && self.hold.is_valid()
+    }
+}
+
+/// Returns the name by which the judge knows a process.
+fn client(host: &Host) -> String {
+    format!("process {} (life {})", host.process, host.life)
+}
+
+fn describe(host: &Host, hold: &Hold) -> String {
+    format!("a hold of {:?} by {}", hold.key(), client(host))
+}
+
+/// Returns until when a hold is valid, in true time, if it is valid.
+fn valid_until(host: &Host, hold: &Hold) -> Option<u64> {
+    let remaining = hold.remaining();
+    let end = host.timestamp().saturating_add(remaining);
+    (!remaining.is_zero()).then(|| host.when(end))
+}

@@ -1,0 +1,197 @@
+//! Who wants which key, in the order in which they asked.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+/// The requests of all processes. Clones are handles of the same book.
+#[derive(Clone, Default)]
+pub(crate) struct Requests(Arc<Mutex<Book>>);
+
+#[derive(Default)]
+struct Book {
+    next: u64,
+    requests: BTreeMap<RequestId, Request>,
+}
+
+/// The number of a request, in the order in which they were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RequestId(u64);
+
+/// The number of a `Redlock`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ServiceId(u64);
+
+struct Request {
+    service: ServiceId,
+    keys: Vec<String>,
+    /// In true time.
+    since: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting {
+        /// Whether the request waits in one queue, in order of arrival.
+        in_order: bool,
+    },
+    Held,
+    Over {
+        at: u64,
+    },
+}
+
+/// Whether the end of a request is known before a later request of the same process can end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Watched,
+    /// Another task hears of the end, and says so later.
+    Unwatched,
+}
+
+/// A request that has not ended. It ends when this is dropped.
+pub(crate) struct Ticket {
+    pub(crate) id: RequestId,
+    requests: Requests,
+    now: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Requests {
+    pub(crate) fn new_service(&self) -> ServiceId {
+        let mut book = self.lock();
+        book.next += 1;
+        ServiceId(book.next)
+    }
+
+    /// Notes a request that joins the queue at this moment.
+    pub(crate) fn begin(
+        &self,
+        service: ServiceId,
+        keys: Vec<String>,
+        order: Order,
+        now: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Ticket {
+        let mut book = self.lock();
+        book.next += 1;
+        let id = RequestId(book.next);
+        let state = State::Waiting {
+            in_order: keys.len() == 1 && order == Order::Watched,
+        };
+        let request = Request {
+            service,
+            keys,
+            since: now(),
+            state,
+        };
+        book.requests.insert(id, request);
+        Ticket {
+            id,
+            requests: self.clone(),
+            now: Box::new(now),
+        }
+    }
+
+    /// Forgets requests that ended before this time.
+    pub(crate) fn forget_before(&self, time: u64) {
+        let is_recent = |request: &Request| match request.state {
+            State::Over { at } => at >= time,
+            State::Waiting { .. } | State::Held => true,
+        };
+        self.lock().requests.retain(|_, it| is_recent(it));
+    }
+
+    /// Returns how many requests of a service have not ended.
+    pub(crate) fn open(&self, service: ServiceId) -> usize {
+        let book = self.lock();
+        let requests = book.requests.values();
+        let open = |it: &&Request| !matches!(it.state, State::Over { .. });
+        requests
+            .filter(|it| it.service == service)
+            .filter(open)
+            .count()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.0
+            .lock()
+            .expect("no code panics while it holds this lock")
+    }
+}
+
+impl Ticket {
+    /// Notes that the request has its lock. Returns a request of the same process for the same key that came earlier,
+    /// and still waits.
+    ///
+    /// A request for several keys counts neither as the one that came earlier nor as the one that came later: it has
+    /// its turn when all of its keys are free, and others may go first until then.
+    pub(crate) fn granted(&self) -> Option<RequestId> {
+        let mut book = self.requests.lock();
+        let request = book.requests.get_mut(&self.id)?;
+        let state = std::mem::replace(&mut request.state, State::Held);
+        let (service, keys) = (request.service, request.keys.clone());
+        if state != (State::Waiting { in_order: true }) {
+            return None;
+        }
+        let mut earlier = book.requests.range(..self.id);
+        let overtaken = earlier.find(|(_, it)| {
+            it.service == service
+                && it.keys == keys
+                && it.state == State::Waiting { in_order: true }
+        });
+        overtaken.map(|(id, _)| *id)
+    }
+
+    /// Returns whether another request may have kept a key from this one: one that has not ended, or ended less than
+    /// `reach` before this one began.
+    pub(crate) fn has_rival(&self, reach: u64) -> bool {
+        self.any_other(|_, since| since.saturating_sub(reach))
+    }
+
+    /// The same for requests of this process alone. A layer may keep a lock for a while without its call.
+    pub(crate) fn has_rival_in_process(&self, reach: u64) -> bool {
+        let book = self.requests.lock();
+        let service = book.requests.get(&self.id).map(|it| it.service);
+        drop(book);
+        self.any_other(|other, since| {
+            if Some(other.service) == service {
+                since.saturating_sub(reach)
+            } else {
+                u64::MAX
+            }
+        })
+    }
+
+    /// Returns when the request was made, in true time.
+    pub(crate) fn since(&self) -> u64 {
+        let book = self.requests.lock();
+        book.requests.get(&self.id).map_or(0, |it| it.since)
+    }
+
+    fn any_other(&self, not_over_before: impl Fn(&Request, u64) -> u64) -> bool {
+        let book = self.requests.lock();
+        let Some(request) = book.requests.get(&self.id) else {
+            return false;
+        };
+        let others = book.requests.iter().filter(|(id, _)| **id != self.id);
+        let mut rivals =
+            others.filter(|(_, it)| it.keys.iter().any(|key| request.keys.contains(key)));
+        rivals.any(|(_, it)| {
+            let limit = not_over_before(it, request.since);
+            match it.state {
+                State::Over { at } => at >= limit,
+                State::Waiting { .. } | State::Held => limit < u64::MAX,
+            }
+        })
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let at = (self.now)();
+        if let Some(request) = self.requests.lock().requests.get_mut(&self.id) {
+            request.state = State::Over { at };
+        }
+    }
+}

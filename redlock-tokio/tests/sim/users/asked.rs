@@ -1,0 +1,184 @@
+//! What errors say must be what the world implies.
+
+use std::time::Duration;
+
+use redlock_tokio::{Attempts, ExtendError, LockError, LossReason, Timestamp};
+
+use super::{environment::Environment, service::Service, terms::Terms};
+use crate::{clock::MILLI, requests::Ticket, seen::Seen};
+
+/// A request that was made.
+pub(crate) struct Asked {
+    pub(crate) environment: Environment,
+    pub(crate) service: Service,
+    pub(crate) terms: Terms,
+    pub(crate) ticket: Ticket,
+    /// When it was made, by the clock of the process.
+    pub(crate) at: Timestamp,
+    pub(crate) keys: Keys,
+}
+
+/// Which keys a request wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// One key that others want, too.
+    Shared,
+    /// One key that no other request has.
+    Alone,
+    /// No lock can have this key.
+    Bad,
+    Several,
+}
+
+/// How much later than `wait` a request may end: one attempt at most. Each of its rounds, three with a fence, lasts
+/// until all nodes have answered or are silent.
+const LAST_ATTEMPT: Duration = Duration::from_millis(3 * 50 + 10);
+
+/// How long a request may take to end once the shutdown has begun.
+const PROMPT: u64 = 10 * MILLI;
+
+impl Asked {
+    /// Judges the error with which the request has ended.
+    pub(crate) fn judge(&self, error: &LockError) {
+        self.environment.note(seen_as(error));
+        if let Some(text) = self.contradiction(error) {
+            self.environment.fail(format_args!("{text}: {error}"));
+        }
+        if let Some(attempts) = error.attempts() {
+            self.judge_attempts(attempts);
+        }
+    }
+
+    fn contradiction(&self, error: &LockError) -> Option<&'static str> {
+        let Self {
+            environment,
+            service,
+            terms,
+            ticket,
+            ..
+        } = self;
+        let is_quiet = environment.records.quiet.since(ticket.since());
+        let must_be_invalid = self.must_be_invalid();
+        let has_bad_key = self.keys == Keys::Bad;
+        let is_possible = match error {
+            LockError::InvalidKey(_) => return (!has_bad_key).then_some("the key is good"),
+            LockError::InvalidOptions(_) => {
+                return (!must_be_invalid).then_some("the options are good");
+            }
+            LockError::ShutDown => return self.late_shutdown(),
+            LockError::Contended(_) if is_quiet && self.keys == Keys::Alone => false,
+            LockError::Contended(attempts) if attempts.count == 0 => {
+                ticket.has_rival_in_process(environment.max_ttl())
+            }
+            // A key outlives its holder by a ttl, and a request that is under way by less than that.
+            LockError::Contended(_) => ticket.has_rival(4 * environment.max_ttl()),
+            LockError::NoQuorum(_) | LockError::TooSlow(_) | LockError::Quarantined { .. } => {
+                !is_quiet
+            }
+            LockError::QueueFull { waiting, limit } => {
+                let limits = [terms.max_waiters, service.house.max_waiters_total];
+                waiting >= limit && limits.contains(limit)
+            }
+            LockError::WaitTooLong {
+                expected, limit, ..
+            } => terms.refuses_long_waits && expected > limit && *limit == terms.wait,
+            _ => false,
+        };
+        if has_bad_key || must_be_invalid {
+            return Some("a request that is invalid was not refused as such");
+        }
+        (!is_possible).then_some("nothing implies this")
+    }
+
+    /// Returns whether no lock with these options is possible.
+    pub(crate) fn must_be_invalid(&self) -> bool {
+        self.terms.is_invalid || (self.terms.is_fenced && self.keys == Keys::Several)
+    }
+
+    fn late_shutdown(&self) -> Option<&'static str> {
+        let Some(closed_at) = self.service.closed_at() else {
+            return Some("nobody has shut it down");
+        };
+        let environment = &self.environment;
+        let since = closed_at.max(self.ticket.since());
+        let is_late = environment.now() > since + PROMPT;
+        let stood_still = environment
+            .records
+            .registry
+            .stood_still_since(&environment.host, since);
+        (is_late && !stood_still).then_some("the request did not end when the shutdown began")
+    }
+
+    fn judge_attempts(&self, attempts: &Attempts) {
+        let (environment, terms) = (&self.environment, &self.terms);
+        let servers = if environment.has_owners {
+            attempts.votes_possible
+        } else {
+            environment.scale.servers
+        };
+        if attempts.votes_possible != servers || attempts.votes_needed != servers / 2 + 1 {
+            environment.fail(format_args!("wrong votes: {attempts:?}"));
+        }
+        if terms.max_attempts.is_some_and(|most| attempts.count > most) {
+            environment.fail(format_args!(
+                "more than {:?}: {attempts}",
+                terms.max_attempts
+            ));
+        }
+        let registry = &environment.records.registry;
+        let stood_still = registry.stood_still_since(&environment.host, self.ticket.since());
+        if attempts.waited > terms.wait.saturating_add(LAST_ATTEMPT) && !stood_still {
+            environment.fail(format_args!(
+                "waited longer than {:?}: {attempts}",
+                terms.wait
+            ));
+        }
+    }
+}
+
+/// Returns as what a failed request counts.
+fn seen_as(error: &LockError) -> Seen {
+    match error {
+        LockError::Contended(_) => Seen::TimedOut,
+        LockError::NoQuorum(_) => Seen::NoQuorum,
+        LockError::TooSlow(_) => Seen::TooSlow,
+        LockError::Quarantined { .. } => Seen::Quarantined,
+        LockError::QueueFull { .. } => Seen::QueueFull,
+        LockError::WaitTooLong { .. } => Seen::WaitTooLong,
+        LockError::ShutDown => Seen::RefusedByShutdown,
+        _ => Seen::RefusedAsInvalid,
+    }
+}
+
+/// Returns as what a loss counts.
+pub(crate) fn loss_seen_as(reason: LossReason) -> Seen {
+    match reason {
+        LossReason::MaxHold => Seen::LostByMaxHold,
+        LossReason::KeysLost => Seen::LostKeys,
+        LossReason::VotesWithdrawn => Seen::LostVotes,
+        _ => Seen::Lost,
+    }
+}
+
+/// Returns the variant of an error, for the trace.
+pub(crate) fn kind(error: &LockError) -> String {
+    variant(format!("{error:?}"))
+}
+
+/// The same for an extension.
+pub(crate) fn extension_kind(error: &ExtendError) -> String {
+    variant(format!("{error:?}"))
+}
+
+fn variant(debug: String) -> String {
+    let end = debug.find([' ', '(', '{']).unwrap_or(debug.len());
+    debug[..end].to_owned()
+}
+
+/// Returns whether the servers are to blame, so that a layer may go on without a lock.
+pub(crate) fn is_outage(error: &LockError) -> bool {
+    matches!(
+        error,
+        LockError::NoQuorum(_) | LockError::Quarantined { .. }
+    )
+}

@@ -1,0 +1,132 @@
+//! What a process does with one `Redlock`, from its start to its shutdown.
+
+use std::time::Duration;
+
+use redlock_tokio::{Redlock, ShutdownReport};
+use tokio::time::sleep;
+
+use super::{
+    calls::Counter,
+    environment::Environment,
+    service::{House, Service},
+    terms::around,
+    user::User,
+};
+use crate::{clock::MILLI, process::Stage, quiet::UserId, rng::Rng, seen::Seen};
+
+/// Whether a process goes on after a shutdown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It starts another `Redlock`.
+    AnotherRedlock,
+    /// It ends.
+    End,
+}
+
+/// How much longer than its limit a shutdown may take.
+const SLACK: u64 = 5 * MILLI;
+
+/// Lets users work with a `Redlock` until the process ends, or somebody shuts the `Redlock` down.
+pub(crate) async fn run(
+    environment: &Environment,
+    redlock: Redlock,
+    house: House,
+    rng: &mut Rng,
+) -> Next {
+    let id = environment.records.requests.new_service();
+    let service = Service::new(id, redlock, house);
+    let mut tasks = Vec::new();
+    for user in 0..environment.scale.users {
+        let id = UserId {
+            process: environment.host.process,
+            user,
+        };
+        let user = User {
+            id,
+            environment: environment.clone(),
+            service: service.clone(),
+            rng: rng.fork(),
+            forgotten: Vec::new(),
+        };
+        tasks.push(tokio::spawn(user.run()));
+    }
+    let counter = rng
+        .chance(500_000)
+        .then(|| Counter::draw(environment, &service, rng));
+    if let Some(counter) = &counter {
+        for _ in 0..rng.u8(1..=2) {
+            tasks.push(tokio::spawn(counter.clone().run(rng.fork())));
+        }
+    }
+    let next = wait_for_end(environment, rng).await;
+    if next == Next::AnotherRedlock {
+        environment.note(Seen::ShutDownInTheMiddle);
+        shut_down_early(environment, &service, rng).await;
+    }
+    for task in tasks {
+        // The hook has noted a panic.
+        let _ = task.await;
+    }
+    if let Some(counter) = counter {
+        counter.finish().await;
+    }
+    drop(environment.records.outliving.take(&environment.host));
+    service.close(environment.now());
+    let report = service.redlock.shutdown().await;
+    check_last(environment, &service, report);
+    next
+}
+
+async fn wait_for_end(environment: &Environment, rng: &mut Rng) -> Next {
+    let life = around(rng, Duration::from_secs(60));
+    tokio::select! {
+        biased;
+        () = environment.stages.come(Stage::End) => Next::End,
+        () = sleep(life) => {
+            if !environment.is_calm() {
+                return Next::AnotherRedlock;
+            }
+            environment.stages.come(Stage::End).await;
+            Next::End
+        }
+    }
+}
+
+/// Shuts a `Redlock` down while its users work.
+async fn shut_down_early(environment: &Environment, service: &Service, rng: &mut Rng) {
+    let since = environment.now();
+    service.close(since);
+    let redlock = &service.redlock;
+    let report = if rng.bool() {
+        let limit = around(rng, environment.scale.max_ttl / 4);
+        let report = redlock.shutdown_within(limit).await;
+        let registry = &environment.records.registry;
+        let passed = environment.now() - since;
+        let is_late = passed > limit.as_nanos() as u64 * 101 / 100 + SLACK;
+        if is_late && !registry.stood_still_since(&environment.host, since) {
+            environment.fail(format_args!("a shutdown within {limit:?} took {passed} ns"));
+        }
+        report
+    } else {
+        let report = redlock.shutdown().await;
+        if report.timed_out {
+            environment.fail("a shutdown without a limit timed out");
+        }
+        report
+    };
+    if report.timed_out {
+        environment.note(Seen::ShutdownTimedOut);
+    }
+    if report.held > 0 {
+        environment.note(Seen::ShutdownWhileHeld);
+    }
+    environment.tell(("shut down", report.held, report.abandoned, report.timed_out));
+}
+
+fn check_last(environment: &Environment, service: &Service, report: ShutdownReport) {
+    let queue = service.redlock.queue();
+    environment.tell(("ended", report.held, report.abandoned));
+    if report.held > 0 || queue.keys > 0 || queue.waiting > 0 {
+        environment.fail(format_args!("left after a shutdown: {report:?}, {queue:?}"));
+    }
+}

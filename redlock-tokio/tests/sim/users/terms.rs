@@ -1,0 +1,202 @@
+//! The options that a user asks for.
+
+use std::time::Duration;
+
+use redlock_tokio::{Drift, LockOptions};
+
+use crate::{rng::Rng, scale::Scale};
+
+/// Options, as a user knows them that must judge what follows from them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) options: LockOptions,
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Duration,
+    pub(crate) max_hold: Duration,
+    pub(crate) max_attempts: Option<u32>,
+    pub(crate) max_waiters: usize,
+    pub(crate) is_renewed: bool,
+    pub(crate) is_handed_over: bool,
+    pub(crate) refuses_long_waits: bool,
+    pub(crate) is_fenced: bool,
+    /// No lock with these options is possible.
+    pub(crate) is_invalid: bool,
+}
+
+/// How many requests may wait for a key by default.
+const MAX_WAITERS: usize = 1024;
+
+impl Terms {
+    /// The options of a `Redlock`.
+    pub(crate) fn usual(scale: &Scale) -> Self {
+        let (ttl, max_hold) = (scale.max_ttl, 2 * scale.max_ttl);
+        Self {
+            options: LockOptions::new().ttl(ttl).max_hold(max_hold),
+            ttl,
+            wait: Duration::from_secs(5),
+            max_hold,
+            max_attempts: None,
+            max_waiters: MAX_WAITERS,
+            is_renewed: true,
+            is_handed_over: true,
+            refuses_long_waits: false,
+            is_fenced: false,
+            is_invalid: false,
+        }
+    }
+
+    /// Waits for a lock for as long as anybody can have to wait.
+    pub(crate) fn patient(scale: &Scale) -> Self {
+        Self::usual(scale).wait(Duration::MAX)
+    }
+
+    /// Draws any options. Most often the usual ones, so that locks can be handed over.
+    pub(crate) fn draw(rng: &mut Rng, scale: &Scale) -> Self {
+        let wait = around(rng, scale.max_ttl);
+        let mut terms = Self::usual(scale).wait(wait);
+        if rng.chance(500_000) {
+            return terms;
+        }
+        for _ in 0..rng.u8(1..=4) {
+            terms = terms.with_another(rng, scale);
+        }
+        terms
+    }
+
+    fn with_another(self, rng: &mut Rng, scale: &Scale) -> Self {
+        if self.is_invalid {
+            return self;
+        }
+        match rng.u8(..16) {
+            0 | 1 => self.ttl(scale.max_ttl / rng.u32(2..=4)),
+            2 => self.max_hold(around(rng, scale.max_ttl / 2)),
+            3 => {
+                // Shorter than the shortest ttl, which may come later.
+                let options = self.options.renew_every(scale.max_ttl / rng.u32(6..=20));
+                Self {
+                    options,
+                    is_renewed: true,
+                    ..self
+                }
+            }
+            4 => Self {
+                options: self.options.no_renewal(),
+                is_renewed: false,
+                ..self
+            },
+            5 => {
+                let turn = rng.pick(&[0, 5, 100, 10_000]);
+                let options = self.options.handover_for(Duration::from_millis(turn));
+                Self {
+                    options,
+                    is_handed_over: true,
+                    ..self
+                }
+            }
+            6 => self.set(self.options.max_handovers(rng.u32(..4))),
+            7 => Self {
+                options: self.options.no_handover(),
+                is_handed_over: false,
+                ..self
+            },
+            8 => {
+                let max_waiters = rng.usize(..3);
+                Self {
+                    options: self.options.max_waiters_per_key(max_waiters),
+                    max_waiters,
+                    ..self
+                }
+            }
+            9 => Self {
+                options: self.options.refuse_long_waits(),
+                refuses_long_waits: true,
+                ..self
+            },
+            10 => self.set(self.options.poller_share(rng.pick(&[0, 20, 100]))),
+            11 => {
+                let shortest = Duration::from_millis(rng.u64(1..50));
+                self.set(self.options.retry_delay(shortest, 4 * shortest))
+            }
+            12 => {
+                let attempts = rng.u32(..4);
+                Self {
+                    options: self.options.max_attempts(attempts),
+                    max_attempts: Some(attempts.max(1)),
+                    ..self
+                }
+            }
+            13 => {
+                let bound = around(rng, scale.max_ttl / 4);
+                Self {
+                    options: self.options.wait_at_most(bound),
+                    wait: self.wait.min(bound),
+                    ..self
+                }
+            }
+            14 => {
+                let drift = Drift::new(2, Duration::from_millis(5));
+                self.set(self.options.drift(drift))
+            }
+            _ => self.invalid(rng, scale),
+        }
+    }
+
+    fn invalid(self, rng: &mut Rng, scale: &Scale) -> Self {
+        let options = match rng.u8(..4) {
+            0 => self.options.ttl(Duration::from_millis(2)),
+            1 => self.options.ttl(scale.max_ttl + Duration::from_millis(1)),
+            2 => self.options.renew_every(scale.max_ttl),
+            _ => self.options.retry_delay(Duration::ZERO, Duration::ZERO),
+        };
+        let is_invalid = rng.chance(200_000);
+        if is_invalid {
+            Self {
+                options,
+                is_invalid,
+                ..self
+            }
+        } else {
+            self
+        }
+    }
+
+    pub(crate) fn wait(self, wait: Duration) -> Self {
+        Self {
+            options: self.options.wait(wait),
+            wait,
+            ..self
+        }
+    }
+
+    pub(crate) fn max_hold(self, max_hold: Duration) -> Self {
+        Self {
+            options: self.options.max_hold(max_hold),
+            max_hold,
+            ..self
+        }
+    }
+
+    pub(crate) fn fenced(self) -> Self {
+        Self {
+            options: self.options.fenced(),
+            is_fenced: true,
+            ..self
+        }
+    }
+
+    fn ttl(self, ttl: Duration) -> Self {
+        Self {
+            options: self.options.ttl(ttl),
+            ttl,
+            ..self
+        }
+    }
+
+    fn set(self, options: LockOptions) -> Self {
+        Self { options, ..self }
+    }
+}
+
+pub(crate) fn around(rng: &mut Rng, mean: Duration) -> Duration {
+    Duration::from_nanos(rng.around(mean.as_nanos() as u64))
+}

@@ -1,0 +1,373 @@
+//! A user: does everything that the API offers, at random.
+
+use std::time::Duration;
+
+use redlock_tokio::{Hold, LockError, LockGuard, NotReady, WithLockError};
+use tokio::time::sleep;
+
+use super::{
+    asked::{self, Asked, Keys},
+    cancel::Cancel,
+    environment::Environment,
+    kept::{Kept, View, Watch},
+    panics::INTENDED,
+    service::Service,
+    terms::{Terms, around},
+};
+use crate::{process::Stage, quiet::UserId, requests::Order, rng::Rng, seen::Seen};
+
+/// A user, and what it needs.
+pub(crate) struct User {
+    pub(crate) id: UserId,
+    pub(crate) environment: Environment,
+    pub(crate) service: Service,
+    pub(crate) rng: Rng,
+    /// Guards that the user has forgotten. Their locks end by themselves.
+    pub(crate) forgotten: Vec<Kept>,
+}
+
+/// How many guards a user forgets at the same time.
+const MAX_FORGOTTEN: usize = 2;
+
+impl User {
+    /// Uses locks until the process or its `Redlock` ends.
+    pub(crate) async fn run(mut self) {
+        self.environment.records.quiet.arrive(self.id);
+        loop {
+            let think = self.environment.scale.think;
+            self.environment.pause(&mut self.rng, think).await;
+            if self.is_over() {
+                break;
+            }
+            self.look_around();
+            self.act().await;
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.environment.stages.has_come(Stage::End) || self.service.closed_at().is_some()
+    }
+
+    async fn act(&mut self) {
+        let scale = self.environment.scale;
+        // The first lock in quiet times must come, however long it takes.
+        if self.environment.is_calm() && self.rng.chance(400_000) {
+            let key = self.key();
+            return self.lock_and_work(key, Terms::patient(&scale)).await;
+        }
+        let terms = Terms::draw(&mut self.rng, &scale);
+        match self.rng.u8(..20) {
+            0..8 => {
+                let key = self.key();
+                self.lock_and_work(key, terms).await;
+            }
+            8 | 9 => self.try_lock().await,
+            10 | 11 => self.lock_all(terms).await,
+            12 | 13 => {
+                let key = self.key();
+                self.lock_and_work(key, terms.fenced()).await;
+            }
+            14 => self.lock_alone(terms).await,
+            15 => self.work_with_lock(terms).await,
+            16 | 17 => self.cancel_lock(terms).await,
+            18 => self.get_ready().await,
+            _ => self.lock_and_work(String::new(), terms).await,
+        }
+    }
+
+    fn key(&mut self) -> String {
+        format!("key-{}", self.rng.usize(..self.environment.scale.keys))
+    }
+
+    /// Notes that a request joins the queue now.
+    fn ask(&self, keys: &[String], terms: Terms) -> Asked {
+        let (environment, host) = (&self.environment, &self.environment.host);
+        let clock = std::sync::Arc::clone(host);
+        let names = keys.to_vec();
+        let requests = &environment.records.requests;
+        Asked {
+            environment: environment.clone(),
+            service: self.service.clone(),
+            terms,
+            ticket: requests.begin(self.service.id, names, Order::Watched, move || clock.now()),
+            at: host.timestamp(),
+            keys: match keys {
+                [key] if key.is_empty() => Keys::Bad,
+                [key] if key.starts_with("key-") => Keys::Shared,
+                [_] => Keys::Alone,
+                _ => Keys::Several,
+            },
+        }
+    }
+
+    async fn lock_and_work(&mut self, key: String, terms: Terms) {
+        let asked = self.ask(&[key.clone()], terms);
+        let lock = self.service.redlock.lock(key).options(terms.options);
+        let outcome = lock.await;
+        if let Some(kept) = self.keep(asked, outcome) {
+            self.work_under(kept).await;
+        }
+    }
+
+    async fn try_lock(&mut self) {
+        self.environment.note(Seen::TryLock);
+        let key = self.key();
+        let terms = Terms::usual(&self.environment.scale).wait(Duration::ZERO);
+        let asked = self.ask(&[key.clone()], terms);
+        let outcome = self.service.redlock.try_lock(key).await;
+        if let Some(kept) = self.keep(asked, outcome) {
+            self.work_under(kept).await;
+        }
+    }
+
+    async fn lock_all(&mut self, terms: Terms) {
+        let count = self.rng.usize(2..=3);
+        let mut keys: Vec<_> = (0..count).map(|_| self.key()).collect();
+        keys.sort();
+        keys.dedup();
+        // A lock of several keys has no token, and a request for one says so.
+        let terms = if self.rng.chance(50_000) {
+            terms.fenced()
+        } else {
+            terms
+        };
+        let asked = self.ask(&keys, terms);
+        let lock = self.service.redlock.lock_all(keys);
+        let outcome = lock.options(terms.options).await;
+        let has_several = asked.keys == Keys::Several;
+        if let Some(kept) = self.keep(asked, outcome) {
+            if has_several {
+                self.environment.note(Seen::LockedAll);
+            }
+            self.work_under(kept).await;
+        }
+    }
+
+    /// Locks a key that nobody else wants. In quiet times that succeeds at once, again and again.
+    async fn lock_alone(&mut self, terms: Terms) {
+        let UserId { process, user } = self.id;
+        let key = format!("alone-{process}-{}-{user}", self.environment.host.life);
+        for _ in 0..3 {
+            let asked = self.ask(&[key.clone()], terms);
+            let lock = self.service.redlock.lock(&key).options(terms.options);
+            let outcome = lock.await;
+            let Some(kept) = self.keep(asked, outcome) else {
+                return;
+            };
+            self.environment.note(Seen::LockedAlone);
+            if self.rng.bool() {
+                kept.release().await;
+            }
+        }
+    }
+
+    /// Gives up a request, at any moment.
+    async fn cancel_lock(&mut self, terms: Terms) {
+        let key = self.key();
+        let cancel = Cancel::draw(&mut self.rng, &self.environment.scale);
+        let lock = self.service.redlock.lock(&key).options(terms.options);
+        let asked = self.ask(&[key], terms);
+        let Some(outcome) = cancel.run(lock.into_future()).await else {
+            self.environment.note(Seen::Cancelled);
+            self.environment.tell((self.id, "cancelled"));
+            return;
+        };
+        if let Some(kept) = self.keep(asked, outcome) {
+            self.work_under(kept).await;
+        }
+    }
+
+    /// Judges the end of a request. Returns the lock, if there is one.
+    fn keep(&mut self, asked: Asked, outcome: Result<LockGuard, LockError>) -> Option<Kept> {
+        match outcome {
+            Ok(guard) => {
+                let watch = if self.rng.chance(700_000) {
+                    Watch::Task
+                } else {
+                    Watch::Nobody
+                };
+                // Others give up, or need not be served.
+                if asked.keys == Keys::Shared && asked.terms.wait == Duration::MAX {
+                    self.note_served();
+                }
+                Some(Kept::new(guard, asked, watch))
+            }
+            Err(error) => {
+                self.environment.tell((self.id, asked::kind(&error)));
+                asked.judge(&error);
+                None
+            }
+        }
+    }
+
+    fn note_served(&self) {
+        let environment = &self.environment;
+        let is_first = environment.records.quiet.serve(self.id, environment.now());
+        if is_first {
+            environment.note(Seen::ServedAfterFaults);
+        }
+    }
+
+    /// Works under a lock, and ends the hold in some way.
+    async fn work_under(&mut self, kept: Kept) {
+        let scale = self.environment.scale;
+        let work = self.environment.work();
+        for _ in 0..self.rng.u8(1..=3) {
+            self.environment.pause(&mut self.rng, work / 2).await;
+            match self.rng.u8(..8) {
+                0 => kept.view().extend(None).await,
+                1 => {
+                    let ttl = scale.max_ttl / self.rng.u32(1..=4);
+                    let too_long = scale.max_ttl + Duration::from_millis(1);
+                    let ttl = self.rng.pick(&[ttl, ttl, ttl, too_long]);
+                    kept.view().extend(Some(ttl)).await;
+                }
+                // A careless user, which does not look whether its lock is valid.
+                2..6 => kept.view().write(),
+                _ => {}
+            }
+        }
+        kept.view().write();
+        self.end(kept).await;
+    }
+
+    async fn end(&mut self, kept: Kept) {
+        match self.rng.u8(..16) {
+            0..7 => {
+                let is_valid = kept.view().hold.is_valid();
+                self.environment.note(if is_valid {
+                    Seen::Released
+                } else {
+                    Seen::DroppedTooLate
+                });
+            }
+            7..12 => {
+                let outcome = kept.release().await;
+                self.environment.tell((self.id, format!("{outcome:?}")));
+            }
+            12 => self.panic_with(kept).await,
+            // These keep a lock for a long time.
+            _ if self.environment.is_calm() => {}
+            13 => {
+                kept.view().hold.lost().await;
+            }
+            14 if self.forgotten.len() < MAX_FORGOTTEN => {
+                self.environment.note(Seen::Forgotten);
+                self.forgotten.push(kept);
+            }
+            15 => {
+                self.environment.note(Seen::MovedOut);
+                kept.outlive();
+            }
+            _ => {}
+        }
+    }
+
+    async fn panic_with(&self, kept: Kept) {
+        self.environment.note(Seen::Panicked);
+        let task = tokio::spawn(async move {
+            let _kept = kept;
+            std::panic::panic_any(INTENDED);
+        });
+        let outcome: Result<(), _> = task.await;
+        assert!(outcome.is_err_and(|it| it.is_panic()));
+    }
+
+    /// Lets the library run the work under a lock, and drop it at the loss.
+    async fn work_with_lock(&mut self, terms: Terms) {
+        let key = self.key();
+        let asked = self.ask(&[key.clone()], terms);
+        let work = around(&mut self.rng, self.environment.work());
+        let lock = self.service.redlock.lock(key).options(terms.options);
+        let mut view = None;
+        let outcome = lock
+            .with(async |hold: &Hold| {
+                let has = view.insert(View::new(hold, &asked, true)).clone();
+                let mark = WorkMark {
+                    view: has,
+                    is_done: false,
+                };
+                sleep(work).await;
+                mark.end();
+            })
+            .await;
+        match (outcome, view) {
+            (Ok(()), Some(_)) => self.environment.note(Seen::WorkDone),
+            (Err(WithLockError::Lost(reason)), Some(view)) => {
+                self.environment.note(Seen::WorkDropped);
+                view.check_loss(reason);
+            }
+            (Err(WithLockError::Lock(error)), None) => {
+                self.environment.tell((self.id, asked::kind(&error)));
+                asked.judge(&error);
+            }
+            (outcome, _) => {
+                self.environment
+                    .fail(format_args!("work under a lock ended as {outcome:?}"));
+            }
+        }
+    }
+
+    async fn get_ready(&mut self) {
+        let limit = around(&mut self.rng, self.environment.scale.max_ttl / 2);
+        let since = self.environment.now();
+        let outcome = self.service.redlock.ready(limit).await;
+        let environment = &self.environment;
+        let is_quiet = environment.records.quiet.since(since);
+        let is_possible = match &outcome {
+            Ok(()) => true,
+            Err(NotReady::ShutDown) => self.service.closed_at().is_some(),
+            Err(_) => !is_quiet,
+        };
+        if !is_possible {
+            environment.fail(format_args!("not ready: {outcome:?}"));
+        }
+        environment.tell((self.id, "ready", outcome.is_ok()));
+    }
+
+    /// Looks at all that a `Redlock` says of itself, and at locks that were forgotten.
+    fn look_around(&mut self) {
+        let redlock = &self.service.redlock;
+        let (queue, nodes) = (redlock.queue(), redlock.nodes());
+        let environment = &self.environment;
+        let requests = &environment.records.requests;
+        let old = environment.now().saturating_sub(8 * environment.max_ttl());
+        requests.forget_before(old);
+        let requests = requests.open(self.service.id);
+        let limit = self.service.house.max_waiters_total;
+        if queue.waiting > limit || queue.waiting > requests {
+            environment.fail(format_args!(
+                "{queue:?}, {requests} requests, limit {limit}"
+            ));
+        }
+        if nodes.len() != environment.scale.servers && !environment.has_owners {
+            environment.fail(format_args!("{} nodes", nodes.len()));
+        }
+        let expected = redlock.expected_wait("key-0");
+        environment.tell((self.id, queue.keys, queue.waiting, expected));
+        self.forgotten.retain(|it| !it.view().has_ended_by_itself());
+    }
+}
+
+/// Notes when the work under a lock ends or is dropped.
+struct WorkMark {
+    view: View,
+    is_done: bool,
+}
+
+impl WorkMark {
+    fn end(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for WorkMark {
+    fn drop(&mut self) {
+        let registry = self.view.registry();
+        if self.is_done {
+            registry.release(self.view.id);
+        } else {
+            registry.lost(self.view.id);
+        }
+    }
+}
