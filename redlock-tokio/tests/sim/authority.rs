@@ -5,6 +5,7 @@
 //! cluster a machine may serve several seats. The keys of each seat are apart, so the world has one
 //! [`Server`](crate::server::Server) for each machine and seat.
 
+mod answering;
 mod calm;
 mod council;
 mod failovers;
@@ -12,108 +13,20 @@ mod layout;
 mod machine;
 mod members;
 mod outages;
+mod owners;
+mod rule;
 mod seat;
+mod service;
 mod status;
 mod worlds;
-
-use std::time::Duration;
-
-use redlock_tokio::RedlockBuilder;
-
-use crate::{rng::Rng, scale::Scale};
 
 pub(crate) use self::{
     council::Step,
     layout::Layout,
     machine::Authorities,
     outages::Outages,
+    owners::Owners,
     seat::Seat,
     status::watch_states,
     worlds::{CONTROLS, RARE_CONTROLS, WITHIN},
 };
-
-/// Which authority a world has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owners {
-    pub(crate) kind: Kind,
-    /// The rule that is taken out, if one is.
-    pub(crate) without: Option<Rule>,
-    /// Nothing goes wrong but failovers, one at a time, so that their outages can be measured.
-    pub(crate) only_failovers: bool,
-}
-
-/// What names the masters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Sentinels of this many groups.
-    Sentinels { groups: usize },
-    /// The nodes of a cluster.
-    Cluster,
-}
-
-/// A rule that keeps two owners from voting for two locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
-    /// An owner votes when every lock by an earlier one is over.
-    Settling,
-    /// A confirmation counts for a window.
-    Window,
-    /// The majority is of all members, and not of those that answer.
-    AllMembers,
-    /// One member is not enough.
-    Majority,
-    /// A group has at least as many sentinels as are listed.
-    FewestMembers,
-    /// The members of a cluster are all its nodes, with the replicas.
-    Replicas,
-    /// The age that a member tells is that of the tenure.
-    Ages,
-    /// A marker tells the age of the tenure.
-    Markers,
-    /// The history of a server shows that it was promoted.
-    Histories,
-}
-
-impl Owners {
-    /// Returns the numbers of a world with this authority.
-    pub(crate) fn scale(&self, scale: Scale, rng: &mut Rng) -> Scale {
-        // A window is a ninth of it, and each member is asked three times in a window.
-        let max_ttl = Duration::from_secs(rng.pick(&[3, 10]));
-        let scale = Scale {
-            servers: Layout::new(self.kind).servers(),
-            max_ttl,
-            think: max_ttl / 30,
-            work: max_ttl / rng.pick(&[2, 8, 30]),
-            ..scale
-        };
-        if self.without.is_none() {
-            return scale;
-        }
-        // Locks that are held to the last, and wanted by all.
-        let max_ttl = Duration::from_secs(3);
-        Scale {
-            processes: 4,
-            users: 2,
-            keys: 1,
-            max_ttl,
-            think: max_ttl / 30,
-            work: max_ttl * 2 / 3,
-            ..scale
-        }
-    }
-
-    /// Returns how long a confirmation counts. The shortest ttl of a user is a third of the longest.
-    pub(crate) fn window(max_ttl: Duration) -> Duration {
-        max_ttl / 9
-    }
-
-    /// Sets what a process must know of the authority.
-    pub(crate) fn configure(&self, builder: RedlockBuilder, max_ttl: Duration) -> RedlockBuilder {
-        let builder = builder.confirmation_window(Self::window(max_ttl));
-        if self.without == Some(Rule::Settling) {
-            builder.failovers_lose_nothing()
-        } else {
-            builder
-        }
-    }
-}

@@ -1,6 +1,6 @@
 //! The worlds that are simulated.
 
-use crate::{authority::Owners, clock::Rate, faults::Fault, rng::Rng};
+use crate::{authority::Owners, clock::Rate, fault::Fault, rng::Rng};
 
 /// What a run is allowed to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

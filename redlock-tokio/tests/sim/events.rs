@@ -6,8 +6,8 @@ use redlock_tokio::Key;
 
 use crate::{
     authority::Step,
-    faults::{Connections, Fault},
-    network::{Arrival, ConnectionId, Response},
+    fault::{Connections, Fault},
+    message::{Arrival, ConnectionId, Response},
     server::Disk,
 };
 

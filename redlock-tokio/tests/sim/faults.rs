@@ -7,106 +7,13 @@ mod routes;
 mod servers;
 
 use crate::{
-    clock::{MILLI, SECOND},
+    clock::MILLI,
     events::Event,
+    fault::{Connections, Fault},
     host::Host,
     seen::Seen,
     world::World,
 };
-
-/// A fault that comes again and again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Fault {
-    /// A server's process ends, and starts again later.
-    ServerEnd,
-    /// The same, and what it stored in its last second is lost.
-    TornRestart,
-    /// All servers restart, at once or one after the other.
-    FleetRestart,
-    /// A server carries out nothing for a while, and then everything.
-    ServerPause,
-    /// A server answers late for a while.
-    SlowServer,
-    /// A server refuses some commands for a while.
-    Refusal,
-    /// A server does not say what it is for a while, or not all of it.
-    Reticence,
-    /// A replica that lags behind takes the place of a master.
-    Promotion,
-    /// A master becomes a replica without its keys, and later a master again.
-    Demotion,
-    /// The same for a moment, and the connections go on.
-    UnseenDemotion,
-    /// A replica is promoted, and the master before goes on.
-    TwoMasters,
-    /// Servers delete keys that have not expired.
-    Eviction,
-    /// Servers delete everything.
-    Flush,
-    /// Clocks of servers step forward.
-    ClockStep,
-    /// Routes stop in one direction or in both.
-    Stall,
-    /// A process stands still.
-    Pause,
-    /// A process stands still for many short times.
-    Stutter,
-    /// A process stands still, and its clock with it.
-    Suspension,
-    /// A process ends at once.
-    Crash,
-    /// A process drops its runtime, and does not shut down before.
-    RuntimeDrop,
-    /// A process is told that keys may be free.
-    Invention,
-    /// A replica that lags takes the place of a master that an authority names.
-    Failover,
-    /// Several failovers follow each other within a moment.
-    Flapping,
-    /// A member of an authority restarts, lags, or loses its state.
-    Member,
-    /// A member of an authority is cut off from the others.
-    Split,
-    /// A slot of a cluster moves.
-    SlotMove,
-    /// Somebody sets the wall clock of a process.
-    WallClock,
-}
-
-/// What becomes of the connections to a server whose role changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Connections {
-    End,
-    GoOn,
-}
-
-impl Fault {
-    /// Returns the mean time between two of a kind, at severity 1.
-    fn mean(self) -> u64 {
-        match self {
-            Self::FleetRestart => 60 * SECOND,
-            Self::ServerEnd
-            | Self::TornRestart
-            | Self::Reticence
-            | Self::Promotion
-            | Self::Demotion
-            | Self::Crash
-            | Self::RuntimeDrop => 30 * SECOND,
-            Self::ServerPause
-            | Self::SlowServer
-            | Self::Refusal
-            | Self::UnseenDemotion
-            | Self::TwoMasters
-            | Self::Eviction
-            | Self::Flush
-            | Self::ClockStep
-            | Self::Stutter => 20 * SECOND,
-            Self::Stall | Self::Pause | Self::Suspension => 10 * SECOND,
-            Self::Failover | Self::Flapping | Self::Split | Self::SlotMove => 20 * SECOND,
-            Self::Invention | Self::Member | Self::WallClock => 5 * SECOND,
-        }
-    }
-}
 
 impl World {
     pub(crate) fn plan_faults(&mut self) {

@@ -27,15 +27,18 @@ mod authority;
 mod clock;
 mod configuration;
 mod events;
+mod fault;
 mod faults;
 mod host;
 #[path = "../judge/judge.rs"]
 mod judge;
+mod message;
 mod network;
 mod node;
 mod plan;
 mod process;
 mod quiet;
+mod reduction;
 mod registry;
 mod report;
 mod requests;
@@ -54,9 +57,9 @@ mod world;
 
 use configuration::{CONFIGURATIONS, Expectation};
 use plan::Plan;
+use reduction::Reduction;
 use report::Summary;
 use seen::{Seen, Tally};
-use shrink::Reduction;
 use world::World;
 
 /// So many seeds that every situation is reached.

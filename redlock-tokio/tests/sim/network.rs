@@ -11,10 +11,9 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
 };
 
-use redlock_tokio::{Answer, Command, Key, NodeError, Operation, Server as Described};
+use redlock_tokio::{Key, NodeError};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::weather::Weather;
@@ -23,6 +22,7 @@ use crate::{
     clock::MILLI,
     events::{Event, Queue},
     host::Host,
+    message::{Arrival, ConnectionId, Reply, Request, Response},
     rng::Rng,
     seen::{Seen, Tally},
     server::Server,
@@ -32,9 +32,6 @@ use crate::{
 /// A handle of the network that all parts of a world share.
 #[derive(Clone)]
 pub(crate) struct SharedNetwork(Arc<Mutex<Network>>);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ConnectionId(u64);
 
 pub(crate) struct Network {
     /// What time it is, for clocks that do not look into the network.
@@ -94,42 +91,6 @@ struct Connection {
 struct Question {
     sent: u64,
     sender: oneshot::Sender<Reply>,
-}
-
-/// A question to a server.
-#[derive(Clone, Debug)]
-pub(crate) enum Request {
-    Describe,
-    Execute(Vec<Command>),
-    HistoryAge,
-    TenureAge { epoch: u64 },
-}
-
-impl Request {
-    /// Returns whether it is to release keys.
-    fn releases(&self) -> bool {
-        let is_release = |it: &Command| matches!(it.operation(), Operation::Release { .. });
-        matches!(self, Self::Execute(commands) if commands.iter().any(is_release))
-    }
-}
-
-/// What a server says to a request.
-#[derive(Clone, Debug)]
-pub(crate) enum Response {
-    Described(Described),
-    Executed(Vec<Answer>),
-    Age(Duration),
-}
-
-pub(crate) type Reply = Result<Response, NodeError>;
-
-/// A request that reaches a server.
-#[derive(Clone, Debug)]
-pub(crate) struct Arrival {
-    connection: ConnectionId,
-    server: usize,
-    number: u64,
-    request: Request,
 }
 
 impl SharedNetwork {

@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 
 use crate::{
     host::Host,
-    network::{ConnectionId, Reply, Request, Response, SharedNetwork},
+    message::{ConnectionId, Reply, Request, Response},
+    network::SharedNetwork,
 };
 
 /// A server, as one process sees it.

@@ -16,8 +16,9 @@ use std::{
 
 use crate::{
     configuration::{Configuration, Expectation},
+    reduction::Reduction,
     report::Summary,
-    shrink::{Reduction, shrink},
+    shrink::shrink,
     world::{Outcome, World},
 };
 

@@ -6,9 +6,13 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
-use crate::{clock::SECOND, scale::Scale, users::CALM_WORK};
+use crate::{clock::SECOND, scale::Scale};
+
+/// How long a user keeps a lock after the faults, on average at the most. Short, so that many users are served soon.
+pub(crate) const CALM_WORK: Duration = Duration::from_millis(50);
 
 /// Returns how long after the end of the faults everything is mended.
 ///

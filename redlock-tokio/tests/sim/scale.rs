@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{rng::Rng, shrink::Reduction};
+use crate::{reduction::Reduction, rng::Rng};
 
 /// The numbers of a world, drawn from its seed.
 #[derive(Clone, Copy, Debug)]

@@ -21,7 +21,7 @@ use self::{
 };
 use crate::{
     clock::{MILLI, Rate},
-    network::ConnectionId,
+    message::ConnectionId,
 };
 
 /// What became of a server that does not serve.

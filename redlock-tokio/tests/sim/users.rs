@@ -12,7 +12,6 @@ mod service;
 mod terms;
 mod user;
 
-pub(crate) use environment::{CALM_WORK, Environment, Records};
-pub(crate) use outliving::drop_outliving;
+pub(crate) use environment::{Environment, Records};
 pub(crate) use program::{Next, run};
 pub(crate) use service::House;

@@ -17,11 +17,11 @@ use crate::{
     node::SimulatedNode,
     process::{Process, Stage, Stages},
     quiet,
+    reduction::Reduction,
     rng::Rng,
     scale::Scale,
     seen::{Seen, Tally},
     server::{Disk, Server, Withheld},
-    shrink::Reduction,
     trace::Trace,
     users::{self, Environment, House, Next, Records, panics},
     violation::Violation,
@@ -330,7 +330,7 @@ impl World {
 
     /// Drops what a process has moved out of its runtime, after the runtime.
     pub(crate) fn drop_outliving(&self, host: &Arc<Host>) {
-        for _ in 0..users::drop_outliving(&self.records, host) {
+        for _ in 0..self.records.drop_outliving(host) {
             self.network.lock().seen.note(Seen::Outlived);
         }
     }

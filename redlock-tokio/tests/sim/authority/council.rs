@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use redlock_core::{MemberId, Owner, Tenure};
 use tokio::sync::oneshot;
 
-use super::Layout;
+use super::layout::Layout;
 use crate::{
     clock::{HOUR, Rate, SECOND},
     rng::Rng,

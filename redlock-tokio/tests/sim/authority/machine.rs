@@ -9,16 +9,13 @@ use redlock_core::AgeMarker;
 use redlock_tokio::{NodeError, Origin, Replication, ReplicationId, Role, Server as Described};
 
 use super::{
-    Kind, Layout, Owners, Rule,
     council::{Council, Reign},
+    layout::Layout,
     outages::Outages,
+    owners::Owners,
+    rule::Kind,
 };
-use crate::{
-    clock::HOUR,
-    network::{Network, Request, Response},
-    rng::Rng,
-    seen::Seen,
-};
+use crate::rng::Rng;
 
 /// The machines and the members of a world with authorities. Empty in the other worlds.
 #[derive(Default)]
@@ -45,16 +42,16 @@ pub(super) struct Machine {
     /// It carries out nothing until then, and everything afterwards.
     pub(super) stands_still_until: u64,
     /// Counts its promotions since its process started.
-    promotions: u32,
+    pub(super) promotions: u32,
     /// Counts the starts of its process.
-    starts: u32,
+    pub(super) starts: u32,
     /// When its markers were written, on its clock.
     marks: BTreeMap<Mark, u64>,
 }
 
 /// A marker on a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Mark {
+pub(super) enum Mark {
     /// Of a history of its keys.
     History { process: u32, promotions: u32 },
     /// Of a tenure.
@@ -130,71 +127,6 @@ impl Authorities {
     }
 }
 
-impl Network {
-    /// Answers what depends on the authority of a server. `None` if the server answers as any other.
-    pub(crate) fn respond_as_named(
-        &mut self,
-        at: u64,
-        server: usize,
-        request: &Request,
-    ) -> Option<Response> {
-        let state = self.authorities.state()?;
-        let now = self.servers[server].millis(at);
-        let seat = state.layout.seat_of(server);
-        let index = state.layout.machine_of(server);
-        let rule = state.owners.without;
-        let machine = &mut state.machines[index];
-        let process = machine.starts;
-        match request {
-            Request::Describe => {
-                let described = self.servers[server].describe(at);
-                // The history would show the promotion, too, whatever the ages say.
-                let ignores_history =
-                    matches!(rule, Some(Rule::Histories | Rule::Ages | Rule::Markers));
-                Some(Response::Described(machine.describe(
-                    described,
-                    state.owners.kind,
-                    index,
-                    ignores_history,
-                )))
-            }
-            Request::HistoryAge => {
-                let promotions = machine.promotions;
-                let mark = Mark::History {
-                    process,
-                    promotions,
-                };
-                Some(Response::Age(machine.age(now, mark)))
-            }
-            Request::TenureAge { epoch } => {
-                let mark = Mark::Tenure {
-                    seat,
-                    epoch: *epoch,
-                };
-                let age = machine.age(now, mark);
-                if !age.is_zero() {
-                    self.seen.note(Seen::MarkerOfTenure);
-                }
-                Some(Response::Age(if rule == Some(Rule::Markers) {
-                    Duration::from_nanos(HOUR)
-                } else {
-                    age
-                }))
-            }
-            Request::Execute(commands) => {
-                let Some(error) = machine.refusal(seat, state.owners.kind) else {
-                    if state.latest[seat].machine != index {
-                        self.seen.note(Seen::OldOwnerServes);
-                    }
-                    return None;
-                };
-                self.seen.note(Seen::NotTheOwner);
-                Some(Response::Executed(vec![Err(error); commands.len()]))
-            }
-        }
-    }
-}
-
 impl Machine {
     /// Makes it a master that has another history from now on.
     pub(super) fn promote(&mut self) {
@@ -218,7 +150,7 @@ impl Machine {
         }
     }
 
-    fn describe(
+    pub(super) fn describe(
         &self,
         described: Described,
         kind: Kind,
@@ -248,7 +180,7 @@ impl Machine {
         Described::Known(info)
     }
 
-    fn refusal(&self, seat: usize, kind: Kind) -> Option<NodeError> {
+    pub(super) fn refusal(&self, seat: usize, kind: Kind) -> Option<NodeError> {
         let refused = |code: &str| NodeError::Refused {
             code: code.into(),
             message: "another is the owner".into(),
@@ -260,7 +192,7 @@ impl Machine {
     }
 
     /// Returns the age of a marker, which is written if there is none.
-    fn age(&mut self, now: u64, mark: Mark) -> Duration {
+    pub(super) fn age(&mut self, now: u64, mark: Mark) -> Duration {
         let passed = now - *self.marks.entry(mark).or_insert(now);
         let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
         let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));

@@ -5,9 +5,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use tokio::sync::oneshot;
 
 use super::{
-    Owners, Rule,
     council::{Question, Step, Succession, Word},
     machine::State,
+    owners::Owners,
+    rule::Rule,
 };
 use crate::{
     clock::SECOND,

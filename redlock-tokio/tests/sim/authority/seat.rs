@@ -12,8 +12,10 @@ use redlock_tokio::{Authority, AuthorityKind, NamedBy, Node, NodeError, Reports,
 use tokio::time::sleep;
 
 use super::{
-    Kind, Layout, Owners, Rule,
     council::{Reign, Word, member_id},
+    layout::Layout,
+    owners::Owners,
+    rule::{Kind, Rule},
 };
 use crate::{clock::HOUR, host::Host, network::SharedNetwork, node::SimulatedNode, seen::Seen};
 

@@ -3,7 +3,7 @@
 use redlock_tokio::{NodeState, Redlock};
 use tokio::time::sleep;
 
-use super::Owners;
+use super::owners::Owners;
 use crate::{
     network::SharedNetwork,
     process::{Stage, Stages},

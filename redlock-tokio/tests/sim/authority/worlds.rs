@@ -1,9 +1,12 @@
 //! The worlds of authorities, and one without each rule.
 
-use super::{Kind, Owners, Rule};
+use super::{
+    owners::Owners,
+    rule::{Kind, Rule},
+};
 use crate::{
     configuration::{Configuration, Expectation, USUAL},
-    faults::Fault,
+    fault::Fault,
 };
 
 const AUTHORITIES: &[Fault] = &[

@@ -1,9 +1,9 @@
 //! What goes wrong with replicas and masters.
 
-use super::Connections;
 use crate::{
     clock::{MILLI, SECOND},
     events::Event,
+    fault::Connections,
     seen::Seen,
     world::World,
 };

@@ -6,7 +6,7 @@ use crate::{
     host::Host,
     network::SharedNetwork,
     process::{Stage, Stages},
-    quiet::Quiet,
+    quiet::{CALM_WORK, Quiet},
     registry::Registry,
     requests::Requests,
     rng::Rng,
@@ -14,9 +14,6 @@ use crate::{
     seen::Seen,
     users::outliving::Outliving,
 };
-
-/// How long a user keeps a lock after the faults, on average at the most. Short, so that many users are served soon.
-pub(crate) const CALM_WORK: Duration = Duration::from_millis(50);
 
 /// What all processes share, beside the network.
 #[derive(Clone)]
@@ -47,6 +44,18 @@ impl Records {
             quiet: Quiet::new(),
             outliving: Outliving::default(),
         }
+    }
+
+    /// Drops the guards of a process whose runtime has gone. None of them is valid. Returns how many there were.
+    pub(crate) fn drop_outliving(&self, host: &Arc<Host>) -> usize {
+        let guards = self.outliving.take(host);
+        let count = guards.len();
+        for dropping in guards {
+            if let Err(text) = dropping() {
+                self.registry.fail(text);
+            }
+        }
+        count
     }
 }
 

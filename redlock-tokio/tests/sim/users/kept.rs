@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use redlock_tokio::{
     Acquisition, ExtendError, Hold, LockGuard, LossReason, ReleaseOutcome, Timestamp, Token,
 };
@@ -84,7 +85,22 @@ impl Kept {
     /// Moves the guard to a place that outlives the runtime.
     pub(crate) fn outlive(self) {
         let environment = self.view.environment.clone();
-        environment.records.outliving.push(&environment.host, self);
+        let dropping = Box::new(move || self.check_after_runtime());
+        let outliving = &environment.records.outliving;
+        outliving.push(&environment.host, dropping);
+    }
+
+    /// Drops the guard after its runtime has gone. The lock must be lost.
+    fn check_after_runtime(self) -> Result<(), String> {
+        let hold = &self.view.hold;
+        let loss = hold.lost().now_or_never();
+        if hold.is_valid() || loss.is_none() {
+            let process = self.view.environment.host.process;
+            return Err(format!(
+                "a lock of process {process} outlives its runtime: {loss:?}"
+            ));
+        }
+        Ok(())
     }
 
     fn take(&mut self) -> Option<LockGuard> {

@@ -1,0 +1,65 @@
+//! The authority of a world, and its numbers.
+
+use std::time::Duration;
+
+use redlock_tokio::RedlockBuilder;
+
+use super::{
+    layout::Layout,
+    rule::{Kind, Rule},
+};
+use crate::{rng::Rng, scale::Scale};
+
+/// Which authority a world has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owners {
+    pub(crate) kind: Kind,
+    /// The rule that is taken out, if one is.
+    pub(crate) without: Option<Rule>,
+    /// Nothing goes wrong but failovers, one at a time, so that their outages can be measured.
+    pub(crate) only_failovers: bool,
+}
+
+impl Owners {
+    /// Returns the numbers of a world with this authority.
+    pub(crate) fn scale(&self, scale: Scale, rng: &mut Rng) -> Scale {
+        // A window is a ninth of it, and each member is asked three times in a window.
+        let max_ttl = Duration::from_secs(rng.pick(&[3, 10]));
+        let scale = Scale {
+            servers: Layout::new(self.kind).servers(),
+            max_ttl,
+            think: max_ttl / 30,
+            work: max_ttl / rng.pick(&[2, 8, 30]),
+            ..scale
+        };
+        if self.without.is_none() {
+            return scale;
+        }
+        // Locks that are held to the last, and wanted by all.
+        let max_ttl = Duration::from_secs(3);
+        Scale {
+            processes: 4,
+            users: 2,
+            keys: 1,
+            max_ttl,
+            think: max_ttl / 30,
+            work: max_ttl * 2 / 3,
+            ..scale
+        }
+    }
+
+    /// Returns how long a confirmation counts. The shortest ttl of a user is a third of the longest.
+    pub(crate) fn window(max_ttl: Duration) -> Duration {
+        max_ttl / 9
+    }
+
+    /// Sets what a process must know of the authority.
+    pub(crate) fn configure(&self, builder: RedlockBuilder, max_ttl: Duration) -> RedlockBuilder {
+        let builder = builder.confirmation_window(Self::window(max_ttl));
+        if self.without == Some(Rule::Settling) {
+            builder.failovers_lose_nothing()
+        } else {
+            builder
+        }
+    }
+}
