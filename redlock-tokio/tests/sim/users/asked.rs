@@ -71,7 +71,10 @@ impl Asked {
                 ticket.has_rival_in_process(environment.max_ttl())
             }
             // A key outlives its holder by a ttl, and a request that is under way by less than that.
-            LockError::Contended(_) => ticket.has_rival(4 * environment.max_ttl()),
+            // A later attempt may find the key of an earlier one, if the release is late.
+            LockError::Contended(attempts) => {
+                ticket.has_rival(4 * environment.max_ttl()) || (attempts.count > 1 && !is_quiet)
+            }
             LockError::NoQuorum(_) | LockError::TooSlow(_) | LockError::Quarantined { .. } => {
                 !is_quiet
             }
