@@ -11,7 +11,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `SIM_SEEDS` | how many seeds each world within the assumptions gets; the others get a tenth |
+//! | `SIM_SEEDS` | how many seeds each world within the assumptions gets; the others get a tenth. Without this, each world within the assumptions gets one, and the others none |
 //! | `SIM_SEED` | this seed only |
 //! | `SIM_CONFIG` | this world only |
 //! | `SIM_TRACE` | prints what happens |
@@ -55,7 +55,7 @@ mod users;
 mod violation;
 mod world;
 
-use configuration::{CONFIGURATIONS, Expectation};
+use configuration::{CONFIGURATIONS, Configuration, Expectation};
 use plan::Plan;
 use reduction::Reduction;
 use report::Summary;
@@ -88,6 +88,15 @@ fn the_driver_keeps_its_promises() {
 fn another_seed_is_another_run() {
     let run = |seed| World::new(CONFIGURATIONS[0], seed, &Reduction::none(), false).run();
     assert_ne!(run(0).hash, run(1).hash);
+}
+
+#[test]
+fn the_judge_finds_the_locks_that_a_flush_gives_away() {
+    let is_flush = |it: &&Configuration| it.name == "beyond-flushall";
+    let flush = CONFIGURATIONS.iter().find(is_flush);
+    let flush = *flush.expect("a world of that name");
+    let run = |seed| World::new(flush, seed, &Reduction::none(), false).run();
+    assert!((0..3).any(|seed| !run(seed).violations.is_empty()));
 }
 
 /// Asserts that the runs have tested something: one seed alone need not, this many must.

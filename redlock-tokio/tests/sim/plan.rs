@@ -22,12 +22,13 @@ use crate::{
     world::{Outcome, World},
 };
 
-/// How many seeds a world gets if nothing is said.
-const DEFAULT_SEEDS: u64 = 3;
+/// How many seeds a world gets if nothing is said, as in all tests of the workspace, which are not optimized.
+const DEFAULT_SEEDS: u64 = 1;
 
 /// What is to be simulated.
 pub(crate) struct Plan {
-    seeds: u64,
+    /// `None` if nothing is said.
+    seeds: Option<u64>,
     seed: Option<u64>,
     only: Option<String>,
     print: bool,
@@ -47,7 +48,7 @@ impl Plan {
                 .collect::<BTreeSet<u32>>()
         });
         Self {
-            seeds: number("SIM_SEEDS").unwrap_or(DEFAULT_SEEDS).max(1),
+            seeds: number("SIM_SEEDS"),
             seed: number("SIM_SEED"),
             only: env::var("SIM_CONFIG").ok(),
             print: env::var("SIM_TRACE").is_ok(),
@@ -68,14 +69,16 @@ impl Plan {
 
     /// Returns whether a world is to be simulated.
     pub(crate) fn includes(&self, configuration: &Configuration) -> bool {
-        self.only
-            .as_deref()
-            .is_none_or(|it| it == configuration.name)
+        let is_asked_for = self.seeds.is_some() || self.seed.is_some();
+        match self.only.as_deref() {
+            Some(only) => only == configuration.name,
+            None => is_asked_for || configuration.expectation == Expectation::Safe,
+        }
     }
 
     /// Returns whether so many seeds are run that every situation must be reached.
     pub(crate) fn is_conclusive(&self, seeds: u64) -> bool {
-        self.seed.is_none() && self.only.is_none() && self.seeds >= seeds
+        self.seed.is_none() && self.only.is_none() && self.seeds() >= seeds
     }
 
     /// Runs all seeds of one world, each at least twice, on as many threads as there are cores.
@@ -124,11 +127,15 @@ impl Plan {
         summary
     }
 
+    fn seeds(&self) -> u64 {
+        self.seeds.unwrap_or(DEFAULT_SEEDS).max(1)
+    }
+
     fn range(&self, configuration: &Configuration) -> Range<u64> {
         match (self.seed, configuration.expectation) {
             (Some(seed), _) => seed..seed + 1,
-            (None, Expectation::Safe) => 0..self.seeds,
-            (None, Expectation::Violated) => 0..(self.seeds / 10).max(configuration.found_in),
+            (None, Expectation::Safe) => 0..self.seeds(),
+            (None, Expectation::Violated) => 0..(self.seeds() / 10).max(configuration.found_in),
         }
     }
 

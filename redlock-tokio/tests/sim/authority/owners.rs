@@ -23,7 +23,7 @@ pub(crate) struct Owners {
 impl Owners {
     /// Returns the numbers of a world with this authority.
     pub(crate) fn scale(&self, scale: Scale, rng: &mut Rng) -> Scale {
-        // A window is a ninth of it, and each member is asked three times in a window.
+        // A window is a part of it, and each member is asked three times in a window.
         let max_ttl = Duration::from_secs(rng.pick(&[3, 10]));
         let scale = Scale {
             servers: Layout::new(self.kind).servers(),
@@ -48,9 +48,10 @@ impl Owners {
         }
     }
 
-    /// Returns how long a confirmation counts. The shortest ttl of a user is a third of the longest.
+    /// Returns how long a confirmation counts. The shortest ttl of a user is a quarter of the longest, and
+    /// has room for three windows.
     pub(crate) fn window(max_ttl: Duration) -> Duration {
-        max_ttl / 9
+        max_ttl / 13
     }
 
     /// Sets what a process must know of the authority.
