@@ -165,15 +165,15 @@ pub(crate) fn loss_seen_as(reason: LossReason) -> Seen {
 
 /// Returns the variant of an error, for the trace.
 pub(crate) fn kind(error: &LockError) -> String {
-    variant(format!("{error:?}"))
+    variant(&format!("{error:?}"))
 }
 
 /// The same for an extension.
 pub(crate) fn extension_kind(error: &ExtendError) -> String {
-    variant(format!("{error:?}"))
+    variant(&format!("{error:?}"))
 }
 
-fn variant(debug: String) -> String {
+fn variant(debug: &str) -> String {
     let end = debug.find([' ', '(', '{']).unwrap_or(debug.len());
     debug[..end].to_owned()
 }

@@ -101,7 +101,7 @@ impl User {
     }
 
     async fn lock_and_work(&mut self, key: String, terms: Terms) {
-        let asked = self.ask(&[key.clone()], terms);
+        let asked = self.ask(std::slice::from_ref(&key), terms);
         let lock = self.service.redlock.lock(key).options(terms.options);
         let outcome = lock.await;
         if let Some(kept) = self.keep(asked, outcome) {
@@ -113,7 +113,7 @@ impl User {
         self.environment.note(Seen::TryLock);
         let key = self.key();
         let terms = Terms::usual(&self.environment.scale).wait(Duration::ZERO);
-        let asked = self.ask(&[key.clone()], terms);
+        let asked = self.ask(std::slice::from_ref(&key), terms);
         let outcome = self.service.redlock.try_lock(key).await;
         if let Some(kept) = self.keep(asked, outcome) {
             self.work_under(kept).await;
@@ -148,7 +148,7 @@ impl User {
         let UserId { process, user } = self.id;
         let key = format!("alone-{process}-{}-{user}", self.environment.host.life);
         for _ in 0..3 {
-            let asked = self.ask(&[key.clone()], terms);
+            let asked = self.ask(std::slice::from_ref(&key), terms);
             let lock = self.service.redlock.lock(&key).options(terms.options);
             let outcome = lock.await;
             let Some(kept) = self.keep(asked, outcome) else {
@@ -276,7 +276,7 @@ impl User {
     /// Lets the library run the work under a lock, and drop it at the loss.
     async fn work_with_lock(&mut self, terms: Terms) {
         let key = self.key();
-        let asked = self.ask(&[key.clone()], terms);
+        let asked = self.ask(std::slice::from_ref(&key), terms);
         let work = around(&mut self.rng, self.environment.work());
         let lock = self.service.redlock.lock(key).options(terms.options);
         let mut view = None;
