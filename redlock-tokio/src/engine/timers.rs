@@ -126,6 +126,16 @@ impl<T: Timed> Timers<T> {
     }
 
     /// Returns the task. Dropping it abandons everything, even if it never ran.
+    /// Drops all handles. What they refer to has a handle of these timers, and one of the two must let go.
+    fn forget_all(&self) {
+        let mut deadlines = self.deadlines.lock();
+        let due = mem::take(&mut deadlines.due);
+        let in_hand = mem::take(&mut deadlines.in_hand);
+        // These may be the last handles, and what they refer to must not end under this lock.
+        drop(deadlines);
+        drop((due, in_hand));
+    }
+
     pub(crate) fn run(self: Arc<Self>) -> impl Future<Output = ()> + Send + use<T> {
         // The runtime may end before it polls the task for the first time.
         let task = AbandonOnDrop(self);
@@ -175,6 +185,7 @@ impl<T: Timed> Drop for AbandonOnDrop<T> {
         for timed in self.0.all().values() {
             timed.abandon();
         }
+        self.0.forget_all();
     }
 }
 
@@ -192,6 +203,8 @@ impl<T> Deadlines<T> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    use futures::FutureExt;
 
     use super::*;
 
@@ -219,5 +232,22 @@ mod tests {
         drop(Arc::clone(&timers).run());
         assert!(timed.0.load(Ordering::Relaxed));
         assert!(set().is_err());
+    }
+
+    #[test]
+    fn a_task_that_is_dropped_while_it_calls_back_keeps_nothing() {
+        let timers = Timers::new(Clock::system());
+        let timed = Abandoned::default();
+        assert!(
+            timers
+                .reschedule(&timed, None, Some(Timestamp::ZERO))
+                .is_ok()
+        );
+        let mut task = Box::pin(Arc::clone(&timers).run());
+        // The task has called back, and lets other tasks run.
+        assert!((&mut task).now_or_never().is_none());
+        assert_eq!(Arc::strong_count(&timed.0), 2);
+        drop(task);
+        assert_eq!(Arc::strong_count(&timed.0), 1);
     }
 }
