@@ -85,6 +85,8 @@ struct Mark {
     environment: Environment,
     rules: Rules,
     progress: Arc<Progress>,
+    /// Whether the call began with a lock.
+    has_lock: bool,
     hold: Option<HoldId>,
     ending: Option<Ending>,
     _asked: Arc<Asked>,
@@ -371,6 +373,7 @@ impl Mark {
             environment,
             rules: job.rules,
             progress: Arc::clone(&job.progress),
+            has_lock: hold.is_some(),
             hold,
             ending: None,
             _asked: Arc::clone(&job.asked),
@@ -393,7 +396,9 @@ impl Drop for Mark {
         let is_cut_off = self.ending.is_none() && !registry.has_ended(&self.environment.host);
         if is_cut_off {
             self.environment.note(Seen::CallCutOff);
-            if self.rules.is_detached && self.rules.on_lost != OnLost::Cancel {
+            // A call without a lock runs in its caller, also in the detached mode.
+            let is_detached = self.rules.is_detached && self.has_lock;
+            if is_detached && self.rules.on_lost != OnLost::Cancel {
                 let text = "a detached call is cut off, and not by the loss of its lock";
                 self.environment.fail(text);
             }
