@@ -194,12 +194,14 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         about: "masters lose their keys as replicas for a moment, and their connections go on: they vote until the \
                 next inspection",
         faults: &[&[Fault::UnseenDemotion]],
+        found_in: 24,
         ..BEYOND
     },
     Configuration {
         name: "beyond-two-masters",
         about: "a replica is promoted, and the master before goes on to vote on the connections that it has",
         faults: &[&[Fault::TwoMasters]],
+        found_in: 48,
         ..BEYOND
     },
     Configuration {
@@ -245,6 +247,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         about: "some answers belong to other commands of their batch, so that a no is taken for a yes",
         faults: &[&[Fault::Invention]],
         answers: Answers::OutOfStep,
+        found_in: 48,
         ..BEYOND
     },
     Configuration {
@@ -259,6 +262,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         about: "a release overtakes the request that sets its key: the key stays until it expires",
         severity: 8,
         in_order: false,
+        found_in: 60,
         ..BEYOND
     },
 ];
