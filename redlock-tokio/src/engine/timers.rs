@@ -126,7 +126,7 @@ impl<T: Timed> Timers<T> {
     }
 
     /// Returns the task. Dropping it abandons everything, even if it never ran.
-    /// Drops all handles. What they refer to has a handle of these timers, and one of the two must let go.
+    /// Drops all handles. They and these timers refer to each other, so neither would be freed otherwise.
     fn forget_all(&self) {
         let mut deadlines = self.deadlines.lock();
         let due = mem::take(&mut deadlines.due);

@@ -32,7 +32,7 @@ pub(crate) enum Violation {
     NotTold { hold: Hold, by: u64 },
 }
 
-/// A hold as far as a violation needs it.
+/// The part of a hold that a violation shows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hold {
     pub(crate) id: HoldId,

@@ -93,7 +93,7 @@ impl Host {
         self.wall_clock_ahead.store(ahead, Relaxed);
     }
 
-    /// Returns the true time, as far as the process has come.
+    /// Returns the true time that the process has reached.
     pub(crate) fn now(&self) -> u64 {
         let elapsed = self.elapsed() + self.reading().missed;
         self.started_at + self.rate.true_time(elapsed)

@@ -46,6 +46,7 @@ mod rng;
 mod scale;
 mod seen;
 mod server;
+mod setup;
 mod shrink;
 #[path = "../../benches/shared/table.rs"]
 #[allow(dead_code, reason = "figures of benchmarks are not printed here")]

@@ -39,7 +39,7 @@ pub(crate) enum Stage {
     End,
 }
 
-/// Tells the users of a process its stage. Clones tell the same. Wakes those who wait in the order in which they
+/// Tells the users of a process its stage. Clones tell the same. Wakes the waiters in the order in which they
 /// came, which tokio's `watch` does not.
 #[derive(Clone)]
 pub(crate) struct Stages(Arc<Board>);

@@ -1,4 +1,4 @@
-//! Who wants which key, in the order in which they asked.
+//! The requests for each key, in the order in which users made them.
 
 use std::{
     collections::BTreeMap,

@@ -1,29 +1,24 @@
 //! One seed, one run: processes, servers and the network between them, in true time.
 
 use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
-use std::time::Duration;
-
-use redlock_core::Timestamp;
-use redlock_tokio::{BuildError, Clock, Drift, LockOptions, Redlock, RedlockBuilder};
-use tokio::time::sleep;
 
 use crate::{
-    authority::{Authorities, Layout, Outages, Seat, watch_states},
+    authority::{Authorities, Layout, Outages},
     clock::{MILLI, Rate, SECOND},
-    configuration::{Configuration, Restarts},
+    configuration::Configuration,
     events::Event,
     host::Host,
     network::{Network, SharedNetwork, Weather},
-    node::SimulatedNode,
-    process::{Process, Stage, Stages},
+    process::{Process, Stage},
     quiet,
     reduction::Reduction,
     rng::Rng,
     scale::Scale,
     seen::{Seen, Tally},
     server::{Disk, Server, Withheld},
+    setup::Setup,
     trace::Trace,
-    users::{self, Environment, House, Next, Records, panics},
+    users::{Records, panics},
     violation::Violation,
 };
 
@@ -436,98 +431,6 @@ impl World {
                 host.process, host.life
             );
             self.failures.push(Violation(text));
-        }
-    }
-}
-
-/// What a process starts with.
-struct Setup {
-    configuration: Configuration,
-    scale: Scale,
-    host: Arc<Host>,
-    network: SharedNetwork,
-    records: Records,
-    rng: Rng,
-}
-
-impl Setup {
-    async fn main(mut self, stages: Stages) {
-        let environment = Environment {
-            host: Arc::clone(&self.host),
-            network: self.network.clone(),
-            records: self.records.clone(),
-            scale: self.scale,
-            has_owners: self.configuration.owners.is_some(),
-            stages,
-        };
-        loop {
-            let house = House::draw(&mut self.rng);
-            let redlock = self.redlock(house).await;
-            if self.configuration.owners.is_some() {
-                let (network, stages) = (self.network.clone(), environment.stages.clone());
-                tokio::spawn(watch_states(redlock.clone(), network, self.scale, stages));
-            }
-            let next = users::run(&environment, redlock, house, &mut self.rng).await;
-            if next == Next::End {
-                break;
-            }
-        }
-    }
-
-    /// Starts, as often as it takes: a process cannot start while too many servers are refused.
-    async fn redlock(&mut self, house: House) -> Redlock {
-        loop {
-            match self.builder(house).build().await {
-                Ok(redlock) => return redlock,
-                Err(BuildError::Refused { .. }) => {
-                    self.network.lock().seen.note(Seen::NoStart);
-                    sleep(Duration::from_secs(1)).await;
-                }
-                Err(error) => panic!("a process cannot start: {error}"),
-            }
-        }
-    }
-
-    fn builder(&mut self, house: House) -> RedlockBuilder {
-        let servers = 0..self.scale.servers;
-        let nodes = servers.map(|server| SimulatedNode::new(server, &self.host, &self.network));
-        let (host, wall) = (Arc::clone(&self.host), Arc::clone(&self.host));
-        let builder = match self.configuration.owners {
-            Some(owners) => {
-                let seats = Seat::all(owners, &self.host, &self.network);
-                let builder = Redlock::builder().custom_nodes(seats);
-                owners.configure(builder, self.scale.max_ttl)
-            }
-            None => Redlock::builder().custom_nodes(nodes),
-        };
-        let builder = builder
-            .max_ttl(self.scale.max_ttl)
-            .ttl(self.scale.max_ttl)
-            .max_hold(2 * self.scale.max_ttl)
-            .connect_timeout(Duration::from_secs(1))
-            .options(self.options())
-            .max_waiters_total(house.max_waiters_total)
-            .random_seed(self.rng.u64(..))
-            .wall_clock(move || wall.wall())
-            .clock(Clock::custom(move || -> Timestamp { host.timestamp() }));
-        let builder = match self.configuration.restarts {
-            Restarts::Quarantined => builder,
-            Restarts::Durable => builder.nodes_are_durable(),
-            Restarts::Trusted => builder.trust_fresh_nodes(),
-        };
-        if self.configuration.allows_unvetted {
-            builder.allow_unvetted_nodes()
-        } else {
-            builder
-        }
-    }
-
-    fn options(&self) -> LockOptions {
-        let options = LockOptions::new();
-        if self.configuration.drift {
-            options
-        } else {
-            options.drift(Drift::new(0, Duration::ZERO))
         }
     }
 }

@@ -218,7 +218,7 @@ impl Directory {
     }
 
     /// Returns where the nodes of an answer are. If the answer is the same as the last one, asks only the user's
-    /// function anew: it may know more by now. What it knew before stays if it fails.
+    /// function anew: it may know more by now. If the function fails, the earlier places stay.
     fn places_in(&self, from: &Endpoint, layout: &Arc<Layout>) -> Arc<Places> {
         let last = self.heard.lock().answers.get(&layout.myself).cloned();
         let last = last.filter(|it| it.layout == *layout && it.from == *from);
