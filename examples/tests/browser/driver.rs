@@ -10,10 +10,14 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::json;
 use tempfile::TempDir;
 
+/// How many times to start `chromedriver`. It takes a free port of IPv4, and ends if another program has the same
+/// port of IPv6.
+const TRIES: usize = 5;
+
 /// Runs the program `"$@"` in a process group, and kills the whole group when standard input
 /// ends. That happens when the owner drops it, and when the owner dies, because browsers outlive their
-/// driver.
-const WATCHDOG: &str = r#""$@" & read -r _; kill -KILL 0"#;
+/// driver. The shell closes its own standard output, so the output ends when the driver does.
+const WATCHDOG: &str = r#""$@" & exec >&-; read -r _; kill -KILL 0"#;
 
 /// The switches with which headless browsers run as root, in small containers and offline.
 const ARGUMENTS: &[&str] = &[
@@ -34,8 +38,8 @@ pub(crate) struct Driver {
     watchdog: Child,
     /// The watchdog waits for the end of this pipe.
     leash: Option<ChildStdin>,
-    /// Kept open for the output of the process.
-    _output: BufReader<ChildStdout>,
+    /// Kept open for the output of the driver.
+    output: BufReader<ChildStdout>,
     url: String,
     /// Dropped after the processes that write to it.
     profiles: TempDir,
@@ -50,33 +54,44 @@ impl Driver {
         if let Err(error) = version {
             panic!("cannot run `{program}`: {error}; `make browser` installs it");
         }
+        let mut printed = String::new();
+        for _ in 0..TRIES {
+            match Self::start_once(&program) {
+                Ok(driver) => return driver,
+                Err(output) => printed = output,
+            }
+        }
+        panic!("`{program}` ended {TRIES} times before it listened; it printed: {printed}");
+    }
+
+    /// Starts it, or returns what it printed before it ended.
+    fn start_once(program: &str) -> Result<Self, String> {
         let profiles = tempfile::tempdir().expect("a folder");
         let mut watchdog = Command::new("sh")
-            .args(["-c", WATCHDOG, "watchdog", &program, "--port=0"])
+            .args(["-c", WATCHDOG, "watchdog", program, "--port=0"])
             .env("TMPDIR", profiles.path()) // they leave things behind
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("a shell");
-        let leash = watchdog.stdin.take();
-        let mut output = BufReader::new(watchdog.stdout.take().expect("piped"));
-        let port = output
-            .by_ref()
-            .lines()
-            .map_while(Result::ok)
-            .find_map(|line| {
-                let port = line.split_once("started successfully on port ")?.1;
-                port.trim_end_matches('.').parse::<u16>().ok()
-            })
-            .expect("chromedriver says where it listens");
-        Self {
+        let mut driver = Self {
+            leash: watchdog.stdin.take(),
+            output: BufReader::new(watchdog.stdout.take().expect("piped")),
             watchdog,
-            leash,
-            _output: output,
-            url: format!("http://127.0.0.1:{port}"),
+            url: String::new(),
             profiles,
+        };
+        let mut printed = String::new();
+        for line in driver.output.by_ref().lines().map_while(Result::ok) {
+            if let Some(port) = port_in(&line) {
+                driver.url = format!("http://127.0.0.1:{port}");
+                return Ok(driver);
+            }
+            printed += &line;
+            printed.push('\n');
         }
+        Err(printed)
     }
 
     /// Starts a browser that shares nothing with the others.
@@ -105,4 +120,17 @@ impl Drop for Driver {
         drop(self.leash.take());
         let _ = self.watchdog.wait(); // killed by itself
     }
+}
+
+/// Finds the port in the line with which `chromedriver` says that it listens.
+fn port_in(line: &str) -> Option<u16> {
+    let port = line.split_once("started successfully on port ")?.1;
+    port.trim_end_matches('.').parse().ok()
+}
+
+/// A driver that ends before it listens is reported, and the test does not wait for ever.
+#[test]
+fn a_driver_that_cannot_start_says_why() {
+    let started = Driver::start_once("echo");
+    assert_eq!(started.err().as_deref(), Some("--port=0\n"));
 }
