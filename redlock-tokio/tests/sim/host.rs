@@ -31,6 +31,8 @@ pub(crate) struct Host {
     clock: Mutex<Reading>,
     /// How far the wall clock is ahead of the slowest, in nanoseconds.
     wall_clock_ahead: AtomicU64,
+    /// When it went on for the last time after it stood still, in true time.
+    resumed_at: AtomicU64,
     /// The process has sent something, so that the world must look at it.
     pub(crate) has_sent: Notify,
 }
@@ -73,6 +75,7 @@ impl Host {
                 is_frozen: false,
             }),
             wall_clock_ahead: AtomicU64::new(0),
+            resumed_at: AtomicU64::new(0),
             has_sent: Notify::new(),
         }
     }
@@ -80,6 +83,11 @@ impl Host {
     /// Returns what the clock shows.
     pub(crate) fn timestamp(&self) -> Timestamp {
         Timestamp::from_nanos(self.zero + self.elapsed())
+    }
+
+    /// Returns when the process went on for the last time after it stood still, in true time.
+    pub(crate) fn resumed_at(&self) -> u64 {
+        self.resumed_at.load(Relaxed)
     }
 
     /// Returns what the wall clock shows, since 1970. Somebody sets it to the true time, more or less.
@@ -128,9 +136,11 @@ impl Host {
         self.reading().is_frozen = true;
     }
 
-    /// Lets a stopped clock go on.
+    /// Notes that the process goes on. Lets a stopped clock go on.
     pub(crate) fn thaw(&self) {
-        let passed = self.elapsed_at(self.world.load(Relaxed));
+        let now = self.world.load(Relaxed);
+        self.resumed_at.store(now, Relaxed);
+        let passed = self.elapsed_at(now);
         let mut reading = self.reading();
         if reading.is_frozen {
             reading.is_frozen = false;

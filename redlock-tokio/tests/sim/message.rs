@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Answer, Command, NodeError, Operation, Server as Described};
+use redlock_tokio::{Answer, Command, NodeError, Operation, Server as Described, Token};
+
+use crate::requests::ServiceId;
 
 /// The number of a connection, in the order in which they were opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,8 +22,19 @@ pub(crate) enum Request {
 impl Request {
     /// Returns whether it is to release keys.
     pub(crate) fn releases(&self) -> bool {
-        let is_release = |it: &Command| matches!(it.operation(), Operation::Release { .. });
-        matches!(self, Self::Execute(commands) if commands.iter().any(is_release))
+        self.released().next().is_some()
+    }
+
+    /// Returns the tokens whose keys it is to release.
+    pub(crate) fn released(&self) -> impl Iterator<Item = Token> {
+        let commands = match self {
+            Self::Execute(commands) => &**commands,
+            _ => &[],
+        };
+        commands.iter().filter_map(|it| match it.operation() {
+            Operation::Release { token } => Some(token),
+            _ => None,
+        })
     }
 }
 
@@ -40,6 +53,8 @@ pub(crate) type Reply = Result<Response, NodeError>;
 pub(crate) struct Arrival {
     pub(crate) connection: ConnectionId,
     pub(crate) server: usize,
+    /// Who sent it, if that matters.
+    pub(crate) service: Option<ServiceId>,
     pub(crate) number: u64,
     pub(crate) request: Request,
 }

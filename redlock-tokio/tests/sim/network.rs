@@ -2,6 +2,7 @@
 
 mod answers;
 mod invalidations;
+mod releases;
 mod serving;
 mod weather;
 
@@ -16,6 +17,7 @@ use std::{
 use redlock_tokio::{Key, NodeError};
 use tokio::sync::{mpsc, oneshot};
 
+use self::releases::Releases;
 pub(crate) use self::weather::Weather;
 use crate::{
     authority::Authorities,
@@ -23,6 +25,7 @@ use crate::{
     events::{Event, Queue},
     host::Host,
     message::{Arrival, ConnectionId, Reply, Request, Response},
+    requests::ServiceId,
     rng::Rng,
     seen::{Seen, Tally},
     server::Server,
@@ -48,6 +51,7 @@ pub(crate) struct Network {
     pub(crate) weather: Weather,
     /// Whether requests of one connection arrive in the order in which they were sent.
     in_order: bool,
+    pub(crate) releases: Releases,
     pub(crate) rng: Rng,
     pub(crate) seen: Tally,
     pub(crate) trace: Trace,
@@ -72,6 +76,8 @@ struct Link {
 
 struct Connection {
     host: Arc<Host>,
+    /// The `Redlock` that has opened it. `None` if the server of its node may change.
+    service: Option<ServiceId>,
     address: usize,
     server: usize,
     /// The generation of the server that it leads to, once it has arrived there.
@@ -81,6 +87,8 @@ struct Connection {
     last_arrival: u64,
     last_delivery: u64,
     asked: u64,
+    /// Since when the server answers in time and refuses nothing, once it was asked for locks.
+    prompt_since: Option<u64>,
     /// The requests that have no answer yet.
     waiting: BTreeMap<u64, Question>,
     invalidations: Option<mpsc::UnboundedSender<Option<Key>>>,
@@ -124,6 +132,7 @@ impl Network {
             links: BTreeMap::new(),
             weather,
             in_order,
+            releases: Releases::default(),
             rng,
             seen: Tally::new(),
             trace,
@@ -156,6 +165,7 @@ impl Network {
     pub(crate) fn open(
         &mut self,
         host: &Arc<Host>,
+        service: Option<ServiceId>,
         address: usize,
     ) -> (ConnectionId, oneshot::Receiver<Reply>) {
         self.opened += 1;
@@ -167,6 +177,7 @@ impl Network {
             id,
             Connection {
                 host: Arc::clone(host),
+                service,
                 address,
                 server,
                 generation: None,
@@ -174,6 +185,7 @@ impl Network {
                 last_arrival: now,
                 last_delivery: now,
                 asked: 0,
+                prompt_since: None,
                 waiting: BTreeMap::new(),
                 invalidations: None,
                 closed: None,
@@ -211,11 +223,13 @@ impl Network {
         connection.asked += 1;
         let number = connection.asked;
         connection.waiting.insert(number, Question { sent, sender });
-        let server = connection.server;
+        let (server, service) = (connection.server, connection.service);
         connection.host.has_sent.notify_one();
+        self.note_sent(id, sent, &request);
         let arrival = Event::Arrive(Arrival {
             connection: id,
             server,
+            service,
             number,
             request,
         });

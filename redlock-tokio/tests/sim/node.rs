@@ -11,6 +11,7 @@ use crate::{
     host::Host,
     message::{ConnectionId, Reply, Request, Response},
     network::SharedNetwork,
+    requests::ServiceId,
 };
 
 /// A server, as one process sees it.
@@ -18,6 +19,7 @@ pub(crate) struct SimulatedNode {
     address: String,
     server: usize,
     host: Arc<Host>,
+    service: Option<ServiceId>,
     network: SharedNetwork,
 }
 
@@ -38,8 +40,17 @@ impl SimulatedNode {
             address: format!("server-{server}"),
             server,
             host: Arc::clone(host),
+            service: None,
             network: network.clone(),
         }
+    }
+}
+
+impl SimulatedNode {
+    /// Lets the network know for which `Redlock` the node is, and look for the keys that this leaves on the server.
+    pub(crate) fn of(mut self, service: ServiceId) -> Self {
+        self.service = Some(service);
+        self
     }
 }
 
@@ -50,7 +61,10 @@ impl Node for SimulatedNode {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         async {
-            let (id, described) = self.network.lock().open(&self.host, self.server);
+            let (id, described) = self
+                .network
+                .lock()
+                .open(&self.host, self.service, self.server);
             let connection = OpenConnection {
                 id,
                 network: self.network.clone(),

@@ -78,6 +78,8 @@ seen! {
     AnswerLate = "answers later than node_timeout",
     AnswerTooLate = "answers later than the silence limit",
     MarkerFound = "histories with a marker",
+    SetAfterRelease = "keys set after their release was sent",
+    ReleasedLater = "keys deleted by a release that was sent again",
     // Requests.
     Acquired = "acquisitions",
     TryLock = "attempts without waiting",
@@ -121,6 +123,7 @@ seen! {
     Outlived = "guards dropped after their runtime",
     ShutDownInTheMiddle = "shutdowns in the middle",
     ShutdownWhileHeld = "shutdowns while locks are held",
+    ShutdownDelivered = "shutdowns in the middle that delivered all releases",
     ShutdownTimedOut = "shutdowns that reached their limit",
     // Calls behind a lock layer.
     CallServed = "calls answered",

@@ -2,6 +2,7 @@
 
 mod faults;
 mod identity;
+mod owned;
 mod refusal;
 mod store;
 
@@ -14,7 +15,7 @@ use redlock_tokio::{
     Answer, Command, FencingToken, Key, NodeError, Operation, Server as Described, Token, Vote,
 };
 
-pub(crate) use self::{faults::Disk, identity::Withheld, refusal::Refusal};
+pub(crate) use self::{faults::Disk, identity::Withheld, owned::Owned, refusal::Refusal};
 use self::{
     identity::{Identity, UP_FOR},
     store::{Entry, Store},
@@ -22,6 +23,7 @@ use self::{
 use crate::{
     clock::{MILLI, Rate},
     message::ConnectionId,
+    requests::ServiceId,
 };
 
 /// What became of a server that does not serve.
@@ -31,6 +33,13 @@ pub(crate) enum Outage {
     Refuses,
     /// Its machine is gone, and answers nothing.
     Silent,
+}
+
+/// What a command comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    pub(crate) connection: ConnectionId,
+    pub(crate) service: Option<ServiceId>,
 }
 
 /// One server.
@@ -69,7 +78,7 @@ impl Server {
     }
 
     /// Carries out a command, for all its keys or for none.
-    pub(crate) fn execute(&mut self, at: u64, from: ConnectionId, command: &Command) -> Answer {
+    pub(crate) fn execute(&mut self, at: u64, from: Sender, command: &Command) -> Answer {
         if let Some(error) = self.refuse(command) {
             return Err(error);
         }
@@ -84,9 +93,15 @@ impl Server {
                 if command.keys().any(is_taken) {
                     return Ok(Vote::Denied);
                 }
-                let expires_at = now + ttl.as_millis();
+                let entry = Entry {
+                    token,
+                    expires_at: now + ttl.as_millis(),
+                    set_by: from.service,
+                    set_at: at,
+                    ttl,
+                };
                 for key in command.keys() {
-                    self.store.set(at, key, Entry { token, expires_at });
+                    self.store.set(at, key, entry);
                 }
                 fence.map_or(Vote::Granted, |fence| {
                     self.raise_counter(at, command.key(), fence)
@@ -108,6 +123,7 @@ impl Server {
                     if let Some(mut entry) = self.store.get(key) {
                         remaining = remaining.min(entry.expires_at - now);
                         entry.expires_at = entry.expires_at.max(now + ttl.as_millis());
+                        entry.set_at = at;
                         self.store.set(at, key, entry);
                     }
                 }
@@ -129,7 +145,7 @@ impl Server {
                     Vote::Denied
                 }
             }
-            Operation::Probe { .. } => self.probe(now, from, command),
+            Operation::Probe { .. } => self.probe(now, from.connection, command),
             _ => return Err(refused("ERR", "unknown command")),
         })
     }
@@ -197,6 +213,16 @@ impl Server {
         let now = self.millis(at);
         let entries = self.store.entries();
         entries.filter(|(_, it)| now < it.expires_at).count()
+    }
+
+    /// Returns the keys that a `Redlock` has set, and that have not expired.
+    pub(crate) fn owned_by(&self, at: u64, service: ServiceId) -> Vec<Owned> {
+        let now = self.millis(at);
+        let entries = self.store.entries();
+        entries
+            .filter(|(_, it)| now < it.expires_at && it.set_by == Some(service))
+            .map(|(key, it)| Owned::new(key, it))
+            .collect()
     }
 
     pub(crate) fn is_replica(&self) -> bool {

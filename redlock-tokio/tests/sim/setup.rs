@@ -13,10 +13,11 @@ use crate::{
     network::SharedNetwork,
     node::SimulatedNode,
     process::Stages,
+    requests::ServiceId,
     rng::Rng,
     scale::Scale,
     seen::Seen,
-    users::{self, Environment, House, Next, Records},
+    users::{self, Environment, House, Next, Records, Service},
 };
 
 /// A process before its start.
@@ -42,12 +43,14 @@ impl Setup {
         };
         loop {
             let house = House::draw(&mut self.rng);
-            let redlock = self.redlock(house).await;
+            let service = self.records.requests.new_service();
+            let redlock = self.redlock(service, house).await;
             if self.configuration.owners.is_some() {
                 let (network, stages) = (self.network.clone(), environment.stages.clone());
                 tokio::spawn(watch_states(redlock.clone(), network, self.scale, stages));
             }
-            let next = users::run(&environment, redlock, house, &mut self.rng).await;
+            let service = Service::new(service, redlock, house);
+            let next = users::run(&environment, service, &mut self.rng).await;
             if next == Next::End {
                 break;
             }
@@ -55,9 +58,9 @@ impl Setup {
     }
 
     /// Starts, as often as it takes: a process cannot start while too many servers are refused.
-    async fn redlock(&mut self, house: House) -> Redlock {
+    async fn redlock(&mut self, service: ServiceId, house: House) -> Redlock {
         loop {
-            match self.builder(house).build().await {
+            match self.builder(service, house).build().await {
                 Ok(redlock) => return redlock,
                 Err(BuildError::Refused { .. }) => {
                     self.network.lock().seen.note(Seen::NoStart);
@@ -68,9 +71,10 @@ impl Setup {
         }
     }
 
-    fn builder(&mut self, house: House) -> RedlockBuilder {
+    fn builder(&mut self, service: ServiceId, house: House) -> RedlockBuilder {
         let servers = 0..self.scale.servers;
-        let nodes = servers.map(|server| SimulatedNode::new(server, &self.host, &self.network));
+        let node = |server| SimulatedNode::new(server, &self.host, &self.network).of(service);
+        let nodes = servers.map(node);
         let (host, wall) = (Arc::clone(&self.host), Arc::clone(&self.host));
         let builder = match self.configuration.owners {
             Some(owners) => {

@@ -14,4 +14,4 @@ mod user;
 
 pub(crate) use environment::{Environment, Records};
 pub(crate) use program::{Next, run};
-pub(crate) use service::House;
+pub(crate) use service::{House, Service};

@@ -404,7 +404,8 @@ impl World {
         let panics = panics::take();
         let panics = panics.into_iter().map(Violation);
         self.failures.extend(panics);
-        let network = self.network.lock();
+        let mut network = self.network.lock();
+        self.failures.append(&mut network.releases.violations);
         let at = network.at();
         Outcome {
             hash: network.trace.hash(),

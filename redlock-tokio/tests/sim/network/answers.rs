@@ -16,6 +16,7 @@ impl Network {
         let (Request::Execute(commands), Response::Executed(answers)) = (request, &response) else {
             return response;
         };
+        let before = answers;
         let mut answers = answers.clone();
         for (command, answer) in commands.iter().zip(&mut answers) {
             if self.rng.chance(self.weather.rubbish) {
@@ -35,6 +36,9 @@ impl Network {
         if answers.len() > 1 && self.rng.chance(self.weather.out_of_step) {
             self.seen.note(Seen::AnswersOutOfStep);
             answers.rotate_right(1);
+        }
+        if &answers != before {
+            self.note_spoiled(request);
         }
         Response::Executed(answers)
     }

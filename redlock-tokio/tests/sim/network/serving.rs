@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
+use redlock_tokio::Vote;
+
 use super::{Arrival, ConnectionId, Network, Request, Response, disconnected, unreachable};
 use crate::{
     clock::{MILLI, SECOND},
     events::Event,
     seen::Seen,
-    server::Outage,
+    server::{Outage, Sender},
 };
 
 /// From when on an answer is late, by the default of `node_timeout`.
-const LATE: u64 = 50 * MILLI;
+pub(super) const LATE: u64 = 50 * MILLI;
 
 /// From when on a connection without an answer is given up.
 const TOO_LATE: u64 = LATE + SECOND;
@@ -44,7 +46,7 @@ impl Network {
             self.seen.note(Seen::ResetBefore);
             return self.reset(id);
         }
-        let response = self.carry_out(at, id, server, &arrival.request);
+        let response = self.carry_out(at, &arrival);
         if self.rng.chance(self.weather.reset_after) {
             self.seen.note(Seen::ResetAfter);
             return self.reset(id);
@@ -53,13 +55,12 @@ impl Network {
         self.answer(at, &arrival, response);
     }
 
-    fn carry_out(
-        &mut self,
-        at: u64,
-        id: ConnectionId,
-        server: usize,
-        request: &Request,
-    ) -> Response {
+    fn carry_out(&mut self, at: u64, arrival: &Arrival) -> Response {
+        let Arrival {
+            server,
+            ref request,
+            ..
+        } = *arrival;
         if let Some(response) = self.respond_as_named(at, server, request) {
             return response;
         }
@@ -81,9 +82,16 @@ impl Network {
                 Response::Age(age)
             }
             Request::Execute(commands) => {
+                let sender = Sender {
+                    connection: arrival.connection,
+                    service: arrival.service,
+                };
                 let mut answers = Vec::with_capacity(commands.len());
                 for command in commands {
-                    let answer = self.servers[server].execute(at, id, command);
+                    let answer = self.servers[server].execute(at, sender, command);
+                    if answer == Ok(Vote::Granted) {
+                        self.note_granted(at, command.operation());
+                    }
                     let what = (
                         server,
                         command.token(),
@@ -148,6 +156,11 @@ impl Network {
             return;
         };
         if let Some(question) = connection.waiting.remove(&number) {
+            let is_refusal =
+                matches!(&response, Response::Executed(all) if all.iter().any(Result::is_err));
+            if (is_refusal || at > question.sent + LATE) && connection.prompt_since.is_some() {
+                connection.prompt_since = Some(at);
+            }
             match at.saturating_sub(question.sent) {
                 passed if passed > TOO_LATE => self.seen.note(Seen::AnswerTooLate),
                 passed if passed > LATE => self.seen.note(Seen::AnswerLate),

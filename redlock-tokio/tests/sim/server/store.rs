@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use redlock_core::Ttl;
 use redlock_tokio::{FencingToken, Key, Token};
 
-use crate::clock::SECOND;
+use crate::{clock::SECOND, requests::ServiceId};
 
 /// For how long earlier contents can be looked up. No replica lags behind by more.
 const KEPT_FOR: u64 = 30 * SECOND;
@@ -24,6 +25,12 @@ pub(crate) struct Entry {
     pub(crate) token: Token,
     /// In milliseconds of the server's clock.
     pub(crate) expires_at: u64,
+    /// The `Redlock` that has set it here. `None` if it was copied from elsewhere, with all that was released since.
+    pub(crate) set_by: Option<ServiceId>,
+    /// When it was set or extended, in true time.
+    pub(crate) set_at: u64,
+    /// For how long it was set.
+    pub(crate) ttl: Ttl,
 }
 
 /// What was there before a change.
@@ -63,6 +70,9 @@ impl Store {
     /// Replaces everything.
     pub(crate) fn replace(&mut self, copy: Copy) {
         self.entries = copy.entries;
+        for entry in self.entries.values_mut() {
+            entry.set_by = None;
+        }
         self.counters = copy.counters;
         self.changes.clear();
     }

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Redlock, ShutdownReport};
+use redlock_tokio::ShutdownReport;
 use tokio::time::sleep;
 
 use super::{
-    calls::Counter,
-    environment::Environment,
-    service::{House, Service},
-    terms::around,
-    user::User,
+    calls::Counter, environment::Environment, service::Service, terms::around, user::User,
 };
 use crate::{clock::MILLI, process::Stage, quiet::UserId, rng::Rng, seen::Seen};
 
@@ -27,14 +23,7 @@ pub(crate) enum Next {
 const SLACK: u64 = 5 * MILLI;
 
 /// Lets users work with a `Redlock` until the process ends, or somebody shuts the `Redlock` down.
-pub(crate) async fn run(
-    environment: &Environment,
-    redlock: Redlock,
-    house: House,
-    rng: &mut Rng,
-) -> Next {
-    let id = environment.records.requests.new_service();
-    let service = Service::new(id, redlock, house);
+pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut Rng) -> Next {
     let mut tasks = Vec::new();
     for user in 0..environment.scale.users {
         let id = UserId {
@@ -128,5 +117,17 @@ fn check_last(environment: &Environment, service: &Service, report: ShutdownRepo
     environment.tell(("ended", report.held, report.abandoned));
     if report.held > 0 || queue.keys > 0 || queue.waiting > 0 {
         environment.fail(format_args!("left after a shutdown: {report:?}, {queue:?}"));
+    }
+    if report.abandoned > 0 {
+        return;
+    }
+    if !environment.is_calm() {
+        environment.note(Seen::ShutdownDelivered);
+    }
+    let network = environment.network.lock();
+    let left = network.keys_left_by(service.id, environment.scale.servers);
+    drop(network);
+    for key in left {
+        environment.fail(format_args!("{key}, and all releases were delivered"));
     }
 }
