@@ -67,8 +67,13 @@ impl Asked {
             }
             LockError::ShutDown => return self.late_shutdown(),
             LockError::Contended(_) if is_quiet && self.keys == Keys::Alone => false,
+            // A process that stood still has not yet seen what has ended meanwhile.
             LockError::Contended(attempts) if attempts.count == 0 => {
-                ticket.has_rival_in_process(environment.max_ttl())
+                let reach = environment.max_ttl();
+                let since = ticket.since().saturating_sub(reach);
+                let registry = &environment.records.registry;
+                ticket.has_rival_in_process(reach)
+                    || registry.stood_still_since(&environment.host, since)
             }
             // A key outlives its holder by a ttl, and a request that is under way by less than that.
             // A later attempt may find the key of an earlier one, if the release is late.

@@ -37,6 +37,8 @@ pub(crate) struct View {
     environment: Environment,
     /// When it was asked for, by the clock of the process.
     asked_at: Timestamp,
+    /// When the user got it, by the clock of the process.
+    got_at: Timestamp,
     /// When it was asked for, in true time.
     since: u64,
 }
@@ -137,6 +139,7 @@ impl View {
             terms: asked.terms,
             since: asked.ticket.since(),
             asked_at: asked.at,
+            got_at: environment.host.timestamp(),
             environment,
         }
     }
@@ -327,9 +330,9 @@ impl View {
         if !self.hold.is_valid() {
             return true;
         }
-        let Terms { max_hold, wait, .. } = self.terms;
-        let longest = wait.saturating_add(max_hold + self.environment.scale.max_ttl);
-        if self.held_for() > longest {
+        let now = self.environment.host.timestamp();
+        let longest = self.terms.max_hold + self.environment.scale.max_ttl + SLACK;
+        if now.saturating_duration_since(self.got_at) > longest {
             let text = format_args!("{:?} is held for longer than max_hold and a ttl", self.id);
             self.environment.fail(text);
         }

@@ -134,7 +134,8 @@ impl Terms {
                 }
             }
             14 => {
-                let drift = Drift::new(2, Duration::from_millis(5));
+                // Two parts in a hundred: less than one would not cover the clocks of the world.
+                let drift = Drift::new(20, Duration::from_millis(5));
                 self.set(self.options.drift(drift))
             }
             _ => self.invalid(rng, scale),
