@@ -309,7 +309,7 @@ impl LockOptions {
     }
 
     /// Sets how many requests may wait for a key in this process. Further requests fail at once with
-    /// [`LockError::QueueFull`](crate::LockError::QueueFull).
+    /// [`LockError::QueueFull`](crate::LockError::QueueFull). A request for several keys waits for each of them.
     ///
     /// [`max_waiters_total`](crate::RedlockBuilder::max_waiters_total) limits the requests for all keys together.
     ///

@@ -92,7 +92,7 @@ impl<T: Clone> Queue<T> {
         };
         // Noted for a waiter that is refused too: it will ask again, and the reservation must lapse by then.
         let follow_up = reserved_by.and_then(|by| queues.keys.note_withheld(by, now));
-        if let Err(refusal) = queues.admit(key, policy) {
+        if let Err(refusal) = queues.admit(keys, key, policy) {
             return Err(Refused { refusal, follow_up });
         }
         let until = now.saturating_add(policy.wait);
@@ -262,21 +262,22 @@ impl<T: Clone> Queues<T> {
         backs_off
     }
 
-    /// Returns why one more cannot wait for a key.
-    fn admit(&self, key: &Key, policy: &QueuePolicy) -> Result<(), Refusal> {
+    /// Returns why one more cannot wait for these keys, one of which keeps it from having them now.
+    fn admit(&self, keys: &KeySet, blocked_at: &Key, policy: &QueuePolicy) -> Result<(), Refusal> {
         let limit = policy.wait;
         if limit.is_zero() {
             return Err(Refusal::Busy);
         }
-        let Some(queue) = self.keys.by_key.get(key) else {
-            return Ok(());
-        };
-        let of_key = (queue.waiting(), policy.max_waiters_per_key);
-        for (waiting, limit) in [of_key, (self.waiting, self.max_waiting)] {
+        let queues = keys.iter().filter_map(|key| self.keys.by_key.get(key));
+        let of_keys = queues.map(|queue| (queue.waiting(), policy.max_waiters_per_key));
+        for (waiting, limit) in of_keys.chain([(self.waiting, self.max_waiting)]) {
             if waiting >= limit {
                 return Err(Refusal::Full { waiting, limit });
             }
         }
+        let Some(queue) = self.keys.by_key.get(blocked_at) else {
+            return Ok(());
+        };
         if policy.refuses_long_waits
             && let Some(expected) = queue.least_wait().filter(|it| *it > limit)
         {

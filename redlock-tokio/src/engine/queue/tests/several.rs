@@ -174,3 +174,18 @@ fn the_cost_of_a_turn_hardly_grows_with_the_number_of_waiters() {
     assert!(many.0 <= 3 * few.0, "{few:?} {many:?}");
     assert!(many.1 <= 3 * few.1, "{few:?} {many:?}");
 }
+
+#[test]
+fn a_request_for_several_keys_is_refused_if_the_queue_of_any_is_full() {
+    let queue = queue();
+    let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
+    assert_eq!(join_at(&queue, &a, 0, at(0), &POLICY), TURN);
+    assert_eq!(join_at(&queue, &b, 1, at(0), &POLICY), TURN);
+    for who in 2..4 {
+        assert_eq!(join_at(&queue, &b, who, at(0), &POLICY), WAITING);
+    }
+    // It would wait for the key a first, and be the third waiter for the key b.
+    let joined = queue.join(&keys("ab"), ticket(4), at(0), &4, &POLICY);
+    let (waiting, limit) = (2, 2);
+    assert_eq!(joined, refused(Refusal::Full { waiting, limit }));
+}
