@@ -111,6 +111,9 @@ pub use node::{
 };
 pub use options::{LockOptions, OptionsError};
 pub use readiness::NotReady;
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub use redlock::Tables;
 pub use redlock::{QueueStatus, Redlock, ShutdownReport};
 pub use redlock_core::{
     Check, Checks, Drift, FencingToken, LossReason, Operation, Origin, Replication, ReplicationId,

@@ -1,3 +1,6 @@
+#[cfg(feature = "test-util")]
+mod tables;
+
 use std::{
     fmt,
     sync::{Arc, atomic::Ordering},
@@ -6,6 +9,8 @@ use std::{
 
 use futures::future::join_all;
 
+#[cfg(feature = "test-util")]
+pub use self::tables::Tables;
 use crate::{
     Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady, OptionsError,
     WithLockError,

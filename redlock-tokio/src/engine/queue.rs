@@ -11,6 +11,8 @@ mod outcome;
 mod recent;
 mod reservation;
 mod streak;
+#[cfg(feature = "test-util")]
+mod tables;
 mod ticket;
 mod wait_queue;
 
@@ -21,6 +23,8 @@ use std::{
 
 use redlock_core::Timestamp;
 
+#[cfg(feature = "test-util")]
+pub(crate) use self::tables::QueueTables;
 use self::{
     key_queues::{Availability, KeyQueues, MAX_CANDIDATES},
     recent::Recent,

@@ -69,6 +69,12 @@ impl<T> Timers<T> {
         })
     }
 
+    /// Returns how many deadlines there are.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn count(&self) -> usize {
+        self.deadlines.lock().due.len()
+    }
+
     /// Ends the task.
     pub(crate) fn close(&self) {
         self.deadlines.lock().closed = true;

@@ -1,6 +1,11 @@
 //! The worlds that are simulated.
 
-use crate::{authority::Owners, clock::Rate, fault::Fault, rng::Rng};
+use crate::{
+    authority::Owners,
+    clock::{HOUR, Rate},
+    fault::Fault,
+    rng::Rng,
+};
 
 /// What a run is allowed to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +48,17 @@ pub(crate) enum Clocks {
     FastServers,
 }
 
+/// How far the wall clocks of processes are apart, and what becomes of the counters of fencing tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fencing {
+    /// Wall clocks differ by less than the longest ttl. A server that loses keys loses its counters, too.
+    ClocksAgree,
+    /// Wall clocks are hours apart, and are set at any time. No server loses a counter.
+    CountersSurvive,
+    /// Wall clocks are hours apart, and servers lose their counters.
+    Neither,
+}
+
 /// One world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Configuration {
@@ -57,6 +73,7 @@ pub(crate) struct Configuration {
     pub(crate) faults: &'static [&'static [Fault]],
     pub(crate) answers: Answers,
     pub(crate) clocks: Clocks,
+    pub(crate) fencing: Fencing,
     /// Servers may vote that do not say enough of themselves, and no server says anything.
     pub(crate) allows_unvetted: bool,
     /// Validity is shorter than the ttl, for clocks of different rates.
@@ -67,6 +84,8 @@ pub(crate) struct Configuration {
     pub(crate) owners: Option<Owners>,
     /// In how many seeds a violation is found that must be found.
     pub(crate) found_in: u64,
+    /// Violations take many seeds, so the first one ends the runs.
+    pub(crate) is_rare: bool,
 }
 
 impl Configuration {
@@ -74,6 +93,17 @@ impl Configuration {
     pub(crate) fn has_replicas(&self) -> bool {
         let mut faults = self.faults.iter().copied().flatten();
         faults.any(|it| matches!(it, Fault::Promotion | Fault::TwoMasters))
+    }
+}
+
+impl Fencing {
+    /// Returns how far a wall clock is ahead of the slowest at most, in nanoseconds. Where servers lose counters, that
+    /// leaves room for the drift of the other clock since the last look at the wall clock.
+    pub(crate) fn wall_clocks_differ_by(self, max_ttl: u64) -> u64 {
+        match self {
+            Self::ClocksAgree => max_ttl / 2,
+            Self::CountersSurvive | Self::Neither => 2 * HOUR,
+        }
     }
 }
 
@@ -118,11 +148,13 @@ pub(crate) const WITHIN: Configuration = Configuration {
     faults: &[USUAL],
     answers: Answers::Sound,
     clocks: Clocks::Agree,
+    fencing: Fencing::ClocksAgree,
     allows_unvetted: false,
     drift: true,
     in_order: true,
     owners: None,
     found_in: 12,
+    is_rare: false,
 };
 
 const BEYOND: Configuration = Configuration {
@@ -156,9 +188,10 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     },
     Configuration {
         name: "within-durable",
-        about: "servers keep their keys when they restart, and vote at once",
+        about: "servers keep keys and counters when they restart, and vote at once; wall clocks are hours apart",
         severity: 5,
         restarts: Restarts::Durable,
+        fencing: Fencing::CountersSurvive,
         ..WITHIN
     },
     Configuration {
@@ -220,6 +253,14 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         name: "beyond-clock-steps",
         about: "clocks of servers step forward: keys expire before the validity that they were to cover",
         faults: &[&[Fault::ClockStep]],
+        ..BEYOND
+    },
+    Configuration {
+        name: "beyond-wall-clocks",
+        about: "wall clocks are hours apart, and servers lose their counters: later tokens are smaller",
+        faults: &[USUAL, &[Fault::FleetRestart, Fault::Promotion]],
+        fencing: Fencing::Neither,
+        severity: 3,
         ..BEYOND
     },
     Configuration {

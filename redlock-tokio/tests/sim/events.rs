@@ -57,6 +57,8 @@ pub(crate) enum Event {
     Resume { process: usize, life: u32 },
     /// A process starts again.
     Reboot { process: usize },
+    /// A process has shut down, and nothing of it may be left.
+    Leave { process: usize, life: u32 },
     /// The faults end.
     Calm,
     /// All processes are told to end.

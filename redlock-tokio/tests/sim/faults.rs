@@ -10,7 +10,6 @@ use crate::{
     clock::MILLI,
     events::Event,
     fault::{Connections, Fault},
-    host::Host,
     seen::Seen,
     world::World,
 };
@@ -84,9 +83,16 @@ impl World {
         self.network.lock().machine(address)
     }
 
+    /// Draws how far a wall clock is ahead of the slowest.
+    pub(crate) fn draw_wall_clock(&mut self) -> u64 {
+        let fencing = self.configuration.fencing;
+        let most = fencing.wall_clocks_differ_by(self.max_ttl());
+        self.rng.u64(..most)
+    }
+
     fn set_wall_clock(&mut self) {
         let index = self.rng.usize(..self.scale.processes);
-        let ahead = self.rng.u64(..Host::WALL_CLOCKS_DIFFER_BY);
+        let ahead = self.draw_wall_clock();
         if let Some(process) = &self.processes[index] {
             process.host.set_wall_clock(ahead);
             self.network.lock().seen.note(Seen::WallClockSet);

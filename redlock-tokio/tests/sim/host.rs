@@ -11,7 +11,7 @@ use std::{
 use redlock_core::Timestamp;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::clock::{Rate, SECOND};
+use crate::clock::Rate;
 
 /// What the slowest wall clock shows at the start of a run.
 const WALL_CLOCK_START: Duration = Duration::from_secs(1_700_000_000);
@@ -50,10 +50,6 @@ struct Reading {
 }
 
 impl Host {
-    /// By how much the wall clocks of any two machines differ at most: half a second. Fencing tokens follow them where
-    /// servers forget their counters.
-    pub(crate) const WALL_CLOCKS_DIFFER_BY: u64 = SECOND / 2;
-
     pub(crate) fn new(
         process: usize,
         life: u32,
@@ -78,6 +74,11 @@ impl Host {
             resumed_at: AtomicU64::new(0),
             has_sent: Notify::new(),
         }
+    }
+
+    /// Returns the name by which reports and the judge know the process.
+    pub(crate) fn name(&self) -> String {
+        format!("process {} (life {})", self.process, self.life)
     }
 
     /// Returns what the clock shows.

@@ -242,6 +242,12 @@ impl Network {
         self.connections.remove(&id);
     }
 
+    /// Returns how many connections a process has.
+    pub(crate) fn connections_of(&self, host: &Arc<Host>) -> usize {
+        let connections = self.connections.values();
+        connections.filter(|it| Arc::ptr_eq(&it.host, host)).count()
+    }
+
     /// A process has ended. Nothing reaches it any more.
     pub(crate) fn forget(&mut self, host: &Arc<Host>) {
         self.connections

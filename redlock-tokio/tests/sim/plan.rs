@@ -29,6 +29,8 @@ const DEFAULT_SEEDS: u64 = 1;
 pub(crate) struct Plan {
     /// `None` if nothing is said.
     seeds: Option<u64>,
+    /// The first of them.
+    from: u64,
     seed: Option<u64>,
     only: Option<String>,
     print: bool,
@@ -49,6 +51,7 @@ impl Plan {
         });
         Self {
             seeds: number("SIM_SEEDS"),
+            from: number("SIM_FROM").unwrap_or(0),
             seed: number("SIM_SEED"),
             only: env::var("SIM_CONFIG").ok(),
             print: env::var("SIM_TRACE").is_ok(),
@@ -62,23 +65,18 @@ impl Plan {
         }
     }
 
-    /// Returns whether the environment asks for this world by its name.
-    pub(crate) fn names(&self, configuration: &Configuration) -> bool {
-        self.only.as_deref() == Some(configuration.name)
-    }
-
     /// Returns whether a world is to be simulated.
     pub(crate) fn includes(&self, configuration: &Configuration) -> bool {
         let is_asked_for = self.seeds.is_some() || self.seed.is_some();
         match self.only.as_deref() {
-            Some(only) => only == configuration.name,
+            Some(only) => only.split(',').any(|it| it == configuration.name),
             None => is_asked_for || configuration.expectation == Expectation::Safe,
         }
     }
 
     /// Returns whether so many seeds are run that every situation must be reached.
     pub(crate) fn is_conclusive(&self, seeds: u64) -> bool {
-        self.seed.is_none() && self.only.is_none() && self.seeds() >= seeds
+        self.seed.is_none() && self.only.is_none() && self.seeds() >= seeds && self.from == 0
     }
 
     /// Runs all seeds of one world, each at least twice, on as many threads as there are cores.
@@ -90,17 +88,21 @@ impl Plan {
         let seeds = self.range(&configuration);
         let start = Instant::now();
         let next = AtomicU64::new(seeds.start);
-        let has_failed = AtomicBool::new(false);
+        let is_over = AtomicBool::new(false);
         let outcomes = Mutex::new(Vec::new());
         let work = || {
             let mut told = Instant::now();
             loop {
                 let seed = next.fetch_add(1, Relaxed);
-                if seed >= seeds.end || has_failed.load(Relaxed) {
+                if seed >= seeds.end || is_over.load(Relaxed) {
                     break;
                 }
                 let outcome = self.repeat(configuration, seed);
-                has_failed.fetch_or(outcome.is_err(), Relaxed);
+                let is_last = match &outcome {
+                    Ok(outcome) => configuration.is_rare && !outcome.violations.is_empty(),
+                    Err(_) => true,
+                };
+                is_over.fetch_or(is_last, Relaxed);
                 outcomes.lock().expect("not poisoned").push((seed, outcome));
                 if told.elapsed() > Duration::from_secs(10) {
                     told = Instant::now();
@@ -124,6 +126,7 @@ impl Plan {
             }
         }
         summary.finish(start.elapsed());
+        println!("{summary}");
         summary
     }
 
@@ -132,11 +135,12 @@ impl Plan {
     }
 
     fn range(&self, configuration: &Configuration) -> Range<u64> {
-        match (self.seed, configuration.expectation) {
-            (Some(seed), _) => seed..seed + 1,
-            (None, Expectation::Safe) => 0..self.seeds(),
-            (None, Expectation::Violated) => 0..(self.seeds() / 10).max(configuration.found_in),
-        }
+        let seeds = match (self.seed, configuration.expectation) {
+            (Some(seed), _) => return seed..seed + 1,
+            (None, Expectation::Safe) => self.seeds(),
+            (None, Expectation::Violated) => (self.seeds() / 10).max(configuration.found_in),
+        };
+        self.from..self.from + seeds
     }
 
     /// Runs a seed again and again, and expects the same each time.

@@ -26,6 +26,8 @@ pub(crate) struct Process {
     main: JoinHandle<()>,
     stage: Stages,
     pub(crate) stands_still: bool,
+    /// It has shut down, and the world knows.
+    pub(crate) is_leaving: bool,
 }
 
 /// What the users of a process do now.
@@ -103,6 +105,7 @@ impl Process {
             main,
             stage,
             stands_still: false,
+            is_leaving: false,
         }
     }
 

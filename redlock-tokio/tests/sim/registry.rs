@@ -93,7 +93,7 @@ impl Registry {
         let valid_until = valid_until(host, hold).unwrap_or(at);
         let keys = hold.keys();
         let id = entries.judge.granted(Grant {
-            client: client(host),
+            client: host.name(),
             keys: keys
                 .map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned())
                 .collect(),
@@ -164,25 +164,33 @@ impl Registry {
         for id in ids {
             entries.end(id, End::Died, at);
         }
-        let client = client(host);
+        let client = host.name();
         entries.stopped.remove(&client);
         entries.ended.insert(client);
     }
 
+    /// Returns how many holds of a process the registry has.
+    pub(crate) fn holds_of(&self, host: &Arc<Host>) -> usize {
+        let entries = self.lock();
+        let open = entries.open.values().map(|it| &it.host);
+        let over = entries.over.iter().map(|it| &it.host);
+        open.chain(over).filter(|it| Arc::ptr_eq(it, host)).count()
+    }
+
     /// Returns whether a process has ended.
     pub(crate) fn has_ended(&self, host: &Host) -> bool {
-        self.lock().ended.contains(&client(host))
+        self.lock().ended.contains(&host.name())
     }
 
     /// Notes that a process stands still from now on.
     pub(crate) fn stop(&self, host: &Host, at: u64) {
-        self.lock().stopped.insert(client(host), at);
+        self.lock().stopped.insert(host.name(), at);
     }
 
     /// Notes that a process goes on.
     pub(crate) fn go_on(&self, host: &Host, at: u64) {
         let mut entries = self.lock();
-        let client = client(host);
+        let client = host.name();
         if let Some(from) = entries.stopped.remove(&client) {
             entries.judge.stood_still(&client, from, at);
         }
@@ -191,9 +199,14 @@ impl Registry {
 
     /// Returns whether a process stood still after this time.
     pub(crate) fn stood_still_since(&self, host: &Host, since: u64) -> bool {
+        self.has_paused(&host.name(), since)
+    }
+
+    /// Returns whether a process stands still, or stood still after this time.
+    pub(crate) fn has_paused(&self, process: &str, since: u64) -> bool {
         let entries = self.lock();
-        let last = entries.stood_still.get(&client(host));
-        last.is_some_and(|at| *at >= since)
+        let last = entries.stood_still.get(process);
+        entries.stopped.contains_key(process) || last.is_some_and(|at| *at >= since)
     }
 
     /// Writes to the resource that a lock protects.
@@ -342,13 +355,8 @@ impl Open {
     }
 }
 
-/// Returns the name by which the judge knows a process.
-fn client(host: &Host) -> String {
-    format!("process {} (life {})", host.process, host.life)
-}
-
 fn describe(host: &Host, hold: &Hold) -> String {
-    format!("a hold of {:?} by {}", hold.key(), client(host))
+    format!("a hold of {:?} by {}", hold.key(), host.name())
 }
 
 /// Returns until when a hold is valid, in true time, if it is valid.

@@ -1,6 +1,6 @@
 //! The summary: what was simulated, what went wrong on purpose, and what was found.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use crate::{
     authority::Outages,
@@ -62,10 +62,40 @@ impl Summary {
         (self.virtual_time / SECOND) as f64 / (HOUR / SECOND) as f64
     }
 
-    /// Returns how much faster than real time the simulation was.
+    /// Returns how many virtual hours were simulated in a second.
     fn speed(&self) -> f64 {
-        self.virtual_hours() * 3600.0 / self.real_time.as_secs_f64().max(1e-9)
+        self.virtual_hours() / self.real_time.as_secs_f64().max(1e-9)
     }
+}
+
+impl fmt::Display for Summary {
+    /// Writes what is known when the runs of the world have ended.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} seeds, {:.2} virtual hours in {:.0} s, {} seeds with a violation",
+            self.configuration.name,
+            self.seeds,
+            self.virtual_hours(),
+            self.real_time.as_secs_f64(),
+            self.violated
+        )
+    }
+}
+
+fn print_total(summaries: &[Summary]) {
+    let hours = |of: &[&Summary]| of.iter().map(|it| it.virtual_hours()).sum::<f64>();
+    let (within, beyond): (Vec<_>, Vec<_>) = summaries
+        .iter()
+        .partition(|it| it.configuration.expectation == Expectation::Safe);
+    let seconds: f64 = summaries.iter().map(|it| it.real_time.as_secs_f64()).sum();
+    let (of_within, of_beyond) = (hours(&within), hours(&beyond));
+    let violated: u64 = within.iter().map(|it| it.violated).sum();
+    println!(
+        "{of_within:.1} virtual hours within the assumptions, with {violated} violations; {of_beyond:.1} beyond them; \
+         in {seconds:.0} s: {:.3} virtual hours a second\n",
+        (of_within + of_beyond) / seconds.max(1e-9)
+    );
 }
 
 /// Prints what was simulated, and what was seen.
@@ -77,7 +107,7 @@ pub(crate) fn print(summaries: &[Summary]) {
         "acquired",
         "events",
         "seeds with a violation",
-        "times real time",
+        "virtual h a second",
     ];
     let mut table = table::new(header);
     for it in summaries {
@@ -88,10 +118,11 @@ pub(crate) fn print(summaries: &[Summary]) {
             it.seen.get(Seen::Acquired).to_string(),
             it.events.to_string(),
             it.violated.to_string(),
-            format!("{:.0}", it.speed()),
+            format!("{:.3}", it.speed()),
         ]);
     }
     println!("\n{table}\n");
+    print_total(summaries);
     let mut within = Tally::new();
     let mut beyond = Tally::new();
     for it in summaries {
@@ -100,12 +131,9 @@ pub(crate) fn print(summaries: &[Summary]) {
             Expectation::Violated => beyond += &it.seen,
         }
     }
-    for (title, range) in [
-        ("faults injected", 0..Seen::FAULTS),
-        ("situations reached", Seen::FAULTS..Seen::ALL.len()),
-    ] {
-        let mut table = table::new([title, "within", "beyond, controls"]);
-        for &(what, name) in &Seen::ALL[range] {
+    for group in Seen::GROUPS {
+        let mut table = table::new([group.title, "within", "beyond, controls"]);
+        for &(what, name) in group.members {
             table.add_row([
                 name.to_owned(),
                 within.get(what).to_string(),

@@ -23,6 +23,14 @@ pub(crate) struct RequestId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServiceId(u64);
 
+/// The requests of a service that may be in its tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alive {
+    pub(crate) requests: usize,
+    /// Those that several requests want count several times.
+    pub(crate) keys: usize,
+}
+
 struct Request {
     service: ServiceId,
     keys: Vec<String>,
@@ -100,6 +108,26 @@ impl Requests {
             State::Waiting { .. } | State::Held => true,
         };
         self.lock().requests.retain(|_, it| is_recent(it));
+    }
+
+    /// Returns what may be in the tables of a service: the requests that have not ended, or that ended after this
+    /// time.
+    pub(crate) fn alive(&self, service: ServiceId, since: u64) -> Alive {
+        let book = self.lock();
+        let is_alive = |it: &&Request| match it.state {
+            State::Over { at } => at >= since,
+            State::Waiting { .. } | State::Held => true,
+        };
+        let of_service = book.requests.values().filter(|it| it.service == service);
+        let mut alive = Alive {
+            requests: 0,
+            keys: 0,
+        };
+        for request in of_service.filter(is_alive) {
+            alive.requests += 1;
+            alive.keys += request.keys.len();
+        }
+        alive
     }
 
     /// Returns how many requests of a service have not ended.

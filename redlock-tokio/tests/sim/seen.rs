@@ -3,155 +3,179 @@
 use std::ops::AddAssign;
 
 macro_rules! seen {
-    ($($kind:ident = $name:literal,)*) => {
+    ($($title:literal { $($kind:ident = $name:literal,)* })*) => {
         /// Something that must have happened, or the runs have tested nothing.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Seen { $($kind,)* }
+        pub(crate) enum Seen { $($($kind,)*)* }
 
         impl Seen {
-            pub(crate) const ALL: &[(Self, &'static str)] = &[$((Self::$kind, $name),)*];
+            pub(crate) const ALL: &[(Self, &'static str)] = &[$($((Self::$kind, $name),)*)*];
+
+            /// All of them by their kinds.
+            pub(crate) const GROUPS: &[Group] = &[$(
+                Group { title: $title, members: &[$((Self::$kind, $name),)*] },
+            )*];
         }
     };
 }
 
-seen! {
-    // Faults of connections.
-    Slow = "slow messages",
-    VeryLate = "answers held back for seconds",
-    ResetBefore = "connections reset before a request was carried out",
-    ResetAfter = "connections reset after a request was carried out",
-    ConnectHangs = "connections that never open",
-    ConnectRefused = "connections refused",
-    ConnectSlow = "connections slow in their first answer",
-    HalfOpen = "connections left half-open by a restart",
-    AnswersMissing = "batches with too few answers",
-    AnswersDoubled = "batches with too many answers",
-    AnswersOutOfStep = "batches whose answers are out of step",
-    Rubbish = "answers that make no sense",
-    InvalidationLost = "invalidations lost",
-    InvalidationLate = "invalidations late",
-    InvalidationDoubled = "invalidations doubled",
-    InvalidationInvented = "invalidations invented",
-    InvalidationUnasked = "invalidations of keys that nobody asked for",
-    Stall = "routes that stall with the connection open",
-    // Faults of servers.
-    ServerEnd = "servers that restart empty",
-    ServerEndKeeping = "servers that restart with their keys",
-    TornRestart = "servers that restart without their last second",
-    ColdFleet = "all servers restart at once",
-    RollingFleet = "all servers restart one after the other",
-    ServerPause = "servers that stand still",
-    SlowServer = "servers that answer late for a while",
-    Refusal = "servers that refuse commands for a while",
-    Reticence = "servers that do not say what they are",
-    Promotion = "promotions of replicas that lag behind",
-    Demotion = "masters that become replicas while connected",
-    UnseenDemotion = "masters that lose their keys as replicas for a moment",
-    TwoMasters = "two masters behind one address",
-    Eviction = "keys evicted",
-    Flush = "FLUSHALLs",
-    ClockStep = "clock steps of servers",
-    // Faults of processes.
-    Pause = "processes that stand still",
-    Stutter = "processes that stand still many times",
-    Suspension = "processes that stand still, and their clocks with them",
-    Crash = "processes that crash",
-    RuntimeDrop = "runtimes dropped without a shutdown",
-    WallClockSet = "wall clocks set",
-    // Faults of authorities.
-    Failover = "failovers",
-    FailoverUnderLock = "failovers while the old owner has a lock",
-    FailoverLosesLock = "failovers that lose a lock",
-    OwnerCrash = "owners that crash before their failover",
-    MachineStandsStill = "owners that stand still and go on after their failover",
-    Flapping = "failovers back and forth within a moment",
-    SlotMove = "slots that move",
-    MemberRestart = "members that restart",
-    MemberLags = "members that lag",
-    MemberLosesState = "members that lose their state",
-    Split = "members cut off with some processes",
-    QuestionLost = "questions to members that are lost",
-    MemberLate = "answers of members that are late",
-    // Situations.
-    NoStart = "starts of processes that failed",
-    Refused = "commands refused",
-    AnswerLate = "answers later than node_timeout",
-    AnswerTooLate = "answers later than the silence limit",
-    MarkerFound = "histories with a marker",
-    SetAfterRelease = "keys set after their release was sent",
-    ReleasedLater = "keys deleted by a release that was sent again",
-    // Requests.
-    Acquired = "acquisitions",
-    TryLock = "attempts without waiting",
-    LockedAll = "locks of several keys",
-    LockedAlone = "locks of a key that nobody else wants",
-    HandedOver = "locks handed over",
-    TimedOut = "requests that gave up waiting",
-    Cancelled = "requests cancelled",
-    NoQuorum = "requests that found no quorum",
-    TooSlow = "requests that were too slow",
-    Quarantined = "requests that found servers in quarantine",
-    QueueFull = "requests that found a full queue",
-    WaitTooLong = "requests refused because the wait is long",
-    RefusedByShutdown = "requests refused by a shutdown",
-    RefusedAsInvalid = "requests refused as invalid",
-    ServedAfterFaults = "users served after the faults",
-    // Holds.
-    Extended = "extensions",
-    ExtensionFailed = "extensions without a quorum",
-    ExtensionAfterMaxHold = "extensions after max_hold",
-    ExtensionTooLate = "extensions of a lost lock",
-    ExtensionInvalid = "extensions by too much",
-    FencedWrite = "writes with a fencing token",
-    StaleWrite = "writes refused by their fencing token",
-    Lost = "locks lost by their end",
-    LostByMaxHold = "locks lost by max_hold",
-    LostKeys = "locks lost with their keys",
-    LostVotes = "locks lost with their votes",
-    WorkDone = "work done under a lock",
-    WorkDropped = "work dropped with its lock",
-    // Ends.
-    Released = "guards dropped",
-    DroppedTooLate = "guards dropped after the loss",
-    ReleaseConfirmed = "releases confirmed",
-    ReleaseUnconfirmed = "releases unconfirmed",
-    ReleaseHandedOver = "releases that handed the lock over",
-    ReleaseTooLate = "releases of a lost lock",
-    Forgotten = "guards forgotten",
-    Panicked = "panics under a lock",
-    MovedOut = "guards moved out of their runtime",
-    Outlived = "guards dropped after their runtime",
-    ShutDownInTheMiddle = "shutdowns in the middle",
-    ShutdownWhileHeld = "shutdowns while locks are held",
-    ShutdownDelivered = "shutdowns in the middle that delivered all releases",
-    ShutdownTimedOut = "shutdowns that reached their limit",
-    // Calls behind a lock layer.
-    CallServed = "calls answered",
-    CallFailed = "calls that fail",
-    CallPanicked = "calls that panic",
-    CallLost = "calls that fail by the loss of their lock",
-    CallCutOff = "calls cut off",
-    CallQueueFull = "calls that found a full queue",
-    CallWithoutLock = "calls without a lock",
-    CallReleasedEarly = "calls that release their lock early",
-    CallTookOver = "calls that take their lock over",
-    CallerLeftWaiting = "callers that leave before their call",
-    CallerLeftRunning = "callers that leave during their call",
-    CallerLeftDetached = "callers that leave a detached call",
-    // Votes by authorities.
-    OldOwnerServes = "requests that an old owner carried out",
-    OldOwnerConnected = "connections to an old owner",
-    NotTheOwner = "requests that a former owner refused",
-    MemberBehind = "answers of members that do not know the latest owner",
-    MarkerOfTenure = "markers of a tenure that told an age",
-    SharedServer = "voters that share a server",
-    Unconfirmed = "looks at a node that no majority confirmed",
-    Settling = "looks at a node that waits for its vote",
+/// Things of one kind.
+pub(crate) struct Group {
+    pub(crate) title: &'static str,
+    pub(crate) members: &'static [(Seen, &'static str)],
 }
 
-impl Seen {
-    /// How many of them, from the first, are faults.
-    pub(crate) const FAULTS: usize = Self::MemberLate as usize + 1;
+seen! {
+    "faults of connections" {
+        Slow = "slow messages",
+        VeryLate = "answers held back for seconds",
+        ResetBefore = "connections reset before a request was carried out",
+        ResetAfter = "connections reset after a request was carried out",
+        ConnectHangs = "connections that never open",
+        ConnectRefused = "connections refused",
+        ConnectSlow = "connections slow in their first answer",
+        HalfOpen = "connections left half-open by a restart",
+        AnswersMissing = "batches with too few answers",
+        AnswersDoubled = "batches with too many answers",
+        AnswersOutOfStep = "batches whose answers are out of step",
+        Rubbish = "answers that make no sense",
+        InvalidationLost = "invalidations lost",
+        InvalidationLate = "invalidations late",
+        InvalidationDoubled = "invalidations doubled",
+        InvalidationInvented = "invalidations invented",
+        InvalidationUnasked = "invalidations of keys that nobody asked for",
+        Stall = "routes that stall with the connection open",
+    }
+    "faults of servers" {
+        ServerEnd = "servers that restart empty",
+        ServerEndKeeping = "servers that restart with their keys",
+        TornRestart = "servers that restart without their last second",
+        ColdFleet = "all servers restart at once",
+        RollingFleet = "all servers restart one after the other",
+        ServerPause = "servers that stand still",
+        SlowServer = "servers that answer late for a while",
+        Refusal = "servers that refuse commands for a while",
+        Reticence = "servers that do not say what they are",
+        Promotion = "promotions of replicas that lag behind",
+        Demotion = "masters that become replicas while connected",
+        UnseenDemotion = "masters that lose their keys as replicas for a moment",
+        TwoMasters = "two masters behind one address",
+        Eviction = "keys evicted",
+        Flush = "FLUSHALLs",
+        ClockStep = "clock steps of servers",
+    }
+    "faults of processes" {
+        Pause = "processes that stand still",
+        Stutter = "processes that stand still many times",
+        Suspension = "processes that stand still, and their clocks with them",
+        Crash = "processes that crash",
+        RuntimeDrop = "runtimes dropped without a shutdown",
+        WallClockSet = "wall clocks set",
+        BootedAgain = "processes that shut down and boot again",
+    }
+    "faults of authorities" {
+        Failover = "failovers",
+        FailoverUnderLock = "failovers while the old owner has a lock",
+        FailoverLosesLock = "failovers that lose a lock",
+        OwnerCrash = "owners that crash before their failover",
+        MachineStandsStill = "owners that stand still and go on after their failover",
+        Flapping = "failovers back and forth within a moment",
+        SlotMove = "slots that move",
+        MemberRestart = "members that restart",
+        MemberLags = "members that lag",
+        MemberLosesState = "members that lose their state",
+        Split = "members cut off with some processes",
+        QuestionLost = "questions to members that are lost",
+        MemberLate = "answers of members that are late",
+    }
+    "situations" {
+        NoStart = "starts of processes that failed",
+        Refused = "commands refused",
+        AnswerLate = "answers later than node_timeout",
+        AnswerTooLate = "answers later than the silence limit",
+        MarkerFound = "histories with a marker",
+        SetAfterRelease = "keys set after their release was sent",
+        ReleasedLater = "keys deleted by a release that was sent again",
+    }
+    "requests" {
+        Acquired = "acquisitions",
+        TryLock = "attempts without waiting",
+        LockedAll = "locks of several keys",
+        LockedAlone = "locks of a key that nobody else wants",
+        HandedOver = "locks handed over",
+        TimedOut = "requests that gave up waiting",
+        Cancelled = "requests cancelled",
+        NoQuorum = "requests that found no quorum",
+        TooSlow = "requests that were too slow",
+        Quarantined = "requests that found servers in quarantine",
+        QueueFull = "requests that found a full queue",
+        WaitTooLong = "requests refused because the wait is long",
+        RefusedByShutdown = "requests refused by a shutdown",
+        RefusedAsInvalid = "requests refused as invalid",
+        ServedAfterFaults = "users served after the faults",
+    }
+    "holds" {
+        Extended = "extensions",
+        ExtensionFailed = "extensions without a quorum",
+        ExtensionAfterMaxHold = "extensions after max_hold",
+        ExtensionTooLate = "extensions of a lost lock",
+        ExtensionInvalid = "extensions by too much",
+        FencedWrite = "writes with a fencing token",
+        StaleWrite = "writes refused by their fencing token",
+        Lost = "locks lost by their end",
+        LostByMaxHold = "locks lost by max_hold",
+        LostKeys = "locks lost with their keys",
+        LostVotes = "locks lost with their votes",
+        WorkDone = "work done under a lock",
+        WorkDropped = "work dropped with its lock",
+    }
+    "ends of holds, and of processes" {
+        Released = "guards dropped",
+        DroppedTooLate = "guards dropped after the loss",
+        ReleaseConfirmed = "releases confirmed",
+        ReleaseUnconfirmed = "releases unconfirmed",
+        ReleaseHandedOver = "releases that handed the lock over",
+        ReleaseTooLate = "releases of a lost lock",
+        Forgotten = "guards forgotten",
+        Panicked = "panics under a lock",
+        MovedOut = "guards moved out of their runtime",
+        Outlived = "guards dropped after their runtime",
+        ShutDownInTheMiddle = "shutdowns in the middle",
+        ShutdownWhileHeld = "shutdowns while locks are held",
+        ShutdownDelivered = "shutdowns in the middle that delivered all releases",
+        ShutdownTimedOut = "shutdowns that reached their limit",
+    }
+    "calls behind a lock layer" {
+        CallServed = "calls answered",
+        CallFailed = "calls that fail",
+        CallPanicked = "calls that panic",
+        CallLost = "calls that fail by the loss of their lock",
+        CallCutOff = "calls cut off",
+        CallQueueFull = "calls that found a full queue",
+        CallWithoutLock = "calls without a lock",
+        CallReleasedEarly = "calls that release their lock early",
+        CallTookOver = "calls that take their lock over",
+        CallerLeftWaiting = "callers that leave before their call",
+        CallerLeftRunning = "callers that leave during their call",
+        CallerLeftDetached = "callers that leave a detached call",
+    }
+    "votes by authorities" {
+        OldOwnerServes = "requests that an old owner carried out",
+        OldOwnerConnected = "connections to an old owner",
+        NotTheOwner = "requests that a former owner refused",
+        MemberBehind = "answers of members that do not know the latest owner",
+        MarkerOfTenure = "markers of a tenure that told an age",
+        SharedServer = "voters that share a server",
+        Unconfirmed = "looks at a node that no majority confirmed",
+        Settling = "looks at a node that waits for its vote",
+    }
+    "commands that servers carried out or refused" {
+        SetCommand = "to set keys",
+        FenceCommand = "to raise a counter",
+        ExtendCommand = "to extend",
+        ReleaseCommand = "to release",
+        ProbeCommand = "to probe",
+    }
 }
 
 /// How often each was seen.

@@ -17,7 +17,8 @@ use crate::{
     rng::Rng,
     scale::Scale,
     seen::Seen,
-    users::{self, Environment, House, Next, Records, Service},
+    services::House,
+    users::{self, Environment, Next, Records, Service},
 };
 
 /// A process before its start.
@@ -28,6 +29,8 @@ pub(crate) struct Setup {
     pub(crate) network: SharedNetwork,
     pub(crate) records: Records,
     pub(crate) rng: Rng,
+    /// Whether the process has had a `Redlock` before.
+    pub(crate) has_started: bool,
 }
 
 impl Setup {
@@ -45,13 +48,16 @@ impl Setup {
             let house = House::draw(&mut self.rng);
             let service = self.records.requests.new_service();
             let redlock = self.redlock(service, house).await;
-            if self.configuration.owners.is_some() {
+            let watcher = self.configuration.owners.is_some().then(|| {
                 let (network, stages) = (self.network.clone(), environment.stages.clone());
-                tokio::spawn(watch_states(redlock.clone(), network, self.scale, stages));
-            }
+                tokio::spawn(watch_states(redlock.clone(), network, self.scale, stages))
+            });
             let service = Service::new(service, redlock, house);
             let next = users::run(&environment, service, &mut self.rng).await;
-            if next == Next::End {
+            if let Some(watcher) = watcher {
+                watcher.abort();
+            }
+            if next != Next::AnotherRedlock {
                 break;
             }
         }
@@ -61,7 +67,10 @@ impl Setup {
     async fn redlock(&mut self, service: ServiceId, house: House) -> Redlock {
         loop {
             match self.builder(service, house).build().await {
-                Ok(redlock) => return redlock,
+                Ok(redlock) => {
+                    self.has_started = true;
+                    return redlock;
+                }
                 Err(BuildError::Refused { .. }) => {
                     self.network.lock().seen.note(Seen::NoStart);
                     sleep(Duration::from_secs(1)).await;
@@ -78,7 +87,8 @@ impl Setup {
         let (host, wall) = (Arc::clone(&self.host), Arc::clone(&self.host));
         let builder = match self.configuration.owners {
             Some(owners) => {
-                let seats = Seat::all(owners, &self.host, &self.network);
+                let is_first_start = self.host.life == 1 && !self.has_started;
+                let seats = Seat::all(owners, is_first_start, &self.host, &self.network);
                 let builder = Redlock::builder().custom_nodes(seats);
                 owners.configure(builder, self.scale.max_ttl)
             }
@@ -89,7 +99,10 @@ impl Setup {
             .ttl(self.scale.max_ttl)
             .max_hold(2 * self.scale.max_ttl)
             .connect_timeout(Duration::from_secs(1))
-            .options(self.options())
+            .options(
+                self.options()
+                    .max_waiters_per_key(house.max_waiters_per_key),
+            )
             .max_waiters_total(house.max_waiters_total)
             .random_seed(self.rng.u64(..))
             .wall_clock(move || wall.wall())

@@ -8,10 +8,11 @@ mod kept;
 mod outliving;
 pub(crate) mod panics;
 mod program;
+mod rush;
 mod service;
 mod terms;
 mod user;
 
 pub(crate) use environment::{Environment, Records};
 pub(crate) use program::{Next, run};
-pub(crate) use service::{House, Service};
+pub(crate) use service::Service;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 use crate::{
     authority::{Authorities, Layout, Outages},
     clock::{MILLI, Rate, SECOND},
-    configuration::Configuration,
+    configuration::{Configuration, Fencing},
     events::Event,
     host::Host,
     network::{Network, SharedNetwork, Weather},
@@ -14,9 +14,9 @@ use crate::{
     reduction::Reduction,
     rng::Rng,
     scale::Scale,
-    seen::{Seen, Tally},
+    seen::Tally,
     server::{Disk, Server, Withheld},
-    setup::Setup,
+    services::Moment,
     trace::Trace,
     users::{Records, panics},
     violation::Violation,
@@ -29,8 +29,12 @@ const FAULTS: u64 = 60 * SECOND;
 /// that much too late, which a network could do, too.
 const LONGEST_STEP: u64 = 5 * MILLI;
 
-/// How often the world looks whether all processes have ended.
-const TICK: u64 = 100 * MILLI;
+/// How often the world looks whether all processes have ended, and how long a process that has ended gets for its last
+/// tasks.
+pub(crate) const TICK: u64 = 100 * MILLI;
+
+/// The tables are compared to all requests once in so many looks.
+const RARELY: u64 = 64;
 
 pub(crate) struct World {
     pub(crate) configuration: Configuration,
@@ -38,18 +42,19 @@ pub(crate) struct World {
     pub(crate) network: SharedNetwork,
     /// `None` while a process does not exist.
     pub(crate) processes: Vec<Option<Process>>,
-    rates: Vec<Rate>,
-    lives: Vec<u32>,
+    pub(crate) rates: Vec<Rate>,
+    pub(crate) lives: Vec<u32>,
     pub(crate) rng: Rng,
     pub(crate) records: Records,
     /// All processes that ever were, to see that nothing of them is left.
-    hosts: Vec<Weak<Host>>,
+    pub(crate) hosts: Vec<Weak<Host>>,
     pub(crate) is_calm: bool,
     pub(crate) reduction: Reduction,
     /// How many faults were planned and came.
     pub(crate) faults: u32,
-    stage: Stage,
-    failures: Vec<Violation>,
+    pub(crate) stage: Stage,
+    pub(crate) failures: Vec<Violation>,
+    looks: u64,
 }
 
 /// What a run has shown.
@@ -112,12 +117,15 @@ impl World {
             }
             server
         };
-        let servers = match owners {
+        let mut servers = match owners {
             Some(owners) => Layout::new(owners.kind).create_servers(&mut rng),
             None => (0..machines as u32)
                 .map(|it| machine(it, &mut rng))
                 .collect(),
         };
+        if configuration.fencing == Fencing::CountersSurvive {
+            servers.iter_mut().for_each(Server::keep_counters);
+        }
         let rates = (0..scale.processes)
             .map(|_| clocks.of_process(&mut rng))
             .collect();
@@ -141,6 +149,7 @@ impl World {
             faults: 0,
             stage: Stage::Faults,
             failures: Vec::new(),
+            looks: 0,
         };
         for process in 0..scale.processes {
             world.push(0, Event::Reboot { process });
@@ -200,12 +209,38 @@ impl World {
                 }
             }
             if all_there && self.next_moment() >= target {
-                self.records.registry.look(self.at());
+                self.look();
                 self.network.lock().now.store(target, Relaxed);
                 self.note_service();
                 return;
             }
         }
+    }
+
+    /// Looks at all holds, and at what each `Redlock` keeps.
+    fn look(&mut self) {
+        let at = self.at();
+        let Records {
+            registry,
+            requests,
+            services,
+            quiet,
+            ..
+        } = &self.records;
+        registry.look(at);
+        let mut failures = services.check_limits();
+        self.looks += 1;
+        if self.looks.is_multiple_of(RARELY) {
+            // A layer may keep a lock for a ttl after its call.
+            let moment = Moment {
+                since: at.saturating_sub(2 * self.max_ttl()),
+                is_quiet: quiet.since(at),
+            };
+            failures.extend(services.check_sizes(registry, requests, moment));
+        }
+        let failures = failures.into_iter().map(Violation);
+        self.failures.extend(failures);
+        self.note_departures();
     }
 
     fn next_moment(&self) -> u64 {
@@ -264,69 +299,11 @@ impl World {
             } => self.pause_again(process, life, length),
             Event::Resume { process, life } => self.resume(process, life),
             Event::Reboot { process } => self.reboot(process),
+            Event::Leave { process, life } => self.leave(process, life),
             Event::Calm => self.calm(),
             Event::ShutDown => self.shut_down(),
             Event::Tick => self.tick(),
             Event::End => {}
-        }
-    }
-
-    fn resume(&mut self, index: usize, life: u32) {
-        let at = self.at();
-        if let Some(process) = &mut self.processes[index]
-            && process.host.life == life
-        {
-            process.host.thaw();
-            self.records.registry.go_on(&process.host, at);
-            process.resume(at);
-        }
-    }
-
-    fn reboot(&mut self, index: usize) {
-        self.lives[index] += 1;
-        let zero = self.rng.u64(1000..10_000) * SECOND;
-        let now = Arc::clone(&self.network.lock().now);
-        let host = Arc::new(Host::new(
-            index,
-            self.lives[index],
-            self.rates[index],
-            zero,
-            now,
-        ));
-        host.set_wall_clock(self.rng.u64(..Host::WALL_CLOCKS_DIFFER_BY));
-        self.hosts.push(Arc::downgrade(&host));
-        let setup = Setup {
-            configuration: self.configuration,
-            scale: self.scale,
-            host: Arc::clone(&host),
-            network: self.network.clone(),
-            records: self.records.clone(),
-            rng: self.rng.fork(),
-        };
-        let process = Process::start(host, self.stage, |stages| setup.main(stages));
-        self.processes[index] = Some(process);
-    }
-
-    /// Ends a process at once: nothing that it still wants to do happens.
-    pub(crate) fn end_process(&mut self, index: usize) {
-        if let Some(process) = self.processes[index].take() {
-            let host = Arc::clone(&process.host);
-            self.forget_process(&host);
-            drop(process);
-            self.drop_outliving(&host);
-        }
-    }
-
-    /// Notes that a process has ended.
-    pub(crate) fn forget_process(&self, host: &Arc<Host>) {
-        self.records.registry.end_all_of(host);
-        self.network.lock().forget(host);
-    }
-
-    /// Drops what a process has moved out of its runtime, after the runtime.
-    pub(crate) fn drop_outliving(&self, host: &Arc<Host>) {
-        for _ in 0..self.records.drop_outliving(host) {
-            self.network.lock().seen.note(Seen::Outlived);
         }
     }
 
@@ -385,17 +362,14 @@ impl World {
     }
 
     fn conclude(mut self) -> Outcome {
-        for process in self.processes.iter().flatten() {
-            let index = process.host.process;
-            if !process.has_ended() {
-                self.failures
-                    .push(Violation(format!("process {index} does not end")));
-            } else if process.tasks() > 0 {
-                let text = format!("process {index} has {} tasks left", process.tasks());
-                self.failures.push(Violation(text));
-            }
-        }
         for index in 0..self.processes.len() {
+            match &self.processes[index] {
+                Some(process) if !process.has_ended() => {
+                    let text = format!("{} does not end", process.host.name());
+                    self.failures.push(Violation(text));
+                }
+                _ => self.look_for_remains(index),
+            }
             self.end_process(index);
         }
         self.records.registry.clear();
@@ -407,6 +381,8 @@ impl World {
         let mut network = self.network.lock();
         self.failures.append(&mut network.releases.violations);
         let at = network.at();
+        let outages = network.authorities.outages();
+        self.failures.extend(outages.too_long());
         Outcome {
             hash: network.trace.hash(),
             events: network.trace.events(),
@@ -416,7 +392,7 @@ impl World {
             processes: self.scale.processes,
             users: self.scale.users,
             faults: self.faults,
-            outages: network.authorities.outages(),
+            outages,
         }
     }
 }

@@ -32,4 +32,16 @@ impl Counters {
             .map(|it| it.load(Ordering::Relaxed))
             .sum()
     }
+
+    /// Returns how many releases wait for the node to come back.
+    #[cfg(feature = "test-util")]
+    pub(super) fn owed(&self) -> usize {
+        self.owed.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many releases are on their way to the node.
+    #[cfg(feature = "test-util")]
+    pub(super) fn under_way(&self) -> usize {
+        self.queued.load(Ordering::Relaxed) + self.in_flight.load(Ordering::Relaxed)
+    }
 }

@@ -101,4 +101,16 @@ impl<R> LaneHandle<R> {
     pub(crate) fn undelivered(&self) -> usize {
         self.counters.undelivered()
     }
+
+    /// Returns how many releases wait for the node to come back.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn owed(&self) -> usize {
+        self.counters.owed()
+    }
+
+    /// Returns how many releases are on their way to the node.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn under_way(&self) -> usize {
+        self.counters.under_way()
+    }
 }

@@ -112,6 +112,14 @@ impl<T> MultiKeyWaiters<T> {
         self.waiters.is_empty()
     }
 
+    /// Returns how many entries the largest of the tables has.
+    #[cfg(feature = "test-util")]
+    pub(super) fn entries(&self) -> usize {
+        let parked: usize = self.parked.values().map(BTreeSet::len).sum();
+        let tables = [self.waiters.len(), self.groups.len(), parked];
+        tables.into_iter().max().unwrap_or(0)
+    }
+
     fn park_at(&mut self, ticket: Ticket, key: &Key) {
         let parked = self.parked.entry(key.clone()).or_default();
         parked.insert(ticket);

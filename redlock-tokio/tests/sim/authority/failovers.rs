@@ -37,6 +37,8 @@ impl World {
             Fate::StandsStill,
             Fate::Abdicates,
         ]);
+        // What it costs would be part of an outage that has not ended.
+        self.with_authority(|it| it.outages.cancel());
         let machine = succession.old.machine;
         self.tell((fate, succession), || format!("{fate:?}: {succession:?}"));
         let detected_in = self.rng.around(SECOND / 2);

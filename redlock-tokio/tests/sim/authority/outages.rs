@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use super::council::Reign;
+use crate::{clock::SECOND, trace::Seconds, violation::Violation};
 
 /// What the failovers of one seat cost that has the only vote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,17 @@ pub(super) struct Outage {
     pub(super) expected: u64,
 }
 
+/// How much longer than the rules cost an outage may be. The next users come, and the next attempts: some of them fail on
+/// the slowest networks, where an answer may take longer than `node_timeout`.
+const LONGEST_EXCESS: u64 = 5 * SECOND;
+
+impl Outage {
+    /// Returns how much longer it was than the rules cost.
+    fn excess(&self) -> u64 {
+        self.length.saturating_sub(self.expected)
+    }
+}
+
 impl Outages {
     /// Notes that an owner was promoted. An outage that has not ended does not count: two failovers add up.
     pub(super) fn begin(&mut self, at: u64, reign: Reign) {
@@ -39,6 +51,30 @@ impl Outages {
             named_at: None,
             acquired: None,
         });
+    }
+
+    /// Drops the outage that has not ended.
+    pub(super) fn cancel(&mut self) {
+        self.open = None;
+    }
+
+    /// Ends the outage.
+    pub(super) fn end(&mut self, outage: Outage) {
+        self.open = None;
+        self.ended.push(outage);
+    }
+
+    /// Returns the outages that were too long.
+    pub(crate) fn too_long(&self) -> Vec<Violation> {
+        let too_long = self.ended.iter().filter(|it| it.excess() > LONGEST_EXCESS);
+        too_long
+            .map(|it| {
+                let (length, expected) = (Seconds(it.length), Seconds(it.expected));
+                let text =
+                    format!("no lock for {length} s after a failover that costs {expected} s");
+                Violation(text)
+            })
+            .collect()
     }
 
     /// Adds those of another run.
@@ -72,7 +108,7 @@ impl fmt::Display for Outages {
             self.ended.len(),
             figures(|it| it.length),
             figures(|it| it.expected),
-            figures(|it| it.length.saturating_sub(it.expected))
+            figures(Outage::excess)
         )
     }
 }

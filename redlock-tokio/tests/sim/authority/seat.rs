@@ -30,6 +30,8 @@ pub(crate) struct Seat {
 /// An authority, as one process sees it.
 struct SimulatedAuthority {
     owners: Owners,
+    /// Whether slots that share a server may both vote.
+    may_share_server: bool,
     layout: Layout,
     council: usize,
     seats: Vec<usize>,
@@ -45,12 +47,20 @@ struct Watch {
 
 impl Seat {
     /// Returns all nodes of a process.
-    pub(crate) fn all(owners: Owners, host: &Arc<Host>, network: &SharedNetwork) -> Vec<Self> {
+    pub(crate) fn all(
+        owners: Owners,
+        is_first_start: bool,
+        host: &Arc<Host>,
+        network: &SharedNetwork,
+    ) -> Vec<Self> {
         let layout = Layout::new(owners.kind);
         let mut all = Vec::new();
         for (council, seats) in layout.councils().into_iter().enumerate() {
             let authority = Arc::new(SimulatedAuthority {
                 owners,
+                // Half of the processes refuse that, so that both are seen. None of these could start again while two
+                // slots share a server.
+                may_share_server: host.process.is_multiple_of(2) || !is_first_start,
                 layout,
                 council,
                 seats: seats.clone(),
@@ -84,9 +94,8 @@ impl Node for Seat {
         let Owners { kind, without, .. } = self.authority.owners;
         let kind = match kind {
             Kind::Sentinels { .. } => AuthorityKind::Sentinels,
-            // Half of the processes refuse that, so that both are seen.
             Kind::Cluster => AuthorityKind::Cluster {
-                may_share_server: self.authority.host.process.is_multiple_of(2),
+                may_share_server: self.authority.may_share_server,
             },
         };
         let authority: Arc<dyn Authority> = Arc::clone(&self.authority) as _;

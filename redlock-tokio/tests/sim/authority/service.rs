@@ -46,8 +46,7 @@ impl World {
                 length: at - open.since,
                 expected: named_at - open.since + max_ttl.as_nanos() as u64 + window,
             };
-            state.outages.ended.push(outage);
-            state.outages.open = None;
+            state.outages.end(outage);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{
     rule::{Kind, Rule},
 };
 use crate::{
-    configuration::{Configuration, Expectation, USUAL},
+    configuration::{Configuration, Expectation, Fencing, USUAL},
     fault::Fault,
 };
 
@@ -43,8 +43,9 @@ pub(crate) const WITHIN: [Configuration; 4] = [
     },
     Configuration {
         name: "within-sentinels",
-        about: "three groups of sentinels vote",
+        about: "three groups of sentinels vote, replicas have all counters, and wall clocks are hours apart",
         faults: &[USUAL, AUTHORITIES],
+        fencing: Fencing::CountersSurvive,
         owners: Some(SENTINELS),
         ..crate::configuration::WITHIN
     },
@@ -105,42 +106,48 @@ pub(crate) const CONTROLS: [Configuration; 3] = [
     },
 ];
 
-/// More of them, which are simulated only if they are named: a violation takes more seeds.
+const RARE: Configuration = Configuration {
+    found_in: 100,
+    is_rare: true,
+    ..CONTROL
+};
+
+/// More of them. A violation takes more seeds.
 pub(crate) const RARE_CONTROLS: [Configuration; 6] = [
     Configuration {
         name: "without-majority",
         about: "each process believes one member",
         owners: without(Rule::Majority, SENTINEL),
-        ..CONTROL
+        ..RARE
     },
     Configuration {
         name: "without-replicas",
         about: "the masters of a cluster are taken for all its members: the electorate changes with a failover",
         owners: without(Rule::Replicas, CLUSTER),
-        ..CONTROL
+        ..RARE
     },
     Configuration {
         name: "without-fewest-members",
         about: "a sentinel that has lost its state is a majority of itself",
         owners: without(Rule::FewestMembers, SENTINEL),
-        ..CONTROL
+        ..RARE
     },
     Configuration {
         name: "without-ages",
         about: "members claim that each tenure is old, and no history shows otherwise",
         owners: without(Rule::Ages, SENTINEL),
-        ..CONTROL
+        ..RARE
     },
     Configuration {
         name: "without-markers",
         about: "markers claim that each tenure is old, and no history shows otherwise",
         owners: without(Rule::Markers, SENTINEL),
-        ..CONTROL
+        ..RARE
     },
     Configuration {
         name: "without-histories",
         about: "servers do not show that they were promoted: a master that was a replica for a moment lacks keys",
         owners: without(Rule::Histories, SENTINEL),
-        ..CONTROL
+        ..RARE
     },
 ];

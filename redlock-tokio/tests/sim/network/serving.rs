@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::Vote;
+use redlock_tokio::{Operation, Vote};
 
 use super::{Arrival, ConnectionId, Network, Request, Response, disconnected, unreachable};
 use crate::{
@@ -99,6 +99,9 @@ impl Network {
                     );
                     let text = || format!("server {server} {command:?} -> {answer:?}");
                     self.trace.note(at, what, text);
+                    if let Some(kind) = seen_as(command.operation()) {
+                        self.seen.note(kind);
+                    }
                     if answer.is_err() {
                         self.seen.note(Seen::Refused);
                     }
@@ -213,5 +216,17 @@ impl Network {
         if let Some(closed) = connection.closed {
             let _ = closed.send(disconnected());
         }
+    }
+}
+
+/// Returns as what a command counts.
+fn seen_as(operation: Operation) -> Option<Seen> {
+    match operation {
+        Operation::Acquire { .. } => Some(Seen::SetCommand),
+        Operation::Fence { .. } => Some(Seen::FenceCommand),
+        Operation::Extend { .. } => Some(Seen::ExtendCommand),
+        Operation::Release { .. } => Some(Seen::ReleaseCommand),
+        Operation::Probe { .. } => Some(Seen::ProbeCommand),
+        _ => None,
     }
 }

@@ -10,7 +10,7 @@ use super::{
 /// What a server finds on its disk when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Disk {
-    /// No keys. The counters are kept.
+    /// Nothing, or the counters alone in a world where no server loses them.
     Empty,
     /// Everything.
     Complete,
@@ -23,7 +23,7 @@ impl Server {
     pub(crate) fn stop(&mut self, at: u64, outage: Outage, disk: Disk) {
         self.outage = Some(outage);
         match disk {
-            Disk::Empty => self.store.clear_keys(),
+            Disk::Empty => self.forget_keys(),
             Disk::Complete => {}
             Disk::Older(lag) => {
                 let copy = self.store.as_of(at.saturating_sub(lag));
@@ -68,6 +68,9 @@ impl Server {
     /// Returns what a replica of it has that lags behind, on a clock that shows `local_of_replica` now.
     pub(crate) fn replicated(&self, at: u64, lag: u64, replica: &Self) -> Copy {
         let mut copy = self.store.as_of(at.saturating_sub(lag));
+        if self.keeps_counters {
+            copy.counters = self.store.as_of(at).counters;
+        }
         let (ours, theirs) = (self.millis(at), replica.millis(at));
         // What is dead by our clock is dead by theirs.
         copy.entries.retain(|_, entry| entry.expires_at > ours);
@@ -91,19 +94,33 @@ impl Server {
 
     /// Replaces its keys by those of another, without the keys that it lacks.
     pub(crate) fn take_keys(&mut self, mut copy: Copy, mut lacks: impl FnMut(&Key) -> bool) {
-        copy.entries.retain(|key, _| !lacks(key));
+        copy.entries.retain(|key, _| {
+            let is_lost = lacks(key);
+            if is_lost && !self.keeps_counters {
+                copy.counters.remove(key);
+            }
+            !is_lost
+        });
         self.store.replace(copy);
     }
 
-    /// Drops all keys.
+    /// Drops all keys, and the counters if they can be lost.
     pub(crate) fn forget_keys(&mut self) {
         self.store.clear_keys();
+        if !self.keeps_counters {
+            self.store.clear_counters();
+        }
+    }
+
+    /// Lets the counters survive whatever happens to the keys.
+    pub(crate) fn keep_counters(&mut self) {
+        self.keeps_counters = true;
     }
 
     /// It becomes a replica of a server that has none of its keys. Its connections go on.
     pub(crate) fn demote(&mut self, master: usize) {
         self.identity.master = Some(master);
-        self.store.clear_keys();
+        self.forget_keys();
     }
 
     /// A replica becomes a master again, with what it has.

@@ -76,15 +76,18 @@ impl Asked {
                     || registry.stood_still_since(&environment.host, since)
             }
             // A key outlives its holder by a ttl, and a request that is under way by less than that.
-            // A later attempt may find the key of an earlier one, if the release is late.
+            // A later attempt may find the key of an earlier one, if the release is late. A yes may become a no.
             LockError::Contended(attempts) => {
-                ticket.has_rival(4 * environment.max_ttl()) || (attempts.count > 1 && !is_quiet)
+                let is_unsure = attempts.count > 1 || environment.has_senseless_answers();
+                ticket.has_rival(4 * environment.max_ttl()) || (is_unsure && !is_quiet)
             }
             LockError::NoQuorum(_) | LockError::TooSlow(_) | LockError::Quarantined { .. } => {
                 !is_quiet
             }
             LockError::QueueFull { waiting, limit } => {
-                let limits = [terms.max_waiters, service.house.max_waiters_total];
+                let of_key = terms.max_waiters;
+                let of_key = of_key.unwrap_or(service.house.max_waiters_per_key);
+                let limits = [of_key, service.house.max_waiters_total];
                 waiting >= limit && limits.contains(limit)
             }
             LockError::WaitTooLong {

@@ -362,7 +362,9 @@ impl Mark {
         let registry = &environment.records.registry;
         let hold = lock.map(|lock| registry.begin(&environment.host, lock.hold(), false));
         environment.tell(("call begins", hold));
-        if hold.is_none() {
+        if hold.is_some() {
+            environment.note(Seen::Acquired);
+        } else {
             environment.note(Seen::CallWithoutLock);
             let is_quiet = environment.records.quiet.since(job.asked.ticket.since());
             if !job.rules.fails_open || is_quiet {

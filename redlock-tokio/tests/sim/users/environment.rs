@@ -12,6 +12,7 @@ use crate::{
     rng::Rng,
     scale::Scale,
     seen::Seen,
+    services::Services,
     users::outliving::Outliving,
 };
 
@@ -20,6 +21,7 @@ use crate::{
 pub(crate) struct Records {
     pub(crate) registry: Registry,
     pub(crate) requests: Requests,
+    pub(crate) services: Services,
     pub(crate) quiet: Quiet,
     pub(crate) outliving: Outliving,
 }
@@ -41,6 +43,7 @@ impl Records {
         Self {
             registry: Registry::new(),
             requests: Requests::default(),
+            services: Services::default(),
             quiet: Quiet::new(),
             outliving: Outliving::default(),
         }
@@ -89,6 +92,11 @@ impl Environment {
         let at = crate::trace::Seconds(at);
         let registry = &self.records.registry;
         registry.fail(format!("{at} process {process} (life {life}): {text}"));
+    }
+
+    /// Returns whether some answers make no sense now.
+    pub(crate) fn has_senseless_answers(&self) -> bool {
+        self.network.lock().weather.rubbish > 0
     }
 
     pub(crate) fn is_calm(&self) -> bool {

@@ -8,13 +8,18 @@ use tokio::time::sleep;
 use super::{
     calls::Counter, environment::Environment, service::Service, terms::around, user::User,
 };
-use crate::{clock::MILLI, process::Stage, quiet::UserId, rng::Rng, seen::Seen};
+use crate::{
+    clock::MILLI, process::Stage, quiet::UserId, rng::Rng, seen::Seen,
+    services::left_after_shutdown,
+};
 
 /// Whether a process goes on after a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// It starts another `Redlock`.
     AnotherRedlock,
+    /// It ends, and boots again later.
+    Reboot,
     /// It ends.
     End,
 }
@@ -24,6 +29,9 @@ const SLACK: u64 = 5 * MILLI;
 
 /// Lets users work with a `Redlock` until the process ends, or somebody shuts the `Redlock` down.
 pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut Rng) -> Next {
+    let services = &environment.records.services;
+    let name = environment.host.name();
+    services.watch(service.id, name, service.house, &service.redlock);
     let mut tasks = Vec::new();
     for user in 0..environment.scale.users {
         let id = UserId {
@@ -48,7 +56,7 @@ pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut R
         }
     }
     let next = wait_for_end(environment, rng).await;
-    if next == Next::AnotherRedlock {
+    if next != Next::End {
         environment.note(Seen::ShutDownInTheMiddle);
         shut_down_early(environment, &service, rng).await;
     }
@@ -73,7 +81,7 @@ async fn wait_for_end(environment: &Environment, rng: &mut Rng) -> Next {
         () = environment.stages.come(Stage::End) => Next::End,
         () = sleep(life) => {
             if !environment.is_calm() {
-                return Next::AnotherRedlock;
+                return rng.pick(&[Next::AnotherRedlock, Next::Reboot]);
             }
             environment.stages.come(Stage::End).await;
             Next::End
@@ -113,10 +121,14 @@ async fn shut_down_early(environment: &Environment, service: &Service, rng: &mut
 }
 
 fn check_last(environment: &Environment, service: &Service, report: ShutdownReport) {
-    let queue = service.redlock.queue();
     environment.tell(("ended", report.held, report.abandoned));
-    if report.held > 0 || queue.keys > 0 || queue.waiting > 0 {
-        environment.fail(format_args!("left after a shutdown: {report:?}, {queue:?}"));
+    if report.held > 0 {
+        environment.fail(format_args!("held after a shutdown: {report:?}"));
+    }
+    let holds = environment.records.registry.holds_of(&environment.host);
+    let tables = service.redlock.tables()();
+    if let Some(text) = tables.and_then(|it| left_after_shutdown(&it, holds)) {
+        environment.fail(text);
     }
     if report.abandoned > 0 {
         return;

@@ -7,7 +7,7 @@ use std::sync::{
 
 use redlock_tokio::Redlock;
 
-use crate::{requests::ServiceId, rng::Rng};
+use crate::{requests::ServiceId, rng::Rng, services::House};
 
 /// A `Redlock`, as its users see it.
 #[derive(Clone)]
@@ -19,16 +19,12 @@ pub(crate) struct Service {
     closing: Arc<AtomicU64>,
 }
 
-/// What the builder of a `Redlock` is told beside the defaults of its locks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct House {
-    pub(crate) max_waiters_total: usize,
-}
-
 impl House {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
-        let max_waiters_total = rng.pick(&[65_536, 65_536, 3, 1]);
-        Self { max_waiters_total }
+        Self {
+            max_waiters_total: rng.pick(&[65_536, 65_536, 3, 1]),
+            max_waiters_per_key: rng.pick(&[1024, 1024, 5, 2]),
+        }
     }
 }
 

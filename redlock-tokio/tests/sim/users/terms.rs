@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_tokio::{Drift, LockOptions};
 
-use crate::{rng::Rng, scale::Scale};
+use crate::{rng::Rng, scale::Scale, services::MOST_WAITERS_OF_TERMS};
 
 /// Options, as a user knows them that must judge what follows from them.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,8 @@ pub(crate) struct Terms {
     pub(crate) wait: Duration,
     pub(crate) max_hold: Duration,
     pub(crate) max_attempts: Option<u32>,
-    pub(crate) max_waiters: usize,
+    /// That of the house if `None`.
+    pub(crate) max_waiters: Option<usize>,
     pub(crate) is_renewed: bool,
     pub(crate) is_handed_over: bool,
     pub(crate) refuses_long_waits: bool,
@@ -22,9 +23,6 @@ pub(crate) struct Terms {
     /// No lock with these options is possible.
     pub(crate) is_invalid: bool,
 }
-
-/// How many requests may wait for a key by default.
-const MAX_WAITERS: usize = 1024;
 
 impl Terms {
     /// The options of a `Redlock`.
@@ -36,7 +34,7 @@ impl Terms {
             wait: Duration::from_secs(5),
             max_hold,
             max_attempts: None,
-            max_waiters: MAX_WAITERS,
+            max_waiters: None,
             is_renewed: true,
             is_handed_over: true,
             refuses_long_waits: false,
@@ -48,6 +46,31 @@ impl Terms {
     /// Waits for a lock for as long as anybody can have to wait.
     pub(crate) fn patient(scale: &Scale) -> Self {
         Self::usual(scale).wait(Duration::MAX)
+    }
+
+    /// Wants a lock for some milliseconds.
+    pub(crate) fn hurried(rng: &mut Rng, scale: &Scale) -> Self {
+        let ttl = Duration::from_millis(rng.u64(4..60));
+        let wait = around(rng, Duration::from_millis(50));
+        Self::usual(scale).wait(wait).ttl(ttl).unrenewed()
+    }
+
+    /// Wants a lock that ends by itself soon.
+    pub(crate) fn drowsy(scale: &Scale) -> Self {
+        Self::usual(scale)
+            .ttl(scale.max_ttl / 4)
+            .unrenewed()
+            .fenced()
+    }
+
+    /// Waits for a moment only, and not at all if the wait is known to be longer.
+    pub(crate) fn impatient(scale: &Scale) -> Self {
+        let terms = Self::usual(scale).wait(Duration::from_millis(1));
+        Self {
+            options: terms.options.refuse_long_waits(),
+            refuses_long_waits: true,
+            ..terms
+        }
     }
 
     /// Draws any options. Most often the usual ones, so that locks can be handed over.
@@ -79,11 +102,7 @@ impl Terms {
                     ..self
                 }
             }
-            4 => Self {
-                options: self.options.no_renewal(),
-                is_renewed: false,
-                ..self
-            },
+            4 => self.unrenewed(),
             5 => {
                 let turn = rng.pick(&[0, 5, 100, 10_000]);
                 let options = self.options.handover_for(Duration::from_millis(turn));
@@ -100,10 +119,10 @@ impl Terms {
                 ..self
             },
             8 => {
-                let max_waiters = rng.usize(..3);
+                let max_waiters = rng.usize(..=MOST_WAITERS_OF_TERMS);
                 Self {
                     options: self.options.max_waiters_per_key(max_waiters),
-                    max_waiters,
+                    max_waiters: Some(max_waiters),
                     ..self
                 }
             }
@@ -181,6 +200,14 @@ impl Terms {
         Self {
             options: self.options.fenced(),
             is_fenced: true,
+            ..self
+        }
+    }
+
+    fn unrenewed(self) -> Self {
+        Self {
+            options: self.options.no_renewal(),
+            is_renewed: false,
             ..self
         }
     }

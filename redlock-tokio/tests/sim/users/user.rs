@@ -55,6 +55,13 @@ impl User {
             let key = self.key();
             return self.lock_and_work(key, Terms::patient(&scale)).await;
         }
+        if !self.environment.is_calm() && self.rng.chance(60_000) {
+            return match self.rng.u8(..3) {
+                0 if !self.environment.has_owners => self.lock_in_a_hurry().await,
+                1 => self.crowd().await,
+                _ => self.oversleep().await,
+            };
+        }
         let terms = Terms::draw(&mut self.rng, &scale);
         match self.rng.u8(..20) {
             0..8 => {
@@ -75,12 +82,23 @@ impl User {
         }
     }
 
-    fn key(&mut self) -> String {
+    /// Makes another user, which does something at the same time.
+    pub(super) fn fork(&mut self) -> Self {
+        Self {
+            id: self.id,
+            environment: self.environment.clone(),
+            service: self.service.clone(),
+            rng: self.rng.fork(),
+            forgotten: Vec::new(),
+        }
+    }
+
+    pub(super) fn key(&mut self) -> String {
         format!("key-{}", self.rng.usize(..self.environment.scale.keys))
     }
 
     /// Notes that a request joins the queue now.
-    fn ask(&self, keys: &[String], terms: Terms) -> Asked {
+    pub(super) fn ask(&self, keys: &[String], terms: Terms) -> Asked {
         let (environment, host) = (&self.environment, &self.environment.host);
         let clock = std::sync::Arc::clone(host);
         let names = keys.to_vec();
@@ -146,7 +164,9 @@ impl User {
     /// Locks a key that nobody else wants. In quiet times that succeeds at once, again and again.
     async fn lock_alone(&mut self, terms: Terms) {
         let UserId { process, user } = self.id;
-        let key = format!("alone-{process}-{}-{user}", self.environment.host.life);
+        let life = self.environment.host.life;
+        // A new one each time, so that nothing of the one before is needed any more.
+        let key = format!("alone-{process}-{life}-{user}-{}", self.rng.u32(..));
         for _ in 0..3 {
             let asked = self.ask(std::slice::from_ref(&key), terms);
             let lock = self.service.redlock.lock(&key).options(terms.options);
@@ -178,7 +198,11 @@ impl User {
     }
 
     /// Judges the end of a request. Returns the lock, if there is one.
-    fn keep(&mut self, asked: Asked, outcome: Result<LockGuard, LockError>) -> Option<Kept> {
+    pub(super) fn keep(
+        &mut self,
+        asked: Asked,
+        outcome: Result<LockGuard, LockError>,
+    ) -> Option<Kept> {
         match outcome {
             Ok(guard) => {
                 let watch = if self.rng.chance(700_000) {

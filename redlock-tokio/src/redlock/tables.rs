@@ -1,0 +1,62 @@
+use std::sync::{Arc, Weak};
+
+use crate::{
+    Redlock,
+    engine::{lease_cell::Shared, queue::QueueTables},
+};
+
+/// How many entries the tables of one [`Redlock`] have, for tests that look for entries that nobody needs.
+///
+/// What a [`Redlock`] remembers of keys that are not in use has a fixed size, and is not part of this.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tables {
+    /// The keys that are held or wanted.
+    pub keys: usize,
+    /// The requests that wait behind another request.
+    pub waiting: usize,
+    /// The requests that wait for the key that most requests wait for.
+    pub waiting_for_one_key: usize,
+    /// The requests that wait for several keys.
+    pub several: usize,
+    /// The deadlines of all leases.
+    pub deadlines: usize,
+    /// The releases that wait for a node to come back, on all nodes.
+    pub owed: usize,
+    /// The releases that are on their way to a node.
+    pub under_way: usize,
+    /// The leases that exist, and the handles of the [`Redlock`].
+    pub handles: usize,
+}
+
+impl Redlock {
+    /// Returns a function that counts the entries of the tables, until the last handle of this [`Redlock`] and the
+    /// last of its leases are gone. The function keeps none of them.
+    #[doc(hidden)]
+    pub fn tables(&self) -> impl Fn() -> Option<Tables> + Send + Sync + use<> {
+        let shared: Weak<Shared> = Arc::downgrade(&self.shared);
+        move || shared.upgrade().map(|it| count(&it))
+    }
+}
+
+fn count(shared: &Arc<Shared>) -> Tables {
+    let QueueTables {
+        keys,
+        waiting,
+        waiting_for_one_key,
+        several,
+    } = shared.queue.tables();
+    let lanes = || shared.lanes.iter();
+    Tables {
+        keys,
+        waiting,
+        waiting_for_one_key,
+        several,
+        deadlines: shared.timers.count(),
+        owed: lanes().map(|lane| lane.owed()).sum(),
+        under_way: lanes().map(|lane| lane.under_way()).sum(),
+        // One is `shared`.
+        handles: Arc::strong_count(shared) - 1,
+    }
+}

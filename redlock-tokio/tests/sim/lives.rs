@@ -1,0 +1,136 @@
+//! The lives of processes, from boot to end.
+
+use std::sync::Arc;
+
+use crate::{
+    clock::SECOND,
+    events::Event,
+    host::Host,
+    process::{Process, Stage},
+    seen::Seen,
+    setup::Setup,
+    violation::Violation,
+    world::{TICK, World},
+};
+
+impl World {
+    pub(crate) fn resume(&mut self, index: usize, life: u32) {
+        let at = self.at();
+        if let Some(process) = &mut self.processes[index]
+            && process.host.life == life
+        {
+            process.host.thaw();
+            self.records.registry.go_on(&process.host, at);
+            process.resume(at);
+        }
+    }
+
+    pub(crate) fn reboot(&mut self, index: usize) {
+        self.lives[index] += 1;
+        let zero = self.rng.u64(1000..10_000) * SECOND;
+        let now = Arc::clone(&self.network.lock().now);
+        let host = Arc::new(Host::new(
+            index,
+            self.lives[index],
+            self.rates[index],
+            zero,
+            now,
+        ));
+        host.set_wall_clock(self.draw_wall_clock());
+        self.hosts.push(Arc::downgrade(&host));
+        let setup = Setup {
+            configuration: self.configuration,
+            scale: self.scale,
+            host: Arc::clone(&host),
+            network: self.network.clone(),
+            records: self.records.clone(),
+            rng: self.rng.fork(),
+            has_started: false,
+        };
+        let process = Process::start(host, self.stage, |stages| setup.main(stages));
+        self.processes[index] = Some(process);
+    }
+
+    /// Ends a process at once: nothing that it still wants to do happens.
+    pub(crate) fn end_process(&mut self, index: usize) {
+        if let Some(process) = self.processes[index].take() {
+            let host = Arc::clone(&process.host);
+            self.forget_process(&host);
+            drop(process);
+            self.drop_outliving(&host);
+        }
+    }
+
+    /// Notes that a process has ended.
+    pub(crate) fn forget_process(&self, host: &Arc<Host>) {
+        self.records.registry.end_all_of(host);
+        self.records.services.forget(&host.name());
+        self.network.lock().forget(host);
+    }
+
+    /// Drops what a process has moved out of its runtime, after the runtime.
+    pub(crate) fn drop_outliving(&self, host: &Arc<Host>) {
+        for _ in 0..self.records.drop_outliving(host) {
+            self.network.lock().seen.note(Seen::Outlived);
+        }
+    }
+
+    /// Notes the processes that have shut down, and looks at each of them a moment later.
+    pub(crate) fn note_departures(&mut self) {
+        if self.stage == Stage::End {
+            return;
+        }
+        for (process, it) in self.processes.iter_mut().enumerate() {
+            // Holds in other hands keep the connections.
+            if let Some(it) = it
+                && it.has_ended()
+                && !it.is_leaving
+                && self.records.registry.holds_of(&it.host) == 0
+            {
+                it.is_leaving = true;
+                let life = it.host.life;
+                let mut network = self.network.lock();
+                let at = network.at() + TICK;
+                network.queue.push(at, Event::Leave { process, life });
+            }
+        }
+    }
+
+    /// Ends a process that has shut down, and boots it again later. Nothing of it may be left.
+    pub(crate) fn leave(&mut self, index: usize, life: u32) {
+        let Some(process) = &self.processes[index] else {
+            return;
+        };
+        if process.host.life != life || self.stage == Stage::End {
+            return;
+        }
+        if process.stands_still {
+            return self.push(
+                TICK,
+                Event::Leave {
+                    process: index,
+                    life,
+                },
+            );
+        }
+        self.look_for_remains(index);
+        self.network.lock().seen.note(Seen::BootedAgain);
+        self.end_process(index);
+        let length = self.rng.around(self.max_ttl() / 2);
+        self.push(length, Event::Reboot { process: index });
+    }
+
+    /// Looks for tasks and connections of a process that has shut down.
+    pub(crate) fn look_for_remains(&mut self, index: usize) {
+        let Some(process) = &self.processes[index] else {
+            return;
+        };
+        let tasks = process.tasks();
+        let connections = self.network.lock().connections_of(&process.host);
+        if tasks > 0 || connections > 0 {
+            let name = process.host.name();
+            let text = format!("{name} has {tasks} tasks and {connections} connections left");
+            self.failures.push(Violation(text));
+        }
+    }
+}
