@@ -147,6 +147,8 @@ pub(crate) const RARE_CONTROLS: [Configuration; 6] = [
     Configuration {
         name: "without-histories",
         about: "servers do not show that they were promoted: a master that was a replica for a moment lacks keys",
+        faults: &[&[Fault::Flapping]],
+        severity: 3,
         owners: without(Rule::Histories, SENTINEL),
         ..RARE
     },
