@@ -26,7 +26,7 @@ pub(crate) use self::queue_policy::QueuePolicy;
 /// | [`drift`](Self::drift) | ttl / 100 + 2 ms | how far clocks may differ |
 /// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 1024 | how many requests may wait for a key in this process |
 /// | [`refuse_long_waits`](Self::refuse_long_waits) | no | whether to fail at once if the expected wait exceeds `wait` |
-/// | [`handover_for`](Self::handover_for) | 20 ms | for how long the lock is handed over within this process |
+/// | [`handover_for`](Self::handover_for) | 30 ms | for how long the lock is handed over within this process |
 /// | [`max_handovers`](Self::max_handovers) | none | how often it is handed over in a row |
 /// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
 /// | [`poller_share`](Self::poller_share) | 4 % | for how much of the time a busy lock is left to clients that poll |

@@ -8,6 +8,9 @@ use crate::{NodeId, NodeSet, Quorum, Reply, Timestamp};
 /// How often a waiter that has just begun to wait probes a free key again before it tries.
 const MAX_CONFIRMATIONS: u32 = 3;
 
+/// A waiter that has missed the key so often is one of many.
+const CROWD: u32 = 32;
+
 /// What nodes have said about the key since the last attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct KeyWatch {
@@ -178,13 +181,13 @@ impl KeyWatch {
 ///
 /// In the round trip of each probe others may be faster, so the number falls as a waiter waits longer.
 /// Otherwise one client would win again and again, since servers notify their clients in a fixed order.
-/// A waiter that has missed the key very often is one of many. They must not all try at the same moment,
-/// so the number is random then.
+/// The steps are so fine that a few clients in turn are served in the order in which they came: each of them
+/// has missed the key once more than the next. In a crowd the waiters must not all try at the same moment, so the
+/// number is random then.
 fn confirmations_after(missed: u32, random: u64) -> u32 {
     let choices = match missed {
-        0 | 1 => return MAX_CONFIRMATIONS - missed,
-        2..8 => return 0,
-        8.. => missed.ilog2() - 1,
+        ..CROWD => return MAX_CONFIRMATIONS.saturating_sub(missed),
+        CROWD.. => (missed / CROWD).ilog2() + 2,
     };
     ((u128::from(random) * u128::from(choices)) >> 64) as u32
 }
@@ -253,11 +256,11 @@ mod tests {
             let confirmations = |random| confirmations_after(missed, random);
             [confirmations(0), confirmations(u64::MAX)]
         };
-        assert_eq!([0, 1, 2].map(range), [[3, 3], [2, 2], [0, 0]]);
-        assert_eq!([3, 5, 7].map(range), [[0, 0]; 3]);
+        assert_eq!([0, 1, 2].map(range), [[3, 3], [2, 2], [1, 1]]);
+        assert_eq!([3, 8, 31].map(range), [[0, 0]; 3]);
         assert_eq!(
-            [8, 15, 16, u32::MAX].map(range),
-            [[0, 1], [0, 1], [0, 2], [0, 29]]
+            [32, 63, 64, u32::MAX].map(range),
+            [[0, 1], [0, 1], [0, 2], [0, 27]]
         );
     }
 }

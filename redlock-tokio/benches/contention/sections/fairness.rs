@@ -48,7 +48,7 @@ const fn mix(groups: &'static [Group]) -> Mix {
 const BUSY: Group = group(Name::Ours, 1, 8);
 const BUSY_FLEET: Group = group(Name::Ours, 4, 8);
 
-const MIXES: [Mix; 11] = [
+const MIXES: [Mix; 13] = [
     mix(&[BUSY_FLEET]),
     mix(&[group(Name::OursResp2, 3, 8)]),
     mix(&[BUSY, group(Name::OursResp2, 1, 1)]),
@@ -66,6 +66,8 @@ const MIXES: [Mix; 11] = [
         group(Name::NodeRedlock, 1, 1),
     ]),
     mix(&[BUSY]),
+    mix(&[group(Name::Ours, 2, 8)]),
+    mix(&[group(Name::Ours, 8, 4)]),
 ];
 
 /// The outcome for the clients of one kind.
