@@ -78,6 +78,9 @@ pub(crate) struct Configuration {
     pub(crate) allows_unvetted: bool,
     /// Validity is shorter than the ttl, for clocks of different rates.
     pub(crate) drift: bool,
+    /// Users have their locks renewed, unless they ask for something else. If not, they hand them over for as long as
+    /// they can.
+    pub(crate) renews: bool,
     /// Requests of one connection never overtake each other.
     pub(crate) in_order: bool,
     /// What names the masters, if their addresses do not.
@@ -151,6 +154,7 @@ pub(crate) const WITHIN: Configuration = Configuration {
     fencing: Fencing::ClocksAgree,
     allows_unvetted: false,
     drift: true,
+    renews: true,
     in_order: true,
     owners: None,
     found_in: 12,
@@ -199,6 +203,12 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         about: "answers are missing, doubled, or make no sense",
         severity: 3,
         answers: Answers::Senseless,
+        ..WITHIN
+    },
+    Configuration {
+        name: "within-unrenewed",
+        about: "the same, and most locks are handed over and not renewed, so that less and less of the ttl is left",
+        renews: false,
         ..WITHIN
     },
     Configuration {

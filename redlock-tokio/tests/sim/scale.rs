@@ -17,6 +17,8 @@ pub(crate) struct Scale {
     pub(crate) think: Duration,
     /// How long a user keeps a lock, on average.
     pub(crate) work: Duration,
+    /// Whether users have their locks renewed, unless they ask for something else.
+    pub(crate) renews: bool,
 }
 
 impl Scale {
@@ -30,6 +32,7 @@ impl Scale {
             max_ttl,
             think: max_ttl / rng.pick(&[2, 8, 30]),
             work: max_ttl / rng.pick(&[2, 8, 30]),
+            renews: true,
         }
     }
 

@@ -101,7 +101,10 @@ impl World {
         let scale = Scale::draw(&mut rng);
         let owners = configuration.owners;
         let scale = owners.map_or(scale, |it| it.scale(scale, &mut rng));
-        let scale = scale.reduced(reduction);
+        let scale = Scale {
+            renews: configuration.renews,
+            ..scale.reduced(reduction)
+        };
         let weather = Weather::draw(&mut rng, &configuration);
         // Each address has a second machine behind it, where one can take the place of the other.
         let machines = if configuration.has_replicas() {

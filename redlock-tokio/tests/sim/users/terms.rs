@@ -28,14 +28,19 @@ impl Terms {
     /// The options of a `Redlock`.
     pub(crate) fn usual(scale: &Scale) -> Self {
         let (ttl, max_hold) = (scale.max_ttl, 2 * scale.max_ttl);
+        let options = LockOptions::new().ttl(ttl).max_hold(max_hold);
         Self {
-            options: LockOptions::new().ttl(ttl).max_hold(max_hold),
+            options: if scale.renews {
+                options
+            } else {
+                options.no_renewal().handover_for(ttl)
+            },
             ttl,
             wait: Duration::from_secs(5),
             max_hold,
             max_attempts: None,
             max_waiters: None,
-            is_renewed: true,
+            is_renewed: scale.renews,
             is_handed_over: true,
             refuses_long_waits: false,
             is_fenced: false,
