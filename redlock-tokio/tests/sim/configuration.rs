@@ -317,3 +317,23 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         ..BEYOND
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `make sim-controls` leaves these rules to worlds without them.
+    #[test]
+    fn a_world_without_each_of_these_rules_must_be_violated() {
+        for name in [
+            "control-no-drift",
+            "beyond-no-quarantine",
+            "control-overtaking",
+        ] {
+            let is_named = |it: &&Configuration| it.name == name;
+            let world = CONFIGURATIONS.iter().find(is_named);
+            let expectation = world.map(|it| it.expectation);
+            assert_eq!(expectation, Some(Expectation::Violated), "{name}");
+        }
+    }
+}
