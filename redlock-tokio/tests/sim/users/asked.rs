@@ -66,7 +66,10 @@ impl Asked {
                 return (!must_be_invalid).then_some("the options are good");
             }
             LockError::ShutDown => return self.late_shutdown(),
-            LockError::Contended(_) if is_quiet && self.keys == Keys::Alone => false,
+            // After long turns, a process leaves a key free for longer than some requests wait.
+            LockError::Contended(attempts) if is_quiet && self.keys == Keys::Alone => {
+                !environment.scale.renews && attempts.count == 0
+            }
             // A process that stood still has not yet seen what has ended meanwhile.
             LockError::Contended(attempts) if attempts.count == 0 => {
                 let reach = environment.max_ttl();
