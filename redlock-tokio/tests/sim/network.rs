@@ -242,6 +242,12 @@ impl Network {
         self.connections.remove(&id);
     }
 
+    /// Returns how long a message takes on the longest way that was used, on average.
+    pub(crate) fn slowest_way(&self) -> u64 {
+        let distances = self.links.values().map(|it| it.distance);
+        self.weather.delay * distances.max().unwrap_or(1)
+    }
+
     /// Returns how many connections a process has.
     pub(crate) fn connections_of(&self, host: &Arc<Host>) -> usize {
         let connections = self.connections.values();

@@ -1,7 +1,10 @@
 //! When locks are served again after a failover.
 
 use super::{outages::Outage, owners::Owners, rule::Kind};
-use crate::{seen::Seen, world::World};
+use crate::{clock::MILLI, seen::Seen, world::World};
+
+/// A longer way, on average, makes so many answers late that locks come back at some time only.
+const PROMPT_WAY: u64 = 5 * MILLI;
 
 impl World {
     /// Notes when a majority knows a new owner.
@@ -23,6 +26,10 @@ impl World {
         let max_ttl = self.scale.max_ttl;
         let window = Owners::window(max_ttl).as_nanos() as u64;
         let network = &mut *self.network.lock();
+        if self.configuration.owners.is_none() {
+            return;
+        }
+        let has_slow_network = network.slowest_way() > PROMPT_WAY;
         let (at, acquired) = (network.at(), network.seen.get(Seen::Acquired));
         let Some(state) = network.authorities.state() else {
             return;
@@ -34,6 +41,7 @@ impl World {
         let Some(open) = &mut state.outages.open else {
             return;
         };
+        open.has_slow_network |= has_slow_network;
         let Some(named_at) = open.named_at else {
             return;
         };
@@ -44,6 +52,7 @@ impl World {
         if *open.acquired.get_or_insert(acquired) < acquired {
             let outage = Outage {
                 length: at - open.since,
+                has_slow_network: open.has_slow_network,
                 expected: named_at - open.since + max_ttl.as_nanos() as u64 + window,
             };
             state.outages.end(outage);
