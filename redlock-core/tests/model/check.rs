@@ -25,11 +25,15 @@ pub(crate) trait Checked:
     fn tell(path: &[(Self::State, Option<Self::Action>)]);
 }
 
-/// Explores the configurations whose names contain the filter, and returns which of them were as they should be.
+/// Explores the configurations whose names pass the filter, and returns which of them were as they should be.
 ///
 /// Each is explored by one thread: several threads would wait for each other's memory most of the time.
-pub(crate) fn check_all<S: Checked>(setups: &[S], filter: &str) -> Vec<bool> {
-    let chosen = setups.iter().filter(|setup| setup.name().contains(filter));
+pub(crate) fn check_all<S: Checked>(
+    setups: &[S],
+    filter: impl Fn(&str) -> bool + Sync,
+) -> Vec<bool> {
+    let filter = &filter;
+    let chosen = setups.iter().filter(|setup| filter(setup.name()));
     let waiting = Mutex::new(chosen);
     let outcomes = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, usize::from);
