@@ -48,7 +48,9 @@ impl Backoff {
         Some(free_at.max(self.not_before))
     }
 
-    pub(super) fn next(&mut self, now: Timestamp, random: u64) -> Next {
+    /// Returns what a lease that has made so many attempts does now. Every lease makes an attempt, even at its
+    /// deadline, unless another client has the key.
+    pub(super) fn next(&mut self, now: Timestamp, attempts: u32, random: u64) -> Next {
         if let Some(key_watch) = &mut self.key_watch
             && key_watch.take_missed(now)
         {
@@ -60,8 +62,13 @@ impl Backoff {
             return Next::Wait;
         }
         if now >= self.retry.deadline {
-            // The timer came too late for another attempt.
-            return Next::GiveUp(self.failure());
+            let is_taken = self.key_watch.as_ref().is_some_and(|it| it.is_taken(now));
+            return if attempts == 0 && !is_taken {
+                Next::Attempt
+            } else {
+                // The timer came too late for another attempt.
+                Next::GiveUp(self.failure())
+            };
         }
         let Some(key_watch) = &mut self.key_watch else {
             return Next::Attempt;

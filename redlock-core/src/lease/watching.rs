@@ -109,7 +109,7 @@ impl Lease {
         let State::Backoff(backoff) = &mut self.state else {
             return;
         };
-        match backoff.next(now, random) {
+        match backoff.next(now, self.attempts, random) {
             Next::Wait => {}
             Next::GiveUp(failure) => self.exhaust(failure),
             Next::Probe => self.probe_on_schedule(now),

@@ -353,6 +353,36 @@ fn a_pause_beyond_the_deadline_is_left_out() {
 }
 
 #[test]
+fn a_lease_whose_time_ends_after_a_pause_makes_its_one_attempt() {
+    let mut turns = Turns::default();
+    turns.start(at(0), true);
+    let pause = turns.end(at(100), turn(HOLD), PollerShare::NONE).unwrap();
+    let retry = config().retry.with_probes();
+    let waits = || {
+        let mut driven = Driven::new(LeaseConfig { retry, ..config() });
+        driven.run(|lease| {
+            lease.back_off(pause);
+            lease.acquire(at(100), at(106));
+        });
+        driven.run(|lease| lease.handle_timeout(at(102)));
+        assert_eq!((driven.lease.attempts(), driven.sent.len()), (0, 1));
+        driven
+    };
+    // Nothing is known of other clients at the deadline.
+    let mut silent = waits();
+    silent.run(|lease| lease.handle_timeout(at(106)));
+    assert_eq!(silent.lease.attempts(), 1);
+    silent.reply(at(107), &[Granted; 3]);
+    assert!(silent.is_held(at(107)));
+    // Another client has the key.
+    let mut taken_by_another = waits();
+    taken_by_another.reply(at(103), &[taken(900); 5]);
+    taken_by_another.run(|lease| lease.handle_timeout(at(106)));
+    assert_eq!(taken_by_another.lease.attempts(), 0);
+    assert!(taken_by_another.lease.is_closed());
+}
+
+#[test]
 fn another_client_is_noticed_during_a_pause() {
     let mut turns = Turns::default();
     turns.start(at(0), true);

@@ -66,10 +66,8 @@ impl Asked {
                 return (!must_be_invalid).then_some("the options are good");
             }
             LockError::ShutDown => return self.late_shutdown(),
-            // After long turns, a process leaves a key free for longer than some requests wait.
-            LockError::Contended(attempts) if is_quiet && self.keys == Keys::Alone => {
-                !environment.scale.renews && attempts.count == 0
-            }
+            // Nobody else wants the key.
+            LockError::Contended(_) if is_quiet && self.keys == Keys::Alone => false,
             // A process that stood still has not yet seen what has ended meanwhile.
             LockError::Contended(attempts) if attempts.count == 0 => {
                 let reach = environment.max_ttl();
