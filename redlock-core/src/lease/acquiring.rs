@@ -143,13 +143,14 @@ impl Fencing {
         }
     }
 
-    /// Ends the attempt without waiting for the nodes that have not replied.
+    /// Ends the attempt without waiting for the nodes that have not replied. It fails as the attempt before, if there was
+    /// one and the validity is not over.
     pub(super) fn give_up(&self, now: Timestamp) -> Outcome {
         let is_late = now >= self.round.valid_until();
         Outcome::Failed(self.failed(if is_late {
             AcquireFailure::TooSlow
         } else {
-            AcquireFailure::NoQuorum
+            self.retry.failure.unwrap_or(AcquireFailure::NoQuorum)
         }))
     }
 

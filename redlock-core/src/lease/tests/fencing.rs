@@ -222,3 +222,24 @@ fn a_fence_without_an_answer_is_too_slow_at_the_end_of_validity() {
         }]
     );
 }
+
+#[test]
+fn a_fence_whose_wait_ends_fails_as_the_attempt_before() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire_fenced(at(0), at(500), FencingToken::new(7)));
+    driven.reply(at(1), &[Denied; 3]);
+    let retry = driven.lease.poll_timeout().expect("another attempt");
+    driven.run(|lease| lease.handle_timeout(retry));
+    driven.reply(retry, &[outbid(9); 3]);
+    assert_eq!(driven.lease.poll_timeout(), Some(at(500)));
+    driven.run(|lease| lease.handle_timeout(at(500)));
+    // The nodes have answered as they should.
+    let failure = AcquireFailure::Contended;
+    assert_eq!(
+        driven.told,
+        [Event::Exhausted {
+            failure,
+            attempts: 2
+        }]
+    );
+}
