@@ -61,7 +61,7 @@ pub enum LockError {
         /// The attempts that were made.
         attempts: Attempts,
     },
-    /// Too many requests wait in this process, for this key or for all keys together.
+    /// Too many requests wait in this process, for one of the keys or for all keys together.
     #[error(
         "the queue is full: {waiting} requests wait in this process, and the limit is {limit}; see \
          max_waiters_per_key and max_waiters_total"

@@ -133,7 +133,9 @@ impl LockOptions {
     ///
     /// Zero means one attempt, or none if a task of this process already holds the lock or waits for it.
     /// [`Duration::MAX`] means no limit. The first attempt always runs to its end, so silent nodes can delay the
-    /// error by their [timeout](crate::RedlockBuilder::node_timeout). Later attempts end when this time is over.
+    /// error by their [timeout](crate::RedlockBuilder::node_timeout). Later attempts end when this time is over. A
+    /// request that leaves the key to other processes first makes its first attempt when this time is over at the
+    /// latest, unless another client has the key then.
     ///
     /// ```
     /// # use redlock_tokio::{LockError, Redlock};
@@ -361,7 +363,7 @@ impl LockOptions {
     }
 
     /// Sets how long holders within this process may pass the lock on before it is released for other processes.
-    /// The default is 20 ms. A value above half the ttl counts as half the ttl.
+    /// The default is 30 ms. A value above half the ttl counts as half the ttl.
     ///
     /// While no other process wants the lock, this time grows up to fivefold, but it does not grow beyond 100 ms.
     ///

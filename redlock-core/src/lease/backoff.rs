@@ -50,19 +50,24 @@ impl Backoff {
 
     /// Returns what a lease that has made so many attempts does now. Every lease makes an attempt, even at its
     /// deadline, unless another client has the key.
-    pub(super) fn next(&mut self, now: Timestamp, attempts: u32, random: u64) -> Next {
+    pub(super) fn next(&mut self, now: Timestamp, attempts: u32) -> Next {
         if let Some(key_watch) = &mut self.key_watch
             && key_watch.take_missed(now)
         {
             self.retry.missed = self.retry.missed.saturating_add(1);
-            key_watch.handle_missed(self.retry.missed, random);
+            key_watch.handle_missed(self.retry.missed);
         }
         let is_free = self.free_at().is_some_and(|at| at <= now);
         if now < self.until && !is_free {
             return Next::Wait;
         }
         if now >= self.retry.deadline {
-            let is_taken = self.key_watch.as_ref().is_some_and(|it| it.is_taken(now));
+            // Judged by the deadline, however late the timer comes.
+            let deadline = self.retry.deadline;
+            let is_taken = self
+                .key_watch
+                .as_ref()
+                .is_some_and(|it| it.is_taken(deadline));
             return if attempts == 0 && !is_taken {
                 Next::Attempt
             } else {

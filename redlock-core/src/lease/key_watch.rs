@@ -8,9 +8,6 @@ use crate::{NodeId, NodeSet, Quorum, Reply, Timestamp};
 /// How often a waiter that has just begun to wait probes a free key again before it tries.
 const MAX_CONFIRMATIONS: u32 = 3;
 
-/// A waiter that has missed the key so often is one of many.
-const CROWD: u32 = 32;
-
 /// What nodes have said about the key since the last attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct KeyWatch {
@@ -35,14 +32,14 @@ pub(super) struct KeyWatch {
 
 impl KeyWatch {
     /// Starts to watch with the probe of this round, for a waiter that has `missed` the key so often.
-    pub(super) fn new(id: RoundId, quorum: Quorum, missed: u32, random: u64) -> Self {
+    pub(super) fn new(id: RoundId, quorum: Quorum, missed: u32) -> Self {
         Self {
             id,
             quorum,
             free_from: vec![None; quorum.nodes()],
             asked: quorum.all(),
             doubtful: NodeSet::EMPTY,
-            confirmations: confirmations_after(missed, random),
+            confirmations: confirmations_after(missed),
             has_news: false,
             was_scheduled: false,
             was_free: false,
@@ -56,7 +53,7 @@ impl KeyWatch {
             free_from: vec![Some(until); quorum.nodes()],
             asked: NodeSet::EMPTY,
             confirmations: MAX_CONFIRMATIONS + 1,
-            ..Self::new(id, quorum, 0, 0)
+            ..Self::new(id, quorum, 0)
         }
     }
 
@@ -128,8 +125,8 @@ impl KeyWatch {
     }
 
     /// Notes how often another client was faster by now.
-    pub(super) fn handle_missed(&mut self, missed: u32, random: u64) {
-        self.confirmations = confirmations_after(missed, random);
+    pub(super) fn handle_missed(&mut self, missed: u32) {
+        self.confirmations = confirmations_after(missed);
     }
 
     /// Returns whether a notification came since the last scheduled probe.
@@ -181,15 +178,9 @@ impl KeyWatch {
 ///
 /// In the round trip of each probe others may be faster, so the number falls as a waiter waits longer.
 /// Otherwise one client would win again and again, since servers notify their clients in a fixed order.
-/// The steps are so fine that a few clients in turn are served in the order in which they came: each of them
-/// has missed the key once more than the next. In a crowd the waiters must not all try at the same moment, so the
-/// number is random then.
-fn confirmations_after(missed: u32, random: u64) -> u32 {
-    let choices = match missed {
-        ..CROWD => return MAX_CONFIRMATIONS.saturating_sub(missed),
-        CROWD.. => (missed / CROWD).ilog2() + 2,
-    };
-    ((u128::from(random) * u128::from(choices)) >> 64) as u32
+/// So up to four waiters that come in turn are told apart. Among more of them, chance decides.
+const fn confirmations_after(missed: u32) -> u32 {
+    MAX_CONFIRMATIONS.saturating_sub(missed)
 }
 
 #[cfg(test)]
@@ -210,7 +201,7 @@ mod tests {
 
     /// A watch of five nodes that has heard these replies, of node 0 and so on.
     fn key_watch(replies: &[Reply]) -> KeyWatch {
-        let mut key_watch = KeyWatch::new(RoundId(1), Quorum::majority(5).unwrap(), 4, 0);
+        let mut key_watch = KeyWatch::new(RoundId(1), Quorum::majority(5).unwrap(), 4);
         for (index, reply) in replies.iter().enumerate() {
             key_watch.handle_reply(node(index), *reply);
         }
@@ -252,15 +243,7 @@ mod tests {
 
     #[test]
     fn a_waiter_confirms_less_the_longer_it_has_waited() {
-        let range = |missed| {
-            let confirmations = |random| confirmations_after(missed, random);
-            [confirmations(0), confirmations(u64::MAX)]
-        };
-        assert_eq!([0, 1, 2].map(range), [[3, 3], [2, 2], [1, 1]]);
-        assert_eq!([3, 8, 31].map(range), [[0, 0]; 3]);
-        assert_eq!(
-            [32, 63, 64, u32::MAX].map(range),
-            [[0, 1], [0, 1], [0, 2], [0, 27]]
-        );
+        let confirmations = [0, 1, 2, 3, 4, u32::MAX].map(confirmations_after);
+        assert_eq!(confirmations, [3, 2, 1, 0, 0, 0]);
     }
 }

@@ -17,7 +17,7 @@ const EXPIRY_TOLERANCE: Duration = Duration::from_millis(5);
 /// What a lease remembers from one attempt to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RetryState {
-    /// No attempt starts at this time or later.
+    /// No attempt but the first starts at this time or later.
     pub(super) deadline: Timestamp,
     /// How the last attempt failed.
     pub(super) failure: Option<AcquireFailure>,

@@ -20,11 +20,10 @@ impl Lease {
         let backoff = schedule.backoff(retry.collisions(), random);
         let quorum = self.config.quorum;
         let id = self.outbox.probe(quorum.all(), self.token());
-        let random = random.rotate_left(16);
         self.state = State::Backoff(Backoff {
             until,
             not_before: now.saturating_add(backoff).min(until),
-            key_watch: Some(KeyWatch::new(id, quorum, retry.missed, random)),
+            key_watch: Some(KeyWatch::new(id, quorum, retry.missed)),
             retry,
         });
     }
@@ -103,13 +102,12 @@ impl Lease {
 
     /// Does what is due while the lease waits: another attempt, a probe, or nothing yet.
     pub(super) fn retry(&mut self, now: Timestamp) {
-        let random = self.jitter_of_round();
         let token = self.token();
         let nodes = self.config.quorum.all();
         let State::Backoff(backoff) = &mut self.state else {
             return;
         };
-        match backoff.next(now, self.attempts, random) {
+        match backoff.next(now, self.attempts) {
             Next::Wait => {}
             Next::GiveUp(failure) => self.exhaust(failure),
             Next::Probe => self.probe_on_schedule(now),

@@ -128,7 +128,7 @@ fn repeated_quick_failures_back_off() {
     /// Only after more than five quick failures can a delay be longer than this.
     const LONG_DELAY: Duration = Duration::from_millis(16);
     /// With growing delays there are far fewer attempts than with one in each round trip.
-    const ATTEMPTS: core::ops::Range<u32> = 6..60;
+    const ATTEMPTS: core::ops::Range<u32> = 6..90;
     let mut driven = contended();
     let mut now = at(1);
     let mut longest = Duration::ZERO;
@@ -377,8 +377,8 @@ fn a_lease_whose_time_ends_after_a_pause_makes_its_one_attempt() {
     // Another client has the key.
     let mut taken_by_another = waits();
     taken_by_another.reply(at(103), &[taken(900); 5]);
-    taken_by_another.run(|lease| lease.handle_timeout(at(106)));
-    assert_eq!(taken_by_another.lease.attempts(), 0);
+    taken_by_another.run(|lease| lease.handle_timeout(at(2000)));
+    assert_eq!(taken_by_another.lease.attempts(), 0, "by a late timer, too");
     assert!(taken_by_another.lease.is_closed());
 }
 
