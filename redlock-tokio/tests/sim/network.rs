@@ -49,6 +49,8 @@ pub(crate) struct Network {
     opened: u64,
     links: BTreeMap<Route, Link>,
     pub(crate) weather: Weather,
+    /// The faults are over, so that all ways are short, also those that are used later for the first time.
+    is_calm: bool,
     /// Whether requests of one connection arrive in the order in which they were sent.
     in_order: bool,
     pub(crate) releases: Releases,
@@ -131,6 +133,7 @@ impl Network {
             opened: 0,
             links: BTreeMap::new(),
             weather,
+            is_calm: false,
             in_order,
             releases: Releases::default(),
             rng,
@@ -155,6 +158,7 @@ impl Network {
 
     /// Ends the faults of the network.
     pub(crate) fn calm(&mut self) {
+        self.is_calm = true;
         self.weather = Weather::calm();
         for link in self.links.values_mut() {
             link.distance = 1;
@@ -290,9 +294,13 @@ impl Network {
 
     /// Returns a route, whose length is drawn when it is used first.
     fn link(&mut self, route: Route) -> &mut Link {
-        let rng = &mut self.rng;
+        let (rng, is_calm) = (&mut self.rng, self.is_calm);
         self.links.entry(route).or_insert_with(|| Link {
-            distance: rng.pick(&[1, 1, 1, 1, 3, 10]),
+            distance: if is_calm {
+                1
+            } else {
+                rng.pick(&[1, 1, 1, 1, 3, 10])
+            },
             requests_after: 0,
             answers_after: 0,
         })
