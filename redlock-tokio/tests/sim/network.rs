@@ -2,6 +2,7 @@
 
 mod answers;
 mod invalidations;
+mod leftovers;
 mod releases;
 mod serving;
 mod weather;
