@@ -324,3 +324,27 @@ fn disconnected() -> NodeError {
 fn unreachable() -> NodeError {
     NodeError::Unreachable("connection refused".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{serving::LATE, *};
+    use crate::configuration::WITHIN;
+
+    /// The seed 15 of `within-cluster` found a process that reached the owner of a slot for the first time after the
+    /// faults, over a route of ten times the length.
+    #[test]
+    fn no_answer_is_late_on_a_route_that_is_used_first_after_the_faults() {
+        let mut rng = Rng::new(15);
+        let weather = Weather::draw(&mut rng, &WITHIN);
+        let mut network = Network::new(Vec::new(), weather, true, rng, Trace::new(false));
+        network.calm();
+        for process in 0..1000 {
+            let route = Route {
+                process,
+                address: 0,
+            };
+            let round_trip = network.delay(route) + network.delay(route);
+            assert!(round_trip < LATE, "{round_trip} ns");
+        }
+    }
+}
