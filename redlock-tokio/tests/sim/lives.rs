@@ -45,7 +45,7 @@ impl World {
             network: self.network.clone(),
             records: self.records.clone(),
             rng: self.rng.fork(),
-            has_started: false,
+            has_tried_to_start: false,
         };
         let process = Process::start(host, self.stage, |stages| setup.main(stages));
         self.processes[index] = Some(process);

@@ -29,8 +29,8 @@ pub(crate) struct Setup {
     pub(crate) network: SharedNetwork,
     pub(crate) records: Records,
     pub(crate) rng: Rng,
-    /// Whether the process has had a `Redlock` before.
-    pub(crate) has_started: bool,
+    /// Whether the process has built a `Redlock` before, or was refused.
+    pub(crate) has_tried_to_start: bool,
 }
 
 impl Setup {
@@ -68,10 +68,11 @@ impl Setup {
         loop {
             match self.builder(service, house).build().await {
                 Ok(redlock) => {
-                    self.has_started = true;
+                    self.has_tried_to_start = true;
                     return redlock;
                 }
-                Err(BuildError::Refused { .. }) => {
+                Err(BuildError::Refused { .. } | BuildError::SameServer { .. }) => {
+                    self.has_tried_to_start = true;
                     self.network.lock().seen.note(Seen::NoStart);
                     sleep(Duration::from_secs(1)).await;
                 }
@@ -87,7 +88,7 @@ impl Setup {
         let (host, wall) = (Arc::clone(&self.host), Arc::clone(&self.host));
         let builder = match self.configuration.owners {
             Some(owners) => {
-                let is_first_start = self.host.life == 1 && !self.has_started;
+                let is_first_start = self.host.life == 1 && !self.has_tried_to_start;
                 let seats = Seat::all(owners, is_first_start, &self.host, &self.network);
                 let builder = Redlock::builder().custom_nodes(seats);
                 owners.configure(builder, self.scale.max_ttl)
