@@ -168,9 +168,9 @@ async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
         Case::new("the waiter wants to renew at another interval")
             .waiters_options(plain().renew_every(MS(9)))
             .without_handover(),
-        Case::new("the turn of 20 ms is not over").holder(DropsAfter(19)),
-        Case::new("the turn of 20 ms is over")
-            .holder(DropsAfter(21))
+        Case::new("the turn of 30 ms is not over").holder(DropsAfter(29)),
+        Case::new("the turn of 30 ms is over")
+            .holder(DropsAfter(31))
             .without_handover(),
         Case::new("half of the ttl is not over")
             .holder(DropsAfter(4900))

@@ -30,7 +30,10 @@ async fn lock_a_repeatedly(redlock: &Redlock, times: usize, every: Duration) -> 
     locks.join_all().await
 }
 
-/// Asserts that all locks were granted, the slowest within 250 ms and half of them within 50 ms.
+/// A reservation lasts for 200 ms at most, and a pause for clients that poll for 160 ms.
+const LONGEST: Duration = Duration::from_millis(200 + 160 + 20);
+
+/// Asserts that all locks were granted, the slowest within the longest time and half of them within 50 ms.
 fn assert_usable(waits: Vec<Wait>) {
     let count = waits.len();
     let mut waits: Vec<_> = waits.into_iter().filter_map(Result::ok).collect();
@@ -39,7 +42,7 @@ fn assert_usable(waits: Vec<Wait>) {
     let (median, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
     println!("{count} locks: {failed} failed, median {median:?}, longest {longest:?}");
     assert_eq!(failed, 0, "of {count}");
-    assert!(longest <= MS(250), "longest wait {longest:?}");
+    assert!(longest <= LONGEST, "longest wait {longest:?}");
     assert!(median <= MS(50), "median wait {median:?}");
 }
 
