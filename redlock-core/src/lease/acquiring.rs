@@ -143,8 +143,8 @@ impl Fencing {
         }
     }
 
-    /// Ends the attempt without waiting for the nodes that have not replied. It fails as the attempt before, if there was
-    /// one and the validity is not over.
+    /// Ends the attempt without waiting for the nodes that have not replied. While the keys are still valid, it fails
+    /// for the same reason as the attempt before, if there was one.
     pub(super) fn give_up(&self, now: Timestamp) -> Outcome {
         let is_late = now >= self.round.valid_until();
         Outcome::Failed(self.failed(if is_late {

@@ -119,9 +119,7 @@ impl Story<'_> {
                 Input::Timeout if now >= patience => {
                     let failure = if now >= valid_until {
                         AcquireFailure::TooSlow
-                    } else if fencing {
-                        AcquireFailure::NoQuorum
-                    } else if votes.denied > 0 {
+                    } else if !fencing && votes.denied > 0 {
                         AcquireFailure::Contended
                     } else {
                         blame.unwrap_or(AcquireFailure::NoQuorum)
