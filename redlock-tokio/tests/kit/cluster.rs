@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::test_util::{Cluster, RedisServer};
+use redlock_tokio::test_util::{Cluster, RedisServer, SlotMove};
 
 use crate::support::{Cli, eventually};
 
@@ -87,21 +87,48 @@ async fn slots_move_with_their_keys_and_stop_half_way() {
 #[tokio::test]
 async fn a_move_goes_on_after_a_failover_of_its_target() {
     let cluster = Cluster::spawn().unwrap();
-    TAGGED
-        .iter()
-        .for_each(|key| client(&cluster, 0).set(key, "v"));
-    let slots = cluster.start_move(SLOT..=SLOT, 1).unwrap().pop().unwrap();
-    assert_eq!(slots.move_keys(1).unwrap(), 1);
+    let slots = start_move(&cluster);
     assert_eq!(cluster.fail_over(1).unwrap(), 4);
     slots.finish().unwrap();
+    check_move(&cluster, 4);
+}
+
+#[tokio::test]
+async fn a_move_goes_on_after_a_failover_of_its_source() {
+    let cluster = Cluster::spawn().unwrap();
+    let slots = start_move(&cluster);
+    assert_eq!(cluster.fail_over(0).unwrap(), 3);
+    // From then on the target of Redis 7.0 names no owner of the slot, and refuses the keys.
+    let old_master = format!(":{}@", cluster.proxy(0).address().port());
+    let is_replica = || {
+        let nodes = client(&cluster, 1).run(&["CLUSTER", "NODES"]);
+        let mut lines = nodes.lines();
+        lines.any(|it| it.contains(&old_master) && it.contains("slave"))
+    };
+    eventually(
+        "the target knows that the old master is a replica",
+        is_replica,
+    )
+    .await;
+    slots.finish().unwrap();
+    check_move(&cluster, 1);
+}
+
+/// Moves one of the keys of a slot from shard 0 to shard 1.
+fn start_move(cluster: &Cluster) -> SlotMove<'_> {
+    let old = client(cluster, 0);
+    TAGGED.iter().for_each(|key| old.set(key, "v"));
+    let slots = cluster.start_move(SLOT..=SLOT, 1).unwrap().pop().unwrap();
+    assert_eq!(slots.move_keys(1).unwrap(), 1);
+    slots
+}
+
+/// Checks that this node has the slot and all keys.
+fn check_move(cluster: &Cluster, node: usize) {
     cluster.settle().unwrap();
-    assert_eq!(cluster.owner_of(SLOT), Some(4));
-    let new = client(&cluster, 4);
-    assert!(
-        TAGGED
-            .iter()
-            .all(|key| new.get(key).as_deref() == Some("v"))
-    );
+    assert_eq!(cluster.owner_of(SLOT), Some(node));
+    let values = TAGGED.map(|key| client(cluster, node).get(key));
+    assert_eq!(values, TAGGED.map(|_| Some("v".to_owned())));
 }
 
 #[tokio::test]

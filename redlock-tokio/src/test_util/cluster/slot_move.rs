@@ -105,24 +105,44 @@ impl<'a> SlotMove<'a> {
         while self.move_keys(usize::MAX)? > 0 {}
         let id = self.id_of(ends.to)?;
         // The new owner first: it takes a new epoch, by which all others believe it.
-        self.assign(ends.to, &["NODE", &id])?;
-        self.assign(ends.from, &["NODE", &id])?;
+        self.assign(ends.to, &self.slots, &["NODE", &id])?;
+        self.assign(ends.from, &self.slots, &["NODE", &id])?;
         let all = 0..self.nodes.peers.len();
         for number in all.filter(|it| *it != ends.from && *it != ends.to) {
             // The others hear of the owner from the nodes, too. A replica may refuse, and a node may be down.
-            let _ = self.assign(number, &["NODE", &id]);
+            let _ = self.assign(number, &self.slots, &["NODE", &id]);
         }
         Ok(ends.to)
     }
 
     /// Informs both ends that the slots move. A server that was promoted since does not know.
     fn mark(&self, ends: &Ends) -> Result<(), TopologyError> {
+        self.restore_owners(ends.to)?;
         let (from, to) = (self.id_of(ends.from)?, self.id_of(ends.to)?);
-        self.assign(ends.to, &["IMPORTING", &from])?;
-        self.assign(ends.from, &["MIGRATING", &to])
+        self.assign(ends.to, &self.slots, &["IMPORTING", &from])?;
+        self.assign(ends.from, &self.slots, &["MIGRATING", &to])
     }
 
-    fn assign(&self, number: usize, what: &[&str]) -> Result<(), TopologyError> {
+    /// Blocks until the target names an owner of each slot.
+    ///
+    /// A server that imports a slot does not accept another owner of the slot. If the source fails over meanwhile,
+    /// the server in the end names no owner, and refuses the keys that the new master sends. Without the mark, the
+    /// server hears of the owner from the other nodes.
+    fn restore_owners(&self, target: usize) -> Result<(), TopologyError> {
+        wait_until("the target names an owner of each slot", || {
+            let lines = self.nodes.lines(target)?;
+            let has_none = |slot: &u16| !lines.iter().any(|it| it.has_slot(*slot));
+            let without: Vec<_> = self.slots.iter().copied().filter(has_none).collect();
+            if without.is_empty() {
+                return Ok(());
+            }
+            let outcome = self.assign(target, &without, &["STABLE"]);
+            outcome.map_err(|it| in_words(&it))?;
+            Err(format!("{} slots have none", without.len()))
+        })
+    }
+
+    fn assign(&self, number: usize, slots: &[u16], what: &[&str]) -> Result<(), TopologyError> {
         let command = |slot: &u16| {
             let slot = slot.to_string();
             let words = ["CLUSTER", "SETSLOT", &slot]
@@ -130,7 +150,7 @@ impl<'a> SlotMove<'a> {
                 .chain(what.iter().copied());
             words.map(str::to_owned).collect()
         };
-        let commands: Vec<Vec<String>> = self.slots.iter().map(command).collect();
+        let commands: Vec<Vec<String>> = slots.iter().map(command).collect();
         self.nodes.commands(number).connect()?.order_all(&commands)
     }
 
