@@ -1,8 +1,9 @@
-//! The tests of the judge of the soak and of the simulator.
+//! The tests of the judge of the soak and of the simulator, and of what the soak's workers report to it.
 
 #[path = "../judge/judge.rs"]
 mod judge;
 mod random;
 mod reference;
 mod said;
+mod sight;
 mod stories;

@@ -4,6 +4,7 @@ mod heartbeat;
 mod journal;
 mod process;
 mod section;
+mod sight;
 mod store;
 mod task;
 mod watch;

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use redlock_tokio::{FencingToken, Hold, LossReason};
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::{journal, store::Deadline};
+use super::{journal, sight::Sight, store::Deadline};
 use crate::{
     clock,
     line::{self, Line},
@@ -27,23 +27,10 @@ pub(super) struct Watch {
     listener: Option<JoinHandle<u64>>,
 }
 
-/// What was last seen of a hold.
-#[derive(Clone, Copy, Debug)]
-struct Sight {
-    /// When the keys were last seen to be held.
-    seen: u64,
-    /// The end of their validity at that time.
-    valid_until: u64,
-}
-
 impl Watch {
     pub(super) fn new(keys: &[usize], hold: Option<&Hold>) -> Self {
         let from = clock::now();
-        let sight = Sight {
-            seen: from,
-            valid_until: from,
-        };
-        let sight = Arc::new(Mutex::new(sight));
+        let sight = Arc::new(Mutex::new(Sight::new(from)));
         let listener = hold.map(|it| tokio::spawn(listen(it.clone(), Arc::clone(&sight))));
         let watch = Self {
             keys: keys.to_vec(),
@@ -58,7 +45,7 @@ impl Watch {
 
     /// Returns whether the keys are held now, and notes the end of their validity.
     pub(super) fn look(&self) -> bool {
-        Sight::renew(&self.sight, || self.remaining())
+        look(&self.sight, || self.remaining())
     }
 
     /// Returns the time from which a write is too late, unless it is too late now.
@@ -74,10 +61,8 @@ impl Watch {
         (&mut listener).now_or_never()?.ok()
     }
 
-    /// Returns whether the keys were lost, which is noticed before the end of validity.
-    fn lost_its_keys(&self) -> bool {
-        let reason = self.hold.as_ref().and_then(|it| it.lost().now_or_never());
-        reason == Some(LossReason::KeysLost)
+    fn reason(&self) -> Option<LossReason> {
+        self.hold.as_ref()?.lost().now_or_never()
     }
 
     fn remaining(&self) -> Duration {
@@ -85,20 +70,11 @@ impl Watch {
     }
 }
 
-impl Sight {
-    /// Looks again. Returns whether the keys are held now.
-    fn renew(sight: &Mutex<Self>, remaining: impl FnOnce() -> Duration) -> bool {
-        let mut sight = sight.lock().unwrap_or_else(PoisonError::into_inner);
-        // The clock is read first, so that the sum is not later than the end.
-        let now = clock::now();
-        let left = remaining();
-        if left.is_zero() {
-            return false;
-        }
-        sight.seen = now;
-        sight.valid_until = now + left.as_nanos() as u64;
-        true
-    }
+/// Looks again. Returns whether the keys are held now.
+fn look(sight: &Mutex<Sight>, remaining: impl FnOnce() -> Duration) -> bool {
+    let mut sight = sight.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = clock::now();
+    sight.renew(now, remaining())
 }
 
 /// Reports a token and the news of a loss that the judge must not accept.
@@ -114,7 +90,7 @@ async fn listen(hold: Hold, sight: Arc<Mutex<Sight>>) -> u64 {
         tokio::select! {
             biased;
             _ = hold.lost() => return clock::now(),
-            () = sleep(MS(50)) => Sight::renew(&sight, || hold.remaining()),
+            () = sleep(MS(50)) => look(&sight, || hold.remaining()),
         };
     }
 }
@@ -124,21 +100,17 @@ impl Drop for Watch {
         let now = clock::now();
         let is_held = self.look();
         let told = self.told();
-        let Sight { seen, valid_until } =
-            *self.sight.lock().unwrap_or_else(PoisonError::into_inner);
+        let sight = *self.sight.lock().unwrap_or_else(PoisonError::into_inner);
         let until = if is_held {
             now
-        } else if now < valid_until || self.lost_its_keys() {
-            // The lock was lost before the end of its validity, and not before the last look.
-            seen
         } else {
-            valid_until
+            sight.end(now, self.reason())
         };
         let mut report = line::Hold {
             keys: self.keys.clone(),
             from: self.from,
             until,
-            valid_until,
+            valid_until: sight.valid_until,
             told,
             fence: None,
         };
