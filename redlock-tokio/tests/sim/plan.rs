@@ -79,7 +79,7 @@ impl Plan {
         self.seed.is_none() && self.only.is_none() && self.seeds() >= seeds && self.from == 0
     }
 
-    /// Runs all seeds of one world, each at least twice, on as many threads as there are cores.
+    /// Runs all seeds of one world, on as many threads as there are cores.
     ///
     /// # Panics
     ///
@@ -118,7 +118,7 @@ impl Plan {
         });
         let mut outcomes = outcomes.into_inner().expect("not poisoned");
         outcomes.sort_by_key(|(seed, _)| *seed);
-        let mut summary = Summary::new(configuration);
+        let mut summary = Summary::new(configuration, self.runs);
         for (seed, outcome) in outcomes {
             match outcome {
                 Ok(outcome) => summary.add(seed, &outcome),

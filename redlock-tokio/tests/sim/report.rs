@@ -15,7 +15,8 @@ use crate::{
 pub(crate) struct Summary {
     pub(crate) configuration: Configuration,
     seeds: u64,
-    /// Both runs of each seed count: both were simulated.
+    /// How often each seed was run. The time and the events of each run count.
+    runs: u64,
     virtual_time: u64,
     events: u64,
     pub(crate) seen: Tally,
@@ -27,10 +28,11 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn new(configuration: Configuration) -> Self {
+    pub(crate) fn new(configuration: Configuration, runs: u32) -> Self {
         Self {
             configuration,
             seeds: 0,
+            runs: u64::from(runs),
             virtual_time: 0,
             events: 0,
             seen: Tally::new(),
@@ -43,8 +45,8 @@ impl Summary {
 
     pub(crate) fn add(&mut self, seed: u64, outcome: &Outcome) {
         self.seeds += 1;
-        self.virtual_time += 2 * outcome.virtual_time;
-        self.events += 2 * outcome.events;
+        self.virtual_time += self.runs * outcome.virtual_time;
+        self.events += self.runs * outcome.events;
         self.seen += &outcome.seen;
         self.outages.add(&outcome.outages);
         if let Some(violation) = outcome.violations.first() {
