@@ -8,7 +8,7 @@ use redlock_core::{
     Replication, ReplicationId, RunId, ServerRole, Sighting, Timestamp, Ttl, Voter,
 };
 
-use crate::check;
+use crate::{check, finds};
 
 const NODES: usize = 3;
 
@@ -209,17 +209,13 @@ fn finds_two_votes(
     is_one: impl Fn(Server, Server) -> bool + Copy,
     one_for_each_node: bool,
 ) -> bool {
-    let found = Cell::new(false);
-    check(2000, &(voters, steps()), |(voter, steps)| {
+    finds(2000, &(voters, steps()), |(voter, steps)| {
         let mut electorates = [(); NODES].map(|()| Electorate::new(voter.clone()));
-        let twice = votes_twice(&steps, is_one, |second, step| {
+        votes_twice(&steps, is_one, |second, step| {
             let index = if one_for_each_node { step.node } else { 0 };
             step.tell(second, &mut electorates[index])
-        });
-        found.set(found.get() || twice);
-        Ok(())
-    });
-    found.get()
+        })
+    })
 }
 
 /// The control: a driver with an electorate for each node counts servers twice.

@@ -16,7 +16,7 @@ use self::{
     reference::{Mistake, Verdict},
     reports::{Input, WINDOW, rule, stories},
 };
-use crate::check;
+use crate::{check, finds};
 
 #[test]
 fn a_watch_says_what_the_reports_come_to() {
@@ -43,13 +43,11 @@ fn a_watch_says_what_the_reports_come_to() {
 #[test]
 fn each_broken_rule_changes_a_verdict() {
     for mistake in Mistake::ALL {
-        let found = Cell::new(false);
-        check(1500, &stories(), |story| {
+        let found = finds(5000, &stories(), |story| {
             let of = |mistake| reference::verdict(&story.log, story.fewest, mistake);
-            found.set(found.get() || of(None) != of(Some(mistake)));
-            Ok(())
+            of(None) != of(Some(mistake))
         });
-        assert!(found.get(), "{mistake:?} is not noticed");
+        assert!(found, "{mistake:?} is not noticed");
     }
 }
 
@@ -83,13 +81,10 @@ fn clients_with_another_rule_let_two_owners_vote() {
         ("settled too soon", [shorter; 2]),
         ("a longer window than others", [longer, rule()]),
     ] {
-        let found = Cell::new(false);
-        check(1000, &councils(), |council| {
-            let overlaps = || council::overlap(&council.clients(|client| rules[client])).is_some();
-            found.set(found.get() || overlaps());
-            Ok(())
+        let found = finds(1000, &councils(), |council| {
+            council::overlap(&council.clients(|client| rules[client])).is_some()
         });
-        assert!(found.get(), "the property does not notice: {name}");
+        assert!(found, "the property does not notice: {name}");
     }
 }
 
@@ -114,18 +109,13 @@ fn no_member_delays_the_others() {
 #[test]
 fn members_that_know_more_or_fewer_members_delay_the_others() {
     for (rule, strangers) in [(group(), 2), (rule(), 0)] {
-        let found = Cell::new(false);
-        check(400, &disturbed(), |council| {
+        let found = finds(400, &disturbed(), |council| {
             let calm = council.watch(rule, false, 0);
             let disturbed = council.watch(rule, true, strangers);
             let mut pairs = disturbed.iter().zip(&calm);
-            found.set(found.get() || pairs.any(|(disturbed, calm)| !covers(disturbed, calm)));
-            Ok(())
+            pairs.any(|(disturbed, calm)| !covers(disturbed, calm))
         });
-        assert!(
-            found.get(),
-            "the property notices nothing: {strangers} strangers"
-        );
+        assert!(found, "the property notices nothing: {strangers} strangers");
     }
 }
 
