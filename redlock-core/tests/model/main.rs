@@ -41,6 +41,8 @@ const LARGE: &[&str] = &[
     "fenced, a pause and drift",
     "fenced, a late SET on a restarted master",
     "three clients",
+    "NOT: the first proposal kept",
+    "NOT: token reused across attempts",
 ];
 
 fn main() -> ExitCode {

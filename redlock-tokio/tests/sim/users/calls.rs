@@ -209,7 +209,8 @@ impl Counter {
         let call = self.calls.clone().oneshot(job);
         let cancel = rng
             .chance(400_000)
-            .then(|| Cancel::draw(rng, &self.environment.scale));
+            .then(|| Cancel::draw(rng, &self.environment.scale))
+            .filter(|_| !self.must_stay());
         // A panic of the inner service comes to the caller.
         let task = tokio::spawn(async move {
             match cancel {
@@ -235,6 +236,12 @@ impl Counter {
                 }
             }
         }
+    }
+
+    /// Returns whether callers wait for the end of their calls. After the faults, they do if the lock of a call that is
+    /// cut off is kept for a ttl: a few such locks would take all the time in which everybody must be served.
+    fn must_stay(&self) -> bool {
+        self.rules.on_cancel == OnCancel::Expire && self.environment.stages.has_come(Stage::Calm)
     }
 
     fn ask(&self, keys: &[String], terms: Terms) -> Asked {
