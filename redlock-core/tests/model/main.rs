@@ -3,7 +3,8 @@
 //!
 //! Prints a line for each configuration, and for each negative control the shortest way to its
 //! violation. `cargo test -p redlock-core --release --test model`; with `-- NAME`, only the
-//! configurations that contain the name. A debug build leaves out the [largest](LARGE) unless they are named.
+//! configurations that contain the name. A debug build leaves out the [largest](LARGE) unless they are named, or
+//! asked for by `-- --large`, which checks them alone.
 
 mod apply;
 mod check;
@@ -46,12 +47,13 @@ const LARGE: &[&str] = &[
 ];
 
 fn main() -> ExitCode {
-    let name = std::env::args()
-        .skip(1)
-        .find(|argument| !argument.starts_with('-'));
-    let is_partial = name.is_none() && cfg!(debug_assertions);
-    let filter = |configuration: &str| match &name {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let name = arguments.iter().find(|it| !it.starts_with('-'));
+    let only_large = arguments.iter().any(|it| it == "--large");
+    let is_partial = name.is_none() && !only_large && cfg!(debug_assertions);
+    let filter = |configuration: &str| match name {
         Some(name) => configuration.contains(name),
+        None if only_large => LARGE.contains(&configuration),
         None => !is_partial || !LARGE.contains(&configuration),
     };
     println!(

@@ -5,7 +5,7 @@ use super::{
     rule::{Kind, Rule},
 };
 use crate::{
-    configuration::{Configuration, Expectation, Fencing, USUAL},
+    configuration::{Configuration, Expectation, USUAL},
     fault::Fault,
 };
 
@@ -43,9 +43,8 @@ pub(crate) const WITHIN: [Configuration; 4] = [
     },
     Configuration {
         name: "within-sentinels",
-        about: "three groups of sentinels vote, replicas have all counters, and wall clocks are hours apart",
+        about: "three groups of sentinels vote",
         faults: &[USUAL, AUTHORITIES],
-        fencing: Fencing::CountersSurvive,
         owners: Some(SENTINELS),
         ..crate::configuration::WITHIN
     },
