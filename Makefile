@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser python servers model sim sim-driver sim-controls threads soak mutants coverage bounds imports api lint
+.PHONY: run test redis browser python servers model sim sim-driver sim-controls threads soak mutants mutants-driver coverage bounds imports api lint
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
@@ -78,13 +78,30 @@ soak: redis
 # Changes the core one expression at a time, and expects its tests to notice. The tests are the
 # quick ones: those beside the code, and the properties with fewer cases. What `Display` writes is
 # for people to read, and not tested. A change that makes a test wait for ever is noticed too, hence
-# exit code 3 is a success. Needs cargo-mutants: cargo install cargo-mutants --locked
+# exit code 3 is a success. On a busy machine: `make mutants TIMEOUT=90`. A part of the changes:
+# `make mutants MUTANTS="--shard 0/8 --sharding round-robin"`. Needs cargo-mutants: cargo install cargo-mutants --locked
+mutants: TIMEOUT = 30
 mutants:
 	@mkdir -p target
 	PROPTEST_CASES=$${PROPTEST_CASES:-100} cargo mutants --package redlock-core \
 		--file 'redlock-core/src/**/*.rs' --exclude-re 'impl fmt::Display' \
-		--jobs $${JOBS:-1} --timeout 30 --output target $(MUTANTS) \
+		--jobs $${JOBS:-1} --timeout $(TIMEOUT) --output target $(MUTANTS) \
 		-- --lib --test properties || test $$? = 3
+
+# The same for the lanes, the lease cell and the queue of the driver. The tests are those beside the code, and a seed
+# of some worlds of the simulator. A change takes about a minute.
+mutants-driver: TIMEOUT = 180
+mutants-driver: export SIM_SEEDS = 1
+mutants-driver: export SIM_RUNS = 1
+mutants-driver: export SIM_UNSHRUNK = 1
+mutants-driver: export SIM_CONFIG = within,within-storm,within-unrenewed
+mutants-driver:
+	@mkdir -p target/mutants-driver
+	cargo mutants --package redlock-tokio --all-features \
+		$(foreach it,lane lease_cell queue,--file 'redlock-tokio/src/engine/$(it).rs' \
+		--file 'redlock-tokio/src/engine/$(it)/**/*.rs') \
+		--exclude-re 'impl fmt::(Display|Debug)' --jobs $${JOBS:-1} --timeout $(TIMEOUT) \
+		--output target/mutants-driver $(MUTANTS) -- --lib --test sim || test $$? = 3
 
 # Which lines of the core its public API reaches, by the properties, the simulator and the README's
 # drive loop. Needs cargo-tarpaulin: cargo install cargo-tarpaulin --locked
