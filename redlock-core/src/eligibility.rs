@@ -99,3 +99,24 @@ impl Eligibility {
         self.since.saturating_duration_since(now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_unconfirmed_if_its_vote_has_ended_or_nobody_knows_when_it_begins() {
+        let [before, now, after] = [4, 5, 6].map(Timestamp::from_nanos);
+        for unconfirmed in [Eligibility::NEVER, Eligibility::ALWAYS.until(before)] {
+            assert!(unconfirmed.is_unconfirmed(now), "{unconfirmed:?}");
+        }
+        let known = [
+            Eligibility::ALWAYS,
+            Eligibility::ALWAYS.until(now),
+            Eligibility::since(after),
+        ];
+        for known in known {
+            assert!(!known.is_unconfirmed(now), "{known:?}");
+        }
+    }
+}
