@@ -6,16 +6,22 @@ use std::{
 use crate::{Key, random::Random};
 
 /// How many keys there is room for.
-const PLACES: usize = 1024;
+const PLACES: usize = PAGES * PLACES_OF_PAGE;
+
+const PAGES: usize = 32;
+const PLACES_OF_PAGE: usize = 32;
 
 /// A map of a fixed size, for what may be forgotten: a key takes the place of another with a similar hash.
 ///
 /// The hashes have a secret key, so that nobody can choose keys that make the table forget others.
 pub(crate) struct HashedTable<V> {
-    places: Box<[Option<Place<V>>]>,
+    /// Allocated with its first key: most programs lock few keys.
+    pages: [Option<Page<V>>; PAGES],
     /// Has taken in the secret key.
     hasher: DefaultHasher,
 }
+
+type Page<V> = Box<[Option<Place<V>>]>;
 
 struct Place<V> {
     hash: u64,
@@ -25,7 +31,7 @@ struct Place<V> {
 impl<V> HashedTable<V> {
     pub(crate) fn new(random: &Random) -> Self {
         Self {
-            places: (0..PLACES).map(|_| None).collect(),
+            pages: [const { None }; PAGES],
             hasher: random.hasher(),
         }
     }
@@ -68,7 +74,10 @@ impl<V> HashedTable<V> {
     }
 
     fn place(&mut self, hash: u64) -> &mut Option<Place<V>> {
-        &mut self.places[hash as usize % PLACES]
+        let place = hash as usize % PLACES;
+        let page = self.pages[place / PLACES_OF_PAGE]
+            .get_or_insert_with(|| (0..PLACES_OF_PAGE).map(|_| None).collect());
+        &mut page[place % PLACES_OF_PAGE]
     }
 }
 
