@@ -143,14 +143,22 @@ impl Plan {
         self.from..self.from + seeds
     }
 
-    /// Runs a seed again and again, and expects the same each time.
+    /// Runs a seed as often as asked, at the same time, and expects the same each time.
     fn repeat(&self, configuration: Configuration, seed: u64) -> Result<Outcome, String> {
-        let first = run(configuration, seed, &self.reduction, self.print);
+        let again = || run(configuration, seed, &self.reduction, false);
+        let (first, others) = thread::scope(|scope| {
+            let others: Vec<_> = (1..self.runs).map(|_| scope.spawn(again)).collect();
+            let first = run(configuration, seed, &self.reduction, self.print);
+            let others = others
+                .into_iter()
+                .map(|it| it.join().expect("a panic is an outcome"));
+            (first, others.collect::<Vec<_>>())
+        });
         if self.seed.is_some() {
-            println!(
-                "{}: seed {seed}, trace {:016x}",
-                configuration.name, first.hash
-            );
+            for outcome in std::iter::once(&first).chain(&others) {
+                let hash = outcome.hash;
+                println!("{}: seed {seed}, trace {hash:016x}", configuration.name);
+            }
         }
         if configuration.expectation == Expectation::Safe
             && let Some(violation) = first.violations.first()
@@ -162,18 +170,9 @@ impl Plan {
             );
             return Err(format!("{violation}\nreplay: {replay}"));
         }
-        for _ in 1..self.runs {
-            let again = run(configuration, seed, &self.reduction, false);
-            if self.seed.is_some() {
-                println!(
-                    "{}: seed {seed}, trace {:016x}",
-                    configuration.name, again.hash
-                );
-            }
-            if first != again {
-                let replay = replay(configuration, seed, &self.reduction);
-                return Err(format!("two runs of one seed differ\nreplay: {replay}"));
-            }
+        if others.iter().any(|it| *it != first) {
+            let replay = replay(configuration, seed, &self.reduction);
+            return Err(format!("two runs of one seed differ\nreplay: {replay}"));
         }
         Ok(first)
     }
