@@ -2,8 +2,9 @@
 
 #[path = "../judge/judge.rs"]
 mod judge;
+
+mod ends;
 mod random;
 mod reference;
 mod said;
-mod sight;
 mod stories;
