@@ -296,3 +296,36 @@ fn wrong_refusals_are_fewer_than_by_a_mean() {
     println!("In all: {all_by_mean} by a mean, {all_by_queue} by the queue.");
     assert!(all_by_mean > 0, "the control is seen to refuse wrongly");
 }
+
+#[test]
+fn a_wait_that_is_as_long_as_the_shortest_possible_one_is_admitted() {
+    let queue = queue();
+    let join = |who, millis, policy: &QueuePolicy| join_at(&queue, &key(), who, at(millis), policy);
+    assert_eq!(join(0, 0, &ROOMY), TURN);
+    for who in 0..8 {
+        let start = 100 * who as u64;
+        // A queue that is never empty, so that the holds are of one kind.
+        assert_eq!(join(who + 1, start, &ROOMY), WAITING);
+        leave_at(
+            &queue,
+            &key(),
+            who,
+            at(start + 100),
+            Some(at(start)),
+            &ROOMY,
+        );
+    }
+    assert_eq!(join(9, 800, &ROOMY), WAITING);
+    let of = |millis| QueuePolicy {
+        wait: Duration::from_millis(millis),
+        refuses_long_waits: true,
+        ..ROOMY
+    };
+    assert_eq!(join(10, 800, &of(100)), WAITING);
+    let refusal = Refusal::TooLong {
+        waiting: 2,
+        expected: Duration::from_millis(200),
+        limit: Duration::from_millis(199),
+    };
+    assert_eq!(join(11, 800, &of(199)), refused(refusal));
+}
