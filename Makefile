@@ -88,8 +88,8 @@ mutants:
 		--jobs $${JOBS:-1} --timeout $(TIMEOUT) --output target $(MUTANTS) \
 		-- --lib --test properties || test $$? = 3
 
-# The same for the lanes, the lease cell and the queue of the driver. The tests are those beside the code, and a seed
-# of some worlds of the simulator. A change takes about a minute.
+# The same for the lanes, the lease cell and the queue of the driver. The tests are those beside the code and over nodes
+# in memory, and a seed of some worlds of the simulator. A change takes about a minute.
 mutants-driver: TIMEOUT = 180
 mutants-driver: export SIM_SEEDS = 1
 mutants-driver: export SIM_RUNS = 1
@@ -101,7 +101,7 @@ mutants-driver:
 		$(foreach it,lane lease_cell queue,--file 'redlock-tokio/src/engine/$(it).rs' \
 		--file 'redlock-tokio/src/engine/$(it)/**/*.rs') \
 		--exclude-re 'impl fmt::(Display|Debug)' --jobs $${JOBS:-1} --timeout $(TIMEOUT) \
-		--output target/mutants-driver $(MUTANTS) -- --lib --test sim || test $$? = 3
+		--output target/mutants-driver $(MUTANTS) -- --lib --test memory --test sim || test $$? = 3
 
 # Which lines of the core its public API reaches, by the properties, the simulator and the README's
 # drive loop. Needs cargo-tarpaulin: cargo install cargo-tarpaulin --locked
