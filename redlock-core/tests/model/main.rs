@@ -63,6 +63,9 @@ fn main() -> ExitCode {
     let masters = check_all(&configurations::all(), filter);
     let owners = check_all(&owners::all(), filter);
     let outcomes = [masters, owners].concat();
+    if only_large && name.is_none() {
+        assert_eq!(outcomes.len(), LARGE.len(), "each name is one's");
+    }
     if is_partial {
         println!("\nleft out, because this is a debug build (`make model` has them): {LARGE:?}");
     }

@@ -48,7 +48,10 @@ where
 /// Returns whether one of at most `cases` random inputs shows something. For negative controls: the search ends
 /// with the first such input, and `PROPTEST_CASES` does not shorten it.
 fn finds<S: Strategy>(cases: u32, inputs: &S, shows: impl Fn(S::Value) -> bool) -> bool {
-    let mut runner = runner(seed(), cases);
+    let seed = seed();
+    // To be seen if the test fails.
+    println!("REDLOCK_SEED={seed}");
+    let mut runner = runner(seed, cases);
     (0..cases).any(|_| {
         let input = inputs.new_tree(&mut runner);
         shows(input.expect("most inputs are possible").current())

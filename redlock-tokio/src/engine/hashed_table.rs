@@ -15,7 +15,7 @@ const PLACES_OF_PAGE: usize = 32;
 ///
 /// The hashes have a secret key, so that nobody can choose keys that make the table forget others.
 pub(crate) struct HashedTable<V> {
-    /// Allocated with its first key: most programs lock few keys.
+    /// Each page is allocated when the first key is put into it, because most programs lock few keys.
     pages: [Option<Page<V>>; PAGES],
     /// Has taken in the secret key.
     hasher: DefaultHasher,
@@ -43,14 +43,14 @@ impl<V> HashedTable<V> {
 
     pub(crate) fn remove(&mut self, key: &Key) -> Option<V> {
         let hash = self.hash(key);
-        let removed = self.place(hash).take_if(|it| it.hash == hash);
-        removed.map(|it| it.value)
+        let place = self.known_place(hash)?;
+        place.take_if(|it| it.hash == hash).map(|it| it.value)
     }
 
     pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut V> {
         let hash = self.hash(key);
-        let place = self.place(hash).as_mut().filter(|it| it.hash == hash);
-        place.map(|it| &mut it.value)
+        let place = self.known_place(hash)?.as_mut();
+        place.filter(|it| it.hash == hash).map(|it| &mut it.value)
     }
 
     pub(crate) fn get_or_default(&mut self, key: &Key) -> &mut V
@@ -71,6 +71,13 @@ impl<V> HashedTable<V> {
         let mut hasher = self.hasher.clone();
         key.hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// Returns the place of a hash, unless its page is not allocated.
+    fn known_place(&mut self, hash: u64) -> Option<&mut Option<Place<V>>> {
+        let place = hash as usize % PLACES;
+        let page = self.pages[place / PLACES_OF_PAGE].as_mut()?;
+        Some(&mut page[place % PLACES_OF_PAGE])
     }
 
     fn place(&mut self, hash: u64) -> &mut Option<Place<V>> {

@@ -222,8 +222,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Command`] if a server refuses a step, and [`TopologyError::TimedOut`] if a slot or a shard
-    /// has no owner.
+    /// [`TopologyError::TimedOut`] if a server goes on to refuse a step, or if a slot or a shard has no owner.
     ///
     /// # Panics
     ///

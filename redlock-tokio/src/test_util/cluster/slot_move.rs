@@ -47,7 +47,7 @@ impl<'a> SlotMove<'a> {
             from,
             to,
         };
-        slot_move.mark(&slot_move.ends()?)?;
+        wait_until("the slots are on their way", || slot_move.mark())?;
         Ok(slot_move)
     }
 
@@ -63,16 +63,15 @@ impl<'a> SlotMove<'a> {
     pub fn move_keys(&self, at_most: usize) -> Result<usize, TopologyError> {
         let mut moved = 0;
         wait_until("the keys have moved", || {
-            let outcome = self.try_to_move_keys(at_most, &mut moved);
-            outcome.map_err(|it| in_words(&it))
+            self.try_to_move_keys(at_most, &mut moved)
         })?;
         Ok(moved)
     }
 
-    fn try_to_move_keys(&self, at_most: usize, moved: &mut usize) -> Result<(), TopologyError> {
-        let ends = self.ends()?;
-        self.mark(&ends)?;
-        self.carry(&ends, at_most, moved)
+    fn try_to_move_keys(&self, at_most: usize, moved: &mut usize) -> Result<(), String> {
+        let ends = self.mark()?;
+        let outcome = self.carry(&ends, at_most, moved);
+        outcome.map_err(|it| in_words(&it))
     }
 
     /// Moves the keys that are left, and makes the new shard the owner of the slots. Blocks until a majority of the
@@ -84,8 +83,7 @@ impl<'a> SlotMove<'a> {
     /// [`Cluster::move_slots`](super::Cluster::move_slots) can finish the move.
     pub fn finish(self) -> Result<(), TopologyError> {
         wait_until("the new owner has the slots", || {
-            let outcome = self.try_to_finish();
-            let owner = outcome.map_err(|it| in_words(&it))?;
+            let owner = self.try_to_finish()?;
             let last = self.slots.last();
             let named = last.and_then(|it| self.nodes.owner_of(*it));
             let is_named = last.is_none() || named == Some(owner);
@@ -96,13 +94,23 @@ impl<'a> SlotMove<'a> {
     }
 
     /// Returns the new owner.
-    fn try_to_finish(&self) -> Result<usize, TopologyError> {
+    fn try_to_finish(&self) -> Result<usize, String> {
         let ends = self.ends()?;
         let is_owner = |slot: &u16| self.nodes.owner_of(*slot) == Some(ends.to);
         if self.slots.last().is_some_and(is_owner) {
             return Ok(ends.to);
         }
-        while self.move_keys(usize::MAX)? > 0 {}
+        let mut moved = 1;
+        while moved > 0 {
+            moved = 0;
+            self.try_to_move_keys(usize::MAX, &mut moved)?;
+        }
+        let outcome = self.give_to(&ends);
+        outcome.map_err(|it| in_words(&it))?;
+        Ok(ends.to)
+    }
+
+    fn give_to(&self, ends: &Ends) -> Result<(), TopologyError> {
         let id = self.id_of(ends.to)?;
         // The new owner first: it takes a new epoch, by which all others believe it.
         self.assign(ends.to, &self.slots, &["NODE", &id])?;
@@ -112,34 +120,38 @@ impl<'a> SlotMove<'a> {
             // The others hear of the owner from the nodes, too. A replica may refuse, and a node may be down.
             let _ = self.assign(number, &self.slots, &["NODE", &id]);
         }
-        Ok(ends.to)
+        Ok(())
     }
 
     /// Informs both ends that the slots move. A server that was promoted since does not know.
-    fn mark(&self, ends: &Ends) -> Result<(), TopologyError> {
+    fn mark(&self) -> Result<Ends, String> {
+        let ends = self.ends()?;
         self.restore_owners(ends.to)?;
-        let (from, to) = (self.id_of(ends.from)?, self.id_of(ends.to)?);
-        self.assign(ends.to, &self.slots, &["IMPORTING", &from])?;
-        self.assign(ends.from, &self.slots, &["MIGRATING", &to])
+        let tell = || {
+            let (from, to) = (self.id_of(ends.from)?, self.id_of(ends.to)?);
+            self.assign(ends.to, &self.slots, &["IMPORTING", &from])?;
+            self.assign(ends.from, &self.slots, &["MIGRATING", &to])
+        };
+        tell().map_err(|it| in_words(&it))?;
+        Ok(ends)
     }
 
-    /// Blocks until the target names an owner of each slot.
+    /// Returns an error if the target names no owner of some slots, and lets it hear of one.
     ///
     /// A server that imports a slot does not accept another owner of the slot. If the source fails over meanwhile,
     /// the server in the end names no owner, and refuses the keys that the new master sends. Without the mark, the
     /// server hears of the owner from the other nodes.
-    fn restore_owners(&self, target: usize) -> Result<(), TopologyError> {
-        wait_until("the target names an owner of each slot", || {
-            let lines = self.nodes.lines(target)?;
-            let has_none = |slot: &u16| !lines.iter().any(|it| it.has_slot(*slot));
-            let without: Vec<_> = self.slots.iter().copied().filter(has_none).collect();
-            if without.is_empty() {
-                return Ok(());
-            }
-            let outcome = self.assign(target, &without, &["STABLE"]);
-            outcome.map_err(|it| in_words(&it))?;
-            Err(format!("{} slots have none", without.len()))
-        })
+    fn restore_owners(&self, target: usize) -> Result<(), String> {
+        let lines = self.nodes.lines(target)?;
+        let has_none = |slot: &u16| !lines.iter().any(|it| it.has_slot(*slot));
+        let without: Vec<_> = self.slots.iter().copied().filter(has_none).collect();
+        if without.is_empty() {
+            return Ok(());
+        }
+        let outcome = self.assign(target, &without, &["STABLE"]);
+        outcome.map_err(|it| in_words(&it))?;
+        let count = without.len();
+        Err(format!("node {target} names no owner of {count} slots"))
     }
 
     fn assign(&self, number: usize, slots: &[u16], what: &[&str]) -> Result<(), TopologyError> {
@@ -191,12 +203,10 @@ impl<'a> SlotMove<'a> {
         Ok(())
     }
 
-    fn ends(&self) -> Result<Ends, TopologyError> {
+    fn ends(&self) -> Result<Ends, String> {
         let master = |shard| {
-            wait_until("the shard has a master", || {
-                let master = self.nodes.master_of(shard);
-                master.ok_or_else(|| format!("shard {shard} has none"))
-            })
+            let master = self.nodes.master_of(shard);
+            master.ok_or_else(|| format!("shard {shard} has no master"))
         };
         Ok(Ends {
             from: master(self.from)?,

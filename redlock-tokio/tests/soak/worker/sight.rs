@@ -35,10 +35,11 @@ impl Sight {
         true
     }
 
-    /// Returns the end of a hold that is not valid any more at `now`, or an earlier time.
+    /// Returns when a hold ended that is not valid any more at `now`. The result may be too early, and never is too late.
     ///
     /// Some losses come before the end of validity. Other clients can have the lock from then on, even if the holder
-    /// looks much later.
+    /// looks much later. So the time between the last look and such a loss is not judged: the time between two looks,
+    /// if the process runs.
     pub(crate) fn end(self, now: u64, reason: Option<LossReason>) -> u64 {
         match reason {
             None | Some(LossReason::Expired | LossReason::MaxHold) if self.valid_until <= now => {
