@@ -383,6 +383,20 @@ fn a_lease_whose_time_ends_after_a_pause_makes_its_one_attempt() {
 }
 
 #[test]
+fn only_a_wait_for_a_taken_key_lasts_until_the_deadline() {
+    let retry = config().retry.with_probes();
+    // The time that is left is shorter than every delay.
+    let closes = |replies: &[Reply]| {
+        let mut driven = Driven::new(LeaseConfig { retry, ..config() });
+        driven.run(|lease| lease.acquire(at(0), at(10)));
+        driven.reply(at(1), replies);
+        driven.lease.is_closed()
+    };
+    assert!(!closes(&[Denied; 3]), "the key may be free before");
+    assert!(closes(&[Unknown; 3]), "no node is expected to answer");
+}
+
+#[test]
 fn another_client_is_noticed_during_a_pause() {
     let mut turns = Turns::default();
     turns.start(at(0), true);
