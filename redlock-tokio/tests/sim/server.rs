@@ -57,8 +57,6 @@ pub(crate) struct Server {
     /// Its answers are late until this time.
     pub(crate) slow_until: u64,
     store: Store,
-    /// No fault takes its counters.
-    keeps_counters: bool,
     /// The connections that asked for a key, and hear when it is gone.
     tracked: BTreeMap<Key, BTreeSet<ConnectionId>>,
 }
@@ -75,7 +73,6 @@ impl Server {
             stands_still_until: 0,
             slow_until: 0,
             store: Store::default(),
-            keeps_counters: false,
             tracked: BTreeMap::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 use crate::{
     authority::{Authorities, Layout, Outages},
     clock::{MILLI, Rate, SECOND},
-    configuration::{Configuration, Fencing},
+    configuration::Configuration,
     events::Event,
     host::Host,
     network::{Network, SharedNetwork, Weather},
@@ -120,15 +120,12 @@ impl World {
             }
             server
         };
-        let mut servers = match owners {
+        let servers = match owners {
             Some(owners) => Layout::new(owners.kind).create_servers(&mut rng),
             None => (0..machines as u32)
                 .map(|it| machine(it, &mut rng))
                 .collect(),
         };
-        if configuration.fencing == Fencing::CountersSurvive {
-            servers.iter_mut().for_each(Server::keep_counters);
-        }
         let rates = (0..scale.processes)
             .map(|_| clocks.of_process(&mut rng))
             .collect();

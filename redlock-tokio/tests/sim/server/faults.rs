@@ -10,7 +10,7 @@ use super::{
 /// What a server finds on its disk when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Disk {
-    /// Nothing, or the counters alone in a world where no server loses them.
+    /// Nothing.
     Empty,
     /// Everything.
     Complete,
@@ -68,9 +68,6 @@ impl Server {
     /// Returns what a replica of it has that lags behind, on a clock that shows `local_of_replica` now.
     pub(crate) fn replicated(&self, at: u64, lag: u64, replica: &Self) -> Copy {
         let mut copy = self.store.as_of(at.saturating_sub(lag));
-        if self.keeps_counters {
-            copy.counters = self.store.as_of(at).counters;
-        }
         let (ours, theirs) = (self.millis(at), replica.millis(at));
         // What is dead by our clock is dead by theirs.
         copy.entries.retain(|_, entry| entry.expires_at > ours);
@@ -96,7 +93,7 @@ impl Server {
     pub(crate) fn take_keys(&mut self, mut copy: Copy, mut lacks: impl FnMut(&Key) -> bool) {
         copy.entries.retain(|key, _| {
             let is_lost = lacks(key);
-            if is_lost && !self.keeps_counters {
+            if is_lost {
                 copy.counters.remove(key);
             }
             !is_lost
@@ -104,17 +101,10 @@ impl Server {
         self.store.replace(copy);
     }
 
-    /// Drops all keys, and the counters if they can be lost.
+    /// Drops all keys and counters.
     pub(crate) fn forget_keys(&mut self) {
         self.store.clear_keys();
-        if !self.keeps_counters {
-            self.store.clear_counters();
-        }
-    }
-
-    /// Lets the counters survive whatever happens to the keys.
-    pub(crate) fn keep_counters(&mut self) {
-        self.keeps_counters = true;
+        self.store.clear_counters();
     }
 
     /// It becomes a replica of a server that has none of its keys. Its connections go on.
