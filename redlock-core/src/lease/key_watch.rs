@@ -242,6 +242,19 @@ mod tests {
     }
 
     #[test]
+    fn a_missed_opening_counts_once() {
+        let mut key_watch = key_watch(&[Reply::Free; 3]);
+        key_watch.take_confirmation();
+        assert!(!key_watch.take_missed(at(1)), "it is still free");
+        for index in 0..3 {
+            assert!(key_watch.handle_change(node(index)));
+            key_watch.handle_reply(node(index), taken(9));
+        }
+        assert!(key_watch.take_missed(at(1)));
+        assert!(!key_watch.take_missed(at(1)));
+    }
+
+    #[test]
     fn a_waiter_confirms_less_the_longer_it_has_waited() {
         let confirmations = [0, 1, 2, 3, 4, u32::MAX].map(confirmations_after);
         assert_eq!(confirmations, [3, 2, 1, 0, 0, 0]);

@@ -151,3 +151,33 @@ impl UnseenOpenings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+    use crate::{NodeId, Quorum, Reply, lease::transmit::RoundId};
+
+    #[test]
+    fn a_client_that_is_notified_need_not_probe_faster() {
+        const MS: fn(u64) -> Duration = Duration::from_millis;
+        let at = |millis| Timestamp::ZERO.saturating_add(MS(millis));
+        let retry = RetrySchedule::new(MS(20)..=MS(200)).unwrap();
+        let node = NodeId::new(0).unwrap();
+        let watch = |until| {
+            let mut key_watch = KeyWatch::new(RoundId(1), Quorum::majority(1).unwrap(), 4);
+            key_watch.handle_reply(node, Reply::Taken { until });
+            key_watch
+        };
+        let mut unseen = UnseenOpenings::default();
+        for second in 1..=3 {
+            let now = at(1000 * second);
+            unseen = unseen.after_probe(now, &watch(at(1000 * second + 900)), &retry);
+        }
+        assert_eq!(unseen.count, 2, "two other holders came unnoticed");
+        let mut notified = watch(at(9000));
+        notified.handle_freed(node);
+        assert_eq!(unseen.after_probe(at(4000), &notified, &retry).count, 0);
+    }
+}

@@ -397,6 +397,16 @@ fn only_a_wait_for_a_taken_key_lasts_until_the_deadline() {
 }
 
 #[test]
+fn news_of_a_key_that_is_not_watched_says_nothing_of_other_clients() {
+    let mut driven = Driven::new(config());
+    driven.run(|lease| lease.acquire(at(0), at(500)));
+    driven.run(|lease| lease.handle_freed(at(1), NodeId::new(0).unwrap()));
+    driven.reply(at(2), &[Granted; 3]);
+    assert!(driven.is_held(at(2)));
+    assert!(!driven.lease.was_contended());
+}
+
+#[test]
 fn another_client_is_noticed_during_a_pause() {
     let mut turns = Turns::default();
     turns.start(at(0), true);
