@@ -64,7 +64,11 @@ fn main() -> ExitCode {
     let owners = check_all(&owners::all(), filter);
     let outcomes = [masters, owners].concat();
     if only_large && name.is_none() {
-        assert_eq!(outcomes.len(), LARGE.len(), "each name is one's");
+        assert_eq!(
+            outcomes.len(),
+            LARGE.len(),
+            "no configuration has one of the names in LARGE"
+        );
     }
     if is_partial {
         println!("\nleft out, because this is a debug build (`make model` has them): {LARGE:?}");
