@@ -12,8 +12,12 @@ fn taken(until: u64) -> Reply {
 
 /// A lease whose first attempt failed after 1 ms, since another client holds all keys.
 fn contended() -> Driven {
+    contended_with(config().retry)
+}
+
+fn contended_with(retry: RetrySchedule) -> Driven {
     let mut driven = Driven::new(LeaseConfig {
-        retry: config().retry.with_probes(),
+        retry: retry.with_probes(),
         ..config()
     });
     driven.acquire(at(0));
@@ -299,6 +303,28 @@ fn probes_more_often_if_the_key_changes_hands_without_a_notification() {
     assert!(delay >= HOLD / 8 && delay <= HOLD / 4, "{delay:?}");
     let stays = last_delay(|_| 900);
     assert!(stays >= HOLD, "the key stays with its holder: {stays:?}");
+}
+
+#[test]
+fn only_probes_that_do_not_come_faster_count_as_attempts() {
+    let probes_and_end = |until: fn(u64) -> u64| {
+        let mut driven = contended_with(config().retry.with_max_attempts(6));
+        let mut millis = 2;
+        while driven.told.is_empty() && millis < 600 {
+            driven.reply(at(millis), &[taken(until(millis)); 5]);
+            let due = driven.lease.poll_timeout().unwrap();
+            millis = due.as_nanos().div_ceil(1_000_000);
+            driven.run(|lease| lease.handle_timeout(at(millis)));
+        }
+        let is_probe = |it: &&Operation| matches!(it, Operation::Probe { .. });
+        let probes = driven.operations().iter().filter(is_probe).count();
+        (probes, !driven.told.is_empty())
+    };
+    let (probes, has_given_up) = probes_and_end(|_| 5000);
+    assert_eq!((probes, has_given_up), (5, true), "after one attempt");
+    let changes_hands = |now| now / 20 * 20 + 900;
+    let (probes, has_given_up) = probes_and_end(changes_hands);
+    assert!(probes > 20 && !has_given_up, "{probes} {has_given_up}");
 }
 
 #[test]
