@@ -89,16 +89,19 @@ mutants:
 		-- --lib --test properties || test $$? = 3
 
 # The same for the lanes, the lease cell and the queue of the driver. The tests are those beside the code and over nodes
-# in memory, and a seed of some worlds of the simulator. A change takes about a minute. The stand-in of a lane is
-# compiled for `make threads` only.
-mutants-driver: TIMEOUT = 180
+# in memory, and a seed of some worlds of the simulator. A change takes about 10 s. The stand-in of a lane is compiled
+# for `make threads` only. Needs cargo-nextest as well, which stops at the first failure: cargo install cargo-nextest
+# --locked
+mutants-driver: TIMEOUT = 90
+mutants-driver: export NEXTEST_PROFILE = mutants
 mutants-driver: export SIM_SEEDS = 1
 mutants-driver: export SIM_RUNS = 1
 mutants-driver: export SIM_UNSHRUNK = 1
 mutants-driver: export SIM_CONFIG = within,within-storm,within-unrenewed
 mutants-driver:
 	@mkdir -p target/mutants-driver
-	cargo mutants --package redlock-tokio --all-features \
+	cargo mutants --package redlock-tokio --all-features --test-tool nextest \
+		--cargo-arg=--config=profile.dev.package.redlock-tokio.opt-level=1 \
 		$(foreach it,lane lease_cell queue,--file 'redlock-tokio/src/engine/$(it).rs' \
 		--file 'redlock-tokio/src/engine/$(it)/**/*.rs') \
 		--exclude '**/stand_in.rs' --exclude-re 'impl fmt::(Display|Debug)' \
