@@ -85,8 +85,8 @@ mutants:
 	@mkdir -p target
 	PROPTEST_CASES=$${PROPTEST_CASES:-100} cargo mutants --package redlock-core \
 		--file 'redlock-core/src/**/*.rs' --exclude-re 'impl fmt::Display' \
-		--jobs $${JOBS:-1} --timeout $(TIMEOUT) --output target $(MUTANTS) \
-		-- --lib --test properties || test $$? = 3
+		$(addprefix --cargo-arg=,--lib --test=properties) \
+		--jobs $${JOBS:-1} --timeout $(TIMEOUT) --output target $(MUTANTS) || test $$? = 3
 
 # The same for the lanes, the lease cell and the queue of the driver. The tests are those beside the code and over nodes
 # in memory, and a seed of some worlds of the simulator. A change takes about 10 s. The stand-in of a lane is compiled
@@ -97,16 +97,17 @@ mutants-driver: export NEXTEST_PROFILE = mutants
 mutants-driver: export SIM_SEEDS = 1
 mutants-driver: export SIM_RUNS = 1
 mutants-driver: export SIM_UNSHRUNK = 1
-mutants-driver: export SIM_CONFIG = within,within-storm,within-unrenewed
+mutants-driver: export SIM_CONFIG = within,within-storm,within-unrenewed,within-durable,within-sentinels,within-cluster
 mutants-driver:
 	@mkdir -p target/mutants-driver
 	cargo mutants --package redlock-tokio --all-features --test-tool nextest \
 		--cargo-arg=--config=profile.dev.package.redlock-tokio.opt-level=1 \
+		$(addprefix --cargo-arg=,--lib --test=memory --test=sim) \
 		$(foreach it,lane lease_cell queue,--file 'redlock-tokio/src/engine/$(it).rs' \
 		--file 'redlock-tokio/src/engine/$(it)/**/*.rs') \
 		--exclude '**/stand_in.rs' --exclude-re 'impl fmt::(Display|Debug)' \
 		--jobs $${JOBS:-1} --timeout $(TIMEOUT) \
-		--output target/mutants-driver $(MUTANTS) -- --lib --test memory --test sim || test $$? = 3
+		--output target/mutants-driver $(MUTANTS) || test $$? = 3
 
 # Which lines of the core its public API reaches, by the properties, the simulator and the README's
 # drive loop. Needs cargo-tarpaulin: cargo install cargo-tarpaulin --locked

@@ -121,6 +121,17 @@ mod tests {
         assert_eq!(table.get_mut(&keys[0]), None);
     }
 
+    #[test]
+    fn only_a_key_that_is_put_in_allocates_its_page() {
+        let mut table = HashedTable::new(&Random::system());
+        let allocated = |table: &HashedTable<()>| table.pages.iter().flatten().count();
+        let key = Key::new("k").unwrap();
+        assert_eq!((table.get_mut(&key), table.remove(&key)), (None, None));
+        assert_eq!(allocated(&table), 0);
+        table.insert(&key, ());
+        assert_eq!(allocated(&table), 1);
+    }
+
     /// Returns which keys the table still has after twice as many as there are places.
     fn kept(random: &Random) -> Vec<usize> {
         let mut table = HashedTable::new(random);

@@ -114,6 +114,23 @@ async fn a_move_goes_on_after_a_failover_of_its_source() {
     check_move(&cluster, 1);
 }
 
+#[tokio::test]
+async fn keys_move_on_while_the_master_of_their_target_is_replaced() {
+    let cluster = Cluster::builder()
+        .node_timeout(Duration::from_secs(1))
+        .spawn()
+        .unwrap();
+    let slots = start_move(&cluster);
+    let is_copied = || client(&cluster, 4).run(&["DBSIZE"]) == "1";
+    eventually("the replica has the key that has moved", is_copied).await;
+    cluster.node(1).kill();
+    assert_eq!(slots.move_keys(usize::MAX).unwrap(), TAGGED.len() - 1);
+    assert_eq!(cluster.master_of(1), Some(4));
+    slots.finish().unwrap();
+    cluster.node(1).restart().unwrap();
+    check_move(&cluster, 4);
+}
+
 /// Moves one of the keys of a slot from shard 0 to shard 1.
 fn start_move(cluster: &Cluster) -> SlotMove<'_> {
     let old = client(cluster, 0);

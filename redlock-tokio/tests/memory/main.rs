@@ -5,6 +5,7 @@ mod embedded;
 mod handover;
 mod lanes;
 mod lock_future;
+mod logging;
 mod misbehaving;
 mod quarantine;
 mod reservations;

@@ -180,6 +180,22 @@ async fn nothing_is_owed_to_a_node_that_was_never_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_counts_the_releases_that_a_node_has_not_confirmed() {
+    for time_to_fail in [MS(0), MS(2000)] {
+        let (odd, redlock) = with_one(Manner::Obeys, Clock::tokio()).await;
+        let guard = redlock.lock("k").await.unwrap();
+        odd.set(Manner::Swallows);
+        drop(guard);
+        tokio::time::sleep(time_to_fail).await;
+        let report = redlock.shutdown_within(MS(1)).await;
+        assert_eq!((report.abandoned, report.timed_out), (1, true));
+        odd.set(Manner::Obeys);
+        let report = redlock.shutdown().await;
+        assert_eq!((report.abandoned, report.timed_out), (0, false));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_arrives_after_its_release_is_released_once_more() {
     let (odd, redlock) = with_one(Manner::Swallows, Clock::tokio()).await;
     let guard = redlock.lock("k").await.unwrap();

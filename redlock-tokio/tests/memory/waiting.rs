@@ -336,3 +336,15 @@ async fn a_waiter_without_a_turn_reports_why_the_nodes_do_not_vote() {
     assert_eq!((attempts.count, attempts.nodes.len()), (0, 3), "{error}");
     assert!(first.await.unwrap().is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_another_task_holds_is_contended_whatever_the_nodes_say() {
+    let nodes = three_nodes();
+    let redlock = over(&nodes).build().await.unwrap();
+    let guard = redlock.lock("k").await.unwrap();
+    nodes.iter().for_each(|node| node.set_down(true));
+    settle().await;
+    let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
+    assert!(matches!(error, LockError::Contended(_)), "{error}");
+    drop(guard);
+}
