@@ -39,6 +39,7 @@ struct Odd {
     manner: Arc<Mutex<Manner>>,
     swallowed: Arc<Mutex<Vec<Command>>>,
     connections: Arc<AtomicUsize>,
+    batches: Arc<AtomicUsize>,
     releases: Arc<AtomicUsize>,
 }
 
@@ -49,6 +50,7 @@ impl Odd {
             manner: Arc::new(Mutex::new(manner)),
             swallowed: Arc::default(),
             connections: Arc::default(),
+            batches: Arc::default(),
             releases: Arc::default(),
         }
     }
@@ -80,6 +82,7 @@ impl Session for Odd {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
         let is_release =
             |command: &&Command| matches!(command.operation(), Operation::Release { .. });
+        self.batches.fetch_add(1, SeqCst);
         let releases = batch.iter().filter(is_release).count();
         self.releases.fetch_add(releases, SeqCst);
         let manner = *self.manner.lock().unwrap();
@@ -235,6 +238,17 @@ async fn a_silent_node_costs_one_timeout_and_then_nothing() {
     odd.digest();
     tokio::time::sleep(MS(3000)).await;
     assert!(odd.inner.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_few_batches_are_on_their_way_to_a_node() {
+    let (odd, redlock) = with_one(Manner::Swallows, Clock::tokio()).await;
+    let mut guards = Vec::new();
+    for number in 0..20 {
+        guards.push(redlock.lock(format!("k{number}")).await.unwrap());
+        tokio::time::sleep(MS(1)).await;
+    }
+    assert_eq!(odd.batches.load(SeqCst), 8);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

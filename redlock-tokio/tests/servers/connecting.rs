@@ -114,18 +114,31 @@ async fn a_missing_database_and_a_server_that_is_not_redis_are_misconfigurations
 }
 
 #[tokio::test]
-async fn a_busy_server_does_not_prevent_the_start() {
-    let servers = RedisServers::spawn_with(3, &["--lua-time-limit", "10"]).unwrap();
-    let cli = Cli::of(servers.get(0));
-    let busy = thread::spawn(move || cli.run(&["EVAL", "while true do end", "0"]));
-    let cli = Cli::of(servers.get(0));
-    eventually("it is busy", || cli.run(&["PING"]).contains("BUSY")).await;
-    let urls = servers.urls().into_iter().map(|url| format!("{url}/3"));
-    let redlock = trusting(urls).build().await.expect("it starts");
-    let guard = redlock.try_lock("k").await.expect("two of three vote");
-    cli.run(&["SCRIPT", "KILL"]);
-    busy.join().unwrap();
-    assert!(guard.is_valid());
+async fn busy_servers_do_not_prevent_the_start() {
+    for (busy, database) in [(1, "/3"), (3, "/3"), (3, "")] {
+        let servers = RedisServers::spawn_with(3, &["--lua-time-limit", "10"]).unwrap();
+        let clients: Vec<_> = servers.iter().take(busy).map(Cli::of).collect();
+        let mut scripts = Vec::new();
+        for server in servers.iter().take(busy) {
+            let cli = Cli::of(server);
+            scripts.push(thread::spawn(move || {
+                cli.run(&["EVAL", "while true do end", "0"])
+            }));
+        }
+        for cli in &clients {
+            eventually("it is busy", || cli.run(&["PING"]).contains("BUSY")).await;
+        }
+        let urls = servers.urls().into_iter().map(|url| url + database);
+        let redlock = trusting(urls).build().await.expect("it starts");
+        let guard = redlock.try_lock("k").await;
+        assert_eq!(guard.is_ok(), busy == 1, "{guard:?}");
+        for (cli, script) in clients.iter().zip(scripts) {
+            cli.run(&["SCRIPT", "KILL"]);
+            script.join().unwrap();
+        }
+        let other = redlock.lock("other").await.expect("the servers answer");
+        assert!(other.is_valid());
+    }
 }
 
 #[tokio::test]
