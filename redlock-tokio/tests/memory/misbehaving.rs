@@ -12,7 +12,8 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_tokio::{
-    Answer, Clock, Command, LockOptions, MemoryNode, Node, NodeError, Operation, Redlock, Session,
+    Answer, Clock, Command, LockOptions, MemoryNode, Node, NodeError, NodeState, Operation,
+    Redlock, Session,
 };
 use tokio::{task::JoinSet, time::Instant};
 
@@ -241,6 +242,24 @@ async fn a_silent_node_costs_one_timeout_and_then_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_status_of_a_node_tells_how_it_answers() {
+    let (odd, redlock) = with_one(Manner::Dawdles(MS(20)), Clock::tokio()).await;
+    let status = || redlock.nodes().remove(2);
+    assert_eq!(status().round_trip, None);
+    drop(redlock.lock("k").await.unwrap());
+    tokio::time::sleep(MS(100)).await;
+    assert_eq!(status().round_trip, Some(MS(20)));
+    odd.set(Manner::Swallows);
+    drop(redlock.lock("k").await.unwrap());
+    tokio::time::sleep(MS(100)).await;
+    assert_eq!(status().state, NodeState::Silent);
+    odd.set(Manner::Obeys);
+    tokio::time::sleep(MS(3000)).await;
+    assert_eq!(status().state, NodeState::Voting);
+    assert_ne!(status().round_trip, Some(MS(20)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_a_few_batches_are_on_their_way_to_a_node() {
     let (odd, redlock) = with_one(Manner::Swallows, Clock::tokio()).await;
     let mut guards = Vec::new();
@@ -343,4 +362,28 @@ fn a_service_whose_runtime_ends_first_leaves_nothing_behind() {
         drop(runtime);
     }
     assert_eq!(Arc::strong_count(&marker), 1);
+}
+
+#[test]
+fn releases_that_the_end_of_the_runtime_prevents_are_counted() {
+    let runtime = || tokio::runtime::Builder::new_current_thread();
+    let runtime = || runtime().enable_all().build().unwrap();
+    for is_dropped_before in [true, false] {
+        let first = runtime();
+        let (redlock, guard) = first.block_on(async {
+            let nodes = [(); 3].map(|()| MemoryNode::new());
+            let redlock = Redlock::builder()
+                .custom_nodes(nodes)
+                .build()
+                .await
+                .unwrap();
+            let guard = redlock.lock("k").await.unwrap();
+            // No lane runs after this, so no release is sent if the guard is dropped now.
+            (redlock, (!is_dropped_before).then_some(guard))
+        });
+        drop(first);
+        drop(guard);
+        let report = runtime().block_on(redlock.shutdown());
+        assert_eq!(report.abandoned, 3);
+    }
 }
