@@ -2,6 +2,7 @@
 //! nodes in memory, by tokio's clock.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -194,6 +195,31 @@ async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
     for case in cases {
         case.run().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_turns_of_a_lone_process_grow_longer() {
+    let nodes = three_nodes();
+    let redlock = over(&nodes).build().await.unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        let (redlock, node) = (redlock.clone(), nodes[0].clone());
+        tasks.spawn(async move {
+            let mut values = Vec::new();
+            for _ in 0..750 {
+                let guard = redlock.lock("k").wait(MS(10_000)).await.unwrap();
+                tokio::time::sleep(MS(1)).await;
+                // All holders of one turn share it.
+                values.extend(node.value("k"));
+                drop(guard);
+            }
+            values
+        });
+    }
+    let values: BTreeSet<_> = tasks.join_all().await.into_iter().flatten().collect();
+    // Turns of the usual length would be a hundred in these three seconds.
+    let turns = values.len();
+    assert!((30..60).contains(&turns), "{turns}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -393,7 +393,17 @@ mod tests {
             run_id: None,
             ..info(b'x')
         };
+        let without_start = ServerInfo {
+            run_id: None,
+            uptime: None,
+            ..info(b'x')
+        };
         for (server, text) in [
+            (
+                Server::Known(without_start),
+                "INFO lacks run_id and master_replid, uptime_in_seconds, so one server under two addresses \
+                 would vote twice, a restarted server would vote at once",
+            ),
             (
                 Server::Known(without_role),
                 "INFO lacks run_id and master_replid, role, so one server under two addresses would \
