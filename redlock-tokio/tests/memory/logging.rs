@@ -8,7 +8,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
     Answer, Clock, Command, LockGuard, LossReason, MemoryNode, Node, NodeError, NodeState,
-    Operation, Redlock, RedlockBuilder, RunId, Server, ServerInfo, Session, Vote,
+    Operation, Redlock, RedlockBuilder, Role, RunId, Server, ServerInfo, Session, Vote,
 };
 
 use crate::support::{MS, log::Log};
@@ -37,8 +37,8 @@ impl Spoken {
         *self.says.lock().unwrap() = server;
     }
 
-    fn claim_remaining(&self, remaining: Option<Duration>) {
-        *self.remaining.lock().unwrap() = remaining;
+    fn claim_remaining(&self, remaining: Duration) {
+        *self.remaining.lock().unwrap() = Some(remaining);
     }
 }
 
@@ -90,16 +90,26 @@ impl Session for SpokenSession {
 }
 
 /// What a server says of itself that has been up for an hour, and whose settings are as they should be.
-fn sound(letter: u8) -> ServerInfo {
+fn sound(letter: u8) -> Server {
+    sound_but(letter, |_| {})
+}
+
+/// What the first server says of itself, which is sound but for this.
+fn changed(change: impl FnOnce(&mut ServerInfo)) -> Server {
+    sound_but(b'a', change)
+}
+
+fn sound_but(letter: u8, change: impl FnOnce(&mut ServerInfo)) -> Server {
     let mut info = ServerInfo::new(RunId::new([letter; RunId::LEN]), HOUR);
     info.eviction = Some("noeviction".into());
     info.appends_to_file = true;
-    info
+    change(&mut info);
+    Server::Known(info)
 }
 
 /// Three nodes; the first one says this of itself.
 fn nodes(first: Server) -> [Spoken; 3] {
-    let others = [b'b', b'c'].map(|it| Server::Known(sound(it)));
+    let others = [b'b', b'c'].map(sound);
     let [second, third] = others.map(Spoken::new);
     [Spoken::new(first), second, third]
 }
@@ -110,12 +120,6 @@ fn over(nodes: &[Spoken; 3]) -> RedlockBuilder {
         .clock(Clock::tokio())
 }
 
-fn changed(change: impl FnOnce(&mut ServerInfo)) -> Server {
-    let mut info = sound(b'a');
-    change(&mut info);
-    Server::Known(info)
-}
-
 /// Returns what is logged of a first node that says this of itself.
 async fn log_of(first: Server, build: impl FnOnce(RedlockBuilder) -> RedlockBuilder) -> String {
     let (log, _guard) = Log::start();
@@ -124,12 +128,14 @@ async fn log_of(first: Server, build: impl FnOnce(RedlockBuilder) -> RedlockBuil
     log.text()
 }
 
-fn count(log: &Log, text: &str) -> usize {
-    log.text().matches(text).count()
+#[track_caller]
+fn log_has(log: &Log, text: &str, times: usize) {
+    let log = log.text();
+    assert_eq!(log.matches(text).count(), times, "{text:?} in\n{log}");
 }
 
 /// Extends a lock of which a node says that its key had so much time left.
-async fn extend(node: &Spoken, guard: &LockGuard, remaining: Option<Duration>) {
+async fn extend(node: &Spoken, guard: &LockGuard, remaining: Duration) {
     node.claim_remaining(remaining);
     guard.extend().await.unwrap();
 }
@@ -137,10 +143,7 @@ async fn extend(node: &Spoken, guard: &LockGuard, remaining: Option<Duration>) {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_logged_of_sound_servers() {
     let (log, _guard) = Log::start();
-    let redlock = over(&nodes(Server::Known(sound(b'a'))))
-        .build()
-        .await
-        .unwrap();
+    let redlock = over(&nodes(sound(b'a'))).build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
     tokio::time::sleep(MS(30_000)).await;
     guard.release().await;
@@ -151,18 +154,18 @@ async fn nothing_is_logged_of_sound_servers() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_of_a_node_is_logged_when_it_begins_and_when_it_ends() {
     let (log, _guard) = Log::start();
-    let nodes = nodes(Server::Known(sound(b'a')));
+    let nodes = nodes(sound(b'a'));
     let redlock = over(&nodes).build().await.unwrap();
     nodes[0].inner.set_down(true);
     drop(redlock.lock("k").await.unwrap());
     tokio::time::sleep(MS(60_000)).await;
-    assert_eq!(count(&log, "connection given up"), 1, "{}", log.text());
-    assert_eq!(count(&log, "cannot connect"), 1, "{}", log.text());
+    log_has(&log, "connection given up", 1);
+    log_has(&log, "cannot connect", 1);
     let address = format!("node=\"{}\"", nodes[0].address());
-    assert_eq!(count(&log, &address), 2, "{}", log.text());
+    log_has(&log, &address, 2);
     nodes[0].inner.set_down(false);
     tokio::time::sleep(MS(10_000)).await;
-    assert_eq!(count(&log, "connected again"), 1, "{}", log.text());
+    log_has(&log, "connected again", 1);
     assert_eq!(log.text().lines().count(), 3, "{}", log.text());
 }
 
@@ -172,23 +175,12 @@ async fn a_node_that_needs_a_change_is_logged_once_for_each_reason() {
     let nodes = nodes(changed(|it| it.in_cluster = true));
     let redlock = over(&nodes).build().await.unwrap();
     tokio::time::sleep(MS(60_000)).await;
-    assert_eq!(
-        count(&log, "has no vote until this is changed"),
-        1,
-        "{}",
-        log.text()
-    );
-    nodes[0].say(changed(|it| {
-        it.role = redlock_tokio::Role::ReplicaOf("m:6379".into())
-    }));
+    log_has(&log, "has no vote until this is changed", 1);
+    let master = "m:6379".into();
+    nodes[0].say(changed(|it| it.role = Role::ReplicaOf(master)));
     tokio::time::sleep(MS(60_000)).await;
-    assert_eq!(
-        count(&log, "has no vote until this is changed"),
-        2,
-        "{}",
-        log.text()
-    );
-    assert_eq!(count(&log, "a replica of m:6379"), 1, "{}", log.text());
+    log_has(&log, "has no vote until this is changed", 2);
+    log_has(&log, "a replica of m:6379", 1);
     drop(redlock);
 }
 
@@ -237,77 +229,60 @@ async fn a_quarantine_is_logged_when_it_begins_and_when_it_ends() {
     let nodes = nodes(changed(|it| it.uptime = Some(Duration::ZERO)));
     let redlock = over(&nodes).build().await.unwrap();
     tokio::time::sleep(MS(1000)).await;
-    assert_eq!(count(&log, "has no vote yet"), 1, "{}", log.text());
-    assert_eq!(count(&log, "votes from now on"), 0, "{}", log.text());
+    log_has(&log, "has no vote yet", 1);
+    log_has(&log, "votes from now on", 0);
     tokio::time::sleep(MS(60_000)).await;
-    assert_eq!(count(&log, "votes from now on"), 1, "{}", log.text());
+    log_has(&log, "votes from now on", 1);
     assert_eq!(redlock.nodes()[0].state, NodeState::Voting);
 
-    nodes[0].say(Server::Known(sound(b'x')));
+    nodes[0].say(sound(b'x'));
     drop(redlock.lock("k").await.unwrap());
     tokio::time::sleep(MS(60_000)).await;
-    assert_eq!(
-        count(&log, "replaced under its connection"),
-        1,
-        "{}",
-        log.text()
-    );
-    assert_eq!(count(&log, "votes from now on"), 2, "{}", log.text());
+    log_has(&log, "replaced under its connection", 1);
+    log_has(&log, "votes from now on", 2);
     assert_eq!(log.text().lines().count(), 4, "{}", log.text());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_with_a_wrong_expiry_is_logged_once_for_many() {
     let (log, _guard) = Log::start();
-    let nodes = nodes(Server::Known(sound(b'a')));
+    let nodes = nodes(sound(b'a'));
     let redlock = over(&nodes).build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
     let (short, long) = (
         "less time left than the lock relies on",
         "more time left than it was given",
     );
-    extend(&nodes[0], &guard, Some(MS(9_990))).await;
+    extend(&nodes[0], &guard, MS(9_990)).await;
     assert_eq!(log.text(), "");
     for _ in 0..3 {
-        extend(&nodes[0], &guard, Some(MS(5))).await;
+        extend(&nodes[0], &guard, MS(5)).await;
     }
-    assert_eq!(
-        (count(&log, short), count(&log, long)),
-        (1, 0),
-        "{}",
-        log.text()
-    );
+    log_has(&log, short, 1);
+    log_has(&log, long, 0);
     for _ in 0..3 {
-        extend(&nodes[0], &guard, Some(HOUR)).await;
+        extend(&nodes[0], &guard, HOUR).await;
     }
-    assert_eq!(
-        (count(&log, short), count(&log, long)),
-        (1, 1),
-        "{}",
-        log.text()
-    );
+    log_has(&log, short, 1);
+    log_has(&log, long, 1);
     tokio::time::sleep(MS(10_000)).await;
-    extend(&nodes[0], &guard, Some(MS(5))).await;
-    assert_eq!(count(&log, short), 2, "{}", log.text());
+    extend(&nodes[0], &guard, MS(5)).await;
+    log_has(&log, short, 2);
     assert!(log.text().contains("withheld=2"), "{}", log.text());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_time_in_which_no_lock_can_be_acquired_is_logged() {
     let (log, _guard) = Log::start();
-    let nodes = nodes(Server::Known(sound(b'a')));
+    let nodes = nodes(sound(b'a'));
     let redlock = over(&nodes).build().await.unwrap();
     nodes.iter().for_each(|it| it.inner.set_down(true));
     for _ in 0..10 {
         redlock.lock("k").wait(MS(500)).await.unwrap_err();
     }
     let (begins, ends) = ("no lock can be acquired", "locks can be acquired again");
-    assert_eq!(
-        (count(&log, begins), count(&log, ends)),
-        (1, 0),
-        "{}",
-        log.text()
-    );
+    log_has(&log, begins, 1);
+    log_has(&log, ends, 0);
     nodes.iter().for_each(|it| it.inner.set_down(false));
     for _ in 0..2 {
         redlock
@@ -318,26 +293,18 @@ async fn the_time_in_which_no_lock_can_be_acquired_is_logged() {
             .release()
             .await;
     }
-    assert_eq!(
-        (count(&log, begins), count(&log, ends)),
-        (1, 1),
-        "{}",
-        log.text()
-    );
+    log_has(&log, begins, 1);
+    log_has(&log, ends, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_is_logged_with_the_reason() {
     let (log, _guard) = Log::start();
-    let nodes = nodes(Server::Known(sound(b'a')));
+    let nodes = nodes(sound(b'a'));
     let redlock = over(&nodes).build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
     nodes.iter().for_each(|it| it.inner.clear());
     assert_eq!(guard.lost().await, LossReason::KeysLost);
-    assert_eq!(count(&log, "lock lost"), 1, "{}", log.text());
-    assert!(
-        log.text().contains(&LossReason::KeysLost.to_string()),
-        "{}",
-        log.text()
-    );
+    log_has(&log, "lock lost", 1);
+    log_has(&log, &LossReason::KeysLost.to_string(), 1);
 }
