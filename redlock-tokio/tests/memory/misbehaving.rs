@@ -13,7 +13,7 @@ use std::{
 use futures::future::BoxFuture;
 use redlock_tokio::{
     Answer, Clock, Command, LockOptions, MemoryNode, Node, NodeError, NodeState, Operation,
-    Redlock, Session,
+    Redlock, ReleaseOutcome, Session,
 };
 use tokio::{task::JoinSet, time::Instant};
 
@@ -167,6 +167,21 @@ async fn a_node_that_refuses_releases_is_asked_rarely() {
     odd.inner.clear();
     odd.set(Manner::Obeys);
     redlock.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_reports_its_own_objections_and_not_those_of_an_extension() {
+    let (odd, redlock) = with_one(Manner::Obeys, Clock::tokio()).await;
+    for (manner, objections) in [(Manner::Obeys, 0), (Manner::RefusesReleases, 1)] {
+        let guard = redlock.lock("k").await.unwrap();
+        odd.set(Manner::Dawdles(MS(60)));
+        guard.extend().await.unwrap();
+        tokio::time::sleep(MS(100)).await;
+        odd.set(manner);
+        let report = guard.release().await;
+        assert_eq!(report.outcome, ReleaseOutcome::Released);
+        assert_eq!(report.nodes.len(), objections, "{report:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
