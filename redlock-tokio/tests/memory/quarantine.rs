@@ -11,7 +11,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
     Answer, Clock, Command, FencingToken, LockError, MemoryNode, Node, NodeError, NodeState,
-    NotReady, Operation, Redlock, RunId, Server, ServerInfo, Session, Vote,
+    NotReady, Operation, Redlock, ReleaseOutcome, RunId, Server, ServerInfo, Session, Vote,
 };
 use tokio::time::Instant;
 
@@ -280,4 +280,17 @@ async fn the_error_of_too_long_a_ttl_names_the_line_that_mends_it() {
     let builder = builder.custom_nodes(nodes()).clock(Clock::tokio());
     let lock = builder.build().await.unwrap().lock("k").ttl(ttl);
     drop(lock.wait(MS(60_000)).await.expect("when they may vote"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_vote_objects_to_no_release() {
+    let mut nodes: Vec<_> = (b'a'..=b'c').map(Young::new).collect();
+    nodes[..2]
+        .iter_mut()
+        .for_each(|it| it.uptime = Duration::from_secs(3600));
+    let redlock = over(nodes).await;
+    let guard = redlock.lock("k").await.expect("two of three vote");
+    let report = guard.release().await;
+    assert_eq!(report.outcome, ReleaseOutcome::Released);
+    assert!(report.nodes.is_empty(), "{report:?}");
 }
