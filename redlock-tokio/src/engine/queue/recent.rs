@@ -60,3 +60,43 @@ impl Recent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_past_of_a_key_is_remembered_for_a_while() {
+        let release = Timestamp::ZERO;
+        let key = Key::new("k").unwrap();
+        let mut holds = HoldTimes::default();
+        holds.note(Duration::from_millis(1));
+        let known_after = |past, pause| {
+            let mut recent = Recent::new(&Random::system());
+            recent.note(&key, past, release);
+            let past = recent.take(&key, release.saturating_add(pause));
+            (past.streak.is_some(), !past.holds.is_empty())
+        };
+        let streak = Some(Streak::new(release));
+        let (moment, instant) = (Duration::from_nanos(1), Duration::ZERO);
+        for (pause, knows_streak, knows_holds) in [
+            (instant, true, true),
+            (IN_A_ROW - moment, true, true),
+            (IN_A_ROW, false, true),
+            (REMEMBERED - moment, false, true),
+            (REMEMBERED, false, false),
+        ] {
+            let past = |streak, holds| Past { streak, holds };
+            let none = HoldTimes::default();
+            assert_eq!(
+                known_after(past(streak, holds), pause),
+                (knows_streak, knows_holds)
+            );
+            assert_eq!(
+                known_after(past(streak, none), pause),
+                (knows_streak, false)
+            );
+            assert_eq!(known_after(past(None, holds), pause), (false, knows_holds));
+        }
+    }
+}

@@ -45,6 +45,37 @@ fn the_leases_with_a_turn_are_listed_once_each_in_order_of_arrival() {
     assert!(queue.turns().eq(0..=50));
 }
 
+#[test]
+fn a_key_is_handed_over_past_an_earlier_waiter_only_if_that_lacks_another_key() {
+    let queue = queue();
+    let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
+    assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
+    let joined = queue.join(&keys("ab"), ticket(1), at(0), &1, &ROOMY);
+    assert_eq!(joined, WAITING);
+    assert_eq!(join_at(&queue, &b, 2, at(0), &ROOMY), WAITING);
+    let successor = || queue.successor(&b, at(1), at(0), &ROOMY, |_| true);
+    assert_eq!(successor(), None, "a is free");
+    assert_eq!(join_at(&queue, &a, 3, at(1), &ROOMY), TURN);
+    assert_eq!(successor(), Some(2), "a is taken");
+}
+
+/// A lease gets its ticket a moment before it joins.
+#[test]
+fn an_earlier_ticket_comes_first_although_it_joins_later() {
+    let queue = queue();
+    let (b, both) = (Key::new("b").unwrap(), keys("ab"));
+    assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
+    for who in [2, 1, 3] {
+        let joined = queue.join(&both, ticket(who), at(0), &who, &ROOMY);
+        assert_eq!(joined, WAITING);
+    }
+    assert_eq!(leave_at(&queue, &b, 0, at(1), None, &ROOMY), Some(turn(1)));
+    for who in 1..3 {
+        let next = queue.leave(&both, ticket(who), at(1), None, &ROOMY);
+        assert_eq!(next, [turn(who + 1)]);
+    }
+}
+
 /// Once a waiter for several keys has waited long enough, none overtakes it any more, neither at a free key nor by
 /// handover. And a reservation lapses.
 #[test]
