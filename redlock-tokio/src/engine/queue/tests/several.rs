@@ -126,6 +126,26 @@ fn keys_are_reserved_for_one_that_has_waited_long() {
     assert_eq!(queue.lapse(ticket(1), at(650)), [], "it has its turn");
 }
 
+/// A reservation comes again, but only those wait for it that came after the lapse.
+#[test]
+fn the_waiters_of_a_lapse_are_kept_from_the_key_only_once() {
+    let queue = queue();
+    let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
+    assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
+    let joined = queue.join(&keys("ab"), ticket(1), at(0), &1, &ROOMY);
+    assert_eq!(joined, WAITING);
+    let lapse = |at| FollowUp::ScheduleLapse { waiter: 1, at };
+    let follow_up = Some(lapse(at(150)));
+    let waiting = Ok(JoinOutcome::Waiting { follow_up });
+    assert_eq!(join_at(&queue, &a, 2, at(100), &ROOMY), waiting);
+    assert_eq!(join_at(&queue, &a, 3, at(100), &ROOMY), WAITING);
+    assert_eq!(queue.lapse(ticket(1), at(150)), [turn(2)]);
+    assert_eq!(join_at(&queue, &a, 4, at(160), &ROOMY), WAITING);
+    let leave = |who, now| leave_at(&queue, &a, who, now, None, &ROOMY);
+    assert_eq!(leave(2, at(400)), Some(turn(3)));
+    assert_eq!(leave(3, at(400)), Some(lapse(at(500))));
+}
+
 /// After a lapse, none of the keys is reserved before as much time has passed as the reservation lasted, however often
 /// the waiter is overtaken. If it gives up, they are not reserved for the next waiter either.
 #[test]
