@@ -86,7 +86,7 @@ mutants:
 	PROPTEST_CASES=$${PROPTEST_CASES:-100} cargo mutants --package redlock-core \
 		--file 'redlock-core/src/**/*.rs' --exclude-re 'impl fmt::Display' \
 		$(addprefix --cargo-arg=,--lib --test=properties) \
-		--jobs $${JOBS:-1} --timeout $(TIMEOUT) --output target $(MUTANTS) || test $$? = 3
+		$(JOBS:%=--jobs %) --timeout $(TIMEOUT) --output target $(MUTANTS) || test $$? = 3
 
 # The same for the lanes, the lease cell and the queue of the driver. The tests are those beside the code and over nodes
 # in memory, and a seed of some worlds of the simulator. A change takes about 10 s. The stand-in of a lane is compiled
@@ -106,7 +106,7 @@ mutants-driver:
 		$(foreach it,lane lease_cell queue,--file 'redlock-tokio/src/engine/$(it).rs' \
 		--file 'redlock-tokio/src/engine/$(it)/**/*.rs') \
 		--exclude '**/stand_in.rs' --exclude-re 'impl fmt::(Display|Debug)' \
-		--jobs $${JOBS:-1} --timeout $(TIMEOUT) \
+		$(JOBS:%=--jobs %) --timeout $(TIMEOUT) \
 		--output target/mutants-driver $(MUTANTS) || test $$? = 3
 
 # Which lines of the core its public API reaches, by the properties, the simulator and the README's
