@@ -28,7 +28,10 @@ async fn a_lock_that_was_lost_before_it_was_polled_is_not_returned() {
     assert!(pin!(&mut waiting).poll(&mut cx).is_pending());
     tokio::time::sleep(MS(400)).await;
     let error = waiting.await.unwrap_err();
-    assert!(matches!(error, LockError::TooSlow(_)), "{error}");
+    let LockError::TooSlow(attempts) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(attempts.count, 1);
 }
 
 /// A node in memory that answers after a number of turns of the runtime.

@@ -17,7 +17,10 @@ use redlock_tokio::{
 };
 use tokio::{task::JoinSet, time::Instant};
 
-use crate::support::{self, MS};
+use crate::support::{
+    self, MS,
+    in_memory::{over, three_nodes},
+};
 
 /// How a node treats its commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +151,26 @@ async fn a_node_that_closes_every_connection_is_asked_rarely() {
         tokio::time::sleep(MS(500)).await;
     }
     assert_eq!(odd.connections.load(SeqCst), before, "it has recovered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_back_for_a_while_is_soon_connected_again() {
+    let nodes = three_nodes();
+    let redlock = over(&nodes).build().await.unwrap();
+    let fail_for = async |time| {
+        nodes[0].set_down(true);
+        drop(redlock.lock("k").await.unwrap());
+        tokio::time::sleep(time).await;
+        nodes[0].set_down(false);
+    };
+    let votes = || redlock.nodes()[0].state == NodeState::Voting;
+    fail_for(MS(60_000)).await;
+    tokio::time::sleep(MS(5000)).await;
+    assert!(votes());
+    fail_for(MS(5)).await;
+    assert!(!votes());
+    tokio::time::sleep(MS(100)).await;
+    assert!(votes());
 }
 
 #[tokio::test(start_paused = true)]
