@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_key_that_is_put_in_allocates_its_page() {
+    fn only_an_insertion_allocates_a_page() {
         let mut table = HashedTable::new(&Random::system());
         let allocated = |table: &HashedTable<()>| table.pages.iter().flatten().count();
         let key = Key::new("k").unwrap();

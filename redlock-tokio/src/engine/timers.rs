@@ -131,7 +131,6 @@ impl<T: Timed> Timers<T> {
         all.map(|it| (it.id(), it.clone())).collect()
     }
 
-    /// Returns the task. Dropping it abandons everything, even if it never ran.
     /// Drops all handles. They and these timers refer to each other, so neither would be freed otherwise.
     fn forget_all(&self) {
         let mut deadlines = self.deadlines.lock();
@@ -142,6 +141,7 @@ impl<T: Timed> Timers<T> {
         drop((due, in_hand));
     }
 
+    /// Returns the task. Dropping it abandons everything, even if it never ran.
     pub(crate) fn run(self: Arc<Self>) -> impl Future<Output = ()> + Send + use<T> {
         // The runtime may end before it polls the task for the first time.
         let task = AbandonOnDrop(self);

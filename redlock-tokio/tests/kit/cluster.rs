@@ -115,7 +115,7 @@ async fn a_move_goes_on_after_a_failover_of_its_source() {
 }
 
 #[tokio::test]
-async fn keys_move_on_while_the_master_of_their_target_is_replaced() {
+async fn a_move_goes_on_while_the_killed_master_of_its_target_is_replaced() {
     let cluster = Cluster::builder()
         .node_timeout(Duration::from_secs(1))
         .spawn()

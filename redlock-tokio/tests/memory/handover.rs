@@ -209,7 +209,7 @@ async fn the_turns_of_a_lone_process_grow_longer() {
             for _ in 0..750 {
                 let guard = redlock.lock("k").wait(MS(10_000)).await.unwrap();
                 tokio::time::sleep(MS(1)).await;
-                // All holders of one turn share it.
+                // All holders of one turn have the same value.
                 values.extend(node.value("k"));
                 drop(guard);
             }
@@ -217,7 +217,7 @@ async fn the_turns_of_a_lone_process_grow_longer() {
         });
     }
     let values: BTreeSet<_> = tasks.join_all().await.into_iter().flatten().collect();
-    // Turns of the usual length would be a hundred in these three seconds.
+    // With turns of the usual length (30 ms) there would be a hundred in these 3 s.
     let turns = values.len();
     assert!((30..60).contains(&turns), "{turns}");
 }

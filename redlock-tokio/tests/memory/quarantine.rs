@@ -290,6 +290,8 @@ async fn a_node_without_a_vote_objects_to_no_release() {
         .for_each(|it| it.uptime = Duration::from_secs(3600));
     let redlock = over(nodes).await;
     let guard = redlock.lock("k").await.expect("two of three vote");
+    let state = redlock.nodes().remove(2).state;
+    assert!(matches!(state, NodeState::Quarantined { .. }), "{state}");
     let report = guard.release().await;
     assert_eq!(report.outcome, ReleaseOutcome::Released);
     assert!(report.nodes.is_empty(), "{report:?}");

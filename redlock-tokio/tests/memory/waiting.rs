@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{FutureExt, future::join_all};
-use redlock_tokio::{LockError, LockOptions};
+use redlock_tokio::{LockError, LockOptions, NodeState, NodeStatus};
 use tokio::task::JoinSet;
 
 use crate::support::{
@@ -338,12 +338,15 @@ async fn a_waiter_without_a_turn_reports_why_the_nodes_do_not_vote() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_another_task_holds_is_contended_whatever_the_nodes_say() {
+async fn a_lock_that_another_task_holds_is_contended_even_if_all_nodes_are_down() {
     let nodes = three_nodes();
     let redlock = over(&nodes).build().await.unwrap();
     let guard = redlock.lock("k").await.unwrap();
     nodes.iter().for_each(|node| node.set_down(true));
-    settle().await;
+    // A lane notices with the next request that its node is down.
+    redlock.try_lock("other").await.unwrap_err();
+    let votes = |it: NodeStatus| it.state == NodeState::Voting;
+    assert!(!redlock.nodes().into_iter().any(votes));
     let error = redlock.lock("k").wait(MS(300)).await.unwrap_err();
     assert!(matches!(error, LockError::Contended(_)), "{error}");
     drop(guard);

@@ -34,6 +34,11 @@ impl Log {
         (log, tracing::subscriber::set_default(subscriber))
     }
 
+    /// Returns how many lines have this text.
+    pub(crate) fn count(&self, text: &str) -> usize {
+        self.text().lines().filter(|it| it.contains(text)).count()
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }

@@ -65,38 +65,35 @@ impl Recent {
 mod tests {
     use super::*;
 
+    const NANO: Duration = Duration::from_nanos(1);
+
     #[test]
-    fn the_past_of_a_key_is_remembered_for_a_while() {
+    fn a_streak_is_remembered_for_two_milliseconds_and_hold_times_for_a_minute() {
         let release = Timestamp::ZERO;
-        let key = Key::new("k").unwrap();
-        let mut holds = HoldTimes::default();
-        holds.note(Duration::from_millis(1));
-        let known_after = |past, pause| {
-            let mut recent = Recent::new(&Random::system());
-            recent.note(&key, past, release);
-            let past = recent.take(&key, release.saturating_add(pause));
-            (past.streak.is_some(), !past.holds.is_empty())
-        };
         let streak = Some(Streak::new(release));
-        let (moment, instant) = (Duration::from_nanos(1), Duration::ZERO);
+        let none = HoldTimes::default();
+        let mut holds = none;
+        holds.note(Duration::from_millis(1));
+        let key = Key::new("k").unwrap();
+        let known_after = |pause, streak, holds| {
+            let mut recent = Recent::new(&Random::system());
+            recent.note(&key, Past { streak, holds }, release);
+            let known = recent.take(&key, release.saturating_add(pause));
+            (known.streak.is_some(), !known.holds.is_empty())
+        };
         for (pause, knows_streak, knows_holds) in [
-            (instant, true, true),
-            (IN_A_ROW - moment, true, true),
+            (Duration::ZERO, true, true),
+            (IN_A_ROW - NANO, true, true),
             (IN_A_ROW, false, true),
-            (REMEMBERED - moment, false, true),
+            (REMEMBERED - NANO, false, true),
             (REMEMBERED, false, false),
         ] {
-            let past = |streak, holds| Past { streak, holds };
-            let none = HoldTimes::default();
             assert_eq!(
-                known_after(past(streak, holds), pause),
+                known_after(pause, streak, holds),
                 (knows_streak, knows_holds)
             );
-            assert_eq!(
-                known_after(past(streak, none), pause),
-                (knows_streak, false)
-            );
-            assert_eq!(known_after(past(None, holds), pause), (false, knows_holds));
+            assert_eq!(known_after(pause, streak, none), (knows_streak, false));
+            assert_eq!(known_after(pause, None, holds), (false, knows_holds));
         }
     }
 }

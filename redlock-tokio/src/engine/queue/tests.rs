@@ -104,6 +104,17 @@ fn turn(waiter: usize) -> FollowUp<usize> {
     FollowUp::StartTurn { waiter, backs_off }
 }
 
+/// Returns what schedules the end of a waiter's reservation.
+fn lapse(waiter: usize, at: Timestamp) -> FollowUp<usize> {
+    FollowUp::ScheduleLapse { waiter, at }
+}
+
+/// What a lease is told that joins a key that is reserved for a waiter until then.
+fn waiting_until_lapse(waiter: usize, at: Timestamp) -> Joined {
+    let follow_up = Some(lapse(waiter, at));
+    Ok(JoinOutcome::Waiting { follow_up })
+}
+
 #[test]
 fn first_come_first_served() {
     let queue = queue();

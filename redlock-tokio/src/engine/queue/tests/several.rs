@@ -46,7 +46,7 @@ fn the_leases_with_a_turn_are_listed_once_each_in_order_of_arrival() {
 }
 
 #[test]
-fn a_key_is_handed_over_past_an_earlier_waiter_only_if_that_lacks_another_key() {
+fn a_key_is_handed_over_past_an_earlier_waiter_only_if_another_of_its_keys_is_taken() {
     let queue = queue();
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
     assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
@@ -59,7 +59,7 @@ fn a_key_is_handed_over_past_an_earlier_waiter_only_if_that_lacks_another_key() 
     assert_eq!(successor(), Some(2), "a is taken");
 }
 
-/// A lease gets its ticket a moment before it joins.
+/// A lease gets its ticket a moment before it joins, so a later lease may join first.
 #[test]
 fn an_earlier_ticket_comes_first_although_it_joins_later() {
     let queue = queue();
@@ -93,16 +93,9 @@ fn keys_are_reserved_for_one_that_has_waited_long() {
         wait: Duration::ZERO,
         ..ROOMY
     };
-    let lapse = |at| {
-        let follow_up = Some(FollowUp::ScheduleLapse { waiter: 1, at });
-        Ok(JoinOutcome::Waiting { follow_up })
-    };
     let busy = Err(Refused {
         refusal: Refusal::Busy,
-        follow_up: Some(FollowUp::ScheduleLapse {
-            waiter: 1,
-            at: at(150),
-        }),
+        follow_up: Some(lapse(1, at(150))),
     });
     assert_eq!(join_at(&queue, &a, 3, late, &no_wait), busy);
     assert_eq!(join_at(&queue, &a, 3, late, &ROOMY), WAITING, "the same");
@@ -117,33 +110,33 @@ fn keys_are_reserved_for_one_that_has_waited_long() {
     // The waiter must become due again. The next reservation lasts twice as long as the first.
     assert_eq!(join_at(&queue, &a, 5, at(249), &ROOMY), TURN, "not due");
     assert_eq!(leave_at(&queue, &a, 5, at(250), None, &ROOMY), None);
-    assert_eq!(join_at(&queue, &a, 6, at(250), &ROOMY), lapse(at(350)));
+    let joined = join_at(&queue, &a, 6, at(250), &ROOMY);
+    assert_eq!(joined, waiting_until_lapse(1, at(350)));
     assert_eq!(queue.lapse(ticket(1), at(350)), [turn(6)]);
     assert_eq!(leave_at(&queue, &a, 6, at(351), None, &ROOMY), None);
-    assert_eq!(join_at(&queue, &a, 7, at(450), &ROOMY), lapse(at(650)));
+    let joined = join_at(&queue, &a, 7, at(450), &ROOMY);
+    assert_eq!(joined, waiting_until_lapse(1, at(650)));
     let next = leave_at(&queue, &b, 0, at(600), None, &ROOMY);
     assert_eq!(next, Some(turn(1)), "before all that came later");
     assert_eq!(queue.lapse(ticket(1), at(650)), [], "it has its turn");
 }
 
-/// A reservation comes again, but only those wait for it that came after the lapse.
+/// The keys are reserved again, but the reservation holds back only waiters that came after the lapse.
 #[test]
-fn the_waiters_of_a_lapse_are_kept_from_the_key_only_once() {
+fn waiters_that_a_lapse_let_pass_are_not_held_back_again() {
     let queue = queue();
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
     assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
     let joined = queue.join(&keys("ab"), ticket(1), at(0), &1, &ROOMY);
     assert_eq!(joined, WAITING);
-    let lapse = |at| FollowUp::ScheduleLapse { waiter: 1, at };
-    let follow_up = Some(lapse(at(150)));
-    let waiting = Ok(JoinOutcome::Waiting { follow_up });
-    assert_eq!(join_at(&queue, &a, 2, at(100), &ROOMY), waiting);
+    let joined = join_at(&queue, &a, 2, at(100), &ROOMY);
+    assert_eq!(joined, waiting_until_lapse(1, at(150)));
     assert_eq!(join_at(&queue, &a, 3, at(100), &ROOMY), WAITING);
     assert_eq!(queue.lapse(ticket(1), at(150)), [turn(2)]);
     assert_eq!(join_at(&queue, &a, 4, at(160), &ROOMY), WAITING);
     let leave = |who, now| leave_at(&queue, &a, who, now, None, &ROOMY);
     assert_eq!(leave(2, at(400)), Some(turn(3)));
-    assert_eq!(leave(3, at(400)), Some(lapse(at(500))));
+    assert_eq!(leave(3, at(400)), Some(lapse(1, at(500))));
 }
 
 /// After a lapse, none of the keys is reserved before as much time has passed as the reservation lasted, however often
@@ -158,12 +151,8 @@ fn keys_are_open_after_a_reservation_for_as_long_as_it_lasted() {
             let joined = queue.join(&keys("ab"), ticket(who), at(0), &who, &ROOMY);
             assert_eq!(joined, WAITING);
         }
-        let lapse = |waiter, at| {
-            let follow_up = Some(FollowUp::ScheduleLapse { waiter, at });
-            Ok(JoinOutcome::Waiting { follow_up })
-        };
         let joined = join_at(&queue, &a, 3, at(100), &ROOMY);
-        assert_eq!(joined, lapse(1, at(150)));
+        assert_eq!(joined, waiting_until_lapse(1, at(150)));
         // It gives up a moment before its reservation would lapse.
         let (now, next) = if gives_up {
             let next = queue.leave(&keys("ab"), ticket(1), at(149), None, &ROOMY);
@@ -183,7 +172,10 @@ fn keys_are_open_after_a_reservation_for_as_long_as_it_lasted() {
         let reserver = if gives_up { 2 } else { 1 };
         let lasts = if gives_up { 50 } else { 100 };
         let joined = join_at(&queue, &a, 30, at(open_until), &ROOMY);
-        assert_eq!(joined, lapse(reserver, at(open_until + lasts)));
+        assert_eq!(
+            joined,
+            waiting_until_lapse(reserver, at(open_until + lasts))
+        );
     }
 }
 
