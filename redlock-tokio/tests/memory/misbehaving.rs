@@ -243,6 +243,24 @@ async fn a_shutdown_counts_the_releases_that_a_node_has_not_confirmed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_owed_release_is_delivered_at_once_to_a_node_that_is_back_or_abandoned_in_the_end() {
+    for (down_for, abandoned) in [(MS(5), 0), (MS(400), 1)] {
+        let nodes = three_nodes();
+        let redlock = over(&nodes).build().await.unwrap();
+        let guard = redlock.lock("k").ttl(MS(300)).await.unwrap();
+        nodes[0].set_down(true);
+        drop(guard);
+        tokio::time::sleep(down_for).await;
+        nodes[0].set_down(false);
+        // Without the new connection, the next try would come a quarter of a second after the last one.
+        tokio::time::sleep(MS(100)).await;
+        assert!(nodes[0].is_empty());
+        let report = redlock.shutdown().await;
+        assert_eq!((report.abandoned, report.timed_out), (abandoned, false));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_arrives_after_its_release_is_released_once_more() {
     let (odd, redlock) = with_one(Manner::Swallows, Clock::tokio()).await;
     let guard = redlock.lock("k").await.unwrap();
