@@ -1,6 +1,7 @@
 mod extending;
 mod fencing;
 mod holding;
+mod pausing;
 mod quarantine;
 mod watching;
 mod withdrawing;

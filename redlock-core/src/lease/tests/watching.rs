@@ -1,12 +1,11 @@
-//! Waiting for a taken key: probes, notifications, delays, and pauses for others.
+//! Waiting for a taken key: probes, notifications and delays.
 
 use super::*;
-use crate::{PollerShare, TurnLength, Turns};
 
-/// The time for which a client holds the key in these tests, and the length of a turn.
+/// The time for which a client holds the key in these tests.
 const HOLD: Duration = Duration::from_millis(20);
 
-fn taken(until: u64) -> Reply {
+pub(super) fn taken(until: u64) -> Reply {
     Reply::Taken { until: at(until) }
 }
 
@@ -29,7 +28,7 @@ fn contended_with(retry: RetrySchedule) -> Driven {
     driven
 }
 
-fn freed(driven: &mut Driven, now: Timestamp, node: usize) {
+pub(super) fn freed(driven: &mut Driven, now: Timestamp, node: usize) {
     driven.run(|lease| lease.handle_freed(now, NodeId::new(node).unwrap()));
 }
 
@@ -41,10 +40,6 @@ fn confirm(driven: &mut Driven, now: Timestamp) {
             driven.reply(now, &[Reply::Free; 3]);
         }
     }
-}
-
-fn turn(usual: Duration) -> TurnLength {
-    TurnLength::new(usual, Ttl::new(MS(10_000)).unwrap())
 }
 
 #[test]
@@ -344,77 +339,6 @@ fn a_key_that_a_scheduled_probe_finds_free_is_tried_at_once() {
 }
 
 #[test]
-fn a_lease_with_a_pause_lets_others_go_first() {
-    let mut turns = Turns::default();
-    turns.start(at(0), true);
-    let pause = turns.end(at(100), turn(HOLD), PollerShare::NONE).unwrap();
-    let mut driven = Driven::new(LeaseConfig {
-        retry: config().retry.with_probes(),
-        ..config()
-    });
-    driven.run(|lease| {
-        lease.back_off(pause);
-        lease.acquire(at(100), at(1100));
-    });
-    assert_eq!(driven.lease.poll_timeout(), Some(at(102)));
-    assert!(driven.sent.is_empty());
-    driven.run(|lease| lease.handle_timeout(at(102)));
-    let mut probes = 0;
-    while driven.lease.attempts() == 0 {
-        driven.reply(at(103), &[Reply::Free; 3]);
-        probes += 1;
-    }
-    assert_eq!(probes, 4, "more confirmations than any waiter needs");
-    assert!(!driven.lease.was_contended());
-    driven.reply(at(104), &[Granted; 3]);
-    assert!(driven.is_held(at(104)));
-}
-
-#[test]
-fn a_pause_beyond_the_deadline_is_left_out() {
-    let mut turns = Turns::default();
-    turns.start(at(0), true);
-    let pause = turns.end(at(100), turn(HOLD), PollerShare::NONE).unwrap();
-    let retry = config().retry.with_probes();
-    let mut driven = Driven::new(LeaseConfig { retry, ..config() });
-    driven.run(|lease| {
-        lease.back_off(pause);
-        lease.acquire(at(100), at(103));
-    });
-    assert_eq!(driven.lease.attempts(), 1);
-}
-
-#[test]
-fn a_lease_whose_time_ends_after_a_pause_makes_its_one_attempt() {
-    let mut turns = Turns::default();
-    turns.start(at(0), true);
-    let pause = turns.end(at(100), turn(HOLD), PollerShare::NONE).unwrap();
-    let retry = config().retry.with_probes();
-    let waits = || {
-        let mut driven = Driven::new(LeaseConfig { retry, ..config() });
-        driven.run(|lease| {
-            lease.back_off(pause);
-            lease.acquire(at(100), at(106));
-        });
-        driven.run(|lease| lease.handle_timeout(at(102)));
-        assert_eq!((driven.lease.attempts(), driven.sent.len()), (0, 1));
-        driven
-    };
-    // Nothing is known of other clients at the deadline.
-    let mut silent = waits();
-    silent.run(|lease| lease.handle_timeout(at(106)));
-    assert_eq!(silent.lease.attempts(), 1);
-    silent.reply(at(107), &[Granted; 3]);
-    assert!(silent.is_held(at(107)));
-    // Another client has the key.
-    let mut taken_by_another = waits();
-    taken_by_another.reply(at(103), &[taken(900); 5]);
-    taken_by_another.run(|lease| lease.handle_timeout(at(2000)));
-    assert_eq!(taken_by_another.lease.attempts(), 0, "by a late timer, too");
-    assert!(taken_by_another.lease.is_closed());
-}
-
-#[test]
 fn only_a_wait_for_a_taken_key_lasts_until_the_deadline() {
     let retry = config().retry.with_probes();
     // The time that is left is shorter than every delay.
@@ -436,32 +360,4 @@ fn news_of_a_key_that_is_not_watched_says_nothing_of_other_clients() {
     driven.reply(at(2), &[Granted; 3]);
     assert!(driven.is_held(at(2)));
     assert!(!driven.lease.was_contended());
-}
-
-#[test]
-fn another_client_is_noticed_during_a_pause() {
-    let mut turns = Turns::default();
-    turns.start(at(0), true);
-    let mut now = at(0);
-    let pause = loop {
-        now = now.saturating_add(HOLD);
-        let pause = turns.end(now, turn(HOLD), PollerShare::MAX).unwrap();
-        if pause.is_for_pollers() {
-            break pause;
-        }
-    };
-    let mut driven = Driven::new(LeaseConfig {
-        retry: config().retry.with_probes(),
-        ..config()
-    });
-    driven.run(|lease| {
-        lease.back_off(pause);
-        lease.acquire(now, now.saturating_add(MS(1000)));
-    });
-    assert_eq!(driven.sent.len(), 1, "a probe, for its notifications");
-    driven.reply(now, &[Reply::Free; 5]);
-    assert!(!driven.lease.was_contended());
-    freed(&mut driven, now, 2);
-    assert!(driven.lease.was_contended());
-    assert_eq!(driven.lease.attempts(), 0);
 }
