@@ -7,7 +7,9 @@ mod lanes;
 mod lock_future;
 mod logging;
 mod misbehaving;
+mod odd_node;
 mod quarantine;
+mod releases;
 mod reservations;
 mod several_keys;
 #[path = "../support/mod.rs"]
