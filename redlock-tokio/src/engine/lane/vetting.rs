@@ -411,7 +411,10 @@ mod tests {
             ),
             (Server::Known(replica), "a replica of m:6379"),
             (Server::Known(member), "a node of a cluster"),
-            (Server::Known(without_history), "master_replid2"),
+            (
+                Server::Known(without_history),
+                "INFO lacks master_replid2, so a promoted replica would vote at once",
+            ),
             (withheld(), "NOPERM no rights"),
         ] {
             let error = connect(&vetting, 0, server, None).unwrap_err();
