@@ -94,7 +94,7 @@ mutants:
 
 # The same for the lanes, the lease cell and the queue of the driver. The tests are those beside the code and over nodes
 # in memory, and a seed of some worlds of the simulator. The driver is optimized a little, since these tests compute
-# much. A change takes about 10 s. The stand-in of a lane is compiled for `make threads` only.
+# much. A change takes about 15 s. The stand-in of a lane is compiled for `make threads` only.
 # Also needs cargo-nextest, which can stop at the first failure: cargo install cargo-nextest --locked
 mutants-driver: TIMEOUT = 90
 mutants-driver: export NEXTEST_PROFILE = mutants
