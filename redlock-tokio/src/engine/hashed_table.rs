@@ -75,17 +75,22 @@ impl<V> HashedTable<V> {
 
     /// Returns the place of a hash, unless its page is not allocated.
     fn known_place(&mut self, hash: u64) -> Option<&mut Option<Place<V>>> {
-        let place = hash as usize % PLACES;
-        let page = self.pages[place / PLACES_OF_PAGE].as_mut()?;
-        Some(&mut page[place % PLACES_OF_PAGE])
+        let (page, place) = position(hash);
+        self.pages[page].as_mut().map(|it| &mut it[place])
     }
 
     fn place(&mut self, hash: u64) -> &mut Option<Place<V>> {
-        let place = hash as usize % PLACES;
-        let page = self.pages[place / PLACES_OF_PAGE]
-            .get_or_insert_with(|| (0..PLACES_OF_PAGE).map(|_| None).collect());
-        &mut page[place % PLACES_OF_PAGE]
+        let (page, place) = position(hash);
+        let page = &mut self.pages[page];
+        let page = page.get_or_insert_with(|| (0..PLACES_OF_PAGE).map(|_| None).collect());
+        &mut page[place]
     }
+}
+
+/// Returns the page of a hash, and the place on it.
+const fn position(hash: u64) -> (usize, usize) {
+    let place = hash as usize % PLACES;
+    (place / PLACES_OF_PAGE, place % PLACES_OF_PAGE)
 }
 
 impl<V> fmt::Debug for HashedTable<V> {
