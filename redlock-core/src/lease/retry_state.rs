@@ -154,14 +154,11 @@ impl UnseenOpenings {
 
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
-
     use super::*;
-    use crate::{NodeId, Quorum, Reply, lease::transmit::RoundId};
+    use crate::{NodeId, Quorum, Reply, lease::transmit::RoundId, said::MS};
 
     #[test]
     fn a_client_that_is_notified_need_not_probe_faster() {
-        const MS: fn(u64) -> Duration = Duration::from_millis;
         let at = |millis| Timestamp::ZERO.saturating_add(MS(millis));
         let retry = RetrySchedule::new(MS(20)..=MS(200)).unwrap();
         let node = NodeId::new(0).unwrap();

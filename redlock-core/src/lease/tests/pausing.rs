@@ -1,7 +1,7 @@
 //! Pauses in which a process lets others go first.
 
 use super::{
-    watching::{freed, taken},
+    watching::{freed, probing, taken},
     *,
 };
 use crate::{Pause, PollerShare, TurnLength, Turns};
@@ -20,20 +20,19 @@ fn pause() -> Pause {
     pause.expect("the turn was long enough")
 }
 
-fn probing() -> Driven {
-    Driven::new(LeaseConfig {
-        retry: config().retry.with_probes(),
-        ..config()
-    })
+/// Starts a lease after the pause.
+fn paused(deadline: Timestamp) -> Driven {
+    let mut driven = probing(config().retry);
+    driven.run(|lease| {
+        lease.back_off(pause());
+        lease.acquire(at(100), deadline);
+    });
+    driven
 }
 
 #[test]
 fn a_lease_with_a_pause_lets_others_go_first() {
-    let mut driven = probing();
-    driven.run(|lease| {
-        lease.back_off(pause());
-        lease.acquire(at(100), at(1100));
-    });
+    let mut driven = paused(at(1100));
     assert_eq!(driven.lease.poll_timeout(), Some(at(102)));
     assert!(driven.sent.is_empty());
     driven.run(|lease| lease.handle_timeout(at(102)));
@@ -50,22 +49,14 @@ fn a_lease_with_a_pause_lets_others_go_first() {
 
 #[test]
 fn a_pause_beyond_the_deadline_is_left_out() {
-    let mut driven = probing();
-    driven.run(|lease| {
-        lease.back_off(pause());
-        lease.acquire(at(100), at(103));
-    });
+    let driven = paused(at(103));
     assert_eq!(driven.lease.attempts(), 1);
 }
 
 #[test]
 fn a_lease_whose_time_ends_after_a_pause_makes_its_one_attempt() {
     let waits = || {
-        let mut driven = probing();
-        driven.run(|lease| {
-            lease.back_off(pause());
-            lease.acquire(at(100), at(106));
-        });
+        let mut driven = paused(at(106));
         driven.run(|lease| lease.handle_timeout(at(102)));
         assert_eq!((driven.lease.attempts(), driven.sent.len()), (0, 1));
         driven
@@ -96,7 +87,7 @@ fn another_client_is_noticed_during_a_pause() {
             break pause;
         }
     };
-    let mut driven = probing();
+    let mut driven = probing(config().retry);
     driven.run(|lease| {
         lease.back_off(pause);
         lease.acquire(now, now.saturating_add(MS(1000)));

@@ -15,10 +15,7 @@ fn contended() -> Driven {
 }
 
 fn contended_with(retry: RetrySchedule) -> Driven {
-    let mut driven = Driven::new(LeaseConfig {
-        retry: retry.with_probes(),
-        ..config()
-    });
+    let mut driven = probing(retry);
     driven.acquire(at(0));
     driven.reply(at(1), &[Denied; 3]);
     assert!(matches!(
@@ -26,6 +23,13 @@ fn contended_with(retry: RetrySchedule) -> Driven {
         [Operation::Release { .. }, Operation::Probe { .. }]
     ));
     driven
+}
+
+pub(super) fn probing(retry: RetrySchedule) -> Driven {
+    Driven::new(LeaseConfig {
+        retry: retry.with_probes(),
+        ..config()
+    })
 }
 
 pub(super) fn freed(driven: &mut Driven, now: Timestamp, node: usize) {
@@ -340,10 +344,9 @@ fn a_key_that_a_scheduled_probe_finds_free_is_tried_at_once() {
 
 #[test]
 fn only_a_wait_for_a_taken_key_lasts_until_the_deadline() {
-    let retry = config().retry.with_probes();
     // The time that is left is shorter than every delay.
     let closes = |replies: &[Reply]| {
-        let mut driven = Driven::new(LeaseConfig { retry, ..config() });
+        let mut driven = probing(config().retry);
         driven.run(|lease| lease.acquire(at(0), at(10)));
         driven.reply(at(1), replies);
         driven.lease.is_closed()
