@@ -1,10 +1,8 @@
 //! The test kit's clusters: their shards fail over, their slots move, and their networks part.
 
-use std::time::Duration;
-
 use redlock_tokio::test_util::{Cluster, RedisServer, SlotMove};
 
-use crate::support::{Cli, eventually};
+use crate::support::{Cli, eventually, shards};
 
 /// Keys of one slot, which the first shard has at the start.
 const TAGGED: [&str; 3] = ["{06S}a", "{06S}b", "{06S}c"];
@@ -42,11 +40,7 @@ async fn a_shard_fails_over_by_order_and_keeps_its_keys() {
 
 #[tokio::test]
 async fn a_killed_master_is_replaced_and_comes_back_as_a_replica() {
-    let cluster = Cluster::builder()
-        .node_timeout(Duration::from_secs(1))
-        .password("p:ss")
-        .spawn()
-        .unwrap();
+    let cluster = shards::cluster().password("p:ss").spawn().unwrap();
     cluster.node(1).kill();
     assert_eq!(cluster.wait_for_other_master(1).unwrap(), 4);
     cluster.node(1).restart().unwrap();
@@ -116,10 +110,7 @@ async fn a_move_goes_on_after_a_failover_of_its_source() {
 
 #[tokio::test]
 async fn a_move_goes_on_while_the_killed_master_of_its_target_is_replaced() {
-    let cluster = Cluster::builder()
-        .node_timeout(Duration::from_secs(1))
-        .spawn()
-        .unwrap();
+    let cluster = shards::cluster().spawn().unwrap();
     let slots = start_move(&cluster);
     let is_copied = || client(&cluster, 4).run(&["DBSIZE"]) == "1";
     eventually("the replica has the key that has moved", is_copied).await;
@@ -168,10 +159,7 @@ async fn a_slot_can_lose_its_owner_and_get_one_again() {
 
 #[tokio::test]
 async fn a_master_that_is_cut_off_is_replaced_while_clients_reach_it() {
-    let cluster = Cluster::builder()
-        .node_timeout(Duration::from_secs(1))
-        .spawn()
-        .unwrap();
+    let cluster = shards::cluster().spawn().unwrap();
     cluster.cut_off(&[0]);
     client(&cluster, 0).set(TAGGED[0], "lost");
     assert_eq!(cluster.wait_for_other_master(0).unwrap(), 3);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use redlock_tokio::{Clock, ExtendError, LossReason, MemoryNode, Redlock, ReleaseOutcome};
+use redlock_tokio::{Clock, ExtendError, LossReason, Redlock, ReleaseOutcome};
 use tokio::time::Instant;
 
 use crate::{
@@ -50,10 +50,9 @@ async fn a_release_reports_its_own_objections_and_not_those_of_an_extension() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_owed_to_a_node_that_was_never_asked() {
-    let nodes: Vec<_> = (0..3).map(|_| MemoryNode::new()).collect();
+    let nodes = three_nodes();
     nodes[0].set_down(true);
-    let builder = Redlock::builder().custom_nodes(nodes).clock(Clock::tokio());
-    let redlock = builder.build().await.unwrap();
+    let redlock = over(&nodes).build().await.unwrap();
     for _ in 0..100 {
         drop(redlock.lock("k").await.unwrap());
     }
@@ -83,7 +82,7 @@ async fn a_shutdown_counts_the_releases_that_a_node_has_not_confirmed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owed_release_is_delivered_at_once_to_a_node_that_is_back_or_abandoned_in_the_end() {
+async fn an_owed_release_is_delivered_on_the_next_connection_or_abandoned_with_its_key() {
     for (down_for, abandoned) in [(MS(5), 0), (MS(400), 1)] {
         let nodes = three_nodes();
         let redlock = over(&nodes).build().await.unwrap();

@@ -3,6 +3,11 @@
 use super::*;
 use crate::engine::queue::ticket::comparisons;
 
+/// Joins the queues of the keys `a` and `b`.
+fn join_both(queue: &Queue<usize>, who: usize) -> Joined {
+    queue.join(&keys("ab"), ticket(who), at(0), &who, &ROOMY)
+}
+
 /// A waiter for several keys has its turn when all are free. Until then it is overtaken.
 #[test]
 fn several_keys_are_given_together() {
@@ -50,8 +55,7 @@ fn a_key_is_handed_over_past_an_earlier_waiter_only_if_another_of_its_keys_is_ta
     let queue = queue();
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
     assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
-    let joined = queue.join(&keys("ab"), ticket(1), at(0), &1, &ROOMY);
-    assert_eq!(joined, WAITING);
+    assert_eq!(join_both(&queue, 1), WAITING);
     assert_eq!(join_at(&queue, &b, 2, at(0), &ROOMY), WAITING);
     let successor = || queue.successor(&b, at(1), at(0), &ROOMY, |_| true);
     assert_eq!(successor(), None, "a is free");
@@ -66,8 +70,7 @@ fn an_earlier_ticket_comes_first_although_it_joins_later() {
     let (b, both) = (Key::new("b").unwrap(), keys("ab"));
     assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
     for who in [2, 1, 3] {
-        let joined = queue.join(&both, ticket(who), at(0), &who, &ROOMY);
-        assert_eq!(joined, WAITING);
+        assert_eq!(join_both(&queue, who), WAITING);
     }
     assert_eq!(leave_at(&queue, &b, 0, at(1), None, &ROOMY), Some(turn(1)));
     for who in 1..3 {
@@ -84,8 +87,7 @@ fn keys_are_reserved_for_one_that_has_waited_long() {
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
     let late = at(100);
     assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
-    let joined = queue.join(&keys("ab"), ticket(1), at(0), &1, &ROOMY);
-    assert_eq!(joined, WAITING);
+    assert_eq!(join_both(&queue, 1), WAITING);
     assert_eq!(join_at(&queue, &b, 2, at(0), &ROOMY), WAITING);
     let successor = |now, held| queue.successor(&b, now, held, &ROOMY, |_| true);
     assert_eq!(successor(late, at(99)), None);
@@ -127,8 +129,7 @@ fn waiters_that_a_lapse_let_pass_are_not_held_back_again() {
     let queue = queue();
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
     assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
-    let joined = queue.join(&keys("ab"), ticket(1), at(0), &1, &ROOMY);
-    assert_eq!(joined, WAITING);
+    assert_eq!(join_both(&queue, 1), WAITING);
     let joined = join_at(&queue, &a, 2, at(100), &ROOMY);
     assert_eq!(joined, waiting_until_lapse(1, at(150)));
     assert_eq!(join_at(&queue, &a, 3, at(100), &ROOMY), WAITING);
@@ -148,8 +149,7 @@ fn keys_are_open_after_a_reservation_for_as_long_as_it_lasted() {
         let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
         assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
         for who in [1, 2] {
-            let joined = queue.join(&keys("ab"), ticket(who), at(0), &who, &ROOMY);
-            assert_eq!(joined, WAITING);
+            assert_eq!(join_both(&queue, who), WAITING);
         }
         let joined = join_at(&queue, &a, 3, at(100), &ROOMY);
         assert_eq!(joined, waiting_until_lapse(1, at(150)));
@@ -188,10 +188,9 @@ fn the_cost_of_a_turn_hardly_grows_with_the_number_of_waiters() {
         for key in [&a, &b] {
             assert_eq!(join_at(&queue, key, 0, at(0), &ROOMY), TURN);
         }
-        let join_both = |who: usize| queue.join(&keys("ab"), ticket(who), at(0), &who, &ROOMY);
         let others = 1..=count;
         for who in others.clone() {
-            assert_eq!(join_both(who), WAITING);
+            assert_eq!(join_both(&queue, who), WAITING);
         }
         for who in [count + 1, count + 2] {
             assert_eq!(join_at(&queue, &a, who, at(0), &ROOMY), WAITING);
