@@ -49,6 +49,8 @@ pub(crate) enum Kind {
     RestartSentinel,
     /// A voter's slot moves to another shard, sometimes with a failover half way.
     MoveSlot,
+    /// `kill -9` of the master that a voter's slot moves to, and a restart after its replacement has the slot.
+    CrashTarget,
     /// `FLUSHALL` on all nodes, which breaks the conditions of every promise.
     Forget,
 }
@@ -102,6 +104,7 @@ impl Kind {
         Self::CutOffAndFailOver,
         Self::StopWorkerAndFailOver,
         Self::MoveSlot,
+        Self::CrashTarget,
     ];
 
     /// Returns the kinds of a usual run.
