@@ -9,7 +9,7 @@ use crate::{
     process::{Process, Stage},
     seen::Seen,
     setup::Setup,
-    violation::Violation,
+    violation::{Kind, Violation},
     world::{TICK, World},
 };
 
@@ -130,7 +130,7 @@ impl World {
         if tasks > 0 || connections > 0 {
             let name = process.host.name();
             let text = format!("{name} has {tasks} tasks and {connections} connections left");
-            self.failures.push(Violation(text));
+            self.failures.push(Violation::new(Kind::Remains, text));
         }
     }
 }

@@ -59,11 +59,12 @@ mod users;
 mod violation;
 mod world;
 
-use configuration::{CONFIGURATIONS, Configuration, Expectation};
+use configuration::{CONFIGURATIONS, Configuration};
 use plan::Plan;
 use reduction::Reduction;
 use report::Summary;
 use seen::{Seen, Tally};
+use violation::Kind;
 use world::World;
 
 /// So many seeds that every situation is reached.
@@ -99,18 +100,14 @@ fn the_judge_finds_the_locks_that_a_flush_gives_away() {
     let flush = CONFIGURATIONS.iter().find(is_flush);
     let flush = *flush.expect("a world of that name");
     let run = |seed| World::new(flush, seed, &Reduction::none(), false).run();
-    assert!((0..3).any(|seed| !run(seed).violations.is_empty()));
+    assert!((0..3).any(|seed| run(seed).has(Kind::TwoHolders)));
 }
 
 /// Asserts that the runs have tested something: one seed alone need not, this many must.
 fn assert_conclusive(summaries: &[Summary]) {
     let mut seen = Tally::new();
     for summary in summaries {
-        let name = summary.configuration.name;
         seen += &summary.seen;
-        if summary.configuration.expectation == Expectation::Violated {
-            assert!(summary.violated > 0, "{name}: the judge saw nothing");
-        }
     }
     for &(what, name) in Seen::ALL {
         assert!(seen.get(what) > 0, "never seen: {name}");

@@ -19,6 +19,7 @@ use crate::{
     reduction::Reduction,
     report::Summary,
     shrink::shrink,
+    violation::Kind,
     world::{Outcome, World},
 };
 
@@ -70,7 +71,7 @@ impl Plan {
         let is_asked_for = self.seeds.is_some() || self.seed.is_some();
         match self.only.as_deref() {
             Some(only) => only.split(',').any(|it| it == configuration.name),
-            None => is_asked_for || configuration.expectation == Expectation::Safe,
+            None => is_asked_for || configuration.is_safe(),
         }
     }
 
@@ -79,11 +80,20 @@ impl Plan {
         self.seed.is_none() && self.only.is_none() && self.seeds() >= seeds && self.from == 0
     }
 
+    /// Returns whether the seeds are those in which the violation of a world is found.
+    fn must_find(&self, configuration: &Configuration) -> bool {
+        let seeds = self.range(configuration);
+        seeds.start == 0
+            && seeds.end >= configuration.found_in
+            && self.reduction == Reduction::none()
+    }
+
     /// Runs all seeds of one world, on as many threads as there are cores.
     ///
     /// # Panics
     ///
-    /// If a run violates what its world promises, or two runs of a seed differ.
+    /// If a run violates what its world promises, if no run shows the violation that the world must show, or if two runs
+    /// of a seed differ.
     pub(crate) fn simulate(&self, configuration: Configuration) -> Summary {
         let seeds = self.range(&configuration);
         let start = Instant::now();
@@ -98,9 +108,11 @@ impl Plan {
                     break;
                 }
                 let outcome = self.repeat(configuration, seed);
-                let is_last = match &outcome {
-                    Ok(outcome) => configuration.is_rare && !outcome.violations.is_empty(),
-                    Err(_) => true,
+                let is_last = match (&outcome, configuration.expectation) {
+                    (Ok(outcome), Expectation::Violated([first, ..])) => {
+                        configuration.is_rare && outcome.has(*first)
+                    }
+                    (outcome, _) => outcome.is_err(),
                 };
                 is_over.fetch_or(is_last, Relaxed);
                 outcomes.lock().expect("not poisoned").push((seed, outcome));
@@ -127,6 +139,15 @@ impl Plan {
         }
         summary.finish(start.elapsed());
         println!("{summary}");
+        if let Expectation::Violated([first, ..]) = configuration.expectation
+            && self.must_find(&configuration)
+        {
+            let name = configuration.name;
+            assert!(
+                summary.kinds.contains_key(first),
+                "{name}: the judge has not seen: {first}"
+            );
+        }
         summary
     }
 
@@ -135,10 +156,10 @@ impl Plan {
     }
 
     fn range(&self, configuration: &Configuration) -> Range<u64> {
-        let seeds = match (self.seed, configuration.expectation) {
-            (Some(seed), _) => return seed..seed + 1,
-            (None, Expectation::Safe) => self.seeds(),
-            (None, Expectation::Violated) => (self.seeds() / 10).max(configuration.found_in),
+        let seeds = match self.seed {
+            Some(seed) => return seed..seed + 1,
+            None if configuration.is_safe() => self.seeds(),
+            None => (self.seeds() / 10).max(configuration.found_in),
         };
         self.from..self.from + seeds
     }
@@ -160,14 +181,10 @@ impl Plan {
                 println!("{}: seed {seed}, trace {hash:016x}", configuration.name);
             }
         }
-        if configuration.expectation == Expectation::Safe
-            && let Some(violation) = first.violations.first()
-        {
-            let replay = replay(
-                configuration,
-                seed,
-                &self.smaller(configuration, seed, &first),
-            );
+        let mut violations = first.violations.iter();
+        if let Some(violation) = violations.find(|it| !configuration.expects(it.kind)) {
+            let smaller = self.smaller(configuration, seed, &first, violation.kind);
+            let replay = replay(configuration, seed, &smaller);
             return Err(format!("{violation}\nreplay: {replay}"));
         }
         if others.iter().any(|it| *it != first) {
@@ -177,11 +194,18 @@ impl Plan {
         Ok(first)
     }
 
-    fn smaller(&self, configuration: Configuration, seed: u64, failure: &Outcome) -> Reduction {
+    /// Returns a small reduction with which the run still shows a violation of this kind.
+    fn smaller(
+        &self,
+        configuration: Configuration,
+        seed: u64,
+        failure: &Outcome,
+        kind: Kind,
+    ) -> Reduction {
         if !self.shrinks {
             return self.reduction.clone();
         }
-        shrink(&self.reduction, failure, |reduction| {
+        shrink(&self.reduction, failure, kind, |reduction| {
             run(configuration, seed, reduction, false)
         })
     }

@@ -13,7 +13,7 @@ use crate::{
     clock::MILLI,
     host::Host,
     judge::{End, Grant, HoldId, Judge},
-    violation::Violation,
+    violation::{Kind, Violation},
 };
 
 /// How much later than the end of validity a holder may be told of the loss: tokio's timers tick once in a
@@ -220,9 +220,10 @@ impl Registry {
         let largest = *largest;
         let is_valid = entries.open.get(&id).is_some_and(Open::is_valid);
         if is_valid {
-            entries.fail(format!(
+            let text = format!(
                 "{key} refuses a write by its valid holder: {token} is smaller than {largest}"
-            ));
+            );
+            entries.failures.push(Violation::new(Kind::Fencing, text));
         }
         Write::Stale
     }
@@ -260,7 +261,7 @@ impl Registry {
     pub(crate) fn violations(&self) -> Vec<Violation> {
         let entries = self.lock();
         let judged = entries.judge.violations();
-        let judged = judged.iter().map(|it| Violation(it.to_string()));
+        let judged = judged.iter().map(Violation::from);
         judged.chain(entries.failures.iter().cloned()).collect()
     }
 
@@ -290,7 +291,7 @@ impl Entries {
                 (None, Some(_)) => {}
                 (Some(_), Some(_)) => {
                     let text = format!("{id:?} was lost, and is valid again");
-                    self.failures.push(Violation(text));
+                    self.failures.push(Violation::new(Kind::Statement, text));
                 }
             }
         }
@@ -316,7 +317,7 @@ impl Entries {
                     "{} has ended, and is valid",
                     describe(&over.host, &over.hold)
                 );
-                self.failures.push(Violation(text));
+                self.failures.push(Violation::new(Kind::Statement, text));
             }
         }
         let (forgotten, over) = std::mem::take(&mut self.over)
@@ -345,7 +346,7 @@ impl Entries {
     }
 
     fn fail(&mut self, text: String) {
-        self.failures.push(Violation(text));
+        self.failures.push(Violation::new(Kind::Statement, text));
     }
 }
 

@@ -1,13 +1,18 @@
 //! The summary: what was simulated, what went wrong on purpose, and what was found.
 
-use std::{fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use crate::{
     authority::Outages,
     clock::{HOUR, SECOND},
-    configuration::{Configuration, Expectation},
+    configuration::Configuration,
     seen::{Seen, Tally},
     table,
+    violation::Kind,
     world::Outcome,
 };
 
@@ -22,6 +27,8 @@ pub(crate) struct Summary {
     pub(crate) seen: Tally,
     /// How many seeds showed a violation.
     pub(crate) violated: u64,
+    /// How many seeds showed a violation of each kind.
+    pub(crate) kinds: BTreeMap<Kind, u64>,
     example: Option<String>,
     real_time: Duration,
     outages: Outages,
@@ -37,6 +44,7 @@ impl Summary {
             events: 0,
             seen: Tally::new(),
             violated: 0,
+            kinds: BTreeMap::new(),
             example: None,
             real_time: Duration::ZERO,
             outages: Outages::default(),
@@ -49,6 +57,10 @@ impl Summary {
         self.events += self.runs * outcome.events;
         self.seen += &outcome.seen;
         self.outages.add(&outcome.outages);
+        let kinds: BTreeSet<_> = outcome.violations.iter().map(|it| it.kind).collect();
+        for kind in kinds {
+            *self.kinds.entry(kind).or_default() += 1;
+        }
         if let Some(violation) = outcome.violations.first() {
             self.violated += 1;
             self.example
@@ -87,9 +99,8 @@ impl fmt::Display for Summary {
 
 fn print_total(summaries: &[Summary]) {
     let hours = |of: &[&Summary]| of.iter().map(|it| it.virtual_hours()).sum::<f64>();
-    let (within, beyond): (Vec<_>, Vec<_>) = summaries
-        .iter()
-        .partition(|it| it.configuration.expectation == Expectation::Safe);
+    let (within, beyond): (Vec<_>, Vec<_>) =
+        summaries.iter().partition(|it| it.configuration.is_safe());
     let seconds: f64 = summaries.iter().map(|it| it.real_time.as_secs_f64()).sum();
     let (of_within, of_beyond) = (hours(&within), hours(&beyond));
     let violated: u64 = within.iter().map(|it| it.violated).sum();
@@ -128,9 +139,10 @@ pub(crate) fn print(summaries: &[Summary]) {
     let mut within = Tally::new();
     let mut beyond = Tally::new();
     for it in summaries {
-        match it.configuration.expectation {
-            Expectation::Safe => within += &it.seen,
-            Expectation::Violated => beyond += &it.seen,
+        if it.configuration.is_safe() {
+            within += &it.seen;
+        } else {
+            beyond += &it.seen;
         }
     }
     for group in Seen::GROUPS {
@@ -150,7 +162,15 @@ pub(crate) fn print(summaries: &[Summary]) {
     for it in summaries {
         if let Some(example) = &it.example {
             let Configuration { name, about, .. } = it.configuration;
-            println!("{name}: {about};\n  such as {example}");
+            let kinds = it
+                .kinds
+                .iter()
+                .map(|(kind, seeds)| format!("{kind} {seeds}"));
+            let kinds: Vec<_> = kinds.collect();
+            let kinds = kinds.join(", ");
+            println!(
+                "{name}: {about};\n  seeds by kind of violation: {kinds};\n  such as {example}"
+            );
         }
     }
 }

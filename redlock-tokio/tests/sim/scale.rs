@@ -19,6 +19,8 @@ pub(crate) struct Scale {
     pub(crate) work: Duration,
     /// Whether users have their locks renewed, unless they ask for something else.
     pub(crate) renews: bool,
+    /// Whether a lock with a longer ttl than `max_ttl` is refused.
+    pub(crate) limits_ttl: bool,
 }
 
 impl Scale {
@@ -33,6 +35,7 @@ impl Scale {
             think: max_ttl / rng.pick(&[2, 8, 30]),
             work: max_ttl / rng.pick(&[2, 8, 30]),
             renews: true,
+            limits_ttl: true,
         }
     }
 

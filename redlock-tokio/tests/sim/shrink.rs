@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use crate::{reduction::Reduction, world::Outcome};
+use crate::{reduction::Reduction, violation::Kind, world::Outcome};
 
-/// Returns a small reduction with which the run still fails.
+/// Returns a small reduction with which the run still shows a violation of this kind.
 pub(crate) fn shrink(
     from: &Reduction,
     failure: &Outcome,
+    kind: Kind,
     run: impl Fn(&Reduction) -> Outcome,
 ) -> Reduction {
-    let fails = |reduction: &Reduction| !run(reduction).violations.is_empty();
+    let fails = |reduction: &Reduction| run(reduction).has(kind);
     let mut best = from.clone();
     for processes in 1..failure.processes {
         let smaller = Reduction {
@@ -60,15 +61,16 @@ pub(crate) fn shrink(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::violation::Violation;
 
-    /// Fails with at least two processes, and with the faults 3 and 17.
+    /// Panics with at least two processes and the faults 3 and 17, and otherwise fails in another way.
     fn run(reduction: &Reduction) -> Outcome {
         let fails = reduction.processes.is_none_or(|it| it >= 2)
             && [3, 17].into_iter().all(|fault| reduction.includes(fault));
         let mut outcome = Outcome::of_panic();
         (outcome.processes, outcome.users, outcome.faults) = (4, 4, 40);
         if !fails {
-            outcome.violations.clear();
+            outcome.violations = vec![Violation::new(Kind::Service, "another failure")];
         }
         outcome
     }
@@ -76,7 +78,7 @@ mod tests {
     #[test]
     fn what_remains_is_needed() {
         let all = Reduction::none();
-        let smallest = shrink(&all, &run(&all), run);
+        let smallest = shrink(&all, &run(&all), Kind::Panic, run);
         assert_eq!(
             smallest.to_string(),
             " SIM_PROCESSES=2 SIM_USERS=1 SIM_FAULTS=3,17"

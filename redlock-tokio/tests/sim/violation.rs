@@ -2,12 +2,74 @@
 
 use std::fmt;
 
+use crate::judge;
+
 /// A promise that was broken, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Violation(pub(crate) String);
+pub(crate) struct Violation {
+    pub(crate) kind: Kind,
+    text: String,
+}
+
+/// The promises that can be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Two holds of one key are valid at one instant.
+    TwoHolders,
+    /// A fencing token does not grow, or a resource refuses the write of its valid holder.
+    Fencing,
+    /// A holder was told late of its loss, or never.
+    LateLoss,
+    /// The driver said something that the world does not imply.
+    Statement,
+    /// Somebody waited for too long.
+    Service,
+    /// A queue exceeds its limit.
+    Limit,
+    /// A key stays on a server.
+    LeftoverKey,
+    /// Tasks, connections or memory stay that nobody needs.
+    Remains,
+    /// The driver or the simulator panicked.
+    Panic,
+}
+
+impl Violation {
+    pub(crate) fn new(kind: Kind, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { kind, text }
+    }
+}
+
+impl From<&judge::Violation> for Violation {
+    fn from(violation: &judge::Violation) -> Self {
+        let kind = match violation {
+            judge::Violation::TwoHolders { .. } => Kind::TwoHolders,
+            judge::Violation::FenceDidNotGrow { .. } => Kind::Fencing,
+            judge::Violation::ToldLate { .. } | judge::Violation::NotTold { .. } => Kind::LateLoss,
+        };
+        Self::new(kind, violation.to_string())
+    }
+}
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TwoHolders => "two holders",
+            Self::Fencing => "fencing",
+            Self::LateLoss => "late loss",
+            Self::Statement => "wrong statement",
+            Self::Service => "not served",
+            Self::Limit => "limit exceeded",
+            Self::LeftoverKey => "leftover key",
+            Self::Remains => "something remains",
+            Self::Panic => "panic",
+        })
     }
 }

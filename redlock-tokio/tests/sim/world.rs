@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 use crate::{
     authority::{Authorities, Layout, Outages},
     clock::{MILLI, Rate, SECOND},
-    configuration::Configuration,
+    configuration::{Configuration, Restarts},
     events::Event,
     host::Host,
     network::{Network, SharedNetwork, Weather},
@@ -19,7 +19,7 @@ use crate::{
     services::Moment,
     trace::Trace,
     users::{Records, panics},
-    violation::Violation,
+    violation::{Kind, Violation},
 };
 
 /// For how long there are faults.
@@ -80,12 +80,17 @@ impl Outcome {
             events: 0,
             virtual_time: 0,
             seen: Tally::new(),
-            violations: vec![Violation("the simulator panicked".into())],
+            violations: vec![Violation::new(Kind::Panic, "the simulator panicked")],
             processes: 0,
             users: 0,
             faults: 0,
             outages: Outages::default(),
         }
+    }
+
+    /// Returns whether there is a violation of this kind.
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        self.violations.iter().any(|it| it.kind == kind)
     }
 }
 
@@ -103,6 +108,7 @@ impl World {
         let scale = owners.map_or(scale, |it| it.scale(scale, &mut rng));
         let scale = Scale {
             renews: configuration.renews,
+            limits_ttl: configuration.restarts != Restarts::Trusted,
             ..scale.reduced(reduction)
         };
         let weather = Weather::draw(&mut rng, &configuration);
@@ -228,7 +234,9 @@ impl World {
             ..
         } = &self.records;
         registry.look(at);
-        let mut failures = services.check_limits();
+        let limits = services.check_limits().into_iter();
+        self.failures
+            .extend(limits.map(|it| Violation::new(Kind::Limit, it)));
         self.looks += 1;
         if self.looks.is_multiple_of(RARELY) {
             // A layer may keep a lock for a ttl after its call.
@@ -236,10 +244,11 @@ impl World {
                 since: at.saturating_sub(2 * self.max_ttl()),
                 is_quiet: quiet.since(at),
             };
-            failures.extend(services.check_sizes(registry, requests, moment));
+            let sizes = services.check_sizes(registry, requests, moment);
+            let sizes = sizes.into_iter();
+            self.failures
+                .extend(sizes.map(|it| Violation::new(Kind::Remains, it)));
         }
-        let failures = failures.into_iter().map(Violation);
-        self.failures.extend(failures);
         self.note_departures();
     }
 
@@ -327,7 +336,7 @@ impl World {
                 return self.push(SECOND, Event::ShutDown);
             }
             let text = format!("{unserved:?} got no lock in {} s", bound / SECOND);
-            self.failures.push(Violation(text));
+            self.failures.push(Violation::new(Kind::Service, text));
         }
         self.enter(Stage::End);
         self.push(3 * self.max_ttl() + 5 * SECOND, Event::End);
@@ -345,7 +354,7 @@ impl World {
                 if keys > 0 {
                     let text =
                         format!("server {index} has {keys} keys after the end of all processes");
-                    self.failures.push(Violation(text));
+                    self.failures.push(Violation::new(Kind::LeftoverKey, text));
                 }
             }
         } else {
@@ -366,7 +375,7 @@ impl World {
             match &self.processes[index] {
                 Some(process) if !process.has_ended() => {
                     let text = format!("{} does not end", process.host.name());
-                    self.failures.push(Violation(text));
+                    self.failures.push(Violation::new(Kind::Remains, text));
                 }
                 _ => self.look_for_remains(index),
             }
@@ -376,8 +385,9 @@ impl World {
         self.look_for_leaks();
         self.failures.extend(self.records.registry.violations());
         let panics = panics::take();
-        let panics = panics.into_iter().map(Violation);
-        self.failures.extend(panics);
+        let panics = panics.into_iter();
+        self.failures
+            .extend(panics.map(|it| Violation::new(Kind::Panic, it)));
         let mut network = self.network.lock();
         self.failures.append(&mut network.releases.violations);
         let at = network.at();
@@ -407,7 +417,7 @@ impl World {
                 "{handles} handles of process {} (life {}) are left",
                 host.process, host.life
             );
-            self.failures.push(Violation(text));
+            self.failures.push(Violation::new(Kind::Remains, text));
         }
     }
 }

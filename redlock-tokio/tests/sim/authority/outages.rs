@@ -3,7 +3,11 @@
 use std::{fmt, time::Duration};
 
 use super::council::Reign;
-use crate::{clock::SECOND, trace::Seconds, violation::Violation};
+use crate::{
+    clock::SECOND,
+    trace::Seconds,
+    violation::{Kind, Violation},
+};
 
 /// What the failovers of one seat cost that has the only vote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,7 +82,7 @@ impl Outages {
                 let (length, expected) = (Seconds(it.length), Seconds(it.expected));
                 let text =
                     format!("no lock for {length} s after a failover that costs {expected} s");
-                Violation(text)
+                Violation::new(Kind::Service, text)
             })
             .collect()
     }

@@ -5,7 +5,7 @@ use super::{
     rule::{Kind, Rule},
 };
 use crate::{
-    configuration::{Configuration, Expectation, USUAL},
+    configuration::{Configuration, TWO_HOLDERS, USUAL},
     fault::Fault,
 };
 
@@ -75,7 +75,7 @@ const fn without(rule: Rule, owners: Owners) -> Option<Owners> {
 }
 
 const CONTROL: Configuration = Configuration {
-    expectation: Expectation::Violated,
+    expectation: TWO_HOLDERS,
     faults: &[USUAL, AUTHORITIES],
     ..crate::configuration::WITHIN
 };

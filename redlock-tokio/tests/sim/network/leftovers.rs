@@ -12,7 +12,7 @@ use crate::{
     requests::ServiceId,
     seen::Seen,
     trace::Seconds,
-    violation::Violation,
+    violation::{Kind, Violation},
 };
 
 /// From when on a release must have been sent a second time.
@@ -86,7 +86,8 @@ impl Network {
                     Seconds(now),
                     Seconds(released_at)
                 );
-                self.releases.violations.push(Violation(text));
+                let violation = Violation::new(Kind::LeftoverKey, text);
+                self.releases.violations.push(violation);
                 self.releases.settle(key.token);
             }
         }

@@ -168,8 +168,11 @@ impl Terms {
 
     fn invalid(self, rng: &mut Rng, scale: &Scale) -> Self {
         let options = match rng.u8(..4) {
-            0 => self.options.ttl(Duration::from_millis(2)),
-            1 => self.options.ttl(scale.max_ttl + Duration::from_millis(1)),
+            0 => self
+                .options
+                .ttl(Duration::from_millis(2))
+                .drift(Drift::new(0, Duration::from_millis(2))),
+            1 if scale.limits_ttl => self.options.ttl(scale.max_ttl + Duration::from_millis(1)),
             2 => self.options.renew_every(scale.max_ttl),
             _ => self.options.retry_delay(Duration::ZERO, Duration::ZERO),
         };
