@@ -1,5 +1,6 @@
 //! The holds of all processes: until when each is valid by its own clock, and how it ended. The registry tells the
-//! judge, and watches that a lost hold never becomes valid again.
+//! judge, and watches that a hold that is lost before the end of its validity is told at once, and never becomes valid
+//! again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,11 +14,12 @@ use crate::{
     clock::MILLI,
     host::Host,
     judge::{End, Grant, HoldId, Judge},
+    trace::Seconds,
     violation::{Kind, Violation},
 };
 
-/// How much later than the end of validity a holder may be told of the loss: tokio's timers tick once in a
-/// millisecond, and round up.
+/// How much later than the end of validity, or than an earlier loss, a holder may be told of the loss: tokio's timers
+/// tick once in a millisecond, and round up.
 const TOLERANCE: Duration = Duration::from_millis(2);
 
 /// The judge forgets, and holds that are over are looked at, once in so many looks.
@@ -52,6 +54,8 @@ struct Open {
     valid_until: u64,
     /// When the registry saw for the first time that it is not valid.
     invalid_since: Option<u64>,
+    /// Its user is known not to have been told.
+    is_deaf: bool,
 }
 
 /// A hold that has ended. A clone of it is kept, as a careless user might.
@@ -110,6 +114,7 @@ impl Registry {
                 is_watched,
                 valid_until,
                 invalid_since: None,
+                is_deaf: false,
             },
         );
         id
@@ -274,6 +279,7 @@ impl Registry {
 
 impl Entries {
     fn look(&mut self) {
+        let tolerance = TOLERANCE.as_nanos() as u64;
         let mut ended = Vec::new();
         for (id, open) in &mut self.open {
             match (valid_until(&open.host, &open.hold), open.invalid_since) {
@@ -288,7 +294,22 @@ impl Entries {
                         ended.push((*id, at));
                     }
                 }
-                (None, Some(_)) => {}
+                (None, Some(since)) => {
+                    let now = open.host.now();
+                    let client = open.host.name();
+                    let goes_on_since = self.stood_still.get(&client).copied();
+                    let stands_still = self.stopped.contains_key(&client);
+                    let due = goes_on_since.map_or(since, |at| at.max(since)) + tolerance;
+                    if open.is_watched && !open.is_deaf && !stands_still && due < now {
+                        open.is_deaf = true;
+                        let text = format!(
+                            "{id:?} is not valid since {}, and its user was not told by {}",
+                            Seconds(since),
+                            Seconds(now)
+                        );
+                        self.failures.push(Violation::new(Kind::LateLoss, text));
+                    }
+                }
                 (Some(_), Some(_)) => {
                     let text = format!("{id:?} was lost, and is valid again");
                     self.failures.push(Violation::new(Kind::Statement, text));
