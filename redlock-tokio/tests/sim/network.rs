@@ -4,6 +4,7 @@ mod answers;
 mod invalidations;
 mod leftovers;
 mod releases;
+mod reliable;
 mod serving;
 mod weather;
 
@@ -18,8 +19,8 @@ use std::{
 use redlock_tokio::{Key, NodeError};
 use tokio::sync::{mpsc, oneshot};
 
-use self::releases::Releases;
-pub(crate) use self::weather::Weather;
+use self::{releases::Releases, reliable::Changes};
+pub(crate) use self::{reliable::Witness, weather::Weather};
 use crate::{
     authority::Authorities,
     clock::MILLI,
@@ -55,6 +56,7 @@ pub(crate) struct Network {
     /// Whether requests of one connection arrive in the order in which they were sent.
     in_order: bool,
     pub(crate) releases: Releases,
+    changes: Changes,
     pub(crate) rng: Rng,
     pub(crate) seen: Tally,
     pub(crate) trace: Trace,
@@ -87,6 +89,7 @@ struct Connection {
     generation: Option<u32>,
     /// Nothing arrives any more, and nobody is told.
     is_half_open: bool,
+    opened_at: u64,
     last_arrival: u64,
     last_delivery: u64,
     asked: u64,
@@ -137,6 +140,7 @@ impl Network {
             is_calm: false,
             in_order,
             releases: Releases::default(),
+            changes: Changes::default(),
             rng,
             seen: Tally::new(),
             trace,
@@ -187,6 +191,7 @@ impl Network {
                 server,
                 generation: None,
                 is_half_open: hangs,
+                opened_at: now,
                 last_arrival: now,
                 last_delivery: now,
                 asked: 0,

@@ -54,8 +54,6 @@ struct Open {
     valid_until: u64,
     /// When the registry saw for the first time that it is not valid.
     invalid_since: Option<u64>,
-    /// Its user is known not to have been told.
-    is_deaf: bool,
 }
 
 /// A hold that has ended. A clone of it is kept, as a careless user might.
@@ -114,7 +112,6 @@ impl Registry {
                 is_watched,
                 valid_until,
                 invalid_since: None,
-                is_deaf: false,
             },
         );
         id
@@ -300,8 +297,8 @@ impl Entries {
                     let goes_on_since = self.stood_still.get(&client).copied();
                     let stands_still = self.stopped.contains_key(&client);
                     let due = goes_on_since.map_or(since, |at| at.max(since)) + tolerance;
-                    if open.is_watched && !open.is_deaf && !stands_still && due < now {
-                        open.is_deaf = true;
+                    if open.is_watched && !stands_still && due < now {
+                        ended.push((*id, now));
                         let text = format!(
                             "{id:?} is not valid since {}, and its user was not told by {}",
                             Seconds(since),

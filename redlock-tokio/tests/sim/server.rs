@@ -42,6 +42,18 @@ pub(crate) struct Sender {
     pub(crate) service: Option<ServiceId>,
 }
 
+/// What may cost a server its vote if it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    outage: Option<Outage>,
+    generation: u32,
+    refusal: Option<Refusal>,
+    withheld: Option<Withheld>,
+    is_replica: bool,
+    /// A history is as old as its marker.
+    marked_at: Option<u64>,
+}
+
 /// One server.
 pub(crate) struct Server {
     rate: Rate,
@@ -227,6 +239,17 @@ impl Server {
 
     pub(crate) fn is_replica(&self) -> bool {
         self.identity.master.is_some()
+    }
+
+    pub(crate) fn condition(&self) -> Condition {
+        Condition {
+            outage: self.outage,
+            generation: self.generation,
+            refusal: self.refusal,
+            withheld: self.identity.withheld(),
+            is_replica: self.is_replica(),
+            marked_at: self.identity.marked_at,
+        }
     }
 
     fn raise_counter(&mut self, at: u64, key: &Key, fence: FencingToken) -> Vote {

@@ -216,7 +216,10 @@ impl World {
             }
             if all_there && self.next_moment() >= target {
                 self.look();
-                self.network.lock().now.store(target, Relaxed);
+                let mut network = self.network.lock();
+                network.now.store(target, Relaxed);
+                network.note_changes();
+                drop(network);
                 self.note_service();
                 return;
             }

@@ -5,7 +5,7 @@
 
 use redlock_tokio::Operation;
 
-use super::{Connection, Network, serving::LATE};
+use super::{Connection, Network, serving::IN_TIME};
 use crate::{
     clock::MILLI,
     message::{ConnectionId, Request},
@@ -97,8 +97,8 @@ impl Network {
 impl Connection {
     /// Returns since when the server answers in time and refuses nothing, and the process does not stand still. `None`
     /// if that is not so.
-    fn prompt_since(&self, now: u64) -> Option<u64> {
-        let is_late = self.waiting.values().any(|it| it.sent + LATE < now);
+    pub(super) fn prompt_since(&self, now: u64) -> Option<u64> {
+        let is_late = self.waiting.values().any(|it| it.sent + IN_TIME < now);
         let since = self.prompt_since?.max(self.host.resumed_at());
         (!is_late).then_some(since)
     }

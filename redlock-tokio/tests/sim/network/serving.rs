@@ -15,6 +15,9 @@ use crate::{
 /// From when on an answer is late, by the default of `node_timeout`.
 pub(super) const LATE: u64 = 50 * MILLI;
 
+/// Until when an answer is in time by every clock.
+pub(super) const IN_TIME: u64 = 48 * MILLI;
+
 /// From when on a connection without an answer is given up.
 const TOO_LATE: u64 = LATE + SECOND;
 
@@ -161,7 +164,7 @@ impl Network {
         if let Some(question) = connection.waiting.remove(&number) {
             let is_refusal =
                 matches!(&response, Response::Executed(all) if all.iter().any(Result::is_err));
-            if (is_refusal || at > question.sent + LATE) && connection.prompt_since.is_some() {
+            if (is_refusal || at > question.sent + IN_TIME) && connection.prompt_since.is_some() {
                 connection.prompt_since = Some(at);
             }
             match at.saturating_sub(question.sent) {

@@ -25,7 +25,7 @@ pub(crate) struct Identity {
     /// The history that its own one continues.
     origin: Option<u32>,
     /// When the marker of its history was written, in milliseconds of its clock.
-    marked_at: Option<u64>,
+    pub(crate) marked_at: Option<u64>,
     /// The server that it follows.
     pub(crate) master: Option<usize>,
     withholds: Option<Withheld>,
@@ -92,6 +92,10 @@ impl Identity {
 
     pub(crate) fn withhold(&mut self, what: Option<Withheld>) {
         self.withholds = what;
+    }
+
+    pub(crate) fn withheld(&self) -> Option<Withheld> {
+        self.withholds
     }
 
     pub(crate) fn history(&self) -> u32 {

@@ -83,7 +83,8 @@ impl Asked {
                 ticket.has_rival(4 * environment.max_ttl()) || (is_unsure && !is_quiet)
             }
             LockError::NoQuorum(_) | LockError::TooSlow(_) | LockError::Quarantined { .. } => {
-                !is_quiet
+                let spare = (environment.scale.servers - 1) / 2;
+                environment.nodes_may_fail(service.id, spare, terms.ttl, ticket.since())
             }
             LockError::QueueFull { waiting, limit } => {
                 let of_key = terms.max_waiters;

@@ -3,12 +3,13 @@
 use std::{fmt, hash::Hash, sync::Arc, time::Duration};
 
 use crate::{
+    clock::SECOND,
     host::Host,
-    network::SharedNetwork,
+    network::{SharedNetwork, Witness},
     process::{Stage, Stages},
     quiet::{CALM_WORK, Quiet},
     registry::Registry,
-    requests::Requests,
+    requests::{Requests, ServiceId},
     rng::Rng,
     scale::Scale,
     seen::Seen,
@@ -25,6 +26,9 @@ pub(crate) struct Records {
     pub(crate) quiet: Quiet,
     pub(crate) outliving: Outliving,
 }
+
+/// Attempts with such a ttl may be too slow although each answer is in time.
+const SHORT_TTL: Duration = Duration::from_millis(200);
 
 /// One process, as its code sees it.
 #[derive(Clone)]
@@ -94,9 +98,37 @@ impl Environment {
         registry.fail(format!("{at} process {process} (life {life}): {text}"));
     }
 
+    /// Returns whether the nodes may be the reason why something fails that a `Redlock` was asked for at this time: since
+    /// then, more nodes than there are to spare could not vote, or have not answered each command in time. A short ttl
+    /// is over before an answer is late.
+    pub(crate) fn nodes_may_fail(
+        &self,
+        service: ServiceId,
+        spare: usize,
+        ttl: Duration,
+        since: u64,
+    ) -> bool {
+        if self.records.quiet.since(since) {
+            return false;
+        }
+        // What a member of an authority says is not known here, and neither is which answers the driver believes.
+        if self.has_owners || self.has_senseless_answers() || ttl < SHORT_TTL {
+            return true;
+        }
+        let witness = Witness {
+            host: &self.host,
+            service,
+            since,
+            unchanged_since: since.saturating_sub(self.max_ttl() * 11 / 10 + 3 * SECOND),
+        };
+        let servers = self.scale.servers;
+        self.network.lock().unreliable_servers(witness, servers) > spare
+    }
+
     /// Returns whether some answers make no sense now.
     pub(crate) fn has_senseless_answers(&self) -> bool {
-        self.network.lock().weather.rubbish > 0
+        let weather = self.network.lock().weather;
+        weather.rubbish > 0 || weather.out_of_step > 0
     }
 
     pub(crate) fn is_calm(&self) -> bool {

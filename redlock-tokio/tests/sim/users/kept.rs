@@ -16,6 +16,7 @@ use super::{
 use crate::{
     judge::HoldId,
     registry::{Registry, Write},
+    requests::ServiceId,
     seen::Seen,
 };
 
@@ -35,6 +36,9 @@ pub(crate) struct View {
     pub(crate) hold: Hold,
     pub(crate) terms: Terms,
     environment: Environment,
+    service: ServiceId,
+    /// How many of the nodes that have granted it are not needed. None of another's lock that was handed over.
+    spare: usize,
     /// When it was asked for, by the clock of the process.
     asked_at: Timestamp,
     /// When the user got it, by the clock of the process.
@@ -55,8 +59,17 @@ const SLACK: Duration = Duration::from_millis(3);
 
 impl Kept {
     pub(crate) fn new(guard: LockGuard, asked: Asked, watch: Watch) -> Self {
-        let view = View::new(guard.hold(), &asked, watch == Watch::Task);
-        view.check_grant(&guard.acquisition(), &asked);
+        let mut view = View::new(guard.hold(), &asked, watch == Watch::Task);
+        let acquisition = guard.acquisition();
+        view.check_grant(&acquisition, &asked);
+        if let Acquisition::Granted {
+            granted_by,
+            votes_needed,
+            ..
+        } = &acquisition
+        {
+            view.spare = granted_by.len().saturating_sub(*votes_needed);
+        }
         let watcher = (watch == Watch::Task).then(|| {
             let view = view.clone();
             tokio::spawn(async move { view.watch().await }).abort_handle()
@@ -137,6 +150,8 @@ impl View {
             id,
             hold: hold.clone(),
             terms: asked.terms,
+            service: asked.service.id,
+            spare: 0,
             since: asked.ticket.since(),
             asked_at: asked.at,
             got_at: environment.host.timestamp(),
@@ -215,8 +230,8 @@ impl View {
         environment.tell(("lost", self.id, format!("{reason:?}")));
         let is_possible = match reason {
             LossReason::MaxHold => self.held_for() + SLACK >= self.terms.max_hold,
-            LossReason::Expired => !self.is_quiet() || !self.terms.is_renewed,
-            LossReason::KeysLost | LossReason::VotesWithdrawn => !self.is_quiet(),
+            LossReason::Expired => !self.terms.is_renewed || self.nodes_may_fail(),
+            LossReason::KeysLost | LossReason::VotesWithdrawn => self.nodes_may_fail(),
             _ => false,
         };
         if !is_possible && !self.stood_still() {
@@ -266,7 +281,7 @@ impl View {
                 Seen::ExtensionAfterMaxHold,
                 self.held_for() + SLACK >= self.terms.max_hold,
             ),
-            ExtendError::NoQuorum { .. } => (Seen::ExtensionFailed, !self.is_quiet()),
+            ExtendError::NoQuorum { .. } => (Seen::ExtensionFailed, self.nodes_may_fail()),
             ExtendError::Lost(_) => (Seen::ExtensionTooLate, !self.hold.is_valid()),
             // The guard lives.
             _ => (Seen::ExtensionFailed, false),
@@ -294,8 +309,8 @@ impl View {
                 Seen::ReleaseHandedOver,
                 was_valid && self.terms.is_handed_over && !self.terms.is_fenced,
             ),
-            ReleaseOutcome::NotHeld => (Seen::ReleaseTooLate, !was_valid || !self.is_quiet()),
-            ReleaseOutcome::Unconfirmed => (Seen::ReleaseUnconfirmed, !self.is_quiet()),
+            ReleaseOutcome::NotHeld => (Seen::ReleaseTooLate, !was_valid || self.nodes_may_fail()),
+            ReleaseOutcome::Unconfirmed => (Seen::ReleaseUnconfirmed, self.nodes_may_fail()),
             _ => (Seen::ReleaseUnconfirmed, false),
         };
         environment.note(seen);
@@ -341,6 +356,17 @@ impl View {
 
     pub(crate) fn registry(&self) -> &Registry {
         &self.environment.records.registry
+    }
+
+    fn nodes_may_fail(&self) -> bool {
+        let Self {
+            service,
+            spare,
+            since,
+            ..
+        } = *self;
+        let ttl = self.terms.ttl;
+        self.environment.nodes_may_fail(service, spare, ttl, since)
     }
 
     fn is_quiet(&self) -> bool {
