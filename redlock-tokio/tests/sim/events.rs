@@ -7,7 +7,9 @@ use redlock_tokio::Key;
 use crate::{
     authority::Step,
     fault::{Connections, Fault},
+    faults::foreign,
     message::{Arrival, ConnectionId, Response},
+    network::Unanswered,
     server::Disk,
 };
 
@@ -30,12 +32,18 @@ pub(crate) enum Event {
     Break { connection: ConnectionId },
     /// A key that somebody asked for expires, unless it was extended.
     Expire { server: usize, key: Key },
+    /// A connection should have been given up by now.
+    Unanswered(Unanswered),
+    /// A foreign client reaches a server.
+    Foreign(foreign::Step),
     /// Something happens to an authority.
     Authority(Step),
     /// A fault comes.
     Fault(Fault),
     /// A server comes up again.
     Start { server: usize, disk: Disk },
+    /// The clock of a server steps forward.
+    StepClock { server: usize, by: u64 },
     /// A server ends for so long, as its turn comes in a rolling restart.
     Restart { server: usize, length: u64 },
     /// A server no longer refuses anything, and says again what it is.

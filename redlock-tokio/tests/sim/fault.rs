@@ -33,8 +33,16 @@ pub(crate) enum Fault {
     Flush,
     /// Clocks of servers step forward.
     ClockStep,
+    /// The clock of a server is set back: its keys live for longer.
+    ClockSetBack,
     /// Routes stop in one direction or in both.
     Stall,
+    /// Connections lose all requests or all answers from now on, and stay open.
+    Silence,
+    /// A client that is not ours takes a key where it is free, and gives it back.
+    ForeignLock,
+    /// A client that is not ours deletes or overwrites a key of a lock that can spare it.
+    ForeignWrite,
     /// A process stands still.
     Pause,
     /// A process stands still for many short times.
@@ -88,10 +96,12 @@ impl Fault {
             | Self::Eviction
             | Self::Flush
             | Self::ClockStep
+            | Self::ClockSetBack
             | Self::Stutter => 20 * SECOND,
-            Self::Stall | Self::Pause | Self::Suspension => 10 * SECOND,
+            Self::Silence | Self::Stall | Self::Pause | Self::Suspension => 10 * SECOND,
             Self::Failover | Self::Flapping | Self::Split | Self::SlotMove => 20 * SECOND,
-            Self::Invention | Self::Member | Self::WallClock => 5 * SECOND,
+            Self::ForeignLock => 10 * SECOND,
+            Self::Invention | Self::Member | Self::WallClock | Self::ForeignWrite => 5 * SECOND,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What goes wrong with machines and routes, and how often.
 
+pub(crate) mod foreign;
 mod losses;
 mod processes;
 mod promotions;
@@ -61,7 +62,11 @@ impl World {
             Fault::Eviction => self.evict(),
             Fault::Flush => self.flush(),
             Fault::ClockStep => self.step_clocks(),
+            Fault::ClockSetBack => self.set_clock_back(),
             Fault::Stall => self.stall(),
+            Fault::Silence => self.silence(),
+            Fault::ForeignLock => self.lock_as_stranger(),
+            Fault::ForeignWrite => self.write_as_stranger(),
             Fault::Pause => self.pause_some(),
             Fault::Stutter => self.stutter(),
             Fault::Suspension => self.suspend(),

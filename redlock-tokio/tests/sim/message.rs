@@ -44,6 +44,8 @@ pub(crate) enum Response {
     Described(Described),
     Executed(Vec<Answer>),
     Age(Duration),
+    /// The server, or the session, refuses the question.
+    Refused(NodeError),
 }
 
 pub(crate) type Reply = Result<Response, NodeError>;
@@ -53,8 +55,8 @@ pub(crate) type Reply = Result<Response, NodeError>;
 pub(crate) struct Arrival {
     pub(crate) connection: ConnectionId,
     pub(crate) server: usize,
-    /// Who sent it, if that matters.
-    pub(crate) service: Option<ServiceId>,
+    /// Who sent it.
+    pub(crate) service: ServiceId,
     pub(crate) number: u64,
     pub(crate) request: Request,
 }

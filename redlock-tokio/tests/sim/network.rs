@@ -6,10 +6,11 @@ mod leftovers;
 mod releases;
 mod reliable;
 mod serving;
+mod silence;
 mod weather;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -20,7 +21,11 @@ use redlock_tokio::{Key, NodeError};
 use tokio::sync::{mpsc, oneshot};
 
 use self::{releases::Releases, reliable::Changes};
-pub(crate) use self::{reliable::Witness, weather::Weather};
+pub(crate) use self::{
+    reliable::Witness,
+    silence::{Loses, Unanswered},
+    weather::Weather,
+};
 use crate::{
     authority::Authorities,
     clock::MILLI,
@@ -81,8 +86,8 @@ struct Link {
 
 struct Connection {
     host: Arc<Host>,
-    /// The `Redlock` that has opened it. `None` if the server of its node may change.
-    service: Option<ServiceId>,
+    /// The `Redlock` that has opened it.
+    service: ServiceId,
     address: usize,
     server: usize,
     /// The generation of the server that it leads to, once it has arrived there.
@@ -90,6 +95,9 @@ struct Connection {
     /// Nothing arrives any more, and nobody is told.
     is_half_open: bool,
     opened_at: u64,
+    /// What is lost from now on, while the connection stays open.
+    loses: Option<Loses>,
+    has_lost: bool,
     last_arrival: u64,
     last_delivery: u64,
     asked: u64,
@@ -163,6 +171,7 @@ impl Network {
 
     /// Ends the faults of the network.
     pub(crate) fn calm(&mut self) {
+        self.cut_off_outage();
         self.is_calm = true;
         self.weather = Weather::calm();
         for link in self.links.values_mut() {
@@ -174,7 +183,7 @@ impl Network {
     pub(crate) fn open(
         &mut self,
         host: &Arc<Host>,
-        service: Option<ServiceId>,
+        service: ServiceId,
         address: usize,
     ) -> (ConnectionId, oneshot::Receiver<Reply>) {
         self.opened += 1;
@@ -192,6 +201,8 @@ impl Network {
                 generation: None,
                 is_half_open: hangs,
                 opened_at: now,
+                loses: None,
+                has_lost: false,
                 last_arrival: now,
                 last_delivery: now,
                 asked: 0,
@@ -249,13 +260,21 @@ impl Network {
 
     /// The process closes a connection. What it has sent may still arrive.
     pub(crate) fn close(&mut self, id: ConnectionId) {
-        self.connections.remove(&id);
+        let connection = self.connections.remove(&id);
+        if connection.is_some_and(|it| it.has_lost) {
+            self.seen.note(Seen::SilentGivenUp);
+        }
     }
 
-    /// Returns how long a message takes on the longest way that was used, on average.
-    pub(crate) fn slowest_way(&self) -> u64 {
-        let distances = self.links.values().map(|it| it.distance);
-        self.weather.delay * distances.max().unwrap_or(1)
+    /// Returns how long a message takes on a way that was used, on average.
+    pub(crate) fn way(&self, route: Route) -> Option<u64> {
+        let distance = self.links.get(&route)?.distance;
+        Some(self.weather.delay * distance)
+    }
+
+    /// Returns the processes that have used some way.
+    pub(crate) fn processes(&self) -> BTreeSet<usize> {
+        self.links.keys().map(|it| it.process).collect()
     }
 
     /// Returns how many connections a process has.
@@ -285,6 +304,11 @@ impl Network {
         let link = self.link(route);
         link.requests_after = link.requests_after.max(requests_after);
         link.answers_after = link.answers_after.max(answers_after);
+    }
+
+    /// Returns whether a connection is open on a route.
+    pub(crate) fn has_connection(&self, route: Route) -> bool {
+        self.connections.values().any(|it| it.route() == route)
     }
 
     pub(crate) fn delay(&mut self, route: Route) -> u64 {

@@ -1,30 +1,41 @@
 //! A process's ends of its connections: the driver's `Node` and `Session` over the simulated network.
 
+mod client;
+
 use std::{sync::Arc, time::Duration};
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
 use redlock_core::Tenure;
 use redlock_tokio::{Answer, Command, FreedNotifier, Node, NodeError, Server, Session};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::timeout};
 
+pub(crate) use self::client::Client;
+use self::client::{Markers, forbidden};
 use crate::{
     host::Host,
     message::{ConnectionId, Reply, Request, Response},
     network::SharedNetwork,
-    requests::ServiceId,
+    seen::Seen,
 };
+
+/// How long an inspection may take, as on a connection to Redis.
+pub(crate) const INSPECTION_LIMIT: Duration = Duration::from_secs(5);
 
 /// A server, as one process sees it.
 pub(crate) struct SimulatedNode {
     address: String,
     server: usize,
     host: Arc<Host>,
-    service: Option<ServiceId>,
+    client: Client,
     network: SharedNetwork,
 }
 
 struct SimulatedSession {
     server: Server,
+    client: Client,
     connection: OpenConnection,
 }
 
@@ -35,22 +46,19 @@ struct OpenConnection {
 }
 
 impl SimulatedNode {
-    pub(crate) fn new(server: usize, host: &Arc<Host>, network: &SharedNetwork) -> Self {
+    pub(crate) fn new(
+        server: usize,
+        client: Client,
+        host: &Arc<Host>,
+        network: &SharedNetwork,
+    ) -> Self {
         Self {
             address: format!("server-{server}"),
             server,
             host: Arc::clone(host),
-            service: None,
+            client,
             network: network.clone(),
         }
-    }
-}
-
-impl SimulatedNode {
-    /// Lets the network know for which `Redlock` the node is, and look for the keys that this leaves on the server.
-    pub(crate) fn of(mut self, service: ServiceId) -> Self {
-        self.service = Some(service);
-        self
     }
 }
 
@@ -61,16 +69,21 @@ impl Node for SimulatedNode {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         async {
-            let (id, described) = self
-                .network
-                .lock()
-                .open(&self.host, self.service, self.server);
+            let (id, described) =
+                self.network
+                    .lock()
+                    .open(&self.host, self.client.service, self.server);
             let connection = OpenConnection {
                 id,
                 network: self.network.clone(),
             };
             let server = described_in(received(described).await)?;
-            Ok(Box::new(SimulatedSession { server, connection }) as Box<dyn Session>)
+            let session = SimulatedSession {
+                server,
+                client: self.client,
+                connection,
+            };
+            Ok(Box::new(session) as Box<dyn Session>)
         }
         .boxed()
     }
@@ -86,6 +99,36 @@ impl OpenConnection {
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.network.lock().close(self.id);
+    }
+}
+
+impl SimulatedSession {
+    /// Asks for the age that a marker tells.
+    fn age(&self, question: Request) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
+        match self.client.markers {
+            Markers::Kept => {}
+            Markers::Unknown => {
+                self.note(Seen::MarkerUnknown);
+                return ready(Ok(None)).boxed();
+            }
+            Markers::Forbidden => {
+                self.note(Seen::MarkerForbidden);
+                return ready(Err(forbidden())).boxed();
+            }
+        }
+        let reply = self.connection.ask(question);
+        async {
+            match reply.await? {
+                Response::Age(age) => Ok(Some(age)),
+                Response::Refused(error) => Err(error),
+                other => Err(unexpected(&other)),
+            }
+        }
+        .boxed()
+    }
+
+    fn note(&self, what: Seen) {
+        self.connection.network.lock().seen.note(what);
     }
 }
 
@@ -107,18 +150,17 @@ impl Session for SimulatedSession {
 
     fn inspect(&mut self) -> BoxFuture<'static, Result<Server, NodeError>> {
         let reply = self.connection.ask(Request::Describe);
-        async { described_in(reply.await) }.boxed()
-    }
-
-    fn history_age(&mut self) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
-        let reply = self.connection.ask(Request::HistoryAge);
         async {
-            match reply.await? {
-                Response::Age(age) => Ok(Some(age)),
-                other => Err(unexpected(&other)),
+            match timeout(INSPECTION_LIMIT, reply).await {
+                Ok(reply) => described_in(reply),
+                Err(_) => Err(NodeError::TimedOut(INSPECTION_LIMIT)),
             }
         }
         .boxed()
+    }
+
+    fn history_age(&mut self) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
+        self.age(Request::HistoryAge)
     }
 
     fn tenure_age(
@@ -126,17 +168,13 @@ impl Session for SimulatedSession {
         tenure: &Tenure,
     ) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
         let epoch = tenure.epoch;
-        let reply = self.connection.ask(Request::TenureAge { epoch });
-        async {
-            match reply.await? {
-                Response::Age(age) => Ok(Some(age)),
-                other => Err(unexpected(&other)),
-            }
-        }
-        .boxed()
+        self.age(Request::TenureAge { epoch })
     }
 
     fn watch(&mut self, freed: FreedNotifier) {
+        if !self.client.is_notified {
+            return self.note(Seen::PollingSession);
+        }
         let mut invalidations = self
             .connection
             .network
@@ -176,6 +214,7 @@ async fn received(receiver: oneshot::Receiver<Reply>) -> Reply {
 fn described_in(reply: Reply) -> Result<Server, NodeError> {
     match reply? {
         Response::Described(server) => Ok(server),
+        Response::Refused(error) => Err(error),
         other => Err(unexpected(&other)),
     }
 }

@@ -1,6 +1,7 @@
 //! A simulated server: its keys, its clock, and what it does with commands.
 
 mod faults;
+mod foreign;
 mod identity;
 mod owned;
 mod refusal;
@@ -15,7 +16,9 @@ use redlock_tokio::{
     Answer, Command, FencingToken, Key, NodeError, Operation, Server as Described, Token, Vote,
 };
 
-pub(crate) use self::{faults::Disk, identity::Withheld, owned::Owned, refusal::Refusal};
+pub(crate) use self::{
+    faults::Disk, foreign::Found, identity::Withheld, owned::Owned, refusal::Refusal,
+};
 use self::{
     identity::{Identity, UP_FOR},
     store::{Entry, Store},
@@ -39,7 +42,7 @@ pub(crate) enum Outage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     pub(crate) connection: ConnectionId,
-    pub(crate) service: Option<ServiceId>,
+    pub(crate) service: ServiceId,
 }
 
 /// What may cost a server its vote if it changes.
@@ -59,7 +62,11 @@ pub(crate) struct Server {
     rate: Rate,
     /// How far its clock was stepped, in nanoseconds.
     stepped: u64,
+    /// How far it was set back in all.
+    set_back: u64,
     pub(crate) outage: Option<Outage>,
+    /// When its last outage began.
+    pub(crate) stopped_at: u64,
     /// Counts the times at which its connections ended. Those from before lead nowhere.
     pub(crate) generation: u32,
     identity: Identity,
@@ -78,7 +85,9 @@ impl Server {
         Self {
             rate,
             stepped: UP_FOR,
+            set_back: 0,
             outage: None,
+            stopped_at: 0,
             generation: 0,
             identity: Identity::new(number),
             refusal: None,
@@ -108,7 +117,7 @@ impl Server {
                 let entry = Entry {
                     token,
                     expires_at: now + ttl.as_millis(),
-                    set_by: from.service,
+                    set_by: Some(from.service),
                     set_at: at,
                     ttl,
                 };
@@ -163,11 +172,25 @@ impl Server {
     }
 
     fn refuse(&self, command: &Command) -> Option<NodeError> {
-        let is_write = !matches!(command.operation(), Operation::Probe { .. });
-        if self.is_replica() && is_write {
-            return Some(refused("READONLY", "a replica takes no writes"));
+        if let Some(error) = self.refusal.and_then(|it| it.answer(command)) {
+            return Some(error);
         }
-        self.refusal?.answer(command)
+        let is_write = !matches!(command.operation(), Operation::Probe { .. });
+        (self.is_replica() && is_write).then(|| refused("READONLY", "a replica takes no writes"))
+    }
+
+    /// Returns what it refuses for a while.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.refusal
+    }
+
+    /// Returns why it neither writes nor reads a marker, if it refuses that.
+    pub(crate) fn refuse_marker(&self) -> Option<NodeError> {
+        if let Some(error) = self.refusal.and_then(Refusal::of_marker) {
+            return Some(error);
+        }
+        let is_replica = self.is_replica();
+        is_replica.then(|| refused("READONLY", "a replica takes no writes"))
     }
 
     fn probe(&mut self, now: u64, from: ConnectionId, command: &Command) -> Vote {

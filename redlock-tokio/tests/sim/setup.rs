@@ -7,11 +7,11 @@ use redlock_tokio::{BuildError, Clock, Drift, LockOptions, Redlock, RedlockBuild
 use tokio::time::sleep;
 
 use crate::{
-    authority::{Seat, watch_states},
+    authority::{Owners, Seat, watch_states},
     configuration::{Configuration, Restarts},
     host::Host,
     network::SharedNetwork,
-    node::SimulatedNode,
+    node::{Client, SimulatedNode},
     process::Stages,
     requests::ServiceId,
     rng::Rng,
@@ -47,7 +47,8 @@ impl Setup {
         loop {
             let house = House::draw(&mut self.rng);
             let service = self.records.requests.new_service();
-            let redlock = self.redlock(service, house).await;
+            let client = self.draw_client(service);
+            let redlock = self.redlock(client, house).await;
             let watcher = self.configuration.owners.is_some().then(|| {
                 let (network, stages) = (self.network.clone(), environment.stages.clone());
                 tokio::spawn(watch_states(redlock.clone(), network, self.scale, stages))
@@ -64,9 +65,9 @@ impl Setup {
     }
 
     /// Starts, as often as it takes: a process cannot start while too many servers are refused.
-    async fn redlock(&mut self, service: ServiceId, house: House) -> Redlock {
+    async fn redlock(&mut self, client: Client, house: House) -> Redlock {
         loop {
-            match self.builder(service, house).build().await {
+            match self.builder(client, house).build().await {
                 Ok(redlock) => {
                     self.has_tried_to_start = true;
                     return redlock;
@@ -81,15 +82,26 @@ impl Setup {
         }
     }
 
-    fn builder(&mut self, service: ServiceId, house: House) -> RedlockBuilder {
+    fn draw_client(&mut self, service: ServiceId) -> Client {
+        let client = Client::draw(service, &mut self.rng);
+        // Outages are measured for clients that need not wait, and rules are tested that are about markers.
+        let needs_markers = |owners: Owners| owners.only_failovers || owners.without.is_some();
+        if self.configuration.owners.is_some_and(needs_markers) {
+            client.keeping_markers()
+        } else {
+            client
+        }
+    }
+
+    fn builder(&mut self, client: Client, house: House) -> RedlockBuilder {
         let servers = 0..self.scale.servers;
-        let node = |server| SimulatedNode::new(server, &self.host, &self.network).of(service);
+        let node = |server| SimulatedNode::new(server, client, &self.host, &self.network);
         let nodes = servers.map(node);
         let (host, wall) = (Arc::clone(&self.host), Arc::clone(&self.host));
         let builder = match self.configuration.owners {
             Some(owners) => {
                 let is_first_start = self.host.life == 1 && !self.has_tried_to_start;
-                let seats = Seat::all(owners, is_first_start, &self.host, &self.network);
+                let seats = Seat::all(owners, is_first_start, client, &self.host, &self.network);
                 let builder = Redlock::builder().custom_nodes(seats);
                 owners.configure(builder, self.scale.max_ttl)
             }

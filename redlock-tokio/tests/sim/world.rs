@@ -287,6 +287,8 @@ impl World {
                 let at = network.at();
                 network.notify_of(at, server, &key);
             }
+            Event::Unanswered(unanswered) => self.look_for_end(unanswered),
+            Event::Foreign(step) => self.handle_stranger(step),
             Event::Authority(step) => self.handle_authority(step),
             Event::Fault(fault) => self.strike(fault),
             Event::Start { server, disk } => {
@@ -297,6 +299,7 @@ impl World {
                     .authorities
                     .handle_start(server, disk != Disk::Empty);
             }
+            Event::StepClock { server, by } => self.step_clock_of(server, by),
             Event::Restart { server, length } => self.restart(server, length),
             Event::Recover { server } => self.network.lock().servers[server].recover(),
             Event::Reinstate {

@@ -2,13 +2,21 @@
 
 use std::time::Duration;
 
-use super::{machine::Mark, rule::Rule};
+use redlock_tokio::NodeError;
+
+use super::{
+    machine::{Mark, refused},
+    rule::Rule,
+};
 use crate::{
-    clock::HOUR,
+    clock::{HOUR, SECOND},
     message::{Request, Response},
     network::Network,
     seen::Seen,
 };
+
+/// How long the other nodes of a cluster take to see that a master is down.
+const NODE_TIMEOUT: u64 = SECOND / 4;
 
 impl Network {
     /// Answers what depends on the authority of a server. `None` if the server answers as any other.
@@ -18,34 +26,56 @@ impl Network {
         server: usize,
         request: &Request,
     ) -> Option<Response> {
-        let state = self.authorities.state()?;
+        self.authorities.state()?;
+        let refusal = self.refuse_as_named(at, server);
+        match request {
+            Request::Describe => Some(self.describe_as_named(at, server)),
+            Request::HistoryAge | Request::TenureAge { .. } => {
+                if let Some(error) = refusal {
+                    self.seen.note(Seen::MarkerRefused);
+                    return Some(Response::Refused(error));
+                }
+                self.refuse_marker(server)
+                    .or_else(|| self.read_marker(at, server, request))
+            }
+            Request::Execute(commands) => {
+                let Some(error) = refusal else {
+                    let state = self.authorities.state()?;
+                    let seat = state.layout.seat_of(server);
+                    if state.latest[seat].machine != state.layout.machine_of(server) {
+                        self.seen.note(Seen::OldOwnerServes);
+                    }
+                    return None;
+                };
+                Some(Response::Executed(vec![Err(error); commands.len()]))
+            }
+        }
+    }
+
+    fn describe_as_named(&mut self, at: u64, server: usize) -> Response {
+        let described = self.servers[server].describe(at);
+        let Some(state) = self.authorities.state() else {
+            return Response::Described(described);
+        };
+        let index = state.layout.machine_of(server);
+        // The history would show the promotion, too, whatever the ages say.
+        let ignores_history = matches!(
+            state.owners.without,
+            Some(Rule::Histories | Rule::Ages | Rule::Markers)
+        );
+        let kind = state.owners.kind;
+        let machine = &state.machines[index];
+        Response::Described(machine.describe(described, kind, index, ignores_history))
+    }
+
+    fn read_marker(&mut self, at: u64, server: usize, request: &Request) -> Option<Response> {
         let now = self.servers[server].millis(at);
+        let state = self.authorities.state()?;
         let seat = state.layout.seat_of(server);
         let index = state.layout.machine_of(server);
-        let rule = state.owners.without;
+        let is_ignored = state.owners.without == Some(Rule::Markers);
         let machine = &mut state.machines[index];
-        let process = machine.starts;
         match request {
-            Request::Describe => {
-                let described = self.servers[server].describe(at);
-                // The history would show the promotion, too, whatever the ages say.
-                let ignores_history =
-                    matches!(rule, Some(Rule::Histories | Rule::Ages | Rule::Markers));
-                Some(Response::Described(machine.describe(
-                    described,
-                    state.owners.kind,
-                    index,
-                    ignores_history,
-                )))
-            }
-            Request::HistoryAge => {
-                let promotions = machine.promotions;
-                let mark = Mark::History {
-                    process,
-                    promotions,
-                };
-                Some(Response::Age(machine.age(now, mark)))
-            }
             Request::TenureAge { epoch } => {
                 let mark = Mark::Tenure {
                     seat,
@@ -55,22 +85,41 @@ impl Network {
                 if !age.is_zero() {
                     self.seen.note(Seen::MarkerOfTenure);
                 }
-                Some(Response::Age(if rule == Some(Rule::Markers) {
+                Some(Response::Age(if is_ignored {
                     Duration::from_nanos(HOUR)
                 } else {
                     age
                 }))
             }
-            Request::Execute(commands) => {
-                let Some(error) = machine.refusal(seat, state.owners.kind) else {
-                    if state.latest[seat].machine != index {
-                        self.seen.note(Seen::OldOwnerServes);
-                    }
-                    return None;
+            Request::HistoryAge => {
+                let mark = Mark::History {
+                    process: machine.starts,
+                    promotions: machine.promotions,
                 };
-                self.seen.note(Seen::NotTheOwner);
-                Some(Response::Executed(vec![Err(error); commands.len()]))
+                Some(Response::Age(machine.age(now, mark)))
             }
+            Request::Describe | Request::Execute(_) => None,
         }
+    }
+
+    /// Returns why a server refuses all commands for keys, because of its authority.
+    fn refuse_as_named(&mut self, at: u64, server: usize) -> Option<NodeError> {
+        let state = self.authorities.state()?;
+        let seat = state.layout.seat_of(server);
+        let machine = &state.machines[state.layout.machine_of(server)];
+        if let Some(error) = machine.refusal(seat, state.owners.kind) {
+            self.seen.note(Seen::NotTheOwner);
+            return Some(error);
+        }
+        // The other masters serve nothing while the slots of one have no master.
+        let is_uncovered = state.needs_full_coverage
+            && state.masters.iter().any(|master| {
+                let server = &self.servers[state.layout.server(0, *master)];
+                server.outage.is_some() && server.stopped_at + NODE_TIMEOUT <= at
+            });
+        is_uncovered.then(|| {
+            self.seen.note(Seen::ClusterDown);
+            refused("CLUSTERDOWN", "a shard has no master")
+        })
     }
 }

@@ -38,7 +38,7 @@ impl World {
             Fate::Abdicates,
         ]);
         // What it costs would be part of an outage that has not ended.
-        self.with_authority(|it| it.outages.cancel());
+        self.network.lock().cut_off_outage();
         let machine = succession.old.machine;
         self.tell((fate, succession), || format!("{fate:?}: {succession:?}"));
         let detected_in = self.rng.around(SECOND / 2);
@@ -68,7 +68,6 @@ impl World {
         let shards = self.with_authority(|it| it.layout.shards());
         let shard = self.rng.usize(..shards);
         let left = self.rng.u32(2..=5);
-        self.network.lock().seen.note(Seen::Flapping);
         self.push(0, Event::Authority(Step::Flap { shard, left }));
     }
 
@@ -78,10 +77,13 @@ impl World {
             return;
         }
         if let Some(succession) = self.draw_succession_of(at, shard) {
-            self.promote_owner(Succession {
+            let is_done = self.promote_owner(Succession {
                 spreads_in: 20 * MILLI,
                 ..succession
             });
+            if is_done {
+                self.network.lock().seen.note(Seen::Flapping);
+            }
             self.demote_owner(succession.old.machine);
         }
         let delay = self.rng.around(100 * MILLI) + MILLI;
@@ -132,7 +134,8 @@ impl World {
         })
     }
 
-    pub(super) fn promote_owner(&mut self, succession: Succession) {
+    /// Promotes a replica, if it can still be promoted. Returns whether it was.
+    pub(super) fn promote_owner(&mut self, succession: Succession) -> bool {
         let Succession {
             council,
             member,
@@ -142,7 +145,7 @@ impl World {
         } = succession;
         let at = self.at();
         if self.is_calm {
-            return;
+            return false;
         }
         let promoted = self.with_authority(|it| {
             let is_up = it.machines[new].is_replica && it.machines[new].stands_still_until <= at;
@@ -157,7 +160,7 @@ impl World {
             network.servers[layout.server(0, new)].outage.is_some()
         };
         let Some(seats) = promoted.filter(|_| !is_down) else {
-            return;
+            return false;
         };
         let epoch = self.with_authority(|it| match it.layout.machine_of_member(member) {
             // An election, in which each vote is for the latest epoch.
@@ -178,6 +181,7 @@ impl World {
             self.push(delay, Event::Authority(Step::Demote { machine: new }));
         }
         self.spread(council, member, &seats, reign, spreads_in);
+        true
     }
 
     /// Makes a member turn to an owner now, and the others when they hear of it.

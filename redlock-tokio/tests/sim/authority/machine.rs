@@ -33,6 +33,8 @@ pub(crate) struct State {
     /// The master of each shard before.
     pub(super) former_masters: Vec<usize>,
     pub(super) outages: Outages,
+    /// No node of the cluster serves while a shard has no master (`cluster-require-full-coverage`).
+    pub(super) needs_full_coverage: bool,
 }
 
 pub(super) struct Machine {
@@ -95,11 +97,34 @@ impl Authorities {
             former_masters: masters.clone(),
             masters,
             outages: Outages::default(),
+            needs_full_coverage: owners.kind == Kind::Cluster && rng.bool(),
         }))
     }
 
     pub(super) fn state(&mut self) -> Option<&mut State> {
         self.0.as_mut()
+    }
+
+    /// Returns the server of the latest owner of each seat. `None` without authorities.
+    pub(crate) fn owners_now(&self) -> Option<Vec<usize>> {
+        let State {
+            layout,
+            latest,
+            machines,
+            owners,
+            ..
+        } = self.0.as_ref()?;
+        let seats = latest.iter().enumerate().filter(|(seat, it)| {
+            let refusal = machines[it.machine].refusal(*seat, owners.kind);
+            refusal.is_none()
+        });
+        let servers = seats.map(|(seat, it)| layout.server(seat, it.machine));
+        Some(servers.collect())
+    }
+
+    /// Returns whether there are any.
+    pub(crate) fn are_there(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Returns the servers that end and start together with this one.
@@ -181,10 +206,7 @@ impl Machine {
     }
 
     pub(super) fn refusal(&self, seat: usize, kind: Kind) -> Option<NodeError> {
-        let refused = |code: &str| NodeError::Refused {
-            code: code.into(),
-            message: "another is the owner".into(),
-        };
+        let refused = |code| refused(code, "another is the owner");
         match kind {
             Kind::Sentinels { .. } => self.is_replica.then(|| refused("READONLY")),
             Kind::Cluster => (!self.owns.contains(&seat)).then(|| refused("MOVED")),
@@ -193,9 +215,18 @@ impl Machine {
 
     /// Returns the age of a marker, which is written if there is none.
     pub(super) fn age(&mut self, now: u64, mark: Mark) -> Duration {
-        let passed = now - *self.marks.entry(mark).or_insert(now);
+        let written = *self.marks.entry(mark).or_insert(now);
+        // The clock may have been set back since.
+        let passed = now.saturating_sub(written);
         let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
         let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));
         marker.map(AgeMarker::age).unwrap_or_default()
+    }
+}
+
+pub(super) fn refused(code: &str, message: &str) -> NodeError {
+    NodeError::Refused {
+        code: code.into(),
+        message: message.into(),
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Members have addresses beyond those of all servers.
-fn route_to_member(process: usize, council: usize, member: usize) -> Route {
+pub(super) fn route_to_member(process: usize, council: usize, member: usize) -> Route {
     let address = 1000 * (council + 1) + member;
     Route { process, address }
 }
@@ -84,7 +84,9 @@ impl World {
                 }
                 self.note_majorities();
             }
-            Step::Promote(succession) => self.promote_owner(succession),
+            Step::Promote(succession) => {
+                self.promote_owner(succession);
+            }
             Step::Demote { machine } => self.demote_owner(machine),
             Step::Flap { shard, left } => self.flap_on(shard, left),
         }
@@ -122,6 +124,9 @@ impl World {
         }
         if is_lost {
             return network.seen.note(Seen::QuestionLost);
+        }
+        if cut_until > at {
+            network.seen.note(Seen::Split);
         }
         // What is held up reaches the member later, and gets the answer of that time.
         let later = cut_until.max(stands_still_until);
@@ -206,7 +211,6 @@ impl World {
         let (council, member) = self.draw_member();
         let until = at + 2 * self.max_ttl() + self.rng.around(self.max_ttl());
         let succession = self.draw_succession(Some(council));
-        self.network.lock().seen.note(Seen::Split);
         let cut_off = self.with_authority(|it| {
             let mut cut_off = BTreeSet::from([member]);
             if let Some(succession) = succession {
@@ -248,7 +252,9 @@ impl World {
         let Some(succession) = succession else {
             return;
         };
-        self.promote_owner(succession);
+        if self.promote_owner(succession) {
+            self.network.lock().seen.note(Seen::SplitOwners);
+        }
         let machine = succession.old.machine;
         for (process, is_cut_off) in sides.iter().enumerate() {
             // The other side does not reach the owner.

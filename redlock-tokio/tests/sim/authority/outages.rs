@@ -14,7 +14,9 @@ use crate::{
 pub(crate) struct Outages {
     pub(super) open: Option<Open>,
     /// In nanoseconds.
-    pub(super) ended: Vec<Outage>,
+    ended: Vec<Outage>,
+    /// What was too long already when another failover came, or the faults ended.
+    cut_off: Vec<Outage>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +27,10 @@ pub(super) struct Open {
     pub(super) named_at: Option<u64>,
     /// How many locks were acquired, when the old owner had certainly lost its vote.
     pub(super) acquired: Option<u64>,
-    /// Some way in the network is so long that attempts fail for that reason.
-    pub(super) has_slow_network: bool,
+    /// How long the rules keep the new owner from voting once it is named.
+    pub(super) cost: u64,
+    /// A longer way to a member, on average, makes so many of its answers late that confirmations end.
+    pub(super) longest_way_to_member: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,18 @@ pub(super) struct Outage {
     pub(super) has_slow_network: bool,
 }
 
+impl Open {
+    /// Returns what it is like by now. `None` if the rules may still keep the new owner from voting.
+    fn so_far(&self, at: u64, has_slow_network: bool) -> Option<Outage> {
+        let named_after = self.named_at? - self.since;
+        Some(Outage {
+            length: at - self.since,
+            expected: named_after + self.cost,
+            has_slow_network,
+        })
+    }
+}
+
 /// How much longer than the rules cost an outage may be, until the next users come and the next attempts are made. On a
 /// slow network many attempts fail, because answers take longer than `node_timeout`.
 const LONGEST_EXCESS: u64 = 5 * SECOND;
@@ -47,6 +63,10 @@ impl Outage {
     /// Returns how much longer it was than the rules cost.
     fn excess(&self) -> u64 {
         self.length.saturating_sub(self.expected)
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.excess() > LONGEST_EXCESS
     }
 }
 
@@ -58,25 +78,29 @@ impl Outages {
             reign,
             named_at: None,
             acquired: None,
-            has_slow_network: false,
+            cost: 0,
+            longest_way_to_member: 0,
         });
     }
 
-    /// Drops the outage that has not ended.
-    pub(super) fn cancel(&mut self) {
-        self.open = None;
+    /// Drops the outage that has not ended. It counts if it is too long already.
+    pub(super) fn cut_off(&mut self, at: u64, has_slow_network: bool) {
+        let open = self.open.take();
+        let outage = open.and_then(|it| it.so_far(at, has_slow_network));
+        self.cut_off.extend(outage.filter(Outage::is_too_long));
     }
 
     /// Ends the outage.
-    pub(super) fn end(&mut self, outage: Outage) {
-        self.open = None;
-        self.ended.push(outage);
+    pub(super) fn end(&mut self, at: u64, has_slow_network: bool) {
+        let open = self.open.take();
+        let outage = open.and_then(|it| it.so_far(at, has_slow_network));
+        self.ended.extend(outage);
     }
 
     /// Returns the outages that were too long.
     pub(crate) fn too_long(&self) -> Vec<Violation> {
-        let of_failover = self.ended.iter().filter(|it| !it.has_slow_network);
-        let too_long = of_failover.filter(|it| it.excess() > LONGEST_EXCESS);
+        let of_failover = self.ended.iter().chain(&self.cut_off);
+        let too_long = of_failover.filter(|it| it.is_too_long() && !it.has_slow_network);
         too_long
             .map(|it| {
                 let (length, expected) = (Seconds(it.length), Seconds(it.expected));
@@ -90,6 +114,7 @@ impl Outages {
     /// Adds those of another run.
     pub(crate) fn add(&mut self, other: &Self) {
         self.ended.extend(&other.ended);
+        self.cut_off.extend(&other.cut_off);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -114,8 +139,11 @@ impl fmt::Display for Outages {
         }
         write!(
             f,
-            "{}: {}; max_ttl, window and what the authority took: {}; longer by: {}",
+            "{}, {} of them on a slow network, and {} that did not end: {}; max_ttl, window and what the authority \
+             took: {}; longer by: {}",
             self.ended.len(),
+            self.ended.iter().filter(|it| it.has_slow_network).count(),
+            self.cut_off.len(),
             figures(|it| it.length),
             figures(|it| it.expected),
             figures(Outage::excess)

@@ -17,7 +17,13 @@ use super::{
     owners::Owners,
     rule::{Kind, Rule},
 };
-use crate::{clock::HOUR, host::Host, network::SharedNetwork, node::SimulatedNode, seen::Seen};
+use crate::{
+    clock::HOUR,
+    host::Host,
+    network::SharedNetwork,
+    node::{Client, SimulatedNode},
+    seen::Seen,
+};
 
 /// A node of the lock whose server an authority names.
 pub(crate) struct Seat {
@@ -35,6 +41,7 @@ struct SimulatedAuthority {
     layout: Layout,
     council: usize,
     seats: Vec<usize>,
+    client: Client,
     host: Arc<Host>,
     network: SharedNetwork,
 }
@@ -50,6 +57,7 @@ impl Seat {
     pub(crate) fn all(
         owners: Owners,
         is_first_start: bool,
+        client: Client,
         host: &Arc<Host>,
         network: &SharedNetwork,
     ) -> Vec<Self> {
@@ -64,6 +72,7 @@ impl Seat {
                 layout,
                 council,
                 seats: seats.clone(),
+                client,
                 host: Arc::clone(host),
                 network: network.clone(),
             });
@@ -137,7 +146,7 @@ impl Authority for SimulatedAuthority {
         if self.network.lock().is_old_owner(seat, reign) {
             self.network.lock().seen.note(Seen::OldOwnerConnected);
         }
-        let node = SimulatedNode::new(server, &self.host, &self.network);
+        let node = SimulatedNode::new(server, self.client, &self.host, &self.network);
         async move { node.connect().await }.boxed()
     }
 }

@@ -1,6 +1,11 @@
 //! How servers lose keys without a sign, which is beyond the assumptions.
 
-use crate::{seen::Seen, world::World};
+use crate::{
+    clock::{MILLI, SECOND},
+    events::Event,
+    seen::Seen,
+    world::World,
+};
 
 impl World {
     /// Lets servers delete keys that have not expired, because their memory is short.
@@ -28,12 +33,29 @@ impl World {
         }
     }
 
-    /// Lets clocks of servers step forward.
+    /// Lets clocks of servers step forward, also those of servers that have just restarted.
     pub(super) fn step_clocks(&mut self) {
         let by = self.rng.around(2 * self.max_ttl());
+        let restarts = self.rng.chance(200_000);
         for server in self.share_of_servers() {
-            let mut network = self.network.lock();
-            network.seen.note(Seen::ClockStep);
+            {
+                let mut network = self.network.lock();
+                network.seen.note(Seen::ClockStep);
+                network.servers[server].step_clock(by);
+            }
+            if restarts {
+                self.restart(server, MILLI);
+                let later = self.rng.around(SECOND);
+                self.push(later, Event::StepClock { server, by });
+            }
+        }
+    }
+
+    /// The clock of a server that has just restarted steps forward, so that it seems to be up for longer.
+    pub(crate) fn step_clock_of(&mut self, server: usize, by: u64) {
+        let mut network = self.network.lock();
+        if !self.is_calm && network.servers[server].outage.is_none() {
+            network.seen.note(Seen::ClockStepInQuarantine);
             network.servers[server].step_clock(by);
         }
     }

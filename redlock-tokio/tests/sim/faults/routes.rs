@@ -1,6 +1,13 @@
 //! What goes wrong with routes.
 
-use crate::{network::Route, seen::Seen, world::World};
+use crate::{
+    clock::MILLI,
+    events::Event,
+    network::{Loses, Route, Unanswered},
+    seen::Seen,
+    violation::Violation,
+    world::World,
+};
 
 impl World {
     /// Cuts off one address, one process, or some pairs of both, in one direction or in both.
@@ -13,7 +20,6 @@ impl World {
             self.rng.usize(..self.scale.servers),
             self.rng.usize(..self.scale.processes),
         );
-        self.network.lock().seen.note(Seen::Stall);
         for route in self.routes() {
             let is_hit = match shape {
                 0 => route.address == address,
@@ -21,9 +27,31 @@ impl World {
                 _ => self.rng.chance(200_000),
             };
             if is_hit {
-                self.network.lock().stall(route, requests, answers);
+                let mut network = self.network.lock();
+                network.stall(route, requests, answers);
+                if network.has_connection(route) {
+                    network.seen.note(Seen::Stall);
+                }
             }
         }
+    }
+
+    /// Lets some connections lose all requests or all answers, for good.
+    pub(super) fn silence(&mut self) {
+        let loses = self.rng.pick(&[Loses::Requests, Loses::Answers]);
+        let share = self.rng.pick(&[100_000, 100_000, 1_000_000]);
+        let rng = &mut self.rng;
+        self.network.lock().silence(loses, || rng.chance(share));
+    }
+
+    /// Looks whether a process has given up a connection that has lost a request or an answer.
+    pub(crate) fn look_for_end(&mut self, unanswered: Unanswered) {
+        let process = self.processes[unanswered.process].as_ref();
+        if process.is_some_and(|it| it.stands_still) {
+            return self.push(100 * MILLI, Event::Unanswered(unanswered));
+        }
+        let failure = self.network.lock().look_for_end(unanswered);
+        self.failures.extend(failure.map(Violation));
     }
 
     fn routes(&self) -> Vec<Route> {

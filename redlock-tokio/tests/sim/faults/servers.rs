@@ -47,6 +47,7 @@ impl World {
         let at = network.at();
         network.seen.note(seen);
         let servers = network.authorities.servers_with(server);
+        let keeps_marker = network.authorities.are_there() && disk != Disk::Empty;
         for &server in &servers {
             network.servers[server].stop(at, outage, disk);
             // A killed process closes its connections; a machine that is gone closes nothing.
@@ -55,8 +56,41 @@ impl World {
             }
         }
         drop(network);
+        // Keys that expire early for that reason are as good as lost, and the server waits before it votes. A marker
+        // of a tenure would tell too much.
+        if self.configuration.restarts == Restarts::Quarantined && !keeps_marker {
+            self.step_clocks_while_down(&servers);
+        }
         for server in servers {
             self.push(length, Event::Start { server, disk });
+        }
+    }
+
+    /// Lets the clock of a machine that is down step forward, sometimes.
+    fn step_clocks_while_down(&mut self, servers: &[usize]) {
+        if !self.rng.chance(300_000) {
+            return;
+        }
+        let by = self.rng.around(2 * self.max_ttl());
+        let mut network = self.network.lock();
+        network.seen.note(Seen::ClockStepWhileDown);
+        for &server in servers {
+            network.servers[server].step_clock(by);
+        }
+    }
+
+    /// Sets the clock of a machine back. Its keys live for longer, which no promise forbids.
+    pub(super) fn set_clock_back(&mut self) {
+        let server = self.some_server();
+        let by = self.rng.around(self.max_ttl() / 8);
+        let most = self.max_ttl() / 2;
+        let mut network = self.network.lock();
+        let mut set_back = 0;
+        for server in network.authorities.servers_with(server) {
+            set_back = network.servers[server].set_clock_back(by, most);
+        }
+        if set_back > 0 {
+            network.seen.note(Seen::ClockSetBack);
         }
     }
 
@@ -93,9 +127,11 @@ impl World {
         let length = self.rng.around(self.max_ttl() / 2).min(10 * SECOND);
         let mut network = self.network.lock();
         let until = network.at() + length;
-        network.seen.note(Seen::ServerPause);
         let server = &mut network.servers[server];
-        server.stands_still_until = server.stands_still_until.max(until);
+        if server.outage.is_none() {
+            server.stands_still_until = server.stands_still_until.max(until);
+            network.seen.note(Seen::ServerPause);
+        }
     }
 
     pub(super) fn slow_down_server(&mut self) {
@@ -103,8 +139,11 @@ impl World {
         let length = self.rng.around(self.max_ttl() / 2);
         let mut network = self.network.lock();
         let until = network.at() + length;
-        network.seen.note(Seen::SlowServer);
-        network.servers[server].slow_until = until;
+        let server = &mut network.servers[server];
+        if server.outage.is_none() {
+            server.slow_until = until;
+            network.seen.note(Seen::SlowServer);
+        }
     }
 
     /// Lets a server, or all of them, refuse some commands for a while.
@@ -113,8 +152,10 @@ impl World {
         let length = self.rng.around(self.max_ttl() / 2) + MILLI;
         for server in self.some_or_all() {
             let mut network = self.network.lock();
-            network.seen.note(Seen::Refusal);
-            network.servers[server].refuse_commands(Some(refusal));
+            if network.servers[server].outage.is_some() {
+                continue;
+            }
+            network.servers[server].refuse_commands(refusal);
             drop(network);
             self.push(length, Event::Recover { server });
         }
@@ -126,8 +167,11 @@ impl World {
         let length = self.rng.around(self.max_ttl()) + MILLI;
         for server in self.some_or_all() {
             let mut network = self.network.lock();
-            network.seen.note(Seen::Reticence);
+            if network.servers[server].outage.is_some() {
+                continue;
+            }
             network.servers[server].withhold(Some(what));
+            network.seen.note(Seen::Reticence);
             drop(network);
             self.push(length, Event::Recover { server });
         }

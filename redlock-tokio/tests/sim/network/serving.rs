@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use redlock_tokio::{Operation, Vote};
 
-use super::{Arrival, ConnectionId, Network, Request, Response, disconnected, unreachable};
+use super::{Arrival, ConnectionId, Loses, Network, Request, Response, disconnected, unreachable};
 use crate::{
     clock::{MILLI, SECOND},
     events::Event,
     seen::Seen,
-    server::{Outage, Sender},
+    server::{Outage, Refusal, Sender},
 };
 
 /// From when on an answer is late, by the default of `node_timeout`.
@@ -41,6 +41,10 @@ impl Network {
             if connection.is_half_open {
                 return;
             }
+            if connection.loses == Some(Loses::Requests) {
+                self.is_lost(id, Loses::Requests);
+                return self.expect_end(id, arrival.number, &arrival.request);
+            }
             if *connection.generation.get_or_insert(generation) != generation {
                 return self.reset(id);
             }
@@ -64,6 +68,15 @@ impl Network {
             ref request,
             ..
         } = *arrival;
+        let is_first = matches!(request, Request::Describe) && arrival.number == 1;
+        let refusal = self.servers[server].refusal();
+        if let Some(error) = refusal
+            .and_then(Refusal::of_connection)
+            .filter(|_| is_first)
+        {
+            self.seen.note(Seen::ConnectionRefusedNoAuth);
+            return Response::Refused(error);
+        }
         if let Some(response) = self.respond_as_named(at, server, request) {
             return response;
         }
@@ -76,6 +89,9 @@ impl Network {
             }
             Request::TenureAge { .. } => Response::Age(Duration::ZERO),
             Request::HistoryAge => {
+                if let Some(error) = self.refuse_marker(server) {
+                    return error;
+                }
                 let age = self.servers[server].history_age(at);
                 if age.as_secs() > 0 {
                     self.seen.note(Seen::MarkerFound);
@@ -107,6 +123,9 @@ impl Network {
                     }
                     if answer.is_err() {
                         self.seen.note(Seen::Refused);
+                        if let Some(refusal) = refusal {
+                            self.seen.note(refusal.seen_as());
+                        }
                     }
                     answers.push(answer);
                     for key in command.keys() {
@@ -116,6 +135,13 @@ impl Network {
                 Response::Executed(answers)
             }
         }
+    }
+
+    /// Returns the answer to a question for a marker, if the server refuses it.
+    pub(crate) fn refuse_marker(&mut self, server: usize) -> Option<Response> {
+        let error = self.servers[server].refuse_marker()?;
+        self.seen.note(Seen::MarkerRefused);
+        Some(Response::Refused(error))
     }
 
     /// Sends an answer back.
@@ -134,6 +160,9 @@ impl Network {
             late += self.rng.around(SECOND);
         }
         let connection = arrival.connection;
+        if self.is_lost(connection, Loses::Answers) {
+            return self.expect_end(connection, arrival.number, &arrival.request);
+        }
         if let Some(at) = self.delivery(at + late, connection) {
             let event = Event::Answer {
                 connection,
@@ -146,6 +175,9 @@ impl Network {
 
     /// Returns when something that a server sends then reaches the other end.
     pub(super) fn delivery(&mut self, at: u64, id: ConnectionId) -> Option<u64> {
+        if self.is_lost(id, Loses::Answers) {
+            return None;
+        }
         let route = self.connections.get(&id)?.route();
         let delay = self.delay(route);
         let after = self.links.get(&route).map_or(0, |it| it.answers_after);

@@ -18,10 +18,14 @@ pub(crate) enum Disk {
     Older(u64),
 }
 
+/// The master of a replica that does not reach it.
+const NOWHERE: usize = 9999;
+
 impl Server {
     /// Ends its process. Everything that is not on disk is lost.
     pub(crate) fn stop(&mut self, at: u64, outage: Outage, disk: Disk) {
         self.outage = Some(outage);
+        self.stopped_at = at;
         match disk {
             Disk::Empty => self.forget_keys(),
             Disk::Complete => {}
@@ -52,13 +56,23 @@ impl Server {
 
     /// Ends what goes wrong for a while. What it has not carried out yet comes when its pause is over, in order.
     pub(crate) fn recover(&mut self) {
-        self.refusal = None;
+        self.end_refusal();
         self.identity.withhold(None);
         self.slow_until = 0;
     }
 
-    pub(crate) fn refuse_commands(&mut self, refusal: Option<Refusal>) {
-        self.refusal = refusal;
+    pub(crate) fn refuse_commands(&mut self, refusal: Refusal) {
+        self.end_refusal();
+        if refusal == Refusal::MasterDown {
+            self.identity.master = Some(NOWHERE);
+        }
+        self.refusal = Some(refusal);
+    }
+
+    fn end_refusal(&mut self) {
+        if self.refusal.take() == Some(Refusal::MasterDown) {
+            self.reinstate();
+        }
     }
 
     pub(crate) fn withhold(&mut self, what: Option<Withheld>) {
@@ -122,6 +136,14 @@ impl Server {
     /// Its clock steps forward.
     pub(crate) fn step_clock(&mut self, by: u64) {
         self.stepped += by;
+    }
+
+    /// Its clock is set back, by no more than `most` in all. Returns by how much.
+    pub(crate) fn set_clock_back(&mut self, by: u64, most: u64) -> u64 {
+        let by = by.min(most.saturating_sub(self.set_back));
+        self.set_back += by;
+        self.stepped -= by;
+        by
     }
 
     /// Deletes the keys that have not expired, if `is_evicted` says so. Returns them.

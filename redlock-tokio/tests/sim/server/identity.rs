@@ -111,8 +111,13 @@ impl Identity {
             });
         }
         // The difference of two whole seconds, as `INFO` has it.
-        let uptime = Duration::from_secs(local / SECOND - self.started_at / SECOND);
-        let mut info = ServerInfo::new(RunId::new(digits(self.run_id)), uptime);
+        let uptime = (local / SECOND).checked_sub(self.started_at / SECOND);
+        let known = Duration::from_secs(uptime.unwrap_or_default());
+        let mut info = ServerInfo::new(RunId::new(digits(self.run_id)), known);
+        if uptime.is_none() {
+            // A clock that was set back to before the start: Redis says a negative number, which no client takes.
+            info.uptime = None;
+        }
         let name = |number| ReplicationId::new(digits(number));
         info.replication = Some(Replication {
             id: name(self.history),
@@ -136,7 +141,8 @@ impl Identity {
 
     /// Returns for how long the history exists by its marker, which is written if there is none.
     pub(crate) fn history_age(&mut self, millis: u64) -> Duration {
-        let passed = millis - *self.marked_at.get_or_insert(millis);
+        // The clock may have been set back since.
+        let passed = millis.saturating_sub(*self.marked_at.get_or_insert(millis));
         let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
         let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));
         marker.map(AgeMarker::age).unwrap_or_default()

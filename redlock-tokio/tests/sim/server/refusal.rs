@@ -2,7 +2,7 @@
 
 use redlock_tokio::{Command, NodeError, Operation};
 
-use crate::rng::Rng;
+use crate::{rng::Rng, seen::Seen};
 
 /// Why a server refuses commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,16 +19,25 @@ pub(crate) enum Refusal {
     ReadOnly,
     /// It cannot write to its disk.
     MisConf,
+    /// The client has no password any more, or not the right one.
+    NoAuth,
+    /// It was made a replica, keeps its keys, and does not reach its master. Later it is a master again.
+    MasterDown,
+    /// Too few replicas follow it.
+    NoReplicas,
 }
 
 impl Refusal {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::Oom,
         Self::Busy,
         Self::Loading,
         Self::NoPerm,
         Self::ReadOnly,
         Self::MisConf,
+        Self::NoAuth,
+        Self::MasterDown,
+        Self::NoReplicas,
     ];
 
     pub(crate) fn draw(rng: &mut Rng) -> Self {
@@ -42,15 +51,41 @@ impl Refusal {
             (Self::Oom, Operation::Acquire { .. } | Operation::Fence { .. }) => true,
             (Self::NoPerm, Operation::Extend { .. } | Operation::Release { .. }) => true,
             (Self::Oom | Self::NoPerm, _) => false,
-            (Self::Busy | Self::Loading, _) => true,
-            (Self::ReadOnly | Self::MisConf, _) => is_write,
+            (Self::Busy | Self::Loading | Self::NoAuth | Self::MasterDown, _) => true,
+            (Self::ReadOnly | Self::MisConf | Self::NoReplicas, _) => is_write,
         };
         is_refused.then(|| self.error())
     }
 
     /// Returns why the server does not say what it is, if it refuses that, too.
     pub(crate) fn of_info(self) -> Option<NodeError> {
-        (self == Self::Busy).then(|| self.error())
+        matches!(self, Self::Busy | Self::NoAuth).then(|| self.error())
+    }
+
+    /// Returns why the server neither writes nor reads a marker, if it refuses that, too.
+    pub(crate) fn of_marker(self) -> Option<NodeError> {
+        // A marker takes no script.
+        (self != Self::NoPerm).then(|| self.error())
+    }
+
+    /// Returns why no connection can be opened, as the driver puts it.
+    pub(crate) fn of_connection(self) -> Option<NodeError> {
+        let text = "the server asks for a password";
+        (self == Self::NoAuth).then(|| NodeError::Misconfigured(text.into()))
+    }
+
+    pub(crate) fn seen_as(self) -> Seen {
+        match self {
+            Self::Oom => Seen::RefusedOom,
+            Self::Busy => Seen::RefusedBusy,
+            Self::Loading => Seen::RefusedLoading,
+            Self::NoPerm => Seen::RefusedNoPerm,
+            Self::ReadOnly => Seen::RefusedReadOnly,
+            Self::MisConf => Seen::RefusedMisConf,
+            Self::NoAuth => Seen::RefusedNoAuth,
+            Self::MasterDown => Seen::RefusedMasterDown,
+            Self::NoReplicas => Seen::RefusedNoReplicas,
+        }
     }
 
     fn error(self) -> NodeError {
@@ -61,6 +96,9 @@ impl Refusal {
             Self::NoPerm => "NOPERM",
             Self::ReadOnly => "READONLY",
             Self::MisConf => "MISCONF",
+            Self::NoAuth => "NOAUTH",
+            Self::MasterDown => "MASTERDOWN",
+            Self::NoReplicas => "NOREPLICAS",
         };
         NodeError::Refused {
             code: code.into(),

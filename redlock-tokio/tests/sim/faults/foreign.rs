@@ -1,0 +1,207 @@
+//! Clients that are not ours and share our keys.
+//!
+//! One kind keeps to the rules: it sets a key where it is free, and deletes its own. The other deletes and overwrites
+//! keys of ours. A lock survives that as long as a majority of the servers has its key for as long as the one that is
+//! hit would have had it: then no other lock finds a majority before the validity ends.
+
+use std::sync::Arc;
+
+use redlock_core::{Nonce, Ttl};
+use redlock_tokio::{Key, Token};
+
+use crate::{
+    clock::MILLI,
+    events::Event,
+    network::Network,
+    requests::{Order, Ticket},
+    seen::Seen,
+    server::Found,
+    world::World,
+};
+
+/// What a foreign client does on a server.
+pub(crate) enum Step {
+    Set {
+        server: usize,
+        value: Arc<Value>,
+    },
+    Delete {
+        server: usize,
+        value: Arc<Value>,
+    },
+    /// The key has expired everywhere.
+    Over(#[allow(dead_code, reason = "kept until then")] Arc<Value>),
+}
+
+/// What a foreign client writes to a key, on one server or on several.
+pub(crate) struct Value {
+    name: Key,
+    token: Token,
+    ttl: Ttl,
+    /// To our clients it is a rival.
+    _ticket: Ticket,
+}
+
+impl World {
+    /// A foreign client sets a key where it is free, and deletes its own later, or lets it expire.
+    pub(super) fn lock_as_stranger(&mut self) {
+        let value = self.draw_value(None);
+        let servers = self.network.lock().writable_servers(self.scale.servers);
+        let share = self.rng.pick(&[1_000_000, 1_000_000, 300_000]);
+        let deletes = self.rng.chance(700_000);
+        let hold = self.rng.around(self.max_ttl() / 8) + 10 * MILLI;
+        for server in servers {
+            if !self.rng.chance(share) {
+                continue;
+            }
+            let delay = self.rng.around(MILLI);
+            let set = Step::Set {
+                server,
+                value: Arc::clone(&value),
+            };
+            self.push(delay, Event::Foreign(set));
+            if deletes {
+                let delete = Step::Delete {
+                    server,
+                    value: Arc::clone(&value),
+                };
+                let delay = delay + hold + self.rng.around(MILLI);
+                self.push(delay, Event::Foreign(delete));
+            }
+        }
+        self.forget_later(value);
+    }
+
+    /// A foreign client deletes or overwrites a key of ours, on a server that the lock can spare.
+    pub(super) fn write_as_stranger(&mut self) {
+        if self.configuration.owners.is_some() {
+            // A voter is several servers, and none can be spared.
+            return;
+        }
+        let count = self.scale.servers * self.scale.keys;
+        let first = self.rng.usize(..count);
+        let overwrites = self.rng.bool();
+        let Some((server, key)) = (0..count).find_map(|it| {
+            let index = (first + it) % count;
+            let key = shared_key(index / self.scale.servers);
+            let address = index % self.scale.servers;
+            let network = self.network.lock();
+            let can_spare = network.can_spare(self.scale.servers, address, &key);
+            can_spare.then(|| (network.machine(address), key))
+        }) else {
+            return;
+        };
+        let text = || format!("a stranger takes {key:?} on server {server}");
+        self.tell((server, key.as_bytes(), overwrites), text);
+        let value = overwrites.then(|| self.draw_value(Some(key.clone())));
+        {
+            let network = &mut *self.network.lock();
+            let at = network.at();
+            network.servers[server].delete(at, &key);
+            network.notify_of(at, server, &key);
+            network.seen.note(Seen::ForeignDelete);
+        }
+        let Some(value) = value else {
+            return;
+        };
+        {
+            let network = &mut *self.network.lock();
+            let at = network.at();
+            network.servers[server].overwrite(at, &key, value.token, value.ttl);
+            network.seen.note(Seen::ForeignOverwrite);
+        }
+        let delay = self.rng.around(self.max_ttl() / 8) + MILLI;
+        let delete = Step::Delete {
+            server,
+            value: Arc::clone(&value),
+        };
+        self.push(delay, Event::Foreign(delete));
+        self.forget_later(value);
+    }
+
+    /// A foreign client reaches a server.
+    pub(crate) fn handle_stranger(&mut self, step: Step) {
+        let network = &mut *self.network.lock();
+        let at = network.at();
+        match step {
+            Step::Set { server, value } => {
+                let it = &mut network.servers[server];
+                if self.is_calm || !it.is_at_work(at) {
+                    return;
+                }
+                let Value {
+                    name, token, ttl, ..
+                } = &*value;
+                if it.find(at, name).is_some() {
+                    return network.seen.note(Seen::ForeignDenied);
+                }
+                it.overwrite(at, name, *token, *ttl);
+                let what = (server, name.as_bytes(), *token);
+                let text = || format!("a stranger sets {name:?} on server {server}");
+                network.trace.note(at, what, text);
+                network.seen.note(Seen::ForeignSet);
+            }
+            Step::Delete { server, value } => {
+                let it = &mut network.servers[server];
+                let found = it.find(at, &value.name);
+                let is_own = found.is_some_and(|found| found.token == value.token);
+                if !it.is_at_work(at) || !is_own {
+                    return;
+                }
+                it.delete(at, &value.name);
+                network.notify_of(at, server, &value.name);
+                network.seen.note(Seen::ForeignRelease);
+            }
+            Step::Over(_) => {}
+        }
+    }
+
+    fn draw_value(&mut self, key: Option<Key>) -> Arc<Value> {
+        let key = key.unwrap_or_else(|| shared_key(self.rng.usize(..self.scale.keys)));
+        let ttl = self.scale.max_ttl / self.rng.pick(&[1, 4, 20]);
+        let requests = &self.records.requests;
+        let names = vec![String::from_utf8_lossy(key.as_bytes()).into_owned()];
+        let network = self.network.clone();
+        let now = Arc::clone(&network.lock().now);
+        let now = move || now.load(std::sync::atomic::Ordering::Relaxed);
+        let service = requests.new_service();
+        Arc::new(Value {
+            _ticket: requests.begin(service, names, Order::Unwatched, now),
+            name: key,
+            token: Nonce::new(self.rng.u128(..)).token(1),
+            ttl: Ttl::new(ttl).expect("at least some milliseconds"),
+        })
+    }
+
+    /// Counts a foreign client as a rival until its keys have expired on clocks that were set back, too.
+    fn forget_later(&self, value: Arc<Value>) {
+        self.push(2 * self.max_ttl(), Event::Foreign(Step::Over(value)));
+    }
+}
+
+impl Network {
+    /// Returns the servers that clients write to now.
+    fn writable_servers(&self, addresses: usize) -> Vec<usize> {
+        let named = self.authorities.owners_now();
+        named.unwrap_or_else(|| (0..addresses).map(|it| self.machine(it)).collect())
+    }
+
+    /// Returns whether a key of ours can be taken from a server: a majority of the others has it for as long.
+    fn can_spare(&self, addresses: usize, address: usize, key: &Key) -> bool {
+        let at = self.at();
+        let find = |address| self.servers[self.machine(address)].find(at, key);
+        let is_at_work = self.servers[self.machine(address)].is_at_work(at);
+        let Some(found) = find(address).filter(|it: &Found| it.is_ours && is_at_work) else {
+            return false;
+        };
+        let others = (0..addresses).filter(|other| *other != address);
+        let backed = others
+            .filter_map(find)
+            .filter(|other| other.token == found.token && other.expires_in >= found.expires_in);
+        backed.count() > addresses / 2
+    }
+}
+
+fn shared_key(number: usize) -> Key {
+    Key::new(format!("key-{number}")).expect("a short key")
+}

@@ -1,0 +1,109 @@
+//! Connections that lose everything in one direction from some time on, and stay open.
+
+use super::{Network, serving::LATE};
+use crate::{
+    clock::{MILLI, SECOND},
+    events::Event,
+    message::{ConnectionId, Request},
+    node::INSPECTION_LIMIT,
+    seen::Seen,
+};
+
+/// What a connection loses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Loses {
+    Requests,
+    Answers,
+}
+
+/// A connection on which something was lost that its process waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) connection: ConnectionId,
+    pub(crate) process: usize,
+    /// When the request was sent that gets no answer.
+    pub(crate) sent: u64,
+    /// How long the process may wait for it.
+    limit: u64,
+}
+
+impl Unanswered {
+    /// Returns by when the connection is given up, if the process does not stand still after this time.
+    pub(crate) fn due(&self, since: u64) -> u64 {
+        // What the slowest clock adds, and a step of the process.
+        self.sent.max(since) + self.limit + self.limit / 50 + 20 * MILLI
+    }
+}
+
+impl Network {
+    /// Lets some connections lose everything in one direction from now on. `is_hit` gets a draw of its own for each.
+    pub(crate) fn silence(&mut self, loses: Loses, mut is_hit: impl FnMut() -> bool) {
+        for connection in self.connections.values_mut() {
+            if connection.generation.is_some() && connection.loses.is_none() && is_hit() {
+                connection.loses = Some(loses);
+            }
+        }
+    }
+
+    /// Returns whether a message in this direction is lost.
+    pub(super) fn is_lost(&mut self, id: ConnectionId, what: Loses) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return false;
+        };
+        if connection.loses != Some(what) {
+            return false;
+        }
+        connection.has_lost = true;
+        self.seen.note(match what {
+            Loses::Requests => Seen::RequestLost,
+            Loses::Answers => Seen::AnswerLost,
+        });
+        true
+    }
+
+    /// Plans to look whether a process has given up a connection that does not answer a request.
+    pub(super) fn expect_end(&mut self, id: ConnectionId, number: u64, request: &Request) {
+        let Some(connection) = self.connections.get(&id) else {
+            return;
+        };
+        let Some(question) = connection.waiting.get(&number) else {
+            return;
+        };
+        let limit = match request {
+            Request::Execute(_) => LATE + SECOND,
+            Request::Describe | Request::HistoryAge | Request::TenureAge { .. } => {
+                INSPECTION_LIMIT.as_nanos() as u64
+            }
+        };
+        let unanswered = Unanswered {
+            connection: id,
+            process: connection.host.process,
+            sent: question.sent,
+            limit,
+        };
+        let due = unanswered.due(0);
+        self.queue.push(due, Event::Unanswered(unanswered));
+    }
+
+    /// Returns why a connection should not be there any more, if it is there: its process has waited for too long.
+    /// Otherwise plans to look again, if the process stood still.
+    pub(crate) fn look_for_end(&mut self, unanswered: Unanswered) -> Option<String> {
+        let Unanswered {
+            connection: id,
+            process,
+            sent,
+            ..
+        } = unanswered;
+        let connection = self.connections.get(&id)?;
+        let due = unanswered.due(connection.host.resumed_at());
+        if due > self.at() {
+            self.queue.push(due, Event::Unanswered(unanswered));
+            return None;
+        }
+        let text = format!(
+            "process {process} has not given up {id:?}, which does not answer a request of {}",
+            crate::trace::Seconds(sent)
+        );
+        Some(text)
+    }
+}
