@@ -42,7 +42,12 @@ impl Network {
     }
 
     /// Notes what a server has done.
-    pub(super) fn note_granted(&mut self, at: u64, operation: Operation) {
+    pub(super) fn note_granted(&mut self, at: u64, server: usize, operation: Operation) {
+        match operation {
+            Operation::Acquire { token, .. } => self.releases.note_set(token, server),
+            Operation::Release { token } => self.releases.note_deleted(token, server),
+            _ => {}
+        }
         let released_at = |token| self.releases.released_at(token);
         match operation {
             Operation::Acquire { token, .. } if released_at(token).is_some() => {
@@ -82,6 +87,9 @@ impl Network {
         };
         let (service, server) = (connection.service, connection.server);
         for key in self.servers[server].owned_by(self.at(), service) {
+            if self.releases.has_returned(key.token, server) {
+                continue;
+            }
             if let Some(released_at) = self.releases.overdue(&key, prompt_since, now) {
                 let text = format!(
                     "{} server {server} has {key}, which was released at {}",

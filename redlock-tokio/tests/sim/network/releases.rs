@@ -1,6 +1,6 @@
 //! What processes have asked for and released, and until when a released key may be on a server.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use redlock_tokio::{Operation, Token};
 
@@ -14,6 +14,10 @@ const DELIVERY: u64 = 700 * MILLI;
 #[derive(Default)]
 pub(crate) struct Releases {
     tokens: HashMap<Token, Requested>,
+    /// The servers on which a release has deleted the key with this token.
+    deleted: HashSet<(Token, usize)>,
+    /// The servers on which an earlier request has set the key again after that.
+    returned: HashSet<(Token, usize)>,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -40,6 +44,24 @@ impl Releases {
             }
             _ => {}
         }
+    }
+
+    /// Notes that a server has deleted the key with this token.
+    pub(super) fn note_deleted(&mut self, token: Token, server: usize) {
+        self.deleted.insert((token, server));
+    }
+
+    /// Notes that a server has set a key. If it has deleted the key before, the process has the word that the key is
+    /// gone, and does not know of the request on an earlier connection that comes now.
+    pub(super) fn note_set(&mut self, token: Token, server: usize) {
+        if self.deleted.contains(&(token, server)) {
+            self.returned.insert((token, server));
+        }
+    }
+
+    /// Returns whether an earlier request has set the key after its release had deleted it.
+    pub(super) fn has_returned(&self, token: Token, server: usize) -> bool {
+        self.returned.contains(&(token, server))
     }
 
     pub(super) fn settle(&mut self, token: Token) {

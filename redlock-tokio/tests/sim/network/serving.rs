@@ -109,7 +109,7 @@ impl Network {
                 for command in commands {
                     let answer = self.servers[server].execute(at, sender, command);
                     if answer == Ok(Vote::Granted) {
-                        self.note_granted(at, command.operation());
+                        self.note_granted(at, server, command.operation());
                     }
                     let what = (
                         server,
