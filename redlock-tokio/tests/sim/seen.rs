@@ -115,6 +115,7 @@ seen! {
     }
     "situations" {
         NoStart = "starts of processes that failed",
+        StartCancelled = "starts of processes that were cancelled",
         Refused = "commands refused",
         AnswerLate = "answers later than node_timeout",
         AnswerTooLate = "answers later than the silence limit",
@@ -133,6 +134,10 @@ seen! {
         HandedOver = "locks handed over",
         TimedOut = "requests that gave up waiting",
         Cancelled = "requests cancelled",
+        CancelledTry = "attempts without waiting cancelled",
+        CancelledAll = "requests for several keys cancelled",
+        CancelledFenced = "requests for a fencing token cancelled",
+        ReadyCancelled = "waits for a majority cancelled",
         NoQuorum = "requests that found no quorum",
         TooSlow = "requests that were too slow",
         Quarantined = "requests that found servers in quarantine",
@@ -148,6 +153,7 @@ seen! {
         ExtensionAfterMaxHold = "extensions after max_hold",
         ExtensionTooLate = "extensions of a lost lock",
         ExtensionInvalid = "extensions by too much",
+        ExtensionCancelled = "extensions cancelled",
         FencedWrite = "writes with a fencing token",
         StaleWrite = "writes refused by their fencing token",
         Lost = "locks lost by their end",
@@ -155,7 +161,11 @@ seen! {
         LostKeys = "locks lost with their keys",
         LostVotes = "locks lost with their votes",
         WorkDone = "work done under a lock",
+        LossWatchCancelled = "waits for a loss cancelled",
         WorkDropped = "work dropped with its lock",
+        WorkCancelled = "work under a lock cancelled",
+        CloneOfReleased = "clones of released holds used",
+        CloneOfLost = "clones of lost holds used",
     }
     "ends of holds, and of processes" {
         Released = "guards dropped",
@@ -164,7 +174,10 @@ seen! {
         ReleaseUnconfirmed = "releases unconfirmed",
         ReleaseHandedOver = "releases that handed the lock over",
         ReleaseTooLate = "releases of a lost lock",
+        ReleaseCancelled = "releases cancelled",
         Forgotten = "guards forgotten",
+        ForgottenForGood = "guards forgotten for good",
+        ForgottenEnded = "locks of forgotten guards that ended by themselves",
         Panicked = "panics under a lock",
         MovedOut = "guards moved out of their runtime",
         Outlived = "guards dropped after their runtime",
@@ -172,6 +185,8 @@ seen! {
         ShutdownWhileHeld = "shutdowns while locks are held",
         ShutdownDelivered = "shutdowns in the middle that delivered all releases",
         ShutdownTimedOut = "shutdowns that reached their limit",
+        ShutdownCancelled = "shutdowns cancelled",
+        ShutdownWhileForgotten = "shutdowns while locks of forgotten guards are held",
     }
     "calls behind a lock layer" {
         CallServed = "calls answered",

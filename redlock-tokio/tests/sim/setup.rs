@@ -18,7 +18,7 @@ use crate::{
     scale::Scale,
     seen::Seen,
     services::House,
-    users::{self, Environment, Next, Records, Service},
+    users::{self, Cancel, Environment, Next, Records, Service},
 };
 
 /// A process before its start.
@@ -67,7 +67,13 @@ impl Setup {
     /// Starts, as often as it takes: a process cannot start while too many servers are refused.
     async fn redlock(&mut self, client: Client, house: House) -> Redlock {
         loop {
-            match self.builder(client, house).build().await {
+            let cancel = Cancel::sometimes(&mut self.rng, &self.scale);
+            let building = self.builder(client, house).build();
+            let Some(built) = cancel.run(building).await else {
+                self.network.lock().seen.note(Seen::StartCancelled);
+                continue;
+            };
+            match built {
                 Ok(redlock) => {
                     self.has_tried_to_start = true;
                     return redlock;

@@ -12,7 +12,10 @@ mod rush;
 mod service;
 mod terms;
 mod user;
+mod view;
+mod work;
 
+pub(crate) use cancel::Cancel;
 pub(crate) use environment::{Environment, Records};
 pub(crate) use program::{Next, run};
 pub(crate) use service::Service;

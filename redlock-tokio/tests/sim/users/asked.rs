@@ -32,7 +32,7 @@ pub(crate) enum Keys {
 
 /// How much later than `wait` a request may end: one attempt at most. Each of its rounds, three with a fence, lasts
 /// until all nodes have answered or are silent.
-const LAST_ATTEMPT: Duration = Duration::from_millis(3 * 50 + 10);
+pub(super) const LAST_ATTEMPT: Duration = Duration::from_millis(3 * 50 + 10);
 
 /// How long a request may take to end once the shutdown has begun.
 const PROMPT: u64 = 10 * MILLI;

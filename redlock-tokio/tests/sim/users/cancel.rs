@@ -14,37 +14,69 @@ use crate::{rng::Rng, scale::Scale};
 /// When a future is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cancel {
-    /// After it was polled so often.
-    Polls(u32),
+    Never,
+    /// At once after it was polled so often.
+    AfterPolls(u32),
+    /// Instead of the next poll after so many. The future was woken, and cannot act on it any more.
+    InsteadOfPoll(u32),
     /// After this time.
     Time(Duration),
 }
+
+/// How often a future is dropped that need not be, of a million.
+const SOMETIMES: u32 = 120_000;
+
+/// About as long as a round trip takes.
+const MOMENT: Duration = Duration::from_millis(2);
 
 /// Polls a future a few times. `None` if it has not ended by then.
 struct Polled<F> {
     /// Boxed, so that it can be dropped at once.
     future: Option<Pin<Box<F>>>,
     left: u32,
+    /// Whether it is dropped after the last poll, and not when it would be polled again.
+    is_dropped_at_once: bool,
 }
 
 impl Cancel {
     pub(crate) fn draw(rng: &mut Rng, scale: &Scale) -> Self {
         if rng.bool() {
-            Self::Polls(rng.u32(..3))
+            let mean = rng.pick(&[scale.work, MOMENT]);
+            return Self::Time(around(rng, mean));
+        }
+        // Most futures are polled twice or less, and those that work under a lock more often.
+        let most = rng.pick(&[2, 12]);
+        let polls = rng.u32(..=most);
+        if rng.bool() {
+            Self::AfterPolls(polls)
         } else {
-            Self::Time(around(rng, scale.work))
+            Self::InsteadOfPoll(polls)
+        }
+    }
+
+    /// Draws for a future that is seldom dropped.
+    pub(crate) fn sometimes(rng: &mut Rng, scale: &Scale) -> Self {
+        if rng.chance(SOMETIMES) {
+            Self::draw(rng, scale)
+        } else {
+            Self::Never
         }
     }
 
     /// Runs a future to its end, or drops it. `None` if it was dropped.
     pub(crate) async fn run<F: Future>(self, future: F) -> Option<F::Output> {
-        match self {
-            Self::Polls(left) => {
-                let future = Some(Box::pin(future));
-                Polled { future, left }.await
-            }
-            Self::Time(limit) => timeout(limit, future).await.ok(),
-        }
+        let (left, is_dropped_at_once) = match self {
+            Self::Never => return Some(future.await),
+            Self::Time(limit) => return timeout(limit, future).await.ok(),
+            Self::AfterPolls(left) => (left, true),
+            Self::InsteadOfPoll(left) => (left, false),
+        };
+        let polled = Polled {
+            future: Some(Box::pin(future)),
+            left,
+            is_dropped_at_once,
+        };
+        polled.await
     }
 }
 
@@ -59,12 +91,11 @@ impl<F: Future> Future for Polled<F> {
             {
                 return Poll::Ready(Some(output));
             }
+            if left > 0 || !self.is_dropped_at_once {
+                return Poll::Pending;
+            }
         }
-        if self.left == 0 {
-            // Dropped after the last poll, and not when it would be polled again.
-            self.future = None;
-            return Poll::Ready(None);
-        }
-        Poll::Pending
+        self.future = None;
+        Poll::Ready(None)
     }
 }

@@ -56,13 +56,12 @@ impl Records {
     /// Drops the guards of a process whose runtime has gone. None of them is valid. Returns how many there were.
     pub(crate) fn drop_outliving(&self, host: &Arc<Host>) -> usize {
         let guards = self.outliving.take(host);
-        let count = guards.len();
-        for dropping in guards {
-            if let Err(text) = dropping() {
+        for guard in &guards {
+            if let Some(text) = guard.contradiction_after_runtime() {
                 self.registry.fail(text);
             }
         }
-        count
+        guards.len()
     }
 }
 

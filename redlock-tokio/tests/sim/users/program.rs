@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
-use redlock_tokio::ShutdownReport;
+use futures::FutureExt;
+use redlock_tokio::{LockError, ShutdownReport};
 use tokio::time::sleep;
 
 use super::{
-    calls::Counter, environment::Environment, service::Service, terms::around, user::User,
+    calls::Counter, cancel::Cancel, environment::Environment, outliving::Forgotten,
+    service::Service, terms::around, user::User,
 };
 use crate::{
-    clock::MILLI, process::Stage, quiet::UserId, rng::Rng, seen::Seen,
+    clock::{MILLI, SECOND},
+    process::Stage,
+    quiet::UserId,
+    rng::Rng,
+    seen::Seen,
     services::left_after_shutdown,
 };
 
@@ -26,6 +32,12 @@ pub(crate) enum Next {
 
 /// How much longer than its limit a shutdown may take.
 const SLACK: u64 = 5 * MILLI;
+
+/// How much longer than the longest ttl a shutdown without a limit may take.
+const PROMPT: u64 = SECOND;
+
+/// How often a process looks whether locks of forgotten guards have ended.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// Lets users work with a `Redlock` until the process ends, or somebody shuts the `Redlock` down.
 pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut Rng) -> Next {
@@ -44,6 +56,7 @@ pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut R
             service: service.clone(),
             rng: rng.fork(),
             forgotten: Vec::new(),
+            clones: Vec::new(),
         };
         tasks.push(tokio::spawn(user.run()));
     }
@@ -67,9 +80,15 @@ pub(crate) async fn run(environment: &Environment, service: Service, rng: &mut R
     if let Some(counter) = counter {
         counter.finish().await;
     }
-    drop(environment.records.outliving.take(&environment.host));
+    drop(
+        environment
+            .records
+            .outliving
+            .take_moved_out(&environment.host),
+    );
     service.close(environment.now());
-    let report = service.redlock.shutdown().await;
+    let report = shut_down_promptly(environment, &service).await;
+    let report = outwait_forgotten(environment, &service, report).await;
     check_last(environment, &service, report);
     next
 }
@@ -94,6 +113,13 @@ async fn shut_down_early(environment: &Environment, service: &Service, rng: &mut
     let since = environment.now();
     service.close(since);
     let redlock = &service.redlock;
+    if rng.bool() {
+        let cancel = Cancel::draw(rng, &environment.scale);
+        if cancel.run(redlock.shutdown()).await.is_none() {
+            environment.note(Seen::ShutdownCancelled);
+        }
+    }
+    let since = environment.now();
     let report = if rng.bool() {
         let limit = around(rng, environment.scale.max_ttl / 4);
         let report = redlock.shutdown_within(limit).await;
@@ -118,6 +144,53 @@ async fn shut_down_early(environment: &Environment, service: &Service, rng: &mut
         environment.note(Seen::ShutdownWhileHeld);
     }
     environment.tell(("shut down", report.held, report.abandoned, report.timed_out));
+    let refusal = redlock.try_lock("key-0").now_or_never();
+    if !matches!(refusal, Some(Err(LockError::ShutDown))) {
+        environment.fail(format_args!("a lock after a shutdown: {refusal:?}"));
+    }
+}
+
+/// Shuts a `Redlock` down that nobody uses any more.
+async fn shut_down_promptly(environment: &Environment, service: &Service) -> ShutdownReport {
+    let since = environment.now();
+    let report = service.redlock.shutdown().await;
+    let passed = environment.now() - since;
+    let registry = &environment.records.registry;
+    let is_late = passed > environment.max_ttl() + PROMPT;
+    if is_late && !registry.stood_still_since(&environment.host, since) {
+        environment.fail(format_args!("the last shutdown took {passed} ns"));
+    }
+    report
+}
+
+/// Waits until the locks of forgotten guards have ended by themselves, and shuts down again.
+async fn outwait_forgotten(
+    environment: &Environment,
+    service: &Service,
+    report: ShutdownReport,
+) -> ShutdownReport {
+    let (outliving, host) = (&environment.records.outliving, &environment.host);
+    let Forgotten { held, all } = outliving.forgotten(host);
+    if all == 0 {
+        return report;
+    }
+    // A lock whose end the timers have not noticed yet still counts.
+    if !(held..=all).contains(&report.held) {
+        let text = format_args!("{held} of {all} forgotten locks are held: {report:?}");
+        environment.fail(text);
+    }
+    if held > 0 {
+        environment.note(Seen::ShutdownWhileForgotten);
+    }
+    environment.tell(("forgotten", held, all));
+    while outliving.forgotten(host).all > 0 {
+        sleep(GLANCE).await;
+        for guard in outliving.take_ended(host) {
+            environment.note(Seen::ForgottenEnded);
+            drop(guard);
+        }
+    }
+    service.redlock.shutdown().await
 }
 
 fn check_last(environment: &Environment, service: &Service, report: ShutdownReport) {

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Hold, LockError, LockGuard, NotReady, WithLockError};
-use tokio::time::sleep;
+use redlock_tokio::{LockError, LockGuard, NotReady};
 
 use super::{
     asked::{self, Asked, Keys},
     cancel::Cancel,
     environment::Environment,
-    kept::{Kept, View, Watch},
-    panics::INTENDED,
+    kept::{Kept, Watch},
     service::Service,
     terms::{Terms, around},
+    view::View,
 };
 use crate::{process::Stage, quiet::UserId, requests::Order, rng::Rng, seen::Seen};
 
@@ -22,12 +21,11 @@ pub(crate) struct User {
     pub(crate) environment: Environment,
     pub(crate) service: Service,
     pub(crate) rng: Rng,
-    /// Guards that the user has forgotten. Their locks end by themselves.
+    /// Guards that the user has forgotten for now. Their locks end by themselves.
     pub(crate) forgotten: Vec<Kept>,
+    /// Clones of holds whose guards were dropped.
+    pub(crate) clones: Vec<View>,
 }
-
-/// How many guards a user forgets at the same time.
-const MAX_FORGOTTEN: usize = 2;
 
 impl User {
     /// Uses locks until the process or its `Redlock` ends.
@@ -71,12 +69,15 @@ impl User {
             8 | 9 => self.try_lock().await,
             10 | 11 => self.lock_all(terms).await,
             12 | 13 => {
-                let key = self.key();
-                self.lock_and_work(key, terms.fenced()).await;
+                let cancel = self.cancel_sometimes();
+                self.lock_or_cancel(terms.fenced(), cancel).await;
             }
             14 => self.lock_alone(terms).await,
             15 => self.work_with_lock(terms).await,
-            16 | 17 => self.cancel_lock(terms).await,
+            16 | 17 => {
+                let cancel = Cancel::draw(&mut self.rng, &self.environment.scale);
+                self.lock_or_cancel(terms, cancel).await;
+            }
             18 => self.get_ready().await,
             _ => self.lock_and_work(String::new(), terms).await,
         }
@@ -90,7 +91,13 @@ impl User {
             service: self.service.clone(),
             rng: self.rng.fork(),
             forgotten: Vec::new(),
+            clones: Vec::new(),
         }
+    }
+
+    /// Draws when something that is seldom cancelled is cancelled.
+    pub(super) fn cancel_sometimes(&mut self) -> Cancel {
+        Cancel::sometimes(&mut self.rng, &self.environment.scale)
     }
 
     pub(super) fn key(&mut self) -> String {
@@ -127,13 +134,24 @@ impl User {
         }
     }
 
+    /// Makes a request, and may give it up at any moment.
+    async fn lock_or_cancel(&mut self, terms: Terms, cancel: Cancel) {
+        let key = self.key();
+        let lock = self.service.redlock.lock(&key).options(terms.options);
+        let asked = self.ask(&[key], terms);
+        if let Some(kept) = self.wait_for(lock, asked, cancel).await {
+            self.work_under(kept).await;
+        }
+    }
+
     async fn try_lock(&mut self) {
         self.environment.note(Seen::TryLock);
         let key = self.key();
         let terms = Terms::usual(&self.environment.scale).wait(Duration::ZERO);
+        let cancel = self.cancel_sometimes();
+        let redlock = self.service.redlock.clone();
         let asked = self.ask(std::slice::from_ref(&key), terms);
-        let outcome = self.service.redlock.try_lock(key).await;
-        if let Some(kept) = self.keep(asked, outcome) {
+        if let Some(kept) = self.wait_for(redlock.try_lock(key), asked, cancel).await {
             self.work_under(kept).await;
         }
     }
@@ -149,11 +167,11 @@ impl User {
         } else {
             terms
         };
+        let cancel = self.cancel_sometimes();
         let asked = self.ask(&keys, terms);
-        let lock = self.service.redlock.lock_all(keys);
-        let outcome = lock.options(terms.options).await;
+        let lock = self.service.redlock.lock_all(keys).options(terms.options);
         let has_several = asked.keys == Keys::Several;
-        if let Some(kept) = self.keep(asked, outcome) {
+        if let Some(kept) = self.wait_for(lock, asked, cancel).await {
             if has_several {
                 self.environment.note(Seen::LockedAll);
             }
@@ -176,25 +194,34 @@ impl User {
             };
             self.environment.note(Seen::LockedAlone);
             if self.rng.bool() {
-                kept.release().await;
+                kept.release(Cancel::Never).await;
             }
         }
     }
 
-    /// Gives up a request, at any moment.
-    async fn cancel_lock(&mut self, terms: Terms) {
-        let key = self.key();
-        let cancel = Cancel::draw(&mut self.rng, &self.environment.scale);
-        let lock = self.service.redlock.lock(&key).options(terms.options);
-        let asked = self.ask(&[key], terms);
-        let Some(outcome) = cancel.run(lock.into_future()).await else {
-            self.environment.note(Seen::Cancelled);
-            self.environment.tell((self.id, "cancelled"));
-            return;
-        };
-        if let Some(kept) = self.keep(asked, outcome) {
-            self.work_under(kept).await;
+    /// Waits for the end of a request, or gives it up. Returns the lock, if there is one.
+    async fn wait_for<R>(&mut self, request: R, asked: Asked, cancel: Cancel) -> Option<Kept>
+    where
+        R: IntoFuture<Output = Result<LockGuard, LockError>>,
+    {
+        match cancel.run(request.into_future()).await {
+            Some(outcome) => self.keep(asked, outcome),
+            None => {
+                self.note_cancelled(&asked);
+                None
+            }
         }
+    }
+
+    pub(super) fn note_cancelled(&self, asked: &Asked) {
+        let environment = &self.environment;
+        environment.tell((self.id, "cancelled"));
+        environment.note(match asked.keys {
+            Keys::Several => Seen::CancelledAll,
+            _ if asked.terms.is_fenced => Seen::CancelledFenced,
+            _ if asked.terms.wait.is_zero() => Seen::CancelledTry,
+            _ => Seen::Cancelled,
+        });
     }
 
     /// Judges the end of a request. Returns the lock, if there is one.
@@ -232,111 +259,15 @@ impl User {
         }
     }
 
-    /// Works under a lock, and ends the hold in some way.
-    async fn work_under(&mut self, kept: Kept) {
-        let scale = self.environment.scale;
-        let work = self.environment.work();
-        for _ in 0..self.rng.u8(1..=3) {
-            self.environment.pause(&mut self.rng, work / 2).await;
-            match self.rng.u8(..8) {
-                0 => kept.view().extend(None).await,
-                1 => {
-                    let ttl = scale.max_ttl / self.rng.u32(1..=4);
-                    let too_long = scale.max_ttl + Duration::from_millis(1);
-                    let ttl = self.rng.pick(&[ttl, ttl, ttl, too_long]);
-                    kept.view().extend(Some(ttl)).await;
-                }
-                // A careless user, which does not look whether its lock is valid.
-                2..6 => kept.view().write(),
-                _ => {}
-            }
-        }
-        kept.view().write();
-        self.end(kept).await;
-    }
-
-    async fn end(&mut self, kept: Kept) {
-        match self.rng.u8(..16) {
-            0..7 => {
-                let is_valid = kept.view().hold.is_valid();
-                self.environment.note(if is_valid {
-                    Seen::Released
-                } else {
-                    Seen::DroppedTooLate
-                });
-            }
-            7..12 => {
-                let outcome = kept.release().await;
-                self.environment.tell((self.id, format!("{outcome:?}")));
-            }
-            12 => self.panic_with(kept).await,
-            // These keep a lock for a long time.
-            _ if self.environment.is_calm() => {}
-            13 => {
-                kept.view().hold.lost().await;
-            }
-            14 if self.forgotten.len() < MAX_FORGOTTEN => {
-                self.environment.note(Seen::Forgotten);
-                self.forgotten.push(kept);
-            }
-            15 => {
-                self.environment.note(Seen::MovedOut);
-                kept.outlive();
-            }
-            _ => {}
-        }
-    }
-
-    async fn panic_with(&self, kept: Kept) {
-        self.environment.note(Seen::Panicked);
-        let task = tokio::spawn(async move {
-            let _kept = kept;
-            std::panic::panic_any(INTENDED);
-        });
-        let outcome: Result<(), _> = task.await;
-        assert!(outcome.is_err_and(|it| it.is_panic()));
-    }
-
-    /// Lets the library run the work under a lock, and drop it at the loss.
-    async fn work_with_lock(&mut self, terms: Terms) {
-        let key = self.key();
-        let asked = self.ask(std::slice::from_ref(&key), terms);
-        let work = around(&mut self.rng, self.environment.work());
-        let lock = self.service.redlock.lock(key).options(terms.options);
-        let mut view = None;
-        let outcome = lock
-            .with(async |hold: &Hold| {
-                let has = view.insert(View::new(hold, &asked, true)).clone();
-                let mark = WorkMark {
-                    view: has,
-                    is_done: false,
-                };
-                sleep(work).await;
-                mark.end();
-            })
-            .await;
-        match (outcome, view) {
-            (Ok(()), Some(_)) => self.environment.note(Seen::WorkDone),
-            (Err(WithLockError::Lost(reason)), Some(view)) => {
-                self.environment.note(Seen::WorkDropped);
-                view.check_loss(reason);
-            }
-            (Err(WithLockError::Lock(error)), None) => {
-                self.environment.tell((self.id, asked::kind(&error)));
-                asked.judge(&error);
-            }
-            (outcome, _) => {
-                self.environment
-                    .fail(format_args!("work under a lock ended as {outcome:?}"));
-            }
-        }
-    }
-
     async fn get_ready(&mut self) {
         let limit = around(&mut self.rng, self.environment.scale.max_ttl / 2);
         let since = self.environment.now();
-        let outcome = self.service.redlock.ready(limit).await;
+        let cancel = self.cancel_sometimes();
+        let outcome = cancel.run(self.service.redlock.ready(limit)).await;
         let environment = &self.environment;
+        let Some(outcome) = outcome else {
+            return environment.note(Seen::ReadyCancelled);
+        };
         let is_quiet = environment.records.quiet.since(since);
         let is_possible = match &outcome {
             Ok(()) => true,
@@ -370,28 +301,17 @@ impl User {
         let expected = redlock.expected_wait("key-0");
         environment.tell((self.id, queue.keys, queue.waiting, expected));
         self.forgotten.retain(|it| !it.view().has_ended_by_itself());
+        self.use_clones();
     }
-}
 
-/// Notes when the work under a lock ends or is dropped.
-struct WorkMark {
-    view: View,
-    is_done: bool,
-}
-
-impl WorkMark {
-    fn end(mut self) {
-        self.is_done = true;
-    }
-}
-
-impl Drop for WorkMark {
-    fn drop(&mut self) {
-        let registry = self.view.registry();
-        if self.is_done {
-            registry.release(self.view.id);
-        } else {
-            registry.lost(self.view.id);
+    /// Uses the clones of holds that are over, and drops some of them.
+    fn use_clones(&mut self) {
+        for view in &self.clones {
+            let ttl = self.environment.scale.max_ttl;
+            let ttl = self.rng.bool().then_some(ttl);
+            view.use_after_end(ttl);
         }
+        let rng = &mut self.rng;
+        self.clones.retain(|_| rng.chance(800_000));
     }
 }

@@ -1,0 +1,413 @@
+//! What a user knows of its lock, and what it checks.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use futures::FutureExt;
+use redlock_tokio::{Acquisition, ExtendError, Hold, LossReason, ReleaseOutcome, Timestamp, Token};
+
+use super::{
+    asked::{self, Asked, Keys, LAST_ATTEMPT},
+    cancel::Cancel,
+    environment::Environment,
+    terms::Terms,
+};
+use crate::{
+    clock::SECOND,
+    judge::HoldId,
+    registry::{Registry, Write},
+    requests::ServiceId,
+    seen::Seen,
+};
+
+/// What a user knows of its lock.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) id: HoldId,
+    pub(crate) hold: Hold,
+    pub(crate) terms: Terms,
+    environment: Environment,
+    service: ServiceId,
+    /// How many of the nodes that have granted it are not needed. None of another's lock that was handed over.
+    spare: usize,
+    /// The earliest time from which `max_hold` may count, by the clock of the process: the start of the attempt that
+    /// won, or the moment at which the lock was handed over.
+    held_since: Timestamp,
+    /// When the user got it, by the clock of the process.
+    got_at: Timestamp,
+    /// When it was asked for, in true time.
+    since: u64,
+    given_back: Arc<OnceLock<GivenBack>>,
+}
+
+/// What the lock was like when its guard was dropped.
+#[derive(Clone, Copy, Debug)]
+struct GivenBack {
+    was_valid: bool,
+    /// In true time.
+    at: u64,
+}
+
+/// Extensions and timers are this much apart from what a user computes, at most.
+const SLACK: Duration = Duration::from_millis(3);
+
+/// How long after the end of a hold its key is gone at the latest, in quiet times.
+const GONE: u64 = SECOND;
+
+impl View {
+    /// Notes that a user has a lock.
+    pub(crate) fn new(hold: &Hold, asked: &Asked, is_watched: bool) -> Self {
+        let environment = asked.environment.clone();
+        let registry = &environment.records.registry;
+        let id = registry.begin(&environment.host, hold, is_watched);
+        environment.note(Seen::Acquired);
+        environment.tell(("has", id, hold.fencing_token()));
+        let got_at = environment.host.timestamp();
+        Self {
+            id,
+            hold: hold.clone(),
+            terms: asked.terms,
+            service: asked.service.id,
+            spare: 0,
+            since: asked.ticket.since(),
+            held_since: asked.at.max(got_at.saturating_sub(LAST_ATTEMPT)),
+            got_at,
+            given_back: Arc::default(),
+            environment,
+        }
+    }
+
+    /// Notes which nodes have granted it.
+    pub(super) fn granted(self, acquisition: &Acquisition) -> Self {
+        let spare = match acquisition {
+            Acquisition::Granted {
+                granted_by,
+                votes_needed,
+                ..
+            } => granted_by.len().saturating_sub(*votes_needed),
+            _ => 0,
+        };
+        Self { spare, ..self }
+    }
+
+    /// Checks what the world must be like when a lock is granted.
+    pub(super) fn check_grant(&self, acquisition: &Acquisition, asked: &Asked) {
+        let (environment, terms) = (&self.environment, &self.terms);
+        let fail = |text: &str| environment.fail(format_args!("{text}: {acquisition}"));
+        if !self.hold.is_valid() {
+            fail("a lock was granted that is not valid");
+        }
+        if asked.must_be_invalid() || asked.keys == Keys::Bad {
+            fail("a lock was granted that is impossible");
+        }
+        if self.hold.fencing_token().is_some() != terms.is_fenced {
+            fail("a lock has a fencing token or not, unlike what its user wants");
+        }
+        if let Some(other) = asked.ticket.granted() {
+            fail(&format!(
+                "{other:?} came earlier than {:?}",
+                asked.ticket.id
+            ));
+        }
+        match acquisition {
+            Acquisition::HandedOver { .. } => {
+                environment.note(Seen::HandedOver);
+                if terms.is_fenced || asked.keys == Keys::Several {
+                    fail("such a lock is never handed over");
+                }
+                if asked.keys == Keys::Alone {
+                    fail("nobody else has this key");
+                }
+                // A successor needs time to work, and renewal time to fail.
+                if self.hold.remaining() + SLACK < terms.ttl / 2 && !self.stood_still() {
+                    fail("less than half of the ttl is left");
+                }
+            }
+            Acquisition::Granted {
+                granted_by,
+                votes_needed,
+                attempts,
+                ..
+            } => {
+                if self.hold.remaining() > terms.ttl {
+                    fail("a lock is valid for longer than its ttl");
+                }
+                if granted_by.len() < *votes_needed {
+                    fail("too few votes");
+                }
+                if terms.max_attempts.is_some_and(|most| *attempts > most) {
+                    fail("too many attempts");
+                }
+                let quorum = environment.scale.servers / 2 + 1;
+                let keys = self.keys_on_servers();
+                if self.is_quiet() && keys.is_some_and(|it| it < quorum) {
+                    fail("too few servers have the key");
+                }
+            }
+            _ => fail("an acquisition of an unknown kind"),
+        }
+    }
+
+    pub(super) async fn watch(self) {
+        let reason = self.hold.lost().await;
+        self.environment.records.registry.lost(self.id);
+        self.check_loss(reason);
+    }
+
+    /// Checks that the world implies the reason of a loss.
+    pub(crate) fn check_loss(&self, reason: LossReason) {
+        let environment = &self.environment;
+        environment.note(asked::loss_seen_as(reason));
+        environment.tell(("lost", self.id, format!("{reason:?}")));
+        let is_possible = match reason {
+            LossReason::MaxHold => self.held_for() + SLACK >= self.terms.max_hold,
+            LossReason::Expired => !self.terms.is_renewed || self.nodes_may_fail(),
+            LossReason::KeysLost | LossReason::VotesWithdrawn => self.nodes_may_fail(),
+            _ => false,
+        };
+        if !is_possible && !self.stood_still() {
+            environment.fail(format_args!(
+                "nothing implies that {:?} is lost: {reason}",
+                self.id
+            ));
+        }
+        if self.hold.is_valid() {
+            environment.fail(format_args!("{:?} is valid, though it is lost", self.id));
+        }
+    }
+
+    /// Waits for the loss of the lock, or gives that up.
+    pub(crate) async fn lost(&self, cancel: Cancel) {
+        match cancel.run(self.hold.lost()).await {
+            Some(reason) => self.check_loss(reason),
+            None => self.environment.note(Seen::LossWatchCancelled),
+        }
+    }
+
+    /// Extends the lock, by this ttl or by its own.
+    pub(crate) async fn extend(&self, ttl: Option<Duration>, cancel: Cancel) {
+        let (before, at) = (self.hold.remaining(), self.environment.host.timestamp());
+        let hold = &self.hold;
+        let result = match ttl {
+            Some(ttl) => cancel.run(hold.extend_for(ttl)).await,
+            None => cancel.run(hold.extend()).await,
+        };
+        let host = &self.environment.host;
+        let passed = host.timestamp().saturating_duration_since(at);
+        let is_shorter = hold.remaining() + passed + SLACK < before;
+        if is_shorter && hold.is_valid() {
+            self.environment
+                .fail(format_args!("an extension has shortened {:?}", self.id));
+        }
+        self.check_longest();
+        match result {
+            Some(Ok(())) => self.environment.note(Seen::Extended),
+            Some(Err(error)) => self.check_extension(ttl, &error),
+            None => self.environment.note(Seen::ExtensionCancelled),
+        }
+    }
+
+    fn check_extension(&self, ttl: Option<Duration>, error: &ExtendError) {
+        let environment = &self.environment;
+        let kind = asked::extension_kind(error);
+        environment.tell(("not extended", self.id, kind));
+        let is_too_long = ttl.is_some_and(|it| it > environment.scale.max_ttl);
+        let (seen, is_possible) = match error {
+            ExtendError::InvalidTtl(_) => (Seen::ExtensionInvalid, is_too_long),
+            ExtendError::MaxHold { .. } => (
+                Seen::ExtensionAfterMaxHold,
+                self.held_for() + SLACK >= self.terms.max_hold,
+            ),
+            ExtendError::NoQuorum { .. } => (Seen::ExtensionFailed, self.nodes_may_fail()),
+            ExtendError::Lost(_) => (Seen::ExtensionTooLate, !self.hold.is_valid()),
+            // The guard lives.
+            _ => (Seen::ExtensionFailed, false),
+        };
+        environment.note(seen);
+        if !is_possible && !self.stood_still() {
+            environment.fail(format_args!(
+                "nothing implies that {:?} fails: {error}",
+                self.id
+            ));
+        }
+    }
+
+    /// Checks how a release has ended. `None` if it was cancelled.
+    pub(super) fn check_release(&self, outcome: Option<ReleaseOutcome>, was_valid: bool) {
+        let environment = &self.environment;
+        environment.tell(("released", self.id, format!("{outcome:?}")));
+        let majority = environment.scale.servers / 2 + 1;
+        let (seen, is_possible) = match outcome {
+            None => (Seen::ReleaseCancelled, true),
+            Some(ReleaseOutcome::Released) => (
+                Seen::ReleaseConfirmed,
+                self.keys_on_servers()
+                    .is_none_or(|it| it + majority <= environment.scale.servers),
+            ),
+            Some(ReleaseOutcome::HandedOver) => (
+                Seen::ReleaseHandedOver,
+                was_valid && self.may_be_handed_over(),
+            ),
+            Some(ReleaseOutcome::NotHeld) => {
+                (Seen::ReleaseTooLate, !was_valid || self.nodes_may_fail())
+            }
+            Some(ReleaseOutcome::Unconfirmed) => (Seen::ReleaseUnconfirmed, self.nodes_may_fail()),
+            Some(_) => (Seen::ReleaseUnconfirmed, false),
+        };
+        environment.note(seen);
+        if !is_possible && !self.stood_still() {
+            environment.fail(format_args!(
+                "nothing implies that {:?} is {outcome:?}",
+                self.id
+            ));
+        }
+        if self.hold.is_valid() {
+            environment.fail(format_args!("{:?} is valid after its release", self.id));
+        }
+    }
+
+    /// Notes that the guard is dropped now.
+    pub(super) fn note_given_back(&self) {
+        self.check_longest();
+        // Only the first time counts: a guard is dropped once.
+        let _ = self.given_back.set(GivenBack {
+            was_valid: self.hold.is_valid(),
+            at: self.environment.now(),
+        });
+    }
+
+    /// Returns whether the lock was valid when its guard was dropped.
+    pub(crate) fn was_valid_at_end(&self) -> bool {
+        self.given_back.get().is_some_and(|it| it.was_valid)
+    }
+
+    /// Uses a clone of the hold after the guard was dropped, as a careless user might.
+    pub(crate) fn use_after_end(&self, ttl: Option<Duration>) {
+        let Some(given_back) = self.given_back.get() else {
+            return;
+        };
+        let (environment, hold) = (&self.environment, &self.hold);
+        let extended = match ttl {
+            Some(ttl) => hold.extend_for(ttl).now_or_never(),
+            None => hold.extend().now_or_never(),
+        };
+        let loss = hold.lost().now_or_never();
+        let is_right = match (&extended, loss) {
+            (Some(Err(ExtendError::Released)), None) => given_back.was_valid,
+            (Some(Err(ExtendError::Lost(reason))), Some(loss)) => {
+                *reason == loss && !given_back.was_valid
+            }
+            _ => false,
+        };
+        if !is_right || hold.is_valid() || !hold.remaining().is_zero() {
+            environment.fail(format_args!(
+                "a clone of {:?} after its end, {given_back:?}: extended {extended:?}, lost {loss:?}",
+                self.id
+            ));
+        }
+        environment.note(if given_back.was_valid {
+            Seen::CloneOfReleased
+        } else {
+            Seen::CloneOfLost
+        });
+        let keys = self.keys_on_servers().unwrap_or(0);
+        let is_gone = self.is_quiet() && environment.now() > given_back.at + GONE;
+        if is_gone && keys > 0 && !self.may_be_handed_over() {
+            environment.fail(format_args!(
+                "{keys} servers have the key of {:?} after its end",
+                self.id
+            ));
+        }
+    }
+
+    /// Writes to the resource that the lock protects.
+    pub(crate) fn write(&self) {
+        self.check_longest();
+        let key = String::from_utf8_lossy(self.hold.key().as_bytes()).into_owned();
+        let Some(token) = self.hold.fencing_token() else {
+            return;
+        };
+        let write = self
+            .environment
+            .records
+            .registry
+            .write(self.id, &key, token);
+        self.environment.tell(("writes", self.id, write));
+        self.environment.note(match write {
+            Write::Taken => Seen::FencedWrite,
+            Write::Stale => Seen::StaleWrite,
+        });
+    }
+
+    /// Returns whether a lock whose guard nobody drops has ended by itself.
+    pub(crate) fn has_ended_by_itself(&self) -> bool {
+        self.check_longest();
+        !self.hold.is_valid()
+    }
+
+    /// Checks that the lock is not valid for longer than `max_hold` and a ttl after the grant.
+    pub(crate) fn check_longest(&self) {
+        let now = self.environment.host.timestamp();
+        let until = now.saturating_add(self.hold.remaining());
+        let longest = self.terms.max_hold + self.environment.scale.max_ttl + SLACK;
+        if self.hold.is_valid() && until.saturating_duration_since(self.got_at) > longest {
+            let text = format_args!("{:?} is valid for longer than max_hold and a ttl", self.id);
+            self.environment.fail(text);
+        }
+    }
+
+    pub(super) fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.environment.records.registry
+    }
+
+    fn nodes_may_fail(&self) -> bool {
+        let Self {
+            service,
+            spare,
+            since,
+            ..
+        } = *self;
+        let ttl = self.terms.ttl;
+        self.environment.nodes_may_fail(service, spare, ttl, since)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.environment.records.quiet.since(self.since)
+    }
+
+    fn stood_still(&self) -> bool {
+        let registry = &self.environment.records.registry;
+        registry.stood_still_since(&self.environment.host, self.since)
+    }
+
+    /// Returns for how long the lock is held at the most, by the clock of the process.
+    fn held_for(&self) -> Duration {
+        let now = self.environment.host.timestamp();
+        now.saturating_duration_since(self.held_since)
+    }
+
+    fn may_be_handed_over(&self) -> bool {
+        let has_several = self.hold.keys().count() > 1;
+        self.terms.is_handed_over && !self.terms.is_fenced && !has_several
+    }
+
+    /// Returns how many servers have the first key. `None` if a voter is not one server for ever.
+    fn keys_on_servers(&self) -> Option<usize> {
+        if self.environment.has_owners {
+            return None;
+        }
+        let (key, token): (_, Token) = (self.hold.key(), self.hold.token());
+        let network = self.environment.network.lock();
+        let at = network.at();
+        let addresses = 0..self.environment.scale.servers;
+        let machines = addresses.map(|address| network.machine(address));
+        let have = machines.filter(|machine| network.servers[*machine].holds(at, key, token));
+        Some(have.count())
+    }
+}
