@@ -45,7 +45,7 @@ pub(crate) struct Sender {
     pub(crate) service: ServiceId,
 }
 
-/// What may cost a server its vote if it changes.
+/// What may cost a server its vote, or a lock its key there, if it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     outage: Option<Outage>,
@@ -55,6 +55,7 @@ pub(crate) struct Condition {
     is_replica: bool,
     /// A history is as old as its marker.
     marked_at: Option<u64>,
+    foreign_writes: u64,
 }
 
 /// One server.
@@ -75,6 +76,8 @@ pub(crate) struct Server {
     pub(crate) stands_still_until: u64,
     /// Its answers are late until this time.
     pub(crate) slow_until: u64,
+    /// How often a client that is not ours has set or deleted one of our keys.
+    foreign_writes: u64,
     store: Store,
     /// The connections that asked for a key, and hear when it is gone.
     tracked: BTreeMap<Key, BTreeSet<ConnectionId>>,
@@ -93,6 +96,7 @@ impl Server {
             refusal: None,
             stands_still_until: 0,
             slow_until: 0,
+            foreign_writes: 0,
             store: Store::default(),
             tracked: BTreeMap::new(),
         }
@@ -272,6 +276,7 @@ impl Server {
             withheld: self.identity.withheld(),
             is_replica: self.is_replica(),
             marked_at: self.identity.marked_at,
+            foreign_writes: self.foreign_writes,
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{
     events::Event,
     network::{Loses, Route, Unanswered},
     seen::Seen,
-    violation::Violation,
+    violation::{Kind, Violation},
     world::World,
 };
 
@@ -51,7 +51,8 @@ impl World {
             return self.push(100 * MILLI, Event::Unanswered(unanswered));
         }
         let failure = self.network.lock().look_for_end(unanswered);
-        self.failures.extend(failure.map(Violation));
+        let failure = failure.map(|it| Violation::new(Kind::Remains, it));
+        self.failures.extend(failure);
     }
 
     fn routes(&self) -> Vec<Route> {

@@ -64,7 +64,7 @@ impl Connection {
             since,
             unchanged_since,
         } = witness;
-        let is_own = Arc::ptr_eq(&self.host, host) && self.service == Some(service);
+        let is_own = Arc::ptr_eq(&self.host, host) && self.service == service;
         let prompt_since = self.prompt_since(host.now());
         // A process that stood still sees only then what has changed.
         let is_old = self.opened_at.max(host.resumed_at()) <= unchanged_since;

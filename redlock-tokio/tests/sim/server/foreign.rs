@@ -43,11 +43,13 @@ impl Server {
             set_at: at,
             ttl,
         };
+        self.foreign_writes += 1;
         self.store.set(at, key, entry);
     }
 
     /// Deletes a key, whatever it has (`DEL`).
     pub(crate) fn delete(&mut self, at: u64, key: &Key) {
+        self.foreign_writes += 1;
         self.store.remove(at, key);
     }
 }
