@@ -61,14 +61,15 @@ sim-controls: python
 # Hundreds of tasks in several processes, against servers that fail in every way: `make soak
 # MINUTES=10`. SEED replays the faults of an earlier run. First come short runs that must find
 # something: without the lock, with foreign clients that do not lock, with nodes that forget or that vote too
-# soon, and with leaks. The runs over a Sentinel group and over a cluster, whose masters fail over, share the time
-# of the main run. The foreign clients are fetched with npm and pip; a line says NOT RUN where that is not possible.
+# soon, with leaks, and with holders that nobody tells of a loss. The runs over a Sentinel group and over a cluster,
+# whose masters fail over, share the time of the main run. The foreign clients are fetched with npm and pip; a line says
+# NOT RUN where that is not possible.
 MINUTES ?= 1
 TOPOLOGIES = sentinel cluster
 SOAK = cargo test --workspace --all-features --test soak
 soak: redis
 	$(SOAK) --no-run
-	for it in no-lock forget trust leak; do SOAK_BREAK=$$it SOAK_SECONDS=5 $(SOAK) || exit; done & main=$$!; \
+	for it in no-lock forget trust leak deaf; do SOAK_BREAK=$$it SOAK_SECONDS=5 $(SOAK) || exit; done & main=$$!; \
 	    SOAK_BREAK=foreign SOAK_SECONDS=5 $(SOAK) && \
 	    for it in $(TOPOLOGIES); do SOAK_TOPOLOGY=$$it SOAK_BREAK=trust SOAK_SECONDS=5 $(SOAK) || exit; done && wait $$main
 	export SOAK_SECONDS=$$(($(MINUTES) * 60)) SOAK_SEED=$(SEED); \

@@ -6,5 +6,6 @@ mod judge;
 mod ends;
 mod random;
 mod reference;
+mod reports;
 mod said;
 mod stories;

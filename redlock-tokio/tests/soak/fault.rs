@@ -125,6 +125,12 @@ impl Kind {
         Self::usual(topology).iter().chain(on_request)
     }
 
+    /// Returns whether a node can stay without releases for a ttl because of the fault.
+    pub(crate) fn delays_releases(self) -> bool {
+        // A node that lost its scripts asks for them.
+        self != Self::FlushScripts
+    }
+
     /// Returns whether a node votes for foreign clients too soon after the fault. They know of no quarantine.
     pub(crate) fn needs_quarantine(self) -> bool {
         matches!(self, Self::Restart | Self::PowerCut)

@@ -1,5 +1,5 @@
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -9,8 +9,8 @@ use crate::{
     Result, bed, clock,
     crew::WORKERS,
     fault::{Fault, Kind},
-    judge::{End, Grant, Judge, Violation},
-    line::{Hold, Line, Size},
+    judge::{Grant, HoldId, Judge, Violation},
+    line::{Ended, Hold, Line, Size},
     news::OwnerChange,
     source::Source,
 };
@@ -28,13 +28,15 @@ pub(crate) struct Findings {
     pub(crate) holds: BTreeMap<Source, u64>,
     pub(crate) sizes: [Vec<(Duration, Size)>; WORKERS],
     /// The last report of each worker.
-    pub(crate) ended: [Option<Line>; WORKERS],
+    pub(crate) ended: [Option<Ended>; WORKERS],
     pub(crate) changes: Vec<OwnerChange>,
     /// When holds began, in nanoseconds of the workers' clock.
     pub(crate) begins: Vec<u64>,
     /// The latest of these times.
     pub(crate) latest: u64,
     judge: Judge,
+    /// The holds whose holders were not told of the loss. The judge says whether they should have been.
+    not_told: BTreeSet<HoldId>,
     /// All faults, with the time of the workers' clock.
     log: Vec<(u64, Fault)>,
 }
@@ -65,6 +67,7 @@ impl Findings {
             begins: Vec::new(),
             latest: 0,
             judge: Judge::new(Self::TOLERANCE),
+            not_told: BTreeSet::new(),
             log: Vec::new(),
         }
     }
@@ -82,7 +85,7 @@ impl Findings {
             (Line::Size(size), Source::Worker(worker)) => {
                 self.sizes[worker].push((self.start.elapsed(), size));
             }
-            (line @ Line::Ended { .. }, Source::Worker(worker)) => self.ended[worker] = Some(line),
+            (Line::Ended(ended), Source::Worker(worker)) => self.ended[worker] = Some(ended),
             (line, source) => return Err(format!("{source} does not report {line:?}").into()),
         }
         Ok(())
@@ -93,18 +96,27 @@ impl Findings {
         self.log.push((clock::now(), fault));
     }
 
-    /// Returns the number of events whose names have this prefix.
-    pub(crate) fn count(&self, prefix: &str) -> u64 {
-        let named = self
-            .seen
-            .iter()
-            .filter(|(name, _)| name.starts_with(prefix));
-        named.map(|(_, count)| count).sum()
+    /// Returns the number of events with this name.
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        self.seen.get(name).copied().unwrap_or_default()
     }
 
     /// Returns what the judge says so far.
     pub(crate) fn violations(&self) -> Vec<Violation> {
-        self.judge.violations()
+        let violations = self.judge.violations().into_iter();
+        let named = violations.map(|it| match it {
+            Violation::ToldLate { hold, told, .. } if self.not_told.contains(&hold.id) => {
+                Violation::NotTold { hold, by: told }
+            }
+            other => other,
+        });
+        named.collect()
+    }
+
+    /// Returns how many locks were lost, for any reason.
+    fn losses(&self) -> u64 {
+        let losses = self.seen.iter().filter(|(it, _)| it.starts_with("lost: "));
+        losses.map(|(_, count)| count).sum()
     }
 
     /// Forgets holds that ended long ago, and returns a line of progress.
@@ -117,7 +129,7 @@ impl Findings {
             self.count("acquired"),
             self.count("foreign: acquired"),
             self.count("not acquired: Contended"),
-            self.count("lost: "),
+            self.losses(),
             self.count("cancelled"),
             self.faults.values().sum::<u64>(),
             self.violations().len(),
@@ -144,16 +156,19 @@ impl Findings {
         self.latest = self.latest.max(hold.from);
         self.begins.push(hold.from);
         *self.holds.entry(source).or_default() += 1;
+        let (end, was_not_told) = (hold.end(), hold.was_not_told());
         let id = self.judge.granted(Grant {
             client: source.to_string(),
             keys: hold.keys.into_iter().map(bed::name).collect(),
             at: hold.from,
             valid_until: hold.valid_until,
             fence: hold.fence.map(FencingToken::new),
-            // A hold is reported after its end.
+            // A hold is reported after its end, with whether the holder was told.
             watches: false,
         });
-        let end = hold.told.map_or(End::Released, |told| End::Lost { told });
+        if was_not_told {
+            self.not_told.insert(id);
+        }
         self.judge.ended(id, end, hold.until);
         Ok(())
     }

@@ -24,12 +24,13 @@
 //! |---|---|
 //! | no two tasks hold a key at once | Each hold is reported to the [judge](judge::Judge) by `CLOCK_BOOTTIME`, which all processes share. The hold begins after the lock was granted, and ends before the release or at the end of the validity that its holder saw. |
 //! | fencing tokens grow from hold to hold of a key | The judge compares them. |
-//! | a holder is told of a loss in time | The judge compares the time at which `lost()` returned with the end of validity. The time in which the process stood still does not count. |
+//! | a holder is told of a loss in time | The judge compares the time at which `lost()` returned with the end of validity. A holder that finds its lock over waits for that news, longer than the judge tolerates, before it drops the guard. The time in which the process stood still does not count. |
 //! | no update is lost | Under the lock, a task reads a counter in another `redis-server`, pauses, and writes it. A task with several keys does so for each. In the end each counter must equal the number of its writes. |
 //! | the store refuses no token of a valid lock | Some keys are only locked with fences. The store remembers the largest token of each, and refuses the others. |
-//! | no key is left | After the shutdown of all workers and one more ttl, no node has the key of a lock. |
+//! | no key is left | After the shutdown of all workers and one more ttl, no node has the key of a lock. A shutdown takes no longer than about a ttl. Without a fault that keeps releases from a node, none is abandoned. |
 //! | nothing leaks | The descriptors and the memory of each worker are compared between early and late in the run. After the last handle was dropped, no socket is left. |
 //! | no task hangs | No turn of a task takes longer than [`worker::TURN_LIMIT`], and each worker ends on request. |
+//! | locks fail and end only as they may | Each error, each loss and each end of a release is one of the [known](events::is_known) ones. |
 //! | the run tested something | Contention, losses, cancelled acquisitions, locks of several keys, fences and each kind of fault were seen. Each foreign client held keys. After each change of owner, locks were granted. |
 //!
 //! Holds and updates of the foreign clients count, too. Foreign clients know nothing of fences, and nothing tells them
@@ -70,10 +71,11 @@
 //!
 //! | | |
 //! |---|---|
-//! | `no-lock` | the workers do not lock; they report tokens that do not grow, and that they were told of losses late |
+//! | `no-lock` | the workers do not lock; they report tokens that do not grow, and that they were told of losses late or not at all |
 //! | `forget` | all nodes lose all keys at intervals (`FLUSHALL`) |
 //! | `trust` | all nodes restart at intervals and vote at once; with `SOAK_FAULTS=PowerCut` instead, restarted nodes have no vote at first, and the run must find nothing; in a group or a cluster, a master that is cut off from its replicas is replaced, and the new one votes at once |
 //! | `leak` | the workers leak memory, files and a socket, and a key stays |
+//! | `deaf` | the workers do not hear of the losses of their locks |
 //! | `foreign` | the foreign clients do not lock |
 //!
 //! Without `SOAK_SECONDS`, as in a plain `cargo test`, the `no-lock` control runs for two seconds.
@@ -81,6 +83,7 @@
 mod bed;
 mod clock;
 mod crew;
+mod events;
 mod failovers;
 mod fault;
 mod faults;

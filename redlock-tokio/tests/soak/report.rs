@@ -1,5 +1,5 @@
 use crate::{
-    Result,
+    Result, events,
     findings::Findings,
     judge::Violation,
     leftovers::Leftovers,
@@ -7,21 +7,6 @@ use crate::{
     settings::Settings,
     usage::{self, Usage},
 };
-
-/// Events that each conclusive run must have seen.
-const SOMETIMES: [&str; 11] = [
-    "acquired",
-    "not acquired: Contended",
-    "lost: Expired",
-    "lost: MaxHold",
-    "cancelled",
-    "work cancelled",
-    "extension: done",
-    "writes",
-    "writes by fence",
-    "fenced",
-    "several keys",
-];
 
 /// How many violations of the judge are printed.
 const EXAMPLES: usize = 5;
@@ -32,6 +17,7 @@ struct Judged {
     overlaps: u64,
     tokens: u64,
     late: u64,
+    not_told: u64,
     /// The first violations, in words.
     examples: Vec<String>,
 }
@@ -44,7 +30,8 @@ impl Judged {
             match violation {
                 Violation::TwoHolders { .. } => judged.overlaps += 1,
                 Violation::FenceDidNotGrow { .. } => judged.tokens += 1,
-                Violation::ToldLate { .. } | Violation::NotTold { .. } => judged.late += 1,
+                Violation::ToldLate { .. } => judged.late += 1,
+                Violation::NotTold { .. } => judged.not_told += 1,
             }
         }
         let examples = violations.iter().take(EXAMPLES);
@@ -52,11 +39,12 @@ impl Judged {
         judged
     }
 
-    fn counts(&self) -> [(u64, &'static str); 3] {
+    fn counts(&self) -> [(u64, &'static str); 4] {
         [
             (self.overlaps, "overlapping holds"),
             (self.tokens, "fencing tokens that did not grow"),
             (self.late, "losses that were told late"),
+            (self.not_told, "losses that nobody told"),
         ]
     }
 }
@@ -148,13 +136,15 @@ fn violations(findings: &Findings, judged: &Judged, leftovers: Leftovers) -> Vec
     ];
     let all = judged.counts().into_iter().chain(others);
     let some = all.filter(|(count, _)| *count > 0);
-    some.map(|(count, what)| format!("{count} {what}"))
-        .collect()
+    let some = some.map(|(count, what)| format!("{count} {what}"));
+    let unknown = findings.seen.iter().filter(|(it, _)| !events::is_known(it));
+    let unknown = unknown.map(|(what, count)| format!("{count} unexpected: {what}"));
+    some.chain(unknown).collect()
 }
 
 /// Returns the events and faults that were not seen.
 fn omissions(settings: &Settings, findings: &Findings) -> Vec<String> {
-    let unseen = SOMETIMES.iter().filter(|it| findings.count(it) == 0);
+    let unseen = events::unseen(settings.topology, |it| findings.count(it) > 0).into_iter();
     let unseen = unseen.map(|what| format!("never seen: {what}"));
     let kinds = settings.kinds().iter();
     let undone = kinds.filter(|it| !findings.faults.contains_key(it));

@@ -25,16 +25,19 @@ pub(crate) enum Breakage {
     Trust,
     /// Workers leak memory, files and a socket, and a key stays.
     Leak,
+    /// Workers do not hear of the losses of their locks.
+    Deaf,
     /// Foreign clients enter the critical section without the lock.
     Foreign,
 }
 
 impl Breakage {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::NoLock,
         Self::Forget,
         Self::Trust,
         Self::Leak,
+        Self::Deaf,
         Self::Foreign,
     ];
 
@@ -44,6 +47,7 @@ impl Breakage {
             Self::Forget => "forget",
             Self::Trust => "trust",
             Self::Leak => "leak",
+            Self::Deaf => "deaf",
             Self::Foreign => "foreign",
         }
     }
@@ -55,7 +59,7 @@ impl Breakage {
     /// Returns whether the breakage can be tried over this topology.
     fn is_for(self, topology: Topology) -> bool {
         match self {
-            Self::NoLock | Self::Trust => true,
+            Self::NoLock | Self::Trust | Self::Deaf => true,
             Self::Forget | Self::Leak | Self::Foreign => topology == Topology::Masters,
         }
     }
@@ -67,11 +71,13 @@ impl Breakage {
                 "overlapping holds",
                 "fencing tokens that did not grow",
                 "losses that were told late",
+                "losses that nobody told",
                 "lost updates",
             ],
             Self::Foreign => &["overlapping holds", "lost updates"],
             // A holder may notice the loss before it writes, so an update need not be lost.
             Self::Forget | Self::Trust => &["overlapping holds"],
+            Self::Deaf => &["losses that nobody told"],
             Self::Leak => &[
                 "orphan keys",
                 "leaks descriptors",

@@ -2,7 +2,8 @@ use std::{fmt, ops::Range, time::Duration};
 
 use crate::{
     findings::Findings,
-    line::{Line, Size},
+    line::{Ended, Size},
+    topology::MAX_TTL,
 };
 
 /// The resources that a worker used and left behind.
@@ -10,12 +11,15 @@ pub(crate) struct Usage {
     worker: usize,
     /// The size early in the run, after its first fifth, and late in the run. None if the run was too short.
     change: Option<(Size, Size)>,
-    /// Sockets, abandoned releases and held locks, if the worker reported its end.
-    left: Option<(usize, usize, usize)>,
+    /// None if the worker did not report its end.
+    ended: Option<Ended>,
+    /// Whether a fault may have kept releases from a node until the keys had expired.
+    may_abandon: bool,
 }
 
 /// Returns the usage of all workers.
 pub(crate) fn of_all(findings: &Findings, length: Duration) -> Vec<Usage> {
+    let may_abandon = findings.faults.keys().any(|it| it.delays_releases());
     let usage = |worker: usize| {
         let samples = &findings.sizes[worker];
         let early = median(samples, length / 5..length * 2 / 5);
@@ -23,28 +27,25 @@ pub(crate) fn of_all(findings: &Findings, length: Duration) -> Vec<Usage> {
         Usage {
             worker,
             change: early.zip(late),
-            left: match findings.ended[worker] {
-                Some(Line::Ended {
-                    held,
-                    abandoned,
-                    sockets,
-                }) => Some((sockets, abandoned, held)),
-                _ => None,
-            },
+            ended: findings.ended[worker],
+            may_abandon,
         }
     };
     (0..findings.sizes.len()).map(usage).collect()
 }
 
 impl Usage {
-    pub(crate) const HEADER: &str =
-        "worker          descriptors             memory, kB  sockets  abandoned     held";
+    pub(crate) const HEADER: &str = "worker          descriptors             memory, kB  sockets  abandoned     held  shutdown, ms";
 
     /// An old connection beside the new one to each node, and one more.
     const MORE_DESCRIPTORS: usize = 6;
 
     /// Memory that the allocator keeps for a while.
     const MORE_KILOBYTES: usize = 4096;
+
+    /// A shutdown takes at most about one ttl: until the keys have expired whose releases cannot be delivered. The rest
+    /// is for drift, for the last attempt to deliver, and for a busy machine.
+    const LONGEST_SHUTDOWN: Duration = MAX_TTL.saturating_add(Duration::from_secs(2));
 
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -59,13 +60,17 @@ impl Usage {
             let most = early.kilobytes * 4 / 3 + Self::MORE_KILOBYTES;
             add_if(late.kilobytes > most, "leaks memory");
         }
-        match self.left {
-            None => add_if(true, "did not report its end"),
-            Some((sockets, _, held)) => {
-                add_if(sockets > 0, "leaks sockets");
-                add_if(held > 0, "still holds locks");
-            }
-        }
+        let Some(ended) = self.ended else {
+            add_if(true, "did not report its end");
+            return problems;
+        };
+        add_if(ended.sockets > 0, "leaks sockets");
+        add_if(ended.held > 0, "still holds locks");
+        // Each release is delivered, unless its node is out of reach until the key has expired.
+        let is_wrong = ended.abandoned > 0 && !self.may_abandon;
+        add_if(is_wrong, "abandoned releases without a fault");
+        let took = Duration::from_millis(ended.shutdown_ms);
+        add_if(took > Self::LONGEST_SHUTDOWN, "took too long to shut down");
         problems
     }
 }
@@ -80,12 +85,19 @@ impl fmt::Display for Usage {
         };
         let (descriptors, memory) = (change(|it| it.descriptors), change(|it| it.kilobytes));
         write!(f, "{:<8} {descriptors:>18} {memory:>22}", self.worker)?;
-        match self.left {
-            None => Ok(()),
-            Some((sockets, abandoned, held)) => {
-                write!(f, " {sockets:>8} {abandoned:>10} {held:>8}")
-            }
-        }
+        let Some(ended) = self.ended else {
+            return Ok(());
+        };
+        let Ended {
+            held,
+            abandoned,
+            sockets,
+            shutdown_ms,
+        } = ended;
+        write!(
+            f,
+            " {sockets:>8} {abandoned:>10} {held:>8} {shutdown_ms:>13}"
+        )
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) use self::task::TURN_LIMIT;
 use self::{store::Store, task::Task};
 use crate::{
     Result,
-    line::Line,
+    line::{Ended, Line},
     order::Order,
     settings::Breakage,
     support::MS,
@@ -75,6 +75,7 @@ async fn serve(order: &Order) -> Result<()> {
             ttls: order.topology.ttls(),
             longest_pause: order.topology.longest_pause(),
             leaks: order.breakage == Some(Breakage::Leak),
+            hears: order.breakage != Some(Breakage::Deaf),
             rng: Rng::with_seed(order.seed.wrapping_mul(1000).wrapping_add(number)),
             stopped: stopped.clone(),
         };
@@ -86,18 +87,21 @@ async fn serve(order: &Order) -> Result<()> {
     }
     sampler.abort();
 
+    let begin = Instant::now();
     let report = redlock.shutdown().await;
+    let shutdown_ms = begin.elapsed().as_millis() as u64;
     drop(redlock);
     // The lanes close their connections once the last handle is dropped.
     let deadline = Instant::now() + CLOSING;
     while process::sockets()? > sockets && Instant::now() < deadline {
         sleep(MS(20)).await;
     }
-    journal::tell(&Line::Ended {
+    journal::tell(&Line::Ended(Ended {
         held: report.held,
         abandoned: report.abandoned,
         sockets: process::sockets()?.saturating_sub(sockets),
-    });
+        shutdown_ms,
+    }));
     drop(leaked);
     // The thread that reads standard input may still run.
     exit(0)

@@ -5,7 +5,11 @@ use std::time::Duration;
 use redlock_tokio::FencingToken;
 use tokio::time::sleep;
 
-use super::{journal, store::Store, watch::Watch};
+use super::{
+    journal,
+    store::{Deadline, Store},
+    watch::Watch,
+};
 use crate::Result;
 
 /// Increments the counter of each key. The store refuses writes after the end of validity.
@@ -25,13 +29,25 @@ pub(super) async fn increment(
             journal::saw("writes not tried after a loss");
             return Ok(());
         };
-        if store.write(*key, value + 1, deadline).await? {
-            journal::saw("writes");
-        } else {
-            journal::saw("writes refused because they were late");
-        }
+        write(store, *key, value + 1, deadline).await?;
     }
     Ok(())
+}
+
+/// Sets a counter, unless the deadline has passed.
+pub(super) async fn write(store: &Store, key: usize, value: u64, deadline: Deadline) -> Result<()> {
+    journal::saw(match store.write(key, value, deadline).await? {
+        true => "writes",
+        false => "writes refused because they were late",
+    });
+    Ok(())
+}
+
+/// How long a holder pauses before it shows its token, and then before it writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pauses {
+    pub(super) before_claim: Duration,
+    pub(super) before_write: Duration,
 }
 
 /// Increments a counter that only fences protect. A holder whose lock is over still tries to write.
@@ -40,8 +56,9 @@ pub(super) async fn increment_by_fence(
     watch: &Watch,
     key: usize,
     fence: FencingToken,
-    pause: Duration,
+    pauses: Pauses,
 ) -> Result<()> {
+    rest(watch, pauses.before_claim).await;
     if !store.claim(key, fence).await? {
         let is_wrong = watch.look();
         journal::saw(match is_wrong {
@@ -51,7 +68,7 @@ pub(super) async fn increment_by_fence(
         return Ok(());
     }
     let value = store.read(key).await?;
-    rest(watch, pause).await;
+    rest(watch, pauses.before_write).await;
     if store.write_fenced(key, value + 1, fence).await? {
         journal::saw("writes by fence");
     } else {

@@ -3,7 +3,7 @@ use std::{fmt::Debug, fs::File, pin::pin, time::Duration};
 use fastrand::Rng;
 use futures::FutureExt;
 use redlock_tokio::{
-    ExtendError, Lock, LockError, LockGuard, LockOptions, LossReason, Redlock, WithLockError,
+    ExtendError, Hold, Lock, LockError, LockGuard, LockOptions, LossReason, Redlock, WithLockError,
 };
 use tokio::{
     sync::watch as switch,
@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{
     journal,
-    section::{increment, increment_by_fence},
+    section::{Pauses, increment, increment_by_fence, write},
     store::Store,
     watch::Watch,
 };
@@ -24,6 +24,9 @@ pub(crate) const TURN_LIMIT: Duration = TICK.saturating_mul(TICKS);
 const TICK: Duration = Duration::from_secs(1);
 const TICKS: u32 = 30;
 
+/// How long a lock is renewed whose holder holds it too long.
+const MAX_HOLD: Duration = Duration::from_millis(500);
+
 /// One of many tasks that compete for the locks.
 pub(super) struct Task {
     pub(super) redlock: Redlock,
@@ -34,6 +37,8 @@ pub(super) struct Task {
     pub(super) longest_pause: Duration,
     /// Whether the task leaks memory and files.
     pub(super) leaks: bool,
+    /// Whether the task hears of the losses of its locks.
+    pub(super) hears: bool,
     pub(super) rng: Rng,
     pub(super) stopped: switch::Receiver<bool>,
 }
@@ -87,7 +92,7 @@ impl Task {
             74..79 => self.hold_long(key).await,
             79..82 => self.hold_too_long(key).await,
             82..90 => self.lock_several(key).await,
-            90..95 => self.lock_fenced(key).await,
+            90..93 => self.lock_fenced(key).await,
             _ => self.rely_on_fence().await,
         }
     }
@@ -120,16 +125,21 @@ impl Task {
     async fn work_with(&mut self, key: usize) -> Result<()> {
         let lock = self.lock(key);
         let pause = self.pause();
-        let store = &self.store;
-        let work = async |hold: &redlock_tokio::Hold| {
+        let (store, hears) = (&self.store, self.hears);
+        let work = async |hold: &Hold| {
             journal::saw("acquired");
-            increment(store, &Watch::new(&[key], Some(hold)), &[key], pause).await
+            let watch = Watch::new(&[key], Some(hold), hears);
+            increment(store, &watch, &[key], pause).await?;
+            watch.end().await;
+            Ok(())
         };
         match lock.with(work).await {
-            Ok(outcome) => outcome?,
-            Err(error) => cut_off(&error),
+            Ok(outcome) => outcome,
+            Err(error) => {
+                cut_off(&error);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Gives up during the wait for the lock.
@@ -150,10 +160,12 @@ impl Task {
     /// still under way at the release.
     async fn cancel_work(&mut self, key: usize) -> Result<()> {
         let patience = MS(self.rng.u64(..300));
-        let work = async |hold: &redlock_tokio::Hold| {
+        let hears = self.hears;
+        let work = async |hold: &Hold| {
             journal::saw("acquired");
-            let _watch = Watch::new(&[key], Some(hold));
+            let watch = Watch::new(&[key], Some(hold), hears);
             sleep(MS(200)).await;
+            watch.end().await;
         };
         match timeout(patience, self.lock(key).with(work)).await {
             Err(_) => journal::saw("work cancelled"),
@@ -169,7 +181,7 @@ impl Task {
         let Some(guard) = admitted(lock.await) else {
             return Ok(());
         };
-        let watch = Watch::new(&[key], Some(&guard));
+        let watch = self.watch(&[key], Some(&guard));
         for _ in 0..3 {
             let pause = self.pause();
             increment(&self.store, &watch, &[key], pause).await?;
@@ -182,6 +194,7 @@ impl Task {
                 Err(_) => "extension: other",
             });
         }
+        watch.end().await;
         note_loss(&guard);
         Ok(())
     }
@@ -198,19 +211,24 @@ impl Task {
         Ok(())
     }
 
-    /// Holds the lock until it is lost.
+    /// Holds the lock until it is lost, and only then writes.
     async fn hold_too_long(&mut self, key: usize) -> Result<()> {
-        let lock = self.lock(key).ttl(self.ttls[0]).max_hold(MS(500));
+        let lock = self.lock(key).ttl(self.ttls[0]).max_hold(MAX_HOLD);
         let Some(guard) = admitted(lock.await) else {
             return Ok(());
         };
-        let watch = Watch::new(&[key], Some(&guard));
+        let watch = self.watch(&[key], Some(&guard));
+        let value = self.store.read(key).await?;
+        let deadline = watch.deadline();
         while watch.look() {
             sleep(MS(50)).await;
         }
-        lost(guard.lost().await);
-        drop(watch);
-        Ok(())
+        watch.end().await;
+        note_loss(&guard);
+        match deadline {
+            Some(deadline) => write(&self.store, key, value + 1, deadline).await,
+            None => Ok(()),
+        }
     }
 
     /// Locks several keys at once.
@@ -241,15 +259,31 @@ impl Task {
         Ok(())
     }
 
-    /// Writes to a counter that nothing protects but fences.
+    /// Writes to a counter that nothing protects but fences. Some holders pause until the lock is lost, before they show
+    /// their token or before they write.
     async fn rely_on_fence(&mut self) -> Result<()> {
         let key = self.rng.usize(bed::FENCED_KEYS);
-        if let Some(guard) = admitted(self.lock(key).fenced().await) {
+        let long = self.ttls[0] + MAX_HOLD + MS(self.rng.u64(1000..3000));
+        let (short, overstays) = (self.pause(), self.rng.bool());
+        let (before_claim, before_write) = match (overstays, self.rng.bool()) {
+            (false, _) => (Duration::ZERO, short),
+            (true, false) => (Duration::ZERO, long),
+            (true, true) => (long, short),
+        };
+        let mut lock = self.lock(key).fenced();
+        if overstays {
+            lock = lock.ttl(self.ttls[0]).max_hold(MAX_HOLD);
+        }
+        if let Some(guard) = admitted(lock.await) {
             journal::saw("fenced");
             let fence = guard.fencing_token().ok_or("a fenced lock has a token")?;
-            let watch = Watch::new(&[key], Some(&guard));
-            let pause = self.pause();
-            increment_by_fence(&self.store, &watch, key, fence, pause).await?;
+            let watch = self.watch(&[key], Some(&guard));
+            let pauses = Pauses {
+                before_claim,
+                before_write,
+            };
+            increment_by_fence(&self.store, &watch, key, fence, pauses).await?;
+            watch.end().await;
         }
         Ok(())
     }
@@ -287,8 +321,14 @@ impl Task {
         guard: Option<&LockGuard>,
         pause: Duration,
     ) -> Result<()> {
-        let watch = Watch::new(keys, guard.map(|it| it.hold()));
-        increment(&self.store, &watch, keys, pause).await
+        let watch = self.watch(keys, guard);
+        increment(&self.store, &watch, keys, pause).await?;
+        watch.end().await;
+        Ok(())
+    }
+
+    fn watch(&self, keys: &[usize], guard: Option<&LockGuard>) -> Watch {
+        Watch::new(keys, guard.map(LockGuard::hold), self.hears)
     }
 
     fn pause(&mut self) -> Duration {

@@ -1,21 +1,30 @@
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    future::pending,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use futures::FutureExt;
 use redlock_tokio::{FencingToken, Hold, LossReason};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::{sleep, timeout},
+};
 
 use super::{journal, sight::Sight, store::Deadline};
 use crate::{
     clock,
-    line::{self, Line},
+    line::{self, Line, Loss},
     support::MS,
     topology::MAX_TTL,
 };
 
-/// Observes a hold from its creation to its drop, and then reports it. The report is never longer than the
+const TICK: Duration = Duration::from_secs(1);
+
+/// How many ticks a holder waits for the news of a loss: for longer than the judge tolerates.
+const TICKS: usize = 3;
+
+/// Observes a hold from its creation to its end or drop, and then reports it. The report is never longer than the
 /// hold.
 pub(super) struct Watch {
     keys: Vec<usize>,
@@ -23,24 +32,52 @@ pub(super) struct Watch {
     hold: Option<Hold>,
     from: u64,
     sight: Arc<Mutex<Sight>>,
-    /// Returns when it was told that the lock is lost.
-    listener: Option<JoinHandle<u64>>,
+    /// When the holder was told that the lock is lost.
+    told: Arc<OnceLock<u64>>,
+    /// Ends when the holder is told.
+    listener: Option<JoinHandle<()>>,
+    /// The task that looks at the hold until the end of the watch.
+    looks: JoinSet<()>,
 }
 
 impl Watch {
-    pub(super) fn new(keys: &[usize], hold: Option<&Hold>) -> Self {
+    /// Starts to observe a hold. With `hears`, also waits for the news of its loss.
+    pub(super) fn new(keys: &[usize], hold: Option<&Hold>, hears: bool) -> Self {
         let from = clock::now();
         let sight = Arc::new(Mutex::new(Sight::new(from)));
-        let listener = hold.map(|it| tokio::spawn(listen(it.clone(), Arc::clone(&sight))));
+        let told = Arc::<OnceLock<u64>>::default();
+        let mut looks = JoinSet::new();
+        if let Some(hold) = hold {
+            looks.spawn(look_on(hold.clone(), Arc::clone(&sight)));
+        }
         let watch = Self {
             keys: keys.to_vec(),
             hold: hold.cloned(),
             from,
             sight,
-            listener,
+            listener: hold.map(|it| tokio::spawn(listen(it.clone(), Arc::clone(&told), hears))),
+            told,
+            looks,
         };
         watch.look();
         watch
+    }
+
+    /// Reports the hold. If it is over, waits for the news of its loss first. The lock must not be released before,
+    /// because nobody is told of a loss after the release.
+    pub(super) async fn end(mut self) {
+        if self.look() {
+            return;
+        }
+        if let Some(mut listener) = self.listener.take() {
+            // A stop of the process is one tick, however long it lasts.
+            for _ in 0..TICKS {
+                if timeout(TICK, &mut listener).await.is_ok() {
+                    break;
+                }
+            }
+            listener.abort();
+        }
     }
 
     /// Returns whether the keys are held now, and notes the end of their validity.
@@ -52,13 +89,6 @@ impl Watch {
     pub(super) fn deadline(&self) -> Option<Deadline> {
         let deadline = Deadline::after(|| self.remaining());
         self.look().then_some(deadline)
-    }
-
-    /// Returns when the listener was told that the lock is lost, and ends the listener.
-    fn told(&mut self) -> Option<u64> {
-        let mut listener = self.listener.take()?;
-        listener.abort();
-        (&mut listener).now_or_never()?.ok()
     }
 
     fn reason(&self) -> Option<LossReason> {
@@ -77,21 +107,31 @@ fn look(sight: &Mutex<Sight>, remaining: impl FnOnce() -> Duration) -> bool {
     sight.renew(now, remaining())
 }
 
-/// Reports a token and the news of a loss that the judge must not accept.
+/// Reports a token and a loss that the judge must not accept.
 fn make_up(report: &mut line::Hold) {
     const LATE: u64 = 5_000_000_000;
+    let late = report.valid_until + LATE;
     report.fence = Some(1);
-    report.told = Some(report.valid_until + LATE);
+    report.loss = Some(match report.from % 2 {
+        0 => Loss::Told { at: late },
+        _ => Loss::NotTold { by: late },
+    });
 }
 
-/// Looks at a hold now and then, until it is lost.
-async fn listen(hold: Hold, sight: Arc<Mutex<Sight>>) -> u64 {
+/// Waits for the news of the loss. Nothing else may wake this task: it would then find a loss of which nobody told it.
+async fn listen(hold: Hold, told: Arc<OnceLock<u64>>, hears: bool) {
+    if !hears {
+        pending::<()>().await;
+    }
+    hold.lost().await;
+    let _ = told.set(clock::now()); // it is set once
+}
+
+/// Looks at a hold now and then.
+async fn look_on(hold: Hold, sight: Arc<Mutex<Sight>>) {
     loop {
-        tokio::select! {
-            biased;
-            _ = hold.lost() => return clock::now(),
-            () = sleep(MS(50)) => look(&sight, || hold.remaining()),
-        };
+        sleep(MS(50)).await;
+        look(&sight, || hold.remaining());
     }
 }
 
@@ -99,19 +139,23 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let now = clock::now();
         let is_held = self.look();
-        let told = self.told();
         let sight = *self.sight.lock().unwrap_or_else(PoisonError::into_inner);
         let until = if is_held {
             now
         } else {
             sight.end(now, self.reason())
         };
+        self.looks.abort_all();
+        if let Some(listener) = &self.listener {
+            listener.abort();
+        }
+        let told = self.told.get().map(|at| Loss::Told { at: *at });
         let mut report = line::Hold {
             keys: self.keys.clone(),
             from: self.from,
             until,
             valid_until: sight.valid_until,
-            told,
+            loss: told.or((!is_held).then_some(Loss::NotTold { by: now })),
             fence: None,
         };
         match &self.hold {
