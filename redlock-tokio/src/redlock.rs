@@ -386,7 +386,9 @@ impl Redlock {
     ///
     /// Cancel safe: the deliveries go on in the background, and the method can be called again.
     pub async fn shutdown(&self) -> ShutdownReport {
-        self.shutdown_within(Duration::MAX).await
+        self.refuse_locks();
+        self.drain().await;
+        self.shutdown_report(false)
     }
 
     /// Does the same as [`shutdown`](Self::shutdown), but waits for at most `limit`.
@@ -410,20 +412,8 @@ impl Redlock {
     /// Cancel safe, as [`shutdown`](Self::shutdown) is.
     pub async fn shutdown_within(&self, limit: Duration) -> ShutdownReport {
         self.refuse_locks();
-        let drained = join_all(self.shared.lanes.iter().map(|lane| lane.drain()));
-        let timed_out = tokio::time::timeout(limit, drained).await.is_err();
-        let undelivered: usize = self
-            .shared
-            .lanes
-            .iter()
-            .map(|lane| lane.undelivered())
-            .sum();
-        let leases = self.shared.timers.all();
-        ShutdownReport {
-            abandoned: undelivered + self.shared.undeliverable.load(Ordering::Relaxed),
-            held: leases.values().filter(|it| it.is_held()).count(),
-            timed_out,
-        }
+        let drained = tokio::time::timeout(limit, self.drain()).await;
+        self.shutdown_report(drained.is_err())
     }
 
     /// Refuses new locks, and ends the leases that do not hold their locks yet.
@@ -436,6 +426,22 @@ impl Redlock {
 
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    /// Waits until all releases so far are delivered.
+    async fn drain(&self) {
+        join_all(self.shared.lanes.iter().map(|lane| lane.drain())).await;
+    }
+
+    fn shutdown_report(&self, timed_out: bool) -> ShutdownReport {
+        let lanes = self.shared.lanes.iter();
+        let undelivered: usize = lanes.map(|lane| lane.undelivered()).sum();
+        let leases = self.shared.timers.all();
+        ShutdownReport {
+            abandoned: undelivered + self.shared.undeliverable.load(Ordering::Relaxed),
+            held: leases.values().filter(|it| it.is_held()).count(),
+            timed_out,
+        }
     }
 }
 
