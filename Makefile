@@ -47,11 +47,13 @@ sim-driver:
 	SIM_SEEDS=$(SEEDS) cargo test --release -p redlock-tokio --all-features --test sim -- --nocapture
 
 # The threads of one process in many orders. SCHEDULES is for each scenario: `make threads SCHEDULES=100000`. Another
-# SEED chooses other schedules. SCENARIO runs one scenario alone, and REPLAY one schedule of it.
+# SEED chooses other schedules. SCENARIO runs one scenario alone, and REPLAY one schedule of it. RECORD prints a schedule
+# in which something is seen: `make threads SCENARIO=two_clients_of_one_key RECORD="free at once"`.
 #
 # The option is no feature, so that `--all-features` has nothing of it. It is for every crate, hence the directory.
 threads:
 	RUST_BACKTRACE=0 RUSTFLAGS="--cfg redlock_shuttle -D warnings" THREADS_SCHEDULES=$(SCHEDULES) THREADS_SEED=$(SEED) THREADS_REPLAY=$(REPLAY) \
+	    THREADS_RECORD="$(RECORD)" \
 	    cargo test -p redlock-tokio --release --lib --target-dir target/threads -- --show-output $(or $(SCENARIO),threads::)
 
 # Takes one rule at a time out of the driver, and expects the simulator to notice.

@@ -23,4 +23,4 @@ mod wakers;
 mod wire;
 mod world;
 
-pub(crate) use self::{fault::Fault, time::Time};
+pub(crate) use self::{explore::sometimes, fault::Fault, time::Time};

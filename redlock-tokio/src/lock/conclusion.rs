@@ -35,7 +35,11 @@ pub(super) fn conclude(
         Some(end) => Err(failure(cell, since, end)),
         None if guard.claim(cell.now().saturating_duration_since(since)) => Ok(guard),
         // The runtime has ended since the lock was acquired.
-        None if guard.cell().is_abandoned() => Err(LockError::ShutDown),
+        None if guard.cell().is_abandoned() => {
+            #[cfg(all(test, redlock_shuttle))]
+            crate::threads::sometimes("the runtime ended before the claim", true);
+            Err(LockError::ShutDown)
+        }
         // The task was kept from running since the lock was acquired.
         None => Err(LockError::TooSlow(attempts(cell, since, cell.attempts()))),
     }

@@ -54,10 +54,14 @@ thread_local! {
 }
 
 /// Notes that something happened that happens in some schedules only.
-pub(super) fn sometimes(what: &'static str, happened: bool) {
+pub(crate) fn sometimes(what: &'static str, happened: bool) {
     if happened {
         SEEN.with_borrow_mut(|seen| *seen.entry(what).or_default() += 1);
     }
+}
+
+fn has_seen(what: &str) -> bool {
+    SEEN.with_borrow(|seen| seen.contains_key(what))
 }
 
 /// Notes which of several threads came first.
@@ -71,7 +75,8 @@ impl First {
 }
 
 impl Scenario {
-    /// Runs as many schedules as `THREADS_SCHEDULES` says, or the one in `THREADS_REPLAY`.
+    /// Runs as many schedules as `THREADS_SCHEDULES` says, or the one in `THREADS_REPLAY`. Prints the first schedule that
+    /// reaches the moment in `THREADS_RECORD`.
     ///
     /// # Panics
     ///
@@ -131,11 +136,28 @@ impl Scenario {
     ///
     /// Panics if the scenario fails, or if the text is no schedule.
     pub(super) fn replay(&self, schedule: &str) {
+        SEEN.take();
         let record = Record::from_str(schedule).expect("a schedule that a failure has printed");
         let mut scheduler = ReplayScheduler::new_from_schedule(record.into_schedule());
         scheduler.set_allow_incomplete();
         let (_, outcome) = self.run(scheduler);
         assert!(outcome.is_ok(), "{} failed as before", self.name);
+    }
+
+    /// Runs one schedule that was recorded because of a moment: see [`sometimes`]. If the schedule no longer reaches the
+    /// moment, another one must be recorded.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the scenario fails, or if the schedule does not reach the moment.
+    pub(super) fn replay_up_to(&self, moment: &str, schedule: &str) {
+        self.replay(schedule);
+        assert!(
+            has_seen(moment),
+            "the schedule does not reach: {moment}. This command prints another one:\n\n    \
+             make threads SCENARIO={} RECORD=\"{moment}\"\n",
+            self.name
+        );
     }
 
     fn run(&self, scheduler: impl Scheduler + 'static) -> (Record, Result<(), ()>) {
@@ -148,6 +170,11 @@ impl Scenario {
             .immediately_return_on_panic = true;
         let runner = Runner::new(recorder, config);
         let run = self.run;
+        let wanted = env::var("THREADS_RECORD").unwrap_or_default();
+        let run = move || {
+            run();
+            assert!(!has_seen(&wanted), "this schedule reaches: {wanted}");
+        };
         let outcome = catch_unwind(AssertUnwindSafe(|| runner.run(run)));
         (record.take(), outcome.map(drop).map_err(drop))
     }

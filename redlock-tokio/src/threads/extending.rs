@@ -17,7 +17,6 @@ pub(super) const EXTENSION_AGAINST_WITHDRAWAL: Scenario = Scenario {
         let hold = guard.hold().clone();
         let extension = thread::spawn(move || match future::block_on(hold.extend()) {
             Ok(()) => sometimes("extended", true),
-            Err(ExtendError::NoQuorum { .. }) => sometimes("no quorum", true),
             Err(ExtendError::Lost(LossReason::VotesWithdrawn)) => sometimes("lost", true),
             Err(other) => panic!("{other}"),
         });

@@ -136,11 +136,14 @@ const LAPSE_FREES_HOLDER: Scenario = Scenario {
         let guard = world.hold("a", patient());
         let several = world.visit_all(&["a", "b"], patient());
         let time = world.run_time();
-        world
-            .visit("b", patient())
-            .join()
-            .unwrap()
-            .expect("the reservation lapses");
+        let mut single = world.redlock.lock("b").options(patient()).into_future();
+        let early = futures::FutureExt::now_or_never(&mut single);
+        let waiting = world.redlock.queue().waiting;
+        sometimes("the key is reserved", waiting == 2);
+        sometimes("the key is free", waiting < 2);
+        let outcome = early.unwrap_or_else(|| future::block_on(single));
+        let other = world.referee.visit(outcome);
+        other.expect("the reservation lapses");
         drop(guard);
         several
             .join()
@@ -149,7 +152,7 @@ const LAPSE_FREES_HOLDER: Scenario = Scenario {
         time.stop();
         world.end();
     },
-    sometimes: &[],
+    sometimes: &["the key is reserved", "the key is free"],
 };
 
 /// Returns options with which nothing expires while time passes.

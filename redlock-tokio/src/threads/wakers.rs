@@ -7,7 +7,10 @@ use std::{
 };
 
 use futures::FutureExt;
-use shuttle::{future, thread};
+use shuttle::{
+    future,
+    thread::{self, ThreadId},
+};
 use tokio::sync::oneshot;
 
 use super::{
@@ -21,7 +24,7 @@ struct Reenters {
     redlock: Redlock,
     dropped: Mutex<Option<LockFuture>>,
     polled: Mutex<Option<LockFuture>>,
-    woken: Mutex<Option<oneshot::Sender<()>>>,
+    woken: Mutex<Option<oneshot::Sender<ThreadId>>>,
 }
 
 impl Wake for Reenters {
@@ -33,7 +36,7 @@ impl Wake for Reenters {
         }
         let _ = self.redlock.lock("k").into_future().now_or_never();
         if let Some(woken) = take(&self.woken) {
-            let _ = woken.send(());
+            let _ = woken.send(thread::current().id());
         }
     }
 }
@@ -42,8 +45,8 @@ fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
     place.lock().unwrap().take()
 }
 
-/// Returns a waker that uses locks, and what resolves when it is woken.
-fn reenters(world: &World) -> (Waker, oneshot::Receiver<()>) {
+/// Returns a waker that uses locks, and what resolves when it is woken, to the thread that has woken it.
+fn reenters(world: &World) -> (Waker, oneshot::Receiver<ThreadId>) {
     let (woken, was_woken) = oneshot::channel();
     let wait = || Mutex::new(Some(world.wait("k", LockOptions::new())));
     let waker = Waker::from(Arc::new(Reenters {
@@ -67,13 +70,14 @@ const WAITERS_WAKER: Scenario = Scenario {
         drop(waker);
         let visit = world.visit("k", LockOptions::new());
         let release = thread::spawn(move || drop(guard));
-        future::block_on(woken).expect("the first waiter gets the lock");
+        let by = future::block_on(woken).expect("the first waiter gets the lock");
+        sometimes("woken by the release", by == release.thread().id());
         drop(future::block_on(first).expect("the first waiter has the lock"));
         visit.join().unwrap().expect("the others are gone");
         release.join().unwrap();
         world.end();
     },
-    sometimes: &[],
+    sometimes: &["woken by the release"],
 };
 
 const HOLDERS_WAKER: Scenario = Scenario {
