@@ -51,7 +51,7 @@ impl World {
             return self.push(100 * MILLI, Event::Unanswered(unanswered));
         }
         let failure = self.network.lock().look_for_end(unanswered);
-        let failure = failure.map(|it| Violation::new(Kind::Remains, it));
+        let failure = failure.map(|it| Violation::new(Kind::Service, it));
         self.failures.extend(failure);
     }
 
