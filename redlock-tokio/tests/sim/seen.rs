@@ -193,6 +193,7 @@ seen! {
         CallFailed = "calls that fail",
         CallPanicked = "calls that panic",
         CallLost = "calls that fail by the loss of their lock",
+        CallEndedAfterLoss = "calls that end after the loss of their lock, and fail",
         CallCutOff = "calls cut off",
         CallQueueFull = "calls that found a full queue",
         CallWithoutLock = "calls without a lock",

@@ -90,7 +90,13 @@ impl Asked {
                 let of_key = terms.max_waiters;
                 let of_key = of_key.unwrap_or(service.house.max_waiters_per_key);
                 let limits = [of_key, service.house.max_waiters_total];
-                waiting >= limit && limits.contains(limit)
+                // This one is among them.
+                let alive = environment
+                    .records
+                    .requests
+                    .alive(service.id, ticket.since())
+                    .requests;
+                waiting >= limit && *waiting < alive && limits.contains(limit)
             }
             LockError::WaitTooLong {
                 expected, limit, ..

@@ -1,28 +1,33 @@
 //! The tower layer: a small service behind a `LockLayer`, and callers that go away.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
-    },
-    time::Duration,
+mod inner;
+mod progress;
+mod rules;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use redlock_tokio::LockGuard;
+use futures::FutureExt;
+use redlock_tokio::LossReason;
 use redlock_tower::{LockError, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 
+use self::{
+    inner::{Ending, Fails, Job, serve},
+    progress::{End, Line, LockAtEnd, Progress},
+    rules::Rules,
+};
 use super::{
     asked::{self, Asked, Keys},
     cancel::Cancel,
     environment::Environment,
-    panics::INTENDED,
     service::Service,
     terms::{Terms, around},
 };
-use crate::{judge::HoldId, process::Stage, requests::Order, rng::Rng, seen::Seen};
+use crate::{process::Stage, requests::Order, rng::Rng, seen::Seen};
 
 /// A service behind a lock layer, with the rules of the layer. Clones are handles of the same service.
 #[derive(Clone)]
@@ -34,80 +39,17 @@ pub(crate) struct Counter {
     tasks: TaskTracker,
     /// How many calls run in the inner service.
     running: Arc<AtomicUsize>,
+    /// The calls that wait behind the layer.
+    line: Line,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Rules {
-    is_detached: bool,
-    on_lost: OnLost,
-    on_cancel: OnCancel,
-    fails_open: bool,
-    max_waiters: usize,
-}
-
-/// A call.
-struct Job {
-    environment: Environment,
-    keys: Vec<String>,
-    terms: Terms,
-    work: Duration,
+/// A call that has ended, and its caller knows.
+struct Ended<'a> {
+    asked: &'a Asked,
     ending: Ending,
-    rules: Rules,
-    lock: Option<Locked>,
-    progress: Arc<Progress>,
-    /// Kept for as long as the inner service has the lock.
-    asked: Arc<Asked>,
-}
-
-/// How a call ends in the inner service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
-    Responds,
-    Fails,
-    Panics,
-    ReleasesEarly,
-    TakesOver,
-}
-
-/// How far a call has come in the inner service.
-#[derive(Debug, Default)]
-struct Progress {
-    has_begun: AtomicBool,
-    running: Arc<AtomicUsize>,
-}
-
-/// The inner service fails on purpose.
-#[derive(Clone, Copy, Debug)]
-struct Fails;
-
-/// Notes when the inner service ends a call, or the call is dropped.
-struct Mark {
-    environment: Environment,
-    rules: Rules,
-    progress: Arc<Progress>,
-    /// Whether the call began with a lock.
-    has_lock: bool,
-    hold: Option<HoldId>,
-    ending: Option<Ending>,
-    _asked: Arc<Asked>,
-}
-
-impl fmt::Display for Fails {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the call fails on purpose")
-    }
-}
-
-impl Rules {
-    fn draw(rng: &mut Rng) -> Self {
-        Self {
-            is_detached: rng.bool(),
-            on_lost: rng.pick(&[OnLost::Signal, OnLost::Fail, OnLost::Cancel]),
-            on_cancel: rng.pick(&[OnCancel::Release, OnCancel::Release, OnCancel::Expire]),
-            fails_open: rng.chance(300_000),
-            max_waiters: rng.pick(&[usize::MAX, 1]),
-        }
-    }
+    progress: &'a Progress,
+    /// How many calls waited behind the layer when this one came.
+    before: usize,
 }
 
 impl Counter {
@@ -120,7 +62,10 @@ impl Counter {
             .on_lost(rules.on_lost)
             .on_cancel(rules.on_cancel)
             .max_waiters_total(rules.max_waiters)
-            .share_hold(|job: &mut Job, lock: Locked| job.lock = Some(lock));
+            .share_hold(|job: &mut Job, lock: Locked| {
+                job.progress.leave_line();
+                job.lock = Some(lock);
+            });
         let layer = if rules.fails_open {
             layer.fail_open()
         } else {
@@ -140,6 +85,7 @@ impl Counter {
             rules,
             tasks,
             running: Arc::default(),
+            line: Line::new(environment, rules.max_waiters),
         }
     }
 
@@ -172,8 +118,15 @@ impl Counter {
     }
 
     async fn call(&self, rng: &mut Rng) {
-        let terms = Terms::draw(rng, &self.environment.scale);
-        let key = |rng: &mut Rng| format!("key-{}", rng.usize(..self.environment.scale.keys));
+        let scale = self.environment.scale;
+        // Some calls take longer than their locks last.
+        let is_long = !self.environment.is_calm() && rng.chance(80_000);
+        let (terms, work) = if is_long {
+            (Terms::drowsy(&scale), scale.max_ttl / 2)
+        } else {
+            (Terms::draw(rng, &scale), self.environment.work())
+        };
+        let key = |rng: &mut Rng| format!("key-{}", rng.usize(..scale.keys));
         let mut keys = vec![key(rng)];
         if rng.chance(200_000) {
             keys.push(key(rng));
@@ -191,15 +144,12 @@ impl Counter {
             Ending::ReleasesEarly,
             Ending::TakesOver,
         ]);
-        let progress = Arc::new(Progress {
-            has_begun: AtomicBool::new(false),
-            running: Arc::clone(&self.running),
-        });
+        let progress = Arc::new(Progress::new(&self.running));
         let job = Job {
             environment: self.environment.clone(),
             keys,
             terms,
-            work: around(rng, self.environment.work()),
+            work: around(rng, work),
             ending,
             rules: self.rules,
             lock: None,
@@ -207,20 +157,28 @@ impl Counter {
             asked: Arc::clone(&asked),
         };
         let call = self.calls.clone().oneshot(job);
-        let cancel = rng
-            .chance(400_000)
-            .then(|| Cancel::draw(rng, &self.environment.scale))
-            .filter(|_| !self.must_stay());
+        let cancel = if rng.chance(400_000) && !self.must_stay() {
+            Cancel::draw(rng, &scale)
+        } else {
+            Cancel::Never
+        };
+        let (watched, line) = (Arc::clone(&progress), self.line.clone());
         // A panic of the inner service comes to the caller.
         let task = tokio::spawn(async move {
-            match cancel {
-                None => Some(call.await),
-                Some(cancel) => cancel.run(call).await,
-            }
+            let call = watched.run(call, line);
+            cancel.run(call).await
         });
         let has_begun = || progress.has_begun.load(Relaxed);
         match task.await {
-            Ok(Some(outcome)) => self.judge(&asked, ending, has_begun(), outcome),
+            Ok(Some((outcome, before))) => {
+                let ended = Ended {
+                    asked: &asked,
+                    ending,
+                    progress: &progress,
+                    before,
+                };
+                self.judge(&ended, outcome);
+            }
             Ok(None) => self
                 .environment
                 .note(match (has_begun(), self.rules.is_detached) {
@@ -267,15 +225,11 @@ impl Counter {
         }
     }
 
-    fn judge(
-        &self,
-        asked: &Asked,
-        ending: Ending,
-        has_begun: bool,
-        outcome: Result<(), LockError<Fails>>,
-    ) {
-        let environment = &self.environment;
+    fn judge(&self, ended: &Ended<'_>, outcome: Result<(), LockError<Fails>>) {
+        let (environment, asked) = (&self.environment, ended.asked);
+        let has_begun = ended.progress.has_begun.load(Relaxed);
         environment.tell(("call", has_begun, outcome.is_ok()));
+        self.judge_end(ended, &outcome);
         let error = match outcome {
             Ok(()) => {
                 environment.note(Seen::CallServed);
@@ -294,23 +248,15 @@ impl Counter {
         match error {
             LockError::Inner(Fails) => {
                 environment.note(Seen::CallFailed);
-                if ending != Ending::Fails {
+                if ended.ending != Ending::Fails {
                     environment.fail("a call fails that should not");
                 }
             }
-            LockError::Lost(reason) => {
-                environment.note(Seen::CallLost);
-                if self.rules.on_lost == OnLost::Signal {
-                    environment.fail(format_args!("a call fails by a loss: {reason}"));
-                }
+            LockError::Lost(reason) => self.judge_loss(ended, reason),
+            LockError::QueueFull(refusal) => self.judge_full_queue(ended, &refusal.error),
+            LockError::Contended(refusal) | LockError::WaitTooLong(refusal) => {
+                asked.judge(&refusal.error);
             }
-            LockError::QueueFull(refusal) if self.rules.max_waiters < usize::MAX => {
-                environment.note(Seen::CallQueueFull);
-                environment.tell(("queue full", refusal.error.to_string()));
-            }
-            LockError::Contended(refusal)
-            | LockError::QueueFull(refusal)
-            | LockError::WaitTooLong(refusal) => asked.judge(&refusal.error),
             LockError::Unavailable(error) => {
                 if self.rules.fails_open && asked::is_outage(&error) {
                     environment.fail(format_args!("fail_open did not help: {error}"));
@@ -323,94 +269,53 @@ impl Counter {
             error => environment.fail(format_args!("a call ended as {error}")),
         }
     }
-}
 
-/// The inner service.
-async fn serve(mut job: Job) -> Result<(), Fails> {
-    let lock = job.lock.take();
-    let mut mark = Mark::new(&job, lock.as_ref());
-    let mut owned: Option<LockGuard> = None;
-    sleep(job.work).await;
-    match (job.ending, lock) {
-        (Ending::ReleasesEarly, Some(lock)) => {
-            job.environment.note(Seen::CallReleasedEarly);
-            mark.give_up();
-            lock.release_early().await;
+    /// Checks that a call fails by a loss if its lock was lost while the layer had it, and only then.
+    fn judge_end(&self, ended: &Ended<'_>, outcome: &Result<(), LockError<Fails>>) {
+        let Some(&End { is_cut_off, lock }) = ended.progress.end.get() else {
+            return;
+        };
+        let on_lost = self.rules.on_lost;
+        let must_fail = on_lost != OnLost::Signal && lock == LockAtEnd::Lost;
+        let fails = matches!(outcome, Err(LockError::Lost(_)));
+        let is_wrongly_cut_off = is_cut_off && (on_lost != OnLost::Cancel || !must_fail);
+        if fails != must_fail || is_wrongly_cut_off {
+            self.environment.fail(format_args!(
+                "a call ended as {outcome:?}, its lock was {lock:?}, cut off: {is_cut_off}, {on_lost:?}"
+            ));
         }
-        (Ending::TakesOver, Some(lock)) => {
-            owned = lock.into_owned();
-            job.environment.note(Seen::CallTookOver);
-            if owned.is_none() {
-                job.environment.fail("a call that runs has no guard");
-            }
-            sleep(job.work).await;
+        if must_fail && !is_cut_off {
+            self.environment.note(Seen::CallEndedAfterLoss);
         }
-        (Ending::Panics, _) => {
-            mark.ending = Some(Ending::Panics);
-            std::panic::panic_any(INTENDED)
-        }
-        _ => {}
     }
-    mark.ending = Some(job.ending);
-    drop(mark);
-    drop(owned);
-    if job.ending == Ending::Fails {
-        Err(Fails)
-    } else {
-        Ok(())
-    }
-}
 
-impl Mark {
-    fn new(job: &Job, lock: Option<&Locked>) -> Self {
-        let environment = job.environment.clone();
-        job.progress.has_begun.store(true, Relaxed);
-        job.progress.running.fetch_add(1, Relaxed);
-        let registry = &environment.records.registry;
-        let hold = lock.map(|lock| registry.begin(&environment.host, lock.hold(), false));
-        environment.tell(("call begins", hold));
-        if hold.is_some() {
-            environment.note(Seen::Acquired);
+    fn judge_loss(&self, ended: &Ended<'_>, reason: LossReason) {
+        let environment = &self.environment;
+        environment.note(Seen::CallLost);
+        let Some(view) = ended.progress.view.get() else {
+            return environment.fail(format_args!("a call without a lock has lost it: {reason}"));
+        };
+        view.check_loss(reason);
+        let recorded = view.hold.lost().now_or_never();
+        if recorded != Some(reason) {
+            environment.fail(format_args!(
+                "a call fails by a loss, {reason}, and the loss was {recorded:?}"
+            ));
+        }
+    }
+
+    /// Checks that as many calls wait as a refusal says.
+    fn judge_full_queue(&self, ended: &Ended<'_>, error: &redlock_tokio::LockError) {
+        let (environment, before) = (&self.environment, ended.before);
+        environment.tell(("queue full", error.to_string()));
+        let redlock_tokio::LockError::QueueFull { waiting, limit } = *error else {
+            return environment.fail(format_args!("a full queue: {error}"));
+        };
+        let is_of_layer = limit == self.rules.max_waiters && waiting >= limit;
+        if is_of_layer && waiting == before {
+            environment.note(Seen::CallQueueFull);
         } else {
-            environment.note(Seen::CallWithoutLock);
-            let is_quiet = environment.records.quiet.since(job.asked.ticket.since());
-            if !job.rules.fails_open || is_quiet {
-                environment.fail("a call runs without a lock");
-            }
-        }
-        Self {
-            environment,
-            rules: job.rules,
-            progress: Arc::clone(&job.progress),
-            has_lock: hold.is_some(),
-            hold,
-            ending: None,
-            _asked: Arc::clone(&job.asked),
-        }
-    }
-
-    /// Notes that the call no longer relies on its lock.
-    fn give_up(&mut self) {
-        if let Some(hold) = self.hold.take() {
-            self.environment.records.registry.give_up(hold);
-        }
-    }
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        self.give_up();
-        self.progress.running.fetch_sub(1, Relaxed);
-        let registry = &self.environment.records.registry;
-        let is_cut_off = self.ending.is_none() && !registry.has_ended(&self.environment.host);
-        if is_cut_off {
-            self.environment.note(Seen::CallCutOff);
-            // A call without a lock runs in its caller, also in the detached mode.
-            let is_detached = self.rules.is_detached && self.has_lock;
-            if is_detached && self.rules.on_lost != OnLost::Cancel {
-                let text = "a detached call is cut off, and not by the loss of its lock";
-                self.environment.fail(text);
-            }
+            ended.asked.judge(error);
         }
     }
 }
