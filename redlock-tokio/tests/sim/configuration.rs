@@ -188,6 +188,15 @@ pub(crate) const TWO_HOLDERS: Expectation =
 const KEYS_CHANGE: Expectation =
     Expectation::Violated(&[Kind::TwoHolders, Kind::Fencing, Kind::Statement]);
 
+/// What takes a time by the clock of a process takes longer in true time.
+const CLOCKS_LAG: Expectation = Expectation::Violated(&[
+    Kind::TwoHolders,
+    Kind::Fencing,
+    Kind::LateLoss,
+    Kind::Statement,
+    Kind::Service,
+]);
+
 const BEYOND: Configuration = Configuration {
     expectation: TWO_HOLDERS,
     severity: 20,
@@ -318,14 +327,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     Configuration {
         name: "beyond-slow-processes",
         about: "clocks of processes run 10 to 40 % slow: they trust keys that have expired",
-        // What takes a time by such a clock takes longer in true time.
-        expectation: Expectation::Violated(&[
-            Kind::TwoHolders,
-            Kind::Fencing,
-            Kind::LateLoss,
-            Kind::Statement,
-            Kind::Service,
-        ]),
+        expectation: CLOCKS_LAG,
         clocks: Clocks::SlowProcesses,
         severity: 1,
         ..BEYOND
@@ -333,6 +335,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     Configuration {
         name: "beyond-suspension",
         about: "clocks stand still while their processes do, which then trust keys that have expired",
+        expectation: CLOCKS_LAG,
         faults: &[&[Fault::Suspension]],
         ..BEYOND
     },
