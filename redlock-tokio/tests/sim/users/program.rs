@@ -33,8 +33,9 @@ pub(crate) enum Next {
 /// How much longer than its limit a shutdown may take.
 const SLACK: u64 = 5 * MILLI;
 
-/// How much longer than the longest ttl a shutdown without a limit may take.
-const PROMPT: u64 = SECOND;
+/// How much longer than the longest ttl a shutdown without a limit may take: until a request and an attempt to connect
+/// have ended that are under way then.
+const PROMPT: u64 = 2 * SECOND + SECOND / 5;
 
 /// How often a process looks whether locks of forgotten guards have ended.
 const GLANCE: Duration = Duration::from_millis(20);
