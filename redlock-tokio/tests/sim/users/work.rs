@@ -120,8 +120,16 @@ impl User {
     /// Lets the library run the work under a lock, and drop it at the loss.
     pub(super) async fn work_with_lock(&mut self, terms: Terms) {
         let key = self.key();
+        let scale = self.environment.scale;
+        // Some work takes longer than its lock lasts.
+        let is_long = !self.environment.is_calm() && self.rng.chance(300_000);
+        let (terms, work) = if is_long {
+            (Terms::drowsy(&scale), scale.max_ttl / 2)
+        } else {
+            (terms, self.environment.work())
+        };
+        let work = around(&mut self.rng, work);
         let asked = self.ask(std::slice::from_ref(&key), terms);
-        let work = around(&mut self.rng, self.environment.work());
         let cancel = self.cancel_sometimes();
         let lock = self.service.redlock.lock(key).options(terms.options);
         let mut view = None;
