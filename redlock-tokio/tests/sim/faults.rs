@@ -1,6 +1,6 @@
 //! What goes wrong with machines and routes, and how often.
 
-pub(crate) mod foreign;
+mod foreign;
 mod losses;
 mod processes;
 mod promotions;

@@ -51,6 +51,7 @@ mod server;
 mod services;
 mod setup;
 mod shrink;
+mod stranger;
 #[path = "../../benches/shared/table.rs"]
 #[allow(dead_code, reason = "figures of benchmarks are not printed here")]
 mod table;

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use redlock_tokio::{Answer, Command, NodeError, Operation, Server as Described, Token};
 
-use crate::requests::ServiceId;
+use crate::{clock::MILLI, requests::ServiceId};
+
+/// How long an inspection may take, as on a connection to Redis.
+pub(crate) const INSPECTION_LIMIT: Duration = Duration::from_secs(5);
 
 /// The number of a connection, in the order in which they were opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,4 +62,30 @@ pub(crate) struct Arrival {
     pub(crate) service: ServiceId,
     pub(crate) number: u64,
     pub(crate) request: Request,
+}
+
+/// What a connection loses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Loses {
+    Requests,
+    Answers,
+}
+
+/// A connection on which something was lost that its process waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) connection: ConnectionId,
+    pub(crate) process: usize,
+    /// When the request was sent that gets no answer.
+    pub(crate) sent: u64,
+    /// How long the process may wait for it.
+    pub(crate) limit: u64,
+}
+
+impl Unanswered {
+    /// Returns by when the connection is given up, if the process does not stand still after this time.
+    pub(crate) fn due(&self, since: u64) -> u64 {
+        // What the slowest clock adds, and a step of the process.
+        self.sent.max(since) + self.limit + self.limit / 50 + 20 * MILLI
+    }
 }

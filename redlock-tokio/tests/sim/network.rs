@@ -21,17 +21,13 @@ use redlock_tokio::{Key, NodeError};
 use tokio::sync::{mpsc, oneshot};
 
 use self::{releases::Releases, reliable::Changes};
-pub(crate) use self::{
-    reliable::Witness,
-    silence::{Loses, Unanswered},
-    weather::Weather,
-};
+pub(crate) use self::{reliable::Witness, weather::Weather};
 use crate::{
     authority::Authorities,
     clock::MILLI,
     events::{Event, Queue},
     host::Host,
-    message::{Arrival, ConnectionId, Reply, Request, Response},
+    message::{Arrival, ConnectionId, Loses, Reply, Request, Response},
     requests::ServiceId,
     rng::Rng,
     seen::{Seen, Tally},

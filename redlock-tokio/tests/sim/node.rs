@@ -16,13 +16,10 @@ pub(crate) use self::client::Client;
 use self::client::{Markers, forbidden};
 use crate::{
     host::Host,
-    message::{ConnectionId, Reply, Request, Response},
+    message::{ConnectionId, INSPECTION_LIMIT, Reply, Request, Response},
     network::SharedNetwork,
     seen::Seen,
 };
-
-/// How long an inspection may take, as on a connection to Redis.
-pub(crate) const INSPECTION_LIMIT: Duration = Duration::from_secs(5);
 
 /// A server, as one process sees it.
 pub(crate) struct SimulatedNode {

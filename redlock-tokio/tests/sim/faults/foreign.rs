@@ -7,40 +7,18 @@
 use std::sync::Arc;
 
 use redlock_core::{Nonce, Ttl};
-use redlock_tokio::{Key, Token};
+use redlock_tokio::Key;
 
 use crate::{
     clock::MILLI,
     events::Event,
     network::Network,
-    requests::{Order, Ticket},
+    requests::Order,
     seen::Seen,
     server::Found,
+    stranger::{Step, Value},
     world::World,
 };
-
-/// What a foreign client does on a server.
-pub(crate) enum Step {
-    Set {
-        server: usize,
-        value: Arc<Value>,
-    },
-    Delete {
-        server: usize,
-        value: Arc<Value>,
-    },
-    /// The key has expired everywhere.
-    Over(#[allow(dead_code, reason = "kept until then")] Arc<Value>),
-}
-
-/// What a foreign client writes to a key, on one server or on several.
-pub(crate) struct Value {
-    name: Key,
-    token: Token,
-    ttl: Ttl,
-    /// To our clients it is a rival.
-    _ticket: Ticket,
-}
 
 impl World {
     /// A foreign client sets a key where it is free, and deletes its own later, or lets it expire.
@@ -130,26 +108,26 @@ impl World {
                     return;
                 }
                 let Value {
-                    name, token, ttl, ..
+                    key, token, ttl, ..
                 } = &*value;
-                if it.find(at, name).is_some() {
+                if it.find(at, key).is_some() {
                     return network.seen.note(Seen::ForeignDenied);
                 }
-                it.overwrite(at, name, *token, *ttl);
-                let what = (server, name.as_bytes(), *token);
-                let text = || format!("a stranger sets {name:?} on server {server}");
+                it.overwrite(at, key, *token, *ttl);
+                let what = (server, key.as_bytes(), *token);
+                let text = || format!("a stranger sets {key:?} on server {server}");
                 network.trace.note(at, what, text);
                 network.seen.note(Seen::ForeignSet);
             }
             Step::Delete { server, value } => {
                 let it = &mut network.servers[server];
-                let found = it.find(at, &value.name);
+                let found = it.find(at, &value.key);
                 let is_own = found.is_some_and(|found| found.token == value.token);
                 if !it.is_at_work(at) || !is_own {
                     return;
                 }
-                it.delete(at, &value.name);
-                network.notify_of(at, server, &value.name);
+                it.delete(at, &value.key);
+                network.notify_of(at, server, &value.key);
                 network.seen.note(Seen::ForeignRelease);
             }
             Step::Over(_) => {}
@@ -166,8 +144,8 @@ impl World {
         let now = move || now.load(std::sync::atomic::Ordering::Relaxed);
         let service = requests.new_service();
         Arc::new(Value {
-            _ticket: requests.begin(service, names, Order::Unwatched, now),
-            name: key,
+            ticket: requests.begin(service, names, Order::Unwatched, now),
+            key,
             token: Nonce::new(self.rng.u128(..)).token(1),
             ttl: Ttl::new(ttl).expect("at least some milliseconds"),
         })

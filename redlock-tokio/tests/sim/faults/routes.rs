@@ -3,7 +3,8 @@
 use crate::{
     clock::MILLI,
     events::Event,
-    network::{Loses, Route, Unanswered},
+    message::{Loses, Unanswered},
+    network::Route,
     seen::Seen,
     violation::{Kind, Violation},
     world::World,

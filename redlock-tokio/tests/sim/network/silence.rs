@@ -2,38 +2,11 @@
 
 use super::{Network, serving::LATE};
 use crate::{
-    clock::{MILLI, SECOND},
+    clock::SECOND,
     events::Event,
-    message::{ConnectionId, Request},
-    node::INSPECTION_LIMIT,
+    message::{ConnectionId, INSPECTION_LIMIT, Loses, Request, Unanswered},
     seen::Seen,
 };
-
-/// What a connection loses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Loses {
-    Requests,
-    Answers,
-}
-
-/// A connection on which something was lost that its process waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Unanswered {
-    pub(crate) connection: ConnectionId,
-    pub(crate) process: usize,
-    /// When the request was sent that gets no answer.
-    pub(crate) sent: u64,
-    /// How long the process may wait for it.
-    limit: u64,
-}
-
-impl Unanswered {
-    /// Returns by when the connection is given up, if the process does not stand still after this time.
-    pub(crate) fn due(&self, since: u64) -> u64 {
-        // What the slowest clock adds, and a step of the process.
-        self.sent.max(since) + self.limit + self.limit / 50 + 20 * MILLI
-    }
-}
 
 impl Network {
     /// Lets some connections lose everything in one direction from now on. `is_hit` gets a draw of its own for each.
