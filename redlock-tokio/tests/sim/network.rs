@@ -1,6 +1,7 @@
 //! What is under way between processes and servers. Each connection delivers in order, in both directions.
 
 mod answers;
+mod changes;
 mod invalidations;
 mod leftovers;
 mod releases;
@@ -8,6 +9,7 @@ mod reliable;
 mod serving;
 mod silence;
 mod weather;
+mod witness;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,8 +22,8 @@ use std::{
 use redlock_tokio::{Key, NodeError};
 use tokio::sync::{mpsc, oneshot};
 
-use self::{releases::Releases, reliable::Changes};
-pub(crate) use self::{reliable::Witness, weather::Weather};
+use self::{changes::Changes, releases::Releases};
+pub(crate) use self::{weather::Weather, witness::Witness};
 use crate::{
     authority::Authorities,
     clock::MILLI,

@@ -2,44 +2,17 @@
 
 use std::sync::Arc;
 
-use super::{Connection, Network};
-use crate::{clock::MILLI, host::Host, requests::ServiceId, server::Condition};
-
-/// When each server changed for the last time, in true time.
-#[derive(Default)]
-pub(super) struct Changes(Vec<Change>);
-
-struct Change {
-    condition: Condition,
-    at: u64,
-}
+use super::{Connection, Network, Witness};
+use crate::clock::MILLI;
 
 /// When a process has heard of an answer for sure.
 const HEARD: u64 = 10 * MILLI;
-
-/// A process, one of its `Redlock`s, and a time.
-#[derive(Clone, Copy)]
-pub(crate) struct Witness<'a> {
-    pub(crate) host: &'a Arc<Host>,
-    pub(crate) service: ServiceId,
-    /// When the request began.
-    pub(crate) since: u64,
-    /// A server that has changed later, or that the process has connected to later, may have no vote.
-    pub(crate) unchanged_since: u64,
-}
 
 impl Network {
     /// Looks which servers have changed. Call this after each step of the world.
     pub(crate) fn note_changes(&mut self) {
         let at = self.at();
-        for (index, server) in self.servers.iter().enumerate() {
-            let condition = server.condition();
-            match self.changes.0.get_mut(index) {
-                Some(last) if last.condition == condition => {}
-                Some(last) => *last = Change { condition, at },
-                None => self.changes.0.push(Change { condition, at }),
-            }
-        }
+        self.changes.note(at, &self.servers);
     }
 
     /// Returns how many of the servers may have had no vote, or may not have answered each command in time, since the
@@ -47,9 +20,8 @@ impl Network {
     pub(crate) fn unreliable_servers(&self, witness: Witness<'_>, addresses: usize) -> usize {
         let is_reliable = |address: usize| {
             let server = self.machine(address);
-            let changed_at = self.changes.0.get(server).map_or(0, |it| it.at);
             let mut connections = self.connections.values();
-            changed_at <= witness.unchanged_since
+            self.changes.last_of(server) <= witness.unchanged_since
                 && connections.any(|it| it.server == server && it.served(witness))
         };
         (0..addresses).filter(|it| !is_reliable(*it)).count()
