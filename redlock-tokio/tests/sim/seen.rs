@@ -9,7 +9,7 @@ macro_rules! seen {
         pub(crate) enum Seen { $($($kind,)*)* }
 
         impl Seen {
-            pub(crate) const ALL: &[(Self, &'static str)] = &[$($((Self::$kind, $name),)*)*];
+            const COUNT: usize = [$($(Self::$kind,)*)*].len();
 
             /// All of them by their kinds.
             pub(crate) const GROUPS: &[Group] = &[$(
@@ -25,6 +25,13 @@ pub(crate) struct Group {
     pub(crate) members: &'static [(Seen, &'static str)],
 }
 
+impl Group {
+    /// Returns whether no world within the assumptions has these things.
+    pub(crate) fn is_beyond(&self) -> bool {
+        self.title == "faults beyond the assumptions"
+    }
+}
+
 seen! {
     "faults of connections" {
         Slow = "slow messages",
@@ -37,7 +44,6 @@ seen! {
         HalfOpen = "connections left half-open by a restart",
         AnswersMissing = "batches with too few answers",
         AnswersDoubled = "batches with too many answers",
-        AnswersOutOfStep = "batches whose answers are out of step",
         Rubbish = "answers that make no sense",
         InvalidationLost = "invalidations lost",
         InvalidationLate = "invalidations late",
@@ -52,7 +58,6 @@ seen! {
     "faults of servers" {
         ServerEnd = "servers that restart empty",
         ServerEndKeeping = "servers that restart with their keys",
-        TornRestart = "servers that restart without their last second",
         ColdFleet = "all servers restart at once",
         RollingFleet = "all servers restart one after the other",
         ServerPause = "servers that stand still",
@@ -71,12 +76,6 @@ seen! {
         Reticence = "servers that do not say what they are",
         Promotion = "promotions of replicas that lag behind",
         Demotion = "masters that become replicas while connected",
-        UnseenDemotion = "masters that lose their keys as replicas for a moment",
-        TwoMasters = "two masters behind one address",
-        Eviction = "keys evicted",
-        Flush = "FLUSHALLs",
-        ClockStep = "clock steps of servers",
-        ClockStepInQuarantine = "clock steps of servers that have just restarted",
         ClockStepWhileDown = "clock steps of servers that are down",
         ClockSetBack = "clocks of servers set back",
     }
@@ -90,11 +89,21 @@ seen! {
     "faults of processes" {
         Pause = "processes that stand still",
         Stutter = "processes that stand still many times",
-        Suspension = "processes that stand still, and their clocks with them",
         Crash = "processes that crash",
         RuntimeDrop = "runtimes dropped without a shutdown",
         WallClockSet = "wall clocks set",
         BootedAgain = "processes that shut down and boot again",
+    }
+    "faults beyond the assumptions" {
+        AnswersOutOfStep = "batches whose answers are out of step",
+        TornRestart = "servers that restart without their last second",
+        UnseenDemotion = "masters that lose their keys as replicas for a moment",
+        TwoMasters = "two masters behind one address",
+        Eviction = "keys evicted",
+        Flush = "FLUSHALLs",
+        ClockStep = "clock steps of servers",
+        ClockStepInQuarantine = "clock steps of servers that have just restarted",
+        Suspension = "processes that stand still, and their clocks with them",
     }
     "faults of authorities" {
         Failover = "failovers",
@@ -224,11 +233,11 @@ seen! {
 
 /// How often each was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tally([u64; Seen::ALL.len()]);
+pub(crate) struct Tally([u64; Seen::COUNT]);
 
 impl Tally {
     pub(crate) fn new() -> Self {
-        Self([0; Seen::ALL.len()])
+        Self([0; Seen::COUNT])
     }
 
     pub(crate) fn note(&mut self, what: Seen) {
