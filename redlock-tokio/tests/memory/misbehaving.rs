@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Clock, LockOptions, NodeState, Redlock};
+use redlock_tokio::{Clock, LockOptions, NodeError, NodeState, Redlock};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     odd_node::{Manner, Odd, with_one},
     support::{
         self, MS,
-        in_memory::{over, three_nodes},
+        in_memory::{over, settle, three_nodes},
     },
 };
 
@@ -24,6 +24,12 @@ use crate::{
 async fn a_node_that_closes_every_connection_is_asked_rarely() {
     let (odd, redlock) = with_one(Manner::HangsUp, Clock::tokio()).await;
     drop(redlock.lock("k").await.unwrap());
+    settle().await;
+    let state = redlock.nodes()[2].state.clone();
+    let NodeState::Reconnecting(NodeError::Unreachable(why)) = &state else {
+        panic!("{state:?}")
+    };
+    assert!(why.contains("hung up"), "{why}");
     tokio::time::sleep(MS(9000)).await;
     let connections = odd.connections.load(SeqCst);
     assert!((2..30).contains(&connections), "{connections} in 9 s");

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{FutureExt, future::join_all};
-use redlock_tokio::{LockError, LockOptions, NodeState, NodeStatus};
+use redlock_tokio::{Acquisition, LockError, LockOptions, NodeState, NodeStatus};
 use tokio::task::JoinSet;
 
 use crate::support::{
@@ -104,6 +104,22 @@ async fn time_in_the_queue_counts_as_time_waited() {
     assert!(started.elapsed() < MS(120), "{:?}", started.elapsed());
     drop(foreign);
     drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_says_how_many_attempts_it_took() {
+    let nodes = three_nodes();
+    let ours = over(&nodes).build().await.unwrap();
+    let theirs = over(&nodes).build().await.unwrap();
+    let foreign = theirs.lock("k").await.unwrap();
+    let waiting = tokio::spawn(ours.lock("k").into_future());
+    settle().await;
+    drop(foreign);
+    let guard = waiting.await.unwrap().unwrap();
+    let acquisition = guard.acquisition();
+    let Acquisition::Granted { attempts: 2, .. } = acquisition else {
+        panic!("{acquisition:?}")
+    };
 }
 
 #[tokio::test(start_paused = true)]
