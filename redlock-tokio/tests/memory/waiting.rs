@@ -234,6 +234,21 @@ async fn shutdown_answers_all_waiters() {
     assert_eq!(redlock.queue().keys, 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_handed_over_before_a_shutdown_and_not_taken_is_refused() {
+    let redlock = embedded().await;
+    let guard = redlock.lock("k").await.unwrap();
+    let mut waiting = redlock.lock("k").into_future();
+    assert!((&mut waiting).now_or_never().is_none());
+    drop(guard);
+    assert_eq!(redlock.queue().waiting, 0, "it was handed over");
+    assert_eq!(redlock.shutdown().await.held, 1);
+    let answer = waiting.await;
+    assert!(matches!(answer, Err(LockError::ShutDown)), "{answer:?}");
+    assert_eq!(redlock.shutdown().await.held, 0);
+    assert_eq!(redlock.queue().keys, 0);
+}
+
 /// Ten thousand waiters for one key are answered without a deep recursion.
 #[test]
 fn waiters_are_answered_when_the_runtime_ends() {
