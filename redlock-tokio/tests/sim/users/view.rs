@@ -257,7 +257,10 @@ impl View {
             Some(_) => (Seen::ReleaseUnconfirmed, false),
         };
         environment.note(seen);
-        if !is_possible && !self.stood_still() {
+        if let Some(outcome) = outcome
+            && !is_possible
+            && !self.stood_still()
+        {
             environment.fail(format_args!(
                 "nothing implies that {:?} is {outcome:?}",
                 self.id
