@@ -365,9 +365,9 @@ impl Redlock {
     /// Refuses new locks, and waits until all releases are delivered. Call this method before the runtime ends.
     ///
     /// Requests that wait for a lock fail with [`LockError::ShutDown`]. A release that cannot be delivered is
-    /// dropped when its key must have expired. So if nodes are down, this takes about one ttl at most, and longer
-    /// by what is under way then: a request without an answer (about a second), and an attempt to connect
-    /// (`connect_timeout`). [`shutdown_within`](Self::shutdown_within) sets a limit.
+    /// dropped when its key must have expired. If nodes are down, this takes about one ttl, plus the time of a
+    /// request and of an attempt to connect that have already begun (about a second, and `connect_timeout`).
+    /// [`shutdown_within`](Self::shutdown_within) sets a limit.
     ///
     /// Locks that are held stay held: their guards are renewed, and can be released. Drop the guards first.
     ///

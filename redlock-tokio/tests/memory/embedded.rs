@@ -1,11 +1,18 @@
 //! The life of a lock over nodes in memory, on a clock that the tests move: renewal, `max_hold`, loss,
 //! extension, and work under the lock.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
+use futures::FutureExt;
 use redlock_tokio::{
-    ExtendError, LockOptions, LossReason, MemoryNode, Redlock, ReleaseOutcome, Ttl, WithLockError,
-    test_util::TestNodes,
+    Clock, ExtendError, LockOptions, LossReason, MemoryNode, Redlock, ReleaseOutcome, Timestamp,
+    Ttl, WithLockError, test_util::TestNodes,
 };
 
 use crate::support::{
@@ -274,4 +281,28 @@ async fn a_test_can_lose_the_next_lock_while_the_last_release_is_on_its_way() {
     nodes.lose_next("k");
     let guard = redlock.lock("k").await.unwrap();
     assert_eq!(guard.lost().await, LossReason::KeysLost);
+}
+
+/// Without a renewal and without a chance for the timers: the clock alone shows the end.
+#[tokio::test(start_paused = true)]
+async fn a_loss_that_only_the_clock_shows_has_its_reason() {
+    let nanoseconds = Arc::new(AtomicU64::new(0));
+    let clock = Clock::custom({
+        let nanoseconds = Arc::clone(&nanoseconds);
+        move || Timestamp::from_nanos(nanoseconds.load(SeqCst))
+    });
+    let nodes: Vec<_> = (0..3)
+        .map(|_| MemoryNode::with_clock(clock.clone()))
+        .collect();
+    let builder = Redlock::builder().custom_nodes(nodes).clock(clock);
+    let redlock = builder.build().await.unwrap();
+    let unrenewed = LockOptions::new().ttl(MS(1000)).no_renewal();
+    let expired = redlock.lock("a").options(unrenewed).await.unwrap();
+    let held_too_long = redlock.lock("b").max_hold(MS(500)).await.unwrap();
+    assert_eq!(expired.lost().now_or_never(), None);
+    nanoseconds.store(20_000_000_000, SeqCst);
+    assert!(!expired.is_valid() && !held_too_long.is_valid());
+    assert_eq!(expired.lost().now_or_never(), Some(LossReason::Expired));
+    let reason = held_too_long.lost().now_or_never();
+    assert_eq!(reason, Some(LossReason::MaxHold));
 }

@@ -77,7 +77,8 @@ impl Plan {
 
     /// Returns whether so many seeds are run that every situation must be reached.
     pub(crate) fn is_conclusive(&self, seeds: u64) -> bool {
-        self.seed.is_none() && self.only.is_none() && self.seeds() >= seeds && self.from == 0
+        let is_whole = self.seed.is_none() && self.only.is_none() && self.from == 0;
+        is_whole && self.seeds() >= seeds && self.reduction == Reduction::none()
     }
 
     /// Returns whether the seeds are those in which the violation of a world is found.

@@ -328,7 +328,10 @@ impl Entries {
                 *from = horizon;
             }
         }
-        self.judge.forget_before(horizon);
+        // The ends of these holds are still to be reported.
+        let unreported = self.open.values().filter_map(|it| it.invalid_since).min();
+        self.judge
+            .forget_before(unreported.map_or(horizon, |since| horizon.min(since)));
         for over in &self.over {
             if over.hold.is_valid() {
                 let text = format!(

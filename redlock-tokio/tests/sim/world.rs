@@ -75,12 +75,15 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// The outcome of a run that ended in a panic of the simulator itself.
     pub(crate) fn of_panic() -> Self {
+        let mut violations = vec![Violation::new(Kind::Panic, "the simulator panicked")];
+        let panics = panics::take().into_iter();
+        violations.extend(panics.map(|it| Violation::new(Kind::Panic, it)));
         Self {
             hash: 0,
             events: 0,
             virtual_time: 0,
             seen: Tally::new(),
-            violations: vec![Violation::new(Kind::Panic, "the simulator panicked")],
+            violations,
             processes: 0,
             users: 0,
             faults: 0,

@@ -277,6 +277,7 @@ impl FailsOver for Cluster {
     }
 
     fn cause(&self, kind: Kind, rng: &mut Rng) -> Result<bool> {
+        debug_assert!(matches!(kind, Kind::MoveSlot | Kind::CrashTarget));
         let voter = rng.usize(..self.shard_count());
         let slot = KeySlot::of_voter(voter, self.shard_count()).number();
         let owner = self.owner_of(slot).ok_or("the slot has no owner")?;

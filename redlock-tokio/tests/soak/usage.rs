@@ -43,9 +43,9 @@ impl Usage {
     /// Memory that the allocator keeps for a while.
     const MORE_KILOBYTES: usize = 4096;
 
-    /// A shutdown takes at most about one ttl: until the keys have expired whose releases cannot be delivered. The rest
-    /// is for drift, for the last attempt to deliver, and for a busy machine.
-    const LONGEST_SHUTDOWN: Duration = MAX_TTL.saturating_add(Duration::from_secs(2));
+    /// A shutdown takes at most about one ttl, until the keys have expired whose releases cannot be delivered, and then
+    /// the time of a request and of an attempt to connect that have begun. The rest is for a busy machine.
+    const LONGEST_SHUTDOWN: Duration = MAX_TTL.saturating_add(Duration::from_secs(5));
 
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();

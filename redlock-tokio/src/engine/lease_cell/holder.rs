@@ -57,6 +57,12 @@ impl HeldLease<Arc<LeaseCell>> {
 
     /// Waits until the lock is lost. Pending for ever if the holder releases it or hands it over.
     pub(crate) async fn lost(&self) -> LossReason {
+        let now = self.lease.now();
+        if self.valid_until(now).is_none() {
+            // The clock may show the end before the timers have recorded its reason.
+            self.lease
+                .update(now, |state| state.lease.handle_timeout(now));
+        }
         let over = self
             .lease
             .wait_for(|state| match state.hold_state(self.generation) {

@@ -44,7 +44,7 @@ pub(super) struct Outage {
 }
 
 impl Open {
-    /// Returns what it is like by now. `None` if the rules may still keep the new owner from voting.
+    /// Returns what it is like by now. `None` if no majority has named the new owner yet.
     fn so_far(&self, at: u64, has_slow_network: bool) -> Option<Outage> {
         let named_after = self.named_at? - self.since;
         Some(Outage {
@@ -118,7 +118,7 @@ impl Outages {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.ended.is_empty()
+        self.ended.is_empty() && self.cut_off.is_empty()
     }
 }
 
@@ -127,6 +127,9 @@ impl fmt::Display for Outages {
         let figures = |of: fn(&Outage) -> u64| {
             let mut all: Vec<_> = self.ended.iter().map(of).collect();
             all.sort_unstable();
+            if all.is_empty() {
+                return "none".to_owned();
+            }
             let of = |position: usize| Duration::from_nanos(all[position]).as_secs_f64();
             format!(
                 "median {:.2} s, largest {:.2} s",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Connection, Network, Witness};
 use crate::clock::MILLI;
 
-/// When a process has heard of an answer for sure.
+/// How long it takes at most until the code of a process has an answer.
 const HEARD: u64 = 10 * MILLI;
 
 impl Network {

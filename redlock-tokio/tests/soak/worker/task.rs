@@ -211,7 +211,8 @@ impl Task {
         Ok(())
     }
 
-    /// Holds the lock until it is lost, and only then writes.
+    /// Holds the lock until the end of its validity, and only then writes. A lock that is lost earlier may have another
+    /// holder before that end.
     async fn hold_too_long(&mut self, key: usize) -> Result<()> {
         let lock = self.lock(key).ttl(self.ttls[0]).max_hold(MAX_HOLD);
         let Some(guard) = admitted(lock.await) else {
@@ -220,12 +221,15 @@ impl Task {
         let watch = self.watch(&[key], Some(&guard));
         let value = self.store.read(key).await?;
         let deadline = watch.deadline();
+        let hold = guard.hold().clone();
         while watch.look() {
             sleep(MS(50)).await;
         }
         watch.end().await;
         note_loss(&guard);
-        match deadline {
+        let loss = hold.lost().now_or_never();
+        let is_over = matches!(loss, Some(LossReason::Expired | LossReason::MaxHold));
+        match deadline.filter(|_| is_over) {
             Some(deadline) => write(&self.store, key, value + 1, deadline).await,
             None => Ok(()),
         }
