@@ -25,8 +25,11 @@ impl Network {
         let Request::Execute(commands) = request else {
             return self.look_for_leftovers(id, now);
         };
+        let Some(server) = self.connections.get(&id).map(|it| it.server) else {
+            return;
+        };
         for command in commands {
-            self.releases.note_sent(now, command.operation());
+            self.releases.note_sent(now, server, command.operation());
         }
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.prompt_since.get_or_insert(now);

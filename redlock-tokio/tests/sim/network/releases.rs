@@ -4,7 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use redlock_tokio::{Operation, Token};
 
-use crate::{clock::MILLI, server::Owned, violation::Violation};
+use crate::{
+    clock::MILLI,
+    server::Owned,
+    trace::Seconds,
+    violation::{Kind, Violation},
+};
 
 /// How long it takes at most until a server has got a release that it is owed: two pauses of a quarter of a second
 /// between deliveries, a round trip after each, and what the slowest clock adds.
@@ -14,6 +19,8 @@ const DELIVERY: u64 = 700 * MILLI;
 #[derive(Default)]
 pub(crate) struct Releases {
     tokens: HashMap<Token, Requested>,
+    /// The servers to which a release of this token was sent.
+    released: HashSet<(Token, usize)>,
     /// The servers on which a release has deleted the key with this token.
     deleted: HashSet<(Token, usize)>,
     /// The servers on which an earlier request has set the key again after that.
@@ -34,13 +41,22 @@ struct Requested {
 }
 
 impl Releases {
-    pub(super) fn note_sent(&mut self, now: u64, operation: Operation) {
+    pub(super) fn note_sent(&mut self, now: u64, server: usize, operation: Operation) {
         match operation {
+            Operation::Acquire { token, .. } if self.released.contains(&(token, server)) => {
+                let text = format!(
+                    "{} server {server} is asked to set {token}, which was released there before",
+                    Seconds(now)
+                );
+                let violation = Violation::new(Kind::LeftoverKey, text);
+                self.violations.push(violation);
+            }
             Operation::Acquire { token, .. } | Operation::Extend { token, .. } => {
                 self.requested(token, now).asked_at = now;
             }
             Operation::Release { token } => {
                 self.requested(token, now).released_at.get_or_insert(now);
+                self.released.insert((token, server));
             }
             _ => {}
         }

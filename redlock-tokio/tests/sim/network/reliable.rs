@@ -15,6 +15,11 @@ impl Network {
         self.changes.note(at, &self.servers);
     }
 
+    /// Returns whether a server has changed after this time.
+    pub(crate) fn has_changed(&self, server: usize, since: u64) -> bool {
+        self.changes.last_of(server) > since
+    }
+
     /// Returns how many of the servers may have had no vote, or may not have answered each command in time, since the
     /// request began.
     pub(crate) fn unreliable_servers(&self, witness: Witness<'_>, addresses: usize) -> usize {

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     clock::SECOND,
     judge::HoldId,
+    network::Network,
     registry::{Registry, Write},
     requests::ServiceId,
     seen::Seen,
@@ -243,7 +244,7 @@ impl View {
             None => (Seen::ReleaseCancelled, true),
             Some(ReleaseOutcome::Released) => (
                 Seen::ReleaseConfirmed,
-                self.keys_on_servers()
+                self.keys_on_unchanged_servers()
                     .is_none_or(|it| it + majority <= environment.scale.servers),
             ),
             Some(ReleaseOutcome::HandedOver) => (
@@ -400,8 +401,18 @@ impl View {
         self.terms.is_handed_over && !self.terms.is_fenced && !has_several
     }
 
-    /// Returns how many servers have the first key. `None` if a voter is not one server for ever.
+    /// Returns how many servers have the first key.
     fn keys_on_servers(&self) -> Option<usize> {
+        self.count_keys(|_, _| true)
+    }
+
+    /// The same, without servers that have changed since the request began: a promoted replica may bring the key back.
+    fn keys_on_unchanged_servers(&self) -> Option<usize> {
+        self.count_keys(|network, machine| !network.has_changed(machine, self.since))
+    }
+
+    /// Returns how many of these servers have the first key. `None` if a voter is not one server for ever.
+    fn count_keys(&self, counts: impl Fn(&Network, usize) -> bool) -> Option<usize> {
         if self.environment.has_owners {
             return None;
         }
@@ -410,7 +421,8 @@ impl View {
         let at = network.at();
         let addresses = 0..self.environment.scale.servers;
         let machines = addresses.map(|address| network.machine(address));
-        let have = machines.filter(|machine| network.servers[*machine].holds(at, key, token));
+        let counted = machines.filter(|machine| counts(&network, *machine));
+        let have = counted.filter(|machine| network.servers[*machine].holds(at, key, token));
         Some(have.count())
     }
 }
