@@ -7,9 +7,9 @@ use redlock_tokio::Key;
 use crate::{
     authority::Step,
     fault::{Connections, Fault},
+    foreign,
     message::{Arrival, ConnectionId, Response, Unanswered},
     server::Disk,
-    stranger,
 };
 
 /// Something that happens at a moment of true time.
@@ -34,7 +34,7 @@ pub(crate) enum Event {
     /// A connection should have been given up by now.
     Unanswered(Unanswered),
     /// A foreign client reaches a server.
-    Foreign(stranger::Step),
+    Foreign(foreign::Step),
     /// Something happens to an authority.
     Authority(Step),
     /// A fault comes.

@@ -30,6 +30,7 @@ mod configuration;
 mod events;
 mod fault;
 mod faults;
+mod foreign;
 mod host;
 #[path = "../judge/judge.rs"]
 mod judge;
@@ -51,7 +52,6 @@ mod server;
 mod services;
 mod setup;
 mod shrink;
-mod stranger;
 #[path = "../../benches/shared/table.rs"]
 #[allow(dead_code, reason = "figures of benchmarks are not printed here")]
 mod table;

@@ -58,7 +58,7 @@ pub(crate) type Reply = Result<Response, NodeError>;
 pub(crate) struct Arrival {
     pub(crate) connection: ConnectionId,
     pub(crate) server: usize,
-    /// Who sent it.
+    /// The `Redlock` that sent it.
     pub(crate) service: ServiceId,
     pub(crate) number: u64,
     pub(crate) request: Request,

@@ -80,11 +80,11 @@ seen! {
         ClockSetBack = "clocks of servers set back",
     }
     "foreign clients" {
-        ForeignSet = "keys set by strangers",
-        ForeignDenied = "keys that strangers found taken",
-        ForeignRelease = "keys deleted by the strangers that had set them",
-        ForeignDelete = "keys of locks deleted by strangers",
-        ForeignOverwrite = "keys of locks overwritten by strangers",
+        ForeignSet = "keys set by foreign clients",
+        ForeignDenied = "keys that foreign clients found taken",
+        ForeignRelease = "keys deleted by the foreign clients that had set them",
+        ForeignDelete = "keys of locks deleted by foreign clients",
+        ForeignOverwrite = "keys of locks overwritten by foreign clients",
     }
     "faults of processes" {
         Pause = "processes that stand still",

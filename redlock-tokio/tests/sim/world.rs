@@ -291,7 +291,7 @@ impl World {
                 network.notify_of(at, server, &key);
             }
             Event::Unanswered(unanswered) => self.look_for_end(unanswered),
-            Event::Foreign(step) => self.handle_stranger(step),
+            Event::Foreign(step) => self.handle_foreign_client(step),
             Event::Authority(step) => self.handle_authority(step),
             Event::Fault(fault) => self.strike(fault),
             Event::Start { server, disk } => {

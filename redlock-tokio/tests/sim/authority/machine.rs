@@ -123,7 +123,7 @@ impl Authorities {
     }
 
     /// Returns whether there are any.
-    pub(crate) fn are_there(&self) -> bool {
+    pub(crate) fn exist(&self) -> bool {
         self.0.is_some()
     }
 

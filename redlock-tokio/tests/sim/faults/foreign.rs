@@ -12,17 +12,17 @@ use redlock_tokio::Key;
 use crate::{
     clock::MILLI,
     events::Event,
+    foreign::{Step, Value},
     network::Network,
     requests::Order,
     seen::Seen,
     server::Found,
-    stranger::{Step, Value},
     world::World,
 };
 
 impl World {
     /// A foreign client sets a key where it is free, and deletes its own later, or lets it expire.
-    pub(super) fn lock_as_stranger(&mut self) {
+    pub(super) fn lock_as_foreign_client(&mut self) {
         let value = self.draw_value(None);
         let servers = self.network.lock().writable_servers(self.scale.servers);
         let share = self.rng.pick(&[1_000_000, 1_000_000, 300_000]);
@@ -51,7 +51,7 @@ impl World {
     }
 
     /// A foreign client deletes or overwrites a key of ours, on a server that the lock can spare.
-    pub(super) fn write_as_stranger(&mut self) {
+    pub(super) fn write_as_foreign_client(&mut self) {
         if self.configuration.owners.is_some() {
             // A voter is several servers, and none can be spared.
             return;
@@ -69,7 +69,7 @@ impl World {
         }) else {
             return;
         };
-        let text = || format!("a stranger takes {key:?} on server {server}");
+        let text = || format!("a foreign client takes {key:?} on server {server}");
         self.tell((server, key.as_bytes(), overwrites), text);
         let value = overwrites.then(|| self.draw_value(Some(key.clone())));
         {
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// A foreign client reaches a server.
-    pub(crate) fn handle_stranger(&mut self, step: Step) {
+    pub(crate) fn handle_foreign_client(&mut self, step: Step) {
         let network = &mut *self.network.lock();
         let at = network.at();
         match step {
@@ -115,7 +115,7 @@ impl World {
                 }
                 it.overwrite(at, key, *token, *ttl);
                 let what = (server, key.as_bytes(), *token);
-                let text = || format!("a stranger sets {key:?} on server {server}");
+                let text = || format!("a foreign client sets {key:?} on server {server}");
                 network.trace.note(at, what, text);
                 network.seen.note(Seen::ForeignSet);
             }

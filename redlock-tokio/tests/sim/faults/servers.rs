@@ -47,7 +47,7 @@ impl World {
         let at = network.at();
         network.seen.note(seen);
         let servers = network.authorities.servers_with(server);
-        let keeps_marker = network.authorities.are_there() && disk != Disk::Empty;
+        let keeps_marker = network.authorities.exist() && disk != Disk::Empty;
         for &server in &servers {
             network.servers[server].stop(at, outage, disk);
             // A killed process closes its connections; a machine that is gone closes nothing.

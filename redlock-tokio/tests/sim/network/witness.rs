@@ -1,3 +1,5 @@
+//! From whose point of view servers are judged.
+
 use std::sync::Arc;
 
 use crate::{host::Host, requests::ServiceId};

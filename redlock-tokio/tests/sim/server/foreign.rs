@@ -1,4 +1,4 @@
-//! What clients do on a server that are not ours and know our keys.
+//! What foreign clients do with our keys on a server.
 
 use redlock_core::Ttl;
 use redlock_tokio::{Key, Token};
@@ -6,7 +6,7 @@ use redlock_tokio::{Key, Token};
 use super::{Server, store::Entry};
 use crate::clock::MILLI;
 
-/// What a key has, to whoever looks.
+/// The value of a key, and its remaining life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) token: Token,

@@ -1,4 +1,4 @@
-//! What clients do that are not ours and share our keys.
+//! What foreign clients do with our keys.
 
 use std::sync::Arc;
 
