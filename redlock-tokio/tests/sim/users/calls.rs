@@ -144,6 +144,10 @@ impl Counter {
             Ending::ReleasesEarly,
             Ending::TakesOver,
         ]);
+        let ending = match ending {
+            Ending::Panics if self.must_stay() => Ending::Fails,
+            ending => ending,
+        };
         let progress = Arc::new(Progress::new(&self.running));
         let job = Job {
             environment: self.environment.clone(),
@@ -196,8 +200,9 @@ impl Counter {
         }
     }
 
-    /// Returns whether callers wait for the end of their calls. After the faults, they do if the lock of a call that is
-    /// cut off is kept for a ttl: a few such locks would take all the time in which everybody must be served.
+    /// Returns whether calls run to their end, without a panic and with their callers. After the faults, they do if the
+    /// lock of a call that is cut off is kept for a ttl: a few such locks would take all the time in which everybody must
+    /// be served.
     fn must_stay(&self) -> bool {
         self.rules.on_cancel == OnCancel::Expire && self.environment.stages.has_come(Stage::Calm)
     }
