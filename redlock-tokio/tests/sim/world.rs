@@ -112,6 +112,8 @@ impl World {
         let scale = Scale {
             renews: configuration.renews,
             limits_ttl: configuration.restarts != Restarts::Trusted,
+            // An outage would last until a process is there again.
+            has_departures: !owners.is_some_and(|it| it.only_failovers),
             ..scale.reduced(reduction)
         };
         let weather = Weather::draw(&mut rng, &configuration);
