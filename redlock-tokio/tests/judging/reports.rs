@@ -7,10 +7,7 @@ use crate::{
     said::grant,
 };
 
-#[allow(
-    dead_code,
-    reason = "a worker reports more than the losses that are judged here"
-)]
+#[allow(dead_code, reason = "only reports of losses are judged here")]
 #[path = "../soak/line.rs"]
 mod line;
 
