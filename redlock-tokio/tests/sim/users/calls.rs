@@ -17,7 +17,7 @@ use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use self::{
     inner::{Ending, Fails, Job, serve},
-    progress::{End, Line, LockAtEnd, Progress},
+    progress::{CallQueue, End, LockAtEnd, Progress},
     rules::Rules,
 };
 use super::{
@@ -40,7 +40,7 @@ pub(crate) struct Counter {
     /// How many calls run in the inner service.
     running: Arc<AtomicUsize>,
     /// The calls that wait behind the layer.
-    line: Line,
+    queue: CallQueue,
 }
 
 /// A call that has ended, and its caller knows.
@@ -63,7 +63,7 @@ impl Counter {
             .on_cancel(rules.on_cancel)
             .max_waiters_total(rules.max_waiters)
             .share_hold(|job: &mut Job, lock: Locked| {
-                job.progress.leave_line();
+                job.progress.leave_queue();
                 job.lock = Some(lock);
             });
         let layer = if rules.fails_open {
@@ -85,7 +85,7 @@ impl Counter {
             rules,
             tasks,
             running: Arc::default(),
-            line: Line::new(environment, rules.max_waiters),
+            queue: CallQueue::new(environment, rules.max_waiters),
         }
     }
 
@@ -166,10 +166,10 @@ impl Counter {
         } else {
             Cancel::Never
         };
-        let (watched, line) = (Arc::clone(&progress), self.line.clone());
+        let (watched, queue) = (Arc::clone(&progress), self.queue.clone());
         // A panic of the inner service comes to the caller.
         let task = tokio::spawn(async move {
-            let call = watched.run(call, line);
+            let call = watched.run(call, queue);
             cancel.run(call).await
         });
         let has_begun = || progress.has_begun.load(Relaxed);

@@ -112,7 +112,7 @@ impl Mark {
         let environment = job.environment.clone();
         job.progress.has_begun.store(true, Relaxed);
         job.progress.running.fetch_add(1, Relaxed);
-        job.progress.leave_line();
+        job.progress.leave_queue();
         // A lock that the inner service takes over is its own, and the layer does not watch it any more.
         let is_cancelled = job.rules.on_lost == OnLost::Cancel;
         let is_watched = is_cancelled && job.ending != Ending::TakesOver;

@@ -21,8 +21,8 @@ pub(super) struct Progress {
     pub(super) view: OnceLock<View>,
     /// Set when the inner service has ended the call, or the call was dropped there.
     pub(super) end: OnceLock<End>,
-    has_left_line: AtomicBool,
-    place: Mutex<Option<Place>>,
+    has_left_queue: AtomicBool,
+    place: Mutex<Option<QueuePlace>>,
 }
 
 /// How the inner service has ended a call.
@@ -43,22 +43,22 @@ pub(super) enum LockAtEnd {
     InOtherHands,
 }
 
-/// The calls that wait behind one layer. Clones are handles of the same line.
+/// The calls that wait behind one layer. Clones are handles of the same queue.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct CallQueue {
     environment: Environment,
     waiting: Arc<AtomicUsize>,
     /// How many calls the layer lets wait.
     limit: usize,
 }
 
-/// A call that waits. It leaves the line when this is dropped.
-struct Place(Line);
+/// A call that waits. It leaves the queue when this is dropped.
+struct QueuePlace(CallQueue);
 
 /// A call that has ended, or was dropped by its caller.
 struct Ends<'a>(&'a Progress);
 
-impl Line {
+impl CallQueue {
     pub(super) fn new(environment: &Environment, limit: usize) -> Self {
         Self {
             environment: environment.clone(),
@@ -71,14 +71,14 @@ impl Line {
         self.waiting.load(Relaxed)
     }
 
-    fn join(self) -> Place {
+    fn join(self) -> QueuePlace {
         let waiting = self.waiting.fetch_add(1, Relaxed) + 1;
         if waiting > self.limit {
             let limit = self.limit;
             let text = format_args!("{waiting} calls wait, and the limit is {limit}");
             self.environment.fail(text);
         }
-        Place(self)
+        QueuePlace(self)
     }
 }
 
@@ -90,34 +90,34 @@ impl Progress {
         }
     }
 
-    /// Runs a call, which waits in the line until it has a lock or ends. Returns how many calls waited before it, too.
-    pub(super) async fn run<F: Future>(&self, call: F, line: Line) -> (F::Output, usize) {
+    /// Runs a call, which waits in the queue until it has a lock or ends. Returns how many calls waited before it, too.
+    pub(super) async fn run<F: Future>(&self, call: F, queue: CallQueue) -> (F::Output, usize) {
         let mut call = pin!(call);
         let _ends = Ends(self);
-        let before = line.len();
+        let before = queue.len();
         // A call that has no place in the queue of the layer is refused when it is polled for the first time.
         if let Poll::Ready(outcome) = futures::poll!(call.as_mut()) {
             return (outcome, before);
         }
-        self.join(line);
+        self.join(queue);
         (call.await, before)
     }
 
     /// Notes that the call does not wait any more.
-    pub(super) fn leave_line(&self) {
-        self.has_left_line.store(true, Relaxed);
+    pub(super) fn leave_queue(&self) {
+        self.has_left_queue.store(true, Relaxed);
         *self.place.lock().expect("no code panics under this lock") = None;
     }
 
-    fn join(&self, line: Line) {
-        if !self.has_left_line.load(Relaxed) {
-            let place = line.join();
+    fn join(&self, queue: CallQueue) {
+        if !self.has_left_queue.load(Relaxed) {
+            let place = queue.join();
             *self.place.lock().expect("no code panics under this lock") = Some(place);
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Relaxed);
     }
@@ -125,6 +125,6 @@ impl Drop for Place {
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        self.0.leave_line();
+        self.0.leave_queue();
     }
 }
