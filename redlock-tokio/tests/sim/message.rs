@@ -89,3 +89,11 @@ impl Unanswered {
         self.sent.max(since) + self.limit + self.limit / 50 + 20 * MILLI
     }
 }
+
+/// Returns the error of a server that refuses a command.
+pub(crate) fn refused(code: &str, message: &str) -> NodeError {
+    NodeError::Refused {
+        code: code.into(),
+        message: message.into(),
+    }
+}

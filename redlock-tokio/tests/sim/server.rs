@@ -25,7 +25,7 @@ use self::{
 };
 use crate::{
     clock::{MILLI, Rate},
-    message::ConnectionId,
+    message::{ConnectionId, refused},
     requests::ServiceId,
 };
 
@@ -305,12 +305,5 @@ impl Server {
 
     fn local(&self, at: u64) -> u64 {
         self.stepped + self.rate.local(at)
-    }
-}
-
-fn refused(code: &str, message: &str) -> NodeError {
-    NodeError::Refused {
-        code: code.into(),
-        message: message.into(),
     }
 }

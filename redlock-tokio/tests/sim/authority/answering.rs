@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use redlock_tokio::NodeError;
 
-use super::{
-    machine::{Mark, refused},
-    rule::Rule,
-};
+use super::{machine::Mark, rule::Rule};
 use crate::{
     clock::{HOUR, SECOND},
-    message::{Request, Response},
+    message::{Request, Response, refused},
     network::Network,
     seen::Seen,
 };

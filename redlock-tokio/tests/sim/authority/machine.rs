@@ -15,7 +15,7 @@ use super::{
     owners::Owners,
     rule::Kind,
 };
-use crate::rng::Rng;
+use crate::{message::refused, rng::Rng};
 
 /// The machines and the members of a world with authorities. Empty in the other worlds.
 #[derive(Default)]
@@ -221,12 +221,5 @@ impl Machine {
         let left = AgeMarker::TTL_MILLIS.saturating_sub(passed);
         let marker = AgeMarker::read(b"0", i64::try_from(left).expect("a day"));
         marker.map(AgeMarker::age).unwrap_or_default()
-    }
-}
-
-pub(super) fn refused(code: &str, message: &str) -> NodeError {
-    NodeError::Refused {
-        code: code.into(),
-        message: message.into(),
     }
 }

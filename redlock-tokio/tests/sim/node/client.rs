@@ -2,7 +2,7 @@
 
 use redlock_tokio::NodeError;
 
-use crate::{requests::ServiceId, rng::Rng};
+use crate::{message::refused, requests::ServiceId, rng::Rng};
 
 /// One `Redlock` of a process, as servers know it.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +50,5 @@ impl Client {
 
 /// Returns what a server says to a client without the right to a marker.
 pub(super) fn forbidden() -> NodeError {
-    NodeError::Refused {
-        code: "NOPERM".into(),
-        message: "no right to the keys of markers".into(),
-    }
+    refused("NOPERM", "no right to the keys of markers")
 }

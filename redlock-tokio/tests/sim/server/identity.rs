@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use redlock_core::AgeMarker;
 use redlock_tokio::{
-    NodeError, Origin, Replication, ReplicationId, Role, RunId, Server as Described, ServerInfo,
+    Origin, Replication, ReplicationId, Role, RunId, Server as Described, ServerInfo,
 };
 
-use crate::{clock::SECOND, rng::Rng};
+use crate::{clock::SECOND, message::refused, rng::Rng};
 
 /// How long ago each process of a server has started at the beginning of a run. A fleet that has just started is a
 /// fault of its own.
@@ -105,10 +105,7 @@ impl Identity {
     /// Returns what the server says of itself at this time of its clock.
     pub(crate) fn describe(&self, local: u64) -> Described {
         if self.withholds == Some(Withheld::Everything) {
-            return Described::Withheld(NodeError::Refused {
-                code: "NOPERM".into(),
-                message: "no right to INFO".into(),
-            });
+            return Described::Withheld(refused("NOPERM", "no right to INFO"));
         }
         // The difference of two whole seconds, as `INFO` has it.
         let uptime = (local / SECOND).checked_sub(self.started_at / SECOND);

@@ -2,7 +2,7 @@
 
 use redlock_tokio::{Command, NodeError, Operation};
 
-use crate::{rng::Rng, seen::Seen};
+use crate::{message::refused, rng::Rng, seen::Seen};
 
 /// Why a server refuses commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,9 +100,6 @@ impl Refusal {
             Self::MasterDown => "MASTERDOWN",
             Self::NoReplicas => "NOREPLICAS",
         };
-        NodeError::Refused {
-            code: code.into(),
-            message: "for a while".into(),
-        }
+        refused(code, "for a while")
     }
 }
