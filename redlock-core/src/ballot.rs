@@ -51,10 +51,6 @@ impl<V: Copy> Ballot<V> {
         &self.tally
     }
 
-    pub(crate) const fn verdict(&self) -> Option<&V> {
-        self.verdict.as_ref()
-    }
-
     fn decide_if(
         &mut self,
         has_changed: bool,

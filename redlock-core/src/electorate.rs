@@ -4,8 +4,8 @@ mod tests;
 use alloc::collections::BTreeMap;
 
 use crate::{
-    Checks, Eligibility, MemberReport, NodeId, OwnerRule, OwnerWatch, ServerRole, Sighting, Tenure,
-    Timestamp, Voter, Withdrawal, sighting::ServerId,
+    Checks, Eligibility, MemberReport, NodeId, OwnerRule, OwnerWatch, Rivals, ServerRole, Sighting,
+    Tenure, Timestamp, Voter, Withdrawal, sighting::ServerId,
 };
 
 /// All nodes of one lock service as voters: which of them may vote, and from when on.
@@ -169,18 +169,22 @@ impl Electorate {
     /// A driver calls this before it tells anything else of the node.
     pub fn set_kind(&mut self, node: NodeId, kind: NodeKind) {
         let member = self.member(node);
-        let (rule, is_in_cluster, may_share_server) = match kind {
+        let (watch, is_in_cluster, may_share_server) = match kind {
             NodeKind::Independent => (None, false, false),
-            NodeKind::SentinelGroup(rule) => (Some(rule), false, false),
+            NodeKind::SentinelGroup(rule) => {
+                // `SENTINEL MONITOR` begins with epoch 0 each time.
+                let watch = OwnerWatch::new(rule).with_epochs_that_begin_anew();
+                (Some(watch), false, false)
+            }
             NodeKind::ClusterSlot {
                 rule,
                 may_share_server,
-            } => (Some(rule), true, may_share_server),
+            } => (Some(OwnerWatch::new(rule)), true, may_share_server),
         };
-        if rule.is_some() {
+        if watch.is_some() {
             member.voter = member.voter.clone().with_failovers();
         }
-        member.watch = rule.map(OwnerWatch::new);
+        member.watch = watch;
         member.is_in_cluster = is_in_cluster;
         member.may_share_server = may_share_server;
     }
@@ -196,7 +200,8 @@ impl Electorate {
     }
 
     /// Notes that some client had a confirmation of this tenure of the node `age` ago, by a
-    /// [marker](crate::AgeMarker) on its owner. `now` must be read *after* the answer came.
+    /// [marker](crate::AgeMarker) on its owner. `now` must be read *after* the answer came. Changes nothing for a
+    /// [sentinel group](NodeKind::SentinelGroup), whose members tell ages.
     pub fn handle_marker(
         &mut self,
         now: Timestamp,
@@ -213,6 +218,13 @@ impl Electorate {
     #[must_use]
     pub fn tenure(&self, node: NodeId) -> Option<&Tenure> {
         self.members.get(&node)?.watch.as_ref()?.tenure()
+    }
+
+    /// Returns members of two authorities, if members of both report on the node. Nothing is confirmed then. A driver
+    /// names both to the operator.
+    #[must_use]
+    pub fn rivals(&self, node: NodeId) -> Option<Rivals> {
+        self.members.get(&node)?.watch.as_ref()?.rivals()
     }
 
     /// Returns what the node's votes are worth in replies that come now, on the connection that was told

@@ -1,4 +1,4 @@
-use core::fmt;
+use core::{fmt, time::Duration};
 
 /// A number that grows with every acquisition of a fenced lock, for the resource to check.
 ///
@@ -22,6 +22,16 @@ impl FencingToken {
     /// The largest token: 2^53 - 1, the largest number that Lua scripts and JSON carry exactly. A counter
     /// that starts at the wall clock in microseconds reaches it in the year 2255.
     pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// How long a node must remember a counter after it was raised: a day.
+    ///
+    /// A token that is given out later is larger even without the counter, because the wall clock has gone on. An
+    /// attempt proposes its token at most a ttl before the token reaches a node. So this holds if wall clocks differ by
+    /// less than a day less the ttl of the lock. As long as no node loses a counter before, tokens need nothing else of
+    /// wall clocks. How long the lock was held does not matter: the counter is needed least after a long hold.
+    ///
+    /// A day is longer than the error of a clock that shows the local time instead of UTC, which is at most 14 hours.
+    pub const COUNTER_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// Creates a token. A number beyond [`FencingToken::MAX`] makes that token.
     ///

@@ -93,8 +93,9 @@ impl KeepAlive {
         self.allows(acquired_at, due).then_some(due)
     }
 
-    /// Returns when to try again after an extension failed at `now`, or `None` if renewal has ended: an
-    /// eighth of the interval later, so that a dozen attempts fit into the validity that is left.
+    /// Returns when to try again after an extension failed at `now`, or after nodes denied an acquisition that was won
+    /// at `now`, or `None` if renewal has ended: an eighth of the interval later, so that a dozen attempts fit into the
+    /// validity that is left.
     #[must_use]
     pub fn next_try(&self, acquired_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         // At least 1 ms: a tiny interval must not turn into a busy loop.

@@ -96,6 +96,8 @@ pub struct Lease {
     pause: Option<Pause>,
     /// Whether a probe or a notification has shown another client.
     saw_others: bool,
+    /// Whether the nodes report when a probed key is gone.
+    is_notified: bool,
     /// The fencing tokens that its attempts propose, if the lock is fenced.
     proposals: Option<Proposals>,
     state: State,
@@ -136,6 +138,7 @@ impl Lease {
             attempts: 0,
             pause: None,
             saw_others: false,
+            is_notified: false,
             proposals: None,
             state: State::Idle,
         }

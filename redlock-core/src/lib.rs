@@ -45,6 +45,7 @@ extern crate alloc;
 mod age_marker;
 mod ballot;
 mod check;
+mod circle;
 mod electorate;
 mod eligibility;
 mod fencing;
@@ -83,6 +84,7 @@ mod voter;
 
 pub use age_marker::AgeMarker;
 pub use check::{Check, Checks};
+pub use circle::{MemberList, MemberReport};
 pub use electorate::{Admission, Electorate, Exclusion, Identity, NodeKind};
 pub use eligibility::Eligibility;
 pub use fencing::FencingToken;
@@ -94,7 +96,7 @@ pub use lease::{
 pub use node::{NodeId, NodeSet};
 pub use owed_release::{OwedRelease, SetRequestState};
 pub use owner_rule::OwnerRule;
-pub use owner_watch::{MemberReport, OwnerWatch};
+pub use owner_watch::{OwnerWatch, Rivals};
 pub use quarantine::Quarantine;
 pub use quorum::{Quorum, QuorumError};
 pub use reply::Reply;

@@ -81,6 +81,15 @@ impl OwnerRule {
         self.settling
     }
 
+    /// Returns the shortest time in which another owner can have settled, voted, and been replaced again while a
+    /// confirmation of it still counted: the longest ttl and the drift allowance. Endless if nobody settles.
+    pub(crate) const fn longest_gap(self) -> Duration {
+        if self.settling.is_zero() {
+            return Duration::MAX;
+        }
+        self.settling.saturating_sub(self.window)
+    }
+
     /// Returns how many of this number of members are a majority.
     pub(crate) fn majority(self, members: usize) -> usize {
         members.max(self.fewest_members) / 2 + 1

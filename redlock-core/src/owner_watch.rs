@@ -1,7 +1,10 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::time::Duration;
 
-use crate::{Eligibility, MemberId, OwnerRule, Tenure, Timestamp};
+use crate::{
+    Eligibility, MemberId, MemberList, MemberReport, OwnerRule, Tenure, Timestamp,
+    circle::{Agreement, Circle},
+};
 
 /// Decides which server is the owner of a node, and when its votes count, where an authority names the
 /// master: the sentinels of a group, or the nodes of a cluster.
@@ -57,57 +60,78 @@ use crate::{Eligibility, MemberId, OwnerRule, Tenure, Timestamp};
 ///   one of them has forgotten the others.
 /// - An [age](MemberReport::age) is the age of the tenure. How long a server has been a master is no such
 ///   age: it may have been a replica for a moment.
-/// - Epochs do not begin anew. A watch that sees an epoch go back ignores markers from then on, since they
-///   may be from the earlier life of the authority. But a client that starts later believes them. After an
-///   authority was set up anew, keep clients away for one settling time, or delete the markers.
+///
+/// # Two authorities
+///
+/// An address can lead to a member of another authority. If members of both were counted together, clients would
+/// follow the larger authority, and clients with other addresses would stay in the smaller one. So only members
+/// count together that know each other: each lists the other, or both know the same one in this way. If two such
+/// circles name different servers, nothing is confirmed, and the watch tells the [`Rivals`].
+///
+/// A watch that has confirmed an owner stays with that authority. It recognises the authority if more than half of the
+/// members are the same as at the last confirmation, or if the owner is the same. Without one of these, another
+/// authority is not followed, even if nobody else answers.
+///
+/// # Epochs that begin anew
+///
+/// A group of sentinels can be told to watch another server, and then the first one again, all in one epoch. Then two
+/// tenures of the first server look the same. So a watch [with such epochs](Self::with_epochs_that_begin_anew) begins
+/// anew if a tenure was not confirmed for the longest ttl and the drift allowance: in a shorter time, no other server
+/// can have settled and voted. It believes no markers, only the ages that members tell.
+///
+/// The nodes of a cluster have epochs that last: a node whose epoch begins anew has another id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerWatch {
     rule: OwnerRule,
     /// The last report of each member that answers.
     reports: BTreeMap<MemberId, MemberReport>,
-    /// Each member that an answering one knows, and how many of them know it. It changes with each list, since the
-    /// lists of a thousand members have a million entries.
-    known: BTreeMap<MemberId, usize>,
     current: Option<Confirmed>,
+    rivals: Option<Rivals>,
+    do_epochs_last: bool,
     /// The latest time that came with a report. Times may come out of order, since a driver may read the
     /// clock before it waits for access to the watch.
     latest: Timestamp,
 }
 
-/// What one member of an authority says about one node.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct MemberReport {
-    /// When the member was asked. Read *before* the question left.
-    pub asked_at: Timestamp,
-    /// The member.
+/// Members of two authorities, of which only one can be meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rivals {
+    /// A member of the authority that named the owner so far, or of either one if none was confirmed.
     pub member: MemberId,
-    /// The members of the authority that this member knows. It may list itself or not.
-    pub members: Vec<MemberId>,
-    /// The server that is the owner by the member's word, or `None` if it names none.
-    pub tenure: Option<Tenure>,
-    /// For how long the member has known this tenure, at least. Zero if it does not say.
-    pub age: Duration,
+    /// A member of the other authority.
+    pub other: MemberId,
 }
 
 /// The tenure that was confirmed last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Confirmed {
     tenure: Tenure,
+    /// The members of the authority at the last confirmation.
+    members: MemberList,
     /// A time by which a majority had reported the tenure.
     since: Timestamp,
     /// The date of the last confirmation.
     at: Timestamp,
-    /// Whether the tenure before had a later epoch.
+    /// Whether the tenure before had the same epoch or a later one.
     is_epoch_back: bool,
 }
 
-/// What the reports agree on.
-struct Agreement {
-    tenure: Tenure,
-    /// Each of a majority was asked then or later.
-    at: Timestamp,
-    /// Each of a majority has known the tenure for so long.
-    age: Duration,
+/// One of two authorities.
+struct Side<'a> {
+    member: MemberId,
+    members: &'a MemberList,
+    tenure: &'a Tenure,
+}
+
+impl Side<'_> {
+    /// Returns whether the circle is of another authority, and could name an owner.
+    fn is_rival(&self, circle: &Circle<'_>, agrees: bool, rule: OwnerRule) -> bool {
+        let members = circle.members();
+        // A member that has lost its state knows no other, and is soon known again.
+        let is_apart =
+            || members.len() >= rule.majority(0) && members.shared_with(self.members) == 0;
+        circle.names_another_than(self.tenure) && (agrees || is_apart())
+    }
 }
 
 impl OwnerWatch {
@@ -117,9 +141,19 @@ impl OwnerWatch {
         Self {
             rule,
             reports: BTreeMap::new(),
-            known: BTreeMap::new(),
             current: None,
+            rivals: None,
+            do_epochs_last: true,
             latest: Timestamp::ZERO,
+        }
+    }
+
+    /// Allows for an authority that may give the epoch of one tenure to a later tenure of the same server.
+    #[must_use]
+    pub fn with_epochs_that_begin_anew(self) -> Self {
+        Self {
+            do_epochs_last: false,
+            ..self
         }
     }
 
@@ -130,20 +164,23 @@ impl OwnerWatch {
     pub fn handle_report(&mut self, now: Timestamp, mut report: MemberReport) -> bool {
         self.latest = self.latest.max(now);
         // So that most members report equal lists.
-        report.members.push(report.member);
-        report.members.sort_unstable();
-        report.members.dedup();
+        report.members.insert(report.member);
         self.note(report);
         self.forget_old_reports();
-        self.agreement().is_some_and(|it| self.confirm(it))
+        let (agreement, rivals) = self.judge();
+        self.rivals = rivals;
+        agreement.is_some_and(|it| self.confirm(it))
     }
 
     /// Notes that some client had a confirmation of this tenure `age` ago, by a [marker](crate::AgeMarker)
-    /// on its owner. `now` must be read *after* the answer came.
+    /// on its owner. `now` must be read *after* the answer came. Markers may be from an earlier life of the authority
+    /// if an epoch was seen to go back, or if [epochs begin anew](Self::with_epochs_that_begin_anew). Then they change
+    /// nothing.
     pub fn handle_marker(&mut self, now: Timestamp, tenure: &Tenure, age: Duration) {
         if let Some(current) = &mut self.current
             && current.tenure == *tenure
             && !current.is_epoch_back
+            && self.do_epochs_last
         {
             current.since = current.since.min(now.saturating_sub(age));
         }
@@ -153,6 +190,12 @@ impl OwnerWatch {
     #[must_use]
     pub fn tenure(&self) -> Option<&Tenure> {
         self.current.as_ref().map(|current| &current.tenure)
+    }
+
+    /// Returns the rivals by the last report: members of two authorities, while nothing is confirmed because of them.
+    #[must_use]
+    pub const fn rivals(&self) -> Option<Rivals> {
+        self.rivals
     }
 
     /// Returns what the votes of a server are worth that was connected to in this tenure.
@@ -170,52 +213,45 @@ impl OwnerWatch {
     /// Keeps the report, unless there is a newer one of its member.
     fn note(&mut self, report: MemberReport) {
         let last = self.reports.get(&report.member);
-        if last.is_some_and(|last| report.asked_at < last.asked_at) {
-            return;
-        }
-        let is_same = last.is_some_and(|last| last.members == report.members);
-        if !is_same {
-            for member in &report.members {
-                *self.known.entry(*member).or_default() += 1;
-            }
-        }
-        let last = self.reports.insert(report.member, report);
-        if let Some(last) = last.filter(|_| !is_same) {
-            forget(&mut self.known, &last.members);
+        if last.is_none_or(|last| last.asked_at <= report.asked_at) {
+            self.reports.insert(report.member, report);
         }
     }
 
     fn forget_old_reports(&mut self) {
-        let Self {
-            rule,
-            reports,
-            known,
-            latest,
-            ..
-        } = self;
-        reports.retain(|_, report| {
-            let counts = *latest <= report.asked_at.saturating_add(rule.window());
-            if !counts {
-                forget(known, &report.members);
-            }
-            counts
-        });
+        let (latest, window) = (self.latest, self.rule.window());
+        self.reports
+            .retain(|_, report| latest <= report.asked_at.saturating_add(window));
     }
 
     /// Notes a confirmation. Returns whether it is the first one of its tenure.
-    fn confirm(&mut self, Agreement { tenure, at, age }: Agreement) -> bool {
+    fn confirm(&mut self, agreement: Agreement) -> bool {
+        let Agreement {
+            tenure,
+            members,
+            at,
+            age,
+        } = agreement;
         let since = self.latest.saturating_sub(age);
         match &mut self.current {
             Some(current) if current.tenure == tenure => {
+                let gap = self.latest.saturating_duration_since(current.at);
+                let is_continued = self.do_epochs_last || gap < self.rule.longest_gap();
+                current.since = if is_continued {
+                    current.since.min(since)
+                } else {
+                    since
+                };
                 current.at = current.at.max(at);
-                current.since = current.since.min(since);
+                current.members = members;
                 false
             }
             current => {
-                let is_back = |before: &Confirmed| before.tenure.epoch > tenure.epoch;
+                let is_back = |before: &Confirmed| before.tenure.epoch >= tenure.epoch;
                 *current = Some(Confirmed {
                     is_epoch_back: current.as_ref().is_some_and(is_back),
                     tenure,
+                    members,
                     since,
                     at,
                 });
@@ -224,38 +260,63 @@ impl OwnerWatch {
         }
     }
 
-    /// Returns what a majority of all members reports.
-    fn agreement(&self) -> Option<Agreement> {
-        let majority = self.rule.majority(self.known.len());
-        let reports = self.reports.values();
-        let mut votes = BTreeMap::<_, usize>::new();
-        for tenure in reports.clone().filter_map(|it| it.tenure.as_ref()) {
-            *votes.entry(tenure).or_default() += 1;
+    /// Returns what a majority of the authority reports. If members of two authorities report, returns them instead.
+    fn judge(&self) -> (Option<Agreement>, Option<Rivals>) {
+        let circles = Circle::all_of(self.reports.values());
+        let agreement = |circle: &Circle<'_>| circle.agreement(self.rule);
+        let mut agreements: Vec<_> = circles.iter().map(agreement).collect();
+        let is_own = |it: &Option<Agreement>| it.as_ref().is_some_and(|it| self.is_own(it));
+        let own = agreements.iter().position(is_own);
+        let rivals = self.side(&circles, own, &agreements).and_then(|side| {
+            let mut others = (0..circles.len()).filter(|it| Some(*it) != own);
+            let is_rival =
+                |it: &usize| side.is_rival(&circles[*it], agreements[*it].is_some(), self.rule);
+            let other = others.find(is_rival)?;
+            Some(Rivals {
+                member: side.member,
+                other: circles[other].first(),
+            })
+        });
+        let agreement = own.and_then(|own| agreements.swap_remove(own));
+        (agreement.filter(|_| rivals.is_none()), rivals)
+    }
+
+    /// Returns the authority whose rivals others may be: the one that agrees, or that was confirmed last, or any.
+    fn side<'a>(
+        &'a self,
+        circles: &'a [Circle<'_>],
+        own: Option<usize>,
+        agreements: &'a [Option<Agreement>],
+    ) -> Option<Side<'a>> {
+        if let Some(own) = own {
+            return Some(Side {
+                member: circles[own].first(),
+                members: circles[own].members(),
+                tenure: &agreements[own].as_ref()?.tenure,
+            });
         }
-        let (tenure, _) = votes.into_iter().find(|(_, votes)| *votes >= majority)?;
-        let agreeing = reports.filter(|it| it.tenure.as_ref() == Some(tenure));
-        let mut asked: Vec<_> = agreeing.clone().map(|it| it.asked_at).collect();
-        let mut ages: Vec<_> = agreeing.map(|it| it.age).collect();
-        // The latest, and the oldest, that a majority has in common.
-        let (_, at, _) = asked.select_nth_unstable_by(majority - 1, |a, b| b.cmp(a));
-        let (_, age, _) = ages.select_nth_unstable_by(majority - 1, |a, b| b.cmp(a));
-        Some(Agreement {
-            tenure: tenure.clone(),
-            at: *at,
-            age: *age,
+        if let Some(current) = &self.current {
+            return Some(Side {
+                member: current.members.iter().next()?,
+                members: &current.members,
+                tenure: &current.tenure,
+            });
+        }
+        circles.iter().find_map(|circle| {
+            Some(Side {
+                member: circle.first(),
+                members: circle.members(),
+                tenure: circle.tenures().next()?,
+            })
         })
     }
-}
 
-/// Takes back that one member knows these.
-fn forget(known: &mut BTreeMap<MemberId, usize>, members: &[MemberId]) {
-    for member in members {
-        if let Some(count) = known.get_mut(member) {
-            *count -= 1;
-            if *count == 0 {
-                known.remove(member);
-            }
-        }
+    /// Returns whether members that agree are those of the authority that was confirmed last, if any was.
+    fn is_own(&self, agreement: &Agreement) -> bool {
+        self.current.as_ref().is_none_or(|current| {
+            let shared = current.members.shared_with(&agreement.members);
+            2 * shared > current.members.len() || current.tenure.owner == agreement.tenure.owner
+        })
     }
 }
 

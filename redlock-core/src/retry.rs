@@ -12,6 +12,10 @@ const QUARANTINE_INTERVAL: Duration = Duration::from_secs(1);
 /// By how many powers of two the delay before a hasty probe may be shorter than the schedule's shortest.
 const MAX_HASTE: u32 = 3;
 
+/// The time between two scheduled probes of a client that is notified grows to between half of this and this. So
+/// the client finds out that late if a notification was lost.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
+
 /// After so many of the longest delays without a change, a key is likely to stay with its holder.
 const LONG_HOLD: u32 = 5;
 
@@ -85,8 +89,8 @@ impl RetrySchedule {
     /// expired. The delay is the time until the next probe.
     ///
     /// "It should try again after a random delay in order to try to desynchronize multiple clients"
-    /// (the Redlock page): here clients are kept apart by a random backoff that starts at zero, and
-    /// doubles each time that attempts fail in quick succession.
+    /// (the Redlock page): here clients are kept apart by a random backoff that starts at zero. It doubles
+    /// each time that an attempt fails, and starts anew when another client is seen to have the key.
     #[must_use]
     pub fn with_probes(self) -> Self {
         Self {
@@ -97,25 +101,36 @@ impl RetrySchedule {
 
     /// Returns when to probe again after `tries` attempts and probes, or `None` to give up. A wait before a
     /// probe is useful even if it ends at the deadline, because the key may be free before.
-    ///
-    /// A client that gets no notifications misses openings. It probes faster after each of them, so that
-    /// it gets its turn among clients that are notified: down to between an eighth and a quarter of the
-    /// shortest delay.
     pub(crate) fn next_probe(
         &self,
         deadline: Timestamp,
         tries: u32,
         now: Timestamp,
         random: u64,
-        unseen: u32,
     ) -> Option<Timestamp> {
         let is_allowed = self.max_attempts.is_none_or(|most| tries < most);
-        let hasty = self.with_haste(unseen);
-        let next = hasty.next_attempt(deadline, tries, now, random);
+        let next = self.next_attempt(deadline, tries, now, random);
         next.or(Some(deadline).filter(|_| is_allowed && now < deadline))
     }
 
-    fn with_haste(self, unseen: u32) -> Self {
+    /// Returns the same schedule for a client that is notified, after so many scheduled probes. The delays
+    /// double with each probe, but leave time for another one before the deadline.
+    pub(crate) fn with_patience(self, probes: u32, left: Duration) -> Self {
+        let longer = |delay: Duration, most: Duration| {
+            let longer = delay.saturating_mul(1 << probes.min(16));
+            longer.min(most).min(left / 4).max(delay)
+        };
+        Self {
+            shortest: longer(self.shortest, LONGEST_INTERVAL / 2),
+            longest: longer(self.longest, LONGEST_INTERVAL),
+            ..self
+        }
+    }
+
+    /// Returns the same schedule for a client that has missed so many openings, because it gets no notifications. It
+    /// probes faster after each of them, so that it gets its turn among clients that are notified: down to between
+    /// an eighth and a quarter of the shortest delay.
+    pub(crate) fn with_haste(self, unseen: u32) -> Self {
         // Never zero: time must pass between two probes.
         let shortest = self.shortest / (1 << unseen.min(MAX_HASTE));
         let shortest = shortest.max(Duration::from_nanos(1));
@@ -137,14 +152,14 @@ impl RetrySchedule {
         self.probes
     }
 
-    /// Returns how long to back off before the next attempt after so many collisions in quick succession.
+    /// Returns how long to back off before the next attempt after so many collisions that nobody has won.
     pub(crate) fn backoff(&self, collisions: u32, random: u64) -> Duration {
         let window = self.backoff_window(collisions);
         share(window, random)
     }
 
     /// Returns the longest of these times.
-    pub(crate) fn backoff_window(&self, collisions: u32) -> Duration {
+    fn backoff_window(&self, collisions: u32) -> Duration {
         match collisions.checked_sub(1) {
             None => Duration::ZERO,
             Some(doublings) => FIRST_WINDOW
@@ -309,7 +324,7 @@ mod tests {
     #[test]
     fn probes_go_on_until_the_deadline() {
         let deadline = at(1000);
-        let next = |schedule: RetrySchedule, now| schedule.next_probe(deadline, 2, now, 0, 0);
+        let next = |schedule: RetrySchedule, now| schedule.next_probe(deadline, 2, now, 0);
         assert_eq!(next(schedule(), at(900)), Some(at(920)));
         assert_eq!(next(schedule(), at(999)), Some(deadline));
         assert_eq!(next(schedule(), deadline), None);
@@ -348,6 +363,21 @@ mod tests {
     }
 
     #[test]
+    fn probes_of_a_client_that_is_notified_become_rarer() {
+        let delays = |probes, left| {
+            let patient = schedule().with_patience(probes, MS(left));
+            (patient.shortest, patient.longest)
+        };
+        assert_eq!(delays(0, 60_000), (MS(20), MS(200)));
+        assert_eq!(delays(2, 60_000), (MS(80), MS(800)));
+        assert_eq!(delays(u32::MAX, 60_000), (MS(1000), MS(2000)));
+        assert_eq!(delays(u32::MAX, 1200), (MS(300), MS(300)), "time for more");
+        assert_eq!(delays(u32::MAX, 10), (MS(20), MS(200)));
+        let long = RetrySchedule::new(MS(3000)..=MS(9000)).unwrap();
+        assert_eq!(long.with_patience(9, Duration::MAX), long, "long already");
+    }
+
+    #[test]
     fn hasty_probes_neither_overflow_nor_come_at_once() {
         let delays = [1, 2, 7, 8, 1_000_000, u64::MAX].map(Duration::from_nanos);
         for (index, shortest) in delays.into_iter().chain([Duration::MAX]).enumerate() {
@@ -356,7 +386,8 @@ mod tests {
                 let schedule = schedule.unwrap().with_probes();
                 for unseen in [0, 1, 2, 3, 31, u32::MAX] {
                     for random in [0, u64::MAX] {
-                        let next = schedule.next_probe(Timestamp::MAX, 1, at(5), random, unseen);
+                        let hasty = schedule.with_haste(unseen);
+                        let next = hasty.next_probe(Timestamp::MAX, 1, at(5), random);
                         assert!(
                             next > Some(at(5)),
                             "{shortest:?} {longest:?} {unseen} {random}"

@@ -150,12 +150,19 @@ impl Pause {
 
     /// Returns whether the pause is for clients that poll. A probe shows whether they come.
     pub(crate) fn is_for_pollers(&self) -> bool {
-        self.kind != Kind::Moment
+        matches!(self.kind, Kind::Short | Kind::Long)
+    }
+
+    /// Returns whether the pause may be for another client, because one came after the last turns or may poll.
+    pub(crate) fn others_came(&self) -> bool {
+        self.kind != Kind::None
     }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
+    /// No pause, because no other client came after the last turns.
+    None,
     /// For clients that are notified when the lock is free.
     #[default]
     Moment,
@@ -200,7 +207,7 @@ impl Turns {
         } else if self.unused == 0 {
             (Kind::Moment, MOMENT)
         } else {
-            (Kind::Moment, Duration::ZERO)
+            (Kind::None, Duration::ZERO)
         };
         self.last = kind;
         let until = now.saturating_add(time);
@@ -218,7 +225,7 @@ impl Turns {
             };
         };
         match self.last {
-            Kind::Moment => {}
+            Kind::None | Kind::Moment => {}
             Kind::Short => count(&mut self.short.unused),
             Kind::Long => count(&mut self.long.unused),
         }
@@ -357,6 +364,10 @@ mod tests {
             .unwrap();
         assert_eq!((pause.kind, pause.until), (Kind::Moment, at(22)));
         assert!(pause.fits(at(20), at(25)) && !pause.fits(at(20), at(24)));
+        assert!(pause.others_came());
+        turns.start(at(22), false);
+        let none = turns.end(at(200), turn(TURN), PollerShare::NONE).unwrap();
+        assert_eq!((none.until, none.others_came()), (at(200), false));
     }
 
     #[test]

@@ -1,13 +1,6 @@
 //! An attempt that is under way, and how it ends.
 
-use core::time::Duration;
-
-use super::{
-    agreement::Agreement,
-    held::Fenced,
-    retry_state::{Defeat, RetryState},
-    transmit::RoundId,
-};
+use super::{agreement::Agreement, held::Fenced, retry_state::RetryState, transmit::RoundId};
 use crate::{
     Acquire, AcquireFailure, AcquireVerdict, Fence, FenceVerdict, FencingToken, Timestamp,
 };
@@ -57,7 +50,6 @@ pub(super) struct OutbidAttempt {
 /// An attempt that failed.
 pub(super) struct FailedAttempt {
     pub(super) failure: AcquireFailure,
-    pub(super) defeat: Defeat,
     /// The largest counter that a node has told.
     pub(super) highest_counter: Option<FencingToken>,
     pub(super) retry: RetryState,
@@ -95,20 +87,11 @@ impl Acquiring {
                 counter,
                 retry: self.retry,
             }),
-            AcquireVerdict::Failed(failure) => {
-                let lasted = now.saturating_duration_since(acquired_at);
-                let has_winner = tally.is_blocking(tally.denied());
-                Outcome::Failed(FailedAttempt {
-                    failure,
-                    defeat: if has_winner {
-                        Defeat::LostRace { lasted }
-                    } else {
-                        Defeat::SplitVote { lasted }
-                    },
-                    highest_counter: tally.highest_counter(),
-                    retry: self.retry,
-                })
-            }
+            AcquireVerdict::Failed(failure) => Outcome::Failed(FailedAttempt {
+                failure,
+                highest_counter: tally.highest_counter(),
+                retry: self.retry,
+            }),
         }
     }
 }
@@ -157,10 +140,6 @@ impl Fencing {
     fn failed(&self, failure: AcquireFailure) -> FailedAttempt {
         FailedAttempt {
             failure,
-            // The keys were ours, so no other client had won.
-            defeat: Defeat::SplitVote {
-                lasted: Duration::ZERO,
-            },
             highest_counter: self.round.tally().highest_counter(),
             retry: self.retry,
         }

@@ -9,6 +9,8 @@ pub(super) struct Agreement {
     start: Timestamp,
     quorum: Quorum,
     votes: NodeSet,
+    /// The nodes that said no: they do not have our key.
+    denied: NodeSet,
     /// The nodes that have not replied yet.
     awaited: NodeSet,
     /// When the latest of the votes was counted.
@@ -23,6 +25,7 @@ impl Agreement {
             start: tally.start(),
             quorum: tally.quorum(),
             votes,
+            denied: tally.denied(),
             awaited: tally.undecided(),
             counted_at: tally.latest().max(now),
         }
@@ -38,9 +41,15 @@ impl Agreement {
         eligibility: Eligibility,
     ) {
         let is_first = self.round == round && self.awaited.remove(node);
-        if is_first && reply == Reply::Granted && eligibility.covers(self.start) {
-            self.votes.insert(node);
-            self.counted_at = self.counted_at.max(now);
+        match reply {
+            Reply::Granted if is_first && eligibility.covers(self.start) => {
+                self.votes.insert(node);
+                self.counted_at = self.counted_at.max(now);
+            }
+            Reply::Denied if is_first => {
+                self.denied.insert(node);
+            }
+            _ => {}
         }
     }
 
@@ -52,6 +61,11 @@ impl Agreement {
     /// Returns the nodes whose votes are not counted.
     pub(super) fn others(&self) -> NodeSet {
         self.quorum.all().difference(self.votes)
+    }
+
+    /// Returns the nodes that do not have our key.
+    pub(super) fn denied(&self) -> NodeSet {
+        self.denied
     }
 
     /// Removes a node's vote, unless all votes were counted before `since`. Returns whether a quorum is

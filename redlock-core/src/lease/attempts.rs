@@ -7,7 +7,7 @@ use super::{
     config::LeaseConfig,
     event::Event,
     held::{Extension, Fenced, Held},
-    retry_state::{Defeat, RetryState},
+    retry_state::RetryState,
     transmit::Operation,
 };
 use crate::{Acquire, AcquireFailure, Fence, Timestamp};
@@ -42,7 +42,7 @@ impl Lease {
             // No other client can raise the counters of nodes that hold our key. So each round learns
             // more of these counters, and few rounds are needed.
             Some(Outcome::Outbid(outbid)) => self.propose(now, &outbid),
-            Some(Outcome::Failed(failed)) => self.fail_attempt(now, failed),
+            Some(Outcome::Failed(failed)) => self.fail_attempt(now, &failed),
         }
     }
 
@@ -57,12 +57,10 @@ impl Lease {
         } = *outbid;
         let fence = self.proposals.as_mut().and_then(|it| it.surpass(counter));
         let Some(fence) = fence else {
-            let lasted = now.saturating_duration_since(acquired_at);
             return self.fail_attempt(
                 now,
-                FailedAttempt {
+                &FailedAttempt {
                     failure: AcquireFailure::FenceExhausted,
-                    defeat: Defeat::SplitVote { lasted },
                     highest_counter: Some(counter),
                     retry,
                 },
@@ -95,7 +93,7 @@ impl Lease {
             fence: fenced.as_ref().map(Fenced::fence),
             granted_by: rests_on.votes(),
         });
-        self.state = State::Held(Held {
+        let mut held = Held {
             token: self.token(),
             held_since: acquired_at,
             valid_until,
@@ -107,11 +105,13 @@ impl Lease {
                 due: keep_alive.next_extension(acquired_at, acquired_at),
                 last: None,
             },
-        });
+        };
+        held.hasten(&self.config);
+        self.state = State::Held(held);
     }
 
     /// Redlock step 5: a failed attempt is released on every node, the silent ones included.
-    fn fail_attempt(&mut self, now: Timestamp, mut failed: FailedAttempt) {
+    fn fail_attempt(&mut self, now: Timestamp, failed: &FailedAttempt) {
         if let (Some(proposals), Some(counter)) = (&mut self.proposals, failed.highest_counter) {
             proposals.note(counter);
         }
@@ -124,11 +124,14 @@ impl Lease {
         let Some(until) = next.filter(|_| may_go_on) else {
             return self.exhaust(failure);
         };
-        failed.retry.failure = Some(failure);
         if watches {
-            self.watch(now, until, &failed);
+            self.watch(now, until, failed);
         } else {
-            self.state = State::Backoff(Backoff::until(until, failed.retry));
+            let retry = RetryState {
+                failure: Some(failure),
+                ..failed.retry
+            };
+            self.state = State::Backoff(Backoff::until(until, retry));
         }
     }
 
@@ -147,7 +150,10 @@ impl Lease {
             AcquireFailure::Quarantined { until } => {
                 schedule.next_in_quarantine(deadline, tries, now, until, random)
             }
-            _ if watches => schedule.next_probe(deadline, tries, now, random, retry.unseen.count),
+            _ if watches => {
+                let hasty = schedule.with_haste(retry.unseen.count);
+                hasty.next_probe(deadline, tries, now, random)
+            }
             _ => schedule.next_attempt(deadline, tries, now, random),
         }
     }

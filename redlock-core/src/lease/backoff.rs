@@ -52,10 +52,13 @@ impl Backoff {
     /// deadline, unless another client has the key.
     pub(super) fn next(&mut self, now: Timestamp, attempts: u32) -> Next {
         if let Some(key_watch) = &mut self.key_watch
-            && key_watch.take_missed(now)
+            && key_watch.is_taken(now)
         {
-            self.retry.missed = self.retry.missed.saturating_add(1);
-            key_watch.handle_missed(self.retry.missed);
+            self.retry.handle_taken();
+            if key_watch.take_was_free() {
+                self.retry.handle_missed();
+                key_watch.handle_missed(self.retry.missed);
+            }
         }
         let is_free = self.free_at().is_some_and(|at| at <= now);
         if now < self.until && !is_free {

@@ -159,6 +159,9 @@ impl Held {
             }
             return false;
         }
+        if self.was_never_extended() {
+            self.repair(cx, self.rests_on.denied());
+        }
         let operation = Operation::Extend {
             token: self.token,
             ttl: self.ttl_to_send(now, ttl),
@@ -186,6 +189,7 @@ impl Held {
         for agreement in self.agreements() {
             agreement.handle_reply(now, id, node, reply, eligibility);
         }
+        self.hasten(cx.config);
         match &mut self.extension {
             Extension::Running {
                 id: current, round, ..
@@ -203,9 +207,7 @@ impl Held {
                 if round.is_lost() {
                     return Some(LossReason::KeysLost);
                 }
-                if round.has_succeeded() {
-                    self.repair(cx, lost_on);
-                }
+                self.repair(cx, lost_on);
                 None
             }
             Extension::Running { .. } | Extension::Idle { .. } => None,
@@ -294,10 +296,12 @@ impl Held {
                 cx.outbox.tell(Event::Extended { valid_until });
             }
             ExtendVerdict::Failed => {
+                let lost_on = round.lost_on();
                 self.extension = Extension::Idle {
                     due: keep_alive.next_try(self.held_since, cx.now),
                     last: Some((id, round)),
                 };
+                self.repair(cx, lost_on);
                 let valid_until = self.valid_until;
                 cx.outbox.tell(Event::ExtendFailed { valid_until });
             }
@@ -305,9 +309,13 @@ impl Held {
         None
     }
 
-    /// Puts our key back on nodes that lost it, and the fencing counter with it, after a majority has
-    /// confirmed the lock without them. The reply is not counted, so this wins nothing by itself. It
-    /// keeps the lock alive, and its token in force, when nodes restart one after the other.
+    /// Sets our key on nodes that do not have it, and the fencing counter with it. The reply is not counted, so
+    /// this wins nothing by itself. It keeps the lock alive, and its token in force, when nodes restart one
+    /// after the other, or when a node that voted is gone and another client had the key on a third one before.
+    ///
+    /// This is safe even if the last extension failed. The next extension succeeds only within the validity, and
+    /// until then no other client can get a majority. On a node that votes for it, our key was set after any
+    /// earlier key of another client, and lives at least as long as the new validity.
     ///
     /// A node whose counter is larger keeps the counter. A node that has another client's key keeps that
     /// key; the next extension finds our key missing there, and tries again.
@@ -338,6 +346,25 @@ impl Held {
                     .tell_nodes(nodes, Operation::Fence { token, fence });
             }
         }
+    }
+
+    /// Brings the first extension forward if another client had the key on a node. That client has failed to get
+    /// a majority, and has probably released the key since. The extension sets our key there, so that the lock no
+    /// longer rests on a bare majority.
+    pub(super) fn hasten(&mut self, config: &LeaseConfig) {
+        let soon = config.keep_alive.next_try(self.held_since, self.held_since);
+        if self.was_never_extended()
+            && !self.rests_on.denied().is_empty()
+            && let Extension::Idle { due: Some(due), .. } = &mut self.extension
+            && let Some(soon) = soon
+        {
+            *due = soon.min(*due);
+        }
+    }
+
+    /// Returns whether the lock rests on the votes that won it, and no extension has started.
+    const fn was_never_extended(&self) -> bool {
+        matches!(self.extension, Extension::Idle { last: None, .. })
     }
 
     /// Returns the votes that the lock rests on, and those that its token rests on.

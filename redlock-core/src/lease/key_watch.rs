@@ -47,12 +47,22 @@ impl KeyWatch {
     }
 
     /// Starts to watch for a client that backs off. It assumes that others have the key until then, and
-    /// confirms more often than any waiter that the key is free.
-    pub(super) fn after_others(id: RoundId, quorum: Quorum, until: Timestamp) -> Self {
+    /// confirms more often than any waiter that the key is free. If no other client came before, it confirms it once:
+    /// one that comes now is faster after it has missed a few openings.
+    pub(super) fn after_others(
+        id: RoundId,
+        quorum: Quorum,
+        until: Timestamp,
+        others_came: bool,
+    ) -> Self {
         Self {
             free_from: vec![Some(until); quorum.nodes()],
             asked: NodeSet::EMPTY,
-            confirmations: MAX_CONFIRMATIONS + 1,
+            confirmations: if others_came {
+                MAX_CONFIRMATIONS + 1
+            } else {
+                1
+            },
             ..Self::new(id, quorum, 0)
         }
     }
@@ -119,9 +129,9 @@ impl KeyWatch {
         self.free_from.fill(None);
     }
 
-    /// Returns once whether another client has taken the key that was free.
-    pub(super) fn take_missed(&mut self, now: Timestamp) -> bool {
-        self.was_free && self.is_taken(now) && core::mem::take(&mut self.was_free)
+    /// Returns once whether a quorum was free before.
+    pub(super) fn take_was_free(&mut self) -> bool {
+        core::mem::take(&mut self.was_free)
     }
 
     /// Notes how often another client was faster by now.
@@ -244,14 +254,15 @@ mod tests {
     #[test]
     fn a_missed_opening_counts_once() {
         let mut key_watch = key_watch(&[Reply::Free; 3]);
+        assert!(!key_watch.take_was_free(), "nothing is known of it before");
         key_watch.take_confirmation();
-        assert!(!key_watch.take_missed(at(1)), "it is still free");
         for index in 0..3 {
             assert!(key_watch.handle_change(node(index)));
             key_watch.handle_reply(node(index), taken(9));
         }
-        assert!(key_watch.take_missed(at(1)));
-        assert!(!key_watch.take_missed(at(1)));
+        assert!(key_watch.is_taken(at(1)));
+        assert!(key_watch.take_was_free());
+        assert!(!key_watch.take_was_free());
     }
 
     #[test]

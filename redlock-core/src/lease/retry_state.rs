@@ -3,13 +3,6 @@ use core::time::Duration;
 use super::key_watch::KeyWatch;
 use crate::{AcquireFailure, RetrySchedule, Timestamp};
 
-/// Failures that follow one another within this time are in each other's way. An attempt on a local
-/// network fails in less.
-const QUICK_SUCCESSION: Duration = Duration::from_millis(4);
-
-/// How many lost races weigh as much as one split vote.
-const RACES_PER_SPLIT_VOTE: u32 = 8;
-
 /// By how much the expiry of one key may differ from probe to probe: the server counts in whole
 /// milliseconds, and the reply takes some time.
 const EXPIRY_TOLERANCE: Duration = Duration::from_millis(5);
@@ -21,37 +14,13 @@ pub(super) struct RetryState {
     pub(super) deadline: Timestamp,
     /// How the last attempt failed.
     pub(super) failure: Option<AcquireFailure>,
-    /// The failures that followed one another quickly, among the attempts at a watched key.
-    pub(super) streak: Option<Streak>,
+    /// How many attempts at a watched key have failed since another client was seen to have it.
+    pub(super) collisions: u32,
     /// How many scheduled probes found the key taken.
     pub(super) probes: u32,
     /// How often the key was free, and another client was faster.
     pub(super) missed: u32,
     pub(super) unseen: UnseenOpenings,
-}
-
-/// Attempts that failed one soon after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Streak {
-    /// When the last of them failed.
-    pub(super) last: Timestamp,
-    /// How many they are, in lost races.
-    pub(super) weight: u32,
-}
-
-/// How another client got in the way of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Defeat {
-    /// Another client has the key on so many nodes that it may have won.
-    LostRace {
-        /// How long the attempt took.
-        lasted: Duration,
-    },
-    /// Each client got a part of the nodes.
-    SplitVote {
-        /// How long the attempt took.
-        lasted: Duration,
-    },
 }
 
 /// Times at which the key was free, and which no notification announced: the key is taken by now, but
@@ -74,7 +43,7 @@ impl RetryState {
         Self {
             deadline,
             failure: None,
-            streak: None,
+            collisions: 0,
             probes: 0,
             missed: 0,
             unseen: UnseenOpenings {
@@ -89,32 +58,24 @@ impl RetryState {
         attempts.saturating_add(self.probes)
     }
 
-    /// Counts an attempt at a watched key that failed now.
-    ///
-    /// Clients that wake at the same time may get a part of the nodes each, again and again. A client
-    /// whose attempts fail in quick succession backs off, longer each time. It does so much sooner after
-    /// split votes than after lost races.
-    pub(super) fn handle_defeat(&mut self, now: Timestamp, defeat: Defeat, retry: &RetrySchedule) {
-        let (weight, lasted) = match defeat {
-            Defeat::LostRace { lasted } => (1, lasted),
-            Defeat::SplitVote { lasted } => (RACES_PER_SPLIT_VOTE, lasted),
-        };
-        let window = retry.backoff_window(self.collisions());
-        let quick = QUICK_SUCCESSION
-            .saturating_add(window.saturating_mul(2))
-            .saturating_add(lasted.saturating_mul(2));
-        let is_quick = |it: &Streak| now.saturating_duration_since(it.last) < quick;
-        let before = self.streak.filter(is_quick);
-        let weight = before.map_or(0, |it| it.weight.saturating_add(weight));
-        if self.streak.is_some() {
-            self.missed = self.missed.saturating_add(1);
+    /// Counts an attempt that failed because of another client. The first attempt finds the key taken, and has
+    /// missed no opening.
+    pub(super) fn handle_defeat(&mut self) {
+        if self.failure.replace(AcquireFailure::Contended).is_some() {
+            self.handle_missed();
         }
-        self.streak = Some(Streak { last: now, weight });
+        self.collisions = self.collisions.saturating_add(1);
     }
 
-    /// Returns how many split votes the failures in quick succession amount to.
-    pub(super) fn collisions(&self) -> u32 {
-        self.streak.map_or(0, |it| it.weight / RACES_PER_SPLIT_VOTE)
+    /// Notes that another client has the key, so the collisions before are settled. If they still counted, a
+    /// client would back off for longer the longer it waits, and clients that come later would overtake it.
+    pub(super) fn handle_taken(&mut self) {
+        self.collisions = 0;
+    }
+
+    /// Counts an opening in which another client was faster.
+    pub(super) fn handle_missed(&mut self) {
+        self.missed = self.missed.saturating_add(1);
     }
 }
 

@@ -108,6 +108,10 @@ impl Driven {
     }
 }
 
+fn only(nodes: &[usize]) -> NodeSet {
+    nodes.iter().map(|it| NodeId::new(*it).unwrap()).collect()
+}
+
 fn release_of(token: Token) -> Operation {
     Operation::Release { token }
 }

@@ -32,11 +32,11 @@ pub struct Transmit {
 pub enum Operation {
     /// Set the key to the token if it does not exist: `SET key token NX PX ttl`.
     ///
-    /// With a fence, raise the key's fencing counter to it in the same step. If the counter is no smaller
-    /// than the fence, leave the counter, set the key all the same, and answer
-    /// [`Reply::Outbid`](crate::Reply::Outbid).
+    /// With a fence, raise the key's fencing counter to it in the same step, and remember the counter for
+    /// [`COUNTER_LIFETIME`](FencingToken::COUNTER_LIFETIME) from then on. If the counter is no smaller than the
+    /// fence, leave the counter, set the key all the same, and answer [`Reply::Outbid`](crate::Reply::Outbid).
     ///
-    /// While the lock is held, this goes to nodes that have lost the key. The reply is not counted then.
+    /// While the lock is held, this goes to nodes that lack the key. The reply is not counted then.
     Acquire {
         /// The value to set.
         token: Token,

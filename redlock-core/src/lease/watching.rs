@@ -5,7 +5,7 @@ use super::{
     acquiring::FailedAttempt,
     backoff::{Backoff, Next},
     key_watch::KeyWatch,
-    retry_state::{RetryState, Streak},
+    retry_state::{RetryState, UnseenOpenings},
 };
 use crate::{AcquireFailure, NodeId, Pause, Reply, Timestamp};
 
@@ -14,10 +14,10 @@ impl Lease {
     pub(super) fn watch(&mut self, now: Timestamp, until: Timestamp, failed: &FailedAttempt) {
         let schedule = self.config.retry;
         let mut retry = failed.retry;
-        retry.handle_defeat(now, failed.defeat, &schedule);
         // The other half of the random bits decides about the delay.
         let random = self.nonce.jitter(self.attempts).rotate_left(32);
-        let backoff = schedule.backoff(retry.collisions(), random);
+        let backoff = schedule.backoff(retry.collisions, random);
+        retry.handle_defeat();
         let quorum = self.config.quorum;
         let id = self.outbox.probe(quorum.all(), self.token());
         self.state = State::Backoff(Backoff {
@@ -37,18 +37,14 @@ impl Lease {
             self.attempts,
             not_before,
             self.jitter_of_round(),
-            0,
         );
-        let mut key_watch = KeyWatch::after_others(self.outbox.last_round(), quorum, not_before);
+        let last = self.outbox.last_round();
+        let mut key_watch = KeyWatch::after_others(last, quorum, not_before, pause.others_came());
         if pause.is_for_pollers() {
             key_watch.await_confirmation(self.outbox.probe(quorum.all(), self.token()));
         }
-        retry.failure = Some(AcquireFailure::Contended);
         // As if an attempt had failed now: one that fails later has missed an opening.
-        retry.streak = Some(Streak {
-            last: now,
-            weight: 0,
-        });
+        retry.failure = Some(AcquireFailure::Contended);
         self.state = State::Backoff(Backoff {
             until: next.unwrap_or(not_before),
             not_before,
@@ -72,6 +68,13 @@ impl Lease {
             self.probe_if(node, |key_watch| key_watch.handle_freed(node));
             self.retry(now);
         }
+    }
+
+    /// Notes whether so many nodes report when a probed key is gone that a quorum of them is sure to. The lease then
+    /// probes a taken key more and more rarely, up to once in one or two seconds, or in the delays of its
+    /// [schedule](crate::RetrySchedule) if they are longer.
+    pub fn set_notified(&mut self, is_notified: bool) {
+        self.is_notified = is_notified;
     }
 
     /// Probes a node again, because one of several keys has changed there, or because there is a new
@@ -129,6 +132,7 @@ impl Lease {
         let round = self.outbox.last_round().0;
         let random = self.nonce.jitter(self.attempts ^ round.rotate_left(16));
         let (schedule, attempts) = (self.config.retry, self.attempts);
+        let is_notified = self.is_notified;
         let (nodes, token) = (self.config.quorum.all(), self.token());
         let State::Backoff(backoff) = &mut self.state else {
             return;
@@ -143,12 +147,22 @@ impl Lease {
         else {
             return;
         };
-        retry.unseen = retry.unseen.after_probe(now, key_watch, &schedule);
+        retry.unseen = if is_notified {
+            UnseenOpenings::default()
+        } else {
+            retry.unseen.after_probe(now, key_watch, &schedule)
+        };
         let unseen = retry.unseen.count;
         // Probes that come faster than the schedule asks for are not counted.
         retry.probes = retry.probes.saturating_add(u32::from(unseen == 0));
         let tries = retry.tries(attempts);
-        match schedule.next_probe(retry.deadline, tries, now, random, unseen) {
+        let schedule = if is_notified {
+            let left = retry.deadline.saturating_duration_since(now);
+            schedule.with_patience(retry.probes, left)
+        } else {
+            schedule.with_haste(unseen)
+        };
+        match schedule.next_probe(retry.deadline, tries, now, random) {
             None => self.exhaust(failure),
             Some(next) => {
                 *until = next;

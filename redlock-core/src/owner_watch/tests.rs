@@ -1,7 +1,5 @@
 use super::*;
 use crate::{Drift, Owner, Ttl};
-use alloc::{collections::BTreeSet, vec};
-use proptest::prelude::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -11,6 +9,10 @@ fn at(seconds: u64) -> Timestamp {
 
 fn member(letter: u8) -> MemberId {
     MemberId::new([letter; MemberId::LEN])
+}
+
+fn list(letters: &[u8]) -> MemberList {
+    letters.iter().map(|it| member(*it)).collect()
 }
 
 fn tenure(owner: &str, epoch: u64) -> Tenure {
@@ -30,7 +32,7 @@ fn report(letter: u8, asked_at: Timestamp, tenure: &Tenure) -> MemberReport {
     MemberReport {
         asked_at,
         member: member(letter),
-        members: vec![member(b'a'), member(b'b'), member(b'c')],
+        members: list(b"abc"),
         tenure: Some(tenure.clone()),
         age: Duration::ZERO,
     }
@@ -74,10 +76,9 @@ fn an_interruption_does_not_restart_the_watch_and_another_tenure_does() {
 fn a_majority_is_one_of_all_members_that_are_known() {
     let mut watch = watch();
     let first = tenure("m", 1);
-    let five = [b'a', b'b', b'c', b'd', b'e'].map(member);
     for letter in [b'a', b'b'] {
         let mut report = report(letter, at(0), &first);
-        report.members = five.to_vec();
+        report.members = list(b"abcde");
         watch.handle_report(at(0), report);
     }
     assert_eq!(
@@ -175,17 +176,17 @@ fn a_time_that_is_earlier_than_the_last_one_makes_no_owner_older() {
 fn members_that_name_nobody_or_another_server_count_as_members() {
     let mut watch = watch();
     let first = tenure("m", 1);
-    let silent = MemberReport {
-        members: vec![],
-        tenure: None,
-        ..report(b'd', at(0), &first)
+    let of_four = |letter, tenure: Option<&Tenure>| MemberReport {
+        members: list(b"abcd"),
+        tenure: tenure.cloned(),
+        ..report(letter, at(0), &first)
     };
-    watch.handle_report(at(0), silent);
+    watch.handle_report(at(0), of_four(b'd', None));
     for letter in [b'a', b'b'] {
-        watch.handle_report(at(0), report(letter, at(0), &first));
+        watch.handle_report(at(0), of_four(letter, Some(&first)));
     }
     assert_eq!(watch.tenure(), None, "two of four");
-    watch.handle_report(at(0), report(b'c', at(0), &first));
+    watch.handle_report(at(0), of_four(b'c', Some(&first)));
     assert_eq!(watch.tenure(), Some(&first));
 }
 
@@ -193,18 +194,17 @@ fn members_that_name_nobody_or_another_server_count_as_members() {
 fn a_member_counts_until_its_last_report_is_older_than_the_window() {
     let mut watch = watch();
     let first = tenure("m", 1);
-    let apart = MemberReport {
-        members: vec![b'd', b'e', b'f', b'g']
-            .into_iter()
-            .map(member)
-            .collect(),
-        ..report(b'd', at(0), &first)
+    let knows_more = MemberReport {
+        members: list(b"abcdefg"),
+        ..report(b'a', at(0), &first)
     };
-    watch.handle_report(at(0), apart);
-    all_report(&mut watch, 3, &first);
-    assert_eq!(watch.tenure(), Some(&first), "four of seven");
-    all_report(&mut watch, 4, &tenure("r", 2));
-    assert_eq!(watch.tenure(), Some(&tenure("r", 2)), "three of three");
+    watch.handle_report(at(0), knows_more);
+    for letter in [b'b', b'c'] {
+        watch.handle_report(at(3), report(letter, at(3), &first));
+    }
+    assert_eq!(watch.tenure(), None, "three of seven");
+    watch.handle_report(at(4), report(b'b', at(4), &first));
+    assert_eq!(watch.tenure(), Some(&first), "two of three");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_member_that_has_forgotten_the_others_is_no_majority_of_itself() {
     let alone = |rule| {
         let mut watch = OwnerWatch::new(rule);
         let report = MemberReport {
-            members: vec![],
+            members: MemberList::default(),
             ..report(b'z', at(0), &tenure("m", 0))
         };
         watch.handle_report(at(0), report)
@@ -264,27 +264,174 @@ fn markers_are_ignored_after_an_epoch_has_gone_back() {
     assert_eq!(watch.eligibility(&tenure("r", 1)).starts_at(), at(15 + 13));
 }
 
-proptest! {
-    /// However the reports come, the watch knows the members that the reports name which it has kept.
-    #[test]
-    fn the_members_are_those_that_an_answering_member_knows(
-        reports in prop::collection::vec((b'a'..b'f', 0..20_u64, prop::collection::vec(b'a'..b'h', 0..6)), 0..40),
-    ) {
-        let mut watch = watch();
-        let mut latest = 0;
-        for (letter, asked, others) in reports {
-            latest = latest.max(asked);
-            let report = MemberReport {
-                members: others.into_iter().map(member).collect(),
-                ..report(letter, at(asked), &tenure("m", 1))
-            };
-            watch.handle_report(at(latest), report);
-            let lists: Vec<_> = watch.reports.values().map(|it| &it.members).collect();
-            let named: BTreeSet<_> = lists.iter().copied().flatten().collect();
-            prop_assert_eq!(watch.known.keys().collect::<BTreeSet<_>>(), named);
-            for (id, count) in &watch.known {
-                prop_assert_eq!(*count, lists.iter().filter(|it| it.contains(id)).count());
-            }
-        }
+/// A report of a member of another authority, which knows these members.
+fn foreign(letter: u8, known: &[u8], second: u64, tenure: &Tenure) -> MemberReport {
+    MemberReport {
+        members: list(known),
+        ..report(letter, at(second), tenure)
     }
+}
+
+#[test]
+fn an_address_that_leads_to_a_larger_authority_is_not_followed() {
+    let mut watch = watch();
+    let [own, theirs] = [tenure("m", 1), tenure("n", 9)];
+    all_report(&mut watch, 0, &own);
+    // One that claims to name the owner later is enough.
+    watch.handle_report(at(1), foreign(b'v', b"vwxyz", 1, &theirs));
+    let rivals = watch.rivals().expect("two authorities");
+    assert_eq!((rivals.member, rivals.other), (member(b'a'), member(b'v')));
+    all_report(&mut watch, 2, &own);
+    assert_eq!(
+        watch.eligibility(&own).ends_at(),
+        at(3),
+        "not confirmed again"
+    );
+    for letter in *b"wxyz" {
+        assert!(!watch.handle_report(at(2), foreign(letter, b"vwxyz", 2, &theirs)));
+    }
+    // Its own authority does not answer any more.
+    for letter in *b"vwxyz" {
+        assert!(!watch.handle_report(at(50), foreign(letter, b"vwxyz", 50, &theirs)));
+    }
+    assert_eq!(watch.tenure(), Some(&own));
+    assert_eq!(watch.rivals().map(|it| it.other), Some(member(b'v')));
+    all_report(&mut watch, 60, &own);
+    assert_eq!(watch.rivals(), None, "the address leads elsewhere again");
+    assert!(watch.eligibility(&own).covers(at(60)));
+}
+
+#[test]
+fn a_client_that_starts_between_two_authorities_believes_neither() {
+    let mut watch = watch();
+    let [one, other] = [tenure("m", 1), tenure("n", 1)];
+    for letter in *b"abc" {
+        watch.handle_report(at(0), foreign(letter, b"abc", 0, &one));
+    }
+    let mut late = self::watch();
+    late.handle_report(at(0), foreign(b'x', b"xyz", 0, &other));
+    for letter in *b"abc" {
+        late.handle_report(at(0), foreign(letter, b"abc", 0, &one));
+        assert_eq!(late.tenure(), None);
+        assert!(late.rivals().is_some());
+    }
+    watch.handle_report(at(1), foreign(b'x', b"xyz", 1, &other));
+    assert!(watch.rivals().is_some());
+}
+
+/// It keeps its id, and the others of its old authority still list it.
+#[test]
+fn a_member_that_has_moved_does_not_join_two_authorities() {
+    let mut watch = watch();
+    let [own, theirs] = [tenure("m", 1), tenure("n", 1)];
+    all_report(&mut watch, 0, &own);
+    for letter in *b"cxyz" {
+        watch.handle_report(at(1), foreign(letter, b"cxyz", 1, &theirs));
+    }
+    assert_eq!(watch.tenure(), Some(&own));
+    assert!(watch.rivals().is_some());
+    for letter in *b"cxyz" {
+        watch.handle_report(at(20), foreign(letter, b"cxyz", 20, &theirs));
+    }
+    assert_eq!(
+        watch.tenure(),
+        Some(&own),
+        "c alone is no majority of a, b and c"
+    );
+}
+
+#[test]
+fn members_that_are_replaced_one_by_one_stay_the_authority() {
+    let mut watch = watch();
+    let own = tenure("m", 1);
+    let groups = [b"abc", b"bcd", b"cde", b"def"];
+    for (second, group) in groups.into_iter().enumerate() {
+        let second = 10 * second as u64;
+        for letter in group {
+            watch.handle_report(at(second), foreign(*letter, group, second, &own));
+        }
+        assert!(
+            watch.eligibility(&own).ends_at() == at(second + 3),
+            "{second}"
+        );
+    }
+    // Sentinels that are all set up anew at once, and name the same master.
+    let another = tenure("m", 0);
+    for letter in *b"xyz" {
+        watch.handle_report(at(50), foreign(letter, b"xyz", 50, &another));
+    }
+    assert_eq!(watch.tenure(), Some(&another));
+    assert_eq!(watch.eligibility(&another).starts_at(), at(50 + 13));
+}
+
+/// Such as one that was removed, or that has lost its state.
+#[test]
+fn a_single_member_that_the_others_do_not_know_is_no_rival() {
+    let [own, old] = [tenure("m", 2), tenure("n", 1)];
+    for known in [&b"abcd"[..], b"d"] {
+        let mut watch = OwnerWatch::new(watch().rule.with_fewest_members(3));
+        all_report(&mut watch, 0, &own);
+        watch.handle_report(at(1), foreign(b'd', known, 1, &old));
+        assert_eq!(watch.rivals(), None);
+        all_report(&mut watch, 2, &own);
+        assert_eq!(watch.eligibility(&own).ends_at(), at(2 + 3));
+    }
+}
+
+#[test]
+fn a_tenure_that_was_not_confirmed_for_long_begins_anew_if_epochs_do() {
+    let first = tenure("m", 0);
+    for (gap, begins_anew) in [(9, false), (10, true)] {
+        let mut lasting = watch();
+        let mut watch = watch().with_epochs_that_begin_anew();
+        for watch in [&mut lasting, &mut watch] {
+            all_report(watch, 0, &first);
+            all_report(watch, gap, &first);
+        }
+        assert_eq!(lasting.eligibility(&first).starts_at(), at(13));
+        let since = if begins_anew { gap } else { 0 };
+        assert_eq!(
+            watch.eligibility(&first).starts_at(),
+            at(since + 13),
+            "{gap}"
+        );
+        // Members that have known the tenure meanwhile say so.
+        for letter in *b"abc" {
+            let age = 100 * SECOND;
+            let report = report(letter, at(50), &first);
+            watch.handle_report(at(50), MemberReport { age, ..report });
+        }
+        assert!(watch.eligibility(&first).covers(at(50)));
+    }
+}
+
+#[test]
+fn markers_are_of_no_use_where_epochs_begin_anew() {
+    let first = tenure("m", 0);
+    let mut watch = watch().with_epochs_that_begin_anew();
+    all_report(&mut watch, 0, &first);
+    watch.handle_marker(at(1), &first, 90 * SECOND);
+    assert_eq!(watch.eligibility(&first).starts_at(), at(13));
+}
+
+#[test]
+fn markers_are_ignored_after_another_owner_with_the_same_epoch() {
+    let mut watch = watch();
+    for (second, owner) in [(0, "m"), (20, "n"), (40, "m")] {
+        all_report(&mut watch, second, &tenure(owner, 0));
+    }
+    let again = tenure("m", 0);
+    watch.handle_marker(at(41), &again, 90 * SECOND);
+    assert_eq!(watch.eligibility(&again).starts_at(), at(40 + 13));
+}
+#[test]
+fn members_that_have_not_turned_yet_are_no_rivals() {
+    let mut watch = watch();
+    all_report(&mut watch, 0, &tenure("m", 1));
+    let second = tenure("r", 2);
+    for letter in *b"ab" {
+        watch.handle_report(at(1), report(letter, at(1), &second));
+    }
+    assert_eq!(watch.rivals(), None);
+    assert_eq!(watch.tenure(), Some(&second));
 }

@@ -115,12 +115,6 @@ impl Extend {
         self.tally().denied()
     }
 
-    /// Returns whether a majority extended our key in time.
-    #[must_use]
-    pub const fn has_succeeded(&self) -> bool {
-        matches!(self.ballot.verdict(), Some(ExtendVerdict::Extended { .. }))
-    }
-
     /// Returns whether so many nodes have lost our key that no majority has it. Denials that come after
     /// the verdict count too.
     #[must_use]

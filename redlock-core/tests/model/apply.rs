@@ -60,6 +60,11 @@ impl Setup {
                 world.masters[master].key = None;
                 world.masters[master].promoted_at = Some(world.now);
             }
+            Step::Fall(master) => {
+                world.faults.outages -= 1;
+                world.masters[master].key = None;
+                world.masters[master].is_gone = true;
+            }
             Step::Notice { client, master } => self.notice(world, client, master),
             Step::Restart(master) => self.restart(world, master),
         }
@@ -80,7 +85,7 @@ impl Setup {
 
     fn begin(&self, world: &mut World, client: usize) {
         world.clients[client].phase = Phase::Acquiring;
-        let proposal = self.proposal_at(world.now);
+        let proposal = self.proposal_at(client, world.now);
         if self.mutation == Some(Mutation::ProposalKept) {
             world.clients[client].kept = Some(proposal);
         }
@@ -155,7 +160,7 @@ impl Setup {
         world.faults.restarts -= 1;
         world.masters[master].key = None;
         world.masters[master].restarted = true;
-        if self.counters != Counters::Durable {
+        if matches!(self.counters, Counters::Lost | Counters::AheadAndLost) {
             world.masters[master].counter = None;
         }
         for client in 0..world.clients.len() {

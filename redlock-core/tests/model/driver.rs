@@ -85,7 +85,7 @@ impl Setup {
         while let Some(transmit) = it.lease.poll_transmit() {
             for to in transmit.nodes.iter() {
                 let master = to.index();
-                let Some(operation) = self.fence_as_sent(it, transmit.operation) else {
+                let Some(operation) = self.as_sent(it, transmit.operation) else {
                     continue;
                 };
                 if self.mutation == Some(Mutation::ReleaseOnlyGranted)
@@ -125,10 +125,15 @@ impl Setup {
 }
 
 impl Setup {
-    /// What a driver that breaks a rule of fences sends instead of an operation, if anything.
-    fn fence_as_sent(&self, client: &Client, operation: Operation) -> Option<Operation> {
+    /// What a driver that breaks a rule of repairs or fences sends instead of an operation, if anything.
+    fn as_sent(&self, client: &Client, operation: Operation) -> Option<Operation> {
         let repairs = client.phase == Phase::Held;
         match (operation, self.mutation) {
+            (Operation::Acquire { .. }, Some(Mutation::RepairedOnlyOnceExtended))
+                if repairs && !client.extended =>
+            {
+                None
+            }
             (Operation::Acquire { token, ttl, .. }, Some(Mutation::RepairWithoutCounter))
                 if repairs =>
             {

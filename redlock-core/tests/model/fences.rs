@@ -1,7 +1,7 @@
-//! Fencing counters that are lost: what keeps tokens growing all the same, each with a control.
+//! Fencing counters that are lost or expire: what keeps tokens growing all the same, each with a control.
 
 use crate::{
-    setup::{Counters, Mutation, Setup, WallClocks},
+    setup::{Counters, Mutation, Setup, TTL, WallClocks},
     steps::Step,
     world::{Faults, MASTERS, World, ticks},
 };
@@ -77,8 +77,33 @@ const SECOND_ROUND_LOST: Setup = Setup {
     ..LOST
 };
 
+/// How far the holder's wall clock is ahead of the next one's, in ticks.
+const AHEAD: u8 = 2;
+
+/// The world in which it matters for how long a counter is remembered: for as long as wall clocks differ, and then for as
+/// long as an attempt may take. The holder may keep the lock until its counters have expired.
+const EXPIRING: Setup = Setup {
+    name: "fenced, counters expire",
+    begin_by: 5,
+    max_hold: 3,
+    counters: Counters::Expire { after: AHEAD + TTL },
+    wall_clocks: WallClocks::FirstAhead(AHEAD),
+    faults: Faults {
+        stragglers: 2,
+        ..Setup::CALM.faults
+    },
+    allows: late_sets_of_the_next_holder,
+    reaches: &["acquired", "extended", "fenced after a counter expired"],
+    ..LOST
+};
+
 pub(crate) fn worlds() -> Vec<Setup> {
-    vec![ONE_WALL_CLOCK, ROLLING_RESTARTS, SECOND_ROUND_LOST]
+    vec![
+        ONE_WALL_CLOCK,
+        ROLLING_RESTARTS,
+        SECOND_ROUND_LOST,
+        EXPIRING,
+    ]
 }
 
 pub(crate) fn negative_controls() -> Vec<Setup> {
@@ -108,6 +133,13 @@ pub(crate) fn negative_controls() -> Vec<Setup> {
             Mutation::CountersNotRaisedAgain,
             SECOND_ROUND_LOST,
         ),
+        Setup {
+            name: "NOT: counters expire too soon",
+            counters: Counters::Expire { after: AHEAD + 1 },
+            violates: Some("fences grow"),
+            reaches: &[],
+            ..EXPIRING
+        },
     ]
 }
 
@@ -137,6 +169,18 @@ fn rolling_restarts(world: &World, step: &Step) -> bool {
             let is_next = !world.masters[master].restarted && (0..master).all(is_back);
             is_next && world.is_valid(HOLDER)
         }
+        _ => true,
+    }
+}
+
+/// The next holder begins later, and its SETs may be late.
+fn late_sets_of_the_next_holder(world: &World, step: &Step) -> bool {
+    match *step {
+        Step::Begin(HOLDER) => world.now == 0,
+        Step::Begin(_) => world.now > 0,
+        Step::Delay {
+            client, given_up, ..
+        } => client == NEXT && !given_up,
         _ => true,
     }
 }

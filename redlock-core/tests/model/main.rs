@@ -15,6 +15,7 @@ mod masters;
 mod next_steps;
 mod owners;
 mod properties;
+mod repairs;
 mod setup;
 mod sights;
 mod steps;
@@ -42,6 +43,8 @@ const LARGE: &[&str] = &[
     "fenced, a pause and drift",
     "fenced, a late SET on a restarted master",
     "three clients",
+    "renewed, a straggler",
+    "fenced, counters expire",
     "NOT: the first proposal kept",
     "NOT: token reused across attempts",
 ];

@@ -3,8 +3,8 @@
 use redlock_core::{FencingToken, Nonce, Operation, Reply, Token, Ttl};
 
 use crate::{
-    setup::{Mutation, Setup},
-    world::{Key, World},
+    setup::{Counters, Mutation, Setup},
+    world::{Counter, Key, Master, World},
 };
 
 /// Carries out a message on a master. The answer may never arrive.
@@ -16,6 +16,9 @@ pub(crate) fn execute(
 ) -> Reply {
     let now = world.now;
     let it = &mut world.masters[master];
+    if it.is_gone {
+        return Reply::Unknown;
+    }
     it.key.take_if(|key| key.expires_at <= now);
     let value = |token: Token| -> Token { setup.value(token) };
     let holds = |key: &Option<Key>, token: Token| {
@@ -29,9 +32,9 @@ pub(crate) fn execute(
             }
             let expires_at = now + in_ticks(ttl);
             it.key = Some(Key { token, expires_at });
-            fence.map_or(Reply::Granted, |fence| raise(&mut it.counter, fence))
+            fence.map_or(Reply::Granted, |fence| setup.raise(now, it, fence))
         }
-        Operation::Fence { token, fence } if holds(&it.key, token) => raise(&mut it.counter, fence),
+        Operation::Fence { token, fence } if holds(&it.key, token) => setup.raise(now, it, fence),
         Operation::Extend { token, ttl } if holds(&it.key, token) => {
             if let Some(key) = &mut it.key {
                 key.expires_at = key.expires_at.max(now + in_ticks(ttl));
@@ -57,17 +60,25 @@ fn in_ticks(ttl: Ttl) -> u8 {
     u8::try_from(ttl.as_millis()).expect("a few ticks")
 }
 
-fn raise(counter: &mut Option<FencingToken>, fence: FencingToken) -> Reply {
-    match *counter {
-        Some(counter) if counter >= fence => Reply::Outbid { counter },
-        _ => {
-            *counter = Some(fence);
-            Reply::Granted
+impl Setup {
+    fn raise(&self, now: u8, master: &mut Master, fence: FencingToken) -> Reply {
+        let expired = master.counter.take_if(|it| it.expires_at <= now);
+        master.counter_expired |= expired.is_some();
+        match &master.counter {
+            Some(counter) if counter.fence >= fence => Reply::Outbid {
+                counter: counter.fence,
+            },
+            _ => {
+                let expires_at = match self.counters {
+                    Counters::Expire { after } => now + after,
+                    _ => u8::MAX,
+                };
+                master.counter = Some(Counter { fence, expires_at });
+                Reply::Granted
+            }
         }
     }
-}
 
-impl Setup {
     /// What a token is on the wire. A driver that reuses tokens sends the same for all attempts.
     fn value(&self, token: Token) -> Token {
         if self.mutation == Some(Mutation::TokenReused) {

@@ -82,6 +82,9 @@ impl Setup {
             let full = (0..MASTERS).filter(|&it| world.live_key(it).is_some());
             steps.extend(full.map(Step::Restart));
         }
+        if faults.outages > 0 {
+            steps.extend((0..MASTERS).map(Step::Fall));
+        }
         if faults.promotions > 0 {
             let full = (0..MASTERS).filter(|&it| world.live_key(it).is_some());
             steps.extend(full.map(Step::Promote));

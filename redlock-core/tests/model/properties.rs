@@ -60,7 +60,7 @@ impl Model for Setup {
             Property::always("always a timer", always_a_timer),
             Property::always("nothing left behind", nothing_left_behind),
         ];
-        let sometimes: [(&'static str, Condition); 14] = [
+        let sometimes: [(&'static str, Condition); 16] = [
             ("acquired", |_, world| world.holders() == 1),
             ("contended", |_, world| {
                 let failed = Phase::Exhausted(AcquireFailure::Contended);
@@ -75,6 +75,10 @@ impl Model for Setup {
             }),
             ("extended", |_, world| {
                 world.clients.iter().any(|it| it.extended)
+            }),
+            ("extended without a master", |_, world| {
+                let is_gone = |it: &Master| it.is_gone && world.holders() == 1;
+                world.masters.iter().any(is_gone) && world.clients.iter().any(|it| it.extended)
             }),
             ("lost", |_, world| {
                 let is_lost = |phase| matches!(phase, Phase::Lost(_));
@@ -111,6 +115,10 @@ impl Model for Setup {
                 let outbid = |it: &Master| it.restarted && it.key.is_some() && it.counter.is_some();
                 world.holders() == 1 && world.masters.iter().any(outbid)
             }),
+            ("fenced after a counter expired", |_, world| {
+                let expired = world.masters.iter().any(|it| it.counter_expired);
+                expired && world.fences.len() == 2
+            }),
             ("promoted while held", |_, world| {
                 world.holders() == 1 && world.masters.iter().any(|it| it.promoted_at.is_some())
             }),
@@ -139,6 +147,9 @@ impl Model for Setup {
                 world.fences.iter().any(|it| *it > Self::proposal())
             }),
         ];
+        if self.faults.outages > 0 {
+            properties.push(Property::always("kept", kept));
+        }
         // Restarts without a quarantine change the order in which a master saw two keys.
         if self.beyond != Some(Beyond::Restarts) {
             properties.push(Property::always("fences grow", |_, world: &World| {
@@ -160,6 +171,13 @@ impl Model for Setup {
         }
         properties
     }
+}
+
+/// A lock is lost only by its end, as long as a majority of the masters is left.
+fn kept(_: &Setup, world: &World) -> bool {
+    let ended = Phase::Lost(LossReason::MaxHold);
+    let is_lost = |it: &Client| matches!(it.phase, Phase::Lost(_)) && it.phase != ended;
+    !world.clients.iter().any(is_lost)
 }
 
 /// No client waits for ever or holds for ever, unless it stands still.

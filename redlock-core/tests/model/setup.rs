@@ -9,7 +9,7 @@ use redlock_core::{
 
 use crate::{
     steps::Step,
-    world::{Client, Faults, MASTERS, MICROS_PER_TICK, Master, Phase, World},
+    world::{Client, Counter, Faults, MASTERS, MICROS_PER_TICK, Master, Phase, World},
 };
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -57,7 +57,9 @@ pub(crate) enum Counters {
     Durable,
     /// A restart loses them with the keys.
     Lost,
-    /// The same, and at first they are as large as the smallest proposal.
+    /// They expire so many ticks after the last raise.
+    Expire { after: u8 },
+    /// As `Lost`, and at first they are as large as the smallest proposal.
     AheadAndLost,
 }
 
@@ -68,6 +70,8 @@ pub(crate) enum WallClocks {
     Apart,
     /// The time, in microseconds.
     Agree,
+    /// The same, but the first client's clock is so many ticks ahead.
+    FirstAhead(u8),
 }
 
 /// An assumption that does not hold.
@@ -106,6 +110,8 @@ pub(crate) enum Mutation {
     ProposalKept,
     /// A repair brings the key back without its counter.
     RepairWithoutCounter,
+    /// Nothing is repaired before the first extension that succeeds.
+    RepairedOnlyOnceExtended,
     /// Counters beside a key that is there are not raised again.
     CountersNotRaisedAgain,
     /// Timers never fire.
@@ -130,6 +136,7 @@ impl Setup {
             repeats: 0,
             restarts: 0,
             promotions: 0,
+            outages: 0,
             stalls: 0,
             pauses: 0,
             crashes: 0,
@@ -167,17 +174,22 @@ impl Setup {
     }
 
     /// What a client proposes first that begins at this tick.
-    pub(crate) fn proposal_at(&self, now: u8) -> FencingToken {
-        match self.wall_clocks {
-            WallClocks::Apart => Self::proposal(),
-            WallClocks::Agree => FencingToken::new(1 + MICROS_PER_TICK * u64::from(now)),
-        }
+    pub(crate) fn proposal_at(&self, client: usize, now: u8) -> FencingToken {
+        let wall = match self.wall_clocks {
+            WallClocks::Apart => 0,
+            WallClocks::FirstAhead(ticks) if client == 0 => now + ticks,
+            WallClocks::Agree | WallClocks::FirstAhead(_) => now,
+        };
+        FencingToken::new(Self::proposal().get() + MICROS_PER_TICK * u64::from(wall))
     }
 
     fn master(&self) -> Master {
         let is_ahead = self.counters == Counters::AheadAndLost;
         Master {
-            counter: is_ahead.then(Self::proposal),
+            counter: is_ahead.then(|| Counter {
+                fence: Self::proposal(),
+                expires_at: u8::MAX,
+            }),
             ..Master::default()
         }
     }

@@ -42,6 +42,8 @@ pub(crate) enum Step {
         carried_out: bool,
     },
     Restart(usize),
+    /// A master is gone for good.
+    Fall(usize),
     /// A replica without the keys takes the place of a master.
     Promote(usize),
     /// A client asks a master what it is, and sees that it was replaced.

@@ -78,6 +78,7 @@ fn describe(world: &World, step: Step) -> String {
         Step::Notice { client, master } => {
             format!("{} sees that master {master} was replaced", name(client))
         }
+        Step::Fall(master) => format!("master {master} is gone for good"),
         Step::Restart(master) => format!("master {master} restarts empty"),
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Faults {
     pub(crate) restarts: u8,
     /// A master whose place is taken by a replica that lacks its keys. Connections go on.
     pub(crate) promotions: u8,
+    /// A master that nobody reaches any more.
+    pub(crate) outages: u8,
     /// A tick that a client's clock misses.
     pub(crate) stalls: u8,
     /// A client that stands still for a while.
@@ -52,8 +54,11 @@ pub(crate) struct Faults {
 pub(crate) struct Master {
     pub(crate) key: Option<Key>,
     /// The fencing counter.
-    pub(crate) counter: Option<FencingToken>,
+    pub(crate) counter: Option<Counter>,
+    /// A fence was raised after the counter had expired.
+    pub(crate) counter_expired: bool,
     pub(crate) restarted: bool,
+    pub(crate) is_gone: bool,
     /// When its history began, if that continues another: the replica was promoted then, and a
     /// client has written the marker right away.
     pub(crate) promoted_at: Option<u8>,
@@ -62,6 +67,13 @@ pub(crate) struct Master {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) token: Token,
+    pub(crate) expires_at: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Counter {
+    pub(crate) fence: FencingToken,
+    /// `u8::MAX` if it does not expire in this world.
     pub(crate) expires_at: u8,
 }
 

@@ -43,8 +43,10 @@ impl World {
     /// Takes the word of a member.
     pub(crate) fn hear_word(&mut self, client: usize, node: usize, word: Word) {
         let now = self.clients[client].now(self.at);
-        let report = word.report(node, self.configuration.mutant);
+        let (at, mutant) = (self.at, self.configuration.mutant);
         let lane = self.lane(client, node);
+        let answering = lane.members_cut_until.map(|until| until <= at);
+        let report = word.report(node, answering, mutant);
         let is_another = lane.electorate.handle_report(now, NODE(), report);
         if is_another {
             let epoch = lane.epoch;

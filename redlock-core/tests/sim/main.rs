@@ -14,6 +14,7 @@ mod authority;
 mod client;
 mod clock;
 mod configuration;
+mod contention;
 mod events;
 mod faults;
 mod history;
@@ -73,6 +74,22 @@ fn two_clients_never_hold_a_lock_at_once() {
 fn another_seed_is_another_run() {
     let run = |seed| World::new(CONFIGURATIONS[0], seed, false).run();
     assert_ne!(run(0).hash, run(1).hash);
+}
+
+#[test]
+fn a_wait_sees_a_bounded_number_of_turns_of_others() {
+    let plan = Plan::from_env();
+    let seeds = plan.seed.map_or(0..plan.seeds, |seed| seed..seed + 1);
+    for seed in seeds {
+        for clients in [2, 4, 8] {
+            let waits = contention::run(clients, seed);
+            let most = contention::MOST_TURNS_OF_EACH * (clients as u64 - 1);
+            assert!(
+                waits.turns <= most && waits.overlaps == 0,
+                "\n{clients} clients, at most {most} turns: {waits:?}\nreplay: SIM_SEED={seed}"
+            );
+        }
+    }
 }
 
 /// Asserts that the runs have tested something: one seed alone need not, this many must.

@@ -77,16 +77,19 @@ impl Reign {
 
 impl Word {
     /// What a driver makes of the word: the truth, unless it is broken.
-    pub(crate) fn report(self, node: usize, mutant: Option<Mutant>) -> MemberReport {
+    pub(crate) fn report(
+        self,
+        node: usize,
+        answering: [bool; MEMBERS],
+        mutant: Option<Mutant>,
+    ) -> MemberReport {
         let id = |member: usize| MemberId::new([(node * MEMBERS + member) as u8; MemberId::LEN]);
-        let members = match mutant {
-            Some(Mutant::CountsAnsweringMembers) => Vec::new(),
-            _ => (0..MEMBERS).map(id).collect(),
-        };
+        let is_known =
+            |it: &usize| mutant != Some(Mutant::CountsAnsweringMembers) || answering[*it];
         MemberReport {
             asked_at: self.asked_at,
             member: id(self.member),
-            members,
+            members: (0..MEMBERS).filter(is_known).map(id).collect(),
             tenure: Some(self.reign.tenure()),
             age: self.age,
         }

@@ -359,7 +359,11 @@ fn electorate(configuration: &Configuration, quarantine: Quarantine, max_ttl: Tt
     });
     if configuration.authorities {
         let rule = OwnerRule::new(max_ttl, Drift::default(), OwnerRule::DEFAULT_WINDOW);
-        electorate.set_kind(NODE(), NodeKind::SentinelGroup(rule));
+        let kind = NodeKind::ClusterSlot {
+            rule,
+            may_share_server: false,
+        };
+        electorate.set_kind(NODE(), kind);
     }
     electorate
 }

@@ -1,8 +1,7 @@
 //! Nodes whose server an authority names.
 
 use super::*;
-use crate::{MemberId, Owner};
-use alloc::vec;
+use crate::{MemberId, MemberList, Owner};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -39,7 +38,7 @@ fn name(electorate: &mut Electorate, second: u64, tenure: &Tenure, age: u64) -> 
     let report = MemberReport {
         asked_at: at(second),
         member: MemberId::new([b's'; MemberId::LEN]),
-        members: vec![],
+        members: MemberList::default(),
         tenure: Some(tenure.clone()),
         age: Duration::from_secs(age),
     };
@@ -81,16 +80,22 @@ fn an_eligibility_is_as_long_as_the_last_confirmation_at_the_time_of_the_reply()
 }
 
 #[test]
-fn a_marker_counts_for_the_node_it_was_read_on() {
-    let mut electorate = of_kind(voter(), NodeKind::SentinelGroup(rule()));
+fn a_marker_counts_for_the_slot_it_was_read_on_and_for_no_sentinel_group() {
     let first = tenure("m", 1);
-    name(&mut electorate, 0, &first, 0);
-    let admission = electorate.handle_owner_connection(at(0), node(0), &first, &master(b'm'));
-    assert_eq!(admission.outcome.unwrap().starts_at(), at(13));
-    electorate.handle_marker(at(0), node(1), &first, 20 * SECOND);
-    assert_eq!(electorate.eligibility(node(0)).starts_at(), at(13));
-    electorate.handle_marker(at(0), node(0), &first, 20 * SECOND);
-    assert!(electorate.eligibility(node(0)).covers(at(0)));
+    let in_cluster = server(ServerRole::ClusterMaster, b'm', 500);
+    for (kind, identity, believes) in [
+        (slot(false), &in_cluster, true),
+        (NodeKind::SentinelGroup(rule()), &master(b'm'), false),
+    ] {
+        let mut electorate = of_kind(voter(), kind);
+        name(&mut electorate, 0, &first, 0);
+        let admission = electorate.handle_owner_connection(at(0), node(0), &first, identity);
+        assert_eq!(admission.outcome.unwrap().starts_at(), at(13));
+        electorate.handle_marker(at(0), node(1), &first, 20 * SECOND);
+        assert_eq!(electorate.eligibility(node(0)).starts_at(), at(13));
+        electorate.handle_marker(at(0), node(0), &first, 20 * SECOND);
+        assert_eq!(electorate.eligibility(node(0)).covers(at(0)), believes);
+    }
 }
 
 #[test]

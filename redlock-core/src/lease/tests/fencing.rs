@@ -115,10 +115,6 @@ fn after_an_extension(driven: &mut Driven) -> Vec<(NodeSet, Operation)> {
     sent.map(|it| (it.nodes, it.operation)).collect()
 }
 
-fn only(nodes: &[usize]) -> NodeSet {
-    nodes.iter().map(|it| NodeId::new(*it).unwrap()).collect()
-}
-
 fn repair_of(driven: &Driven, fence: u64) -> (NodeSet, Operation) {
     let operation = Operation::Acquire {
         token: driven.lease.token(),

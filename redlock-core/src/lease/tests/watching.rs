@@ -127,33 +127,36 @@ fn tries_without_a_probe_if_too_few_nodes_answer_one() {
 }
 
 #[test]
-fn repeated_quick_failures_back_off() {
-    /// Only after more than five quick failures can a delay be longer than this.
+fn attempts_that_fail_back_off_until_another_client_is_seen_to_have_the_key() {
+    /// Only after more than five failures can a delay be longer than this.
     const LONG_DELAY: Duration = Duration::from_millis(16);
-    /// With growing delays there are far fewer attempts than with one in each round trip.
-    const ATTEMPTS: core::ops::Range<u32> = 6..90;
     let mut driven = contended();
     let mut now = at(1);
-    let mut longest = Duration::ZERO;
-    for _ in 0..100 {
-        // The key is free on all nodes, but each time others are faster.
-        driven.reply(now, &[Reply::Free; 5]);
-        let due = driven.lease.poll_timeout().unwrap();
-        if matches!(driven.operations().last(), Some(Operation::Probe { .. })) {
-            longest = longest.max(due.saturating_duration_since(now));
-            now = due;
-            driven.run(|lease| lease.handle_timeout(now));
-        }
-        if driven.told.is_empty() {
+    // Returns the longest delay before one of these attempts.
+    let mut attempts = |is_seen_taken, count| {
+        let mut longest = Duration::ZERO;
+        for _ in 0..count {
+            if is_seen_taken {
+                driven.reply(now, &[taken(5000); 5]);
+                for node in 0..5 {
+                    freed(&mut driven, now, node);
+                }
+            }
+            driven.reply(now, &[Reply::Free; 5]);
+            while let Some(Operation::Probe { .. }) = driven.operations().last() {
+                let due = driven.lease.poll_timeout().unwrap().max(now);
+                longest = longest.max(due.saturating_duration_since(now));
+                now = due;
+                driven.run(|lease| lease.handle_timeout(now));
+                driven.reply(now, &[Reply::Free; 5]);
+            }
             driven.reply(now, &[Granted, Denied, Denied, Denied]);
         }
-        if !driven.told.is_empty() {
-            break;
-        }
-    }
-    assert!(longest > LONG_DELAY, "{longest:?}");
-    let attempts = driven.lease.attempts();
-    assert!(ATTEMPTS.contains(&attempts), "{attempts} in a second");
+        longest
+    };
+    assert!(attempts(false, 12) > LONG_DELAY);
+    attempts(true, 1);
+    assert_eq!(attempts(true, 30), Duration::ZERO, "however often it loses");
 }
 
 #[test]

@@ -15,7 +15,10 @@ use super::{
 impl OwnerSetup {
     /// A client has heard of the first owner long ago, from all members that it asks.
     pub(super) fn watch_from_the_beginning(&self, world: &mut OwnerWorld, client: usize) {
-        for &member in self.lists[client] {
+        let own = self.lists[client]
+            .iter()
+            .filter(|it| !self.is_stranger(**it));
+        for &member in own {
             let report = self.report(world, client, member);
             let age = LONG;
             self.hear(world, client, MemberReport { age, ..report });
@@ -29,7 +32,11 @@ impl OwnerSetup {
             _ if it.is_alone => Vec::new(),
             Some(Mutation::ListedMembersOnly) => self.lists[client].to_vec(),
             Some(Mutation::MastersOnly) => self.masters(world, member),
-            _ => (0..world.members.len()).collect(),
+            Some(Mutation::StrangersCounted) if client == 1 => (0..world.members.len()).collect(),
+            _ => {
+                let is_known = |it: &usize| self.is_stranger(*it) == self.is_stranger(member);
+                (0..world.members.len()).filter(is_known).collect()
+            }
         };
         let age = match it.since {
             _ if !self.ages => Duration::ZERO,
@@ -40,8 +47,16 @@ impl OwnerSetup {
             asked_at: world.local(client),
             member: member_id(member, it.is_alone),
             members: known.into_iter().map(|it| member_id(it, false)).collect(),
-            tenure: Some(it.reign.tenure()),
+            tenure: Some(self.told(it.reign).tenure()),
             age,
+        }
+    }
+
+    fn told(&self, reign: Reign) -> Reign {
+        if self.epochs_begin_anew {
+            reign.anew()
+        } else {
+            reign
         }
     }
 

@@ -95,6 +95,54 @@ const STALLED: OwnerSetup = OwnerSetup {
     ..NARROW
 };
 
+/// The members are told to watch another server, and then the first one again, all in one epoch. The servers keep
+/// their keys.
+const ANEW: OwnerSetup = OwnerSetup {
+    name: "owners: sentinels whose epochs begin anew",
+    authority: Authority::Sentinels,
+    epochs_begin_anew: true,
+    ages: true,
+    // The first client votes for the second server at the earliest when that has settled.
+    fail_over_at: [1..=1, 3..=3],
+    begin_by: [3, 4],
+    reaches: &["the new owner has voted", "an owner had not settled"],
+    ..SLOW_FAILBACK
+};
+
+/// The same for a client that comes later, and finds the marker of the first tenure.
+const ANEW_MARKED: OwnerSetup = OwnerSetup {
+    name: "owners: sentinels whose epochs begin anew, a client that comes later",
+    watched: [true, false],
+    markers: true,
+    ..ANEW
+};
+
+/// Addresses of one client have come to lead to a larger authority, and it reaches some members of both.
+const STRANGERS: OwnerSetup = OwnerSetup {
+    name: "owners: addresses that lead to another authority",
+    servers: 3,
+    members: 7,
+    strangers: 4,
+    lists: [&[0, 1, 2], &[0, 1, 3, 4, 5, 6]],
+    polls: [&[2], &[2, 4]],
+    begin_by: [2, 3],
+    faults: Faults {
+        failovers: 0,
+        ..ONE
+    },
+    reaches: &["two authorities were heard", "a confirmation lapsed"],
+    ..NARROW
+};
+
+/// The same when that client starts, and hears all addresses before it votes.
+const STRANGERS_AT_THE_START: OwnerSetup = OwnerSetup {
+    name: "owners: addresses that lead to another authority at the start",
+    watched: [true, false],
+    polls: [&[2], &[6]],
+    reaches: &["two authorities were heard"],
+    ..STRANGERS
+};
+
 /// One client lists members 1 to 3, and the other 2 to 4.
 const LISTS: OwnerSetup = OwnerSetup {
     name: "owners: other lists, four members",
@@ -154,6 +202,10 @@ fn worlds() -> Vec<OwnerSetup> {
         MARKERS,
         FAILBACK,
         SLOW_FAILBACK,
+        ANEW,
+        ANEW_MARKED,
+        STRANGERS,
+        STRANGERS_AT_THE_START,
         OwnerSetup {
             name: "owners: two failovers, epochs that collide",
             servers: 3,
@@ -228,6 +280,16 @@ fn negative_controls() -> Vec<OwnerSetup> {
                 polls: [&[2]; 2],
                 ..LISTS
             },
+        ),
+        broken(
+            "owners: NOT: members of two authorities counted together",
+            Some(Mutation::StrangersCounted),
+            STRANGERS,
+        ),
+        broken(
+            "owners: NOT: the same at the start",
+            Some(Mutation::StrangersCounted),
+            STRANGERS_AT_THE_START,
         ),
         broken(
             "owners: NOT: a majority of the masters",
@@ -308,6 +370,22 @@ fn negative_controls() -> Vec<OwnerSetup> {
             OwnerSetup {
                 markers: true,
                 ..SLOW_FAILBACK
+            },
+        ),
+        broken(
+            "owners: NOT: epochs that begin anew, and a watch that goes on",
+            None,
+            OwnerSetup {
+                authority: Authority::Cluster,
+                ..ANEW
+            },
+        ),
+        broken(
+            "owners: NOT: epochs that begin anew, and markers",
+            None,
+            OwnerSetup {
+                authority: Authority::Cluster,
+                ..ANEW_MARKED
             },
         ),
         broken(

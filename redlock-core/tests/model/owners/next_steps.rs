@@ -45,6 +45,9 @@ impl OwnerSetup {
         let begun = usize::from(self.faults.failovers - faults.failovers);
         let may_begin = begun > 0 || !self.are_alike || member == 0;
         let is_time = |it: &RangeInclusive<u8>| it.contains(&world.now);
+        // Where epochs begin anew, each change is made at all members before the next one begins.
+        let may_begin = may_begin
+            && (!self.epochs_begin_anew || world.members.iter().all(|it| it.reign == own));
         if faults.failovers > 0 && may_begin && is_time(&self.fail_over_at[begun]) {
             let others = (0..self.servers).filter(|&owner| owner != own.owner);
             steps.extend(others.map(|owner| OwnerStep::FailOver { member, owner }));

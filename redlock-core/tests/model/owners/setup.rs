@@ -16,6 +16,10 @@ pub(crate) struct OwnerSetup {
     pub(super) servers: usize,
     pub(super) members: usize,
     pub(super) authority: Authority,
+    /// How many of the members, the last ones, are another authority, which names the last server.
+    pub(super) strangers: usize,
+    /// Whether each failover gives the new owner the first epoch, so that two tenures of one server look the same.
+    pub(super) epochs_begin_anew: bool,
     /// Whether members can be exchanged for one another, so that one order of them is enough.
     pub(super) are_alike: bool,
     /// The members that each client knows of.
@@ -58,7 +62,7 @@ pub(crate) struct OwnerSetup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Authority {
     Sentinels,
-    /// The first members are the servers that may own the slot, and the others are masters of other slots.
+    /// Its epochs last.
     Cluster,
 }
 
@@ -78,6 +82,8 @@ pub(super) enum Failovers {
 pub(super) enum Mutation {
     /// The members are those that are listed.
     ListedMembersOnly,
+    /// The second client counts the members of two authorities together.
+    StrangersCounted,
     /// The members are the masters, as each member sees them.
     MastersOnly,
     /// The watch goes on when another tenure is confirmed.
@@ -101,12 +107,14 @@ pub(super) enum Mutation {
 }
 
 impl OwnerSetup {
-    /// Three sentinels, two clients that have watched them for long, and one failover.
+    /// Three members, two clients that have watched them for long, and one failover.
     pub(super) const FAILOVER: Self = Self {
         name: "owners: a failover",
         servers: 2,
         members: 3,
-        authority: Authority::Sentinels,
+        authority: Authority::Cluster,
+        strangers: 0,
+        epochs_begin_anew: false,
         are_alike: true,
         lists: [&[0, 1, 2]; 2],
         polls: [&[2]; 2],
@@ -145,15 +153,26 @@ impl OwnerSetup {
     };
 
     pub(super) fn world(&self) -> OwnerWorld {
-        let member = Member {
-            reign: Reign::FIRST,
+        let reign = |member| {
+            if self.is_stranger(member) {
+                let owner = self.servers - 1;
+                Reign {
+                    owner,
+                    ..Reign::FIRST
+                }
+            } else {
+                Reign::FIRST
+            }
+        };
+        let member = |member| Member {
+            reign: reign(member),
             since: None,
             is_alone: false,
         };
         let mut world = OwnerWorld {
             now: 0,
             servers: (0..self.servers).map(|it| self.server(it)).collect(),
-            members: vec![member; self.members],
+            members: (0..self.members).map(member).collect(),
             clients: (0..2).map(|it| self.client(it)).collect(),
             faults: self.faults,
         };
@@ -163,6 +182,10 @@ impl OwnerSetup {
             }
         }
         world
+    }
+
+    pub(super) fn is_stranger(&self, member: usize) -> bool {
+        member >= self.members - self.strangers
     }
 
     /// The tick by which every lease has ended.

@@ -43,6 +43,12 @@ pub(super) enum Mistake {
     /// The members that answer are all.
     AnsweringMembersOnly,
     FewestMembersIgnored,
+    /// Members count together that do not know each other.
+    StrangersCounted,
+    /// What another authority says changes nothing.
+    RivalsIgnored,
+    /// Any authority is followed, whichever was confirmed before.
+    AnyAuthorityFollowed,
     /// A confirmation has the date of the newest report.
     DateOfTheNewest,
     DateOfTheAnswer,
@@ -62,15 +68,25 @@ pub(super) enum Mistake {
 struct Confirmation<'a> {
     index: usize,
     tenure: &'a Tenure,
+    members: BTreeSet<MemberId>,
     since: Timestamp,
     at: Timestamp,
+}
+
+/// Reports of members that know each other, and all members that they know.
+struct Circle<'a> {
+    reports: Vec<&'a MemberReport>,
+    members: BTreeSet<MemberId>,
 }
 
 /// Returns what a watch must say after this log.
 pub(super) fn verdict(log: &Log, fewest: usize, mistake: Option<Mistake>) -> Verdict {
     let is = |it| mistake == Some(it);
-    let heard = (0..log.len()).filter_map(|index| confirmation(log, index, fewest, mistake));
-    let heard: Vec<_> = heard.collect();
+    let mut heard = Vec::new();
+    for index in 0..log.len() {
+        let next = confirmation(log, index, fewest, heard.last(), mistake);
+        heard.extend(next);
+    }
     let Some(last) = heard.last() else {
         return Verdict {
             tenure: None,
@@ -93,7 +109,7 @@ pub(super) fn verdict(log: &Log, fewest: usize, mistake: Option<Mistake>) -> Ver
         run
     };
     let watched = counted.iter().map(|it| it.since);
-    let is_epoch_back = before.is_some_and(|it| heard[it].tenure.epoch > last.tenure.epoch);
+    let is_epoch_back = before.is_some_and(|it| heard[it].tenure.epoch >= last.tenure.epoch);
     let believes_markers = !is_epoch_back || is(Mistake::MarkersAfterAnEpochWentBack);
     let markers = log[run[0].index..]
         .iter()
@@ -117,12 +133,13 @@ pub(super) fn verdict(log: &Log, fewest: usize, mistake: Option<Mistake>) -> Ver
 }
 
 /// Returns what a majority says when the report at this position has come.
-fn confirmation(
-    log: &Log,
+fn confirmation<'a>(
+    log: &'a Log,
     index: usize,
     fewest: usize,
+    last: Option<&Confirmation<'_>>,
     mistake: Option<Mistake>,
-) -> Option<Confirmation<'_>> {
+) -> Option<Confirmation<'a>> {
     let is = |it| mistake == Some(it);
     let log = &log[..=index];
     let (_, Input::Report(_)) = log.last()? else {
@@ -143,23 +160,40 @@ fn confirmation(
     if !is(Mistake::NothingIsForgotten) {
         newest.retain(|_, it| it.asked_at.saturating_add(millis(WINDOW)) >= now);
     }
-    let mut all: BTreeSet<_> = newest.keys().collect();
-    if !is(Mistake::AnsweringMembersOnly) {
-        all.extend(newest.values().flat_map(|it| &it.members));
-    }
     let fewest = if is(Mistake::FewestMembersIgnored) {
         1
     } else {
         fewest
     };
-    let majority = all.len().max(fewest) / 2 + 1;
-    let mut named = newest.values().filter_map(|it| it.tenure.as_ref());
-    let named_by = |tenure: &Tenure| -> Vec<&MemberReport> {
-        let reports = newest.values().copied();
-        let names = |it: &&MemberReport| it.tenure.as_ref() == Some(tenure);
-        reports.filter(names).collect()
+    let majority = |members: usize| members.max(fewest) / 2 + 1;
+    let circles = circles(newest.values().copied(), mistake);
+    let agreed = |circle: &Circle<'a>| {
+        let votes = |tenure: &Tenure| circle.named_by(tenure).len();
+        let mut named = circle.tenures();
+        named.find(|it| votes(it) >= majority(circle.members.len()))
     };
-    let tenure = named.find(|it| named_by(it).len() >= majority)?;
+    let is_own = |circle: &Circle<'_>, tenure: &Tenure| {
+        is(Mistake::AnyAuthorityFollowed)
+            || last.is_none_or(|last| {
+                let shared = last.members.intersection(&circle.members).count();
+                2 * shared > last.members.len() || last.tenure.owner == tenure.owner
+            })
+    };
+    let own = circles
+        .iter()
+        .position(|it| agreed(it).is_some_and(|tenure| is_own(it, tenure)))?;
+    let (circle, tenure) = (&circles[own], agreed(&circles[own])?);
+    let is_rival = |other: &Circle<'a>| {
+        let is_apart = other.members.is_disjoint(&circle.members);
+        let could_agree = agreed(other).is_some() || is_apart && other.members.len() >= majority(0);
+        could_agree && other.tenures().any(|it| it.owner != tenure.owner)
+    };
+    let mut others = circles.iter().enumerate().filter(|(it, _)| *it != own);
+    if !is(Mistake::RivalsIgnored) && others.any(|(_, it)| is_rival(it)) {
+        return None;
+    }
+    let majority = majority(circle.members.len());
+    let named_by = |tenure: &Tenure| circle.named_by(tenure);
     let least_of_majority = |of: fn(&MemberReport) -> Duration, is_largest: bool| {
         let mut values: Vec<_> = named_by(tenure).into_iter().map(of).collect();
         values.sort();
@@ -178,6 +212,7 @@ fn confirmation(
     Some(Confirmation {
         index,
         tenure,
+        members: circle.members.clone(),
         since: told_at.saturating_sub(age),
         at: if is(Mistake::DateOfTheAnswer) {
             now
@@ -187,12 +222,61 @@ fn confirmation(
     })
 }
 
+/// Sorts the reports by which members know each other.
+fn circles<'a>(
+    reports: impl Iterator<Item = &'a MemberReport>,
+    mistake: Option<Mistake>,
+) -> Vec<Circle<'a>> {
+    let mut circles: Vec<Circle<'a>> = Vec::new();
+    for report in reports {
+        let mut members = BTreeSet::from([report.member]);
+        if mistake != Some(Mistake::AnsweringMembersOnly) {
+            members.extend(report.members.iter());
+        }
+        let knows = |one: &MemberReport, other: &MemberReport| one.members.contains(other.member);
+        let is_known = |other: &MemberReport| {
+            let strangers_count = matches!(
+                mistake,
+                Some(Mistake::StrangersCounted | Mistake::AnsweringMembersOnly)
+            );
+            strangers_count || knows(report, other) && knows(other, report)
+        };
+        let mut reports = vec![report];
+        let (known, others) = circles
+            .into_iter()
+            .partition(|it| it.reports.iter().any(|it| is_known(it)));
+        circles = others;
+        for circle in Vec::into_iter(known) {
+            reports.extend(circle.reports);
+            members.extend(circle.members);
+        }
+        reports.sort_by_key(|it| it.member);
+        circles.push(Circle { reports, members });
+    }
+    circles.sort_by_key(|it| it.reports[0].member);
+    circles
+}
+
+impl<'a> Circle<'a> {
+    fn tenures(&self) -> impl Iterator<Item = &'a Tenure> {
+        self.reports.iter().filter_map(|it| it.tenure.as_ref())
+    }
+
+    fn named_by(&self, tenure: &Tenure) -> Vec<&'a MemberReport> {
+        let names = |it: &&&MemberReport| it.tenure.as_ref() == Some(tenure);
+        self.reports.iter().filter(names).copied().collect()
+    }
+}
+
 impl Mistake {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::LastToComeCounts,
         Self::NothingIsForgotten,
         Self::AnsweringMembersOnly,
         Self::FewestMembersIgnored,
+        Self::StrangersCounted,
+        Self::RivalsIgnored,
+        Self::AnyAuthorityFollowed,
         Self::DateOfTheNewest,
         Self::DateOfTheAnswer,
         Self::LargestAge,

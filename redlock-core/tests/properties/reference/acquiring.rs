@@ -12,6 +12,8 @@ pub(super) struct Won {
     pub(super) valid_until: Timestamp,
     pub(super) fence: Option<FencingToken>,
     pub(super) granted_by: NodeSet,
+    /// The request that won.
+    pub(super) request: usize,
     /// The request that settled the fence after the key was set, and when it was sent.
     pub(super) fenced_by: Option<(usize, Timestamp)>,
 }
@@ -139,6 +141,7 @@ impl Story<'_> {
                                 start,
                                 valid_until,
                                 fence,
+                                request,
                                 granted_by: self.agreed_to(request, asked, fence.is_none()),
                                 fenced_by: fencing.then_some((request, asked)),
                             }));

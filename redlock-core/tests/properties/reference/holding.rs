@@ -36,6 +36,7 @@ impl Story<'_> {
             start,
             fence,
             granted_by,
+            request: won_by,
             fenced_by,
             mut valid_until,
         } = won;
@@ -50,12 +51,17 @@ impl Story<'_> {
         let mut longest = ttl;
         let mut claimed = false;
         let mut due = keep_alive.next_extension(start, start);
-        // The extension under way; and the request and the start of the last that ended, with whether
-        // it succeeded.
+        // The extension under way; and the request and the start of the last that ended.
         let mut extension: Option<Extension> = None;
-        let mut last: Option<(usize, Timestamp, bool)> = None;
+        let mut last: Option<(usize, Timestamp)> = None;
         let mut repaired = NodeSet::EMPTY;
         loop {
+            let is_first = extension.is_none() && last.is_none();
+            let denied = self.denied_by(won_by);
+            if is_first && !denied.is_empty() {
+                // A lock that began without these nodes is extended soon.
+                due = due.min(keep_alive.next_try(start, start).or(due));
+            }
             let renews = claimed && extension.is_none();
             let wake = due.filter(|_| renews).unwrap_or(valid_until);
             self.timeout = Some(wake.min(valid_until));
@@ -84,6 +90,10 @@ impl Story<'_> {
                         if keep_alive.allows(start, now) {
                             // A new one takes the place of the last.
                             last = None;
+                            if is_first && !denied.is_empty() {
+                                let ttl = at_least(keys_until, now).max(ttl);
+                                self.send_to(denied, Operation::Acquire { token, ttl, fence });
+                            }
                             let ttl = at_least(keys_until, now).max(wanted);
                             longest = longest.max(ttl);
                             extension = Some(Extension {
@@ -113,7 +123,7 @@ impl Story<'_> {
                             }
                             keys_until = keys_until.max(asked.saturating_add(ttl.as_duration()));
                             due = keep_alive.next_extension(start, asked);
-                            last = Some((request, asked, true));
+                            last = Some((request, asked));
                             extension = None;
                             repaired = NodeSet::EMPTY;
                             just_extended = true;
@@ -124,20 +134,18 @@ impl Story<'_> {
                             votes.denied + votes.failed + votes.quarantined + votes.outbid,
                         ) {
                             due = keep_alive.next_try(start, now);
-                            last = Some((request, asked, false));
+                            last = Some((request, asked));
                             extension = None;
+                            repaired = NodeSet::EMPTY;
                             self.tell(Event::ExtendFailed { valid_until });
                         }
                     }
-                    if let Some((request, asked, succeeded)) = last
+                    if let Some((request, asked)) = last
                         && to == Some(request)
                     {
                         let votes = self.votes(request, asked);
                         if votes.hopeless(votes.denied) {
                             return self.lose(token, LossReason::KeysLost);
-                        }
-                        if !succeeded {
-                            continue;
                         }
                         let lost = self.denied_by(request).difference(repaired);
                         repaired = repaired.union(lost);

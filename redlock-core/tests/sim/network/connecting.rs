@@ -96,17 +96,19 @@ impl World {
             ..self.sighting(client, master)
         };
         let now = self.clients[client].now(self.at);
+        let identity = self.master_of(sighting);
         let electorate = &mut self.lane(client, master).electorate;
         // Its votes are taken back when it is connected to again.
-        let _ = electorate.handle_inspection(now, NODE(), &master_of(sighting));
+        let _ = electorate.handle_inspection(now, NODE(), &identity);
     }
 
     /// Lets a client see a master to which it is connected from the beginning.
     pub(crate) fn meet(&mut self, client: usize, master: usize) {
         let now = self.clients[client].now(self.at);
         let sighting = self.sighting(client, master);
+        let identity = self.master_of(sighting);
         let electorate = &mut self.lane(client, master).electorate;
-        let admission = electorate.handle_connection(now, NODE(), &master_of(sighting));
+        let admission = electorate.handle_connection(now, NODE(), &identity);
         assert_eq!(admission.withdrawal, None, "it is the first sight");
     }
 
@@ -157,7 +159,7 @@ impl World {
         sighting: Sighting,
         named: Option<Named>,
     ) -> Admission {
-        let identity = master_of(sighting);
+        let identity = self.master_of(sighting);
         let electorate = &mut self.lane(client, master).electorate;
         let Some(Named { reign, marker }) = named else {
             return electorate.handle_connection(now, NODE(), &identity);
@@ -175,11 +177,13 @@ impl World {
         }
         admission
     }
-}
 
-fn master_of(sighting: Sighting) -> Identity {
-    Identity::Server {
-        role: ServerRole::Master,
-        sighting,
+    fn master_of(&self, sighting: Sighting) -> Identity {
+        let role = if self.configuration.authorities {
+            ServerRole::ClusterMaster
+        } else {
+            ServerRole::Master
+        };
+        Identity::Server { role, sighting }
     }
 }

@@ -1,0 +1,180 @@
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use core::time::Duration;
+
+use crate::{MemberId, OwnerRule, Tenure, Timestamp};
+
+/// The members of an authority, as one of them knows them. Clones share the list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MemberList(Arc<[MemberId]>);
+
+/// What one member of an authority says about one node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MemberReport {
+    /// When the member was asked. Read *before* the question left.
+    pub asked_at: Timestamp,
+    /// The member.
+    pub member: MemberId,
+    /// The members of the authority that this member knows. It may list itself or not.
+    pub members: MemberList,
+    /// The server that is the owner by the member's word, or `None` if it names none.
+    pub tenure: Option<Tenure>,
+    /// For how long the member has known this tenure, at least. Zero if it does not say.
+    pub age: Duration,
+}
+
+/// Members of an authority that know each other, by their last reports: of each two of them, either each lists the
+/// other, or both know the same one in this way.
+///
+/// Two authorities whose addresses got mixed up are two circles. They stay two if one member has moved from the first
+/// to the second: the others of the first still list it, but it does not list them.
+pub(crate) struct Circle<'a> {
+    reports: Vec<&'a MemberReport>,
+    /// All members that any of them knows, whether they answer or not.
+    members: MemberList,
+}
+
+/// What the reports agree on.
+pub(crate) struct Agreement {
+    pub(crate) tenure: Tenure,
+    /// All members that those who report know.
+    pub(crate) members: MemberList,
+    /// Each of a majority was asked then or later.
+    pub(crate) at: Timestamp,
+    /// Each of a majority has known the tenure for so long.
+    pub(crate) age: Duration,
+}
+
+impl MemberList {
+    /// Returns whether the member is one of them.
+    #[must_use]
+    pub fn contains(&self, member: MemberId) -> bool {
+        self.0.binary_search(&member).is_ok()
+    }
+
+    /// Returns the members, in the order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = MemberId> {
+        self.0.iter().copied()
+    }
+
+    /// Returns the number of members.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether there are no members.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns how many of these members are in the other list, too.
+    pub(crate) fn shared_with(&self, other: &Self) -> usize {
+        if self == other {
+            return self.len();
+        }
+        self.iter().filter(|it| other.contains(*it)).count()
+    }
+
+    /// Adds the member, if it is not listed.
+    pub(crate) fn insert(&mut self, member: MemberId) {
+        if !self.contains(member) {
+            *self = self.iter().chain([member]).collect();
+        }
+    }
+}
+
+impl FromIterator<MemberId> for MemberList {
+    fn from_iter<I: IntoIterator<Item = MemberId>>(members: I) -> Self {
+        let mut members: Vec<_> = members.into_iter().collect();
+        members.sort_unstable();
+        members.dedup();
+        Self(members.into())
+    }
+}
+
+impl<'a> Circle<'a> {
+    /// Sorts reports, at most one of each member, into circles. Each report lists its own member.
+    pub(crate) fn all_of(reports: impl Iterator<Item = &'a MemberReport>) -> Vec<Self> {
+        let mut rest: Vec<_> = reports.collect();
+        let mut circles = Vec::new();
+        while !rest.is_empty() {
+            let mut reports: Vec<_> = rest.drain(..1).collect();
+            let mut next = 0;
+            while next < reports.len() && !rest.is_empty() {
+                let one = reports[next];
+                let (known, others) = rest.into_iter().partition(|it| know_each_other(one, it));
+                let known: Vec<_> = known;
+                reports.extend(known);
+                rest = others;
+                next += 1;
+            }
+            circles.push(Self {
+                members: union(&reports),
+                reports,
+            });
+        }
+        circles
+    }
+
+    pub(crate) fn members(&self) -> &MemberList {
+        &self.members
+    }
+
+    /// Returns a member that has reported.
+    pub(crate) fn first(&self) -> MemberId {
+        self.reports[0].member
+    }
+
+    /// Returns a tenure that any member reports, if it is one of another owner than this one.
+    pub(crate) fn names_another_than(&self, tenure: &Tenure) -> bool {
+        let mut tenures = self.tenures();
+        tenures.any(|it| it.owner != tenure.owner)
+    }
+
+    /// Returns the tenures that the members report.
+    pub(crate) fn tenures(&self) -> impl Iterator<Item = &'a Tenure> {
+        self.reports.iter().filter_map(|it| it.tenure.as_ref())
+    }
+
+    /// Returns what a majority of all members reports.
+    pub(crate) fn agreement(&self, rule: OwnerRule) -> Option<Agreement> {
+        let majority = rule.majority(self.members.len());
+        let mut votes = BTreeMap::<_, usize>::new();
+        for tenure in self.tenures() {
+            *votes.entry(tenure).or_default() += 1;
+        }
+        let (tenure, _) = votes.into_iter().find(|(_, votes)| *votes >= majority)?;
+        let agreeing = self.reports.iter();
+        let agreeing = agreeing.filter(|it| it.tenure.as_ref() == Some(tenure));
+        let mut asked: Vec<Timestamp> = agreeing.clone().map(|it| it.asked_at).collect();
+        let mut ages: Vec<_> = agreeing.map(|it| it.age).collect();
+        // The latest, and the oldest, that a majority has in common.
+        let (_, at, _) = asked.select_nth_unstable_by(majority - 1, |a, b| b.cmp(a));
+        let (_, age, _) = ages.select_nth_unstable_by(majority - 1, |a, b| b.cmp(a));
+        Some(Agreement {
+            tenure: tenure.clone(),
+            members: self.members.clone(),
+            at: *at,
+            age: *age,
+        })
+    }
+}
+
+fn know_each_other(one: &MemberReport, other: &MemberReport) -> bool {
+    // The same list, as of most members.
+    one.members == other.members
+        || one.members.contains(other.member) && other.members.contains(one.member)
+}
+
+fn union(reports: &[&MemberReport]) -> MemberList {
+    let first = &reports[0].members;
+    let mut others: Vec<_> = reports.iter().map(|it| &it.members).collect();
+    others.retain(|it| *it != first);
+    if others.is_empty() {
+        return first.clone();
+    }
+    others.dedup();
+    let lists = others.into_iter().chain([first]);
+    lists.flat_map(MemberList::iter).collect()
+}
