@@ -2,6 +2,7 @@ mod cluster;
 mod connect;
 mod error;
 mod launch;
+mod node_list;
 #[cfg(feature = "test-util")]
 mod simulation;
 
@@ -72,6 +73,7 @@ pub struct RedlockBuilder {
     allow_unvetted: bool,
     confirmation_window: Duration,
     max_waiters_total: usize,
+    logs_keys: bool,
 }
 
 impl RedlockBuilder {
@@ -92,10 +94,12 @@ impl RedlockBuilder {
             allow_unvetted: false,
             confirmation_window: OwnerRule::DEFAULT_WINDOW,
             max_waiters_total: 65_536,
+            logs_keys: false,
         }
     }
 
-    /// Adds masters by URL. [`RedisNode::from_url`] lists the forms of a URL.
+    /// Adds masters by URL. [`RedisNode::from_url`] lists the forms of a URL. [`node_list`](Self::node_list) takes the
+    /// URLs as one text.
     ///
     /// ```no_run
     /// # use redlock_tokio::Redlock;
@@ -210,6 +214,10 @@ impl RedlockBuilder {
     /// Clients in other languages must add the same prefix to get the same locks. The prefix counts towards
     /// [`Key::MAX_LEN`].
     ///
+    /// A user of Redis whose rights are limited to some keys needs all keys with the prefix. This is checked on each
+    /// new connection: a node that refuses such a key has no vote. Without a prefix, only the locks themselves show
+    /// which keys are refused.
+    ///
     /// ```
     /// # use redlock_tokio::Redlock;
     /// # #[tokio::main(flavor = "current_thread")]
@@ -260,8 +268,7 @@ impl RedlockBuilder {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Acquires all locks with a [fencing token](LockOptions::fenced). Locks of several keys then fail with
-    /// [`LockError::InvalidOptions`](crate::LockError::InvalidOptions). A single lock cannot turn this off.
+    /// Acquires all locks with a [fencing token](LockOptions::fenced).
     pub fn fenced(self) -> Self {
         self.options(LockOptions::new().fenced())
     }
@@ -272,9 +279,39 @@ impl RedlockBuilder {
         self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
 
+    /// Sets the [label](LockOptions::label) that locks have in the log by default.
+    pub fn label(self, label: &'static str) -> Self {
+        self.options(LockOptions::new().label(label))
+    }
+
+    /// Shows the keys in each line of the log that is about a single lock, as the field `keys`.
+    ///
+    /// By default the log has no keys, because they often contain personal data. At most eight keys of a lock are shown,
+    /// and of each key the first 200 characters. Control characters are escaped, so that a key cannot forge a line.
+    /// [`LockOptions::label`] is enough if you only need to know what kind of lock it was.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redlock = Redlock::builder().embedded().log_keys().build().await?;
+    /// let guard = redlock.lock("order:42").await?;
+    /// // WARN redlock: a lock was lost keys=["order:42"] token=.. reason=..
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn log_keys(mut self) -> Self {
+        self.logs_keys = true;
+        self
+    }
+
     /// Sets how long a node may take to answer before it counts as silent. 50 ms by default, at most one hour.
     ///
     /// The default is well above a round trip, and well below the time that a caller would wait for a sick node.
+    ///
+    /// The time is for 128 keys. If this process has asked for more of them at once, it gives the node proportionally
+    /// more time, so that a node which works is not taken for a silent one. The time starts anew with each answer.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;
         self
@@ -320,6 +357,9 @@ impl RedlockBuilder {
     /// Give durable nodes no replicas. A replica that was promoted behind the same address may lack keys. This client
     /// detects that only if the server was seen as a replica, or has been up for longer than the connection was down.
     /// Then the node must wait. A replica that restarts during its promotion is not detected.
+    ///
+    /// This method changes nothing for Sentinel groups and clusters, whose failovers lose keys that are on the disk of
+    /// the old master: see [`failovers_lose_nothing`](Self::failovers_lose_nothing).
     ///
     /// ```no_run
     /// # use redlock_tokio::Redlock;
@@ -499,7 +539,7 @@ impl RedlockBuilder {
     /// - there are no nodes, or more than 64;
     /// - a URL, an option or `max_ttl` is invalid;
     /// - a timeout is zero, or longer than an hour;
-    /// - the prefix is too long;
+    /// - the prefix is too long, or begins with a [reserved](crate::KeyError::Reserved) name;
     /// - a [cluster](Self::cluster) cannot be used, or two of its voters are on one server;
     /// - two addresses are the same, or lead to one server (detected only if the server answers at both);
     /// - so many nodes refuse this client that the others cannot form a majority;
@@ -531,6 +571,9 @@ impl RedlockBuilder {
         let len = self.tag_len + self.prefix.len();
         if len >= Key::MAX_LEN {
             return Err(BuildError::Prefix { len });
+        }
+        if let Some(name) = Key::reserved(&self.prefix) {
+            return Err(BuildError::ReservedPrefix { name });
         }
         for (name, timeout) in [
             ("node_timeout", self.node_timeout),
@@ -565,6 +608,7 @@ impl RedlockBuilder {
             wall_clock: self.wall_clock,
             prefix: Prefix::new(self.prefix, self.tag_len),
             defaults: self.defaults,
+            logs_keys: self.logs_keys,
         }
     }
 }

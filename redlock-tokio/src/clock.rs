@@ -1,6 +1,12 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use redlock_core::Timestamp;
+
+use crate::{foreign, sync::Mutex};
 
 /// The clock that decides whether a lock is still valid.
 ///
@@ -35,9 +41,15 @@ enum Source {
     Tokio {
         zero: tokio::time::Instant,
     },
-    Custom(Arc<dyn Fn() -> Timestamp + Send + Sync>),
+    Custom(Arc<Custom>),
     #[cfg(all(test, redlock_shuttle))]
     Explored(Arc<crate::threads::Time>),
+}
+
+struct Custom {
+    now: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    /// The last time that it told, and when.
+    last: Mutex<(Timestamp, Instant)>,
 }
 
 impl Clock {
@@ -63,10 +75,13 @@ impl Clock {
     ///
     /// Timers still run on tokio's clock. They only decide when the lock reads this clock. `now` is called on any
     /// thread, inside and outside of the runtime. It must not block, and must not use the
-    /// [`Redlock`](crate::Redlock).
+    /// [`Redlock`](crate::Redlock). If it panics, time goes on from its last answer.
     #[must_use]
     pub fn custom(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self(Source::Custom(Arc::new(now)))
+        Self(Source::Custom(Arc::new(Custom {
+            now: Box::new(now),
+            last: Mutex::new((Timestamp::ZERO, Instant::now())),
+        })))
     }
 
     #[cfg(all(test, redlock_shuttle))]
@@ -78,7 +93,7 @@ impl Clock {
         match &self.0 {
             Source::System => system_now(),
             Source::Tokio { zero } => Timestamp::ZERO.saturating_add(zero.elapsed()),
-            Source::Custom(now) => now(),
+            Source::Custom(custom) => custom.now(),
             #[cfg(all(test, redlock_shuttle))]
             Source::Explored(time) => time.now(),
         }
@@ -94,6 +109,19 @@ impl Clock {
         const LONGEST: Duration = Duration::from_secs(1);
         let left = until.saturating_duration_since(self.now());
         tokio::time::sleep(left.min(LONGEST)).await;
+    }
+}
+
+impl Custom {
+    fn now(&self) -> Timestamp {
+        let now = foreign::call(&self.now);
+        let mut last = self.last.lock();
+        if let Some(now) = now {
+            *last = (now, Instant::now());
+            return now;
+        }
+        let (then, since) = *last;
+        then.saturating_add(since.elapsed())
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod lane;
 pub(crate) mod lease_cell;
 pub(crate) mod queue;
 pub(crate) mod shared;
+mod shrink;
 pub(crate) mod timers;
 pub(crate) mod turn_table;
 pub(crate) mod wall_clock;

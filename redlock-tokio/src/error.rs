@@ -4,7 +4,8 @@ use redlock_core::{FencingToken, LossReason};
 use thiserror::Error;
 
 use crate::{
-    KeyError, NodeReport, NodeReports, Objection, OptionsError, random, whole_seconds::WholeSeconds,
+    KeyError, NodeReport, NodeReports, Objection, OptionsError, WaiterLimit, random,
+    whole_seconds::WholeSeconds,
 };
 
 /// Why a lock could not be acquired.
@@ -41,6 +42,14 @@ pub enum LockError {
         possible = .0.votes_possible
     )]
     NoQuorum(Attempts),
+    /// The nodes work, but this process asks for more locks than they can grant in time, so it asks them no further.
+    /// Fewer keys in one request help, and fewer requests at once.
+    #[error(
+        "overloaded: this process asks the nodes for more than they can do, and {needed} of {possible} must agree ({0})",
+        needed = .0.votes_needed,
+        possible = .0.votes_possible
+    )]
+    Overloaded(Attempts),
     /// A majority agreed, but only after the validity of the lock had ended. The nodes are overloaded or far away.
     /// A longer ttl helps.
     #[error("too slow: the nodes answered after the validity of the lock had ended ({0})")]
@@ -50,9 +59,13 @@ pub enum LockError {
     /// [`Redlock::ready`](crate::Redlock::ready) waits for a majority when a service starts.
     #[error(
         "quarantined: nodes started, or became masters, so recently that they may lack a lock, and a majority votes \
-         in {}; a shorter max_ttl shortens this time, nodes_are_durable is for nodes that keep locks on disk, \
-         trust_fresh_nodes is for tests{}",
+         in {}; a shorter max_ttl shortens this time, {}, trust_fresh_nodes is for tests{}",
         WholeSeconds(*remaining),
+        if *can_fail_over {
+            "failovers_lose_nothing is for services whose failovers lose no key"
+        } else {
+            "nodes_are_durable is for nodes that keep locks on disk"
+        },
         Failures(&attempts.nodes)
     )]
     Quarantined {
@@ -60,17 +73,20 @@ pub enum LockError {
         remaining: Duration,
         /// The attempts that were made.
         attempts: Attempts,
+        /// Whether sentinels or the nodes of a cluster name the masters, so that a failover may have caused the wait.
+        can_fail_over: bool,
     },
     /// Too many requests wait in this process, for one of the keys or for all keys together.
     #[error(
-        "the queue is full: {waiting} requests wait in this process, and the limit is {limit}; see \
-         max_waiters_per_key and max_waiters_total"
+        "the queue is full: {waiting} requests of this process wait {limited_by}, and the limit is {limit}"
     )]
     QueueFull {
         /// How many requests wait.
         waiting: usize,
         /// How many requests may wait.
         limit: usize,
+        /// Which of the limits has been reached.
+        limited_by: WaiterLimit,
     },
     /// The expected wait exceeds the limit, and
     /// [`refuse_long_waits`](crate::LockOptions::refuse_long_waits) was set.
@@ -132,13 +148,15 @@ impl LockError {
     }
 
     /// Returns the attempts, if the error records them: [`Contended`](Self::Contended), [`NoQuorum`](Self::NoQuorum),
-    /// [`TooSlow`](Self::TooSlow) and [`Quarantined`](Self::Quarantined) do. `None` otherwise.
+    /// [`Overloaded`](Self::Overloaded), [`TooSlow`](Self::TooSlow) and [`Quarantined`](Self::Quarantined) do. `None`
+    /// otherwise.
     #[must_use]
     pub fn attempts(&self) -> Option<&Attempts> {
         match self {
-            Self::Contended(attempts) | Self::NoQuorum(attempts) | Self::TooSlow(attempts) => {
-                Some(attempts)
-            }
+            Self::Contended(attempts)
+            | Self::NoQuorum(attempts)
+            | Self::Overloaded(attempts)
+            | Self::TooSlow(attempts) => Some(attempts),
             Self::Quarantined { attempts, .. } => Some(attempts),
             Self::FenceExhausted
             | Self::QueueFull { .. }

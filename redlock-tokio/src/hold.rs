@@ -236,6 +236,23 @@ impl Hold {
     /// fence = $2 WHERE id = $3 AND fence < $2`), and write where `fence = $2`. Otherwise a late write could come
     /// between a later holder's read and its write. The program `fenced` in `examples` does this.
     ///
+    /// The token of a lock of [several keys](crate::Redlock::lock_all) fences each of them. A transfer between two
+    /// accounts stores it in both rows, in one transaction, and goes on only if both rows have accepted it:
+    ///
+    /// ```sql
+    /// BEGIN;
+    /// UPDATE account SET fence = $1 WHERE id IN (7, 3) AND fence < $1; -- 2 rows, otherwise ROLLBACK
+    /// COMMIT;
+    /// -- read both balances, decide, and then:
+    /// BEGIN;
+    /// UPDATE account SET balance = balance - $2 WHERE id = 7 AND fence = $1; -- 1 row, otherwise ROLLBACK
+    /// UPDATE account SET balance = balance + $2 WHERE id = 3 AND fence = $1; -- 1 row, otherwise ROLLBACK
+    /// COMMIT;
+    /// ```
+    ///
+    /// A deposit to account 3 must be fenced as well, by `lock("account:3").fenced()`. If it is not, it does not notice
+    /// the transfer, nor does the transfer notice a late deposit.
+    ///
     /// ```
     /// # use redlock_tokio::Redlock;
     /// # #[tokio::main(flavor = "current_thread")]

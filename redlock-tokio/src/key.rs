@@ -35,7 +35,11 @@ impl Key {
     pub const MAX_KEYS: usize = 1024;
 
     /// The prefix of fencing counters.
-    pub(crate) const COUNTERS: &'static [u8] = b"redlock:fence:";
+    pub(crate) const COUNTERS: &'static str = "redlock:fence:";
+
+    /// The prefixes of keys that are no locks: counters, and [markers](redlock_core::AgeMarker) of histories and of
+    /// tenures.
+    const RESERVED: [&'static str; 3] = [Self::COUNTERS, "redlock:since:", "redlock:owner:"];
 
     /// Creates a key.
     ///
@@ -43,7 +47,8 @@ impl Key {
     ///
     /// - [`KeyError::Empty`]: all callers with a missing key would share it.
     /// - [`KeyError::TooLong`]: the key exceeds [`Key::MAX_LEN`].
-    /// - [`KeyError::Reserved`]: the key begins with `redlock:fence:`, the prefix of fencing counters.
+    /// - [`KeyError::Reserved`]: the key begins with `redlock:fence:`, `redlock:since:` or `redlock:owner:`. Fencing
+    ///   counters and markers have such names.
     pub fn new(key: impl AsRef<[u8]>) -> Result<Self, KeyError> {
         Self::with_prefix(&Prefix::default(), key.as_ref())
     }
@@ -104,11 +109,17 @@ impl Key {
             Err(KeyError::TooLong { len })
         } else {
             let key: Arc<[u8]> = [prefix.as_bytes(), key].concat().into();
-            if key.starts_with(Self::COUNTERS) {
-                return Err(KeyError::Reserved);
+            match Self::reserved(&key) {
+                Some(name) => Err(KeyError::Reserved { name }),
+                None => Ok(Self(key)),
             }
-            Ok(Self(key))
         }
+    }
+
+    /// Returns the reserved name with which these bytes begin.
+    pub(crate) fn reserved(bytes: &[u8]) -> Option<&'static str> {
+        let begins = |name: &&str| bytes.starts_with(name.as_bytes());
+        Self::RESERVED.into_iter().find(begins)
     }
 
     /// Returns the bytes that go to Redis, with the prefix.
@@ -158,11 +169,14 @@ pub enum KeyError {
         /// The position of the part, counted from 0.
         index: usize,
     },
-    /// The key, with its prefix, begins with `redlock:fence:`.
+    /// The key, with its prefix, begins with a name that this crate needs for other keys than locks.
     #[error(
-        "the key begins with `redlock:fence:`, which is reserved for fencing counters: choose another"
+        "the key begins with `{name}`, which is reserved for keys that are no locks: choose another"
     )]
-    Reserved,
+    Reserved {
+        /// The beginning that is reserved.
+        name: &'static str,
+    },
     /// A lock of several keys has none.
     #[error("no keys are given: there is nothing to lock")]
     NoKeys,
@@ -189,6 +203,8 @@ pub enum KeyError {
 
 #[cfg(test)]
 mod tests {
+    use redlock_core::{AgeMarker, Owner, ReplicationId, Tenure};
+
     use super::*;
 
     fn prefix(text: &str) -> Prefix {
@@ -267,11 +283,22 @@ mod tests {
     }
 
     #[test]
-    fn names_of_fencing_counters_are_refused() {
-        assert_eq!(Key::new("redlock:fence:{a}"), Err(KeyError::Reserved));
+    fn names_of_counters_and_markers_are_refused() {
+        let reserved = |name| Err(KeyError::Reserved { name });
+        assert_eq!(Key::new("redlock:fence:{a}"), reserved("redlock:fence:"));
         let in_two = Key::with_prefix(&prefix("redlock:"), b"fence:x");
-        assert_eq!(in_two, Err(KeyError::Reserved));
+        assert_eq!(in_two, reserved("redlock:fence:"));
         assert!(Key::with_prefix(&prefix("lock:"), b"redlock:fence:x").is_ok());
+
+        let history = ReplicationId::new([b'7'; ReplicationId::LEN]);
+        let marker = Key::new(AgeMarker::key_of_history(history));
+        assert_eq!(marker, reserved("redlock:since:"));
+        let tenure = Tenure {
+            owner: Owner::new("a:1"),
+            epoch: 1,
+        };
+        let marker = Key::new(AgeMarker::key_of_tenure(&tenure));
+        assert_eq!(marker, reserved("redlock:owner:"));
     }
 
     #[test]

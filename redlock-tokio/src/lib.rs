@@ -2,7 +2,6 @@
 //! [`Redlock`]: crate::Redlock
 //! [`RedlockBuilder::max_waiters_total`]: crate::RedlockBuilder::max_waiters_total
 //! [`Redlock::embedded`]: crate::Redlock::embedded
-//! [`Redlock::lock_all`]: crate::Redlock::lock_all
 //! [`Redlock::nodes`]: crate::Redlock::nodes
 //! [`Redlock::ready`]: crate::Redlock::ready
 //! [`Redlock::shutdown`]: crate::Redlock::shutdown
@@ -17,10 +16,10 @@
 //! [`LockOptions`]: crate::LockOptions
 //! [`LockOptions::max_waiters_per_key`]: crate::LockOptions::max_waiters_per_key
 //! [`LockOptions::refuse_long_waits`]: crate::LockOptions::refuse_long_waits
-//! [`LockOptions::retry_delay`]: crate::LockOptions::retry_delay
 //! [`LockOptions::handover_for`]: crate::LockOptions::handover_for
 //! [`LockOptions::poller_share`]: crate::LockOptions::poller_share
 //! [`LockError`]: crate::LockError
+//! [`LockError::Contended`]: crate::LockError::Contended
 //! [`ExtendError`]: crate::ExtendError
 //! [`RedisNode`]: crate::RedisNode
 //! [`MemoryNode`]: crate::MemoryNode
@@ -29,8 +28,10 @@
 //! [`NodeState`]: crate::NodeState
 //! [`FAULTS.md`]: crate::faults
 //! [`DEPLOYMENTS.md`]: crate::deployments
+//! [`OPERATIONS.md`]: crate::operations
 //! [`MIGRATING.md`]: crate::migrating
 //! [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
+//! [`ARCHITECTURE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/ARCHITECTURE.md
 #![cfg_attr(
     all(unix, feature = "test-util"),
     doc = "[`test_util`]: crate::test_util",
@@ -55,6 +56,7 @@ mod error;
 #[cfg(doc)]
 #[doc = include_str!("../FAULTS.md")]
 pub mod faults {}
+mod foreign;
 mod guard;
 mod hold;
 mod key;
@@ -62,6 +64,7 @@ mod lock;
 #[cfg(doc)]
 /// [`Attempts::nodes`]: crate::Attempts
 /// [`DEPLOYMENTS.md`]: crate::deployments
+/// [`LockError::Quarantined`]: crate::LockError::Quarantined
 /// [`LockOptions::handover_for`]: crate::LockOptions::handover_for
 /// [`LockOptions::max_hold`]: crate::LockOptions::max_hold
 /// [`LockOptions::no_handover`]: crate::LockOptions::no_handover
@@ -77,13 +80,24 @@ mod lock;
 /// [`RedlockBuilder::nodes_are_durable`]: crate::RedlockBuilder::nodes_are_durable
 /// [`RedlockBuilder::prefix`]: crate::RedlockBuilder::prefix
 /// [`RedlockBuilder::trust_fresh_nodes`]: crate::RedlockBuilder::trust_fresh_nodes
-/// [turns]: crate#turns-between-processes
+/// [turns]: crate#waiting
 /// [Promises]: crate#promises
 ///
 // The examples start servers.
 #[cfg_attr(all(unix, feature = "test-util"), doc = include_str!("../MIGRATING.md"))]
 pub mod migrating {}
 mod node;
+/// [`DEPLOYMENTS.md`]: crate::deployments
+/// [`FAULTS.md`]: crate::faults
+/// [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
+/// [rights]: crate::deployments#rights-and-keys
+/// [`Hold::token`]: crate::Hold::token
+/// [`LockOptions::label`]: crate::LockOptions::label
+/// [`RedlockBuilder::log_keys`]: crate::RedlockBuilder::log_keys
+///
+#[cfg(doc)]
+#[doc = include_str!("../OPERATIONS.md")]
+pub mod operations {}
 mod options;
 mod random;
 mod readiness;
@@ -109,7 +123,7 @@ pub use node::{
     Reports, Role, SentinelNodeBuilder, Server, ServerInfo, Session, TlsError, TlsOptions,
     UrlError, Vote,
 };
-pub use options::{LockOptions, OptionsError};
+pub use options::{LockOptions, OptionsError, WaiterLimit};
 pub use readiness::NotReady;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]

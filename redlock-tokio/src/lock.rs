@@ -10,9 +10,9 @@ use std::{
 
 use redlock_core::{Nonce, Timestamp};
 
-use self::conclusion::conclude;
+use self::conclusion::{conclude, outage};
 use crate::{
-    Hold, KeyError, LockError, LockGuard, LockOptions, OptionsError, RandomError, WithLockError,
+    Hold, KeyError, LockError, LockGuard, LockOptions, RandomError, WithLockError,
     engine::lease_cell::{HeldLease, LeaseCell, LeaseRequest, Shared},
     key::KeySet,
 };
@@ -94,6 +94,11 @@ impl Lock {
         self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
 
+    /// Sets the [label](LockOptions::label) of this lock in the log.
+    pub fn label(self, label: &'static str) -> Self {
+        self.options(LockOptions::new().label(label))
+    }
+
     /// Acquires the lock, runs `work` and releases the lock in the background. If the lock is lost, `work` is dropped
     /// at its current `await`; what it has done remains. If `work` returns a `Result`, use `??`.
     /// [`Redlock::with_lock`](crate::Redlock::with_lock) documents cancel safety.
@@ -139,17 +144,21 @@ impl Lock {
         let keys = self.keys.clone().map_err(LockError::InvalidKey)?;
         let options = self.options.or(shared.defaults);
         let config = shared.resolve(options).map_err(LockError::InvalidOptions)?;
-        if options.is_fenced() && keys.has_several() {
-            return Err(LockError::InvalidOptions(OptionsError::SeveralFenced));
+        let policy = options.policy();
+        if options.fails_fast()
+            && let Some(outage) = outage(shared, policy.wait)
+        {
+            return Err(outage);
         }
         let random = shared.random.u128();
         let random = random.map_err(|error| LockError::Random(RandomError(error)))?;
         Ok(LeaseRequest {
             keys,
             config,
-            policy: options.policy(),
+            policy,
             nonce: Nonce::new(random),
             fenced: options.is_fenced(),
+            label: options.label_if_set(),
         })
     }
 }
@@ -201,6 +210,10 @@ impl fmt::Debug for Lock {
 #[must_use = "futures do nothing unless polled"]
 pub struct LockFuture(State);
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost each lock an allocation"
+)]
 enum State {
     New(Lock),
     Waiting {
@@ -212,6 +225,18 @@ enum State {
     Done,
 }
 
+impl LockFuture {
+    /// Returns whether the request waits for its turn, because another request of this process has or wants one of
+    /// its keys. False before the first poll, and once the request asks the nodes.
+    #[must_use]
+    pub fn is_queued(&self) -> bool {
+        match &self.0 {
+            State::Waiting { guard, .. } => guard.cell().is_queued(),
+            State::New(_) | State::Done => false,
+        }
+    }
+}
+
 impl Future for LockFuture {
     type Output = Result<LockGuard, LockError>;
 
@@ -220,6 +245,10 @@ impl Future for LockFuture {
             match start(lock) {
                 Ok(waiting) => self.0 = waiting,
                 Err(error) => {
+                    if error.is_outage() {
+                        let now = lock.shared.clock.now();
+                        lock.shared.outage.note_failure(now, &error);
+                    }
                     self.0 = State::Done;
                     return Poll::Ready(Err(error));
                 }

@@ -1,6 +1,7 @@
 mod error;
 mod queue_policy;
 mod resolve;
+mod waiter_limit;
 
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use redlock_core::{Drift, PollerShare};
 
 pub use self::error::OptionsError;
 pub(crate) use self::queue_policy::QueuePolicy;
+pub use self::waiter_limit::WaiterLimit;
 
 /// The options of a lock: how it is acquired, kept and handed over.
 ///
@@ -26,16 +28,18 @@ pub(crate) use self::queue_policy::QueuePolicy;
 /// | [`drift`](Self::drift) | ttl / 100 + 2 ms | how far clocks may differ |
 /// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 1024 | how many requests may wait for a key in this process |
 /// | [`refuse_long_waits`](Self::refuse_long_waits) | no | whether to fail at once if the expected wait exceeds `wait` |
+/// | [`fail_fast`](Self::fail_fast) | no | whether to fail at once in a known outage |
 /// | [`handover_for`](Self::handover_for) | 30 ms | for how long the lock is handed over within this process |
 /// | [`max_handovers`](Self::max_handovers) | none | how often it is handed over in a row |
 /// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
 /// | [`poller_share`](Self::poller_share) | 4 % | for how much of the time a busy lock is left to clients that poll |
+/// | [`label`](Self::label) | none | the name of the lock's purpose in the log |
 ///
 /// # Shortcuts
 ///
-/// Five options have shortcuts, because programs set them most often: [`ttl`](Self::ttl), [`wait`](Self::wait),
-/// [`max_hold`](Self::max_hold), [`fenced`](Self::fenced) and
-/// [`max_waiters_per_key`](Self::max_waiters_per_key). All builders have all five: [`Lock`](crate::Lock) for one
+/// Six options have shortcuts, because programs set them most often: [`ttl`](Self::ttl), [`wait`](Self::wait),
+/// [`max_hold`](Self::max_hold), [`fenced`](Self::fenced),
+/// [`max_waiters_per_key`](Self::max_waiters_per_key) and [`label`](Self::label). All builders have all six: [`Lock`](crate::Lock) for one
 /// lock, [`RedlockBuilder`](crate::RedlockBuilder) for the default of all locks, and the `LockLayer`s of
 /// `redlock-tower` and `redlock-axum` for the locks of a layer. Every other option is set through the method
 /// `options`, which these builders have too:
@@ -66,11 +70,13 @@ pub struct LockOptions {
     drift: Option<Drift>,
     max_waiters_per_key: Option<usize>,
     long_waits: Option<LongWaits>,
+    outages: Option<Outages>,
     handover: Option<Handover>,
     handover_for: Option<Duration>,
     max_handovers: Option<u32>,
     fenced: bool,
     poller_share: Option<PollerShare>,
+    label: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +89,12 @@ struct RetryDelay {
 enum Renewal {
     Every(Duration),
     Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outages {
+    Refused,
+    WaitedOut,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -356,6 +368,48 @@ impl LockOptions {
         self
     }
 
+    /// Fails at once with [`LockError::NoQuorum`](crate::LockError::NoQuorum) or
+    /// [`LockError::Quarantined`](crate::LockError::Quarantined) if it is known that no majority of the nodes can vote
+    /// within [`wait`](Self::wait). Otherwise each request waits that long before it fails, and in an outage they pile up.
+    ///
+    /// It is known that a node cannot vote
+    ///
+    /// - if the last attempt to connect has failed, until the next one, which begins within a second;
+    /// - if the node refused the last request to set a key, for a second;
+    /// - until its quarantine ends.
+    ///
+    /// A connection that has just been lost, and a node that does not answer a request, are not enough: both may be back
+    /// in a moment. So a request may still wait in the first second or two of an outage, and may fail at once in the
+    /// first second after it (plus the [`connect_timeout`](crate::RedlockBuilder::connect_timeout) if the attempt to
+    /// connect hangs).
+    ///
+    /// The option is off by default: a job would rather wait, and a client over HTTP would rather know. Do not combine it
+    /// with the `fail_open` of a layer: in the first second after an outage, calls would run without a lock.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, MemoryNode, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let node = MemoryNode::new();
+    /// node.set_down(true);
+    /// let redlock = Redlock::builder().custom_nodes([node]).build().await?;
+    /// let options = LockOptions::new().fail_fast();
+    /// let error = redlock.lock("order:42").options(options).await.unwrap_err();
+    /// assert_eq!(error.attempts().unwrap().count, 0); // it did not even try
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fail_fast(mut self) -> Self {
+        self.outages = Some(Outages::Refused);
+        self
+    }
+
+    /// Waits even if it is known that no majority of the nodes can vote. This is the default.
+    pub fn no_fail_fast(mut self) -> Self {
+        self.outages = Some(Outages::WaitedOut);
+        self
+    }
+
     /// Waits even if the expected wait exceeds the limit. This is the default.
     pub fn allow_long_waits(mut self) -> Self {
         self.long_waits = Some(LongWaits::Allowed);
@@ -451,17 +505,26 @@ impl LockOptions {
     /// with a smaller token than it has seen. Without such a resource the token is of no use.
     ///
     /// Costs one round trip if the nodes' counters are behind this machine's wall clock, and one or two more
-    /// otherwise. Each node keeps a counter for the key, which never expires, as `redlock:fence:{<key>}` (or with
-    /// another tag, see the README). A node that has something else there
-    /// [gives no vote](crate::NodeError::NotACounter).
+    /// otherwise. Each node keeps a counter for the key as `redlock:fence:{<key>}` (or with another tag, see the
+    /// README). A node that has something else there [gives no vote](crate::NodeError::NotACounter).
     ///
-    /// If a node loses its counter and the key in a restart while the lock is held, renewal restores both. If nodes
-    /// lose their counters while nobody holds the lock, tokens still grow as long as the machines' wall clocks differ
-    /// by less than [`max_ttl`](crate::RedlockBuilder::max_ttl).
+    /// A counter takes some 130 bytes on each node, and expires [a day](crate::FencingToken::COUNTER_LIFETIME) after the
+    /// last lock of its key. If clients choose the keys, plan for the keys of a day: ten million are 1.3 GB. A node
+    /// without free memory grants no lock.
     ///
-    /// Locks of several keys cannot have a token. They fail with
-    /// [`LockError::InvalidOptions`](crate::LockError::InvalidOptions). If the builder has set this option, a single
-    /// lock cannot turn it off.
+    /// After a day, tokens still grow if the machines' wall clocks differ by less than a day less the ttl. If a node
+    /// loses its counter and the key in a restart while the lock is held, renewal restores both. If nodes lose their
+    /// counters while nobody holds the lock, tokens still grow as long as wall clocks differ by less than
+    /// [`max_ttl`](crate::RedlockBuilder::max_ttl). If the clock of a machine is far ahead once, its tokens are larger
+    /// than those that come after such a loss, and the resource refuses these until you reset the token that it stored.
+    ///
+    /// The ttl of a fenced lock may be twelve hours at most.
+    ///
+    /// A lock of several keys has one token for all of them: it is larger than the tokens of all earlier locks of each key.
+    ///
+    /// Fence *all* locks of a resource, or none. A holder without a token cannot be told from a late one: a resource
+    /// that accepts its writes accepts them late as well, and they may overwrite what a holder with a token has written.
+    /// If the builder has set this option, a single lock cannot turn it off.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
@@ -476,6 +539,28 @@ impl LockOptions {
     /// ```
     pub fn fenced(mut self) -> Self {
         self.fenced = true;
+        self
+    }
+
+    /// Sets what the lock is for, as the log names it: the field `label` of each line about this lock.
+    ///
+    /// Lines without a label name a lock only by its [token](crate::Hold::token). The log has no keys, which often
+    /// contain personal data, unless the builder [allows it](crate::RedlockBuilder::log_keys). A label is for all locks
+    /// of one kind, so it is part of the program, and cannot be made from a key.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let guard = redlock.lock("order:42").label("orders").await?;
+    /// // WARN redlock: a lock was lost label="orders" token=.. reason=..
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn label(mut self, label: &'static str) -> Self {
+        self.label = Some(label);
         self
     }
 
@@ -504,11 +589,13 @@ impl LockOptions {
             drift: self.drift.or(fallback.drift),
             max_waiters_per_key: self.max_waiters_per_key.or(fallback.max_waiters_per_key),
             long_waits: self.long_waits.or(fallback.long_waits),
+            outages: self.outages.or(fallback.outages),
             handover: self.handover.or(fallback.handover),
             handover_for: self.handover_for.or(fallback.handover_for),
             max_handovers: self.max_handovers.or(fallback.max_handovers),
             fenced: self.fenced || fallback.fenced,
             poller_share: self.poller_share.or(fallback.poller_share),
+            label: self.label.or(fallback.label),
         }
     }
 }

@@ -67,6 +67,37 @@ async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
     }
 }
 
+#[tokio::test]
+async fn a_list_that_was_split_between_sentinels_is_recognized() {
+    let list = "redis+sentinel://:secret@s1,s2,s3/orders";
+    let parts: Vec<&str> = list.split(',').collect();
+    let error = build(&parts).await;
+    assert!(
+        matches!(error, BuildError::Url { position: 1, .. }),
+        "{error:?}"
+    );
+    let text = error.to_string();
+    assert!(text.contains("split at its commas"), "{text}");
+    assert!(text.contains("node_list"), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+}
+
+#[tokio::test]
+async fn a_node_list_has_the_errors_of_its_urls() {
+    let build = async |list| Redlock::builder().node_list(list).build().await.map(drop);
+    let position_in = async |list| match build(list).await {
+        Err(BuildError::Url { position, .. }) => position,
+        other => panic!("{list}: {other:?}"),
+    };
+    assert_eq!(position_in("redis://a,nonsense").await, 2);
+    assert_eq!(position_in("redis+sentinel://s1,s2").await, 1);
+    assert_eq!(position_in("redis+sentinel://s1,s2/g redis://a b").await, 3);
+    for empty in ["", " , "] {
+        let error = build(empty).await.unwrap_err();
+        assert!(matches!(error, BuildError::Quorum(_)), "{error:?}");
+    }
+}
+
 #[cfg(not(feature = "tls-rustls"))]
 #[tokio::test]
 async fn a_tls_url_without_tls_is_refused() {

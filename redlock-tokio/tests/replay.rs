@@ -94,8 +94,8 @@ impl Session for DistantSession {
         .boxed()
     }
 
-    fn watch(&mut self, freed: FreedNotifier) {
-        self.inner.watch(freed);
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
+        self.inner.watch(freed)
     }
 }
 

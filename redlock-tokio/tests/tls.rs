@@ -200,7 +200,7 @@ async fn insecure_accepts_every_certificate_and_warns_of_that() {
 
     server.accepts(TlsOptions::new().insecure()).await;
     let text = log.text();
-    let lines = text.lines().filter(|line| line.contains("insecure TLS"));
+    let lines = text.lines().filter(|line| line.contains("TLS is insecure"));
     let lines: Vec<_> = lines.collect();
     assert!(lines.len() == 1 && lines[0].contains("WARN"), "{text}");
 

@@ -13,6 +13,8 @@ pub(crate) struct Args {
     pub(crate) contestants: Vec<Name>,
     /// Measures only clients of several kinds beside each other: these mixes, or all.
     pub(crate) fairness: Option<Vec<usize>>,
+    /// Measures only one process that waits for so many keys.
+    pub(crate) awaited: Vec<usize>,
     /// How this crate's lock takes turns there, each after the other.
     pub(crate) policies: Vec<Policy>,
     /// How often all of that is measured.
@@ -29,6 +31,7 @@ impl Args {
             json: None,
             contestants: Name::ALL.to_vec(),
             fairness: None,
+            awaited: Vec::new(),
             policies: Vec::new(),
             repeat: 1,
             work: None,
@@ -50,11 +53,17 @@ impl Args {
                     let mixes = mixes.split(',').map(str::parse).collect::<Result<_, _>>()?;
                     parsed.fairness = Some(mixes);
                 }
+                "--awaited" => {
+                    let keys = value()?;
+                    parsed.awaited = keys.split(',').map(str::parse).collect::<Result<_, _>>()?;
+                }
                 "--turns" => {
                     let turns = value()?.parse()?;
                     parsed.policy().handover_for = Some(Duration::from_millis(turns));
                 }
                 "--share" => parsed.policy().poller_share = Some(value()?.parse()?),
+                "--no-handover" => parsed.policy().never_hands_over = true,
+                "--fenced" => parsed.policy().is_fenced = true,
                 "--and" => parsed.policies.push(Policy::default()),
                 "--repeat" => parsed.repeat = value()?.parse()?,
                 "--work" => parsed.work = Some(value()?),
@@ -76,7 +85,8 @@ impl Args {
 }
 
 const USAGE: &str = "use --seconds NUMBER, --json PATH, --only CONTESTANT,.., \
-     --fairness, --mix NUMBER,.., --repeat NUMBER, --turns MILLISECONDS, --share PERCENT, --and";
+     --fairness, --mix NUMBER,.., --awaited KEYS,.., --repeat NUMBER, --turns MILLISECONDS, --share PERCENT, \
+     --no-handover, --fenced, --and";
 
 /// Less than a lock may be waited for, so that no wait comes to its own end.
 fn time(seconds: f64) -> Result<Duration> {

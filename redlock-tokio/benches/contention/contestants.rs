@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     no_lock::NoLock,
-    ours::{Ours, OverPools},
+    ours::{Ours, OverPools, SeveralKeys},
     plain::Plain,
     polling::Polling,
     rslock::Rslock,
@@ -31,6 +31,7 @@ pub(crate) enum Name {
     Ours,
     OursResp2,
     OursOverPools,
+    OursSeveralKeys,
     NodeRedlock,
     RedisSemaphore,
     RedisPy,
@@ -48,6 +49,7 @@ impl Name {
             Self::Ours => "ours",
             Self::OursResp2 => "ours-resp2",
             Self::OursOverPools => "ours-over-pools",
+            Self::OursSeveralKeys => "ours-several-keys",
             Self::NodeRedlock => "node-redlock",
             Self::RedisSemaphore => "redis-semaphore",
             Self::RedisPy => "redis-py",
@@ -76,6 +78,7 @@ impl fmt::Display for Name {
             Self::Ours => "redlock-tokio",
             Self::OursResp2 => "redlock-tokio, RESP2",
             Self::OursOverPools => "redlock-tokio, own pools",
+            Self::OursSeveralKeys => "redlock-tokio, all keys",
             Self::NodeRedlock => "node-redlock 5",
             Self::RedisSemaphore => "redis-semaphore 5",
             Self::RedisPy => "redis-py 5",

@@ -10,6 +10,8 @@ pub(crate) struct Policy {
     pub(crate) handover_for: Option<Duration>,
     /// The share of the time that the lock leaves to clients that poll, in percent.
     pub(crate) poller_share: Option<u8>,
+    pub(crate) never_hands_over: bool,
+    pub(crate) is_fenced: bool,
 }
 
 impl Policy {
@@ -20,6 +22,12 @@ impl Policy {
         }
         if let Some(percent) = self.poller_share {
             options = options.poller_share(percent);
+        }
+        if self.never_hands_over {
+            options = options.no_handover();
+        }
+        if self.is_fenced {
+            options = options.fenced();
         }
         options
     }
@@ -33,6 +41,12 @@ impl fmt::Display for Policy {
         }
         if let Some(percent) = self.poller_share {
             words.push(format!("{percent} % for pollers"));
+        }
+        if self.never_hands_over {
+            words.push("no handover".to_owned());
+        }
+        if self.is_fenced {
+            words.push("fenced".to_owned());
         }
         if words.is_empty() {
             words.push("default".to_owned());

@@ -1,5 +1,6 @@
 //! The measurements, one module for each question.
 
+mod awaited;
 mod control;
 mod fairness;
 mod foreign;
@@ -24,7 +25,9 @@ pub(crate) fn run(args: &Args) -> Result<Figures> {
         fairness: Vec::new(),
         failures: Vec::new(),
     };
-    if let Some(mixes) = &args.fairness {
+    if !args.awaited.is_empty() {
+        awaited::measure(&bed, args, &args.awaited)?;
+    } else if let Some(mixes) = &args.fairness {
         figures.fairness = fairness::measure(&bed, args, mixes);
     } else {
         one_key::measure(&bed, args, &mut figures);

@@ -15,7 +15,7 @@ use tokio::{
 use crate::{
     Result,
     contestant::Contestant,
-    contestants::{Name, NoLock, Ours, OverPools, Polling, Rslock},
+    contestants::{Name, NoLock, Ours, OverPools, Polling, Rslock, SeveralKeys},
     history::TaskHistory,
     load,
     order::Order,
@@ -38,6 +38,7 @@ pub(crate) fn run(order: &str) -> Result<()> {
             Name::Rslock => work::<Rslock>(&order).await,
             Name::Ours | Name::OursResp2 => work::<Ours>(&order).await,
             Name::OursOverPools => work::<OverPools>(&order).await,
+            Name::OursSeveralKeys => work::<SeveralKeys>(&order).await,
             Name::NoLock => work::<NoLock>(&order).await,
             Name::NodeRedlock | Name::RedisSemaphore | Name::RedisPy => {
                 Err(format!("{} is not written in Rust", order.contestant).into())

@@ -73,6 +73,15 @@ pub enum BuildError {
         /// The length of the prefix, in bytes.
         len: usize,
     },
+    /// No lock can have this prefix, since its keys would be taken for [other keys](crate::KeyError::Reserved) of this
+    /// crate.
+    #[error(
+        "the prefix begins with `{name}`, which is reserved for keys that are no locks: choose another"
+    )]
+    ReservedPrefix {
+        /// The beginning that is reserved.
+        name: &'static str,
+    },
     /// So many nodes refuse this client that the others cannot form a majority. See
     /// [`NodeError::Misconfigured`](crate::NodeError::Misconfigured).
     #[error(

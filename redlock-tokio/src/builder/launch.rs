@@ -43,6 +43,7 @@ pub(super) struct Plan {
     pub(super) wall_clock: WallClock,
     pub(super) prefix: Prefix,
     pub(super) defaults: LockOptions,
+    pub(super) logs_keys: bool,
 }
 
 impl Plan {
@@ -78,6 +79,7 @@ impl Plan {
                     id,
                     node,
                     discovery,
+                    prefix: self.prefix.clone(),
                 },
                 self.clock.clone(),
                 self.random.clone(),
@@ -111,6 +113,7 @@ impl Plan {
             shut_down: false.into(),
             wall_clock: self.wall_clock,
             undeliverable: 0.into(),
+            logs_keys: self.logs_keys,
         });
         (redlock, Connecting(connecting))
     }
@@ -206,6 +209,7 @@ pub(super) fn warn_of_single_group(nodes: &[Arc<dyn Node>]) {
         && named_by.kind == AuthorityKind::Sentinels
     {
         tracing::warn!(
+            target: "redlock",
             node = node.address(),
             "one sentinel group has one vote: a failover loses all locks, and none can be acquired until max_ttl and \
              confirmation_window are over; no lock is given to two holders; three groups or more outlive the \
@@ -219,6 +223,7 @@ pub(super) fn warn_of_even_number(quorum: Quorum) {
     let nodes = quorum.nodes();
     if nodes.is_multiple_of(2) {
         tracing::warn!(
+            target: "redlock",
             nodes,
             tolerated_failures = quorum.tolerated_failures(),
             "an even number of nodes tolerates no more failures than one node less: use an odd number, at least 3"

@@ -8,6 +8,7 @@
 //! The lane knows nothing of those that send requests through it: it delivers to a [`Requester`].
 
 mod answers;
+mod backlog;
 mod backoff;
 mod batch;
 mod connecting;
@@ -53,14 +54,15 @@ use self::{
 };
 pub(crate) use self::{
     discovery::Discovery,
-    handle::LaneHandle,
+    handle::{LaneHandle, runtime_ended},
     limits::LaneLimits,
     requester::{Origin, Requester},
     set_requests::SetRequests,
     voting_right::OnWithdrawal,
 };
 use crate::{
-    Clock, NodeError,
+    Clock, NodeError, foreign,
+    key::Prefix,
     node::{FreedNotifier, Node, Session},
     random::Random,
     sync::mpsc,
@@ -103,6 +105,8 @@ pub(crate) struct LaneNode {
     pub(crate) node: Arc<dyn Node>,
     /// What names the server of the node, if the node has no address of its own.
     pub(crate) discovery: Option<Discovery>,
+    /// The prefix of all locks.
+    pub(crate) prefix: Prefix,
 }
 
 impl<R: Requester> Lane<R> {
@@ -118,6 +122,7 @@ impl<R: Requester> Lane<R> {
             id,
             node,
             discovery,
+            prefix,
         } = node;
         let Listeners {
             freed_notifier,
@@ -142,8 +147,17 @@ impl<R: Requester> Lane<R> {
             on_withdrawal,
             Arc::clone(&status),
         );
+        let connector = Connector::new(
+            id,
+            node,
+            discovery,
+            prefix,
+            clock.clone(),
+            limits.connect,
+            vetting,
+        );
         let lane = Self {
-            connector: Connector::new(id, node, discovery, clock.clone(), limits.connect, vetting),
+            connector,
             limits,
             freed_notifier,
             on_connection,
@@ -167,9 +181,9 @@ impl<R: Requester> Lane<R> {
                 return;
             };
             let node = self.connector.address();
-            tracing::warn!(node, %error, "connection given up");
+            tracing::warn!(target: "redlock", node, %error, "the connection to the node is given up");
             cause = not_connected(error);
-            self.status.disconnected(cause.clone());
+            self.status.connecting(cause.clone());
             if since.elapsed() >= SILENCE_LIMIT {
                 self.backoff.reset();
             } else if self.pause(tried, &cause).await.is_none() {
@@ -194,7 +208,8 @@ impl<R: Requester> Lane<R> {
             let outcome = new.and_then(|new| self.admit(new));
             if let Some(first_outcome) = first_outcome.take() {
                 // An error means that nobody waits for the outcome.
-                let _ = first_outcome.send(outcome.as_ref().map(drop).map_err(Clone::clone));
+                let first = outcome.as_ref().map(drop).map_err(Clone::clone);
+                let _ = foreign::call(|| first_outcome.send(first));
             }
             match outcome {
                 Ok(admitted) => {
@@ -229,7 +244,8 @@ impl<R: Requester> Lane<R> {
         } = new;
         self.right
             .handle_connection(&statement, refusal.as_ref(), tenure.as_ref())?;
-        session.watch(self.freed_notifier.clone());
+        let notifies = foreign::call(|| session.watch(self.freed_notifier.clone()));
+        self.status.set_notifies(notifies == Some(true));
         (self.on_connection)();
         Ok(Admitted { session, tenure })
     }
@@ -260,18 +276,18 @@ impl<R: Requester> Lane<R> {
     fn log_connection(&self, cause: &NodeError) {
         let node = self.connector.address();
         if *cause == connecting() {
-            tracing::debug!(node, "connected");
+            tracing::debug!(target: "redlock", node, "the node is connected");
         } else {
-            tracing::info!(node, "connected again");
+            tracing::info!(target: "redlock", node, "the node is connected again");
         }
     }
 
     fn log_failure(&self, error: &NodeError) {
         let node = self.connector.address();
         if error.is_refusal() {
-            tracing::warn!(node, %error, "has no vote until this is changed");
+            tracing::warn!(target: "redlock", node, %error, "the node has no vote until this is changed");
         } else {
-            tracing::warn!(node, %error, "cannot connect");
+            tracing::warn!(target: "redlock", node, %error, "this client cannot connect to the node");
         }
     }
 }

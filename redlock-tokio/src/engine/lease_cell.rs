@@ -31,7 +31,7 @@ pub(crate) use self::{
 #[cfg(all(test, redlock_shuttle))]
 use crate::threads::Fault;
 use crate::{
-    Key, NodeReports, NodeStatus, OptionsError,
+    Key, NodeReports, OptionsError,
     engine::{
         lane::{Requester, SetRequests},
         timers::Timed,
@@ -53,7 +53,7 @@ impl Requester for Arc<LeaseCell> {
         self.update(now, |state| {
             let reply = reply_of(&answer, now);
             if let Ok(Vote::Extended { remaining }) = answer {
-                self.check_remaining(&state.lease, now, round, node, remaining);
+                self.check_remaining(state, now, round, node, remaining);
             }
             let watched = &mut state.watched;
             watched.note_answer(now, round, node, answer, eligibility);
@@ -82,6 +82,7 @@ impl Timed for Arc<LeaseCell> {
             let due = state.due.take();
             let _ = self.shared.timers.reschedule(self, due, None);
             let lapses = state.handle_queue_timeout(now);
+            state.lease.set_notified(self.shared.is_notified());
             state.lease.handle_timeout(now);
             lapses
         });
@@ -184,6 +185,11 @@ impl LeaseCell {
         &self.keys
     }
 
+    /// Returns whether the lease waits for other leases of this process.
+    pub(crate) fn is_queued(&self) -> bool {
+        matches!(self.state().stage(), Stage::Queued(_))
+    }
+
     /// Returns whether the lease holds the lock.
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state().stage(), Stage::Held(_))
@@ -214,13 +220,18 @@ impl LeaseCell {
         self.shared.quorum
     }
 
-    pub(crate) fn nodes(&self) -> Vec<NodeStatus> {
-        self.shared.nodes()
+    /// Returns whether an authority names the master of a node.
+    pub(crate) fn can_fail_over(&self) -> bool {
+        self.shared.window.is_some()
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Returns after what time a majority may vote, or `None` if that depends on more than quarantines.
     pub(crate) fn quorum_in(&self) -> Option<Duration> {
-        status::quorum_in(&self.nodes(), self.quorum())
+        status::quorum_in(&self.shared.nodes(), self.quorum())
     }
 
     pub(crate) fn outage(&self) -> &Outage {

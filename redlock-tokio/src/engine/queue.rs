@@ -35,7 +35,14 @@ pub(crate) use self::{
     outcome::{FollowUp, JoinOutcome, Refusal, Refused},
     ticket::Ticket,
 };
-use crate::{Key, key::KeySet, options::QueuePolicy, random::Random, sync::Mutex};
+use crate::{
+    Key,
+    engine::shrink,
+    key::KeySet,
+    options::{QueuePolicy, WaiterLimit},
+    random::Random,
+    sync::Mutex,
+};
 
 /// The wait queues of one [`Redlock`](crate::Redlock). There is one for each key that is held or wanted.
 #[derive(Debug)]
@@ -143,6 +150,7 @@ impl<T: Clone> Queue<T> {
                 queues.recent.note(key, past, now);
             }
         }
+        shrink::map(&mut queues.keys.by_key);
         queues.waiting -= usize::from(was_waiting);
         if !others_wait {
             return Vec::new();
@@ -273,10 +281,16 @@ impl<T: Clone> Queues<T> {
             return Err(Refusal::Busy);
         }
         let queues = keys.iter().filter_map(|key| self.keys.by_key.get(key));
-        let of_keys = queues.map(|queue| (queue.waiting(), policy.max_waiters_per_key));
-        for (waiting, limit) in of_keys.chain([(self.waiting, self.max_waiting)]) {
+        let per_key = policy.max_waiters_per_key;
+        let of_keys = queues.map(|queue| (queue.waiting(), per_key, WaiterLimit::PerKey));
+        let total = (self.waiting, self.max_waiting, WaiterLimit::Total);
+        for (waiting, limit, limited_by) in of_keys.chain([total]) {
             if waiting >= limit {
-                return Err(Refusal::Full { waiting, limit });
+                return Err(Refusal::Full {
+                    waiting,
+                    limit,
+                    limited_by,
+                });
             }
         }
         let Some(queue) = self.keys.by_key.get(blocked_at) else {

@@ -44,6 +44,8 @@ pub(crate) struct Shared<L> {
     pub(crate) wall_clock: WallClock,
     /// How many releases no lane took, because its runtime is gone.
     pub(crate) undeliverable: AtomicUsize,
+    /// Whether lines of the log about a lock show its keys.
+    pub(crate) logs_keys: bool,
 }
 
 impl<L> Shared<L> {
@@ -100,9 +102,17 @@ impl<L> Shared<L> {
         self.lanes.iter().map(|lane| lane.status(now)).collect()
     }
 
+    /// Returns whether so many nodes report when a probed key is gone that they are a quorum.
+    pub(crate) fn is_notified(&self) -> bool {
+        let notifying = self.lanes.iter().filter(|lane| lane.notifies());
+        notifying.count() >= self.quorum.votes()
+    }
+
     pub(crate) fn is_shut_down(&self) -> bool {
-        // The lanes end with their runtime, one after the other.
-        self.shut_down.load(Ordering::SeqCst) || self.lanes.iter().any(LaneHandle::is_closed)
+        // The tasks end with their runtime, one after the other.
+        self.shut_down.load(Ordering::SeqCst)
+            || self.timers.is_closed()
+            || self.lanes.iter().any(LaneHandle::is_closed)
     }
 }
 

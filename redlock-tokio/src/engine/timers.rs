@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 #[cfg(all(test, redlock_shuttle))]
 use crate::threads::Fault;
 use crate::{
-    Clock,
+    Clock, foreign,
     sync::{Mutex, Notify},
 };
 
@@ -73,6 +73,11 @@ impl<T> Timers<T> {
     #[cfg(feature = "test-util")]
     pub(crate) fn count(&self) -> usize {
         self.deadlines.lock().due.len()
+    }
+
+    /// Returns whether the task has ended, so that no lock can be acquired or renewed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.deadlines.lock().closed
     }
 
     /// Ends the task.
@@ -167,7 +172,8 @@ impl<T: Timed> Timers<T> {
             drop(done);
             if !due.is_empty() {
                 for timed in due.drain(..) {
-                    timed.handle_timeout(now);
+                    // This wakes tasks, and logs: with code of the user.
+                    foreign::call(|| timed.handle_timeout(now));
                 }
                 // They have set new deadlines. Other tasks may run before these are looked at.
                 yield_now().await;

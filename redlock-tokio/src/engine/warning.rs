@@ -52,7 +52,7 @@ impl Outage {
     pub(crate) fn note_failure(&self, now: Timestamp, error: &dyn fmt::Display) {
         if let Some(withheld) = self.warning.due(now) {
             self.is_logged.store(true, Ordering::Relaxed);
-            tracing::warn!(%error, withheld, "no lock can be acquired");
+            tracing::warn!(target: "redlock", %error, withheld, "no lock can be acquired");
         }
     }
 
@@ -60,7 +60,7 @@ impl Outage {
     pub(crate) fn note_success(&self) {
         // Read first, because every lock comes this way, and a read is cheaper.
         if self.is_logged.load(Ordering::Relaxed) && self.is_logged.swap(false, Ordering::Relaxed) {
-            tracing::info!("locks can be acquired again");
+            tracing::info!(target: "redlock", "locks can be acquired again");
         }
     }
 }

@@ -3,6 +3,11 @@ use std::{fmt, iter, sync::Arc};
 use super::prefix::Prefix;
 use crate::{Key, KeyError};
 
+/// How many keys of a lock a line of the log shows: enough to recognise the lock.
+const LOGGED_KEYS: usize = 8;
+/// How many characters of each key it shows. A client may have chosen the key, and a line must stay readable.
+const LOGGED_CHARS: usize = 200;
+
 /// The keys of a lock: mostly one, or several, in order and without repetitions.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeySet {
@@ -51,6 +56,17 @@ impl KeySet {
         1 + self.others.as_ref().map_or(0, |others| others.len())
     }
 
+    /// Returns what a log may show of the keys: text without control characters, of limited length.
+    pub(crate) fn for_log(&self) -> impl fmt::Debug + use<> {
+        let text = |key: &Key| {
+            let text = String::from_utf8_lossy(key.as_bytes());
+            text.chars().take(LOGGED_CHARS).collect()
+        };
+        // `Debug` escapes control characters.
+        let keys = self.iter().take(LOGGED_KEYS).map(text);
+        keys.collect::<Vec<String>>()
+    }
+
     pub(crate) fn has_several(&self) -> bool {
         self.others.is_some()
     }
@@ -83,6 +99,21 @@ mod tests {
         assert!(keys.has_several() && keys.count() == 2 && keys.first().as_bytes() == b"lock:a");
         let one = KeySet::all(&Prefix::default(), ["a", "a"]).unwrap();
         assert!(!one.has_several() && one.count() == 1 && one.iter().count() == 1);
+    }
+
+    #[test]
+    fn a_log_shows_a_few_short_keys_without_control_characters() {
+        let shown = |keys: &[&[u8]]| {
+            let keys = KeySet::all(&Prefix::default(), keys).unwrap();
+            format!("{:?}", keys.for_log())
+        };
+        assert_eq!(shown(&[b"order:42"]), r#"["order:42"]"#);
+        let forged = b"a\nWARN redlock: \x1b[0m \xff";
+        let expected = "[\"a\\nWARN redlock: \\u{1b}[0m \u{fffd}\"]";
+        assert_eq!(shown(&[forged]), expected);
+        let many: Vec<_> = (b'a'..=b'z').map(|letter| [letter; 300]).collect();
+        let many: Vec<_> = many.iter().map(|it| &it[..]).collect();
+        assert_eq!(shown(&many).len(), "[]".len() + 8 * 202 + 7 * ", ".len());
     }
 
     #[test]

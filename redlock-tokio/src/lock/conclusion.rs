@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::{AcquireFailure, LossReason, Timestamp};
 
 use crate::{
-    Attempts, Hold, LockError, LockGuard,
+    Attempts, Hold, LockError, LockGuard, NodeError, NodeReport, NodeReports, Objection,
     engine::{
-        lease_cell::{End, LeaseCell, WaitOutcome},
+        lane::LaneHandle,
+        lease_cell::{End, LeaseCell, Shared, WaitOutcome},
         queue::Refusal,
     },
     node::status,
@@ -33,7 +34,10 @@ pub(super) fn conclude(
     }
     match end {
         Some(end) => Err(failure(cell, since, end)),
-        None if guard.claim(cell.now().saturating_duration_since(since)) => Ok(guard),
+        None if guard.claim(cell.now().saturating_duration_since(since)) => {
+            guard.cell().log_acquisition();
+            Ok(guard)
+        }
         // The runtime has ended since the lock was acquired.
         None if guard.cell().is_abandoned() => {
             #[cfg(all(test, redlock_shuttle))]
@@ -45,12 +49,55 @@ pub(super) fn conclude(
     }
 }
 
+/// Returns why no majority of the nodes can vote within `wait`, if that is known.
+pub(super) fn outage(shared: &Shared, wait: Duration) -> Option<LockError> {
+    let now = shared.clock.now();
+    let votes_in = |lane: &LaneHandle<_>| lane.may_vote_in(now);
+    let mut waits: Vec<_> = shared.lanes.iter().filter_map(votes_in).collect();
+    waits.sort_unstable();
+    let needed = shared.quorum.votes();
+    if waits.get(needed - 1).is_some_and(|it| *it <= wait) {
+        return None;
+    }
+    let attempts = Attempts {
+        count: 0,
+        votes_needed: needed,
+        votes_possible: shared.quorum.nodes(),
+        waited: Duration::ZERO,
+        nodes: NodeReports::default(),
+    };
+    Some(without_majority(shared, attempts))
+}
+
+/// Returns why the nodes grant no lock now, by what is known of them.
+fn without_majority(shared: &Shared, mut attempts: Attempts) -> LockError {
+    let nodes = shared.nodes();
+    let quorum_in = status::quorum_in(&nodes, shared.quorum);
+    attempts.nodes = status::objections(nodes);
+    match quorum_in {
+        Some(remaining) if !remaining.is_zero() => LockError::Quarantined {
+            remaining,
+            attempts,
+            can_fail_over: shared.window.is_some(),
+        },
+        _ => LockError::NoQuorum(attempts),
+    }
+}
+
 /// Returns why a lease ended without the lock.
 fn failure(cell: &LeaseCell, since: Timestamp, end: End) -> LockError {
     let attempts = |count| attempts(cell, since, count);
     match end {
         End::Refused(Refusal::Busy) => passed_over(cell, attempts(0)),
-        End::Refused(Refusal::Full { waiting, limit }) => LockError::QueueFull { waiting, limit },
+        End::Refused(Refusal::Full {
+            waiting,
+            limit,
+            limited_by,
+        }) => LockError::QueueFull {
+            waiting,
+            limit,
+            limited_by,
+        },
         End::Refused(Refusal::TooLong {
             waiting,
             expected,
@@ -66,13 +113,14 @@ fn failure(cell: &LeaseCell, since: Timestamp, end: End) -> LockError {
         } => match failure {
             AcquireFailure::Contended if count == 0 => passed_over(cell, attempts(0)),
             AcquireFailure::Contended => LockError::Contended(attempts(count)),
-            AcquireFailure::NoQuorum => LockError::NoQuorum(attempts(count)),
+            AcquireFailure::NoQuorum => no_quorum(attempts(count)),
             AcquireFailure::TooSlow => LockError::TooSlow(attempts(count)),
             AcquireFailure::Quarantined { until } => LockError::Quarantined {
                 remaining: cell
                     .quorum_in()
                     .unwrap_or(until.saturating_duration_since(cell.now())),
                 attempts: attempts(count),
+                can_fail_over: cell.can_fail_over(),
             },
             AcquireFailure::FenceExhausted => LockError::FenceExhausted,
             // The enum may grow. This driver cannot distinguish failures that it does not know.
@@ -82,6 +130,17 @@ fn failure(cell: &LeaseCell, since: Timestamp, end: End) -> LockError {
         End::Lost(_) | End::Released(_) | End::GivenUp | End::TookOver => {
             LockError::TooSlow(attempts(cell.attempts()))
         }
+    }
+}
+
+fn no_quorum(attempts: Attempts) -> LockError {
+    let is_overloaded = |it: &&NodeReport| it.objection == Objection::Failed(NodeError::Overloaded);
+    let overloaded = attempts.nodes.iter().filter(is_overloaded).count();
+    let others = attempts.nodes.len() - overloaded;
+    if overloaded > 0 && attempts.votes_possible - others >= attempts.votes_needed {
+        LockError::Overloaded(attempts)
+    } else {
+        LockError::NoQuorum(attempts)
     }
 }
 
@@ -98,21 +157,9 @@ fn attempts(cell: &LeaseCell, since: Timestamp, count: u32) -> Attempts {
 
 /// Returns why a lease never had its turn in this process: another task holds the lock, or the nodes keep that task
 /// from the lock.
-fn passed_over(cell: &LeaseCell, mut attempts: Attempts) -> LockError {
-    if cell.is_held_by_another() {
+fn passed_over(cell: &LeaseCell, attempts: Attempts) -> LockError {
+    if cell.is_held_by_another() || cell.quorum_in() == Some(Duration::ZERO) {
         return LockError::Contended(attempts);
     }
-    let nodes = cell.nodes();
-    let quorum_in = status::quorum_in(&nodes, cell.quorum());
-    if quorum_in == Some(Duration::ZERO) {
-        return LockError::Contended(attempts);
-    }
-    attempts.nodes = status::objections(nodes);
-    match quorum_in {
-        Some(remaining) => LockError::Quarantined {
-            remaining,
-            attempts,
-        },
-        None => LockError::NoQuorum(attempts),
-    }
+    without_majority(cell.shared(), attempts)
 }

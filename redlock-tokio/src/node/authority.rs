@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use redlock_core::{MemberReport, Tenure, Timestamp};
+use redlock_core::{MemberId, MemberReport, Tenure, Timestamp};
 
 use super::{NodeError, Session};
 use crate::Clock;
@@ -38,6 +38,11 @@ pub trait Authority: Send + Sync + 'static {
     fn objection(&self, index: usize) -> Option<NodeError> {
         let _ = index;
         None
+    }
+
+    /// Returns what messages call a member, such as its address. Its id by default.
+    fn name_of(&self, member: MemberId) -> String {
+        member.to_string()
     }
 }
 

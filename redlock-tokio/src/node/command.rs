@@ -90,7 +90,9 @@ impl Command {
         }
     }
 
-    /// Returns the fencing token to which the operation raises the key's counter, if it does.
+    /// Returns the fencing token to which the operation raises the counter of each key, if it does.
+    ///
+    /// A node raises the counters that are smaller. If one of them was not, it answers [`Vote::Outbid`] with the largest.
     #[must_use]
     pub fn fence(&self) -> Option<FencingToken> {
         match self.0.operation {
@@ -136,10 +138,10 @@ pub enum Vote {
         /// an end.
         remaining: Duration,
     },
-    /// The key is ours, but its fencing counter is not smaller than the fence. The node left the counter
-    /// unchanged.
+    /// The keys are ours, but the fencing counter of one of them is not smaller than the fence. The node left such
+    /// counters unchanged.
     Outbid {
-        /// The counter.
+        /// The counter, or the largest of several.
         counter: FencingToken,
     },
 }

@@ -24,6 +24,18 @@ pub enum NodeError {
         /// The address of the other node.
         address: Arc<str>,
     },
+    /// The addresses of the servers that name the master, such as the seeds of a cluster, lead to two clusters, or to
+    /// two groups of sentinels. Only one of them can be meant, so nobody gets a vote.
+    #[error(
+        "its addresses lead to two authorities: {member} and {other} do not know each other. Give the addresses of \
+         one of them"
+    )]
+    TwoAuthorities {
+        /// A member of one of them.
+        member: Arc<str>,
+        /// A member of the other one.
+        other: Arc<str>,
+    },
     /// The node has stopped answering. The command was not sent.
     #[error("silent since an earlier request")]
     Silent,
@@ -73,9 +85,6 @@ pub enum CounterDefect {
     /// The number exceeds [`FencingToken::MAX`](crate::FencingToken::MAX).
     #[error("exceeds the largest token")]
     Beyond,
-    /// The key has a time to live. A counter has none.
-    #[error("expires")]
-    Expires,
 }
 
 impl NodeError {
@@ -87,9 +96,30 @@ impl NodeError {
         }
     }
 
+    /// Returns whether the client lacks the right to a command or a key, or the server lacks the command.
+    pub(crate) fn is_missing_right(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => matches!(&**code, "NOPERM" | "ERR"),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the node would refuse other keys for the same reason.
+    pub(crate) fn is_of_the_node(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => {
+                !matches!(&**code, "WRONGTYPE" | "CROSSSLOT" | "UNSUPPORTED")
+            }
+            _ => false,
+        }
+    }
+
     /// Returns whether the node must not vote until somebody changes something.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Misconfigured(_) | Self::SameServer { .. })
+        matches!(
+            self,
+            Self::Misconfigured(_) | Self::SameServer { .. } | Self::TwoAuthorities { .. }
+        )
     }
 
     /// Returns the error of a node whose code does not know the operation.
@@ -107,6 +137,7 @@ impl NodeError {
             | Self::Misconfigured(_)
             | Self::Credentials(_)
             | Self::SameServer { .. }
+            | Self::TwoAuthorities { .. }
             | Self::Silent
             | Self::Overloaded
             | Self::Refused { .. }

@@ -241,8 +241,9 @@ impl Session for MemoryNode {
         ready(Ok(answers)).boxed()
     }
 
-    fn watch(&mut self, freed: FreedNotifier) {
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
         self.freed = Some(freed);
+        true
     }
 }
 
@@ -250,9 +251,10 @@ impl Session for MemoryNode {
 mod tests {
     use std::time::Duration;
 
-    use redlock_core::Nonce;
+    use redlock_core::{FencingToken, Nonce};
 
     use super::*;
+    use crate::key::{KeySet, Prefix};
 
     fn ttl(millis: u64) -> Ttl {
         Ttl::new(Duration::from_millis(millis)).unwrap()
@@ -335,6 +337,36 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn one_fence_raises_the_counters_of_all_keys() {
+        let node = paused();
+        let keys = |keys: &[&str]| KeySet::all(&Prefix::default(), keys).unwrap();
+        let execute = |names: &[&str], number, fence| {
+            let operation = Operation::Acquire {
+                token: Nonce::new(number).token(1),
+                ttl: ttl(10),
+                fence: Some(FencingToken::new(fence)),
+            };
+            let command = Command::for_all(keys(names), operation);
+            let now = node.clock.now();
+            node.store().execute(now, &command).unwrap()
+        };
+        let after_the_locks = || tokio::time::advance(Duration::from_millis(10));
+        let outbid = |counter| Vote::Outbid {
+            counter: FencingToken::new(counter),
+        };
+        assert_eq!(execute(&["a", "b"], 1, 7), Vote::Granted);
+        after_the_locks().await;
+        assert_eq!(execute(&["b"], 2, 7), outbid(7));
+        after_the_locks().await;
+        assert_eq!(execute(&["b"], 3, 9), Vote::Granted);
+        after_the_locks().await;
+        // The counters that are smaller are raised all the same.
+        assert_eq!(execute(&["a", "b", "c"], 4, 8), outbid(9));
+        after_the_locks().await;
+        assert_eq!(execute(&["a", "c"], 5, 8), outbid(8));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn expired_keys_do_not_pile_up() {
         let node = paused();
         for number in 0..10_000 {
@@ -348,5 +380,34 @@ mod tests {
         }
         let stored = node.store().stored();
         assert!(stored <= 128, "{stored} entries for 10 live keys");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_counter_is_remembered_for_a_day() {
+        let node = paused();
+        let fence = Some(FencingToken::new(7));
+        let operation = |number| Operation::Acquire {
+            token: Nonce::new(number).token(1),
+            ttl: ttl(10),
+            fence,
+        };
+        let minute = Duration::from_secs(60);
+        assert_eq!(execute(&node, "k", operation(0)), Vote::Granted);
+        for number in 1..24 * 60 {
+            tokio::time::advance(minute).await;
+            let outbid = matches!(execute(&node, "k", operation(number)), Vote::Outbid { .. });
+            assert!(outbid, "after {number} minutes");
+        }
+        tokio::time::advance(minute).await;
+        assert_eq!(execute(&node, "k", operation(0)), Vote::Granted);
+        for number in 0..10_000 {
+            execute(&node, &format!("k{number}"), operation(number));
+            tokio::time::advance(minute).await;
+        }
+        let stored = node.store().stored();
+        assert!(
+            stored <= 3 * 24 * 60,
+            "{stored} counters for those of a day"
+        );
     }
 }

@@ -16,6 +16,7 @@ mod opened;
 mod pool;
 mod request;
 mod rights;
+mod roll_call;
 mod script;
 mod sentinel;
 mod server_error;

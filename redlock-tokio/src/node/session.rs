@@ -41,6 +41,18 @@ pub trait Session: Send {
         None
     }
 
+    /// Finds out whether this client may use all keys with this prefix. The [`Redlock`](crate::Redlock) calls this when a
+    /// session opens, if its locks have a [prefix](crate::RedlockBuilder::prefix). By default it may.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Misconfigured`] if the client may not. The node has no vote then. Any other error means that the
+    /// session is broken.
+    fn check_prefix(&mut self, prefix: &[u8]) -> BoxFuture<'static, Result<(), NodeError>> {
+        let _ = prefix;
+        async { Ok(()) }.boxed()
+    }
+
     /// Asks the server to describe itself again. The [`Redlock`](crate::Redlock) calls this about once a second while
     /// the session lasts, unless there is no server. By default the answer is that of [`server`](Self::server).
     ///
@@ -66,8 +78,10 @@ pub trait Session: Send {
     ///
     /// # Errors
     ///
-    /// [`NodeError::Refused`] if the server does not allow the question. Any other error means that the
-    /// session is broken.
+    /// [`NodeError::Refused`] if the server refuses the question. With the code `NOPERM` or `ERR`, the client lacks the
+    /// right, and the age counts as unknown. With any other code, such as `CLUSTERDOWN`, the refusal counts as temporary:
+    /// a session that was being opened is given up, and the next one asks again. Any other error means that the session
+    /// is broken.
     fn history_age(&mut self) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
         async { Ok(None) }.boxed()
     }
@@ -93,8 +107,12 @@ pub trait Session: Send {
     /// Takes the notifier for [probed](redlock_core::Operation::Probe) keys that are gone. The
     /// [`Redlock`](crate::Redlock) calls this once for each session. A session that cannot detect that a key is gone
     /// ignores the notifier, as by default. The waiters then probe from time to time.
-    fn watch(&mut self, freed: FreedNotifier) {
+    ///
+    /// Returns whether the session will report each probed key that is gone. Waiters probe a key of such sessions
+    /// only once in one or two seconds after a while. `false` by default.
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
         let _ = freed;
+        false
     }
 
     /// Resolves when the session breaks while it is idle, so that no later request fails because of that. The

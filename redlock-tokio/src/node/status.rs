@@ -60,7 +60,9 @@ pub enum NodeState {
     Silent,
     /// There is no connection. The lane tries to connect again and again.
     Reconnecting(NodeError),
-    /// The node answers, but must not vote before its configuration or that of this client is changed.
+    /// The node answers, but must not vote before its configuration or that of this client is changed; or it has refused
+    /// the last request to set a key, with `OOM`, `CLUSTERDOWN` or the like. Such a refusal is forgotten when the node
+    /// sets a key again, or finds it taken, and otherwise after ten seconds without a request.
     Refused(NodeError),
 }
 

@@ -42,9 +42,17 @@ pub enum OptionsError {
         /// How long a confirmation of a master counts.
         window: Duration,
     },
-    /// A lock of several keys cannot have a fencing token.
-    #[error("a lock of several keys has no fencing token: lock one key, or leave out `fenced`")]
-    SeveralFenced,
+    /// The ttl of a fenced lock is longer than half of the time for which nodes remember its
+    /// [counter](redlock_core::FencingToken::COUNTER_LIFETIME).
+    #[error(
+        "the ttl of a fenced lock may be {longest:?} at most, and not {ttl:?}: choose a shorter ttl, which is renewed"
+    )]
+    TooLongForFence {
+        /// The ttl that was requested.
+        ttl: Duration,
+        /// The longest ttl of a fenced lock.
+        longest: Duration,
+    },
     /// The renewal interval is zero, or too long to keep the lock.
     #[error(transparent)]
     Renewal(#[from] KeepAliveError),

@@ -1,8 +1,12 @@
 use std::time::Duration;
 
-use redlock_core::{Drift, KeepAlive, LeaseConfig, Quorum, RetrySchedule, Ttl, Validity};
+use redlock_core::{
+    Drift, FencingToken, KeepAlive, LeaseConfig, Quorum, RetrySchedule, Ttl, Validity,
+};
 
-use super::{Handover, LockOptions, LongWaits, OptionsError, QueuePolicy, Renewal, RetryDelay};
+use super::{
+    Handover, LockOptions, LongWaits, OptionsError, Outages, QueuePolicy, Renewal, RetryDelay,
+};
 
 const TTL: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(5);
@@ -12,6 +16,8 @@ const RETRY_DELAY: RetryDelay = RetryDelay {
     longest: Duration::from_millis(200),
 };
 const MAX_WAITERS_PER_KEY: usize = 1024;
+/// A counter must be remembered for longer than an attempt takes, by the difference of wall clocks.
+const LONGEST_FENCED: Duration = Duration::from_secs(FencingToken::COUNTER_LIFETIME.as_secs() / 2);
 /// A change between processes takes 1 to 1.5 ms over loopback, in which nobody has the lock. Shorter turns waste more
 /// time with such changes. In longer turns, waiters wait longer for the turns of other processes.
 const HANDOVER_FOR: Duration = Duration::from_millis(30);
@@ -20,6 +26,11 @@ const HANDOVER_FOR: Duration = Duration::from_millis(30);
 impl LockOptions {
     pub(crate) fn is_fenced(&self) -> bool {
         self.fenced
+    }
+
+    /// Returns the label, if one is set.
+    pub(crate) fn label_if_set(&self) -> Option<&'static str> {
+        self.label
     }
 
     /// Returns the ttl, or the default.
@@ -35,6 +46,10 @@ impl LockOptions {
 
     pub(crate) fn drift_or_default(&self) -> Drift {
         self.drift.unwrap_or_default()
+    }
+
+    pub(crate) fn fails_fast(&self) -> bool {
+        self.outages == Some(Outages::Refused)
     }
 
     /// Returns how to wait within this process, by options and defaults.
@@ -57,6 +72,12 @@ impl LockOptions {
     pub(crate) fn resolve(&self, quorum: Quorum) -> Result<LeaseConfig, OptionsError> {
         let ttl = Ttl::new(self.ttl_or_default())?;
         let validity = Validity::new(ttl, self.drift_or_default())?;
+        if self.fenced && ttl.as_duration() > LONGEST_FENCED {
+            return Err(OptionsError::TooLongForFence {
+                ttl: ttl.as_duration(),
+                longest: LONGEST_FENCED,
+            });
+        }
         let RetryDelay { shortest, longest } = self.retry_delay.unwrap_or(RETRY_DELAY);
         let retry = RetrySchedule::new(shortest..=longest)?;
         let retry = retry.with_probes();
@@ -110,6 +131,20 @@ mod tests {
         let options = LockOptions::new().ttl(MS(3)).or(fallback);
         assert_eq!(options, LockOptions::new().ttl(MS(3)).wait(MS(2)));
         assert_eq!(options.or(options.fenced()), options.fenced());
+    }
+
+    #[test]
+    fn a_fenced_lock_has_a_ttl_of_half_a_day_at_most() {
+        let half_a_day = Duration::from_secs(12 * 60 * 60);
+        let longest = LockOptions::new().ttl(half_a_day);
+        assert!(resolve(longest.fenced()).is_ok());
+        let longer = LockOptions::new().ttl(half_a_day + MS(1));
+        assert!(resolve(longer).is_ok());
+        let error = resolve(longer.fenced()).unwrap_err();
+        assert!(
+            matches!(error, OptionsError::TooLongForFence { .. }),
+            "{error}"
+        );
     }
 
     #[test]

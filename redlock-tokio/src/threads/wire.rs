@@ -38,7 +38,7 @@ async fn serve(mut session: Box<dyn Session>, mut inbox: mpsc::UnboundedReceiver
                 // An error means that the lane has closed the connection.
                 let _ = answer.send(outcome);
             }
-            Message::Watch(freed) => session.watch(freed),
+            Message::Watch(freed) => drop(session.watch(freed)),
         }
     }
 }
@@ -55,8 +55,8 @@ impl Session for Wire {
         .boxed()
     }
 
-    fn watch(&mut self, freed: FreedNotifier) {
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
         // An error means that the node has ended.
-        let _ = self.requests.send(Message::Watch(freed));
+        self.requests.send(Message::Watch(freed)).is_ok()
     }
 }

@@ -105,6 +105,7 @@ impl World {
             shut_down: false.into(),
             wall_clock: WallClock::system(),
             undeliverable: 0.into(),
+            logs_keys: false,
         });
         let events = Events {
             time: Arc::clone(&time),

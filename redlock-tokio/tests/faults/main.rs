@@ -6,6 +6,7 @@ mod fencing_restarts;
 mod holders;
 mod keys;
 mod nodes;
+mod operations;
 mod page;
 mod promotion;
 mod rights;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use redlock_tokio::{
-    LockError, NodeState, Redlock,
+    LockError, LockGuard, LockOptions, NodeState, Redlock,
     test_util::{Proxy, RedisServers},
 };
 
@@ -50,6 +50,45 @@ async fn row_01_one_node_down() {
     eventually("it is known to be down", is_known).await;
     bed.servers.get(0).restart().unwrap();
     votes_again(&redlock, 0).await;
+}
+
+/// The third node had the key of another client for a moment when the lock was acquired.
+#[tokio::test]
+async fn row_01_one_node_down_after_another_client_had_the_key_on_the_third() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let third = Cli::of(servers.get(2));
+    third.set("k", "another client's");
+    let redlock = trusting(servers.urls()).build().await.unwrap();
+    let guard = redlock.lock("k").await.expect("two of three");
+    servers.get(1).kill();
+    third.run(&["DEL", "k"]);
+    is_kept(&guard, &third).await;
+}
+
+/// The third node was down when the lock was acquired, and lacks the key since. A lock that is not renewed is kept, too,
+/// if its holder extends it.
+#[tokio::test]
+async fn row_01_one_node_down_after_the_third_came_back_without_the_key() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = trusting(servers.urls()).build().await.unwrap();
+    servers.get(2).kill();
+    let is_down = || state(&redlock, 2) != NodeState::Voting;
+    eventually("it is known to be down", is_down).await;
+    let once = LockOptions::new().no_renewal();
+    let guard = redlock.lock("k").options(once).await.expect("two of three");
+    servers.get(2).restart().unwrap();
+    votes_again(&redlock, 2).await;
+    servers.get(1).kill();
+    is_kept(&guard, &Cli::of(servers.get(2))).await;
+}
+
+/// Extends the lock until the third node votes for it, which now has the key.
+async fn is_kept(guard: &LockGuard, third: &Cli) {
+    while let Err(error) = guard.extend().await {
+        assert!(guard.is_valid(), "{error}");
+        tokio::time::sleep(MS(20)).await;
+    }
+    assert_eq!(third.get("k"), Some(guard.token().to_string()));
 }
 
 #[tokio::test]

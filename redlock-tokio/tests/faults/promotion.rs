@@ -281,6 +281,25 @@ async fn a_renewed_marker_keeps_its_age() {
 }
 
 #[tokio::test]
+async fn a_marker_is_read_from_a_server_that_refuses_to_write() {
+    let endpoint = Endpoint::new(0).await;
+    endpoint.promote();
+    let history = info(endpoint.replica(), "replication", "master_replid");
+    let marker = format!("redlock:since:{history}");
+    let cli = Cli::of(endpoint.replica());
+    let day = (24 * HOUR).to_string();
+    assert_eq!(cli.run(&["SET", &marker, &day, "PX", &day]), "OK");
+    let fewest = ["CONFIG", "SET", "min-replicas-to-write"];
+    let needs = |count| assert_eq!(cli.run(&[&fewest[..], &[count]].concat()), "OK");
+    needs("1");
+    assert!(cli.run(&["SET", "k", "1"]).starts_with("NOREPLICAS"));
+    let client = endpoint.builder().build().await.unwrap();
+    assert!(!is_quarantined(&client, 0), "{:?}", client.nodes());
+    needs("0");
+    drop(client.lock("k").await.expect("it votes"));
+}
+
+#[tokio::test]
 async fn a_master_that_was_a_replica_for_a_while_has_no_vote() {
     let endpoint = Endpoint::new(0).await;
     let client = endpoint.client().await;

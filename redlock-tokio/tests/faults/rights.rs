@@ -193,23 +193,62 @@ async fn rights_that_are_granted_later_are_found_out() {
     eventually("it votes", || state() == NodeState::Voting).await;
 }
 
-/// The client does not ask at connect which keys it may use.
+/// Starts a server, and returns the URL of a user who may use these keys alone.
+fn rights_to_keys(keys: &[&str]) -> (RedisServers, String) {
+    let servers = RedisServers::spawn(1).unwrap();
+    let user = ["ACL", "SETUSER", "locker", "on", ">pw", "+@all"];
+    let user = [&user, keys].concat();
+    assert_eq!(Cli::of(servers.get(0)).run(&user), "OK");
+    let url = format!("redis://locker:pw@127.0.0.1:{}", servers.get(0).port());
+    (servers, url)
+}
+
+#[tokio::test]
+async fn row_46_a_node_that_refuses_keys_with_the_prefix_is_refused_and_named() {
+    let (servers, url) = rights_to_keys(&["~lock:*", "~redlock:*"]);
+    let build = |prefix: &str| trusting([&url]).prefix(prefix).build();
+    let text = match build("other:").await {
+        Err(error @ BuildError::Refused { .. }) => error.to_string(),
+        outcome => panic!("{outcome:?}"),
+    };
+    assert!(text.contains("grant the key pattern other:*"), "{text}");
+    assert!(
+        text.contains(&servers.get(0).address().to_string()),
+        "{text}"
+    );
+
+    let redlock = build("lock:").await.unwrap();
+    assert_works(servers.get(0), &redlock).await;
+    // Rights to a part of the keys are not enough.
+    assert!(build("lo").await.is_err());
+    let cli = Cli::of(servers.get(0));
+    // Redis before 7.0 knows no rights only to read.
+    if cli.run(&["ACL", "SETUSER", "locker", "%R~other:*"]) == "OK" {
+        assert!(build("other:").await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_prefix_under_which_no_lock_can_work_is_refused() {
+    for name in ["redlock:fence:", "redlock:since:", "redlock:owner:"] {
+        for prefix in [name.to_owned(), format!("{name}app:")] {
+            let error = Redlock::builder().embedded().prefix(&prefix).build().await;
+            match error {
+                Err(BuildError::ReservedPrefix { name: reserved }) => assert_eq!(reserved, name),
+                outcome => panic!("{prefix}: {outcome:?}"),
+            }
+        }
+    }
+    let redlock = Redlock::builder().embedded().prefix("redlock:").build();
+    let redlock = redlock.await.unwrap();
+    assert!(redlock.lock("k").await.is_ok());
+    assert!(redlock.lock("owner:k").await.is_err());
+}
+
+/// Without a prefix, the client does not ask at connect which keys it may use.
 #[tokio::test]
 async fn a_fenced_lock_without_a_right_to_its_counter_names_the_counter() {
-    let servers = RedisServers::spawn(1).unwrap();
-    let server = servers.get(0);
-    let user = [
-        "ACL",
-        "SETUSER",
-        "locker",
-        "on",
-        ">pw",
-        "~order:*",
-        "~redlock:probe:*",
-        "+@all",
-    ];
-    assert_eq!(Cli::of(server).run(&user), "OK");
-    let url = format!("redis://locker:pw@127.0.0.1:{}", server.port());
+    let (_servers, url) = rights_to_keys(&["~order:*"]);
     let redlock = trusting([&url]).build().await.unwrap();
     drop(
         redlock

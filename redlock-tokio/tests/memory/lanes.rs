@@ -9,9 +9,11 @@ use std::{
 use futures::{
     FutureExt,
     future::{BoxFuture, join_all},
+    join,
 };
 use redlock_tokio::{
-    Answer, Clock, Command, MemoryNode, Node, NodeError, Redlock, RedlockBuilder, Session,
+    Answer, Clock, Command, LockError, MemoryNode, Node, NodeError, NodeState, Redlock,
+    RedlockBuilder, Session,
 };
 use tokio::time::Instant;
 
@@ -24,14 +26,23 @@ fn over(nodes: impl IntoIterator<Item = impl Node>) -> RedlockBuilder {
     builder.clock(Clock::tokio()).max_ttl(MS(60_000))
 }
 
-/// A node that needs some time for each command and carries out one after the other, like a server.
+/// A node that needs some time for each key and carries out one command after the other, like a server.
 #[derive(Clone)]
 struct Slow {
     inner: MemoryNode,
+    per_key: Duration,
     free_at: Arc<Mutex<Instant>>,
 }
 
-const PER_COMMAND: Duration = Duration::from_micros(20);
+impl Slow {
+    fn new(per_key: Duration) -> Self {
+        Self {
+            inner: MemoryNode::new(),
+            per_key,
+            free_at: Arc::new(Mutex::new(Instant::now())),
+        }
+    }
+}
 
 impl Node for Slow {
     fn address(&self) -> &str {
@@ -47,7 +58,8 @@ impl Node for Slow {
 impl Session for Slow {
     fn execute(&mut self, batch: &[Command]) -> Answers {
         let mut free_at = self.free_at.lock().unwrap();
-        *free_at = (*free_at).max(Instant::now()) + PER_COMMAND * batch.len() as u32;
+        let keys: usize = batch.iter().map(Command::key_count).sum();
+        *free_at = (*free_at).max(Instant::now()) + self.per_key * keys as u32;
         let done_at = *free_at;
         let answers = self.inner.execute(batch);
         async move {
@@ -63,10 +75,7 @@ impl Session for Slow {
 #[tokio::test(start_paused = true)]
 async fn a_busy_node_is_not_taken_for_a_silent_one() {
     const TASKS: usize = 3000;
-    let slow = || Slow {
-        inner: MemoryNode::new(),
-        free_at: Arc::new(Mutex::new(Instant::now())),
-    };
+    let slow = || Slow::new(Duration::from_micros(20));
     let redlock = over([slow(), slow(), slow()]).build().await.unwrap();
     let end = Instant::now() + MS(500);
     let task = async |number: usize| {
@@ -84,6 +93,81 @@ async fn a_busy_node_is_not_taken_for_a_silent_one() {
     };
     let cycles: u32 = join_all((0..TASKS).map(task)).await.into_iter().sum();
     assert!(cycles >= 12_000, "{cycles} of about 12 500 possible ones");
+}
+
+/// A command for a thousand keys is as much work as a thousand commands. So 64 such commands fill the nodes, and none
+/// of the nodes counts as silent. A lock of one key does not wait behind all of them.
+#[tokio::test(start_paused = true)]
+async fn locks_of_a_thousand_keys_neither_silence_the_nodes_nor_delay_single_ones() {
+    const TASKS: usize = 64;
+    const KEYS: usize = 1000;
+    // Each node carries out 200 keys in a millisecond.
+    let nodes = [(); 5].map(|()| Slow::new(Duration::from_micros(5)));
+    let redlock = over(nodes).build().await.unwrap();
+    let end = Instant::now() + MS(2000);
+    let several = async |task: usize| {
+        let mut entries = 0;
+        while Instant::now() < end {
+            let keys = (0..KEYS).map(|key| format!("{task}:{key}"));
+            let guard = redlock.lock_all(keys).await;
+            let guard = guard.unwrap_or_else(|error| panic!("after {entries} entries: {error}"));
+            guard.release().await;
+            entries += 1;
+        }
+        entries
+    };
+    let single = async {
+        let mut longest = Duration::ZERO;
+        while Instant::now() < end {
+            let asked = Instant::now();
+            let guard = redlock.lock("single").await.unwrap();
+            longest = longest.max(asked.elapsed());
+            guard.release().await;
+        }
+        longest
+    };
+    let silence = async {
+        let mut silent = 0;
+        while Instant::now() < end {
+            let nodes = redlock.nodes();
+            silent += nodes
+                .iter()
+                .filter(|it| it.state == NodeState::Silent)
+                .count();
+            tokio::time::sleep(MS(1)).await;
+        }
+        silent
+    };
+    let (entries, longest, silent) = join!(join_all((0..TASKS).map(several)), single, silence);
+    assert_eq!(silent, 0);
+    // To set and to release the keys of one task takes 10 ms.
+    let total: u32 = entries.iter().sum();
+    println!("{total} locks of {KEYS} keys, a single key waits {longest:?} at most");
+    assert!(total >= 190, "{total} of about 200 possible ones");
+    assert!(entries.iter().all(|it| *it > 0), "{entries:?}");
+    assert!(longest <= MS(25), "{longest:?}");
+}
+
+/// More is asked for than the nodes can do in time. What they can do is done, and the rest is refused with an error that
+/// does not blame the nodes.
+#[tokio::test(start_paused = true)]
+async fn locks_that_are_too_many_for_the_nodes_are_refused_as_overloaded() {
+    const TASKS: usize = 200;
+    let nodes = [(); 3].map(|()| Slow::new(Duration::from_micros(5)));
+    let redlock = over(nodes).build().await.unwrap();
+    let lock = async |task: usize| {
+        let keys = (0..1000).map(|key| format!("{task}:{key}"));
+        redlock.lock_all(keys).wait(MS(300)).await
+    };
+    let outcomes = join_all((0..TASKS).map(lock)).await;
+    let (granted, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert!(granted.len() >= 128, "{} of {TASKS}", granted.len());
+    assert!(!refused.is_empty());
+    for error in refused.into_iter().filter_map(Result::err) {
+        assert!(matches!(error, LockError::Overloaded(_)), "{error}");
+    }
+    drop(granted);
+    assert_eq!(redlock.shutdown().await.abandoned, 0);
 }
 
 /// A node that answers the first batch late, strands the second one on its way, and loses all later ones

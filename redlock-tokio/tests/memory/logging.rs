@@ -7,9 +7,12 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Answer, Clock, Command, LockGuard, LossReason, MemoryNode, Node, NodeError, NodeState,
-    Operation, Redlock, RedlockBuilder, Role, RunId, Server, ServerInfo, Session, Vote,
+    Answer, Clock, Command, Lock, LockGuard, LossReason, MemoryNode, Node, NodeError, NodeState,
+    Operation, Redlock, RedlockBuilder, ReleaseOutcome, Role, RunId, Server, ServerInfo, Session,
+    Vote,
 };
+
+use tracing::Level;
 
 use crate::support::{MS, log::Log};
 
@@ -157,7 +160,7 @@ async fn a_node_that_is_down_is_logged_when_it_fails_and_when_it_is_back() {
     nodes[0].inner.set_down(true);
     drop(redlock.lock("k").await.unwrap());
     tokio::time::sleep(MS(60_000)).await;
-    check_count(&log, "connection given up", 1);
+    check_count(&log, "connection to the node is given up", 1);
     check_count(&log, "cannot connect", 1);
     nodes[0].inner.set_down(false);
     tokio::time::sleep(MS(10_000)).await;
@@ -288,6 +291,86 @@ async fn a_lost_lock_is_logged_with_the_reason() {
     let guard = redlock.lock("k").await.unwrap();
     nodes.iter().for_each(|it| it.inner.clear());
     assert_eq!(guard.lost().await, LossReason::KeysLost);
-    check_count(&log, "lock lost", 1);
+    check_count(&log, "a lock was lost", 1);
     check_count(&log, &LossReason::KeysLost.to_string(), 1);
+}
+
+/// Returns the line about the lock that this client loses.
+async fn line_of_loss(
+    configure: fn(RedlockBuilder) -> RedlockBuilder,
+    lock: fn(&Redlock) -> Lock,
+) -> String {
+    let (log, _guard) = Log::start();
+    let nodes = nodes(sound(b'a'));
+    let redlock = configure(over(&nodes)).build().await.unwrap();
+    let guard = lock(&redlock).await.unwrap();
+    nodes.iter().for_each(|it| it.inner.clear());
+    guard.lost().await;
+    let token = guard.token().to_string();
+    let text = log.text();
+    let line = text.lines().find(|it| it.contains("a lock was lost"));
+    let line = line.unwrap();
+    assert!(line.contains("WARN redlock: a lock was lost"), "{line}");
+    assert!(line.contains(&format!("token={token}")), "{line}");
+    line.to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lock_is_logged_with_its_label() {
+    let line = line_of_loss(|it| it, |it| it.lock("secret").label("orders")).await;
+    assert!(line.contains("label=\"orders\""), "{line}");
+    let line = line_of_loss(|it| it.label("all"), |it| it.lock("secret")).await;
+    assert!(line.contains("label=\"all\""), "{line}");
+    assert!(
+        !line.contains("secret") && !line.contains("keys="),
+        "{line}"
+    );
+    let line = line_of_loss(|it| it, |it| it.lock("secret")).await;
+    assert!(!line.contains("label="), "{line}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_debug_each_holder_is_logged_with_its_label_and_token() {
+    let (log, _guard) = Log::with_level(Level::DEBUG);
+    let redlock = over(&nodes(sound(b'a'))).build().await.unwrap();
+    let first = redlock.lock("secret").label("first").await.unwrap();
+    let token = first.token();
+    let second = tokio::spawn(redlock.lock("secret").label("second").into_future());
+    tokio::task::yield_now().await;
+    assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
+    drop(second.await.unwrap().unwrap());
+    for label in ["first", "second"] {
+        let line = format!("a lock was acquired label=\"{label}\" token={token}");
+        check_count(&log, &line, 1);
+    }
+    check_count(&log, "secret", 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_logged_only_if_the_builder_allows_it() {
+    let prefixed = |it: RedlockBuilder| it.prefix("lock:");
+    let line = line_of_loss(prefixed, |it| it.lock_all(["b", "a"])).await;
+    assert!(!line.contains("lock:a"), "{line}");
+    let logged = |it: RedlockBuilder| it.prefix("lock:").log_keys();
+    let line = line_of_loss(logged, |it| it.lock_all(["b", "a"])).await;
+    let keys = "keys=[\"lock:a\", \"lock:b\"]";
+    assert!(line.contains(keys), "{line}");
+    let line = line_of_loss(logged, |it| it.lock("a\nWARN b")).await;
+    assert!(line.contains(r"a\nWARN b"), "{line}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_handed_over_is_logged_with_the_label_of_its_last_holder() {
+    let (log, _guard) = Log::start();
+    let nodes = nodes(sound(b'a'));
+    let redlock = over(&nodes).build().await.unwrap();
+    let first = redlock.lock("k").label("first").await.unwrap();
+    let second = tokio::spawn(redlock.lock("k").label("second").into_future());
+    tokio::task::yield_now().await;
+    assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
+    let second = second.await.unwrap().unwrap();
+    nodes.iter().for_each(|it| it.inner.clear());
+    second.lost().await;
+    check_count(&log, "a lock was lost label=\"second\"", 1);
+    check_count(&log, "label=\"first\"", 0);
 }

@@ -2,13 +2,19 @@
 
 mod authorities;
 mod embedded;
+mod events;
+mod foreign_code;
 mod handover;
 mod lanes;
+mod lists;
 mod lock_future;
 mod logging;
 mod misbehaving;
 mod odd_node;
+mod outages;
+mod probing;
 mod quarantine;
+mod refusals;
 mod releases;
 mod reservations;
 mod several_keys;

@@ -1,8 +1,10 @@
 //! Fencing tokens, against real servers and over nodes in memory.
 
+use std::collections::BTreeMap;
+
 use redlock_tokio::{FencingToken, MemoryNode, Redlock, test_util::RedisServers};
 
-use crate::support::{Cli, MS, in_memory::over};
+use crate::support::{Cli, MS, eventually, in_memory::over};
 
 fn number(token: Option<FencingToken>) -> u64 {
     token.expect("a fenced lock").get()
@@ -91,4 +93,70 @@ async fn tokens_grow_in_memory_even_when_a_minority_forgets() {
         nodes[(round + 1) % 5].clear();
     }
     assert!(is_growing(&all), "{all:?}");
+}
+
+/// One token fences all keys of a lock: it is larger than the tokens of earlier locks of each key, and smaller than those
+/// of later ones.
+#[tokio::test]
+async fn one_token_is_ordered_for_each_of_several_keys() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let ahead = 8_000_000_000_000_000_u64; // the year 2223, in microseconds
+    for server in servers.iter() {
+        Cli::of(server).set("redlock:fence:{b}", &ahead.to_string());
+    }
+    let mut last = BTreeMap::new();
+    let keys: [&[&str]; 7] = [
+        &["a"],
+        &["a", "b"],
+        &["a"],
+        &["c", "b", "a"],
+        &["c"],
+        &["b"],
+        &["a", "c"],
+    ];
+    for keys in keys {
+        let guard = redlock.lock_all(keys).fenced().await.unwrap();
+        let token = number(guard.fencing_token());
+        for &key in keys {
+            let earlier = last.insert(key, token).unwrap_or(0);
+            assert!(token > earlier, "{keys:?}: {token} after {earlier}");
+        }
+        guard.extend().await.unwrap();
+        guard.release().await;
+    }
+    assert!(last["a"] > ahead, "it was locked together with b");
+    // A counter that is none is named, and no key is set.
+    for server in servers.iter() {
+        Cli::of(server).set("redlock:fence:{d}", "rubbish");
+    }
+    let error = redlock
+        .lock_all(["e", "d"])
+        .fenced()
+        .wait(MS(100))
+        .await
+        .unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("`redlock:fence:{d}` is not"), "{error}");
+    for server in servers.iter() {
+        assert_eq!(Cli::of(server).get("e"), None);
+    }
+}
+
+/// A node that has lost the keys and their counters gets both again.
+#[tokio::test]
+async fn the_counters_of_several_keys_come_back_with_the_keys() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let guard = redlock.lock_all(["a", "b"]).fenced().await.unwrap();
+    let token = Some(number(guard.fencing_token()).to_string());
+    let node = Cli::of(servers.get(0));
+    node.run(&["FLUSHALL"]);
+    guard.extend().await.expect("two of three");
+    let counters = ["redlock:fence:{a}", "redlock:fence:{b}"];
+    eventually("the counters are back", || {
+        counters.iter().all(|it| node.get(it) == token)
+    })
+    .await;
+    assert_eq!(node.get("b"), Some(guard.token().to_string()));
 }

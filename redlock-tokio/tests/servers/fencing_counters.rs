@@ -1,10 +1,11 @@
 //! The names of fencing counters, and foreign values under such a name.
 
 use redlock_tokio::{
-    CounterDefect, KeyError, LockError, NodeError, Objection, Redlock, test_util::RedisServers,
+    CounterDefect, KeyError, LockError, LockOptions, NodeError, Objection, Redlock,
+    test_util::RedisServers,
 };
 
-use crate::support::{Cli, MS};
+use crate::support::{Cli, eventually};
 
 fn counter(key: &str) -> String {
     format!("redlock:fence:{{{key}}}")
@@ -41,16 +42,12 @@ async fn a_counter_does_not_collide_with_other_keys() {
 }
 
 /// Commands that put a foreign value under a counter's name, each with the defect that the error reports.
-const FOREIGN: [(&[&str], CounterDefect); 6] = [
+const FOREIGN: [(&[&str], CounterDefect); 5] = [
     (&["LPUSH", "NAME", "a"], CounterDefect::OtherType),
     (&["SET", "NAME", "rubbish"], CounterDefect::NoNumber),
     (&["SET", "NAME", "-5"], CounterDefect::NoNumber),
     (&["SET", "NAME", "9007199254740992"], CounterDefect::Beyond),
     (&["SET", "NAME", "90071992547409911"], CounterDefect::Beyond),
-    (
-        &["SET", "NAME", "5", "PX", "600000"],
-        CounterDefect::Expires,
-    ),
 ];
 
 #[tokio::test]
@@ -69,7 +66,8 @@ async fn a_foreign_value_under_a_counters_name_is_named_and_left_alone() {
             (node.run_for_bytes(&["DUMP", &name]), ttl > 0)
         };
         let before = nodes.each_ref().map(state);
-        let result = redlock.lock(&key).fenced().wait(MS(100)).await;
+        let once = LockOptions::new().fenced().max_attempts(1);
+        let result = redlock.lock(&key).options(once).await;
         let Err(LockError::NoQuorum(attempts)) = result else {
             panic!("{expected:?}: {result:?}");
         };
@@ -102,12 +100,40 @@ async fn a_foreign_value_under_a_counters_name_is_named_and_left_alone() {
     }
 }
 
+/// A counter lives for a day from each raise, whether it is raised with the key or in a round of its own.
+#[tokio::test]
+async fn counters_expire_a_day_after_the_last_raise() {
+    const DAY: i64 = 24 * 60 * 60 * 1000;
+    let (_servers, nodes, redlock) = three().await;
+    let name = counter("k");
+    // Counters that are ahead cost a second round.
+    for ahead in [None, Some("8000000000000000")] {
+        for node in &nodes {
+            if let Some(ahead) = ahead {
+                node.set(&name, ahead);
+            }
+        }
+        let guard = redlock.lock("k").fenced().await.unwrap();
+        guard.release().await;
+        for node in &nodes {
+            let is_new = || {
+                let left = node.pttl(&name);
+                left > DAY - 60_000 && left <= DAY
+            };
+            eventually("the counter was raised", is_new).await;
+            node.run(&["PEXPIRE", &name, "600000"]);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_counters_name_cannot_be_locked() {
     let (_servers, _nodes, redlock) = three().await;
     let error = redlock.try_lock("redlock:fence:{FX}").await.unwrap_err();
-    let is_named = matches!(error, LockError::InvalidKey(KeyError::Reserved));
-    assert!(is_named, "{error}");
+    let LockError::InvalidKey(KeyError::Reserved { name }) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(name, "redlock:fence:");
 }
 
 /// Counters of 16 digits are compared exactly, up to the largest one.

@@ -7,7 +7,11 @@ mod extending;
 mod fencing;
 mod fencing_counters;
 mod minimal_rights;
+mod node_redlock;
 mod own_connections;
+#[path = "../../benches/shared/packages.rs"]
+#[allow(dead_code, reason = "other programs fetch packages from pip, too")]
+mod packages;
 mod promises;
 mod saying_less;
 mod starting;
@@ -17,3 +21,6 @@ mod turns;
 mod waking;
 mod warnings;
 mod wire;
+
+/// The result of what has no error of its own.
+type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;

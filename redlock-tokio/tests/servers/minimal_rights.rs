@@ -3,7 +3,7 @@
 
 use redlock_tokio::{LockGuard, LockOptions, Redlock, ReleaseOutcome, test_util::RedisServers};
 
-use crate::support::{Cli, MS, trusting};
+use crate::support::{Cli, MS, acl, eventually, trusting};
 
 /// A feature, and the rights that a client needs for it.
 struct Feature {
@@ -18,11 +18,12 @@ enum Use {
     OneKey,
     Fence,
     SeveralKeys,
+    SeveralFenced,
 }
 
 /// All features work without `HELLO`, `CLIENT`, `COMMAND`, `MULTI`, `DISCARD` and `PING`. `HELLO`,
 /// `CLIENT TRACKING` and `CLIENT CACHING` let the server report that a key is free.
-const FEATURES: [Feature; 4] = [
+const FEATURES: [Feature; 5] = [
     Feature {
         name: "one key, scripts called by hash",
         commands: &[
@@ -59,6 +60,14 @@ const FEATURES: [Feature; 4] = [
         ],
         keys: &["app:*"],
         is_used: Use::SeveralKeys,
+    },
+    Feature {
+        name: "several keys with a fence",
+        commands: &[
+            "info", "set", "pttl", "mget", "pexpire", "del", "eval", "exists", "get",
+        ],
+        keys: &["app:*", "redlock:fence:*"],
+        is_used: Use::SeveralFenced,
     },
 ];
 
@@ -98,6 +107,10 @@ async fn acquire(redlock: &Redlock, feature: Use) -> Result<LockGuard, String> {
         Use::OneKey => redlock.lock("app:a").options(options),
         Use::Fence => redlock.lock("app:b").fenced().options(options),
         Use::SeveralKeys => redlock.lock_all(["app:c", "app:d"]).options(options),
+        Use::SeveralFenced => redlock
+            .lock_all(["app:e", "app:f"])
+            .fenced()
+            .options(options),
     };
     lock.await.map_err(|it| it.to_string())
 }
@@ -140,5 +153,49 @@ async fn each_right_of_a_feature_is_needed_and_all_together_are_enough() {
         let commands = ["info", "set", "pttl", "command|info", native];
         let outcome = try_out(&servers, &commands, &["app:*"], Use::OneKey).await;
         assert_eq!(outcome, Ok(()), "{native}");
+        for missing in commands {
+            let rest: Vec<_> = commands.into_iter().filter(|it| *it != missing).collect();
+            let outcome = try_out(&servers, &rest, &["app:*"], Use::OneKey).await;
+            assert!(outcome.is_err(), "{native} works without {missing}");
+        }
     }
+}
+
+/// With less, the server would list in `ACL LOG` what it has refused.
+#[tokio::test]
+async fn the_line_for_a_server_is_enough_for_all_features_and_leaves_nothing_in_the_log() {
+    let servers = RedisServers::spawn(2).unwrap();
+    let server = Cli::of(servers.get(0));
+    // A promotion, so that the clients need the marker.
+    let port = servers.get(1).port().to_string();
+    assert_eq!(server.run(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+    let is_up = || {
+        let replication = server.run(&["INFO", "replication"]);
+        replication.contains("master_link_status:up")
+    };
+    eventually("it follows", is_up).await;
+    assert_eq!(server.run(&["REPLICAOF", "NO", "ONE"]), "OK");
+
+    acl::create_user(&server, "~lock:*");
+    let url = servers
+        .get(0)
+        .url()
+        .replace("://", &format!("://{}", acl::USER));
+    let build = || {
+        let builder = Redlock::builder().nodes([&url]).prefix(acl::PREFIX);
+        builder.ttl(MS(2000)).node_timeout(MS(500)).build()
+    };
+    let clients = [build().await.unwrap(), build().await.unwrap()];
+    for client in &clients {
+        client.ready(MS(60_000)).await.unwrap();
+    }
+    acl::use_everything(&server, &clients).await;
+    let markers = server.run(&["KEYS", "redlock:since:*"]);
+    assert!(!markers.is_empty(), "the marker was needed");
+    acl::assert_quiet(&server);
+
+    assert_eq!(server.run(&["ACL", "SETUSER", "locker", "-ping"]), "OK");
+    drop(build().await.unwrap().try_lock("k").await);
+    let log = server.run(&["ACL", "LOG"]);
+    assert!(log.contains("ping"), "the log would show it: {log}");
 }

@@ -168,9 +168,10 @@ impl Session for SimulatedSession {
         self.age(Request::TenureAge { epoch })
     }
 
-    fn watch(&mut self, freed: FreedNotifier) {
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
         if !self.client.is_notified {
-            return self.note(Seen::PollingSession);
+            self.note(Seen::PollingSession);
+            return false;
         }
         let mut invalidations = self
             .connection
@@ -186,6 +187,7 @@ impl Session for SimulatedSession {
                 }
             }
         });
+        true
     }
 
     fn closed(&mut self) -> BoxFuture<'static, NodeError> {

@@ -139,6 +139,7 @@ seen! {
         Acquired = "acquisitions",
         TryLock = "attempts without waiting",
         LockedAll = "locks of several keys",
+        LockedAllFenced = "locks of several keys with a fencing token",
         LockedAlone = "locks of a key that nobody else wants",
         HandedOver = "locks handed over",
         TimedOut = "requests that gave up waiting",

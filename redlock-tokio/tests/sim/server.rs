@@ -129,12 +129,12 @@ impl Server {
                     self.store.set(at, key, entry);
                 }
                 fence.map_or(Vote::Granted, |fence| {
-                    self.raise_counter(at, command.key(), fence)
+                    self.raise_counters(at, command, fence)
                 })
             }
             Operation::Fence { token, fence } => {
-                if self.has(now, command.key(), token) {
-                    self.raise_counter(at, command.key(), fence)
+                if command.keys().all(|key| self.has(now, key, token)) {
+                    self.raise_counters(at, command, fence)
                 } else {
                     Vote::Denied
                 }
@@ -280,14 +280,16 @@ impl Server {
         }
     }
 
-    fn raise_counter(&mut self, at: u64, key: &Key, fence: FencingToken) -> Vote {
-        match self.store.counter(key) {
-            Some(counter) if counter >= fence => Vote::Outbid { counter },
-            _ => {
-                self.store.set_counter(at, key, fence);
-                Vote::Granted
+    /// Raises the counters that are smaller than the fence.
+    fn raise_counters(&mut self, at: u64, command: &Command, fence: FencingToken) -> Vote {
+        let mut largest = None;
+        for key in command.keys() {
+            match self.store.counter(key) {
+                Some(counter) if counter >= fence => largest = largest.max(Some(counter)),
+                _ => self.store.set_counter(at, key, fence),
             }
         }
+        largest.map_or(Vote::Granted, |counter| Vote::Outbid { counter })
     }
 
     fn has(&self, now: u64, key: &Key, token: Token) -> bool {

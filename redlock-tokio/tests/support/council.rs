@@ -237,7 +237,10 @@ impl Node for Seat {
         Some(NamedBy::new(
             authority,
             self.index,
-            AuthorityKind::Sentinels,
+            // Its epochs last, and its servers have markers of tenures.
+            AuthorityKind::Cluster {
+                may_share_server: true,
+            },
         ))
     }
 }
@@ -247,8 +250,8 @@ impl Session for CouncilSession {
         self.session.execute(batch)
     }
 
-    fn watch(&mut self, freed: FreedNotifier) {
-        self.session.watch(freed);
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
+        self.session.watch(freed)
     }
 
     fn tenure_age(

@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use redlock_core::{MemberId, MemberReport, Owner, Tenure};
+use redlock_core::{MemberId, MemberList, MemberReport, Owner, Tenure};
 use redlock_tokio::{
     Authority, AuthorityKind, NamedBy, Node, NodeError, RedisNode, Reports, Session,
     deadpool_redis::redis::{Client, cmd},
@@ -62,7 +62,7 @@ impl Authority for Gullible {
                     let report = MemberReport {
                         asked_at,
                         member: MemberId::new([b'g'; MemberId::LEN]),
-                        members: Vec::new(),
+                        members: MemberList::default(),
                         tenure: Some(Tenure { owner, epoch: 0 }),
                         age: Duration::ZERO,
                     };

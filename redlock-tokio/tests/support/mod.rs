@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod acl;
 pub(crate) mod bed;
 pub(crate) mod council;
 pub(crate) mod cut;

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use redlock_tokio::{
-    BuildError, ClusterError, ClusterNodes, Key, KeyError, LockError, LockOptions, NodeState,
-    Redlock, ReleaseOutcome,
+    BuildError, ClusterError, ClusterNodes, Key, KeyError, LockError, LockOptions, LossReason,
+    NodeState, Redlock, ReleaseOutcome,
     test_util::{Cluster, RedisServers},
 };
 use tokio::time::{Instant, timeout};
@@ -37,12 +37,22 @@ async fn locks_of_each_kind_work_as_over_plain_masters() {
     all_vote(&redlock).await;
     all_vote(&other).await;
 
+    each_process_has_a_connection_for_each_node_and_one_for_each_voter(&cluster).await;
     a_lock_is_one_key_in_the_slot_of_each_voter(&cluster, &redlock, &other).await;
+    a_lock_is_freed_by_hand_with_the_tags_of_the_status(&cluster, &redlock, &other).await;
     several_keys_are_locked_or_none(&cluster, &redlock, &other).await;
     fencing_tokens_grow_and_their_counters_are_beside_the_keys(&cluster, &redlock, &other).await;
     a_waiter_of_another_client_is_woken(&cluster, &redlock, &other).await;
     a_lock_is_handed_over_without_a_request(&cluster, &redlock).await;
     the_longest_key_is_shorter_by_the_tag(&cluster, &redlock).await;
+}
+
+async fn each_process_has_a_connection_for_each_node_and_one_for_each_voter(cluster: &Cluster) {
+    let connections = |voter| owner(cluster, voter).connections();
+    eventually("two for each of two processes, and our own", || {
+        (0..3).all(|voter| connections(voter) == 5)
+    })
+    .await;
 }
 
 async fn a_lock_is_one_key_in_the_slot_of_each_voter(
@@ -74,6 +84,25 @@ async fn a_lock_is_one_key_in_the_slot_of_each_voter(
     is_free(cluster, "order:1").await;
 }
 
+async fn a_lock_is_freed_by_hand_with_the_tags_of_the_status(
+    cluster: &Cluster,
+    redlock: &Redlock,
+    other: &Redlock,
+) {
+    let guard = redlock.lock("order:7").await.unwrap();
+    let all = || values(cluster, "order:7").iter().all(Option::is_some);
+    eventually("each voter has the key", all).await;
+    for (voter, node) in redlock.nodes().iter().enumerate() {
+        let (_, text) = node.address.split_once('{').unwrap();
+        let (tag, _) = text.split_once('}').unwrap();
+        let key = format!("{{{tag}}}order:7");
+        assert_eq!(owner(cluster, voter).run(&["DEL", &key]), "1", "{key}");
+    }
+    let next = other.lock("order:7").await.unwrap();
+    assert_eq!(guard.lost().await, LossReason::KeysLost);
+    next.release().await;
+}
+
 async fn several_keys_are_locked_or_none(cluster: &Cluster, redlock: &Redlock, other: &Redlock) {
     let keys = ["a", "b", "{c}"];
     let guard = redlock.lock_all(keys).await.unwrap();
@@ -95,8 +124,9 @@ async fn fencing_tokens_grow_and_their_counters_are_beside_the_keys(
     other: &Redlock,
 ) {
     let mut last = None;
-    for client in [redlock, other, redlock] {
-        let guard = client.lock("f").fenced().await.unwrap();
+    let locks: [(_, &[&str]); 3] = [(redlock, &["f"]), (other, &["f", "fx"]), (redlock, &["f"])];
+    for (client, keys) in locks {
+        let guard = client.lock_all(keys).fenced().await.unwrap();
         let token = guard.fencing_token();
         assert!(token > last, "{token:?} after {last:?}");
         last = token;
@@ -220,7 +250,13 @@ async fn two_voters_on_one_server_are_refused_by_name_unless_that_is_allowed() {
     assert_eq!(**server, *cluster.proxy(0).address().to_string());
     assert_eq!((*voters, *shards), (3, 1));
     let text = error.to_string();
-    for way_out in ["voters(1)", "tags", "allow_shared_servers"] {
+    let ways_out = [
+        "another server",
+        "allow_shared_servers",
+        "voters(1)",
+        "no process runs",
+    ];
+    for way_out in ways_out {
         assert!(text.contains(way_out), "{text}");
     }
 
@@ -378,4 +414,36 @@ async fn a_server_that_sends_clients_elsewhere_has_no_vote_and_is_not_followed()
     let followed = Cli::of(cluster.node(1)).locks();
     assert!(!followed.contains_key(&names[0]), "{followed:?}");
     drop(guard);
+}
+
+#[tokio::test]
+async fn a_client_that_starts_while_the_cluster_refuses_commands_reads_its_markers_later() {
+    let cluster = cluster().replicas(0).spawn().unwrap();
+    let ttl = Duration::from_secs(9);
+    let first = strict(nodes(&cluster)).ttl(ttl).build().await.unwrap();
+    first.ready(MINUTE).await.unwrap();
+    for voter in 0..3 {
+        let owner = owner(&cluster, voter);
+        let marker = owner.run(&["KEYS", "*redlock:owner:*"]);
+        let day = "86400000";
+        assert_eq!(owner.run(&["SET", &marker, day, "PX", day]), "OK");
+    }
+    let other = slot(1) + 1;
+    cluster.leave_uncovered(other).unwrap();
+    let refuses = |voter| {
+        owner(&cluster, voter)
+            .run(&["GET", &names("k")[voter]])
+            .starts_with("CLUSTERDOWN")
+    };
+    eventually("all refuse", || (0..3).all(refuses)).await;
+
+    let second = strict(nodes(&cluster)).ttl(ttl).build().await.unwrap();
+    for node in second.nodes() {
+        let state = node.state.to_string();
+        assert!(state.contains("CLUSTERDOWN"), "{state}");
+    }
+    cluster.cover(other, 1).unwrap();
+    // Without the markers it would wait for longer than the longest ttl.
+    second.ready(ttl / 2).await.unwrap();
+    drop(second.lock("k").await.unwrap());
 }

@@ -2,7 +2,10 @@
 
 mod cluster;
 mod cluster_faults;
+mod resharding;
+mod rights;
 mod sentinel;
 mod sentinel_faults;
 #[path = "../support/mod.rs"]
 mod support;
+mod two_authorities;

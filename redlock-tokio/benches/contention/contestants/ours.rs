@@ -17,6 +17,10 @@ pub(crate) struct Ours(Redlock);
 #[derive(Clone)]
 pub(crate) struct OverPools(Ours);
 
+/// The same with all keys of a list that is separated by commas.
+#[derive(Clone)]
+pub(crate) struct SeveralKeys(Ours);
+
 impl Ours {
     async fn build(builder: RedlockBuilder, policy: Policy) -> Result<Self> {
         let builder = builder.options(policy.options().wait(WAIT));
@@ -63,5 +67,21 @@ impl Contestant for OverPools {
 
     async fn release(&self, key: &str, guard: LockGuard) -> Result<()> {
         self.0.release(key, guard).await
+    }
+}
+
+impl Contestant for SeveralKeys {
+    type Held = LockGuard;
+
+    async fn connect(urls: &[String], policy: Policy) -> Result<Self> {
+        Ok(Self(Ours::connect(urls, policy).await?))
+    }
+
+    async fn acquire(&self, keys: &str) -> Result<LockGuard> {
+        Ok(self.0.0.lock_all(keys.split(',')).await?)
+    }
+
+    async fn release(&self, keys: &str, guard: LockGuard) -> Result<()> {
+        self.0.release(keys, guard).await
     }
 }

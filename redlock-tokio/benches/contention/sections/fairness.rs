@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use serde::Serialize;
 
@@ -31,6 +31,8 @@ struct Mix {
     groups: &'static [Group],
     /// redis-py's lock knows of one node only.
     nodes: usize,
+    /// A process with one key wants one of these. A process with several keys wants all of them.
+    keys: usize,
 }
 
 const fn group(contestant: Name, processes: usize, tasks: usize) -> Group {
@@ -42,13 +44,17 @@ const fn group(contestant: Name, processes: usize, tasks: usize) -> Group {
 }
 
 const fn mix(groups: &'static [Group]) -> Mix {
-    Mix { groups, nodes: 5 }
+    Mix {
+        groups,
+        nodes: 5,
+        keys: 1,
+    }
 }
 
 const BUSY: Group = group(Name::Ours, 1, 8);
 const BUSY_FLEET: Group = group(Name::Ours, 4, 8);
 
-const MIXES: [Mix; 13] = [
+const MIXES: [Mix; 21] = [
     mix(&[BUSY_FLEET]),
     mix(&[group(Name::OursResp2, 3, 8)]),
     mix(&[BUSY, group(Name::OursResp2, 1, 1)]),
@@ -58,6 +64,7 @@ const MIXES: [Mix; 13] = [
     Mix {
         groups: &[BUSY, group(Name::RedisPy, 1, 1)],
         nodes: 1,
+        keys: 1,
     },
     mix(&[BUSY_FLEET, group(Name::OursResp2, 1, 1)]),
     mix(&[BUSY_FLEET, group(Name::NodeRedlock, 1, 1)]),
@@ -68,6 +75,18 @@ const MIXES: [Mix; 13] = [
     mix(&[BUSY]),
     mix(&[group(Name::Ours, 2, 8)]),
     mix(&[group(Name::Ours, 8, 4)]),
+    mix(&[group(Name::Ours, 1, 1)]),
+    mix(&[group(Name::Ours, 2, 1)]),
+    mix(&[group(Name::Ours, 4, 1)]),
+    mix(&[group(Name::Ours, 8, 1)]),
+    mix(&[group(Name::Ours, 16, 1)]),
+    mix(&[group(Name::Ours, 8, 8)]),
+    mix(&[group(Name::Ours, 16, 8)]),
+    Mix {
+        groups: &[group(Name::OursSeveralKeys, 1, 1), group(Name::Ours, 16, 1)],
+        nodes: 5,
+        keys: 4,
+    },
 ];
 
 /// The outcome for the clients of one kind.
@@ -80,6 +99,7 @@ struct Share {
     /// Of the process that got in least often.
     fewest: usize,
     p99_ms: f64,
+    longest_ms: f64,
     /// The longest time in which a process of this kind did not get in.
     shut_out_ms: f64,
 }
@@ -139,7 +159,7 @@ pub(super) fn measure(bed: &TestBed, args: &Args, mixes: &[usize]) -> Vec<Fair> 
 }
 
 impl Fair {
-    const HEADER: [&str; 12] = [
+    const HEADER: [&str; 13] = [
         "mix",
         "policy",
         "entries/s",
@@ -149,6 +169,7 @@ impl Fair {
         "entries",
         "fewest",
         "p99",
+        "longest",
         "in order",
         "ratio",
         "shut out",
@@ -162,7 +183,8 @@ impl Fair {
         run: usize,
         time: Duration,
     ) -> Result<Self> {
-        let outcome = bed.carry_out(&mix.orders(bed, policy), time)?;
+        let orders = mix.orders(bed, policy);
+        let outcome = bed.carry_out(&orders, time)?;
         let Outcome {
             processes,
             window,
@@ -176,24 +198,33 @@ impl Fair {
             let history = History::new(of_group.to_vec(), window.clone());
             shares.push(Share::of(*group, &history)?);
         }
-        let all = History::new(processes, window);
-        if all.overlaps() > 0 {
-            return Err(format!("{} holds overlap", all.overlaps()).into());
+        let keys = mix.keys as f64;
+        let mut busy = 0.0;
+        for key in keys_of(&orders) {
+            let wants = |(order, _): &(&Order, _)| order.key.split(',').any(|it| it == key);
+            let of_key = orders.iter().zip(&processes).filter(wants);
+            let of_key = of_key.map(|(_, tasks)| tasks.clone()).collect();
+            let of_key = History::new(of_key, window.clone());
+            if of_key.overlaps() > 0 {
+                return Err(format!("{} holds of {key} overlap", of_key.overlaps()).into());
+            }
+            busy += of_key.busy() / keys;
         }
+        let all = History::new(processes, window);
         let others = all.tasks().saturating_sub(1) as f64;
         Ok(Self {
             mix: number,
             policy,
             run,
             entries_per_s: all.entries() as f64 / all.seconds(),
-            busy: all.busy(),
+            busy,
             commands_per_s: commands / all.seconds(),
-            in_order_ms: all.mean_hold().as_secs_f64() * 1e3 * others,
+            in_order_ms: all.mean_hold().as_secs_f64() * 1e3 * others / keys,
             shares,
         })
     }
 
-    fn rows(&self) -> impl Iterator<Item = [String; 12]> {
+    fn rows(&self) -> impl Iterator<Item = [String; 13]> {
         let ms = |ms: f64| table::time(ms * 1e3);
         self.shares.iter().enumerate().map(move |(index, share)| {
             let of_all = |text: String| if index == 0 { text } else { String::new() };
@@ -207,6 +238,7 @@ impl Fair {
                 share.entries.to_string(),
                 share.fewest.to_string(),
                 ms(share.p99_ms),
+                ms(share.longest_ms),
                 ms(self.in_order_ms),
                 table::ratio(share.p99_ms, self.in_order_ms),
                 ms(share.shut_out_ms),
@@ -221,13 +253,15 @@ impl Share {
             return Err(first.into());
         }
         let of_processes = history.entries_of_processes();
+        let waits = history.waits()?.summary();
         Ok(Self {
             contestant: group.contestant,
             processes: group.processes,
             tasks: group.tasks,
             entries: history.entries(),
             fewest: of_processes.into_iter().min().unwrap_or_default(),
-            p99_ms: history.waits()?.summary().p99_us / 1e3,
+            p99_ms: waits.p99_us / 1e3,
+            longest_ms: waits.max_us / 1e3,
             shut_out_ms: history.longest_shut_out().as_secs_f64() * 1e3,
         })
     }
@@ -236,24 +270,35 @@ impl Share {
 impl Mix {
     fn orders(&self, bed: &TestBed, policy: Policy) -> Vec<Order> {
         // Which redis-semaphore puts in front of its keys.
-        let key = format!("mutex:{}", bed.new_key());
-        let order = |group: &Group| Order {
-            urls: bed.urls[..self.nodes]
-                .iter()
-                .map(|url| group.url(url))
-                .collect(),
-            contestant: group.contestant,
-            policy,
-            key: key.clone(),
-            tasks: group.tasks,
-            hold: HOLD,
-            stay: Stay::Asleep,
-        };
-        let orders = self.groups.iter();
+        let key = |_| format!("mutex:{}", bed.new_key());
+        let keys: Vec<_> = (0..self.keys).map(key).collect();
+        let mut orders = Vec::new();
+        for group in self.groups {
+            for process in 0..group.processes {
+                orders.push(Order {
+                    urls: bed.urls[..self.nodes]
+                        .iter()
+                        .map(|url| group.url(url))
+                        .collect(),
+                    contestant: group.contestant,
+                    policy,
+                    key: match group.contestant {
+                        Name::OursSeveralKeys => keys.join(","),
+                        _ => keys[process % self.keys].clone(),
+                    },
+                    tasks: group.tasks,
+                    hold: HOLD,
+                    stay: Stay::Asleep,
+                });
+            }
+        }
         orders
-            .flat_map(|group| vec![order(group); group.processes])
-            .collect()
     }
+}
+
+/// Returns the keys that these orders are about.
+fn keys_of(orders: &[Order]) -> BTreeSet<&str> {
+    orders.iter().flat_map(|it| it.key.split(',')).collect()
 }
 
 impl Group {

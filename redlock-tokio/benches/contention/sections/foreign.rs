@@ -127,7 +127,7 @@ async fn waits<C: Contestant>(bed: &TestBed) -> Result<(Times, Times)> {
     Ok((deletions, expiries))
 }
 
-async fn seize(foreigner: &Plain, key: &str, ttl: Duration) -> Result<()> {
+pub(super) async fn seize(foreigner: &Plain, key: &str, ttl: Duration) -> Result<()> {
     all_nodes(foreigner.set(key, TOKEN, ttl).await.granted())
 }
 

@@ -10,7 +10,7 @@ use super::{
     requester::{Origin, Requester},
 };
 use crate::{
-    Clock, NodeError,
+    Clock, NodeError, foreign,
     node::{Answer, Command},
 };
 
@@ -103,7 +103,8 @@ impl<R: Requester> Answers<R> {
             self.owed_releases.settle(now, command, &purpose, &answer);
         }
         if let Purpose::Request(Origin { requester, round }) = purpose {
-            requester.handle_answer(now, round, self.node, answer, eligibility);
+            // This wakes tasks, and logs: with code of the user.
+            foreign::call(|| requester.handle_answer(now, round, self.node, answer, eligibility));
         }
     }
 
@@ -118,8 +119,14 @@ impl<R: Requester> Answers<R> {
         let now = self.clock.now();
         for Origin { requester, round } in batch.origins() {
             let late = Err(NodeError::TimedOut(limit));
-            requester.handle_answer(now, *round, self.node, late, Eligibility::ALWAYS);
+            foreign::call(|| {
+                requester.handle_answer(now, *round, self.node, late, Eligibility::ALWAYS);
+            });
         }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Forgets the owed releases whose keys have expired by themselves.

@@ -8,6 +8,8 @@ use crate::node::Command;
 pub(super) struct Batch<R> {
     commands: Vec<Command>,
     purposes: Vec<Purpose<R>>,
+    /// How many keys the commands have together.
+    keys: usize,
 }
 
 /// Why a command is sent.
@@ -20,20 +22,15 @@ pub(super) enum Purpose<R> {
 }
 
 impl<R> Batch<R> {
-    pub(super) fn with_capacity(capacity: usize) -> Self {
-        Self {
-            commands: Vec::with_capacity(capacity),
-            purposes: Vec::with_capacity(capacity),
-        }
-    }
-
     pub(super) fn push(&mut self, command: Command, purpose: Purpose<R>) {
+        self.keys += command.key_count();
         self.commands.push(command);
         self.purposes.push(purpose);
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.commands.len()
+    /// Returns how many keys the commands have together.
+    pub(super) fn keys(&self) -> usize {
+        self.keys
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -55,6 +52,16 @@ impl<R> Batch<R> {
             Purpose::Request(origin) => Some(origin),
             Purpose::OwedRelease(_) => None,
         })
+    }
+}
+
+impl<R> Default for Batch<R> {
+    fn default() -> Self {
+        Self {
+            commands: Vec::new(),
+            purposes: Vec::new(),
+            keys: 0,
+        }
     }
 }
 

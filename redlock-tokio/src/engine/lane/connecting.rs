@@ -1,18 +1,19 @@
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use redlock_core::{NodeId, Tenure};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    discovery::Discovery,
+    discovery::{Discovery, two_authorities},
     inspector::Inspector,
     tenures::Tenures,
     vetting::{Statement, Vetting},
 };
 use crate::{
     Clock, NodeError,
-    node::{NamedBy, Node, Session},
+    key::Prefix,
+    node::{AuthorityKind, NamedBy, Node, Session},
 };
 
 /// Opens sessions with one node.
@@ -21,6 +22,8 @@ pub(super) struct Connector {
     id: NodeId,
     node: Arc<dyn Node>,
     discovery: Option<Discovery>,
+    /// The prefix of all locks.
+    prefix: Prefix,
     clock: Clock,
     /// How long one attempt may take.
     limit: Duration,
@@ -42,6 +45,7 @@ impl Connector {
         id: NodeId,
         node: Arc<dyn Node>,
         discovery: Option<Discovery>,
+        prefix: Prefix,
         clock: Clock,
         limit: Duration,
         vetting: Arc<Vetting>,
@@ -50,6 +54,7 @@ impl Connector {
             id,
             node,
             discovery,
+            prefix,
             clock,
             limit,
             vetting,
@@ -79,7 +84,7 @@ impl Connector {
             self.clock.clone(),
             &statement.server,
             has_marker,
-            tenure,
+            tenure.filter(|_| self.marks_tenures()),
             self.limit,
         )
     }
@@ -95,8 +100,13 @@ impl Connector {
                     Some(it) => connector.open_with_owner(&it.named_by).await,
                 }
             };
+            // The code of the user may panic, and must not end the lane.
+            let attempt = AssertUnwindSafe(attempt).catch_unwind();
             match timeout(connector.limit, attempt).await {
-                Ok(outcome) => outcome,
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(_)) => Err(NodeError::Unreachable(
+                    "the code of the node panicked".into(),
+                )),
                 Err(_) => Err(connector.too_late()),
             }
         }
@@ -131,6 +141,13 @@ impl Connector {
         self.tenures()?.current()
     }
 
+    /// Returns whether servers have markers of tenures. Sentinels tell the age of a tenure themselves, and a marker
+    /// may be of an earlier tenure with the same epoch.
+    fn marks_tenures(&self) -> bool {
+        self.named_by()
+            .is_some_and(|it| it.kind != AuthorityKind::Sentinels)
+    }
+
     fn named_by(&self) -> Option<&NamedBy> {
         self.discovery.as_ref().map(|it| &it.named_by)
     }
@@ -160,7 +177,10 @@ impl Connector {
             )) => authority.connect(*index, tenure),
         };
         let mut session = connection.await?;
-        let refusal = session.refusal();
+        let refusal = match session.refusal() {
+            None => self.refusal_of_prefix(&mut *session).await?,
+            refusal => refusal,
+        };
         let mut statement = Statement {
             asked_at,
             server: session.server(),
@@ -171,6 +191,7 @@ impl Connector {
         }
         let tenure = owner.map(|(_, tenure)| tenure.clone());
         if refusal.is_none()
+            && self.marks_tenures()
             && let Some(tenure) = &tenure
         {
             let age = self.age_of("owner", session.tenure_age(tenure)).await?;
@@ -186,22 +207,43 @@ impl Connector {
         })
     }
 
-    /// Finds out for how long something has been true of the server, by the marker of this kind. `None` if the server
-    /// does not let it.
+    /// Finds out why the node would refuse all locks because of their prefix, if it would.
+    async fn refusal_of_prefix(
+        &self,
+        session: &mut dyn Session,
+    ) -> Result<Option<NodeError>, NodeError> {
+        if self.prefix.as_bytes().is_empty() {
+            return Ok(None);
+        }
+        match session.check_prefix(self.prefix.as_bytes()).await {
+            Ok(()) => Ok(None),
+            Err(error) if error.is_refusal() => Ok(Some(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Finds out for how long something has been true of the server, by the marker of this kind. `None` if nothing
+    /// tells, or if the server does not let this client ask.
     async fn age_of(
         &self,
         marker: &str,
         age: BoxFuture<'static, Result<Option<Duration>, NodeError>>,
     ) -> Result<Option<Duration>, NodeError> {
         match age.await {
-            Err(error @ NodeError::Refused { .. }) => {
+            Err(error) if error.is_missing_right() => {
                 tracing::warn!(
+                    target: "redlock",
                     node = self.address(),
                     %error,
-                    "does not let this client find out how long ago it was promoted, so it waits as if that were \
-                     now: grant SET, GET and PTTL on the keys redlock:{marker}:*"
+                    keys = %format_args!("redlock:{marker}:*"),
+                    "the node does not let this client find out how long ago its server was promoted, so the node \
+                     waits as if that were now: grant SET, GET and PTTL on these keys"
                 );
                 Ok(None)
+            }
+            // `CLUSTERDOWN` and the like pass. The next attempt asks again.
+            Err(error @ NodeError::Refused { .. }) => {
+                Err(NodeError::Unreachable(error.to_string().into()))
             }
             age => age,
         }
@@ -224,6 +266,9 @@ impl Connector {
                 }),
                 None,
             ) => {
+                if let Some(rivals) = self.vetting.rivals(self.id) {
+                    return two_authorities(&**authority, rivals);
+                }
                 if let Some(objection) = authority.objection(*index) {
                     return objection;
                 }

@@ -1,9 +1,17 @@
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use redlock_core::Operation;
 
-/// Where the undelivered releases of a lane are.
+use super::limits::{MAX_BEHIND, MAX_WAITING, MAX_WAITING_LARGE, SMALL};
+use crate::{
+    node::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+/// How much waits for a lane's node, and where its undelivered releases are.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    /// Releases that the lane has not taken from its inbox yet.
+    /// The keys of the requests that the lane has neither sent nor answered yet.
+    waiting: AtomicUsize,
+    /// Releases that the lane has neither sent nor answered yet.
     pub(super) queued: AtomicUsize,
     /// Releases that wait for the node to come back.
     pub(super) owed: AtomicUsize,
@@ -14,14 +22,49 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Counts a release as taken from the inbox.
-    pub(super) fn note_taken(&self) {
-        self.queued.fetch_sub(1, Ordering::Relaxed);
+    /// Counts a request that is given to the lane.
+    pub(super) fn note_given(&self, command: &Command) {
+        self.waiting
+            .fetch_add(command.key_count(), Ordering::Relaxed);
+        if is_release(command) {
+            self.queued.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a request as sent or answered.
+    pub(super) fn note_taken(&self, command: &Command) {
+        self.waiting
+            .fetch_sub(command.key_count(), Ordering::Relaxed);
+        if is_release(command) {
+            self.queued.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether so much waits that the lane should not be given the request if other nodes are enough.
+    pub(super) fn is_behind(&self, command: &Command) -> bool {
+        matches!(
+            command.operation(),
+            Operation::Acquire { .. } | Operation::Probe { .. }
+        ) && self.waiting.load(Ordering::Relaxed) >= MAX_BEHIND
+    }
+
+    /// Returns whether so much waits already that the lane should not be given the request. What keeps a lock or ends it
+    /// is never too much.
+    pub(super) fn is_too_much(&self, command: &Command) -> bool {
+        let limit = match command.operation() {
+            Operation::Acquire { .. } | Operation::Probe { .. } if command.key_count() > SMALL => {
+                MAX_WAITING_LARGE
+            }
+            Operation::Acquire { .. } | Operation::Probe { .. } => MAX_WAITING,
+            _ => return false,
+        };
+        self.waiting.load(Ordering::Relaxed) >= limit
     }
 
     /// Returns how many releases were not delivered yet, or never will be.
     pub(super) fn undelivered(&self) -> usize {
         let Self {
+            waiting: _,
             queued,
             owed,
             in_flight,
@@ -44,4 +87,8 @@ impl Counters {
     pub(super) fn under_way(&self) -> usize {
         self.queued.load(Ordering::Relaxed) + self.in_flight.load(Ordering::Relaxed)
     }
+}
+
+fn is_release(command: &Command) -> bool {
+    matches!(command.operation(), Operation::Release { .. })
 }

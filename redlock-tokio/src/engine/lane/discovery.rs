@@ -1,12 +1,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::BoxFuture;
-use redlock_core::{NodeId, NodeKind, OwnerRule};
+use redlock_core::{NodeId, NodeKind, OwnerRule, Rivals};
 use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::vetting::Vetting;
 use crate::{
-    Clock,
+    Clock, NodeError,
     node::{Authority, AuthorityKind, NamedBy, Node, Reports},
 };
 
@@ -62,9 +62,18 @@ impl Group {
     fn reports(&self, clock: &Clock, vetting: &Arc<Vetting>, rule: OwnerRule) -> Reports {
         let (now, vetting) = (clock.clone(), Arc::clone(vetting));
         let nodes: Vec<_> = self.nodes.iter().map(|(id, by)| (*id, by.index)).collect();
+        let authority = Arc::clone(&self.authority);
         Reports::new(clock.clone(), rule.window(), move |index, report| {
             for (id, _) in nodes.iter().filter(|(_, it)| *it == index) {
-                vetting.handle_report(*id, now.now(), report.clone());
+                if let Some(rivals) = vetting.handle_report(*id, now.now(), report.clone()) {
+                    let error = two_authorities(&*authority, rivals);
+                    tracing::error!(
+                        target: "redlock",
+                        node = %vetting.address(*id),
+                        %error,
+                        "the node has no vote, because its addresses lead to two authorities"
+                    );
+                }
             }
         })
     }
@@ -74,7 +83,10 @@ impl Watch {
     fn spawn(runtime: &Handle, watch: BoxFuture<'static, ()>) -> Self {
         let task = runtime.spawn(async {
             watch.await;
-            tracing::error!("an authority has stopped to watch: its nodes lose their votes");
+            tracing::error!(
+                target: "redlock",
+                "the task that asks an authority has ended: the nodes of this authority lose their votes"
+            );
         });
         Self(task.abort_handle())
     }
@@ -105,6 +117,15 @@ fn groups<'a>(nodes: impl IntoIterator<Item = (NodeId, &'a Arc<dyn Node>)>) -> V
         }
     }
     groups
+}
+
+/// Returns the error of a node that two authorities report on.
+pub(super) fn two_authorities(authority: &dyn Authority, rivals: Rivals) -> NodeError {
+    let Rivals { member, other } = rivals;
+    NodeError::TwoAuthorities {
+        member: authority.name_of(member).into(),
+        other: authority.name_of(other).into(),
+    }
 }
 
 fn kind(named_by: &NamedBy, rule: OwnerRule) -> NodeKind {

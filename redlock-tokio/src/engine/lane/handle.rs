@@ -1,15 +1,10 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use redlock_core::Timestamp;
 use tokio::sync::{futures::Notified, oneshot};
 
 use super::{counters::Counters, message::Message, requester::Origin, status_board::StatusBoard};
-use crate::{
-    NodeStatus,
-    engine::warning::Warning,
-    node::Command,
-    sync::{atomic::Ordering, mpsc},
-};
+use crate::{NodeError, NodeStatus, engine::warning::Warning, node::Command, sync::mpsc};
 
 /// The end of a lane that callers have.
 #[derive(Debug)]
@@ -44,17 +39,25 @@ impl<R> LaneHandle<R> {
 
     /// Passes a command to the lane. Never blocks.
     pub(crate) fn send(&self, command: Command, origin: Origin<R>) -> Result<(), LaneClosed> {
-        let message = Message::Request(command, origin);
-        let is_release = message.is_release();
-        if is_release {
-            self.counters.queued.fetch_add(1, Ordering::Relaxed);
-        }
-        self.inbox.send(message).map_err(|_| {
-            if is_release {
-                self.counters.queued.fetch_sub(1, Ordering::Relaxed);
+        self.counters.note_given(&command);
+        let sent = self.inbox.send(Message::Request(command, origin));
+        sent.map_err(|unsent| {
+            if let Message::Request(command, _) = unsent.0 {
+                self.counters.note_taken(&command);
             }
             LaneClosed
         })
+    }
+
+    /// Returns whether more requests wait for the node than it should get while the other nodes are a majority.
+    pub(crate) fn is_behind(&self, command: &Command) -> bool {
+        self.counters.is_behind(command)
+    }
+
+    /// Returns whether more requests wait for the node already than it can carry out soon, so that it should not be
+    /// asked for this as well.
+    pub(crate) fn is_overloaded(&self, command: &Command) -> bool {
+        self.counters.is_too_much(command)
     }
 
     /// Waits until all earlier requests are answered and the node is owed no release.
@@ -82,7 +85,20 @@ impl<R> LaneHandle<R> {
 
     /// Returns how the node is.
     pub(crate) fn status(&self, now: Timestamp) -> NodeStatus {
+        if self.is_closed() {
+            self.status.disconnected(runtime_ended());
+        }
         self.status.status(&self.address, now)
+    }
+
+    /// Returns whether the node reports when a probed key is gone.
+    pub(crate) fn notifies(&self) -> bool {
+        self.status.notifies()
+    }
+
+    /// Returns after what time the node may vote, at the earliest. `None` if it is known that the node cannot vote.
+    pub(crate) fn may_vote_in(&self, now: Timestamp) -> Option<Duration> {
+        self.status.may_vote_in(now)
     }
 
     /// Resolves when the node's [status](Self::status) has changed. A quarantine that ends by itself
@@ -113,4 +129,9 @@ impl<R> LaneHandle<R> {
     pub(crate) fn under_way(&self) -> usize {
         self.counters.under_way()
     }
+}
+
+/// Why nothing is sent to the nodes any more.
+pub(crate) fn runtime_ended() -> NodeError {
+    NodeError::Unreachable("the runtime has shut down".into())
 }

@@ -1,16 +1,18 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
+    panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
-    task::{Poll, ready},
+    task::{self, Poll},
     time::Duration,
 };
 
 use futures::{
     FutureExt,
-    future::{BoxFuture, MaybeDone, maybe_done},
+    future::{BoxFuture, MaybeDone, maybe_done, ready},
 };
+use redlock_core::Operation;
 use tokio::{
     task::coop::{Unconstrained, unconstrained},
     time::Instant,
@@ -19,11 +21,11 @@ use tokio::{
 use super::{
     batch::Batch,
     counters::Counters,
-    limits::{MAX_BATCHES_IN_FLIGHT, MAX_COMMANDS_IN_FLIGHT, SILENCE_LIMIT},
+    limits::{KEYS_PER_TIMEOUT, MAX_BATCHES_IN_FLIGHT, MAX_KEYS_IN_FLIGHT, SILENCE_LIMIT},
 };
 use crate::{
-    NodeError,
-    node::{Answer, Session},
+    NodeError, foreign,
+    node::{Answer, Command, Session},
     sync::atomic::Ordering,
 };
 
@@ -56,8 +58,21 @@ pub(super) struct Completed<R> {
     pub(super) round_trip: Duration,
 }
 
+impl<R> Completed<R> {
+    /// Returns the answer to the last request to set a key, if there was one.
+    pub(super) fn last_set_answer(&self) -> Option<&Answer> {
+        let answers = self.answers.as_ref().ok()?;
+        let mut asked = self.batch.commands().iter().zip(answers);
+        let is_set_request =
+            |(command, _): &(&Command, _)| matches!(command.operation(), Operation::Acquire { .. });
+        let (_, answer) = asked.rfind(is_set_request)?;
+        Some(answer)
+    }
+}
+
 impl<R> InFlight<R> {
-    /// Creates an empty queue in which a batch is late after `limit`.
+    /// Creates an empty queue in which a batch is late after `limit`, or after a multiple of it if many keys
+    /// are in flight.
     pub(super) fn new(limit: Duration, counters: Arc<Counters>) -> Self {
         Self {
             queue: VecDeque::new(),
@@ -74,19 +89,25 @@ impl<R> InFlight<R> {
         // The first poll hands the batch to the session. This must happen before the next batch is
         // sent, so the runtime's budget for this task must not postpone it. The lane polls again as
         // soon as it waits, so the waker of this poll does not matter.
-        let mut answers = maybe_done(unconstrained(session.execute(batch.commands())));
+        let panicked = || NodeError::Disconnected("the code of the session panicked".into());
+        let answers = foreign::call(|| session.execute(batch.commands()))
+            .unwrap_or_else(|| ready(Err(panicked())).boxed());
+        let answers = AssertUnwindSafe(answers).catch_unwind();
+        let answers = answers.map(move |it| it.unwrap_or_else(|_| Err(panicked())));
+        let mut answers = maybe_done(unconstrained(answers.boxed()));
         let _ = (&mut answers).now_or_never();
         let sent_at = Instant::now();
         let releases = batch.releases();
         self.counters
             .in_flight
             .fetch_add(releases, Ordering::Relaxed);
+        let limit = time_for(self.limit, self.keys() + batch.keys());
         self.queue.push_back(SentBatch {
             batch,
             releases,
             answers,
             sent_at,
-            deadline: sent_at + self.limit,
+            deadline: sent_at + limit,
             timed_out: false,
         });
     }
@@ -101,10 +122,11 @@ impl<R> InFlight<R> {
             let Some(oldest) = self.queue.front_mut() else {
                 return Poll::Pending;
             };
-            ready!(oldest.answers.poll_unpin(cx));
+            task::ready!(oldest.answers.poll_unpin(cx));
             let answers = Pin::new(&mut oldest.answers).take_output();
             match (answers, self.queue.pop_front()) {
                 (Some(answers), Some(sent)) => {
+                    self.extend_deadlines();
                     let in_flight = &self.counters.in_flight;
                     in_flight.fetch_sub(sent.releases, Ordering::Relaxed);
                     Poll::Ready(Completed {
@@ -167,11 +189,31 @@ impl<R> InFlight<R> {
 
     /// Returns whether another batch may be sent.
     pub(super) fn has_room(&self) -> bool {
-        let commands: usize = self.queue.iter().map(|sent| sent.batch.len()).sum();
-        self.queue.len() < MAX_BATCHES_IN_FLIGHT && commands < MAX_COMMANDS_IN_FLIGHT
+        self.queue.len() < MAX_BATCHES_IN_FLIGHT && self.keys() < MAX_KEYS_IN_FLIGHT
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
+
+    fn keys(&self) -> usize {
+        self.queue.iter().map(|sent| sent.batch.keys()).sum()
+    }
+
+    /// Gives each batch its whole time from now on: the node works, and could not begin with a batch
+    /// before it answered the one in front.
+    fn extend_deadlines(&mut self) {
+        let now = Instant::now();
+        let mut keys = 0;
+        for sent in &mut self.queue {
+            keys += sent.batch.keys();
+            sent.deadline = now + time_for(self.limit, keys);
+        }
+    }
+}
+
+/// Returns how long a node may take for so many keys in flight.
+fn time_for(limit: Duration, keys: usize) -> Duration {
+    let times = keys.div_ceil(KEYS_PER_TIMEOUT).max(1);
+    limit * u32::try_from(times).unwrap_or(u32::MAX)
 }

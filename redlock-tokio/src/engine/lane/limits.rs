@@ -11,9 +11,12 @@ pub(crate) struct LaneLimits {
     pub(crate) connect: Duration,
 }
 
-/// The most commands that travel in one batch. The limit bounds how long others wait behind a
-/// batch. It is far beyond what gathers by itself between two round trips.
+/// A batch with so many keys is full. (Its last command may have more keys than there was room for.) The limit bounds
+/// how long others wait behind a batch. It is far beyond what gathers by itself between two round trips.
 pub(super) const MAX_BATCH: usize = 512;
+
+/// The most keys of a small request. That is as many as one request of a layer has by default.
+pub(super) const SMALL: usize = 16;
 
 /// How many batches may be in flight at once. On a long way, a single batch in flight would make
 /// requests wait for up to a round trip before they leave. More than a few gain nothing. (With 64
@@ -21,14 +24,26 @@ pub(super) const MAX_BATCH: usize = 512;
 /// 1.10 with 64.)
 pub(super) const MAX_BATCHES_IN_FLIGHT: usize = 8;
 
-/// No further batch is sent while this many commands are in flight. The time that a node has to
-/// answer runs for all of them, so they must not be more than the node can do in that time. The
-/// time does not run for commands that wait in the queue.
-pub(super) const MAX_COMMANDS_IN_FLIGHT: usize = MAX_BATCH;
+/// `node_timeout` is the time for so many keys. A node has more time for more keys in flight: what is slow because of our
+/// own load is not silent. (Where sixteen busy processes shared two processors, servers needed up to 0.2 s for commands
+/// of a thousand keys.)
+pub(super) const KEYS_PER_TIMEOUT: usize = MAX_BATCH / 4;
 
-/// How many messages may wait in a lane's queue. Without this limit the queue would grow without
-/// bound if a node answers, but more slowly than it is asked.
-pub(super) const MAX_QUEUED: usize = 16 * MAX_BATCH;
+/// No further batch is sent while commands with this many keys are in flight. So a node that falls silent
+/// is noticed soon. The time to answer does not run for commands that wait.
+pub(super) const MAX_KEYS_IN_FLIGHT: usize = MAX_BATCH;
+
+/// How many keys may wait for a node that is slower than a majority of the others: a second of work for one that takes
+/// nearly its whole timeout for each batch.
+pub(super) const MAX_BEHIND: usize = 16 * MAX_BATCH;
+
+/// How many keys may wait for a node. Without this limit they would be more and more if a node
+/// answers, but more slowly than it is asked.
+pub(super) const MAX_WAITING: usize = 512 * MAX_BATCH;
+
+/// Likewise, for large requests. (It is work for about two seconds where one client and its five servers
+/// share two processors: less than a caller waits by default.)
+pub(super) const MAX_WAITING_LARGE: usize = MAX_WAITING / 2;
 
 /// How long a node may be silent before the lane closes the connection and opens another. A node
 /// that only stopped for a moment is better served on the old connection.

@@ -1,4 +1,3 @@
-use redlock_core::Operation;
 use tokio::sync::oneshot;
 
 use super::requester::Origin;
@@ -11,13 +10,4 @@ pub(super) enum Message<R> {
     Request(Command, Origin<R>),
     /// Asks the lane to answer when nothing is in flight or owed.
     Drain(oneshot::Sender<()>),
-}
-
-impl<R> Message<R> {
-    pub(super) fn is_release(&self) -> bool {
-        let Self::Request(command, _) = self else {
-            return false;
-        };
-        matches!(command.operation(), Operation::Release { .. })
-    }
 }

@@ -6,10 +6,12 @@ use tokio::time::Instant;
 use super::{
     batch::{Batch, Purpose},
     counters::Counters,
+    limits::MAX_BATCH,
     owed::Owed,
     requester::Requester,
 };
 use crate::{
+    engine::shrink,
     node::{Answer, Command, reply_of},
     sync::atomic::Ordering,
 };
@@ -96,16 +98,14 @@ impl<R: Requester> OwedReleases<R> {
         self.note_length();
     }
 
-    /// Takes up to `most` releases to deliver, if it is time to try.
-    pub(super) fn take_due(&mut self, most: usize) -> Batch<R> {
+    /// Takes a batch of releases to deliver, if it is time to try.
+    pub(super) fn take_due(&mut self) -> Batch<R> {
         let is_due = self.next_try.is_some_and(|at| at <= Instant::now());
-        let count = if is_due {
-            self.queue.len().min(most)
-        } else {
-            0
-        };
-        let mut batch = Batch::with_capacity(count);
-        for Entry { command, owed } in self.queue.drain(..count) {
+        let mut batch = Batch::default();
+        while is_due
+            && batch.keys() < MAX_BATCH
+            && let Some(Entry { command, owed }) = self.queue.pop_front()
+        {
             batch.push(command, Purpose::OwedRelease(owed));
         }
         self.note_length();
@@ -144,6 +144,7 @@ impl<R: Requester> OwedReleases<R> {
         if self.queue.is_empty() {
             self.next_try = None;
         }
+        shrink::deque(&mut self.queue);
         self.counters
             .owed
             .store(self.queue.len(), Ordering::Relaxed);

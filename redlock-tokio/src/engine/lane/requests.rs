@@ -9,21 +9,21 @@ use tokio::sync::oneshot;
 
 use super::{
     answers::Answers,
+    backlog::{Backlog, Request},
     batch::{Batch, Purpose},
     counters::Counters,
-    limits::{MAX_BATCH, MAX_QUEUED},
+    limits::MAX_BATCH,
     message::Message,
-    requester::{Origin, Requester},
+    requester::Requester,
     yield_to_ready::yield_to_ready,
 };
-use crate::{Clock, NodeError, node::Command, sync::mpsc};
+use crate::{Clock, NodeError, foreign, sync::mpsc};
 
 /// The requests that a lane was given and has not sent yet.
 pub(super) struct Requests<R: Requester> {
     node: NodeId,
     inbox: mpsc::UnboundedReceiver<Message<R>>,
-    /// The messages that were taken from the inbox and not handled yet.
-    received: Vec<Message<R>>,
+    backlog: Backlog<R>,
     /// All handles are gone, and the inbox is empty.
     is_closed: bool,
     answers: Answers<R>,
@@ -42,7 +42,7 @@ impl<R: Requester> Requests<R> {
         Self {
             node,
             inbox,
-            received: Vec::new(),
+            backlog: Backlog::new(),
             is_closed: false,
             answers: Answers::new(node, clock, Arc::clone(&counters)),
             drains: Vec::new(),
@@ -50,49 +50,69 @@ impl<R: Requester> Requests<R> {
         }
     }
 
-    /// Waits for messages and takes up to a batch of them. Pending for ever if all handles are gone.
+    /// Waits until there are requests to handle. Pending for ever if all handles are gone.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses no message.
     pub(super) async fn receive(&mut self) {
+        if !self.backlog.is_empty() {
+            return;
+        }
         if self.is_closed {
             return pending().await;
         }
-        let count = self.inbox.recv_many(&mut self.received, MAX_BATCH).await;
-        self.is_closed = count == 0;
+        match self.inbox.recv().await {
+            Some(message) => self.take_in(message),
+            None => self.is_closed = true,
+        }
     }
 
     /// Lets the tasks that are ready add their requests to what was received. The first of them has
     /// woken the lane, which would otherwise send its request alone.
     pub(super) async fn receive_from_ready_tasks(&mut self) {
         yield_to_ready().await;
-        while self.received.len() < MAX_BATCH
-            && let Ok(message) = self.inbox.try_recv()
-        {
-            self.received.push(message);
+        self.receive_waiting();
+    }
+
+    /// Takes all messages that wait in the inbox.
+    fn receive_waiting(&mut self) {
+        // No more than there are now: others may send all the time.
+        for _ in 0..self.inbox.len() {
+            if let Ok(message) = self.inbox.try_recv() {
+                self.take_in(message);
+            }
         }
     }
 
-    /// Makes a batch of the requests that were received.
-    pub(super) fn take_batch(&mut self) -> Batch<R> {
-        let mut batch = Batch::with_capacity(self.received.len());
-        let node = self.node;
-        self.handle_received(|_, command, origin| {
+    /// Makes the next batches of what was received: one of small requests, and one of large ones. Either may be
+    /// empty.
+    pub(super) fn take_batches(&mut self) -> [Batch<R>; 2] {
+        [Backlog::pop_small, Backlog::pop_large].map(|pop| self.take_batch(pop))
+    }
+
+    fn take_batch(&mut self, pop: fn(&mut Backlog<R>) -> Option<Request<R>>) -> Batch<R> {
+        let mut batch = Batch::default();
+        while batch.keys() < MAX_BATCH
+            && let Some((command, origin)) = pop(&mut self.backlog)
+        {
+            self.counters.note_taken(&command);
             if matches!(command.operation(), Operation::Acquire { .. }) {
-                origin.requester.set_requests().note_sent(node);
+                origin.requester.set_requests().note_sent(self.node);
             }
             batch.push(command, Purpose::Request(origin));
-        });
+        }
         batch
     }
 
     /// Refuses the requests that were received: they are answered and not sent. The releases among
     /// them are owed.
     pub(super) fn refuse(&mut self, cause: &NodeError) {
-        self.handle_received(|answers, command, origin| {
-            answers.refuse(command, origin, cause.clone());
-        });
+        self.receive_waiting();
+        for (command, origin) in self.backlog.take_all() {
+            self.counters.note_taken(&command);
+            self.answers.refuse(command, origin, cause.clone());
+        }
     }
 
     /// Waits for `until`, and refuses each request meanwhile, because the node cannot be reached.
@@ -116,22 +136,18 @@ impl<R: Requester> Requests<R> {
         }
     }
 
-    /// Returns whether the lane can end: nothing is owed, and no request can come any more. Also tells
-    /// the callers that drain the lane if nothing is owed. Must be called while nothing is in flight.
+    /// Returns whether the lane can end: nothing waits, nothing is owed, and no request can come any more.
+    /// Also tells the callers that drain the lane if nothing waits or is owed. Must be called while nothing
+    /// is in flight.
     pub(super) fn has_ended(&mut self) -> bool {
-        if !self.answers.owed_releases().is_empty() {
+        if !self.backlog.is_empty() || !self.answers.owed_releases().is_empty() {
             return false;
         }
         for done in self.drains.drain(..) {
             // An error means that nobody waits any more.
-            let _ = done.send(());
+            let _ = foreign::call(|| done.send(()));
         }
         self.is_closed
-    }
-
-    /// Returns whether more messages wait than may wait.
-    pub(super) fn are_too_many(&self) -> bool {
-        self.inbox.len() > MAX_QUEUED
     }
 
     pub(super) fn counters(&self) -> &Arc<Counters> {
@@ -146,15 +162,10 @@ impl<R: Requester> Requests<R> {
         &mut self.answers
     }
 
-    fn handle_received(&mut self, mut handle: impl FnMut(&mut Answers<R>, Command, Origin<R>)) {
-        for message in self.received.drain(..) {
-            if message.is_release() {
-                self.counters.note_taken();
-            }
-            match message {
-                Message::Request(command, origin) => handle(&mut self.answers, command, origin),
-                Message::Drain(done) => self.drains.push(done),
-            }
+    fn take_in(&mut self, message: Message<R>) {
+        match message {
+            Message::Request(command, origin) => self.backlog.push(command, origin),
+            Message::Drain(done) => self.drains.push(done),
         }
     }
 }
@@ -163,14 +174,15 @@ impl<R: Requester> Drop for Requests<R> {
     /// The runtime may end before the lane does. Releases that were not sent stay counted, as those
     /// in flight do, unless the node cannot hold their key.
     fn drop(&mut self) {
-        let received = std::mem::take(&mut self.received).into_iter();
-        let queued = std::iter::from_fn(|| self.inbox.try_recv().ok());
-        for message in received.chain(queued) {
-            if message.is_release()
-                && let Message::Request(_, origin) = message
-                && !origin.requester.set_requests().was_sent(self.node)
-            {
-                self.counters.note_taken();
+        let mut requests: Vec<_> = self.backlog.take_all().collect();
+        while let Ok(message) = self.inbox.try_recv() {
+            if let Message::Request(command, origin) = message {
+                requests.push((command, origin));
+            }
+        }
+        for (command, origin) in requests {
+            if !origin.requester.set_requests().was_sent(self.node) {
+                self.counters.note_taken(&command);
             }
         }
     }

@@ -1,12 +1,13 @@
-use std::{future::pending, ops::ControlFlow};
+use std::{future::pending, ops::ControlFlow, panic::AssertUnwindSafe};
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use redlock_core::Tenure;
+use tokio::task::yield_now;
 
 use super::{
     in_flight::{Completed, InFlight},
     inspector::Inspector,
-    limits::{LaneLimits, MAX_BATCH, SILENCE_LIMIT},
+    limits::{LaneLimits, SILENCE_LIMIT},
     requester::Requester,
     requests::Requests,
     status_board::StatusBoard,
@@ -107,6 +108,20 @@ impl<'a, R: Requester> Serving<'a, R> {
     /// Returns why the session must not be used any more. Everything that was in flight is answered
     /// then.
     pub(super) async fn run(mut self) -> Result<(), NodeError> {
+        let served = AssertUnwindSafe(self.serve()).catch_unwind().await;
+        let panicked = |_| {
+            Err(NodeError::Disconnected(
+                "the code of the session panicked".into(),
+            ))
+        };
+        let outcome = served.unwrap_or_else(panicked);
+        if let Err(error) = &outcome {
+            self.give_up(error);
+        }
+        outcome
+    }
+
+    async fn serve(&mut self) -> Result<(), NodeError> {
         self.requests.answers_mut().owed_releases_mut().become_due();
         loop {
             self.requests.answers_mut().forget_expired();
@@ -118,7 +133,6 @@ impl<'a, R: Requester> Serving<'a, R> {
             self.arm_timer(&intake);
             let event = self.next_event(&intake).await;
             if let ControlFlow::Break(error) = self.handle(event, &intake).await {
-                self.give_up(&error);
                 return Err(error);
             }
         }
@@ -127,7 +141,7 @@ impl<'a, R: Requester> Serving<'a, R> {
     fn send_owed_releases(&mut self) {
         if !self.in_flight.is_silent() && self.in_flight.has_room() {
             let owed_releases = self.requests.answers_mut().owed_releases_mut();
-            let batch = owed_releases.take_due(MAX_BATCH);
+            let batch = owed_releases.take_due();
             self.in_flight.send(&mut *self.session, batch);
         }
     }
@@ -137,8 +151,6 @@ impl<'a, R: Requester> Serving<'a, R> {
             Intake::Refuse(NodeError::Silent)
         } else if self.in_flight.has_room() {
             Intake::Send
-        } else if self.requests.are_too_many() {
-            Intake::Refuse(NodeError::Overloaded)
         } else {
             Intake::Wait
         }
@@ -168,24 +180,31 @@ impl<'a, R: Requester> Serving<'a, R> {
     /// Breaks if the session must not be used any more.
     async fn handle(&mut self, event: Event<R>, intake: &Intake) -> ControlFlow<NodeError> {
         match event {
-            Event::Completed(completed) => {
-                self.status.answered_in(completed.round_trip);
-                self.note_silence();
-                let eligibility = self.right.eligibility();
-                self.requests.answers_mut().deliver(completed, eligibility)
-            }
+            Event::Completed(completed) => self.handle_completed(completed),
             Event::Closed(error) => ControlFlow::Break(error),
             Event::Reported => self.handle_report(),
             Event::Inspected(statement) => {
                 let outcome = statement.and_then(|it| self.right.handle_inspection(&it));
                 outcome.map_or_else(ControlFlow::Break, ControlFlow::Continue)
             }
-            Event::TimerFired => self.handle_timer(),
+            Event::TimerFired => self.handle_timer().await,
             Event::Received => {
                 self.handle_requests(intake).await;
                 ControlFlow::Continue(())
             }
         }
+    }
+
+    fn handle_completed(&mut self, completed: Completed<R>) -> ControlFlow<NodeError> {
+        self.status.answered_in(completed.round_trip);
+        if let Some(answer) = completed.last_set_answer() {
+            let now = self.requests.answers().now();
+            let cause = answer.as_ref().err().filter(|it| it.is_of_the_node());
+            self.status.asked_to_set_key(now, cause);
+        }
+        self.note_silence();
+        let eligibility = self.right.eligibility();
+        self.requests.answers_mut().deliver(completed, eligibility)
     }
 
     /// Breaks if another server is the master now.
@@ -203,18 +222,25 @@ impl<'a, R: Requester> Serving<'a, R> {
     }
 
     async fn handle_requests(&mut self, intake: &Intake) {
-        if let Intake::Refuse(cause) = intake {
-            self.requests.refuse(cause);
-        } else {
-            self.requests.receive_from_ready_tasks().await;
-            let batch = self.requests.take_batch();
-            self.in_flight.send(&mut *self.session, batch);
+        match intake {
+            Intake::Refuse(cause) => self.requests.refuse(cause),
+            Intake::Send | Intake::Wait => {
+                self.requests.receive_from_ready_tasks().await;
+                for batch in self.requests.take_batches() {
+                    self.in_flight.send(&mut *self.session, batch);
+                }
+            }
         }
     }
 
     /// Answers for batches that have been in flight for too long. They stay in flight: the node may
     /// still carry them out, and its answer shows that it is back.
-    fn handle_timer(&mut self) -> ControlFlow<NodeError> {
+    async fn handle_timer(&mut self) -> ControlFlow<NodeError> {
+        // If this process was kept from running, the answers may have come in time, and wait in the socket.
+        yield_now().await;
+        if let Some(completed) = self.in_flight.next_completed().now_or_never() {
+            return self.handle_completed(completed);
+        }
         let (answers, limit) = (self.requests.answers(), self.limits.answer);
         self.in_flight
             .time_out(|batch| answers.report_late(batch, limit));

@@ -11,7 +11,6 @@ use super::{
     counters::Counters,
     handle::LaneHandle,
     in_flight::{Completed, InFlight},
-    limits::MAX_BATCH,
     requester::Requester,
     requests::Requests,
     status_board::StatusBoard,
@@ -85,7 +84,7 @@ impl<R: Requester> StandIn<R> {
     fn send_owed_releases(&mut self) {
         if !self.in_flight.is_silent() && self.in_flight.has_room() {
             let owed_releases = self.requests.answers_mut().owed_releases_mut();
-            let batch = owed_releases.take_due(MAX_BATCH);
+            let batch = owed_releases.take_due();
             self.in_flight.send(&mut *self.session, batch);
         }
     }
@@ -123,8 +122,9 @@ impl<R: Requester> StandIn<R> {
             self.requests.refuse(&NodeError::Silent);
         } else {
             self.requests.receive_from_ready_tasks().await;
-            let batch = self.requests.take_batch();
-            self.in_flight.send(&mut *self.session, batch);
+            for batch in self.requests.take_batches() {
+                self.in_flight.send(&mut *self.session, batch);
+            }
         }
     }
 }

@@ -4,12 +4,19 @@ use redlock_core::{Checks, Eligibility, Timestamp};
 use tokio::sync::futures::Notified;
 
 use crate::{
-    NodeError, NodeState, NodeStatus, ServerInfo,
+    NodeError, NodeState, NodeStatus, ServerInfo, foreign,
     sync::{
         Mutex, MutexGuard, Notify,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
+
+/// For how long a node counts as one that refuses, if nobody asks it again. The cause may be over by then, and only a
+/// request to set a key shows that.
+const REFUSAL_COUNTS_FOR: Duration = Duration::from_secs(10);
+
+/// For how long it is known that a node refuses, so that no other request need find out.
+const REFUSAL_IS_KNOWN_FOR: Duration = Duration::from_secs(1);
 
 /// The state of a node, as its lane has noted it last.
 #[derive(Debug)]
@@ -18,6 +25,8 @@ pub(super) struct StatusBoard {
     changed: Notify,
     /// In nanoseconds. Zero means that nothing was answered yet.
     round_trip: AtomicU64,
+    /// Whether the session reports when a probed key is gone.
+    notifies: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -25,12 +34,25 @@ struct Entry {
     condition: Condition,
     server: Option<ServerInfo>,
     unmet: Checks,
+    /// Set if the node has refused the last request to set a key.
+    refusal: Option<Refusal>,
+}
+
+#[derive(Debug)]
+struct Refusal {
+    cause: NodeError,
+    at: Timestamp,
 }
 
 #[derive(Clone, Debug)]
 enum Condition {
-    Connected { eligibility: Eligibility },
+    Connected {
+        eligibility: Eligibility,
+    },
     Silent,
+    /// The connection was lost, or there was none yet. An attempt to connect is under way.
+    Connecting(NodeError),
+    /// The last attempt to connect has failed.
     Disconnected(NodeError),
 }
 
@@ -38,13 +60,25 @@ impl StatusBoard {
     pub(super) fn new(cause: NodeError) -> Self {
         Self {
             entry: Mutex::new(Entry {
-                condition: Condition::Disconnected(cause),
+                condition: Condition::Connecting(cause),
                 server: None,
                 unmet: Checks::NONE,
+                refusal: None,
             }),
             changed: Notify::new(),
             round_trip: AtomicU64::new(0),
+            notifies: AtomicBool::new(false),
         }
+    }
+
+    pub(super) fn set_notifies(&self, notifies: bool) {
+        self.notifies.store(notifies, Ordering::Relaxed);
+    }
+
+    /// Returns whether the node reports when a probed key is gone. One that is away or silent does not.
+    pub(super) fn notifies(&self) -> bool {
+        self.notifies.load(Ordering::Relaxed)
+            && matches!(self.lock().condition, Condition::Connected { .. })
     }
 
     /// Notes that there is a connection, and what the server says of itself on it.
@@ -58,11 +92,17 @@ impl StatusBoard {
             condition: Condition::Connected { eligibility },
             server,
             unmet,
+            refusal: None,
         };
-        self.changed.notify_waiters();
+        self.notify();
     }
 
-    /// Notes that there is no connection, and why.
+    /// Notes that the connection was lost, and why.
+    pub(super) fn connecting(&self, cause: NodeError) {
+        self.enter(Condition::Connecting(cause));
+    }
+
+    /// Notes that an attempt to connect has failed, and why.
     pub(super) fn disconnected(&self, cause: NodeError) {
         self.enter(Condition::Disconnected(cause));
     }
@@ -75,6 +115,20 @@ impl StatusBoard {
     /// Notes that the connected node answers, and what its votes are worth.
     pub(super) fn answering(&self, eligibility: Eligibility) {
         self.enter(Condition::Connected { eligibility });
+    }
+
+    /// Notes whether the node has refused the last request to set a key.
+    pub(super) fn asked_to_set_key(&self, now: Timestamp, cause: Option<&NodeError>) {
+        let mut entry = self.lock();
+        let is_change = entry.refusal.is_some() != cause.is_some();
+        entry.refusal = cause.map(|cause| Refusal {
+            cause: cause.clone(),
+            at: now,
+        });
+        drop(entry);
+        if is_change {
+            self.notify();
+        }
     }
 
     /// Notes how long the last answers took.
@@ -94,7 +148,12 @@ impl StatusBoard {
         let state = match &entry.condition {
             Condition::Connected { eligibility } => {
                 if eligibility.covers(now) {
-                    NodeState::Voting
+                    match &entry.refusal {
+                        Some(refusal) if refusal.age(now) < REFUSAL_COUNTS_FOR => {
+                            NodeState::Refused(refusal.cause.clone())
+                        }
+                        _ => NodeState::Voting,
+                    }
                 } else if eligibility.is_unconfirmed(now) {
                     NodeState::Unconfirmed
                 } else {
@@ -103,10 +162,12 @@ impl StatusBoard {
                 }
             }
             Condition::Silent => NodeState::Silent,
-            Condition::Disconnected(error) if error.is_refusal() => {
+            Condition::Connecting(error) | Condition::Disconnected(error) if error.is_refusal() => {
                 NodeState::Refused(error.clone())
             }
-            Condition::Disconnected(error) => NodeState::Reconnecting(error.clone()),
+            Condition::Connecting(error) | Condition::Disconnected(error) => {
+                NodeState::Reconnecting(error.clone())
+            }
         };
         NodeStatus {
             address: Arc::clone(address),
@@ -117,6 +178,27 @@ impl StatusBoard {
         }
     }
 
+    /// Returns after what time the node may vote, at the earliest. `None` if it is known that the node cannot vote.
+    pub(super) fn may_vote_in(&self, now: Timestamp) -> Option<Duration> {
+        let entry = self.lock();
+        let refusal = entry.refusal.as_ref();
+        match &entry.condition {
+            Condition::Disconnected(_) => None,
+            Condition::Connected { .. }
+                if refusal.is_some_and(|it| it.age(now) < REFUSAL_IS_KNOWN_FOR) =>
+            {
+                None
+            }
+            Condition::Connected { eligibility } if !eligibility.is_unconfirmed(now) => {
+                Some(eligibility.remaining(now))
+            }
+            // It may be back in a moment.
+            Condition::Connected { .. } | Condition::Silent | Condition::Connecting(_) => {
+                Some(Duration::ZERO)
+            }
+        }
+    }
+
     /// Resolves at the next change of the state.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
@@ -124,10 +206,21 @@ impl StatusBoard {
 
     fn enter(&self, condition: Condition) {
         self.lock().condition = condition;
-        self.changed.notify_waiters();
+        self.notify();
+    }
+
+    fn notify(&self) {
+        // This wakes tasks of the user.
+        foreign::call(|| self.changed.notify_waiters());
     }
 
     fn lock(&self) -> MutexGuard<'_, Entry> {
         self.entry.lock()
+    }
+}
+
+impl Refusal {
+    fn age(&self, now: Timestamp) -> Duration {
+        now.saturating_duration_since(self.at)
     }
 }

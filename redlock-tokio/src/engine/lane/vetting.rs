@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use redlock_core::{
     Admission, Check, Checks, Electorate, Eligibility, Exclusion, Identity, MemberReport, NodeId,
-    NodeKind, Quarantine, ServerRole, Sighting, Tenure, Timestamp, Voter, Withdrawal,
+    NodeKind, Quarantine, Rivals, ServerRole, Sighting, Tenure, Timestamp, Voter, Withdrawal,
 };
 use tokio::sync::watch;
 
@@ -129,17 +129,40 @@ impl Vetting {
         self.electorate.lock().set_kind(node, kind);
     }
 
-    /// Takes what a member of the node's authority says. `now` must be read after the report came.
-    pub(crate) fn handle_report(&self, node: NodeId, now: Timestamp, report: MemberReport) {
+    /// Takes what a member of the node's authority says. `now` must be read after the report came. Returns members of
+    /// two authorities that report on the node, if there were none before.
+    pub(crate) fn handle_report(
+        &self,
+        node: NodeId,
+        now: Timestamp,
+        report: MemberReport,
+    ) -> Option<Rivals> {
         let mut electorate = self.electorate.lock();
+        let had_rivals = electorate.rivals(node).is_some();
         let is_new = electorate.handle_report(now, node, report);
+        let rivals = electorate.rivals(node).filter(|_| !had_rivals);
         let tenure = electorate.tenure(node).cloned();
         if is_new && let Some(Tenure { owner, epoch }) = &tenure {
             let node = &self.addresses[node.index()];
-            tracing::info!(%node, %owner, epoch, "a majority names this server as the master");
+            tracing::info!(
+                target: "redlock",
+                %node, %owner, epoch,
+                "a majority of the sentinels, or of the cluster's nodes, names this server as the master"
+            );
         }
         // While the electorate is locked, so that the last value is the last tenure.
         self.tenures[node.index()].send_replace(tenure);
+        rivals
+    }
+
+    /// Returns members of two authorities that report on the node, if there are any.
+    pub(super) fn rivals(&self, node: NodeId) -> Option<Rivals> {
+        self.electorate.lock().rivals(node)
+    }
+
+    /// Returns what logs call the node.
+    pub(super) fn address(&self, node: NodeId) -> &Arc<str> {
+        &self.addresses[node.index()]
     }
 
     /// Notes for how long the node's server has been the owner in this tenure, at least.
@@ -293,7 +316,9 @@ impl Vetting {
             Server::None => return,
             Server::Withheld(error) => {
                 tracing::warn!(
-                    %node, %error, %risks, "votes unvetted, since it does not answer INFO"
+                    target: "redlock",
+                    %node, %error, %risks,
+                    "the node votes unvetted, since it does not answer INFO"
                 );
                 return;
             }
@@ -301,29 +326,36 @@ impl Vetting {
         };
         if !unmet.is_empty() {
             let missing = unmet::fields(unmet);
-            tracing::warn!(%node, missing, %risks, "votes unvetted, since INFO lacks some fields");
+            tracing::warn!(
+                target: "redlock",
+                %node, missing, %risks,
+                "the node votes unvetted, since INFO lacks some fields"
+            );
         }
         let waits = matches!(self.rules.restarts, RestartRule::Quarantined(_));
         if waits && info.uptime.is_none() && !unmet.contains(Check::Start) {
             tracing::warn!(
+                target: "redlock",
                 %node,
-                "INFO lacks uptime_in_seconds, so each new client waits as if the server had just started"
+                "the node's INFO lacks uptime_in_seconds, so each new client waits as if the server had just started"
             );
         }
         if let Some(policy) = &info.eviction
             && policy != "noeviction"
         {
             tracing::warn!(
+                target: "redlock",
                 %node,
                 policy,
-                "evicts keys when memory is short, and locks first if they have the least time \
+                "the node evicts keys when memory is short, and locks first if they have the least time \
                  left: set maxmemory-policy noeviction"
             );
         }
         if matches!(self.rules.restarts, RestartRule::Durable(_)) && !info.appends_to_file {
             tracing::warn!(
+                target: "redlock",
                 %node,
-                "is said to be durable, but appendonly is off: a restart forgets locks"
+                "the node is said to be durable, but appendonly is off: a restart forgets locks"
             );
         }
     }

@@ -9,7 +9,7 @@ use super::{
     vetting::{Decision, Statement, Vetting},
 };
 use crate::{
-    Clock, NodeError, Objection,
+    Clock, NodeError,
     node::{AuthorityKind, Server},
 };
 
@@ -75,9 +75,10 @@ impl VotingRight {
         let remaining = eligibility.remaining(now);
         if !remaining.is_zero() && !eligibility.is_unconfirmed(now) {
             tracing::warn!(
+                target: "redlock",
                 node = %self.address,
                 ?remaining,
-                "has no vote yet: it started, or was promoted, so recently that it may lack a lock"
+                "the node has no vote yet: its server started, or was promoted, so recently that it may lack a lock"
             );
         }
         let info = match &statement.server {
@@ -109,9 +110,10 @@ impl VotingRight {
         // Each report of an authority changes the eligibility, too.
         if is_withdrawn || (self.named_by.is_none() && self.eligibility != before) {
             tracing::warn!(
+                target: "redlock",
                 node = %self.address,
                 remaining = ?self.eligibility().remaining(self.clock.now()),
-                "was promoted or replaced under its connection, and may lack a lock: it has no \
+                "the server was promoted or replaced under its connection, and may lack a lock: the node has no \
                  vote, and its last votes are withdrawn"
             );
             self.status.answering(self.eligibility());
@@ -126,10 +128,14 @@ impl VotingRight {
         let had_no_vote = std::mem::replace(&mut self.has_no_vote, !eligibility.covers(now));
         let is_unconfirmed = eligibility.is_unconfirmed(now);
         match (had_no_vote, self.has_no_vote) {
-            (true, false) => tracing::info!(node = %self.address, "votes from now on"),
+            (true, false) => {
+                tracing::info!(target: "redlock", node = %self.address, "the node votes from now on");
+            }
             (false, true) if is_unconfirmed => tracing::warn!(
+                target: "redlock",
                 node = %self.address,
-                "has no vote: {}", Objection::Unconfirmed
+                "the node has no vote until a majority of its sentinels, or of its cluster's nodes, names its server \
+                 as the master to this client"
             ),
             _ => {}
         }

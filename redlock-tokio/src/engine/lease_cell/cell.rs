@@ -8,8 +8,8 @@ use std::{
 };
 
 use redlock_core::{
-    Eligibility, Event, ExpiryAnomaly, Lease, LeaseConfig, NodeId, Nonce, Operation, Reply,
-    RoundId, Timestamp, Transmit, TurnLength,
+    Eligibility, Event, ExpiryAnomaly, Lease, LeaseConfig, NodeId, NodeSet, Nonce, Operation,
+    Reply, RoundId, Timestamp, Transmit, TurnLength,
 };
 
 use super::{
@@ -21,9 +21,10 @@ use crate::threads::Fault;
 use crate::{
     NodeError,
     engine::{
-        lane::{Origin, SetRequests},
+        lane::{Origin, SetRequests, runtime_ended},
         shared,
     },
+    foreign,
     key::KeySet,
     node::Command,
     options::QueuePolicy,
@@ -40,6 +41,7 @@ pub(crate) struct LeaseRequest {
     pub(crate) policy: QueuePolicy,
     pub(crate) nonce: Nonce,
     pub(crate) fenced: bool,
+    pub(crate) label: Option<&'static str>,
 }
 
 /// A lease behind a short lock that is never held across an await.
@@ -70,6 +72,7 @@ impl LeaseCell {
             policy,
             nonce,
             fenced,
+            label,
         } = request;
         let deadline = now.saturating_add(policy.wait);
         let lease = Lease::new(config.clone(), nonce);
@@ -80,7 +83,7 @@ impl LeaseCell {
             config,
             policy,
             fenced,
-            state: Mutex::new(CellState::new(lease, deadline)),
+            state: Mutex::new(CellState::new(lease, deadline, label)),
             changed: Notify::new(),
             set_requests: SetRequests::default(),
         })
@@ -105,7 +108,7 @@ impl LeaseCell {
 
     /// Wakes the holders that wait for a change.
     pub(super) fn notify_holders(&self) {
-        self.changed.notify_waiters();
+        foreign::call(|| self.changed.notify_waiters());
     }
 
     /// Waits until the state is as wanted.
@@ -155,7 +158,7 @@ impl LeaseCell {
     /// The keys of one node go wrong together, so one warning speaks for all.
     pub(super) fn check_remaining(
         &self,
-        lease: &Lease,
+        state: &CellState<Arc<Self>>,
         now: Timestamp,
         extension: RoundId,
         node: NodeId,
@@ -163,22 +166,26 @@ impl LeaseCell {
     ) {
         let lane = &self.shared.lanes[node.index()];
         let node = lane.address();
-        match lease.judge_remaining(now, extension, remaining) {
+        match state.lease.judge_remaining(now, extension, remaining) {
             Some(ExpiryAnomaly::TooShort { needed }) => {
                 if let Some(withheld) = lane.keys_too_short().due(now) {
                     tracing::warn!(
+                        target: "redlock",
+                        label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
                         %node, ?remaining, ?needed, withheld,
-                        "the key had less time left than the lock relies on: the node's clock has \
-                         stepped, somebody has shortened it, or the node has missed an extension"
+                        "the key had less time left than the lock relies on: the node's clock has stepped, \
+                         somebody has shortened the key's life, or the node has missed an extension"
                     );
                 }
             }
             Some(ExpiryAnomaly::TooLong { longest }) => {
                 if let Some(withheld) = lane.keys_too_long().due(now) {
                     tracing::warn!(
+                        target: "redlock",
+                        label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
                         %node, ?remaining, ttl = ?longest, withheld,
-                        "the key had more time left than it was given: the node's clock has stepped \
-                         back, or somebody has extended it"
+                        "the key had more time left than it was given: the node's clock has stepped back, or \
+                         somebody has extended the key's life"
                     );
                 }
             }
@@ -186,11 +193,37 @@ impl LeaseCell {
         }
     }
 
+    /// Logs that a task has got the lock. The line is in the span of this task.
+    pub(crate) fn log_acquisition(&self) {
+        tracing::debug!(
+            target: "redlock",
+            label = self.label(),
+            keys = self.shown_keys(),
+            token = %self.token(),
+            "a lock was acquired"
+        );
+    }
+
+    fn label(&self) -> Option<&'static str> {
+        self.state().label()
+    }
+
+    /// Returns the keys for a line of the log, if they may be logged.
+    fn shown_keys(&self) -> Option<impl tracing::Value> {
+        let is_allowed = self.shared.logs_keys;
+        is_allowed.then(|| tracing::field::debug(self.keys.for_log()))
+    }
+
     fn transmit(self: &Arc<Self>, state: &mut CellState<Arc<Self>>, now: Timestamp) {
         while let Some(transmit) = state.lease.poll_transmit() {
             state.note_transmit(&transmit);
             let command = Command::for_all(self.keys.clone(), transmit.operation);
+            let overloaded = self.overloaded(state, &command, &transmit);
             for node in transmit.nodes.iter() {
+                if overloaded.contains(node) {
+                    handle_unsent(state, now, &transmit, node, NodeError::Overloaded);
+                    continue;
+                }
                 let origin = Origin {
                     requester: Arc::clone(self),
                     round: transmit.round,
@@ -201,6 +234,43 @@ impl LeaseCell {
                 }
             }
         }
+    }
+
+    /// Returns the nodes that should not be asked, because they have too much to do already. If too few are left for a
+    /// majority, none should be asked: what they did would be undone at once. A node that was not asked to set a key has
+    /// nothing to release either.
+    fn overloaded(
+        &self,
+        state: &mut CellState<Arc<Self>>,
+        command: &Command,
+        transmit: &Transmit,
+    ) -> NodeSet {
+        let (token, nodes) = (transmit.operation.token(), transmit.nodes);
+        let unasked = state.unasked.filter(|(it, _)| *it == token);
+        let unasked = unasked.map_or(NodeSet::EMPTY, |(_, unasked)| unasked);
+        if matches!(transmit.operation, Operation::Release { .. }) {
+            return nodes.iter().filter(|it| unasked.contains(*it)).collect();
+        }
+        let (lanes, votes) = (&self.shared.lanes, self.shared.quorum.votes());
+        let is_behind = |node: &NodeId| lanes[node.index()].is_behind(command);
+        let is_overloaded = |node: &NodeId| lanes[node.index()].is_overloaded(command);
+        let mut skipped: NodeSet = nodes.iter().filter(is_behind).collect();
+        if transmit.asks_for_votes && nodes.difference(skipped).len() < votes {
+            skipped = nodes.iter().filter(is_overloaded).collect();
+            if nodes.difference(skipped).len() < votes {
+                skipped = nodes;
+            }
+        }
+        if matches!(transmit.operation, Operation::Acquire { .. }) {
+            let known = if transmit.asks_for_votes {
+                nodes
+            } else {
+                unasked
+            };
+            let asked = nodes.difference(skipped);
+            state.unasked = Some((token, known.difference(asked)));
+        }
+        skipped
     }
 
     /// Takes the news that a lane's runtime has ended, so that nothing will be sent to this node.
@@ -215,11 +285,7 @@ impl LeaseCell {
         if is_release && self.set_requests.was_sent(node) {
             self.shared.undeliverable.fetch_add(1, Ordering::Relaxed);
         }
-        let (round, worth) = (transmit.round, Eligibility::ALWAYS);
-        let answer = Err(NodeError::Unreachable("the runtime has shut down".into()));
-        state.watched.note_answer(now, round, node, answer, worth);
-        let refused = Reply::Refused;
-        state.lease.handle_reply(now, round, node, refused, worth);
+        handle_unsent(state, now, transmit, node, runtime_ended());
     }
 
     fn apply_events(&self, state: &mut CellState<Arc<Self>>, now: Timestamp) {
@@ -239,13 +305,24 @@ impl LeaseCell {
                 Event::ExtendFailed { .. } => {
                     state.note_failed_extension();
                     tracing::debug!(
+                        target: "redlock",
+                        label = state.label(),
+                        keys = self.shown_keys(),
+                        token = %state.lease.token(),
                         nodes = %self.shared.reports(state.watched.objections()),
-                        "extension failed, will be tried again"
+                        "an extension failed, and will be tried again"
                     );
                 }
                 Event::Lost(reason) => {
-                    // The token identifies the lock. Unlike the key it reveals nothing.
-                    tracing::warn!(%reason, token = %state.lease.token(), "lock lost");
+                    // The token says which lock it was. Unlike the key it reveals nothing.
+                    tracing::warn!(
+                        target: "redlock",
+                        label = state.label(),
+                        keys = self.shown_keys(),
+                        token = %state.lease.token(),
+                        %reason,
+                        "a lock was lost"
+                    );
                     state.lose(reason);
                 }
                 Event::Released(verdict) => state.finish_release(verdict),
@@ -285,6 +362,21 @@ impl LeaseCell {
             self.apply_events(state, now);
         }
     }
+}
+
+/// Takes the news that nothing is sent to this node.
+fn handle_unsent(
+    state: &mut CellState<Arc<LeaseCell>>,
+    now: Timestamp,
+    transmit: &Transmit,
+    node: NodeId,
+    cause: NodeError,
+) {
+    let (round, worth) = (transmit.round, Eligibility::ALWAYS);
+    let watched = &mut state.watched;
+    watched.note_answer(now, round, node, Err(cause), worth);
+    let refused = Reply::Refused;
+    state.lease.handle_reply(now, round, node, refused, worth);
 }
 
 // As for `Shared`.

@@ -4,7 +4,7 @@ use std::{mem, task::Poll, task::Waker};
 
 use redlock_core::{
     AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, ReleaseVerdict, Timestamp,
-    Transmit, Ttl,
+    Token, Transmit, Ttl,
 };
 
 use super::{
@@ -13,19 +13,23 @@ use super::{
     stage::{End, Held, Queued, Stage},
     watched_round::WatchedRound,
 };
-use crate::engine::queue::Refusal;
+use crate::{engine::queue::Refusal, foreign};
 
 /// What changes in a lease cell. `L` is a handle of a lease.
 pub(super) struct CellState<L> {
     pub(super) lease: Lease,
     stage: Stage<L>,
     generation: Generation,
+    /// What the lock is for, according to its present holder.
+    label: Option<&'static str>,
     pub(super) watched: WatchedRound,
     pub(super) extensions: Extensions,
     /// The fencing token, once the lock was acquired with one.
     pub(super) fence: Option<FencingToken>,
     /// The nodes whose votes won the lock, once it was acquired.
     pub(super) granted_by: NodeSet,
+    /// The token of the last attempt, and the nodes that were not asked to set the key to it.
+    pub(super) unasked: Option<(Token, NodeSet)>,
     /// The deadline that the timers know.
     pub(super) due: Option<Timestamp>,
     /// The task that waits for the lock.
@@ -70,7 +74,7 @@ pub(super) enum HoldState {
 
 impl<L: Clone> CellState<L> {
     /// Creates the state of a lease that waits in the queue until `deadline` at most.
-    pub(super) fn new(lease: Lease, deadline: Timestamp) -> Self {
+    pub(super) fn new(lease: Lease, deadline: Timestamp, label: Option<&'static str>) -> Self {
         Self {
             lease,
             stage: Stage::Queued(Queued {
@@ -78,10 +82,12 @@ impl<L: Clone> CellState<L> {
                 lapses_at: None,
             }),
             generation: Generation::FIRST,
+            label,
             watched: WatchedRound::default(),
             extensions: Extensions::default(),
             fence: None,
             granted_by: NodeSet::EMPTY,
+            unasked: None,
             due: None,
             waker: None,
             changes: Changes::default(),
@@ -128,7 +134,10 @@ impl<L: Clone> CellState<L> {
             return None;
         };
         self.stage = Stage::HandedOver(held);
-        Some(Successor(self.waker.take()))
+        Some(Successor {
+            label: self.label,
+            waker: self.waker.take(),
+        })
     }
 
     // Events of the lease.
@@ -220,8 +229,9 @@ impl<L: Clone> CellState<L> {
     }
 
     /// Lets the next holder have the lock, and returns its generation.
-    pub(super) fn hand_over(&mut self, now: Timestamp) -> Generation {
+    pub(super) fn hand_over(&mut self, now: Timestamp, successor: &Successor) -> Generation {
         self.lease.hand_over(now);
+        self.label = successor.label;
         if let Stage::Held(held) = &mut self.stage {
             held.since = now;
         }
@@ -289,6 +299,10 @@ impl<L: Clone> CellState<L> {
         &self.stage
     }
 
+    pub(super) const fn label(&self) -> Option<&'static str> {
+        self.label
+    }
+
     pub(super) fn is_generation(&self, generation: Generation) -> bool {
         self.generation == generation
     }
@@ -338,13 +352,16 @@ impl<L: Clone> CellState<L> {
 }
 
 /// A waiter that was handed the lock, and its task.
-pub(super) struct Successor(Option<Waker>);
+pub(super) struct Successor {
+    label: Option<&'static str>,
+    waker: Option<Waker>,
+}
 
 impl Successor {
     /// Wakes the task. Call it outside of all locks.
     pub(super) fn wake(self) {
-        if let Some(waker) = self.0 {
-            waker.wake();
+        if let Some(waker) = self.waker {
+            foreign::call(|| waker.wake());
         }
     }
 }

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use redlock_core::Timestamp;
 
+use crate::options::WaiterLimit;
+
 /// How a lease joined the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JoinOutcome<T> {
@@ -30,7 +32,11 @@ pub(crate) enum Refusal {
     /// It has no time to wait.
     Busy,
     /// Too many wait already.
-    Full { waiting: usize, limit: usize },
+    Full {
+        waiting: usize,
+        limit: usize,
+        limited_by: WaiterLimit,
+    },
     /// The expected wait exceeds the limit.
     TooLong {
         waiting: usize,

@@ -116,6 +116,24 @@ fn waiting_until_lapse(waiter: usize, at: Timestamp) -> Joined {
 }
 
 #[test]
+fn the_memory_of_a_peak_is_given_back() {
+    let queue = queue();
+    let key = |number: usize| KeySet::from(Key::new(number.to_string()).unwrap());
+    let busy = 0..50_000;
+    for who in busy.clone() {
+        let joined = queue.join(&key(who), ticket(who), at(0), &who, &POLICY);
+        assert!(joined.is_ok());
+    }
+    let capacity = || queue.0.lock().keys.by_key.capacity();
+    assert!(capacity() >= busy.len());
+    for who in busy {
+        let next = queue.leave(&key(who), ticket(who), at(0), Some(at(0)), &POLICY);
+        assert!(next.is_empty());
+    }
+    assert!(capacity() <= 1024, "{}", capacity());
+}
+
+#[test]
 fn first_come_first_served() {
     let queue = queue();
     assert_eq!(join(&queue, 0, &POLICY), TURN);
@@ -141,15 +159,24 @@ fn refusals_name_their_limit() {
     for who in 1..3 {
         assert_eq!(join(&queue, who, &POLICY), WAITING);
     }
-    let full = |waiting, limit| refused(Refusal::Full { waiting, limit });
-    assert_eq!(join(&queue, 3, &POLICY), full(2, 2));
+    let full = |waiting, limited_by| {
+        refused(Refusal::Full {
+            waiting,
+            limit: waiting,
+            limited_by,
+        })
+    };
+    assert_eq!(join(&queue, 3, &POLICY), full(2, WaiterLimit::PerKey));
     let small = queue_of(1);
     let other = Key::new("other").unwrap();
     for who in 0..2 {
         assert!(join(&small, who, &POLICY).is_ok());
     }
     assert!(join_at(&small, &other, 2, at(0), &POLICY).is_ok());
-    assert_eq!(join_at(&small, &other, 3, at(0), &POLICY), full(1, 1));
+    assert_eq!(
+        join_at(&small, &other, 3, at(0), &POLICY),
+        full(1, WaiterLimit::Total)
+    );
 }
 
 #[test]

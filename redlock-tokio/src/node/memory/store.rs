@@ -11,8 +11,10 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Store {
     entries: HashMap<Key, Entry>,
-    /// The fencing counters, which never expire.
-    counters: HashMap<Key, FencingToken>,
+    /// The fencing counters.
+    counters: HashMap<Key, Counter>,
+    /// When this many counters exist, the expired ones are removed.
+    sweep_counters_at: usize,
     /// When this many keys exist, the expired ones are removed.
     sweep_at: usize,
     /// The node refuses connections, and breaks those it has.
@@ -21,6 +23,11 @@ pub(super) struct Store {
     doomed: HashSet<Key>,
     /// The notifiers of probed keys.
     watchers: BTreeMap<Key, Vec<FreedNotifier>>,
+}
+
+struct Counter {
+    fence: FencingToken,
+    expires_at: Timestamp,
 }
 
 struct Entry {
@@ -52,8 +59,8 @@ impl Store {
                 self.acquire(now, command, token, ttl, fence)
             }
             Operation::Fence { token, fence } => {
-                if self.has(now, command.key(), token) {
-                    self.raise_counter(command.key(), fence)
+                if command.keys().all(|key| self.has(now, key, token)) {
+                    self.raise_counters(now, command, fence)
                 } else {
                     Vote::Denied
                 }
@@ -122,10 +129,10 @@ impl Store {
         Some(Freed { key, notifiers })
     }
 
-    /// Returns the number of keys in memory, the expired ones included.
+    /// Returns the number of keys and counters in memory, the expired ones included.
     #[cfg(test)]
     pub(super) fn stored(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.counters.len()
     }
 
     fn acquire(
@@ -151,7 +158,7 @@ impl Store {
             }
         }
         fence.map_or(Vote::Granted, |fence| {
-            self.raise_counter(command.key(), fence)
+            self.raise_counters(now, command, fence)
         })
     }
 
@@ -193,14 +200,32 @@ impl Store {
         }
     }
 
-    fn raise_counter(&mut self, key: &Key, fence: FencingToken) -> Vote {
-        match self.counters.get(key) {
-            Some(&counter) if counter >= fence => Vote::Outbid { counter },
-            _ => {
-                self.counters.insert(key.clone(), fence);
-                Vote::Granted
-            }
+    /// Raises the counters that are smaller than the fence.
+    fn raise_counters(&mut self, now: Timestamp, command: &Command, fence: FencingToken) -> Vote {
+        let outbid_by = |key| self.raise_counter(now, key, fence);
+        let largest = command.keys().filter_map(outbid_by).max();
+        largest.map_or(Vote::Granted, |counter| Vote::Outbid { counter })
+    }
+
+    /// Raises a counter. Returns it if it is no smaller than the fence already.
+    fn raise_counter(
+        &mut self,
+        now: Timestamp,
+        key: &Key,
+        fence: FencingToken,
+    ) -> Option<FencingToken> {
+        let counter = self.counters.get(key).filter(|it| now < it.expires_at);
+        if let Some(counter) = counter.filter(|it| it.fence >= fence) {
+            return Some(counter.fence);
         }
+        if self.counters.len() >= self.sweep_counters_at.max(FEWEST) {
+            self.counters.retain(|_, it| now < it.expires_at);
+            self.sweep_counters_at = self.counters.len() * 2;
+        }
+        let expires_at = now.saturating_add(FencingToken::COUNTER_LIFETIME);
+        self.counters
+            .insert(key.clone(), Counter { fence, expires_at });
+        None
     }
 
     fn has(&self, now: Timestamp, key: &Key, token: Token) -> bool {
@@ -215,7 +240,6 @@ impl Store {
     /// Removes expired keys whenever the number of keys may have doubled. The cost for each key is then
     /// constant, and memory is bounded.
     fn sweep(&mut self, now: Timestamp) {
-        const FEWEST: usize = 64;
         if self.entries.len() >= self.sweep_at.max(FEWEST) {
             self.entries.retain(|_, entry| entry.is_live(now));
             // The waiters for a key that has expired know when it would expire.
@@ -225,6 +249,9 @@ impl Store {
         }
     }
 }
+
+/// Fewer entries than this are not swept.
+const FEWEST: usize = 64;
 
 impl Entry {
     fn is_live(&self, now: Timestamp) -> bool {

@@ -43,9 +43,10 @@ use crate::node::Node;
 /// By default a cluster that has lost a master refuses *all* commands for a while, until a replica has taken over. With
 /// `cluster-require-full-coverage no` the other shards go on.
 ///
-/// A server that gets slots of another one starts anew in the eyes of its voter. So moving any slots to a server takes
-/// the vote of its voter for the same time as a failover. Move slots to one such server after the other, with that time
-/// in between. A server without a voter can get slots at any time.
+/// A voter also loses its vote for that time when its slot moves to another server, and usually when its server gets any
+/// slot of another one. If two of three voters lose their votes at the same time, all held locks are lost. So never move
+/// a voter's slot straight to a server that has a voter. `DEPLOYMENTS.md` in the repository has the rules for resharding
+/// while locks are held.
 ///
 /// Two voters on one server fail together. [`build`](crate::RedlockBuilder::build) refuses that with
 /// [`ClusterError::SharedServer`], and names the slots and the server. Three voters need at least three shards. For
@@ -54,8 +55,8 @@ use crate::node::Node;
 ///
 /// # Rights
 ///
-/// Besides the rights of a plain master, the user of this client needs `+cluster|nodes` and `+cluster|myid`. Its keys
-/// match `{*}*` and `redlock:fence:*`.
+/// Besides the rights of a plain master, the user of this client needs `+cluster|nodes` and `+cluster|myid`. All its key
+/// patterns begin with `{*}`, except `redlock:fence:*`. `DEPLOYMENTS.md` has a line that creates the user.
 ///
 /// ```no_run
 /// # use redlock_tokio::{ClusterNodes, Redlock};
@@ -157,7 +158,8 @@ impl ClusterNodes {
     }
 
     /// Lets two voters be slots of one server when the client starts. They fail together, so the locks tolerate fewer
-    /// failed servers than the number of voters promises.
+    /// failed servers than the number of voters promises. The keys stay the same, so processes with and without this
+    /// option exclude each other.
     ///
     /// Voters can also come together while a client runs, by resharding. They go on, with a warning in the log.
     pub fn allow_shared_servers(mut self) -> Self {
@@ -214,7 +216,8 @@ impl ClusterNodes {
         let node = |(index, tag): (usize, &String)| {
             let slot = KeySlot::of(tag.as_bytes()).number();
             Arc::new(ClusterVoter {
-                address: format!("slot {slot} of the cluster at {name}").into(),
+                // With the tag, by which an operator finds the keys.
+                address: format!("slot {slot} {{{tag}}} of the cluster at {name}").into(),
                 authority: Arc::clone(&authority),
                 index,
             }) as Arc<dyn Node>
@@ -316,7 +319,7 @@ mod tests {
     fn each_voter_has_a_name_without_secrets() {
         let voters = cluster().into_voters().unwrap();
         let names: Vec<_> = voters.nodes.iter().map(|it| it.address()).collect();
-        assert_eq!(names[1], "slot 8192 of the cluster at a:7000");
+        assert_eq!(names[1], "slot 8192 {8209} of the cluster at a:7000");
         assert_eq!(voters.tag_len, "{21418}".len());
         assert!(!format!("{:?}", cluster()).contains("hunter2"));
     }

@@ -210,10 +210,11 @@ impl ConnectionSettings {
                 (tls.addr(host, *port), tls.reach(host, config))
             }
         };
+        let redis = self.redis.clone().set_protocol(protocol);
         let info = addr
             .into_connection_info()?
             .set_tcp_settings(tcp_settings())
-            .set_redis_settings(self.redis.clone().set_protocol(protocol));
+            .set_redis_settings(without_name(redis));
         Ok(Recipe { info, config })
     }
 }
@@ -224,6 +225,12 @@ impl Recipe {
         let connection = client.get_multiplexed_async_connection_with_config(&self.config);
         connection.await
     }
+}
+
+/// Keeps the redis crate from telling the server its name and version by `CLIENT SETINFO`. A server notes in `ACL LOG`
+/// that a user may not do that, and one before Redis 7.2 has no such right to grant.
+pub(super) fn without_name(redis: RedisConnectionInfo) -> RedisConnectionInfo {
+    redis.set_skip_set_lib_name()
 }
 
 fn opened(connection: MultiplexedConnection, invalidations: Option<Arc<Invalidations>>) -> Opened {

@@ -41,7 +41,8 @@ pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
         }
     };
     let separator: &[u8] = if rest.is_empty() { b"" } else { b":" };
-    [crate::Key::COUNTERS, b"{", tag, b"}", separator, rest].concat()
+    let prefix = crate::Key::COUNTERS.as_bytes();
+    [prefix, b"{", tag, b"}", separator, rest].concat()
 }
 
 /// Returns the number of the key's slot.

@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     callback::{Callback, CallbackError, text_of},
-    connect::{is_unknown_protocol, plain_config, tcp_settings},
+    connect::{is_unknown_protocol, plain_config, tcp_settings, without_name},
     invalidations::Invalidations,
     opened::{Attachment, Opened},
     server_error::connect_error,
@@ -66,6 +66,7 @@ impl FactorySettings {
         install_crypto_provider();
         let info = info.into_connection_info()?;
         let redis = info.redis_settings().clone().set_protocol(self.protocol);
+        let redis = without_name(redis);
         let info = info
             .set_redis_settings(redis)
             .set_tcp_settings(tcp_settings());
@@ -91,7 +92,7 @@ impl FactorySettings {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let redis = redis.set_protocol(self.protocol);
+        let redis = without_name(redis.set_protocol(self.protocol));
         let config = self.config.clone();
         let (connection, driver) =
             MultiplexedConnection::new_with_config(&redis, stream, config).await?;
@@ -219,6 +220,7 @@ impl Factory {
     fn warn_of_silence(&self, node: &str) {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
+                target: "redlock",
                 node,
                 "the server's messages do not arrive over the factory's connection, so waiters ask from time to time: \
                  open each connection with the given settings, in RESP3, and let the client use UNSUBSCRIBE"

@@ -17,9 +17,7 @@ pub(super) fn read_first(reply: Value) -> Result<Server, NodeError> {
                 .into(),
         )),
         Ok(text) => Ok(describe(&text)),
-        Err(NodeError::Refused { code, message }) if matches!(&*code, "NOPERM" | "ERR") => {
-            Ok(Server::Withheld(NodeError::Refused { code, message }))
-        }
+        Err(error) if error.is_missing_right() => Ok(Server::Withheld(error)),
         // `LOADING`, `BUSY` and the like: the server may answer later.
         Err(error) => Err(NodeError::Unreachable(error.to_string().into())),
     }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection, cmd};
+use deadpool_redis::redis::{Pipeline, ServerError, Value, aio::MultiplexedConnection, cmd};
 use redlock_core::AgeMarker;
 
 use super::{
@@ -33,15 +33,18 @@ pub(super) async fn age(
         .send_packed_commands(&pipeline, 0, pipeline.len())
         .await
         .map_err(|error| disconnected(&error))?;
-    for reply in &replies {
-        if let Value::ServerError(error) = reply {
-            return Err(refusal(error));
-        }
-    }
-    let [_, Value::BulkString(value), Value::Int(left)] = &replies[..] else {
+    let [written, value, left] = &replies[..] else {
         return Ok(None);
     };
-    let marker = AgeMarker::read(value, *left);
+    let (value, left) = match (value, left) {
+        (Value::BulkString(value), Value::Int(left)) => (value, *left),
+        // A server that refuses only to write (`OOM`, `NOREPLICAS`) may have a marker all the same.
+        _ => {
+            let mut errors = [value, left, written].into_iter().filter_map(error_of);
+            return errors.next().map_or(Ok(None), |error| Err(refusal(error)));
+        }
+    };
+    let marker = AgeMarker::read(value, left);
     if let Some(renewal) = marker.and_then(AgeMarker::renewal) {
         let mut again = cmd("SET");
         again.arg(key).arg(renewal).arg("PX").arg(ttl);
@@ -49,4 +52,11 @@ pub(super) async fn age(
         let _ = connection.send_packed_command(&again).await;
     }
     Ok(marker.map(AgeMarker::age))
+}
+
+fn error_of(reply: &Value) -> Option<&ServerError> {
+    match reply {
+        Value::ServerError(error) => Some(error),
+        _ => None,
+    }
 }

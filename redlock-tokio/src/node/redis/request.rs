@@ -204,6 +204,17 @@ impl Request {
             (Operation::Probe { .. }, _) => {
                 return self.push_probe(position, command, is_tracking);
             }
+            (
+                Operation::Acquire {
+                    ttl,
+                    fence: Some(fence),
+                    ..
+                },
+                _,
+            ) => {
+                let cmd = self.encoder.acquire_fenced(command, ttl, fence);
+                (Ask::AcquireFenced, cmd)
+            }
             (Operation::Acquire { .. }, _) if has_several => {
                 let cmd = self.encoder.all_keys(command, &script::ACQUIRE_ALL);
                 (Ask::AcquireAll, cmd)
@@ -216,13 +227,7 @@ impl Request {
                 let cmd = self.encoder.all_keys(command, &script::RELEASE_ALL);
                 (Ask::ReleaseAll, cmd)
             }
-            (Operation::Acquire { ttl, fence, .. }, _) => match fence {
-                None => (Ask::Set, self.encoder.set(command, ttl)),
-                Some(fence) => {
-                    let cmd = self.encoder.acquire_fenced(command, ttl, fence);
-                    (Ask::AcquireFenced, cmd)
-                }
-            },
+            (Operation::Acquire { ttl, .. }, _) => (Ask::Set, self.encoder.set(command, ttl)),
             (Operation::Fence { .. }, _) => {
                 let cmd = self.encoder.fence(command, Call::ByHash);
                 (Ask::Fence(Call::ByHash), cmd)

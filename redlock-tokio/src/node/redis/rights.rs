@@ -1,12 +1,12 @@
 //! The rights of a client on a server, asked for before the first lock is granted.
 
-use deadpool_redis::redis::{Pipeline, Value};
+use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection};
 use redlock_core::Operation;
 
 use super::{
     compare::{Compare, Native},
     key_tag::KeyTag,
-    server_error::is_denied_command,
+    server_error::{disconnected, is_denied_command, is_denied_key},
 };
 use crate::{
     node::{Command, NodeError},
@@ -41,6 +41,9 @@ const SCRIPTS: [&str; 4] = ["MGET", "PTTL", "PEXPIRE", "DEL"];
 /// The commands that a lock of several keys needs, and those that a lock with a fence needs.
 const SEVERAL: [&str; 7] = ["EVAL", "MGET", "EXISTS", "SET", "PTTL", "PEXPIRE", "DEL"];
 const FENCED: [&str; 3] = ["EVAL", "SET", "GET"];
+const SEVERAL_FENCED: [&str; 8] = [
+    "EVAL", "MGET", "EXISTS", "SET", "GET", "PTTL", "PEXPIRE", "DEL",
+];
 
 /// The number of replies to [`ask`].
 pub(super) const REPLIES: usize = PROBES.len() + 3;
@@ -52,10 +55,9 @@ pub(super) const REPLIES: usize = PROBES.len() + 3;
 /// Only a script without effect is run: a server may have scripts turned off, and accept `EVAL` in a
 /// transaction all the same.
 ///
-/// Rights to keys are not asked for, since the keys are not known yet.
+/// Rights to keys are not asked for, since the keys are not known yet. [`check_prefix`] asks for them.
 pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag) {
-    // Without randomness it is only less unlikely that somebody has the key.
-    let key = format!("redlock:probe:{:016x}", Random::system().u64().unwrap_or(0));
+    let key = unused_key();
     pipeline.cmd("MULTI");
     for (name, arguments) in PROBES {
         let probe = pipeline.cmd(name);
@@ -69,6 +71,45 @@ pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag) {
     }
     pipeline.cmd("DISCARD");
     pipeline.cmd("EVAL").arg("return 1").arg(0);
+}
+
+/// Returns a key that nobody has.
+fn unused_key() -> String {
+    // Without randomness it is only less unlikely that somebody has it.
+    format!("redlock:probe:{:016x}", Random::system().u64().unwrap_or(0))
+}
+
+/// Asks whether the client may read and write keys with this prefix. Costs one round trip, and changes nothing.
+///
+/// # Errors
+///
+/// [`NodeError::Misconfigured`] if it may not.
+pub(super) async fn check_prefix(
+    mut connection: MultiplexedConnection,
+    tag: KeyTag,
+    prefix: Box<[u8]>,
+) -> Result<(), NodeError> {
+    let key = [&prefix, unused_key().as_bytes()].concat();
+    let mut pipeline = Pipeline::new();
+    pipeline.cmd("PTTL").arg(tag.on(&key));
+    // A contradiction, so a syntax error. A server that does not mind it keeps the key for a millisecond.
+    let write = pipeline.cmd("SET").arg(tag.on(&key)).arg("");
+    write.arg("NX").arg("XX").arg("PX").arg(1);
+    let replies = connection
+        .send_packed_commands(&pipeline, 0, pipeline.len())
+        .await
+        .map_err(|error| disconnected(&error))?;
+    let is_denied = |it: &Value| matches!(it, Value::ServerError(error) if is_denied_key(error));
+    if !replies.iter().any(is_denied) {
+        return Ok(());
+    }
+    let (prefix, tag) = (
+        prefix.escape_ascii(),
+        if tag.len() > 0 { "{*}" } else { "" },
+    );
+    Err(misconfigured(&format!(
+        "this client may not use keys with the prefix of its locks here: grant the key pattern {tag}{prefix}*"
+    )))
 }
 
 /// The rights of the client, and the way to compare values that they allow.
@@ -160,7 +201,8 @@ impl Rights {
             _ => return Some(NodeError::unknown_operation()),
         };
         let (what, needs) = match (command.has_several_keys(), fence) {
-            (true, _) => ("a lock of several keys", &SEVERAL[..]),
+            (true, Some(_)) => ("a lock of several keys with a fence", &SEVERAL_FENCED[..]),
+            (true, None) => ("a lock of several keys", &SEVERAL[..]),
             (false, Some(_)) => ("a lock with a fence", &FENCED[..]),
             (false, None) => return None,
         };

@@ -55,89 +55,120 @@ pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Reads the fencing counter. If the key is not a counter, the script ends with an error of ours before it
-/// changes anything: the key has another type, is not a number, exceeds the largest token, or expires.
+/// Reads the fencing counters, which come after as many keys. If one is not a counter, the script ends with an error of
+/// ours before it changes anything: the counter has another type, is not a number, or exceeds the largest token.
 /// `2^53 - 1` is the last number that Lua distinguishes from its neighbours.
-macro_rules! read_counter {
-    ($key:literal) => {
-        concat!(
-            "local counter = redis.pcall('GET', ",
-            $key,
-            ") \
-             if type(counter) == 'table' then \
-               if string.sub(counter.err, 1, 9) == 'WRONGTYPE' then \
-                 return redis.error_reply('NOCOUNTER type') \
-               end \
-               return counter \
+macro_rules! read_counters {
+    () => {
+        "local n = #KEYS / 2 \
+         local counters = {} \
+         for i = 1, n do \
+           local counter = redis.pcall('GET', KEYS[n + i]) \
+           if type(counter) == 'table' then \
+             if string.sub(counter.err, 1, 9) == 'WRONGTYPE' then \
+               return redis.error_reply('NOCOUNTER ' .. i .. ' type') \
              end \
-             if counter then \
-               if not string.match(counter, '^%d+$') then \
-                 return redis.error_reply('NOCOUNTER text') \
+             return counter \
+           end \
+           if counter then \
+             if not string.match(counter, '^%d+$') then \
+               return redis.error_reply('NOCOUNTER ' .. i .. ' text') \
+             end \
+             if #counter > 16 or tonumber(counter) > 9007199254740991 then \
+               return redis.error_reply('NOCOUNTER ' .. i .. ' beyond') \
+             end \
+           end \
+           counters[i] = counter \
+         end "
+    };
+}
+
+/// Raises the counters that are smaller than the fence. Returns 1 if all were, and otherwise the largest as a text. A
+/// counter lives for [`FencingToken::COUNTER_LIFETIME`] from each raise.
+///
+/// [`FencingToken::COUNTER_LIFETIME`]: redlock_core::FencingToken::COUNTER_LIFETIME
+macro_rules! raise_counters {
+    ($fence:literal, $lifetime:literal) => {
+        concat!(
+            "local largest \
+             for i = 1, n do \
+               local counter = counters[i] \
+               if counter and tonumber(counter) >= tonumber(",
+            $fence,
+            ") then \
+                 if not largest or tonumber(counter) > tonumber(largest) then \
+                   largest = counter \
+                 end \
+               else \
+                 redis.call('SET', KEYS[n + i], ",
+            $fence,
+            ", 'PX', ",
+            $lifetime,
+            ") \
                end \
-               if #counter > 16 or tonumber(counter) > 9007199254740991 then \
-                 return redis.error_reply('NOCOUNTER beyond') \
-               end \
-               if redis.call('PTTL', ",
-            $key,
-            ") >= 0 then \
-                 return redis.error_reply('NOCOUNTER expires') \
-               end \
-             end "
+             end \
+             return largest or 1"
         )
     };
 }
 
-/// Sets the key if it does not exist, and raises the fencing counter if it is smaller than the fence. Returns
-/// nil if the key exists, 1 if the counter was raised, and otherwise the counter as a text.
-pub(super) static ACQUIRE_FENCED: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        read_counter!("KEYS[2]"),
-        "if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
-           return false \
-         end \
-         if counter and tonumber(counter) >= tonumber(ARGV[3]) then \
-           return counter \
-         end \
-         redis.call('SET', KEYS[2], ARGV[3]) \
-         return 1",
-    ))
-});
-
-/// Raises the fencing counter in the same way, if the key's value is the token.
-pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        "if redis.call('GET', KEYS[1]) ~= ARGV[1] then \
-           return false \
-         end ",
-        read_counter!("KEYS[2]"),
-        "if counter and tonumber(counter) >= tonumber(ARGV[2]) then \
-           return counter \
-         end \
-         redis.call('SET', KEYS[2], ARGV[2]) \
-         return 1",
-    ))
-});
-
-/// Sets all keys unless one of them exists with another value. Keys with the token itself are set again, which
-/// repairs a node that has lost some of the keys. node-redlock sets the same values for several resources, so
-/// the two exclude each other.
-pub(super) static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "local found = redis.call('MGET', unpack(KEYS)) \
+/// Sets all `keys`, unless one of them exists with another value. Then the script ends with nil. Keys with the token
+/// itself are set again, which repairs a node that has lost some of the keys.
+macro_rules! set_all {
+    () => {
+        "local found = redis.call('MGET', unpack(keys)) \
          local ours = 0 \
-         for i = 1, #KEYS do \
+         for i = 1, #keys do \
            if found[i] == ARGV[1] then \
              ours = ours + 1 \
            end \
          end \
-         if redis.call('EXISTS', unpack(KEYS)) > ours then \
-           return 0 \
+         if redis.call('EXISTS', unpack(keys)) > ours then \
+           return false \
          end \
-         for _, key in ipairs(KEYS) do \
+         for _, key in ipairs(keys) do \
            redis.call('SET', key, ARGV[1], 'PX', ARGV[2]) \
-         end \
-         return 1",
-    )
+         end "
+    };
+}
+
+/// Sets the key if it does not exist, and raises its fencing counter. Returns nil if the key exists.
+pub(super) static ACQUIRE_FENCED: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        read_counters!(),
+        "if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
+           return false \
+         end ",
+        raise_counters!("ARGV[3]", "ARGV[4]"),
+    ))
+});
+
+/// Raises the fencing counters, if the value of each key is the token. Otherwise returns nil.
+pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        "for i = 1, #KEYS / 2 do \
+           if redis.call('GET', KEYS[i]) ~= ARGV[1] then \
+             return false \
+           end \
+         end ",
+        read_counters!(),
+        raise_counters!("ARGV[2]", "ARGV[3]"),
+    ))
+});
+
+/// Sets all keys or none. node-redlock sets the same values for several resources, so the two exclude each other.
+pub(super) static ACQUIRE_ALL: LazyLock<Script> =
+    LazyLock::new(|| Script::new(concat!("local keys = KEYS ", set_all!(), "return 1")));
+
+/// Sets all keys or none, and raises their fencing counters. Each counter that is smaller is raised, so that a repair
+/// restores those that were lost.
+pub(super) static ACQUIRE_ALL_FENCED: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        read_counters!(),
+        "local keys = {unpack(KEYS, 1, n)} ",
+        set_all!(),
+        raise_counters!("ARGV[3]", "ARGV[4]"),
+    ))
 });
 
 /// Extends all keys if all have the token. Returns the least time that one of them had left, or `-`.

@@ -56,6 +56,7 @@ fn is_temporary(error: &RedisError) -> bool {
             "Redis is busy",
             "Redis is loading",
             "Link with MASTER is down",
+            "max number of clients reached",
         ]
         .iter()
         .any(|words| detail.contains(words))
@@ -70,6 +71,11 @@ pub(super) fn is_denied_command(error: &ServerError) -> bool {
         "ERR" => details.starts_with("unknown command"),
         _ => false,
     }
+}
+
+/// Returns whether the client may use the command, but not with this key.
+pub(super) fn is_denied_key(error: &ServerError) -> bool {
+    error.code() == "NOPERM" && !is_denied_command(error)
 }
 
 /// Returns whether the key holds something else than text, so that it is not ours. (Redis 8.4 gives the

@@ -197,10 +197,15 @@ impl Session for RedisSession {
         self.rights.denial.clone()
     }
 
-    fn watch(&mut self, freed: FreedNotifier) {
+    fn check_prefix(&mut self, prefix: &[u8]) -> BoxFuture<'static, Result<(), NodeError>> {
+        rights::check_prefix(self.multiplexed.clone(), self.tag.clone(), prefix.into()).boxed()
+    }
+
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
         if let Some(invalidations) = &self.invalidations {
             invalidations.go_to(self.tag.stripped_for(freed));
         }
+        self.invalidations.is_some()
     }
 
     fn inspect(&mut self) -> BoxFuture<'static, Result<Server, NodeError>> {

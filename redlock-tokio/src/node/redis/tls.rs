@@ -142,7 +142,8 @@ impl Tls {
         let template = certificates::template(options)?;
         if options.is_insecure {
             tracing::warn!(
-                "insecure TLS: no server's certificate is checked, so anyone on the way can pose as the server"
+                target: "redlock",
+                "TLS is insecure: no server's certificate is checked, so anyone on the way can pose as the server"
             );
         }
         Ok(Self {

@@ -1,13 +1,17 @@
 //! A process's side of an authority: the driver's `Node` and `Authority` over the simulated network.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},
     stream::FuturesUnordered,
 };
-use redlock_core::{MemberReport, Tenure, Timestamp};
+use redlock_core::{MemberReport, OwnerRule, Tenure, Timestamp};
 use redlock_tokio::{Authority, AuthorityKind, NamedBy, Node, NodeError, Reports, Session};
 use tokio::time::sleep;
 
@@ -50,6 +54,8 @@ struct SimulatedAuthority {
 struct Watch {
     authority: Arc<SimulatedAuthority>,
     reports: Reports,
+    /// When each member was last asked that has answered.
+    answered: Mutex<BTreeMap<usize, Timestamp>>,
 }
 
 impl Seat {
@@ -128,6 +134,7 @@ impl Authority for SimulatedAuthority {
         let watch = Watch {
             authority: Arc::new(self.clone()),
             reports,
+            answered: Mutex::default(),
         };
         async move {
             let members = watch.members_to_ask();
@@ -210,6 +217,16 @@ impl Watch {
         }
     }
 
+    /// Returns the members that have answered within the usual window.
+    fn answering(&self, asked_at: Timestamp, member: usize) -> Vec<usize> {
+        let mut answered = self.answered.lock().expect("nobody panics with it");
+        answered.insert(member, asked_at);
+        let is_recent =
+            |at: &Timestamp| asked_at.saturating_duration_since(*at) <= OwnerRule::DEFAULT_WINDOW;
+        let recent = answered.iter().filter(|(_, at)| is_recent(at));
+        recent.map(|(member, _)| *member).collect()
+    }
+
     fn deliver(&self, asked_at: Timestamp, member: usize, word: &Word) {
         let SimulatedAuthority {
             owners,
@@ -218,7 +235,8 @@ impl Watch {
             ..
         } = &*self.authority;
         let members = match owners.without {
-            Some(Rule::AllMembers | Rule::Majority) => &[],
+            Some(Rule::Majority) => &[],
+            Some(Rule::AllMembers) => &*self.answering(asked_at, member),
             Some(Rule::Replicas) if !word.masters.contains(&member) => return,
             Some(Rule::Replicas) => &*word.masters,
             _ => &*word.members,

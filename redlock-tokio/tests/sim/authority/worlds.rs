@@ -140,7 +140,7 @@ pub(crate) const RARE_CONTROLS: [Configuration; 6] = [
     Configuration {
         name: "without-markers",
         about: "markers claim that each tenure is old, and no history shows otherwise",
-        owners: without(Rule::Markers, SENTINEL),
+        owners: without(Rule::Markers, CLUSTER),
         ..RARE
     },
     Configuration {

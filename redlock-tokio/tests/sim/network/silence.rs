@@ -8,6 +8,10 @@ use crate::{
     seen::Seen,
 };
 
+/// A node has a timeout for each 128 keys in flight. There are 512 at most before the last two batches, each of which has
+/// less than 512 and one more command of up to 1024 keys.
+const MOST_TIMEOUTS: u64 = (3 * 512 + 2 * 1024) / 128;
+
 impl Network {
     /// Lets some connections lose everything in one direction from now on. `is_hit` gets a draw of its own for each.
     pub(crate) fn silence(&mut self, loses: Loses, mut is_hit: impl FnMut() -> bool) {
@@ -43,7 +47,7 @@ impl Network {
             return;
         };
         let limit = match request {
-            Request::Execute(_) => LATE + SECOND,
+            Request::Execute(_) => MOST_TIMEOUTS * LATE + SECOND,
             Request::Describe | Request::HistoryAge | Request::TenureAge { .. } => {
                 INSPECTION_LIMIT.as_nanos() as u64
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Attempts, ExtendError, LockError, LossReason, Timestamp};
+use redlock_tokio::{Attempts, ExtendError, LockError, LossReason, Timestamp, WaiterLimit};
 
 use super::{environment::Environment, service::Service, terms::Terms};
 use crate::{clock::MILLI, requests::Ticket, seen::Seen};
@@ -58,12 +58,11 @@ impl Asked {
             ..
         } = self;
         let is_quiet = environment.records.quiet.since(ticket.since());
-        let must_be_invalid = self.must_be_invalid();
         let has_bad_key = self.keys == Keys::Bad;
         let is_possible = match error {
             LockError::InvalidKey(_) => return (!has_bad_key).then_some("the key is good"),
             LockError::InvalidOptions(_) => {
-                return (!must_be_invalid).then_some("the options are good");
+                return (!terms.is_invalid).then_some("the options are good");
             }
             LockError::ShutDown => return self.late_shutdown(),
             // Nobody else wants the key.
@@ -86,32 +85,34 @@ impl Asked {
                 let spare = (environment.scale.servers - 1) / 2;
                 environment.nodes_may_fail(service.id, spare, terms.ttl, ticket.since())
             }
-            LockError::QueueFull { waiting, limit } => {
+            LockError::QueueFull {
+                waiting,
+                limit,
+                limited_by,
+            } => {
                 let of_key = terms.max_waiters;
                 let of_key = of_key.unwrap_or(service.house.max_waiters_per_key);
-                let limits = [of_key, service.house.max_waiters_total];
+                let expected = match limited_by {
+                    WaiterLimit::PerKey => of_key,
+                    _ => service.house.max_waiters_total,
+                };
                 // This one is among them.
                 let alive = environment
                     .records
                     .requests
                     .alive(service.id, ticket.since())
                     .requests;
-                waiting >= limit && *waiting < alive && limits.contains(limit)
+                waiting >= limit && *waiting < alive && *limit == expected
             }
             LockError::WaitTooLong {
                 expected, limit, ..
             } => terms.refuses_long_waits && expected > limit && *limit == terms.wait,
             _ => false,
         };
-        if has_bad_key || must_be_invalid {
+        if has_bad_key || terms.is_invalid {
             return Some("a request that is invalid was not refused as such");
         }
         (!is_possible).then_some("nothing implies this")
-    }
-
-    /// Returns whether no lock with these options is possible.
-    pub(crate) fn must_be_invalid(&self) -> bool {
-        self.terms.is_invalid || (self.terms.is_fenced && self.keys == Keys::Several)
     }
 
     fn late_shutdown(&self) -> Option<&'static str> {

@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 use futures::FutureExt;
-use redlock_tokio::LossReason;
+use redlock_tokio::{LossReason, WaiterLimit};
 use redlock_tower::{LockError, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
@@ -85,7 +85,7 @@ impl Counter {
             rules,
             tasks,
             running: Arc::default(),
-            queue: CallQueue::new(environment, rules.max_waiters),
+            queue: CallQueue::default(),
         }
     }
 
@@ -309,15 +309,21 @@ impl Counter {
         }
     }
 
-    /// Checks that as many calls wait as a refusal says.
+    /// Checks that at least as many calls wait as a refusal says.
     fn judge_full_queue(&self, ended: &Ended<'_>, error: &redlock_tokio::LockError) {
         let (environment, before) = (&self.environment, ended.before);
         environment.tell(("queue full", error.to_string()));
-        let redlock_tokio::LockError::QueueFull { waiting, limit } = *error else {
+        let redlock_tokio::LockError::QueueFull {
+            waiting,
+            limit,
+            limited_by,
+        } = *error
+        else {
             return environment.fail(format_args!("a full queue: {error}"));
         };
-        let is_of_layer = limit == self.rules.max_waiters && waiting >= limit;
-        if is_of_layer && waiting == before {
+        let may_be_of_layer = limited_by == WaiterLimit::Total && limit == self.rules.max_waiters;
+        // Calls that need not wait for other calls do not count.
+        if may_be_of_layer && (limit..=before).contains(&waiting) {
             environment.note(Seen::CallQueueFull);
         } else {
             ended.asked.judge(error);

@@ -161,8 +161,7 @@ impl User {
         let mut keys: Vec<_> = (0..count).map(|_| self.key()).collect();
         keys.sort();
         keys.dedup();
-        // A lock of several keys has no token, and a request for one says so.
-        let terms = if self.rng.chance(50_000) {
+        let terms = if self.rng.chance(300_000) {
             terms.fenced()
         } else {
             terms
@@ -174,6 +173,9 @@ impl User {
         if let Some(kept) = self.wait_for(lock, asked, cancel).await {
             if has_several {
                 self.environment.note(Seen::LockedAll);
+                if terms.is_fenced {
+                    self.environment.note(Seen::LockedAllFenced);
+                }
             }
             self.work_under(kept).await;
         }

@@ -100,7 +100,7 @@ impl View {
         if !self.hold.is_valid() {
             fail("a lock was granted that is not valid");
         }
-        if asked.must_be_invalid() || asked.keys == Keys::Bad {
+        if asked.terms.is_invalid || asked.keys == Keys::Bad {
             fail("a lock was granted that is impossible");
         }
         if self.hold.fencing_token().is_some() != terms.is_fenced {

@@ -228,6 +228,10 @@ fn a_request_for_several_keys_is_refused_if_the_queue_of_any_is_full() {
     }
     // It would wait for the key a first, and be the third waiter for the key b.
     let joined = queue.join(&keys("ab"), ticket(4), at(0), &4, &POLICY);
-    let (waiting, limit) = (2, 2);
-    assert_eq!(joined, refused(Refusal::Full { waiting, limit }));
+    let full = Refusal::Full {
+        waiting: 2,
+        limit: 2,
+        limited_by: WaiterLimit::PerKey,
+    };
+    assert_eq!(joined, refused(full));
 }

@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use redlock_core::{KeySlot, Tenure};
+use redlock_core::{KeySlot, MemberId, Tenure};
 
 use super::{
     directory::Directory, error::ClusterError, identity::member_id, member::Member, seeds::Seeds,
@@ -120,6 +120,10 @@ impl Authority for ClusterAuthority {
 
     fn objection(&self, index: usize) -> Option<NodeError> {
         self.directory.objection(self.slots[index])
+    }
+
+    fn name_of(&self, member: MemberId) -> String {
+        self.directory.name_of(member)
     }
 }
 

@@ -1,5 +1,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     sync::Arc,
     time::Duration,
 };
@@ -11,7 +12,10 @@ use super::layout::Layout;
 use crate::{
     node::{
         NodeError,
-        redis::address::{AddressMap, Endpoint},
+        redis::{
+            address::{AddressMap, Endpoint},
+            roll_call::RollCall,
+        },
     },
     sync::Mutex,
 };
@@ -22,6 +26,9 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 /// How old an answer may be to show that its node answers now.
 const FRESH_FOR: Duration = Duration::from_secs(3);
 
+/// How many silent nodes a message names.
+const MOST_NAMED: usize = 10;
+
 /// Where the nodes of a cluster are, and what they said last.
 pub(super) struct Directory {
     seeds: Vec<Endpoint>,
@@ -30,6 +37,7 @@ pub(super) struct Directory {
     heard: Mutex<Heard>,
     /// Notified when there may be other addresses to ask.
     changed: Notify,
+    pub(super) roll_call: RollCall,
 }
 
 /// The owners of some slots.
@@ -48,15 +56,30 @@ pub(super) struct SharedServer {
     pub(super) member: MemberId,
 }
 
+/// What an answer is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is of a node of the cluster.
+    Own,
+    /// A seed leads to another cluster. Its other nodes are not asked. But it must be known that there are two.
+    Foreign,
+    /// An address that was once announced leads to a node that no other one knows. The answer does not count.
+    Unknown,
+}
+
 #[derive(Default)]
 struct Heard {
     answers: BTreeMap<MemberId, Answered>,
+    /// The nodes of other clusters to which seeds lead.
+    foreign: BTreeMap<Endpoint, MemberId>,
     /// Why there was no answer from an address the last time.
     failures: BTreeMap<Endpoint, NodeError>,
     /// What the nodes have announced.
     announced: BTreeSet<Endpoint>,
     /// Whether an answer has changed since the owners were last compared.
     has_changed: bool,
+    /// Whether too few nodes answered when this was last looked at.
+    is_short: bool,
     /// The voters on one server that the log has named last.
     named: Option<SharedServer>,
 }
@@ -81,6 +104,7 @@ struct Places {
 impl Directory {
     pub(super) fn new(seeds: Vec<Endpoint>, uses_tls: bool, map: Option<AddressMap>) -> Self {
         Self {
+            roll_call: RollCall::new(&seeds),
             seeds,
             uses_tls,
             map,
@@ -106,15 +130,20 @@ impl Directory {
         self.changed.notified().await;
     }
 
-    /// Notes an answer. Returns whether it counts: an address that was once announced may lead to a node of
-    /// another cluster by now.
-    pub(super) fn note_answer(&self, from: &Endpoint, layout: &Arc<Layout>) -> bool {
+    /// Notes an answer. Returns what it is worth: an address may lead to a node of another cluster by now.
+    pub(super) fn note_answer(&self, from: &Endpoint, layout: &Arc<Layout>) -> Standing {
         // Before the lock, since a function of the user may be called.
         let places = self.places_in(from, layout);
+        self.roll_call.note(from);
         let mut heard = self.heard.lock();
         if !self.seeds.contains(from) && !heard.is_member(layout.myself) {
-            return false;
+            return Standing::Unknown;
         }
+        if heard.is_foreign(layout) {
+            heard.foreign.insert(from.clone(), layout.myself);
+            return Standing::Foreign;
+        }
+        heard.foreign.remove(from);
         heard.failures.remove(from);
         let at = Instant::now();
         let answered = Answered {
@@ -131,16 +160,14 @@ impl Directory {
             heard.announced = heard.endpoints();
             self.changed.notify_one();
         }
-        true
+        Standing::Own
     }
 
     /// Notes why an address gave no answer. Returns whether that is news.
     pub(super) fn note_failure(&self, from: &Endpoint, error: NodeError) -> bool {
-        let earlier = self
-            .heard
-            .lock()
-            .failures
-            .insert(from.clone(), error.clone());
+        self.roll_call.note(from);
+        let mut heard = self.heard.lock();
+        let earlier = heard.failures.insert(from.clone(), error.clone());
         earlier != Some(error)
     }
 
@@ -178,8 +205,15 @@ impl Directory {
 
     /// Returns what messages call a node: its address, or its id while no address is known.
     pub(super) fn name_of(&self, member: MemberId) -> String {
+        let foreign = || {
+            let heard = self.heard.lock();
+            let mut nodes = heard.foreign.iter();
+            let (address, _) = nodes.find(|(_, it)| **it == member)?;
+            Some(address.clone())
+        };
         self.endpoint_of(member)
             .and_then(Result::ok)
+            .or_else(foreign)
             .map_or_else(|| member.to_string(), |it| it.to_string())
     }
 
@@ -209,12 +243,37 @@ impl Directory {
 
     /// Returns why no owner of the slot is confirmed.
     pub(super) fn objection(&self, slot: KeySlot) -> Option<NodeError> {
+        let silent = self.silent();
         let heard = self.heard.lock();
-        let objection = heard.objection(slot)?;
+        let objection = heard.objection(slot, &silent)?;
         // A node whose address the map does not translate cannot be asked.
         let places = heard.answers.values().map(|it| &it.places);
         let mut failures = places.filter_map(|it| it.failure.clone());
         Some(failures.next().unwrap_or(objection))
+    }
+
+    /// Returns why no owner is confirmed, if that is since too few nodes answer, and the log has not said it.
+    pub(super) fn newly_short(&self, slot: KeySlot) -> Option<NodeError> {
+        let silent = self.silent();
+        let mut heard = self.heard.lock();
+        let answering = heard.fresh().count();
+        let is_short = answering < heard.majority();
+        let was_short = mem::replace(&mut heard.is_short, is_short);
+        if !is_short || was_short {
+            return None;
+        }
+        heard.objection(slot, &silent)
+    }
+
+    /// Returns what messages call the nodes that do not answer.
+    fn silent(&self) -> String {
+        let silent = self.heard.lock().silent();
+        let named = silent.iter().take(MOST_NAMED).map(|it| self.name_of(*it));
+        let mut text = named.collect::<Vec<_>>().join(", ");
+        if silent.len() > MOST_NAMED {
+            text += &format!(" and {} more", silent.len() - MOST_NAMED);
+        }
+        text
     }
 
     /// Returns where the nodes of an answer are. If the answer is the same as the last one, asks only the user's
@@ -309,10 +368,30 @@ impl Heard {
         self.answers.values().filter(|it| it.is_fresh())
     }
 
-    /// Returns how many nodes are more than half of all that the answering ones know.
+    /// Returns whether the answer names none of the nodes that the others name. The last of the others are kept until
+    /// their cluster answers again, so the first cluster stays the own one.
+    fn is_foreign(&self, layout: &Layout) -> bool {
+        let names_one = |it: &Answered| it.layout.members().any(|member| layout.knows(member));
+        !self.answers.is_empty() && !self.answers.values().any(names_one)
+    }
+
+    /// Returns all nodes that the answering ones know.
+    fn all(&self) -> BTreeSet<MemberId> {
+        self.fresh().flat_map(|it| it.layout.members()).collect()
+    }
+
+    /// Returns how many nodes are more than half of all.
     fn majority(&self) -> usize {
-        let all: BTreeSet<_> = self.fresh().flat_map(|it| it.layout.members()).collect();
-        all.len() / 2 + 1
+        self.all().len() / 2 + 1
+    }
+
+    /// Returns the nodes that others know and that do not answer.
+    fn silent(&self) -> Vec<MemberId> {
+        let mut all = self.all();
+        for answered in self.fresh() {
+            all.remove(&answered.layout.myself);
+        }
+        all.into_iter().collect()
     }
 
     /// Returns the node that a majority names as the owner of the slot.
@@ -326,7 +405,7 @@ impl Heard {
         Some(owner)
     }
 
-    fn objection(&self, slot: KeySlot) -> Option<NodeError> {
+    fn objection(&self, slot: KeySlot, silent: &str) -> Option<NodeError> {
         let number = slot.number();
         let failures = || {
             let failures = self.failures.iter();
@@ -348,9 +427,11 @@ impl Heard {
             };
         }
         if answering < majority {
+            let all = self.all().len();
             let text = format!(
-                "{answering} nodes of the cluster answer, and {majority} are more than half of all, with the \
-                 replicas, so no owner of slot {number} is confirmed ({})",
+                "{answering} of {all} nodes of the cluster answer, with the replicas, and {majority} are needed to \
+                 confirm the owner of slot {number}; silent: {silent}. Forget nodes that are gone: CLUSTER FORGET on \
+                 each of the others ({})",
                 failures()
             );
             return Some(NodeError::Unreachable(text.into()));

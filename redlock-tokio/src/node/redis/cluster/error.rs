@@ -53,8 +53,9 @@ pub enum ClusterError {
     /// Two voters are slots of one server. They would fail together.
     #[error(
         "slots {first} and {second} are both on server {server}, so that two of {voters} voters would fail \
-         together, in a cluster of {shards} shards: choose voters(1), or tags that are on different servers, \
-         or allow_shared_servers"
+         together, in a cluster of {shards} shards: move one of the slots to another server, or accept that by \
+         allow_shared_servers; voters(1) and other tags are only for a fleet of which no process runs, since they do \
+         not exclude processes that have the present voters"
     )]
     SharedServer {
         /// The slot of the first voter.

@@ -1,10 +1,13 @@
 use std::{sync::Arc, time::Duration};
 
 use deadpool_redis::redis::{Value, aio::MultiplexedConnection, cmd};
-use redlock_core::{KeySlot, MemberId, MemberReport};
+use redlock_core::{KeySlot, MemberId, MemberList, MemberReport, Timestamp};
 use tokio::time::{sleep, timeout};
 
-use super::{directory::Directory, layout::Layout};
+use super::{
+    directory::{Directory, Standing},
+    layout::Layout,
+};
 use crate::node::{
     NodeError, Reports,
     redis::{
@@ -37,15 +40,11 @@ impl Member {
             if last.is_some_and(is_redundant) {
                 connection = None;
             } else {
-                match timeout(LIMIT, self.ask(&mut connection)).await {
-                    Ok(Ok(member)) => last = Some(member),
-                    Ok(Err(error)) => {
+                match self.turn(&mut connection).await {
+                    Ok(member) => last = Some(member),
+                    Err(error) => {
                         connection = None;
                         self.note_failure(error);
-                    }
-                    Err(_) => {
-                        connection = None;
-                        self.note_failure(NodeError::TimedOut(LIMIT));
                     }
                 }
             }
@@ -55,41 +54,60 @@ impl Member {
         self.endpoint
     }
 
-    /// Asks once, over the connection if there is one. Returns which node is at the address.
-    async fn ask(
+    /// Asks once, and passes the answer on. Returns which node is at the address.
+    async fn turn(
         &self,
         connection: &mut Option<MultiplexedConnection>,
     ) -> Result<MemberId, NodeError> {
-        let open = match connection {
-            Some(open) => open,
-            none => none.insert(self.settings.open(&self.endpoint).await?.connection),
-        };
-        let asked_at = self.reports.now();
-        let reply = open.send_packed_command(cmd("CLUSTER").arg("NODES")).await;
-        let layout = Arc::new(read(reply.map_err(|error| connect_error(&error))?)?);
+        let answer = timeout(LIMIT, self.ask(connection)).await;
+        let (asked_at, layout) = answer.unwrap_or(Err(NodeError::TimedOut(LIMIT)))?;
         let member = layout.myself;
-        if !self.directory.note_answer(&self.endpoint, &layout) {
+        let standing = self.directory.note_answer(&self.endpoint, &layout);
+        if standing == Standing::Unknown {
             let text = format!("a node that no other knows is at this address: {member}");
             return Err(NodeError::Unreachable(text.into()));
         }
+        let limit = self.reports.interval();
+        self.directory.roll_call.complete(limit).await;
+        let members: MemberList = layout.members().collect();
         for (index, slot) in self.slots.iter().enumerate() {
             let report = MemberReport {
                 asked_at,
                 member,
-                members: layout.members().collect(),
+                members: members.clone(),
                 tenure: layout.tenure(*slot),
                 // The answer does not say since when.
                 age: Duration::ZERO,
             };
             self.reports.deliver(index, report);
         }
+        if standing == Standing::Foreign {
+            let text = format!("a node of another cluster is at this address: {member}");
+            return Err(NodeError::Misconfigured(text.into()));
+        }
         self.warn_of_shared_server();
         Ok(member)
+    }
+
+    /// Asks once, over the connection if there is one. Returns the answer, and a time before the question.
+    async fn ask(
+        &self,
+        connection: &mut Option<MultiplexedConnection>,
+    ) -> Result<(Timestamp, Arc<Layout>), NodeError> {
+        let open = match connection {
+            Some(open) => open,
+            none => none.insert(self.settings.open(&self.endpoint).await?.connection),
+        };
+        let asked_at = self.reports.now();
+        let reply = open.send_packed_command(cmd("CLUSTER").arg("NODES")).await;
+        let layout = read(reply.map_err(|error| connect_error(&error))?)?;
+        Ok((asked_at, Arc::new(layout)))
     }
 
     fn warn_of_shared_server(&self) {
         if let Some(shared) = self.directory.newly_shared(&self.slots) {
             tracing::warn!(
+                target: "redlock",
                 first = self.slots[shared.first].number(),
                 second = self.slots[shared.second].number(),
                 server = self.directory.name_of(shared.member),
@@ -101,7 +119,15 @@ impl Member {
     fn note_failure(&self, error: NodeError) {
         let text = error.to_string();
         if self.directory.note_failure(&self.endpoint, error) {
-            tracing::warn!(node = %self.endpoint, error = text, "a node of the cluster does not answer");
+            tracing::warn!(
+                target: "redlock",
+                node = %self.endpoint,
+                error = text,
+                "a node of the cluster does not answer"
+            );
+        }
+        if let Some(error) = self.directory.newly_short(self.slots[0]) {
+            tracing::warn!(target: "redlock", %error, "no owner of a slot is confirmed");
         }
     }
 }

@@ -35,27 +35,34 @@ impl Encoder {
         cmd
     }
 
-    /// `EVAL source 2 key counter token ttl fence`
+    /// `EVAL source 2n key.. counter.. token ttl fence lifetime`
     ///
     /// Called by its hash, the script might have to be sent again, and would then arrive after the lock's own
     /// release.
     pub(super) fn acquire_fenced(&self, command: &Command, ttl: Ttl, fence: FencingToken) -> Cmd {
+        let script = if command.has_several_keys() {
+            &script::ACQUIRE_ALL_FENCED
+        } else {
+            &script::ACQUIRE_FENCED
+        };
         let mut cmd = self.start(command);
-        call(&mut cmd, &script::ACQUIRE_FENCED, Call::InFull).arg(2);
-        cmd.arg(self.key(command)).arg(self.counter(command));
+        call(&mut cmd, script, Call::InFull);
+        self.add_keys_and_counters(&mut cmd, command);
         cmd.arg(command.token())
             .arg(ttl.as_millis())
-            .arg(fence.get());
+            .arg(fence.get())
+            .arg(counter_lifetime());
         cmd
     }
 
-    /// `EVALSHA hash 2 key counter token fence`
+    /// `EVALSHA hash 2n key.. counter.. token fence lifetime`
     pub(super) fn fence(&self, command: &Command, by: Call) -> Cmd {
         let mut cmd = self.start(command);
-        call(&mut cmd, &script::FENCE, by).arg(2);
-        cmd.arg(self.key(command)).arg(self.counter(command));
+        call(&mut cmd, &script::FENCE, by);
+        self.add_keys_and_counters(&mut cmd, command);
         cmd.arg(command.token())
-            .arg(command.fence().map(FencingToken::get));
+            .arg(command.fence().map(FencingToken::get))
+            .arg(counter_lifetime());
         cmd
     }
 
@@ -134,8 +141,14 @@ impl Encoder {
         self.tag.on(command.key().as_bytes())
     }
 
-    fn counter(&self, command: &Command) -> Vec<u8> {
-        self.tag.counter_of(command.key().as_bytes())
+    fn add_keys_and_counters(&self, cmd: &mut Cmd, command: &Command) {
+        cmd.arg(2 * command.key_count());
+        for key in command.keys() {
+            cmd.arg(self.tag.on(key.as_bytes()));
+        }
+        for key in command.keys() {
+            cmd.arg(self.tag.counter_of(key.as_bytes()));
+        }
     }
 }
 
@@ -144,6 +157,11 @@ pub(super) fn caching() -> Cmd {
     let mut cmd = redis::cmd("CLIENT");
     cmd.arg("CACHING").arg("YES");
     cmd
+}
+
+/// Returns how long a counter lives after a raise, in milliseconds.
+fn counter_lifetime() -> u128 {
+    FencingToken::COUNTER_LIFETIME.as_millis()
 }
 
 fn call<'a>(cmd: &'a mut Cmd, script: &Script, by: Call) -> &'a mut Cmd {

@@ -22,7 +22,7 @@ pub(super) struct Part {
 pub(super) enum Ask {
     /// `SET .. NX`.
     Set,
-    /// `SET .. NX` and the raising of a fencing counter, by a script that is sent in full.
+    /// Acquires one key or several, and raises their fencing counters, by a script that is sent in full.
     AcquireFenced,
     /// The raising alone, by a script.
     Fence(Call),
@@ -63,7 +63,7 @@ pub(super) enum Shared {
 /// Another way to ask, because a server refused the first one.
 #[derive(Clone, Copy)]
 pub(super) enum Fallback {
-    /// By the script that raises the fencing counter, in full.
+    /// By the script that raises the fencing counters, in full.
     Fence,
     /// By a script in full, for all keys at once.
     Together(Shared),

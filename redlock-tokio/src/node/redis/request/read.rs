@@ -12,7 +12,7 @@ use crate::{
         Answer, Command, CounterDefect, NodeError, Vote,
         redis::{
             key_tag::KeyTag,
-            server_error::{is_denied_command, is_other_type, refusal},
+            server_error::{is_denied_key, is_other_type, refusal},
             shorten::shorten,
         },
     },
@@ -57,9 +57,9 @@ pub(super) fn single(
 fn vote(ask: Ask, reply: Value, command: &Command, tag: &KeyTag) -> Answer {
     match (ask, reply) {
         (Ask::Set, Value::Okay) => Ok(Vote::Granted),
-        (Ask::Set | Ask::Extend, Value::Nil) => Ok(Vote::Denied),
+        (Ask::Set | Ask::Extend | Ask::AcquireAll, Value::Nil) => Ok(Vote::Denied),
         (Ask::Release | Ask::AcquireAll | Ask::ReleaseAll, Value::Int(1)) => Ok(Vote::Granted),
-        (Ask::Release | Ask::AcquireAll | Ask::ReleaseAll, Value::Int(0)) => Ok(Vote::Denied),
+        (Ask::Release | Ask::ReleaseAll, Value::Int(0)) => Ok(Vote::Denied),
         (Ask::Extend | Ask::Release, Value::ServerError(error)) if is_other_type(&error) => {
             Ok(Vote::Denied)
         }
@@ -69,7 +69,7 @@ fn vote(ask: Ask, reply: Value, command: &Command, tag: &KeyTag) -> Answer {
     }
 }
 
-/// Reads the reply of a script that raises the fencing counter.
+/// Reads the reply of a script that raises fencing counters.
 fn fence(reply: Value, command: &Command, tag: &KeyTag) -> Answer {
     match reply {
         Value::Int(1) => Ok(Vote::Granted),
@@ -78,7 +78,7 @@ fn fence(reply: Value, command: &Command, tag: &KeyTag) -> Answer {
         Value::ServerError(error) if error.code() == "NOCOUNTER" => {
             Err(no_counter(command, tag, &error))
         }
-        Value::ServerError(error) if error.code() == "NOPERM" && !is_denied_command(&error) => {
+        Value::ServerError(error) if is_denied_key(&error) => {
             Err(no_right_to_counter(command, tag, &error))
         }
         reply => Err(failure(reply)),
@@ -159,16 +159,19 @@ fn failure(reply: Value) -> NodeError {
     }
 }
 
-/// Returns the error of a server that has something else under the name of the fencing counter.
+/// Returns the error of a server that has something else under the name of a fencing counter. The script says which
+/// counter it is, from 1 on, and what is wrong with it.
 fn no_counter(command: &Command, tag: &KeyTag, error: &ServerError) -> NodeError {
-    let defect = match error.details() {
+    let (number, defect) = error.details().unwrap_or_default().split_once(' ').unzip();
+    let position = number.and_then(|it| it.parse::<usize>().ok()).unwrap_or(1);
+    let key = command.keys().nth(position.saturating_sub(1));
+    let defect = match defect {
         Some("type") => CounterDefect::OtherType,
         Some("beyond") => CounterDefect::Beyond,
-        Some("expires") => CounterDefect::Expires,
         _ => CounterDefect::NoNumber,
     };
     NodeError::NotACounter {
-        name: shown_counter_name(command, tag).into(),
+        name: shown_counter_name(key.unwrap_or(command.key()), tag).into(),
         defect,
     }
 }
@@ -178,8 +181,8 @@ fn no_right_to_counter(command: &Command, tag: &KeyTag, error: &ServerError) -> 
     let details = error.details().unwrap_or_default();
     let text = format!(
         "{details}: a fenced lock needs its key and its counter {} (grant the key pattern {}*)",
-        shown_counter_name(command, tag),
-        Key::COUNTERS.escape_ascii(),
+        shown_counter_name(command.key(), tag),
+        Key::COUNTERS,
     );
     NodeError::Refused {
         code: error.code().into(),
@@ -187,9 +190,9 @@ fn no_right_to_counter(command: &Command, tag: &KeyTag, error: &ServerError) -> 
     }
 }
 
-/// Returns the name of the command's fencing counter, for people.
-fn shown_counter_name(command: &Command, tag: &KeyTag) -> String {
-    let name = tag.counter_of(command.key().as_bytes());
+/// Returns the name of the key's fencing counter, for people.
+fn shown_counter_name(key: &Key, tag: &KeyTag) -> String {
+    let name = tag.counter_of(key.as_bytes());
     shorten(name.escape_ascii().to_string())
 }
 

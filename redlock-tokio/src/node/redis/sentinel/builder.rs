@@ -37,8 +37,7 @@ const PORT: u16 = 26379;
 /// # Rights and keys
 ///
 /// At the sentinels: `+sentinel|myid +sentinel|master +sentinel|sentinels`, and for an earlier notice `+subscribe` on
-/// the channel `+switch-master`. At the servers: as for any node, and `SET`, `GET` and `PTTL` on the keys
-/// `redlock:owner:*`, by which new clients know how long the master has been one.
+/// the channel `+switch-master`. At the servers: as for any node.
 ///
 /// ```
 /// use redlock_tokio::{Node, RedisNode};
@@ -229,6 +228,7 @@ impl SentinelNodeBuilder {
             name: self.name,
             map: self.map,
             objections: Mutex::default(),
+            roster: Mutex::default(),
         };
         Ok(SentinelNode(Arc::new(group)))
     }

@@ -24,6 +24,7 @@ use crate::{
         redis::{
             address::{AddressMap, Endpoint},
             connect::ConnectionSettings,
+            roll_call::RollCall,
             server_error::disconnected,
             session::RedisSession,
         },
@@ -44,6 +45,8 @@ pub(super) struct Group {
     pub(super) map: Option<AddressMap>,
     /// Why sentinels do not answer, by their addresses.
     pub(super) objections: Mutex<BTreeMap<String, NodeError>>,
+    /// What the sentinels say about each other.
+    pub(super) roster: Mutex<Roster>,
 }
 
 /// The group as an authority, of which a watch keeps a part.
@@ -53,7 +56,7 @@ pub(super) struct Sentinels(pub(super) Arc<Group>);
 struct Watch {
     group: Arc<Group>,
     reports: Reports,
-    roster: Mutex<Roster>,
+    roll_call: RollCall,
     /// Told by any sentinel that there may be another master.
     hint: Arc<Notify>,
 }
@@ -71,7 +74,7 @@ impl Authority for Sentinels {
         let watch = Watch {
             group: Arc::clone(&self.0),
             reports,
-            roster: Mutex::default(),
+            roll_call: RollCall::new(&self.0.listed),
             hint: Arc::default(),
         };
         async move { watch.run().await }.boxed()
@@ -93,6 +96,11 @@ impl Authority for Sentinels {
 
     fn objection(&self, _: usize) -> Option<NodeError> {
         self.0.objection()
+    }
+
+    fn name_of(&self, member: MemberId) -> String {
+        let address = self.0.roster.lock().address_of(member);
+        address.unwrap_or_else(|| member.to_string())
     }
 }
 
@@ -176,7 +184,11 @@ impl Watch {
 
     /// Returns the sentinels that others know and that do not answer at any address that is asked.
     fn missing(&self) -> Vec<(String, Endpoint)> {
-        let announced = self.roster.lock().missing(Instant::now(), self.limit());
+        let announced = self
+            .group
+            .roster
+            .lock()
+            .missing(Instant::now(), self.limit());
         announced
             .into_iter()
             .filter_map(|address| self.group.endpoint(&address).ok())
@@ -198,12 +210,17 @@ impl Watch {
             let turn = self.turn(&endpoint, &address, &mut connection, &mut memory);
             let late = || Err(NodeError::TimedOut(self.limit()));
             let outcome = timeout(self.limit(), turn).await.unwrap_or_else(|_| late());
+            self.roll_call.note(&endpoint);
+            if let Ok(report) = &outcome {
+                self.roll_call.complete(interval).await;
+                self.reports.deliver(0, report.clone());
+            }
             self.note(&address, outcome.as_ref().err());
             if outcome.is_err() {
                 connection = None;
                 if !is_listed && !self.is_told_of(&address) {
                     self.group.objections.lock().remove(&address);
-                    self.roster.lock().forget(&address);
+                    self.group.roster.lock().forget(&address);
                     return address;
                 }
             }
@@ -224,7 +241,7 @@ impl Watch {
 
     /// Returns whether other sentinels know one at this address.
     fn is_told_of(&self, address: &str) -> bool {
-        let mut told = self.roster.lock().told();
+        let mut told = self.group.roster.lock().told();
         told.any(|announced| {
             let endpoint = self.group.endpoint(&announced);
             endpoint.is_ok_and(|it| it.to_string() == address)
@@ -242,46 +259,54 @@ impl Watch {
         let group = &self.group.name;
         match (before.as_ref(), objection) {
             (before, Some(error)) if before != Some(error) => {
-                tracing::warn!(group, sentinel = address, %error, "a sentinel does not answer");
+                tracing::warn!(
+                    target: "redlock",
+                    group,
+                    sentinel = address,
+                    %error,
+                    "a sentinel does not answer"
+                );
             }
             (Some(_), None) => {
-                tracing::info!(group, sentinel = address, "a sentinel answers again");
+                tracing::info!(
+                    target: "redlock",
+                    group,
+                    sentinel = address,
+                    "a sentinel answers again"
+                );
             }
             _ => {}
         }
     }
 
-    /// Asks a sentinel once, over a new connection if there is none.
+    /// Asks a sentinel once, over a new connection if there is none. Returns its report.
     async fn turn(
         &self,
         endpoint: &Endpoint,
         address: &str,
         connection: &mut Option<MultiplexedConnection>,
         memory: &mut Memory,
-    ) -> Result<(), NodeError> {
+    ) -> Result<MemberReport, NodeError> {
         let connection = match connection {
             Some(connection) => connection,
             None => connection.insert(self.group.open(endpoint, &self.hint).await?),
         };
         let asked_at = self.reports.now();
         let answer = self.group.ask(connection).await?;
-        let id = self.roster.lock().note(Instant::now(), address, &answer);
+        let now = Instant::now();
+        let id = self.group.roster.lock().note(now, address, &answer);
         let Some(member) = id else {
             let text = "it does not tell its id: grant +sentinel|myid, or use Redis 6.2 or later";
             return Err(NodeError::Misconfigured(text.into()));
         };
         let age = memory.age(self.reports.now(), member, &answer);
-        self.reports.deliver(
-            0,
-            MemberReport {
-                asked_at,
-                member,
-                members: answer.others.iter().map(|it| it.id).collect(),
-                tenure: answer.tenure,
-                age,
-            },
-        );
-        Ok(())
+        Ok(MemberReport {
+            asked_at,
+            member,
+            members: answer.others.iter().map(|it| it.id).collect(),
+            tenure: answer.tenure,
+            age,
+        })
     }
 }
 

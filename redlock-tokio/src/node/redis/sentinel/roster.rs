@@ -38,13 +38,15 @@ impl Roster {
         address: &str,
         answer: &Answer,
     ) -> Option<MemberId> {
-        for other in &answer.others {
-            self.told.insert(other.id, (other.address.clone(), now));
-        }
         let others: BTreeSet<_> = answer.others.iter().map(|it| it.id).collect();
         let id = answer
             .id
             .or_else(|| self.only_unlisted(now, address, &others));
+        if !self.is_foreign(address, id, &others) {
+            for other in &answer.others {
+                self.told.insert(other.id, (other.address.clone(), now));
+            }
+        }
         let heard = Heard {
             id,
             others,
@@ -69,6 +71,15 @@ impl Roster {
             .collect()
     }
 
+    /// Returns where a sentinel was asked, or where another one has told that it is.
+    pub(super) fn address_of(&self, member: MemberId) -> Option<String> {
+        let mut heard = self.heard.iter();
+        let asked = heard.find(|(_, it)| it.id == Some(member));
+        let asked = asked.map(|(address, _)| address.clone());
+        let told = || self.told.get(&member).map(|(address, _)| address.clone());
+        asked.or_else(told)
+    }
+
     /// Returns the addresses of the sentinels that others tell of.
     pub(super) fn told(&self) -> impl Iterator<Item = String> + use<> {
         let told: Vec<_> = self
@@ -82,6 +93,16 @@ impl Roster {
     /// Forgets what the sentinel at this address said.
     pub(super) fn forget(&mut self, address: &str) {
         self.heard.remove(address);
+    }
+
+    /// Returns whether a sentinel and those that it knows are none of those that are heard of at other addresses. Its
+    /// address may lead to another group, and the sentinels of that group are not asked.
+    fn is_foreign(&self, address: &str, id: Option<MemberId>, others: &BTreeSet<MemberId>) -> bool {
+        let elsewhere = self.heard.iter().filter(|(at, _)| *at != address);
+        let mut known = elsewhere
+            .flat_map(|(_, heard)| heard.others.iter().chain(&heard.id))
+            .peekable();
+        known.peek().is_some() && !known.any(|it| others.contains(it) || id == Some(*it))
     }
 
     fn only_unlisted(

@@ -36,7 +36,12 @@ impl GroupUrl {
             return Err(UrlError::new("a `#` must be written as %23"));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let nameless = || UrlError::new("the URL of a sentinel group lacks the group's name");
+        let nameless = || {
+            UrlError::new(
+                "the URL of a sentinel group lacks the group's name. Was a list of URLs split at its commas? \
+                 RedlockBuilder::node_list keeps the sentinels of a group together",
+            )
+        };
         let (authority, path) = rest.split_once('/').ok_or_else(nameless)?;
         if path.contains('@') {
             // Otherwise a part of a password could be taken for a name, which logs show.

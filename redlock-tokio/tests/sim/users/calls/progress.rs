@@ -9,7 +9,7 @@ use std::{
     task::Poll,
 };
 
-use crate::users::{environment::Environment, view::View};
+use crate::users::view::View;
 
 /// How far a call has come.
 #[derive(Default)]
@@ -44,13 +44,8 @@ pub(super) enum LockAtEnd {
 }
 
 /// The calls that wait behind one layer. Clones are handles of the same queue.
-#[derive(Clone)]
-pub(super) struct CallQueue {
-    environment: Environment,
-    waiting: Arc<AtomicUsize>,
-    /// How many calls the layer lets wait.
-    limit: usize,
-}
+#[derive(Clone, Default)]
+pub(super) struct CallQueue(Arc<AtomicUsize>);
 
 /// A call that waits. It leaves the queue when this is dropped.
 struct QueuePlace(CallQueue);
@@ -59,25 +54,12 @@ struct QueuePlace(CallQueue);
 struct Ends<'a>(&'a Progress);
 
 impl CallQueue {
-    pub(super) fn new(environment: &Environment, limit: usize) -> Self {
-        Self {
-            environment: environment.clone(),
-            waiting: Arc::default(),
-            limit,
-        }
-    }
-
     fn len(&self) -> usize {
-        self.waiting.load(Relaxed)
+        self.0.load(Relaxed)
     }
 
     fn join(self) -> QueuePlace {
-        let waiting = self.waiting.fetch_add(1, Relaxed) + 1;
-        if waiting > self.limit {
-            let limit = self.limit;
-            let text = format_args!("{waiting} calls wait, and the limit is {limit}");
-            self.environment.fail(text);
-        }
+        self.0.fetch_add(1, Relaxed);
         QueuePlace(self)
     }
 }
@@ -119,7 +101,7 @@ impl Progress {
 
 impl Drop for QueuePlace {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Relaxed);
+        self.0.0.fetch_sub(1, Relaxed);
     }
 }
 

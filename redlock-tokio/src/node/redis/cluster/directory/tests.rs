@@ -43,7 +43,10 @@ fn shown(directory: &Directory, number: u16) -> String {
 async fn every_announced_address_is_asked_beside_the_seeds() {
     let directory = directory();
     assert_eq!(directory.endpoints(), [at("seed:1")].into());
-    assert!(directory.note_answer(&at("seed:1"), &layout(A, A)));
+    assert_eq!(
+        directory.note_answer(&at("seed:1"), &layout(A, A)),
+        Standing::Own
+    );
     directory.changed().await;
     let all = ["a:6379", "b:6379", "c:6379", "seed:1"].map(at);
     assert_eq!(directory.endpoints(), all.into());
@@ -72,8 +75,14 @@ async fn a_node_of_another_cluster_at_an_old_address_does_not_count() {
     directory.note_answer(&at("seed:1"), &layout(A, A));
     let text = format!("{D} d:6379@1 myself,master - 0 0 1 connected 0-16383\n");
     let foreign = Arc::new(Layout::parse(&text).unwrap());
-    assert!(!directory.note_answer(&at("b:6379"), &foreign));
-    assert!(directory.note_answer(&at("b:6379"), &layout(B, A)));
+    assert_eq!(
+        directory.note_answer(&at("b:6379"), &foreign),
+        Standing::Unknown
+    );
+    assert_eq!(
+        directory.note_answer(&at("b:6379"), &layout(B, A)),
+        Standing::Own
+    );
     assert_eq!(directory.owners(&[slot(0)]).unwrap().members.len(), 1);
 }
 
@@ -90,9 +99,12 @@ async fn an_objection_says_what_is_missing() {
     directory.note_answer(&at("seed:1"), &layout(A, A));
     let text = shown(&directory, 0);
     assert!(
-        text.contains("1 nodes of the cluster answer, and 2 are more than half"),
+        text.contains("1 of 3 nodes of the cluster answer, with the replicas, and 2 are needed"),
         "{text}"
     );
+    assert!(text.contains("silent: b:6379, c:6379. Forget"), "{text}");
+    assert!(directory.newly_short(slot(0)).is_some());
+    assert_eq!(directory.newly_short(slot(0)), None, "no news");
     directory.note_answer(&at("b:6379"), &layout(B, B));
     let text = shown(&directory, 0);
     assert!(
@@ -136,7 +148,10 @@ async fn a_node_of_another_cluster_is_news_once() {
     let error = NodeError::Unreachable("a node that no other knows".into());
     let mut news = Vec::new();
     for _ in 0..2 {
-        assert!(!directory.note_answer(&at("b:6379"), &foreign));
+        assert_eq!(
+            directory.note_answer(&at("b:6379"), &foreign),
+            Standing::Unknown
+        );
         news.push(directory.note_failure(&at("b:6379"), error.clone()));
     }
     assert_eq!(news, [true, false]);
@@ -184,7 +199,7 @@ async fn each_answer_is_translated_once() {
         } else {
             at(&format!("h{number}:6379"))
         };
-        assert!(directory.note_answer(&from, &answer(number)));
+        assert_eq!(directory.note_answer(&from, &answer(number)), Standing::Own);
     }
     assert_eq!(directory.endpoints().len(), COUNT + 1);
     assert_eq!(calls.load(Relaxed), COUNT * COUNT);
@@ -212,4 +227,21 @@ async fn a_map_that_fails_takes_no_known_address_and_one_that_knows_more_is_aske
     let all = ["near-a:6379", "near-b:6379", "near-c:6379", "seed:1"];
     assert_eq!(directory.endpoints(), all.map(at).into());
     assert!(!shown(&directory, 0).contains("panicked"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seed_that_leads_to_another_cluster_is_named_and_its_other_nodes_are_not_asked() {
+    let directory = Directory::new(vec![at("seed:1"), at("seed:2")], false, None);
+    directory.note_answer(&at("seed:1"), &layout(A, A));
+    let text = format!("{D} d:6379@1 myself,master - 0 0 1 connected 0-16383\n");
+    let foreign = Arc::new(Layout::parse(&text).unwrap());
+    let standing = directory.note_answer(&at("seed:2"), &foreign);
+    assert_eq!(standing, Standing::Foreign);
+    assert_eq!(directory.name_of(foreign.myself), "seed:2");
+    assert!(!directory.has(&at("d:6379")));
+    // However long its own cluster is away.
+    tokio::time::advance(2 * KEPT_FOR).await;
+    let standing = directory.note_answer(&at("seed:2"), &foreign);
+    assert_eq!(standing, Standing::Foreign);
+    assert!(directory.has(&at("b:6379")));
 }

@@ -1,0 +1,145 @@
+//! What `OPERATIONS.md` tells operators to do: a dead node is replaced at its address, and a lock is freed by hand.
+
+use std::time::Duration;
+
+use redlock_tokio::{
+    LockOptions, LossReason, NodeState, Redlock, RedlockBuilder,
+    test_util::{Proxy, RedisServers},
+};
+
+use crate::support::{Cli, MS, eventually};
+
+/// The longest ttl, which is about the time for which a fresh server has no vote.
+const MAX_TTL: Duration = Duration::from_secs(3);
+
+fn over(urls: &[String]) -> RedlockBuilder {
+    let builder = Redlock::builder().nodes(urls).ttl(MAX_TTL);
+    builder.node_timeout(Duration::from_secs(1))
+}
+
+fn state(redlock: &Redlock, node: usize) -> NodeState {
+    redlock.nodes()[node].state.clone()
+}
+
+fn is_quarantined(redlock: &Redlock, node: usize) -> bool {
+    matches!(state(redlock, node), NodeState::Quarantined { .. })
+}
+
+async fn all_vote(redlock: &Redlock) {
+    let all = || {
+        let nodes = redlock.nodes();
+        nodes.iter().all(|it| it.state == NodeState::Voting)
+    };
+    eventually("all nodes vote", all).await;
+}
+
+/// Three servers. A name in front of each one leads to it, like a name of the DNS.
+struct Named {
+    servers: RedisServers,
+    names: [Proxy; 3],
+}
+
+impl Named {
+    fn spawn() -> Self {
+        let servers = RedisServers::spawn(3).unwrap();
+        let name = |index| Proxy::spawn(servers.get(index).address()).unwrap();
+        let names = [0, 1, 2].map(name);
+        Self { servers, names }
+    }
+
+    fn urls(&self) -> Vec<String> {
+        self.names.iter().map(Proxy::url).collect()
+    }
+
+    /// Ends a server for good, and lets its name lead to another one.
+    fn replace(&self, index: usize, by: &RedisServers) {
+        self.servers.get(index).kill();
+        let address = by.get(0).address();
+        self.names[index].reroute_all(address).unwrap();
+        self.names[index].reset();
+    }
+}
+
+#[tokio::test]
+async fn a_dead_node_is_replaced_at_its_address_while_a_lock_is_held() {
+    let named = Named::spawn();
+    let holder = over(&named.urls()).build().await.unwrap();
+    all_vote(&holder).await;
+    let lock = holder.lock("k").wait(MS(8000));
+    let guard = lock.max_hold(Duration::MAX).await.unwrap();
+    let token = Some(guard.token().to_string());
+
+    let fresh = RedisServers::spawn(1).unwrap();
+    named.replace(2, &fresh);
+    eventually("no vote at first", || is_quarantined(&holder, 2)).await;
+    let other = over(&named.urls()).build().await.unwrap();
+    let sees_it = || is_quarantined(&other, 2);
+    eventually("nor for a process that starts now", sees_it).await;
+    let server = Cli::of(fresh.get(0));
+    eventually("it has our key", || server.get("k") == token).await;
+    all_vote(&holder).await;
+    assert!(guard.is_valid());
+
+    // It replaces the old one in full: the lock outlives the loss of another server.
+    named.servers.get(0).kill();
+    eventually("the loss is noticed", || {
+        state(&holder, 0) != NodeState::Voting
+    })
+    .await;
+    while guard.extend().await.is_err() {
+        assert!(guard.is_valid());
+    }
+    assert!(other.try_lock("k").await.is_err());
+}
+
+/// The control for the rule that the new server starts at the time of the change.
+#[tokio::test]
+async fn a_server_that_was_up_before_may_not_take_the_place_of_a_dead_node() {
+    let named = Named::spawn();
+    let idle = RedisServers::spawn(1).unwrap();
+    let holder = over(&named.urls()).build().await.unwrap();
+    all_vote(&holder).await;
+    let looks_at_idle = over(&idle.urls()).build().await.unwrap();
+    all_vote(&looks_at_idle).await;
+    // The holder cannot reach node 2. Others can.
+    let mut urls = named.urls();
+    urls[2] = named.servers.get(2).url();
+    named.names[2].refuse();
+    named.names[2].reset();
+    let no_renewal = LockOptions::new().no_renewal();
+    let guard = holder.lock("k").options(no_renewal).await.unwrap();
+
+    named.replace(1, &idle);
+    let other = over(&urls).build().await.unwrap();
+    let second = other
+        .lock("k")
+        .await
+        .expect("from the idle server and node 2");
+    assert!(guard.is_valid() && second.is_valid(), "two holders");
+}
+
+#[tokio::test]
+async fn a_lock_is_freed_by_hand_on_all_nodes() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let nodes = [0, 1, 2].map(|index| Cli::of(servers.get(index)));
+    let holder = servers.builder().build().await.unwrap();
+    let guard = holder.lock("k").await.unwrap();
+    let token = Some(guard.token().to_string());
+    let has_key = || nodes.iter().all(|node| node.get("k") == token);
+    eventually("each node has the key", has_key).await;
+
+    nodes[0].run(&["DEL", "k"]);
+    guard.extend().await.expect("two of three have the key");
+    eventually("one node is not enough: the key is back", has_key).await;
+
+    let waiter = servers.builder().build().await.unwrap();
+    let connections = nodes[0].connections();
+    assert_eq!(connections, 3, "one for each process, and our own");
+    let waiting = tokio::spawn(waiter.lock("k").wait(MS(20_000)).into_future());
+    for node in &nodes {
+        node.run(&["DEL", "k"]);
+    }
+    let freed = waiting.await.unwrap().expect("the waiter is next");
+    assert_eq!(guard.lost().await, LossReason::KeysLost);
+    assert!(freed.is_valid());
+}

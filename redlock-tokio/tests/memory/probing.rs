@@ -1,0 +1,123 @@
+//! How often a waiter probes a taken key. In paused time.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use redlock_tokio::{
+    Answer, Clock, Command, FreedNotifier, MemoryNode, Node, NodeError, Operation, Redlock, Session,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::support::MS;
+
+/// For how long another client holds the key.
+const HOLD: Duration = Duration::from_secs(30);
+
+/// What becomes of the reports that a probed key is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reports {
+    Arrive,
+    /// The node promises them, and they do not arrive.
+    GetLost,
+    /// The node promises none.
+    None,
+}
+
+/// A node that counts probes.
+#[derive(Clone)]
+struct Counting {
+    inner: MemoryNode,
+    reports: Reports,
+    probes: Arc<AtomicUsize>,
+}
+
+impl Node for Counting {
+    fn address(&self) -> &str {
+        self.inner.address()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        Box::pin(async { Ok(Box::new(self.clone()) as Box<dyn Session>) })
+    }
+}
+
+impl Session for Counting {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        let is_probe = |it: &&Command| matches!(it.operation(), Operation::Probe { .. });
+        let probes = batch.iter().filter(is_probe).count();
+        self.probes.fetch_add(probes, SeqCst);
+        self.inner.execute(batch)
+    }
+
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
+        match self.reports {
+            Reports::Arrive => self.inner.watch(freed),
+            Reports::GetLost => true,
+            Reports::None => false,
+        }
+    }
+}
+
+/// What a waiter does while another client holds the key, and after its release.
+struct Waited {
+    /// How often it probed each node during the hold.
+    probes: usize,
+    /// How long after the release it had the lock.
+    delay: Duration,
+}
+
+async fn wait(reports: Reports) -> Waited {
+    let clock = Clock::tokio();
+    let nodes = [(); 3].map(|()| MemoryNode::with_clock(clock.clone()));
+    let probes = Arc::new(AtomicUsize::new(0));
+    let counting = nodes.clone().map(|inner| Counting {
+        inner,
+        reports,
+        probes: Arc::clone(&probes),
+    });
+    let holder = Redlock::builder().custom_nodes(nodes).clock(clock.clone());
+    let waiter = Redlock::builder().custom_nodes(counting).clock(clock);
+    let holder = holder.build().await.unwrap();
+    let waiter = waiter.build().await.unwrap();
+    let guard = holder.lock("k").await.unwrap();
+    let waiting = tokio::spawn(async move {
+        let guard = waiter.lock("k").wait(2 * HOLD).await;
+        (guard.unwrap(), Instant::now())
+    });
+    sleep(HOLD).await;
+    let probes = probes.load(SeqCst) / 3;
+    let released = Instant::now();
+    guard.release().await;
+    let (_guard, locked) = waiting.await.unwrap();
+    Waited {
+        probes,
+        delay: locked - released,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_notified_probes_once_in_one_or_two_seconds() {
+    let Waited { probes, delay } = wait(Reports::Arrive).await;
+    assert!((15..=40).contains(&probes), "{probes} in {HOLD:?}");
+    assert!(delay < MS(10), "{delay:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_notification_is_found_out_within_two_seconds() {
+    let Waited { probes, delay } = wait(Reports::GetLost).await;
+    assert!(probes <= 40, "{probes} in {HOLD:?}");
+    assert!(delay <= MS(2010), "{delay:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_not_notified_probes_several_times_a_second() {
+    let Waited { probes, delay } = wait(Reports::None).await;
+    assert!(probes > 200, "{probes} in {HOLD:?}");
+    assert!(delay <= MS(210), "{delay:?}");
+}

@@ -1,0 +1,191 @@
+//! What `MIGRATING.md` says of node-redlock, which npm fetches. A line says NOT RUN where that is not possible.
+
+use std::{
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::LazyLock,
+};
+
+use redlock_tokio::{Key, LockError, test_util::RedisServers};
+use tokio::time::sleep;
+
+use crate::{
+    packages,
+    support::{Cli, MS, eventually},
+};
+
+/// The prefix of the recipe.
+const PREFIX: &str = "lock:";
+
+/// Where node finds node-redlock and ioredis, or why they could not be fetched.
+static PACKAGES: LazyLock<Result<PathBuf, String>> =
+    LazyLock::new(|| packages::npm().map_err(|error| error.to_string()));
+
+/// A node process, killed when dropped.
+struct Script(Child);
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // An error means that it has ended.
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns the command of a script that begins with the recipe. Returns `None` if npm fetches nothing.
+fn after_recipe(script: &str, servers: &RedisServers) -> Option<Command> {
+    let packages = PACKAGES
+        .as_ref()
+        .inspect_err(|error| println!("NOT RUN: node-redlock because {error}"));
+    let page = include_str!("../../MIGRATING.md");
+    let mut blocks = page.split("```js\n").skip(1);
+    let recipe = blocks.find_map(|it| {
+        it.split("```")
+            .next()
+            .filter(|it| it.contains("retryCount"))
+    });
+    let mut node = Command::new("node");
+    node.arg("-e")
+        .arg(format!("{}\n{script}", recipe.expect("the recipe")));
+    node.env("NODE_PATH", packages.ok()?);
+    node.env("REDLOCK_NODES", servers.urls().join(","));
+    Some(node)
+}
+
+/// Returns the values that the servers have for a key.
+fn values(servers: &RedisServers, key: &str) -> Vec<Option<String>> {
+    servers
+        .iter()
+        .map(|server| Cli::of(server).get(key))
+        .collect()
+}
+
+#[tokio::test]
+async fn retries_leave_keys_with_which_nobody_gets_a_majority() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let redlock = servers.builder().build().await.unwrap();
+    let clis: Vec<_> = servers.iter().map(Cli::of).collect();
+    clis[2..]
+        .iter()
+        .for_each(|cli| cli.set("k", "another client"));
+    let retrying = "const settings = { retryCount: -1, retryDelay: 20, retryJitter: 0 };
+        const retrying = new Redlock(clients, settings);
+        retrying.on('error', () => {});
+        retrying.acquire(['k'], 600_000).then(() => clients[0].set('acquired', 'yes'));";
+    let Some(mut retrying) = after_recipe(retrying, &servers) else {
+        return;
+    };
+    let _script = Script(retrying.spawn().unwrap());
+    let leaves_keys_on = async |count: usize| {
+        let kept = || {
+            let values = values(&servers, "k");
+            values[0].is_some() && values[..count].iter().all(|it| *it == values[0])
+        };
+        eventually("its attempts leave keys", kept).await;
+    };
+
+    leaves_keys_on(2).await;
+    clis[2].run(&["DEL", "k"]);
+    leaves_keys_on(3).await;
+    clis[3].run(&["DEL", "k"]);
+    clis[4].run(&["DEL", "k"]);
+    leaves_keys_on(5).await;
+
+    // The other client is gone, and nobody holds the lock.
+    let error = redlock.try_lock("k").await.unwrap_err();
+    assert!(matches!(error, LockError::Contended(_)), "{error}");
+    assert_eq!(clis[0].get("acquired"), None);
+}
+
+#[tokio::test]
+async fn the_recipe_leaves_no_keys_between_its_attempts() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let clis: Vec<_> = servers.iter().map(Cli::of).collect();
+    clis[2..]
+        .iter()
+        .for_each(|cli| cli.set("k", "another client"));
+    let script = "acquire('k', 600_000, 600_000).then(() => clients[0].set('acquired', 'yes'));";
+    let Some(mut script) = after_recipe(script, &servers) else {
+        return;
+    };
+    let _script = Script(script.spawn().unwrap());
+
+    // Each attempt is a script that sets, and one that deletes.
+    eventually("several attempts", || clis[0].comparisons() > 6).await;
+    // Three of five are free now. Keys of earlier attempts on the first two would be in the way.
+    clis[2].run(&["DEL", "k"]);
+    let acquired = || clis[0].get("acquired").is_some();
+    eventually("the next attempt acquires the lock", acquired).await;
+}
+
+#[tokio::test]
+async fn the_recipe_shares_a_lock_with_this_crate() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let builder = servers.builder().prefix(PREFIX).wait(MS(60_000));
+    let redlock = builder.build().await.unwrap();
+    let script = "
+        async function main() {
+          for (let turn = 0; turn < 20; turn += 1) {
+            const lock = await acquire(keyOf('account', 7), 60_000, 60_000);
+            if ((await clients[0].incr('inside')) !== 1) process.exit(2);
+            await new Promise((resolve) => setTimeout(resolve, 5));
+            await clients[0].decr('inside');
+            await lock.release();
+          }
+          process.exit(0);
+        }
+        main();";
+    let Some(mut script) = after_recipe(script, &servers) else {
+        return;
+    };
+    let mut script = Script(script.spawn().unwrap());
+
+    let inside = Cli::of(servers.get(0));
+    let mut turns = 0;
+    let status = loop {
+        let guard = redlock.lock(Key::parts(["account", "7"]).unwrap());
+        let guard = guard.await.unwrap();
+        assert_eq!(inside.run(&["INCR", "inside"]), "1");
+        sleep(MS(5)).await;
+        inside.run(&["DECR", "inside"]);
+        guard.release().await;
+        turns += 1;
+        if let Some(status) = script.0.try_wait().unwrap() {
+            break status;
+        }
+        sleep(MS(20)).await;
+    };
+    assert!(status.success(), "{status}");
+    println!("20 turns of node-redlock, and {turns} of this crate");
+    let is_free = || {
+        values(&servers, "lock:account:7")
+            .iter()
+            .all(Option::is_none)
+    };
+    eventually("no key stays behind", is_free).await;
+}
+
+#[tokio::test]
+async fn the_recipe_makes_the_same_keys() {
+    let servers = RedisServers::spawn(1).unwrap();
+    let redlock = servers.builder().prefix(PREFIX).build().await.unwrap();
+    for parts in [
+        ["account", "7"],
+        ["account", r"a:b\c"],
+        [r":\", "\u{fc} \u{1f512}"],
+    ] {
+        let script =
+            "process.stdout.write(keyOf(...process.argv.slice(1)), () => process.exit(0));";
+        let Some(mut script) = after_recipe(script, &servers) else {
+            return;
+        };
+        let output = script.args(parts).stdout(Stdio::piped()).output().unwrap();
+        let key = String::from_utf8(output.stdout).unwrap();
+        let guard = redlock.lock(Key::parts(parts).unwrap()).await.unwrap();
+        assert_eq!(
+            values(&servers, &key),
+            [Some(guard.token().to_string())],
+            "{key}"
+        );
+        guard.release().await;
+    }
+}

@@ -1,0 +1,58 @@
+//! The lines of `DEPLOYMENTS.md` that create users, and what such a user does.
+
+use std::time::Duration;
+
+use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome};
+
+use super::{Cli, eventually};
+
+const PAGE: &str = include_str!("../../DEPLOYMENTS.md");
+
+/// Credentials in the lines, as a URL has them.
+pub(crate) const USER: &str = "locker:secret@";
+
+/// The prefix of the locks in the lines.
+pub(crate) const PREFIX: &str = "lock:";
+
+/// Creates the user by the line of the page that has this text.
+pub(crate) fn create_user(cli: &Cli, text: &str) {
+    let lines = PAGE.lines().filter(|it| it.starts_with("ACL SETUSER"));
+    let lines: Vec<_> = lines.filter(|it| it.contains(text)).collect();
+    let [line] = lines[..] else {
+        panic!("{text}: {lines:?}");
+    };
+    let command: Vec<_> = line.split_whitespace().collect();
+    assert_eq!(cli.run(&command), "OK", "{line}");
+}
+
+/// Uses each feature, with two clients over the same nodes, of which this server is one.
+pub(crate) async fn use_everything(server: &Cli, [redlock, other]: &[Redlock; 2]) {
+    let minute = Duration::from_secs(60);
+    let guard = redlock.lock("one").await.unwrap();
+    guard.extend().await.unwrap();
+    let seldom = LockOptions::new().retry_delay(10 * minute, 20 * minute);
+    let probes = server.calls("pttl");
+    let waiting = other.lock("one").wait(60 * minute).options(seldom);
+    let waiting = tokio::spawn(waiting.into_future());
+    eventually("the key is probed", || server.calls("pttl") > probes).await;
+    assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
+    let woken = tokio::time::timeout(minute / 3, waiting).await;
+    drop(woken.expect("it is woken").unwrap().unwrap());
+
+    for client in [redlock, other] {
+        let guard = client.lock("fenced").fenced().await.unwrap();
+        guard.extend().await.unwrap();
+        guard.release().await;
+        let guard = client.lock_all(["a", "b", "c"]).await.unwrap();
+        guard.extend().await.unwrap();
+        guard.release().await;
+    }
+    for client in [redlock, other] {
+        client.shutdown().await;
+    }
+}
+
+/// Asserts that no client did what its user may not do.
+pub(crate) fn assert_quiet(cli: &Cli) {
+    assert_eq!(cli.run(&["ACL", "LOG"]), "");
+}

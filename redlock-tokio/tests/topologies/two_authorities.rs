@@ -1,0 +1,144 @@
+//! Addresses that lead to two authorities, and authorities whose epochs begin anew.
+
+use std::time::{Duration, Instant};
+
+use redlock_tokio::{
+    BuildError, ClusterNodes, LockOptions, RedisNode, Redlock, RedlockBuilder,
+    test_util::{Cluster, Proxy, RedisServers, Sentinels},
+};
+
+use crate::support::{
+    Cli, MS, eventually,
+    log::Log,
+    shards::{all_vote, cluster, nodes, trusting, votes},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Longer than an answer takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// So long that a busy machine starts a client in a part of it.
+const TTL: Duration = Duration::from_secs(6);
+
+fn three_sentinels() -> Sentinels {
+    Sentinels::builder().replicas(0).spawn().unwrap()
+}
+
+fn over_group(name: &str, sentinels: &[String]) -> RedlockBuilder {
+    let node = RedisNode::sentinel(name, sentinels).build().unwrap();
+    Redlock::builder()
+        .custom_nodes([node])
+        .ttl(TTL)
+        .confirmation_window(SECOND)
+        .node_timeout(SECOND)
+        .connect_timeout(10 * SECOND)
+}
+
+#[tokio::test]
+async fn seeds_of_two_clusters_are_refused_by_name() {
+    let [one, other] = [0, 1].map(|replicas| cluster().replicas(replicas).spawn().unwrap());
+    let mixed = ClusterNodes::new([&one.urls()[0], &other.urls()[0]]);
+    let error = trusting(mixed).build().await.unwrap_err();
+    assert!(matches!(error, BuildError::Refused { .. }), "{error}");
+    let is_named = |it: &str| error.to_string().contains(it);
+    let named = |cluster: &Cluster| {
+        (0..cluster.node_count()).any(|it| is_named(&cluster.proxy(it).address().to_string()))
+    };
+    assert!(named(&one) && named(&other), "{error}");
+}
+
+/// An address of the cluster comes to lead to a larger cluster. The client must not go there, even if its own cluster
+/// is down.
+#[tokio::test]
+async fn a_client_never_moves_to_another_cluster() {
+    let (log, _logging) = Log::start();
+    let own = cluster().replicas(0).full_coverage(false).spawn().unwrap();
+    let other = cluster().spawn().unwrap();
+    let seed = Proxy::spawn(own.node(0).address()).unwrap();
+    let seeds = [own.urls()[1].clone(), seed.url()];
+    let redlock = trusting(ClusterNodes::new(seeds)).build().await.unwrap();
+    all_vote(&redlock).await;
+
+    own.node(0).kill();
+    seed.reroute_all(other.node(0).address()).unwrap();
+    eventually("nobody votes", || (0..3).all(|it| !votes(&redlock, it))).await;
+    assert!(log.count("two authorities") > 0, "{}", log.text());
+    seed.refuse();
+    let other_two_vote = || votes(&redlock, 1) && votes(&redlock, 2);
+    eventually("its own cluster votes again", other_two_vote).await;
+    drop(redlock.lock("k").await.unwrap());
+
+    seed.accept();
+    for node in 1..own.node_count() {
+        own.node(node).kill();
+    }
+    tokio::time::sleep(5 * SECOND).await;
+    let error = redlock.try_lock("k").await;
+    assert!(error.is_err(), "its own cluster is down");
+    let theirs = trusting(nodes(&other)).build().await.unwrap();
+    all_vote(&theirs).await;
+    drop(theirs.lock("k").await.unwrap());
+}
+
+#[tokio::test]
+async fn sentinels_of_two_groups_with_one_name_are_refused_by_name() {
+    let [one, other] = [(); 2].map(|()| three_sentinels());
+    assert_eq!(one.name(), other.name());
+    let [ours, theirs] = [&one, &other].map(|it| it.addresses());
+    let mixed = [&ours[..2], &theirs[..]].concat();
+    let error = over_group(one.name(), &mixed).trust_fresh_nodes();
+    let error = error.build().await.unwrap_err();
+    assert!(matches!(error, BuildError::Refused { .. }), "{error}");
+    let is_named = |it: &String| error.to_string().contains(it);
+    assert!(ours.iter().any(is_named), "{error}");
+    assert!(theirs.iter().any(is_named), "{error}");
+}
+
+/// Lets all sentinels forget the group and watch this server under its name. The epoch begins anew.
+fn monitor(group: &Sentinels, host: &str, port: u16) {
+    for sentinel in 0..group.sentinel_count() {
+        let cli = Cli::of(group.sentinel(sentinel));
+        assert_eq!(cli.run(&["SENTINEL", "REMOVE", group.name()]), "OK");
+        let port = port.to_string();
+        let monitor = ["SENTINEL", "MONITOR", group.name(), host, &port, "2"];
+        assert_eq!(cli.run(&monitor), "OK");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_watched_again_in_the_same_epoch_waits() {
+    let group = three_sentinels();
+    // The sentinels connect from loopback addresses of their own.
+    let second = RedisServers::spawn_with(1, &["--protected-mode", "no"]).unwrap();
+    let first = group.server_proxy(0).address();
+    let build = || over_group(group.name(), &group.addresses()).build();
+    let holder = build().await.unwrap();
+    let connected = build().await.unwrap();
+    for client in [&holder, &connected] {
+        client.ready(PATIENCE).await.unwrap();
+    }
+
+    let second = second.get(0).address();
+    monitor(&group, &second.ip().to_string(), second.port());
+    let cli = Cli::at(second.port());
+    let deadline = Instant::now() + PATIENCE;
+    let guard = loop {
+        let once = LockOptions::new().no_renewal();
+        let guard = holder.lock("k").wait(PATIENCE).options(once).await.unwrap();
+        if cli.get("k").is_some() {
+            break guard;
+        }
+        assert!(Instant::now() < deadline, "the second server never votes");
+        guard.release().await;
+        tokio::time::sleep(MS(50)).await;
+    };
+    monitor(&group, &first.ip().to_string(), first.port());
+
+    let newcomer = build().await.unwrap();
+    for (name, client) in [("connected", connected), ("newcomer", newcomer)] {
+        let theirs = client.lock("k").wait(PATIENCE).await.unwrap();
+        assert!(!guard.is_valid(), "{name}: two clients hold the lock");
+        theirs.release().await;
+    }
+}
