@@ -32,8 +32,8 @@ use crate::Request;
 /// # use redlock_axum::{LockLayer, key, path};
 /// # use redlock_tokio::Redlock;
 /// # fn layer(redlock: Redlock) {
-/// let accounts = (key("account", path("from")), key("account", path("to")));
-/// let layer = LockLayer::new(redlock, accounts);
+/// let account = |name| key("account", path(name).parse::<u64>());
+/// let layer = LockLayer::new(redlock, (account("from"), account("to")));
 /// # }
 /// ```
 #[diagnostic::on_unimplemented(

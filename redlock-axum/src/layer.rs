@@ -9,7 +9,7 @@ use redlock_tower::{OnCancel, OnLost, TaskTracker};
 use tower_layer::Layer;
 
 use crate::{
-    LockService, Problem,
+    BodyLimit, LockService, Problem,
     key::{LayerKey, Methods, RequestKey},
     locked::InsertLocked,
     rejection::RejectionPolicy,
@@ -33,7 +33,7 @@ use crate::{
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let redlock = Redlock::embedded().await?;
-/// let layer = LockLayer::new(redlock, key("order", path("order")))
+/// let layer = LockLayer::new(redlock, key("order", path("order").parse::<u64>()))
 ///     .wait(Duration::from_secs(2))
 ///     .max_hold(Duration::from_secs(30))
 ///     .max_waiters_per_key(10)
@@ -58,12 +58,14 @@ use crate::{
 /// | option | default | meaning |
 /// |---|---|---|
 /// | [`methods`](Self::methods) | all but GET, HEAD, OPTIONS, TRACE | which requests need a lock |
+/// | [`body_limit`](Self::body_limit) | 2 MiB and 30 s | how much of a body is read before the wait, and for how long |
 /// | [`ttl`](Self::ttl) | 10 s | how long a crashed process blocks other requests |
 /// | [`wait`](Self::wait) | 5 s | how long a request waits |
 /// | [`max_hold`](Self::max_hold) | 60 s | for how long the lock of a handler is renewed |
 /// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
 /// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 64 | how many requests wait for a key |
 /// | [`max_waiters_total`](Self::max_waiters_total) | 1024 | how many requests wait for any key of the layer |
+/// | [`max_keys`](Self::max_keys) | 16 | how many different keys a request may want |
 /// | [`refuse_long_waits`](LockOptions::refuse_long_waits) | no | whether to refuse a request at once if the expected wait exceeds the limit |
 /// | [`cancel_on_disconnect`](Self::cancel_on_disconnect) | no | whether a handler is dropped when its client goes away |
 /// | [`on_cancel`](Self::on_cancel) | release | what happens to the lock of a handler that is dropped or panics |
@@ -84,8 +86,9 @@ pub struct LockLayer<K> {
 impl<K: RequestKey> LockLayer<K> {
     /// Creates a layer that takes the key of each request from a [`RequestKey`].
     ///
-    /// That is a [key of parts of the request](crate::key()), such as `key("order", path("id"))`, a closure
-    /// `|request: &Request| ..`, or any other [`ExtractKey`](crate::ExtractKey). A tuple of them locks several keys.
+    /// That is a [key of parts of the request](crate::key()), such as `key("order", path("id").parse::<u64>())`, a
+    /// closure `|request: &Request| ..`, or any other [`ExtractKey`](crate::ExtractKey). A tuple of them locks several
+    /// keys.
     pub fn new(redlock: Redlock, key: K) -> Self {
         let options = LockOptions::new().max_waiters_per_key(64);
         Self {
@@ -105,8 +108,7 @@ impl<K: RequestKey> LockLayer<K> {
     ///
     /// # Errors
     ///
-    /// Returns the option that is invalid, and why. [`fenced`](Self::fenced) is invalid with a tuple of keys. A
-    /// closure that returns several keys is only detected when a request comes.
+    /// Returns the option that is invalid, and why.
     pub fn check(&self) -> Result<(), OptionsError> {
         self.inner.clone().with_key(self.key.clone()).check()
     }
@@ -129,8 +131,7 @@ impl<K> LockLayer<K> {
     /// Sets how long a request [waits](LockOptions::wait) for its lock. By default the value of the [`Redlock`], which
     /// is 5 s unless its builder sets another.
     ///
-    /// If the key is in the body, the layer reads the body before. That time has a [limit](crate::BodyLimit) of its
-    /// own.
+    /// The layer reads the body before. That time has a [limit](Self::body_limit) of its own.
     pub fn wait(self, wait: Duration) -> Self {
         self.options(LockOptions::new().wait(wait))
     }
@@ -143,7 +144,7 @@ impl<K> LockLayer<K> {
 
     /// Acquires the locks with a [fencing token](LockOptions::fenced), which a handler gets from its
     /// [`Locked`](crate::Locked), by [`fencing_token`](redlock_tokio::Hold::fencing_token). A request that wants
-    /// several keys then gets a 500.
+    /// several keys has one token for all of them.
     pub fn fenced(self) -> Self {
         self.options(LockOptions::new().fenced())
     }
@@ -151,14 +152,64 @@ impl<K> LockLayer<K> {
     /// Sets how many requests may [wait](LockOptions::max_waiters_per_key) for one key in this process; 64 by
     /// default. Further requests get a 429.
     ///
-    /// A request whose lock request is on its way counts as a waiter.
+    /// The request that has the lock, or asks the nodes for it, does not count.
     pub fn max_waiters_per_key(self, waiters: usize) -> Self {
         self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
 
-    /// Sets how many requests may wait behind this layer for any key; 1024 by default. Further requests get a 429.
+    /// Sets how many requests of this layer may wait behind other requests, for any key; 1024 by default. Further
+    /// requests that would have to wait get a 429.
+    ///
+    /// A request waits behind another one if that one has or wants the same key, in this process. So the only request
+    /// for a key is never refused, even if another process holds the key.
     pub fn max_waiters_total(mut self, waiters: usize) -> Self {
         self.inner = self.inner.max_waiters_total(waiters);
+        self
+    }
+
+    /// Sets how much of a request's body the layer reads before it waits for the lock, and how long it waits for the
+    /// body; 2 MiB and 30 s by default. A larger body gets a 413, and a body that does not arrive in time a 408.
+    ///
+    /// A handler that reads its body under the lock waits for the client under the lock, and a client can send a byte
+    /// and then nothing. So the layer waits for the body first, while nobody waits for the lock. The handler gets the
+    /// same body, with its trailers. The time for the body is not part of [`wait`](Self::wait).
+    ///
+    /// Bodies up to the default limit are those that axum's extractors accept by default. If the route has another
+    /// [`DefaultBodyLimit`](axum::extract::DefaultBodyLimit), set the same number here. Each request that waits keeps
+    /// its body in memory. If the body is part of the key, the limits of the [`json_field`](crate::json_field) count.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use redlock_axum::BodyLimit;
+    /// # use redlock_axum::{CompositeKey, LockLayer};
+    ///
+    /// # fn configure(layer: LockLayer<CompositeKey>) -> LockLayer<CompositeKey> {
+    /// layer.body_limit(BodyLimit::new(64 * 1024).time(Duration::from_secs(5)))
+    /// # }
+    /// ```
+    pub fn body_limit(mut self, limit: impl Into<BodyLimit>) -> Self {
+        self.key.rules_mut().body_limit = Some(limit.into());
+        self
+    }
+
+    /// Leaves the body to the handler, which reads it under the lock: for large uploads, and for streams in both
+    /// directions, whose bodies end after the response has begun.
+    ///
+    /// A client that asks first (`Expect: 100-continue`) then sends its body only once the request has its lock. But a
+    /// client that stops sending keeps the lock until the handler gives up, at the latest for
+    /// [`max_hold`](Self::max_hold). So limit the time in which the handler reads, in all and not for each piece.
+    pub fn stream_body(mut self) -> Self {
+        self.key.rules_mut().body_limit = None;
+        self
+    }
+
+    /// Sets how many different keys a request may want; 16 by default. A request that wants more gets a 400.
+    ///
+    /// Each key is work for every node. Where a client lists the keys, this limits the work of one request.
+    /// [`lock_all`](Redlock::lock_all) has a limit of its own, which is 1024.
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        self.inner = self.inner.max_keys(keys);
         self
     }
 
@@ -175,8 +226,11 @@ impl<K> LockLayer<K> {
     }
 
     /// Takes locks for requests with these methods only. Other requests pass without a lock.
+    ///
+    /// GET and CONNECT are one method here, because the handshake of a WebSocket is a GET over HTTP/1 and a CONNECT
+    /// over HTTP/2.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
-        self.key.rules_mut().methods = Methods::These(methods.into_iter().collect());
+        self.key.rules_mut().methods = Methods::these(methods);
         self
     }
 
@@ -238,8 +292,9 @@ impl<K> LockLayer<K> {
     /// 503. Then there is no [`Locked`](crate::Locked), so extract `Option<Locked>`.
     ///
     /// A request first tries to get its lock for up to [`wait`](Self::wait). During an outage each request is late by
-    /// that time, so choose a short `wait`. After contention, an invalid key, slow nodes or a shutdown, the handler
-    /// does not run.
+    /// that time, so choose a short `wait`. After contention, an invalid key, slow nodes,
+    /// [overload](redlock_tokio::LockError::Overloaded) by this process or a shutdown, the handler does not run: then
+    /// other requests may hold the lock.
     ///
     /// Each such request is counted. The layer logs a warning at most once in 10 s, with the number of warnings that
     /// it withheld.
@@ -248,10 +303,12 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Sets the label of this layer in logs and metrics, as their attribute `policy`; `default` by default.
-    pub fn label(mut self, label: &str) -> Self {
+    /// Sets the label of this layer in logs and metrics, as their attribute `label`; `default` by default. It is also
+    /// the [label](LockOptions::label) of the layer's locks, and in the body of a 500 if the layer is misconfigured.
+    pub fn label(mut self, label: &'static str) -> Self {
         self.inner = self.inner.label(label);
-        self.policy_mut().label = label.into();
+        self.key.rules_mut().label = label;
+        self.policy_mut().label = label;
         self
     }
 

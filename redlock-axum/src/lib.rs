@@ -4,10 +4,13 @@
 //! [`CallerDeadline`]: crate::CallerDeadline
 //! [`Hold::fencing_token`]: redlock_tokio::Hold::fencing_token
 //! [`Key::parts`]: redlock_tokio::Key::parts
+//! [`KeyPart::map`]: crate::KeyPart::map
+//! [`KeyPart::parse`]: crate::KeyPart::parse
 //! [`KeyRejection`]: crate::KeyRejection
 //! [`Key`]: redlock_tokio::Key
 //! [`LockError`]: redlock_tokio::LockError
 //! [`LockLayer::all_methods`]: crate::LockLayer::all_methods
+//! [`LockLayer::body_limit`]: crate::LockLayer::body_limit
 //! [`LockLayer::cancel_on_disconnect`]: crate::LockLayer::cancel_on_disconnect
 //! [`LockLayer::check`]: crate::LockLayer::check
 //! [`LockLayer::contended_status`]: crate::LockLayer::contended_status
@@ -16,10 +19,12 @@
 //! [`LockLayer::hold_until_body_end`]: crate::LockLayer::hold_until_body_end
 //! [`LockLayer::label`]: crate::LockLayer::label
 //! [`LockLayer::max_hold`]: crate::LockLayer::max_hold
+//! [`LockLayer::max_keys`]: crate::LockLayer::max_keys
 //! [`LockLayer::methods`]: crate::LockLayer::methods
 //! [`LockLayer::prefix`]: crate::LockLayer::prefix
 //! [`LockLayer::rejection`]: crate::LockLayer::rejection
 //! [`LockLayer::retry_after`]: crate::LockLayer::retry_after
+//! [`LockLayer::stream_body`]: crate::LockLayer::stream_body
 //! [`LockLayer::wait`]: crate::LockLayer::wait
 //! [`LockRequest`]: crate::LockRequest
 //! [`Locked::ensure`]: crate::Locked::ensure
@@ -41,8 +46,9 @@
 //! [`idempotency_key()`]: crate::idempotency_key()
 //! [`json_field("order.id", 4096)`]: crate::json_field()
 //! [`matched_path()`]: crate::matched_path()
-//! [`path("order")`]: crate::path()
-//! [`query("shop")`]: crate::query()
+//! [`path("event")`]: crate::path()
+//! [`path("order").parse::<u64>()`]: crate::KeyPart::parse
+//! [`query("email").map(str::to_lowercase)`]: crate::KeyPart::map
 //! [`refuse_long_waits`]: redlock_tokio::LockOptions::refuse_long_waits
 //! [`typed(..)`]: crate::typed()
 #![cfg_attr(feature = "utoipa", doc = "[`LockResponses`]: crate::LockResponses")]

@@ -31,9 +31,10 @@ use crate::Problem;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let redlock = Redlock::embedded().await?;
+/// let order = key("order", path("order").parse::<u64>());
 /// let app: Router = Router::new()
 ///     .route("/orders/{order}/pay", post(pay))
-///     .route_layer(LockLayer::new(redlock, key("order", path("order"))));
+///     .route_layer(LockLayer::new(redlock, order));
 /// # use tower::ServiceExt;
 /// # let request = axum::http::Request::post("/orders/7/pay").body(axum::body::Body::empty())?;
 /// # assert_eq!(app.oneshot(request).await?.status(), 200);
@@ -189,7 +190,7 @@ impl IntoResponse for LockLost {
 
 /// The rejection of [`Locked`]: the handler runs without a lock.
 ///
-/// As a response it is a 500 that names the fix, which is also logged.
+/// As a response it is a 500. The log names the fix, and so does this error as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[error(
@@ -200,26 +201,28 @@ impl IntoResponse for LockLost {
 pub struct LockedRejection;
 
 impl LockedRejection {
+    const DETAIL: &str = "The handler of this route expects a lock, and there is none. The service's log names the fix.";
+
     /// Returns the status of the response.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        self.problem().status()
+        Self::problem().status()
     }
 
     /// Returns the text of the response's `detail`.
     #[must_use]
     pub fn body_text(&self) -> String {
-        self.to_string()
+        Self::DETAIL.to_owned()
     }
 
-    fn problem(self) -> Problem {
-        Problem::misconfigured().detail(self.to_string())
+    fn problem() -> Problem {
+        Problem::misconfigured().detail(Self::DETAIL)
     }
 }
 
 impl IntoResponse for LockedRejection {
     fn into_response(self) -> Response {
-        tracing::error!("{self}");
-        self.problem().into_response()
+        tracing::error!(target: "redlock", error = %self, "a handler that extracts Locked runs without a lock");
+        Self::problem().into_response()
     }
 }

@@ -15,8 +15,8 @@ use crate::{LockLayer, Problem};
 
 /// The responses of a route behind a [`LockLayer`] to requests that get no lock.
 ///
-/// They are 423, 429 and 503, each a [`Problem`] with `Retry-After`. Responses that depend on the key are not included:
-/// 400, and also 408 and 413 if the key is in the body.
+/// They are 423, 429 and 503, each a [`Problem`] with `Retry-After`. Responses that depend on the request are not
+/// included: 400 for its key, and 408 and 413 for its body.
 ///
 /// ```
 /// use redlock_axum::LockResponses;

@@ -36,7 +36,8 @@ use serde::{Serialize, Serializer};
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let redlock = Redlock::embedded().await?;
-/// let layer = LockLayer::new(redlock.clone(), key("order", path("order")));
+/// let order = key("order", path("order").parse::<u64>());
+/// let layer = LockLayer::new(redlock.clone(), order);
 /// let app: Router = Router::new()
 ///     .route("/orders/{order}/pay", post(async || "paid"))
 ///     .route_layer(layer);

@@ -12,7 +12,7 @@ use crate::{LockLost, Problem};
 #[derive(Clone)]
 pub(crate) struct RejectionPolicy {
     /// The label of the layer, for the log.
-    pub(crate) label: Arc<str>,
+    pub(crate) label: &'static str,
     pub(crate) retry_after: Duration,
     pub(crate) contended: StatusCode,
     pub(crate) respond: Option<Arc<Respond>>,
@@ -34,7 +34,7 @@ impl RejectionPolicy {
     fn problem(&self, error: LockError<Infallible>) -> Problem {
         match error {
             LockError::Contended(refusal) => {
-                tracing::debug!(error = %refusal, "a request gets no lock");
+                tracing::debug!(target: "redlock", error = %refusal, "a request gets no lock");
                 Problem::new(
                     self.contended,
                     "urn:redlock:problem:locked",
@@ -45,17 +45,21 @@ impl RejectionPolicy {
                 .settled_if(self.contended.is_success())
             }
             LockError::QueueFull(refusal) => {
-                tracing::debug!(error = %refusal, "a request gets no lock");
+                tracing::debug!(target: "redlock", error = %refusal, "a request gets no lock");
                 Problem::new(
                     StatusCode::TOO_MANY_REQUESTS,
                     "urn:redlock:problem:queue-full",
-                    "Too many requests wait for the resource",
+                    "Too many requests wait",
                 )
-                .detail("Too many requests already wait for this resource. Try again later.")
+                .detail(if refusal.is_total() {
+                    "Too many requests already wait, for this resource or for others. Try again later."
+                } else {
+                    "Too many requests already wait for this resource. Try again later."
+                })
                 .retry_after(self.jittered(refusal.expected_wait))
             }
             LockError::WaitTooLong(refusal) => {
-                tracing::debug!(error = %refusal, "a request gets no lock");
+                tracing::debug!(target: "redlock", error = %refusal, "a request gets no lock");
                 Problem::new(
                     StatusCode::TOO_MANY_REQUESTS,
                     "urn:redlock:problem:wait-too-long",
@@ -66,7 +70,7 @@ impl RejectionPolicy {
             }
             LockError::Unavailable(error) => {
                 // The lock service itself logs a warning about the outage, once for many requests.
-                tracing::debug!(%error, "a request gets no lock");
+                tracing::debug!(target: "redlock", %error, "a request gets no lock");
                 let retry_after = match &error {
                     redlock_tokio::LockError::Quarantined { remaining, .. } => {
                         remaining.saturating_add(random_part(self.retry_after))
@@ -84,7 +88,7 @@ impl RejectionPolicy {
             LockError::Lost(_) => LockLost::problem(),
             LockError::Key(KeyRejection::Request(error)) => {
                 // The error goes to the client only, because it can contain values of the request.
-                tracing::debug!("a request has no lock key");
+                tracing::debug!(target: "redlock", "a request has no lock key");
                 Problem::new(
                     StatusCode::BAD_REQUEST,
                     "urn:redlock:problem:key",
@@ -92,8 +96,17 @@ impl RejectionPolicy {
                 )
                 .detail(error.to_string())
             }
+            LockError::Key(error @ KeyRejection::TooManyKeys { .. }) => {
+                tracing::debug!(target: "redlock", %error, "a request gets no lock");
+                Problem::new(
+                    StatusCode::BAD_REQUEST,
+                    "urn:redlock:problem:too-many-keys",
+                    "The request names too many resources",
+                )
+                .detail(error.to_string())
+            }
             LockError::Key(error @ KeyRejection::TooLarge { .. }) => {
-                tracing::debug!(%error, "a request has no lock key");
+                tracing::debug!(target: "redlock", %error, "a request gets no lock");
                 Problem::new(
                     StatusCode::PAYLOAD_TOO_LARGE,
                     "urn:redlock:problem:too-large",
@@ -102,7 +115,7 @@ impl RejectionPolicy {
                 .detail(error.to_string())
             }
             LockError::Key(error @ KeyRejection::TooSlow { .. }) => {
-                tracing::debug!(%error, "a request has no lock key");
+                tracing::debug!(target: "redlock", %error, "a request gets no lock");
                 Problem::new(
                     StatusCode::REQUEST_TIMEOUT,
                     "urn:redlock:problem:too-slow",
@@ -114,8 +127,17 @@ impl RejectionPolicy {
             LockError::Inner(never) => match never {},
             // The layer or its options are at fault. No request can succeed until the service is fixed.
             error => {
-                tracing::error!(policy = &*self.label, %error, "a redlock_axum::LockLayer is misconfigured");
-                Problem::misconfigured().detail(format!("redlock_axum::LockLayer: {error}"))
+                tracing::error!(
+                    target: "redlock",
+                    label = self.label,
+                    %error,
+                    "a redlock_axum::LockLayer is misconfigured"
+                );
+                // The cause is for the log: it can name types, routes and options.
+                Problem::misconfigured().detail(format!(
+                    "The lock layer `{}` of this route is misconfigured. The log of the service names the cause.",
+                    self.label
+                ))
             }
         }
     }
@@ -154,8 +176,13 @@ impl From<redlock_tokio::LockError> for Problem {
     fn from(error: redlock_tokio::LockError) -> Self {
         let problem = match error {
             redlock_tokio::LockError::InvalidOptions(error) => {
-                tracing::error!(%error, "a lock that a handler takes by hand has invalid options");
-                Self::misconfigured().detail(error.to_string())
+                tracing::error!(
+                    target: "redlock",
+                    %error,
+                    "a lock that a handler takes by hand has invalid options"
+                );
+                Self::misconfigured()
+                    .detail("A lock has invalid options. The log of the service names them.")
             }
             error => RejectionPolicy::default().problem(error.into()),
         };
@@ -166,7 +193,7 @@ impl From<redlock_tokio::LockError> for Problem {
 impl Default for RejectionPolicy {
     fn default() -> Self {
         Self {
-            label: "default".into(),
+            label: "default",
             retry_after: Duration::from_secs(1),
             contended: StatusCode::LOCKED,
             respond: None,

@@ -119,7 +119,7 @@ impl CallGuard {
     /// Reports a loss, unless the inner service has taken the lock over: then the loss is its own.
     fn note_loss(&mut self, reason: LossReason) {
         if self.lock.is_lost() {
-            self.timer.note_loss(reason);
+            self.timer.note_loss(self.lock.hold(), reason);
             self.watch = LossWatch::Lost(reason);
         } else {
             self.watch = LossWatch::Ended;

@@ -1,6 +1,6 @@
 use std::{error::Error, fmt, time::Duration};
 
-use redlock_tokio::{self as redlock, LossReason};
+use redlock_tokio::{self as redlock, LossReason, WaiterLimit};
 
 use crate::KeyRejection;
 
@@ -17,7 +17,7 @@ pub enum LockError<E> {
     /// The expected wait exceeds the limit, and
     /// [`refuse_long_waits`](redlock::LockOptions::refuse_long_waits) was set.
     WaitTooLong(Refusal),
-    /// No lock is available: too many nodes are down, silent or slow, or the lock service was shut down.
+    /// No lock is available: too many nodes are down, silent, slow or overloaded, or the lock service was shut down.
     Unavailable(redlock::LockError),
     /// The layer has options that are invalid.
     Misconfigured(redlock::OptionsError),
@@ -40,6 +40,18 @@ pub struct Refusal {
     /// [`Redlock::expected_wait`](redlock::Redlock::expected_wait). Of several keys the longest. `None` if
     /// that is not known.
     pub expected_wait: Option<Duration>,
+}
+
+impl Refusal {
+    /// Returns whether the limit on all waiters was reached, and not only that of the key.
+    #[must_use]
+    pub fn is_total(&self) -> bool {
+        let limit = match &self.error {
+            redlock::LockError::QueueFull { limited_by, .. } => Some(*limited_by),
+            _ => None,
+        };
+        limit == Some(WaiterLimit::Total)
+    }
 }
 
 impl fmt::Display for Refusal {

@@ -19,10 +19,11 @@ struct Warnings {
 
 impl FailOpen {
     /// Logs that a call runs without a lock, and why.
-    pub(crate) fn warn(&self, label: &str, error: &dyn fmt::Display) {
+    pub(crate) fn warn(&self, label: &'static str, error: &dyn fmt::Display) {
         if let Some(withheld) = self.withheld_if_due() {
             tracing::warn!(
-                policy = label,
+                target: "redlock",
+                label,
                 %error,
                 withheld,
                 "no lock is available: the call runs without a lock (fail_open)"

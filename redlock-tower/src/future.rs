@@ -98,9 +98,14 @@ where
                 StateProjection::Extracting { key } => {
                     let (request, wanted) = ready!(key.poll(cx));
                     *this.request = Some(request);
+                    let wanted = wanted.and_then(|wanted| {
+                        wanted.as_ref().map_or(Ok(()), |it| rules.check_keys(it))?;
+                        Ok(wanted)
+                    });
                     match wanted {
-                        Ok(Some(wanted)) => Waiting::start(rules, wanted)
-                            .map(|waiting| Some(State::Waiting { waiting })),
+                        Ok(Some(wanted)) => Ok(Some(State::Waiting {
+                            waiting: Waiting::new(rules, wanted),
+                        })),
                         Ok(None) => Ok(run(this.request, None)),
                         Err(rejection) => {
                             rules.telemetry.wait_timer().end("invalid");
@@ -109,7 +114,7 @@ where
                     }
                 }
                 StateProjection::Waiting { waiting } => {
-                    let outcome = ready!(waiting.poll(cx));
+                    let outcome = ready!(waiting.poll(rules, cx));
                     waiting.end(rules, outcome).map(|guard| {
                         if let (Some(request), Some(guard)) = (&mut *this.request, &guard) {
                             this.share.share(request, guard.lock().clone());

@@ -123,6 +123,9 @@ impl From<LockError<Infallible>> for Status {
     fn from(error: LockError<Infallible>) -> Self {
         let (code, message) = match error {
             LockError::Contended(_) => (Code::Aborted, "another call is working on this resource"),
+            LockError::QueueFull(refusal) if refusal.is_total() => {
+                (Code::ResourceExhausted, "too many calls wait for resources")
+            }
             LockError::QueueFull(_) => (
                 Code::ResourceExhausted,
                 "too many calls wait for this resource",
@@ -132,14 +135,18 @@ impl From<LockError<Infallible>> for Status {
                 "the expected wait for this resource exceeds the limit",
             ),
             LockError::Unavailable(_) => (Code::Unavailable, "no lock is available"),
-            LockError::Key(error @ (KeyRejection::Request(_) | KeyRejection::TooLarge { .. })) => {
+            LockError::Key(
+                error @ (KeyRejection::Request(_)
+                | KeyRejection::TooManyKeys { .. }
+                | KeyRejection::TooLarge { .. }),
+            ) => {
                 return Self::invalid_argument(error.to_string());
             }
             LockError::Key(error @ KeyRejection::TooSlow { .. }) => {
                 return Self::deadline_exceeded(error.to_string());
             }
             LockError::Key(KeyRejection::Layer(_)) | LockError::Misconfigured(_) => {
-                tracing::error!(%error, "a redlock_tower::LockLayer is misconfigured");
+                tracing::error!(target: "redlock", %error, "a redlock_tower::LockLayer is misconfigured");
                 (Code::Internal, "the service is misconfigured")
             }
             LockError::Lost(_) => (

@@ -59,12 +59,6 @@ pub trait ExtractKey<Request> {
     /// Takes the request and returns it, so that an extractor can read the body. A [`KeyRejection`] says whether the
     /// request or the layer is at fault.
     fn extract(&self, request: Request) -> Self::Future;
-
-    /// Returns whether this extractor always makes several keys, as a tuple does.
-    /// [`LockLayer::check`](crate::LockLayer::check) uses it.
-    fn makes_several(&self) -> bool {
-        false
-    }
 }
 
 impl<F, Request, K> ExtractKey<Request> for F
@@ -157,21 +151,27 @@ impl<K: IntoKey, E: Into<KeyRejection>> IntoKey for Result<K, E> {
     }
 }
 
-/// Why a request that needs a lock has no key.
+/// Why a request that needs a lock cannot ask for it.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum KeyRejection {
     /// The request is at fault: a part of the key is missing or malformed.
     #[error("the request has no usable key: {0}")]
     Request(Arc<dyn Error + Send + Sync>),
-    /// The body that contains the key has more bytes than the layer reads.
-    #[error("the request body has over {limit} bytes, and the lock key is in it")]
+    /// The request wants more keys than [`max_keys`](crate::LockLayer::max_keys).
+    #[error("the request wants locks for more than {limit} resources")]
+    TooManyKeys {
+        /// How many keys a request may want.
+        limit: usize,
+    },
+    /// The body has more bytes than the layer reads before it takes a lock.
+    #[error("the request body has over {limit} bytes")]
     TooLarge {
         /// How many bytes the layer reads.
         limit: usize,
     },
-    /// The body that contains the key did not arrive in time.
-    #[error("the request body did not arrive within {limit:?}, and the lock key is in it")]
+    /// The body that the layer reads before it takes a lock did not arrive in time.
+    #[error("the request body did not arrive within {limit:?}")]
     TooSlow {
         /// How long the layer waited for it.
         limit: Duration,

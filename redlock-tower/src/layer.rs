@@ -4,14 +4,12 @@ use redlock_tokio::{LockOptions, OptionsError, Redlock};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
-use crate::{
-    Detached, ExtractKey, Inline, LockService, OnCancel, OnLost, rules::Rules, telemetry::Telemetry,
-};
+use crate::{Detached, Inline, LockService, OnCancel, OnLost, rules::Rules, telemetry::Telemetry};
 
 /// A layer that serialises calls with the same key, in every process that locks over the same nodes.
 ///
 /// [`LockService`] describes what happens to a call. The layer has shortcuts for the options `ttl`, `wait`,
-/// `max_hold`, `fenced` and `max_waiters_per_key`. [`options`](Self::options) sets all others.
+/// `max_hold`, `fenced`, `max_waiters_per_key` and `label`. [`options`](Self::options) sets all others.
 ///
 /// ```
 /// use std::{convert::Infallible, time::Duration};
@@ -48,7 +46,7 @@ pub struct LockLayer<K, H = (), M = Inline> {
 }
 
 impl<K> LockLayer<K> {
-    /// Creates a layer that takes the key of each call from an [`ExtractKey`], such as a closure
+    /// Creates a layer that takes the key of each call from an [`ExtractKey`](crate::ExtractKey), such as a closure
     /// `|request: &Request| ..`.
     pub fn new(redlock: Redlock, key: K) -> Self {
         Self {
@@ -88,7 +86,8 @@ impl<K, H, M> LockLayer<K, H, M> {
     }
 
     /// Acquires the locks with a [fencing token](LockOptions::fenced), which the inner service gets from
-    /// [`Hold::fencing_token`](redlock_tokio::Hold::fencing_token). Calls that want several keys then fail.
+    /// [`Hold::fencing_token`](redlock_tokio::Hold::fencing_token). A call that wants
+    /// several keys has one token for all of them.
     pub fn fenced(self) -> Self {
         self.options(LockOptions::new().fenced())
     }
@@ -101,13 +100,24 @@ impl<K, H, M> LockLayer<K, H, M> {
         self.options(LockOptions::new().max_waiters_per_key(waiters))
     }
 
-    /// Sets how many calls may wait behind this layer for any key. Further calls fail with
-    /// [`LockError::QueueFull`](crate::LockError::QueueFull).
+    /// Sets how many calls of this layer may wait behind other calls, for any key. Further calls that would have to
+    /// wait fail with [`LockError::QueueFull`](crate::LockError::QueueFull).
     ///
-    /// A call whose lock request is on its way counts as a waiter. By default there is no limit but those of the
+    /// A call waits behind another one if that one has or wants the same key, in this process. So the only call for a
+    /// key is never refused, even if another process holds the key. By default there is no limit but those of the
     /// [`Redlock`].
     pub fn max_waiters_total(mut self, waiters: usize) -> Self {
         self.rules_mut().max_waiters_total = waiters;
+        self
+    }
+
+    /// Sets how many different keys a call may want; 16 by default. Further keys fail the call with
+    /// [`KeyRejection::TooManyKeys`](crate::KeyRejection::TooManyKeys).
+    ///
+    /// Each key is work for every node. Where a client lists the keys, this limits the work of one call.
+    /// [`lock_all`](Redlock::lock_all) has a limit of its own, which is 1024.
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        self.rules_mut().max_keys = keys;
         self
     }
 
@@ -136,7 +146,9 @@ impl<K, H, M> LockLayer<K, H, M> {
     /// not at all.
     ///
     /// A call first tries to get its lock for up to [`wait`](Self::wait). During an outage each call is late by that
-    /// time, so choose a short `wait`. Contention, an invalid key, slow nodes and a shutdown still fail the call.
+    /// time, so choose a short `wait`. Contention, an invalid key, slow nodes,
+    /// [overload](redlock_tokio::LockError::Overloaded) by this process and a shutdown still fail the call: then other
+    /// calls may hold the lock.
     ///
     /// Each such call is counted. The layer logs a warning at most once in 10 s, with the number of warnings that
     /// it withheld.
@@ -145,11 +157,14 @@ impl<K, H, M> LockLayer<K, H, M> {
         self
     }
 
-    /// Sets the label of this layer in logs and metrics, as their attribute `policy`; `default` by default. They
-    /// never contain a key.
-    pub fn label(mut self, label: &str) -> Self {
-        self.rules_mut().telemetry = Telemetry::new(label);
-        self
+    /// Sets the label of this layer in logs and metrics, as their attribute `label`; `default` by default. It is also
+    /// the [label](LockOptions::label) of the layer's locks.
+    ///
+    /// The metrics never contain a key, nor do the logs, unless the [`Redlock`] was built with
+    /// [`log_keys`](redlock_tokio::RedlockBuilder::log_keys).
+    pub fn label(mut self, label: &'static str) -> Self {
+        self.rules_mut().telemetry = Telemetry { label };
+        self.options(LockOptions::new().label(label))
     }
 
     /// Checks the options, so that a service can report invalid ones when it starts. Otherwise each call fails with
@@ -157,18 +172,9 @@ impl<K, H, M> LockLayer<K, H, M> {
     ///
     /// # Errors
     ///
-    /// Returns the option that is invalid, and why. [`fenced`](Self::fenced) is invalid with a tuple of keys. A
-    /// closure that returns several keys is only detected when a call comes.
-    pub fn check<Request>(&self) -> Result<(), OptionsError>
-    where
-        K: ExtractKey<Request>,
-    {
-        let (redlock, options) = (&self.rules.redlock, self.rules.options);
-        if self.key.makes_several() {
-            redlock.check_all(options)
-        } else {
-            redlock.check(options)
-        }
+    /// Returns the option that is invalid, and why.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        self.rules.redlock.check(self.rules.options)
     }
 
     /// Passes the lock to the inner service, by a [`ShareHold`](crate::ShareHold) such as a closure

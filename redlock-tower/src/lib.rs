@@ -8,6 +8,7 @@
 //! [`LockLayer::detached`]: crate::LockLayer::detached
 //! [`LockLayer::fail_open`]: crate::LockLayer::fail_open
 //! [`LockLayer::fenced`]: crate::LockLayer::fenced
+//! [`LockLayer::max_keys`]: crate::LockLayer::max_keys
 //! [`LockLayer::options`]: crate::LockLayer::options
 //! [`LockLayer::prefix`]: crate::LockLayer::prefix
 //! [`LockLayer::share_hold`]: crate::LockLayer::share_hold

@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use redlock_tokio::LockOptions;
 
@@ -105,8 +105,7 @@ impl LockRequest {
         self.options(LockOptions::new().max_hold(max_hold))
     }
 
-    /// Acquires this request's lock with a [fencing token](LockOptions::fenced). A request for several keys is
-    /// then refused.
+    /// Acquires this request's lock with a [fencing token](LockOptions::fenced), which fences all its keys.
     pub fn fenced(self) -> Self {
         self.options(LockOptions::new().fenced())
     }
@@ -114,6 +113,18 @@ impl LockRequest {
     /// Sets how many calls may [wait](LockOptions::max_waiters_per_key) for the key in this process.
     pub fn max_waiters_per_key(self, waiters: usize) -> Self {
         self.options(LockOptions::new().max_waiters_per_key(waiters))
+    }
+
+    /// Keeps only the keys for which `keep` is true. Returns `None` if none is left.
+    #[must_use]
+    pub fn retain_keys(mut self, mut keep: impl FnMut(&[u8]) -> bool) -> Option<Self> {
+        let keys = self.keys.first.take().into_iter().chain(self.keys.others);
+        let mut kept = keys.filter(|key| keep(key));
+        self.keys = Keys {
+            first: Some(kept.next()?),
+            others: kept.collect(),
+        };
+        Some(self)
     }
 
     /// Returns the keys, in the order in which they were given.
@@ -152,6 +163,18 @@ impl Keys {
     /// Returns the key, if it is the only one.
     pub(crate) fn only(&self) -> Option<&[u8]> {
         self.first.as_deref().filter(|_| self.others.is_empty())
+    }
+
+    /// Returns whether there are more than `limit` different keys. Stops at the first key too many.
+    pub(crate) fn are_more_than(&self, limit: usize) -> bool {
+        if self.others.len() < limit {
+            return false;
+        }
+        let mut different = BTreeSet::new();
+        self.iter().any(|key| {
+            different.insert(key);
+            different.len() > limit
+        })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {

@@ -6,12 +6,15 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{Lock, LockError, LockGuard, LockOptions, Redlock};
+use redlock_tokio::{Lock, LockError, LockGuard, LockOptions, Redlock, WaiterLimit};
 
 use crate::{
-    CallGuard, LockRequest, OnCancel, OnLost, fail_open::FailOpen, lock_request::Keys,
-    telemetry::Telemetry,
+    CallGuard, KeyRejection, LockRequest, OnCancel, OnLost, fail_open::FailOpen,
+    lock_request::Keys, telemetry::Telemetry,
 };
+
+/// How many keys a call may want by default. A call that a client makes expensive costs each node 16 keys at most.
+const MAX_KEYS: usize = 16;
 
 /// The options of a layer that do not depend on its types.
 #[derive(Clone, Debug)]
@@ -23,7 +26,8 @@ pub(crate) struct Rules {
     pub(crate) on_cancel: OnCancel,
     pub(crate) fail_open: Option<FailOpen>,
     pub(crate) max_waiters_total: usize,
-    /// How many calls wait behind the layer, in all its services.
+    pub(crate) max_keys: usize,
+    /// How many calls wait behind others for their turn, in all services of the layer.
     pub(crate) waiting: Arc<AtomicUsize>,
     pub(crate) telemetry: Telemetry,
 }
@@ -38,9 +42,20 @@ impl Rules {
             on_cancel: OnCancel::default(),
             fail_open: None,
             max_waiters_total: usize::MAX,
+            max_keys: MAX_KEYS,
             waiting: Arc::default(),
-            telemetry: Telemetry::new("default"),
+            telemetry: Telemetry { label: "default" },
         }
+    }
+
+    /// Checks that a request does not want too many keys.
+    pub(crate) fn check_keys(&self, wanted: &LockRequest) -> Result<(), KeyRejection> {
+        if wanted.keys.are_more_than(self.max_keys) {
+            return Err(KeyRejection::TooManyKeys {
+                limit: self.max_keys,
+            });
+        }
+        Ok(())
     }
 
     /// Returns the lock that a request wants, and its keys.
@@ -72,7 +87,7 @@ impl Rules {
     }
 
     /// Returns the rules by which a call goes on without a lock after this error: not after a shutdown, nor if
-    /// the nodes were only slow.
+    /// the nodes were only slow, or this process asked too much of them.
     pub(crate) fn fail_open(&self, error: &LockError) -> Option<&FailOpen> {
         let is_outage = matches!(
             error,
@@ -81,7 +96,7 @@ impl Rules {
         self.fail_open.as_ref().filter(|_| is_outage)
     }
 
-    /// Counts one more waiter, unless too many calls wait already.
+    /// Counts one more call that waits behind another one, unless too many do so already.
     pub(crate) fn enter_queue(&self) -> Result<QueuePlace, LockError> {
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let place = QueuePlace(Arc::clone(&self.waiting));
@@ -91,6 +106,7 @@ impl Rules {
             Err(LockError::QueueFull {
                 waiting,
                 limit: self.max_waiters_total,
+                limited_by: WaiterLimit::Total,
             })
         }
     }

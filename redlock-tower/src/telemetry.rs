@@ -1,41 +1,29 @@
 //! Spans of `tracing`, and metrics behind the feature `metrics`.
 
-use std::sync::Arc;
-
-use redlock_tokio::LossReason;
+use redlock_tokio::{Hold, LossReason};
 use tokio::time::Instant;
 use tracing::Span;
 
-/// The label of a layer, which its logs and metrics carry as the attribute `policy`.
-#[derive(Clone, Debug)]
+/// The label of a layer, which its logs and metrics carry as the attribute `label`.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Telemetry {
-    label: Arc<str>,
+    pub(crate) label: &'static str,
 }
 
 impl Telemetry {
-    pub(crate) fn new(label: &str) -> Self {
-        Self {
-            label: label.into(),
-        }
-    }
-
-    pub(crate) fn label(&self) -> &str {
-        &self.label
-    }
-
-    pub(crate) fn wait_timer(&self) -> WaitTimer {
-        metric::waiting(&self.label, 1.0);
+    pub(crate) fn wait_timer(self) -> WaitTimer {
+        metric::waiting(self.label, 1.0);
         WaitTimer {
-            label: Arc::clone(&self.label),
+            label: self.label,
             since: Instant::now(),
             result: "cancelled",
-            span: tracing::debug_span!("lock_wait", policy = &*self.label),
+            span: tracing::debug_span!(target: "redlock", "lock_wait", label = self.label),
         }
     }
 
-    pub(crate) fn hold_timer(&self) -> HoldTimer {
+    pub(crate) fn hold_timer(self) -> HoldTimer {
         HoldTimer {
-            label: Arc::clone(&self.label),
+            label: self.label,
             since: metric::now(),
         }
     }
@@ -44,7 +32,7 @@ impl Telemetry {
 /// Measures how long a call waits. Dropping it ends the wait.
 #[derive(Debug)]
 pub(crate) struct WaitTimer {
-    label: Arc<str>,
+    label: &'static str,
     since: Instant,
     result: &'static str,
     span: Span,
@@ -65,50 +53,51 @@ impl Drop for WaitTimer {
     fn drop(&mut self) {
         // Contention is normal, so this is no warning.
         tracing::debug!(
+            target: "redlock",
             parent: &self.span,
-            policy = &*self.label,
+            label = self.label,
             result = self.result,
             waited = ?self.since.elapsed(),
-            "waited for a lock"
+            "a call waited for a lock"
         );
-        metric::waiting(&self.label, -1.0);
-        metric::waited(&self.label, self.result, self.since);
+        metric::waiting(self.label, -1.0);
+        metric::waited(self.label, self.result, self.since);
     }
 }
 
 /// Measures how long a call holds its lock. Dropping it ends the hold.
 #[derive(Debug)]
 pub(crate) struct HoldTimer {
-    label: Arc<str>,
+    label: &'static str,
     since: metric::Start,
 }
 
 impl HoldTimer {
     pub(crate) fn span(&self) -> Span {
-        tracing::debug_span!("lock_held", policy = &*self.label)
+        tracing::debug_span!(target: "redlock", "lock_held", label = self.label)
     }
 
-    pub(crate) fn note_loss(&self, reason: LossReason) {
+    pub(crate) fn note_loss(&self, hold: &Hold, reason: LossReason) {
         tracing::warn!(
-            policy = &*self.label,
+            target: "redlock",
+            label = self.label,
+            token = %hold.token(),
             %reason,
-            "the lock of a call was lost while it ran"
+            "a call lost its lock while it ran"
         );
-        metric::lost(&self.label);
+        metric::lost(self.label);
     }
 }
 
 impl Drop for HoldTimer {
     fn drop(&mut self) {
-        metric::held(&self.label, self.since);
+        metric::held(self.label, self.since);
     }
 }
 
 /// Named after OpenTelemetry's metrics for rate limiting in ASP.NET. No metric carries a key.
 #[cfg(feature = "metrics")]
 mod metric {
-    use std::sync::Arc;
-
     use metrics::{counter, gauge, histogram};
     use tokio::time::Instant;
 
@@ -118,31 +107,27 @@ mod metric {
         Instant::now()
     }
 
-    pub(super) fn waiting(label: &Arc<str>, more: f64) {
-        gauge!("redlock_queued_requests", "policy" => Arc::clone(label)).increment(more);
+    pub(super) fn waiting(label: &'static str, more: f64) {
+        gauge!("redlock_queued_requests", "label" => label).increment(more);
     }
 
-    pub(super) fn waited(label: &Arc<str>, result: &'static str, since: Instant) {
-        counter!("redlock_requests_total", "policy" => Arc::clone(label), "result" => result)
-            .increment(1);
-        histogram!("redlock_time_in_queue_seconds", "policy" => Arc::clone(label), "result" => result)
+    pub(super) fn waited(label: &'static str, result: &'static str, since: Instant) {
+        counter!("redlock_requests_total", "label" => label, "result" => result).increment(1);
+        histogram!("redlock_time_in_queue_seconds", "label" => label, "result" => result)
             .record(since.elapsed());
     }
 
-    pub(super) fn held(label: &Arc<str>, since: Start) {
-        histogram!("redlock_hold_duration_seconds", "policy" => Arc::clone(label))
-            .record(since.elapsed());
+    pub(super) fn held(label: &'static str, since: Start) {
+        histogram!("redlock_hold_duration_seconds", "label" => label).record(since.elapsed());
     }
 
-    pub(super) fn lost(label: &Arc<str>) {
-        counter!("redlock_locks_lost_total", "policy" => Arc::clone(label)).increment(1);
+    pub(super) fn lost(label: &'static str) {
+        counter!("redlock_locks_lost_total", "label" => label).increment(1);
     }
 }
 
 #[cfg(not(feature = "metrics"))]
 mod metric {
-    use std::sync::Arc;
-
     use tokio::time::Instant;
 
     /// Reading the clock costs time, which nobody needs here.
@@ -153,8 +138,8 @@ mod metric {
         Start
     }
 
-    pub(super) fn waiting(_label: &Arc<str>, _more: f64) {}
-    pub(super) fn waited(_label: &Arc<str>, _result: &'static str, _since: Instant) {}
-    pub(super) fn held(_label: &Arc<str>, _since: Start) {}
-    pub(super) fn lost(_label: &Arc<str>) {}
+    pub(super) fn waiting(_label: &'static str, _more: f64) {}
+    pub(super) fn waited(_label: &'static str, _result: &'static str, _since: Instant) {}
+    pub(super) fn held(_label: &'static str, _since: Start) {}
+    pub(super) fn lost(_label: &'static str) {}
 }

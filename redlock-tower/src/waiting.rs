@@ -15,33 +15,45 @@ use crate::{
 /// A call that waits for its lock.
 pub(crate) struct Waiting {
     keys: Keys,
-    lock: LockFuture,
+    /// Empty once the call is refused.
+    lock: Option<LockFuture>,
     timer: WaitTimer,
-    _place: QueuePlace,
+    /// Set if the call waits behind another one. A call that asks the nodes at once needs no place.
+    place: Option<QueuePlace>,
 }
 
 impl Waiting {
-    /// Puts a call into the queue of its lock.
-    pub(crate) fn start<E>(rules: &Rules, wanted: LockRequest) -> Result<Self, LockError<E>> {
+    pub(crate) fn new(rules: &Rules, wanted: LockRequest) -> Self {
         let (lock, keys) = rules.lock(wanted);
-        let mut timer = rules.telemetry.wait_timer();
-        match rules.enter_queue() {
-            Ok(place) => Ok(Self {
-                keys,
-                lock: lock.into_future(),
-                timer,
-                _place: place,
-            }),
-            Err(error) => Err(refuse(rules, &keys, &mut timer, error)),
+        Self {
+            keys,
+            lock: Some(lock.into_future()),
+            timer: rules.telemetry.wait_timer(),
+            place: None,
         }
     }
 
+    /// Waits for the lock. The first poll puts the call into the queue of its lock, or refuses it.
     pub(crate) fn poll(
         &mut self,
+        rules: &Rules,
         cx: &mut Context<'_>,
     ) -> Poll<Result<LockGuard, redlock::LockError>> {
         let _entered = self.timer.span().enter();
-        Pin::new(&mut self.lock).poll(cx)
+        let Some(lock) = &mut self.lock else {
+            return Poll::Pending;
+        };
+        let outcome = Pin::new(&mut *lock).poll(cx);
+        if outcome.is_pending() && self.place.is_none() && lock.is_queued() {
+            match rules.enter_queue() {
+                Ok(place) => self.place = Some(place),
+                Err(error) => {
+                    self.lock = None;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        outcome
     }
 
     /// Ends the wait. The call goes on with the lock, or without one, or fails.
@@ -58,23 +70,14 @@ impl Waiting {
             Err(error) => error,
         };
         if let Some(fail_open) = rules.fail_open(&error) {
-            fail_open.warn(rules.telemetry.label(), &error);
+            fail_open.warn(rules.telemetry.label, &error);
             self.timer.end("failed_open");
             return Ok(None);
         }
-        Err(refuse(rules, &self.keys, &mut self.timer, error))
+        let error = LockError::from(error).expecting(|| rules.expected_wait(&self.keys));
+        self.timer.end(result_of(&error));
+        Err(error)
     }
-}
-
-fn refuse<E>(
-    rules: &Rules,
-    keys: &Keys,
-    timer: &mut WaitTimer,
-    error: redlock::LockError,
-) -> LockError<E> {
-    let error = LockError::from(error).expecting(|| rules.expected_wait(keys));
-    timer.end(result_of(&error));
-    error
 }
 
 /// Returns the value of the attribute `result` in metrics and logs.
@@ -83,6 +86,7 @@ fn result_of<E>(error: &LockError<E>) -> &'static str {
         LockError::Contended(_) => "contended",
         LockError::QueueFull(_) => "queue_full",
         LockError::WaitTooLong(_) => "wait_too_long",
+        LockError::Unavailable(redlock::LockError::Overloaded(_)) => "overloaded",
         LockError::Unavailable(_) => "unavailable",
         _ => "invalid",
     }

@@ -1,11 +1,16 @@
 use std::{error::Error, time::Duration};
 
-use axum::body::{Body, Bytes, to_bytes};
-use http_body_util::LengthLimitError;
+use axum::{
+    body::{Body, Bytes, HttpBody},
+    http::HeaderMap,
+};
+use futures::future::ready;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use redlock_tower::{CallerDeadline, KeyRejection};
 use tokio::time::timeout;
 
-/// How many bytes of a body a layer reads for a key, and how long it waits for them: 10 s by default.
+/// How many bytes of a request's body a layer reads before it waits for the lock, and how long it waits for them: 30 s
+/// by default.
 ///
 /// A number of bytes converts into a limit, as in `json_field("order", 4096)`.
 ///
@@ -26,10 +31,14 @@ pub struct BodyLimit {
 }
 
 impl BodyLimit {
-    const TIME: Duration = Duration::from_secs(10);
+    /// The limit of axum's extractors, such as `Json`: what they accept by default, the layer reads.
+    pub(crate) const DEFAULT: Self = Self::new(2 * 1024 * 1024);
+
+    /// The largest body of a layer by default then takes 70 kB/s, which a slow phone has. No lock is held meanwhile.
+    const TIME: Duration = Duration::from_secs(30);
 
     /// Limits a body to this many bytes.
-    pub fn new(bytes: usize) -> Self {
+    pub const fn new(bytes: usize) -> Self {
         Self {
             bytes,
             time: Self::TIME,
@@ -38,7 +47,7 @@ impl BodyLimit {
 
     /// Sets how long to wait for the whole body. The request's [`CallerDeadline`](crate::CallerDeadline) can end the
     /// wait earlier.
-    pub fn time(self, time: Duration) -> Self {
+    pub const fn time(self, time: Duration) -> Self {
         Self { time, ..self }
     }
 
@@ -55,18 +64,24 @@ impl BodyLimit {
         self,
         body: Body,
         caller: Option<CallerDeadline>,
-    ) -> Result<Bytes, KeyRejection> {
+    ) -> Result<WholeBody, KeyRejection> {
+        // Most bodies say how long they are. One that is too large need not be sent.
+        if body.size_hint().lower() > self.bytes as u64 {
+            return Err(KeyRejection::TooLarge { limit: self.bytes });
+        }
         let limit = caller.map_or(self.time, |it| it.remaining().min(self.time));
-        match timeout(limit, to_bytes(body, self.bytes)).await {
-            Ok(Ok(bytes)) => Ok(bytes),
-            Ok(Err(error)) => Err(self.unreadable(&error)),
+        match timeout(limit, Limited::new(body, self.bytes).collect()).await {
+            Ok(Ok(body)) => Ok(WholeBody {
+                trailers: body.trailers().cloned(),
+                bytes: body.to_bytes(),
+            }),
+            Ok(Err(error)) => Err(self.unreadable(&*error)),
             Err(_) => Err(KeyRejection::TooSlow { limit }),
         }
     }
 
-    fn unreadable(self, error: &axum::Error) -> KeyRejection {
-        let is_too_large = error.source().is_some_and(|it| it.is::<LengthLimitError>());
-        if is_too_large {
+    fn unreadable(self, error: &(dyn Error + Send + Sync + 'static)) -> KeyRejection {
+        if error.is::<LengthLimitError>() {
             KeyRejection::TooLarge { limit: self.bytes }
         } else {
             KeyRejection::request(format!("the body cannot be read: {error}"))
@@ -77,5 +92,25 @@ impl BodyLimit {
 impl From<usize> for BodyLimit {
     fn from(bytes: usize) -> Self {
         Self::new(bytes)
+    }
+}
+
+/// Marks a request whose body has arrived. Nothing of it can keep a handler waiting.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BodyHasArrived;
+
+/// A body that has arrived, in one piece.
+pub(super) struct WholeBody {
+    pub(super) bytes: Bytes,
+    trailers: Option<HeaderMap>,
+}
+
+impl From<WholeBody> for Body {
+    fn from(body: WholeBody) -> Self {
+        let bytes = Full::new(body.bytes);
+        match body.trailers {
+            Some(trailers) => Self::new(bytes.with_trailers(ready(Some(Ok(trailers))))),
+            None => Self::new(bytes),
+        }
     }
 }

@@ -1,4 +1,7 @@
-use std::{iter, sync::Arc};
+use std::{
+    iter,
+    sync::{Arc, Once},
+};
 
 use axum::{body::Body, http::request::Parts as Head};
 use futures::{FutureExt, future::BoxFuture};
@@ -6,16 +9,17 @@ use redlock_tokio::{Key, KeyError};
 use redlock_tower::{CallerDeadline, ExtractKey, Extracted, KeyRejection, LockRequest};
 
 use super::{
-    body::BodyLimit,
+    body::{BodyHasArrived, BodyLimit},
     json::JsonField,
-    part::{Found, KeyPart, Source},
+    part::{KeyPart, Source},
 };
 use crate::Request;
 
 /// Makes one key of a scope and of one or several parts of the request.
 ///
-/// The scope names the kind of resource, and the parts name the resource: `key("order", path("id"))`, or
-/// `key("order", [header("x-tenant"), path("id")])`. Parts of all kinds can be mixed.
+/// The scope names the kind of resource, and the parts name the resource: `key("order", path("id").parse::<u64>())`, or
+/// `key("order", [header("x-tenant"), path("id").parse::<u64>()])`. Parts of all kinds can be mixed. [`KeyPart`] says
+/// why a number must be parsed.
 ///
 /// Without a scope, order 7 and customer 7 would be one resource. The scope is not derived from the route, because a
 /// resource has many routes (`/orders/{id}`, `/v1/orders/{id}`, `/orders/{id}/refund`). Other services, and locks in
@@ -56,6 +60,7 @@ pub fn key(scope: impl Into<String>, parts: impl Into<Vec<KeyPart>>) -> Composit
     CompositeKey {
         scope: scope.into(),
         parts: parts.into().into(),
+        warned: Arc::new(Once::new()),
     }
 }
 
@@ -67,6 +72,8 @@ pub fn key(scope: impl Into<String>, parts: impl Into<Vec<KeyPart>>) -> Composit
 pub struct CompositeKey {
     scope: Arc<str>,
     parts: Arc<[KeyPart]>,
+    /// Whether the log has a warning of a request without a route.
+    warned: Arc<Once>,
 }
 
 impl CompositeKey {
@@ -79,10 +86,13 @@ impl CompositeKey {
     ) -> (Body, Extracted) {
         let mut values = match self.read_head(head).await {
             Ok(Some(values)) => values,
-            Ok(None) => return (body, Ok(None)),
+            Ok(None) => {
+                self.warn_of_no_route();
+                return (body, Ok(None));
+            }
             Err(rejection) => return (body, Err(rejection)),
         };
-        let limit = self.fields().map(|(_, field)| field.limit);
+        let limit = self.fields().map(|(_, _, field)| field.limit);
         let Some(limit) = limit.reduce(BodyLimit::and) else {
             return (body, self.join(&values).map(Some));
         };
@@ -90,8 +100,12 @@ impl CompositeKey {
             Ok(body) => body,
             Err(rejection) => return (Body::empty(), Err(rejection)),
         };
-        for (index, field) in self.fields() {
-            match field.find(&body) {
+        head.extensions.insert(BodyHasArrived);
+        for (index, part, field) in self.fields() {
+            match field
+                .find(&body.bytes)
+                .and_then(|text| part.normalise(text))
+            {
                 Ok(value) => values[index] = value,
                 Err(rejection) => return (body.into(), Err(rejection)),
             }
@@ -99,17 +113,30 @@ impl CompositeKey {
         (body.into(), self.join(&values).map(Some))
     }
 
-    /// Reads the parts in the head, and leaves those in the body empty. Returns `None` for a request that needs no
-    /// lock.
+    /// A 404 needs no lock, but a fallback may. The layer cannot distinguish them, and any client can ask for a route
+    /// that does not exist. So the warning is not repeated.
+    fn warn_of_no_route(&self) {
+        self.warned.call_once(|| {
+            tracing::warn!(
+                target: "redlock",
+                scope = &*self.scope,
+                "a request matched no route, so it has no lock key and passes without a lock. If the fallback needs a \
+                 lock, take the key with a closure. If not, add the layer with route_layer. This warning is not \
+                 repeated"
+            );
+        });
+    }
+
+    /// Reads the parts in the head, and leaves those in the body empty. Returns `None` if no route matched.
     async fn read_head(&self, head: &mut Head) -> Result<Option<Vec<String>>, KeyRejection> {
         let mut values = Vec::with_capacity(self.parts.len());
         for part in &*self.parts {
-            let found: Found = match part.source() {
-                Source::Head(read) => read(head).await,
-                Source::Json(_) => Ok(Some(String::new())),
+            let Source::Head(read) = part.source() else {
+                values.push(String::new());
+                continue;
             };
-            match found? {
-                Some(value) => values.push(value),
+            match read(head).await? {
+                Some(text) => values.push(part.normalise(text)?),
                 None => return Ok(None),
             }
         }
@@ -117,10 +144,10 @@ impl CompositeKey {
     }
 
     /// Returns the parts that are in the body, and their places in the key.
-    fn fields(&self) -> impl Iterator<Item = (usize, &JsonField)> {
+    fn fields(&self) -> impl Iterator<Item = (usize, &KeyPart, &JsonField)> {
         let parts = self.parts.iter().enumerate();
         parts.filter_map(|(index, part)| match part.source() {
-            Source::Json(field) => Some((index, field)),
+            Source::Json(field) => Some((index, part, field)),
             Source::Head(_) => None,
         })
     }

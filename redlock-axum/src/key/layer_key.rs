@@ -1,14 +1,16 @@
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Once},
     task::{Context, Poll, ready},
 };
 
+use axum::body::{Body, HttpBody};
+use futures::{FutureExt, future::BoxFuture};
 use pin_project::pin_project;
 use redlock_tokio::Redlock;
-use redlock_tower::{CallerDeadline, ExtractKey, Extracted, KeyRejection, LockRequest};
+use redlock_tower::{CallerDeadline, ExtractKey, Extracted, LockRequest};
 
-use super::{Methods, RequestKey};
+use super::{BodyLimit, Methods, RequestKey, body::BodyHasArrived};
 use crate::{Locked, Request};
 
 /// What a layer needs to know to find the key of a request.
@@ -18,28 +20,44 @@ pub(crate) struct KeyRules<K> {
     pub(crate) redlock: Redlock,
     /// Added to the keys here and not further in, so that they can be compared to the keys of outer layers.
     pub(crate) prefix: Arc<[u8]>,
+    /// How much of a body to read before the wait for the lock. `None` leaves the body to the handler.
+    pub(crate) body_limit: Option<BodyLimit>,
+    /// The label of the layer, for the log.
+    pub(crate) label: &'static str,
+    /// Whether the log has a warning of two layers with one key.
+    warned: Arc<Once>,
 }
 
 impl<K> KeyRules<K> {
-    /// Completes what the user's extractor has found.
-    fn complete(
-        &self,
-        wanted: LockRequest,
-        request: &Request,
-        deadline: Option<CallerDeadline>,
-    ) -> Result<LockRequest, KeyRejection> {
+    /// Adds the prefix, and leaves out the keys that outer layers hold for this request. Returns `None` if they hold
+    /// all of them.
+    fn missing(&self, wanted: LockRequest, request: &Request) -> Option<LockRequest> {
         let wanted = wanted.prefixed(&self.prefix);
-        let outer = request.extensions().get::<Locked>();
-        if outer.is_some_and(|outer| wanted.keys().any(|key| outer.holds(&self.redlock, key))) {
-            return Err(KeyRejection::layer(
-                "two lock layers around one handler want the same key: the inner one would wait \
-                 for the outer one",
-            ));
+        let Some(outer) = request.extensions().get::<Locked>() else {
+            return Some(wanted);
+        };
+        let is_held = |key: &[u8]| outer.holds(&self.redlock, key);
+        if !wanted.keys().any(is_held) {
+            return Some(wanted);
         }
-        Ok(match deadline {
-            Some(deadline) => wanted.wait_at_most(deadline.remaining()),
-            None => wanted,
-        })
+        // A client can cause this with two equal values. So it is no error, and told once.
+        self.warned.call_once(|| {
+            tracing::warn!(
+                target: "redlock",
+                label = self.label,
+                "two lock layers around one handler want the same key; the inner one relies on the lock of the outer \
+                 one. Layers that lock resources of one kind one after the other can deadlock: give one layer a tuple \
+                 of both keys. This warning is not repeated"
+            );
+        });
+        wanted.retain_keys(|key| !is_held(key))
+    }
+
+    /// Returns how much of the body to read, if the request has a body that may still arrive.
+    fn body_limit_of(&self, request: &Request) -> Option<BodyLimit> {
+        let may_arrive = !request.body().is_end_stream()
+            && request.extensions().get::<BodyHasArrived>().is_none();
+        self.body_limit.filter(|_| may_arrive)
     }
 }
 
@@ -50,6 +68,9 @@ impl<K> Clone for KeyRules<K> {
             methods: self.methods.clone(),
             redlock: self.redlock.clone(),
             prefix: Arc::clone(&self.prefix),
+            body_limit: self.body_limit,
+            label: self.label,
+            warned: Arc::clone(&self.warned),
         }
     }
 }
@@ -64,6 +85,9 @@ impl<K> LayerKey<K> {
             methods: Methods::Unsafe,
             redlock,
             prefix: Arc::default(),
+            body_limit: Some(BodyLimit::DEFAULT),
+            label: "default",
+            warned: Arc::new(Once::new()),
         }))
     }
 
@@ -97,10 +121,6 @@ impl<K: RequestKey> ExtractKey<Request> for LayerKey<K> {
             extracting: self.0.key.extract(request),
         }
     }
-
-    fn makes_several(&self) -> bool {
-        self.0.key.makes_several()
-    }
 }
 
 /// The future of an extraction.
@@ -118,29 +138,73 @@ pub(crate) enum LayerKeyFuture<K: RequestKey> {
         #[pin]
         extracting: K::Future,
     },
+    /// The key is known, and the body has not arrived yet.
+    Read {
+        reading: BoxFuture<'static, (Request, Extracted)>,
+    },
 }
 
 impl<K: RequestKey> Future for LayerKeyFuture<K> {
     type Output = (Request, Extracted);
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            LayerKeyProjection::Pass { request } => match request.take() {
-                Some(request) => Poll::Ready((request, Ok(None))),
-                None => Poll::Pending,
-            },
-            LayerKeyProjection::Extract {
-                rules,
-                deadline,
-                extracting,
-            } => {
-                let (request, wanted) = ready!(extracting.poll(cx));
-                let wanted = match wanted {
-                    Ok(Some(wanted)) => rules.complete(wanted, &request, *deadline).map(Some),
-                    other => other,
-                };
-                Poll::Ready((request, wanted))
-            }
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let reading = match self.as_mut().project() {
+                LayerKeyProjection::Pass { request } => {
+                    return match request.take() {
+                        Some(request) => Poll::Ready((request, Ok(None))),
+                        None => Poll::Pending,
+                    };
+                }
+                LayerKeyProjection::Extract {
+                    rules,
+                    deadline,
+                    extracting,
+                } => {
+                    let (request, wanted) = ready!(extracting.poll(cx));
+                    let wanted = match wanted {
+                        Ok(Some(wanted)) => rules.missing(wanted, &request),
+                        other => return Poll::Ready((request, other)),
+                    };
+                    let Some(wanted) = wanted else {
+                        return Poll::Ready((request, Ok(None)));
+                    };
+                    match rules.body_limit_of(&request) {
+                        Some(limit) => read(limit, request, wanted, *deadline).boxed(),
+                        None => {
+                            return Poll::Ready((request, Ok(Some(bounded(wanted, *deadline)))));
+                        }
+                    }
+                }
+                LayerKeyProjection::Read { reading } => return reading.poll_unpin(cx),
+            };
+            self.set(Self::Read { reading });
         }
+    }
+}
+
+/// Reads the body of a request before the wait for its lock.
+async fn read(
+    limit: BodyLimit,
+    request: Request,
+    wanted: LockRequest,
+    deadline: Option<CallerDeadline>,
+) -> (Request, Extracted) {
+    let (mut head, body) = request.into_parts();
+    match limit.read(body, deadline).await {
+        Ok(body) => {
+            head.extensions.insert(BodyHasArrived);
+            let wanted = bounded(wanted, deadline);
+            (Request::from_parts(head, body.into()), Ok(Some(wanted)))
+        }
+        Err(rejection) => (Request::from_parts(head, Body::empty()), Err(rejection)),
+    }
+}
+
+/// Limits the wait to the time that the caller still waits.
+fn bounded(wanted: LockRequest, deadline: Option<CallerDeadline>) -> LockRequest {
+    match deadline {
+        Some(deadline) => wanted.wait_at_most(deadline.remaining()),
+        None => wanted,
     }
 }

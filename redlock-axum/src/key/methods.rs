@@ -12,11 +12,26 @@ pub(crate) enum Methods {
 }
 
 impl Methods {
+    pub(crate) fn these(methods: impl IntoIterator<Item = Method>) -> Self {
+        let methods = methods.into_iter();
+        Self::These(methods.map(|it| canonical(&it).clone()).collect())
+    }
+
     pub(super) fn need_lock(&self, method: &Method) -> bool {
+        let method = canonical(method);
         match self {
             Self::Unsafe => !method.is_safe(),
             Self::All => true,
             Self::These(methods) => methods.contains(method),
         }
+    }
+}
+
+/// The handshake of a WebSocket is a GET over HTTP/1 and a CONNECT over HTTP/2. Both are one method to a layer.
+fn canonical(method: &Method) -> &Method {
+    if *method == Method::CONNECT {
+        &Method::GET
+    } else {
+        method
     }
 }

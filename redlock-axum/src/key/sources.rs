@@ -19,9 +19,13 @@ use super::{body::BodyLimit, json::JsonField, part::KeyPart};
 /// Since the value is decoded, `a%2Fb` and `a%2fb` are one resource. Parameters of outer routers, in which this one is
 /// nested, are available too.
 ///
+/// Parse the value if the handler does: to `Path<u64>`, `/orders/7` and `/orders/07` are one order, but their texts are
+/// two keys. With `path("order").parse::<u64>()` they are one, see [`KeyPart::parse`].
+///
 /// If the parameter cannot be found, the result depends on the reason:
 ///
-/// - No route matched: the request passes without a lock.
+/// - No route matched: the request passes without a lock, to the router's fallback. The log has a warning the first
+///   time. A closure `|request: &Request| ..` makes a key where there is no route.
 /// - The route has no such parameter: the request gets a 500 that names the layer.
 /// - The layer is below a `nest_service` whose path has no parameter at all: this looks like no match, so the request
 ///   passes without a lock.
@@ -78,11 +82,14 @@ pub fn path(parameter: impl Into<String>) -> KeyPart {
 ///
 /// A request gets a 400 if the header is missing, repeated, empty, or contains characters other than visible ASCII.
 ///
+/// The client chooses the spelling. If `7` and `07`, or `Acme` and `acme`, mean the same to the handler, add
+/// [`parse`](KeyPart::parse) or [`map`](KeyPart::map).
+///
 /// ```
 /// use redlock_axum::{header, key, path};
 ///
 /// // `order:acme:42` for the order 42 of the tenant `acme`
-/// let order = key("order", [header("x-tenant"), path("order")]);
+/// let order = key("order", [header("x-tenant"), path("order").parse::<u64>()]);
 /// # drop(order);
 /// ```
 ///
@@ -122,10 +129,14 @@ pub fn idempotency_key() -> KeyPart {
 ///
 /// A request gets a 400 if it lacks the parameter or has it more than once.
 ///
+/// The client chooses the spelling. If `7` and `07`, or `Acme` and `acme`, mean the same to the handler, add
+/// [`parse`](KeyPart::parse) or [`map`](KeyPart::map).
+///
 /// ```
 /// use redlock_axum::{key, query};
 ///
-/// let shop = key("shop", query("shop")); // `shop:7` for `/orders?shop=7`
+/// // `shop:7` for `/orders?shop=7` and for `/orders?shop=07`
+/// let shop = key("shop", query("shop").parse::<u32>());
 /// # drop(shop);
 /// ```
 pub fn query(parameter: impl Into<String>) -> KeyPart {
@@ -186,7 +197,7 @@ where
 /// Takes the route, such as `/orders/{order}`.
 ///
 /// With `key("route", matched_path())`, all requests for one route run one at a time. A request that no route matched
-/// passes without a lock. Below a `nest_service` there is no route: the request gets a 500 if the path has a parameter,
+/// passes without a lock, and the log has a warning the first time. Below a `nest_service` there is no route: the request gets a 500 if the path has a parameter,
 /// and otherwise passes without a lock.
 ///
 /// ```
@@ -214,15 +225,16 @@ pub fn matched_path() -> KeyPart {
 
 /// Takes a value from an extractor that needs neither the body nor the router's state.
 ///
-/// Use it for a typed header, or for a [`Path`](axum::extract::Path) with the type that the handler takes: then `42`
-/// and `042` are one key. A request that the extractor rejects gets a 400.
+/// Use it for a typed header, or for an extractor of your own. For the type of a single value,
+/// [`parse`](KeyPart::parse) is shorter. A request that the extractor rejects gets a 400.
 ///
 /// ```
 /// use axum::extract::Path;
 /// use redlock_axum::{key, typed};
 ///
-/// let order = key("order", typed(|Path(order): Path<u64>| order));
-/// # drop(order);
+/// let seat = typed(|Path((row, seat)): Path<(u8, u8)>| format!("{row}/{seat}"));
+/// let seat = key("seat", seat);
+/// # drop(seat);
 /// ```
 pub fn typed<E, V>(value: impl Fn(E) -> V + Clone + Send + Sync + 'static) -> KeyPart
 where
@@ -248,11 +260,12 @@ where
 /// A dot always separates names. Elements of arrays cannot be named. The `Content-Type` is not checked. A request gets
 /// a 400 if its body is not JSON, or if the field is missing, empty, null, a boolean, an array or an object.
 ///
-/// The field must be a string, or a whole number of at most 64 bits, because these have one spelling in every
-/// language. `"42"` and `42` are the same key. Other numbers (`42.0`, `4.2e1`, `-0`, numbers with more digits) get a
-/// 400, since their key would depend on the program that writes or reads them: send those as strings. JavaScript reads
-/// whole numbers exactly only up to 2^53, so send larger ones as strings there. A field that occurs twice gets a 400
-/// too, since parsers differ in which one they take.
+/// The field must be a string, or a whole number of at most 64 bits. `"42"` and `42` are the same key, but `"042"` is
+/// another one: if the handler reads a number or anything else from the string, add [`parse`](KeyPart::parse) or
+/// [`map`](KeyPart::map). Other numbers (`42.0`, `4.2e1`, `-0`, numbers with more digits) get a 400, since their key
+/// would depend on the program that writes or reads them: send those as strings. JavaScript reads whole numbers exactly
+/// only up to 2^53, so send larger ones as strings there. A field that occurs twice gets a 400 too, since parsers
+/// differ in which one they take.
 ///
 /// The layer reads the whole body before it waits for the lock, and passes the body on to the handler. This time is
 /// not part of [`wait`](crate::LockLayer::wait). A body with more bytes than the [`BodyLimit`] gets a 413, and a body

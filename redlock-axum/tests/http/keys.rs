@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::{self, MS, problem, refused, send};
+use crate::support::{self, MS, misconfigured, problem, refused, send};
 
 /// Use on a paused runtime.
 async fn redlock() -> Redlock {
@@ -64,7 +64,7 @@ async fn a_path_parameter_is_a_key() {
     refused(&app, empty(post("/orders/%ff")), 400, "UTF-8").await;
     let wrong = self::app(key("order", path("ordre"))).await;
     let reason = "the route `/orders/{order}` has no path parameter `ordre`";
-    refused(&wrong, empty(post("/orders/42")), 500, reason).await;
+    misconfigured(&wrong, empty(post("/orders/42")), reason).await;
     let nowhere = send(&app, empty(post("/nowhere"))).await;
     assert_eq!(nowhere.status(), StatusCode::NOT_FOUND);
 }
@@ -142,7 +142,7 @@ async fn an_extension_is_a_key() {
     let app = inner.clone().layer(Extension(User { name: "ada" }));
     assert_eq!(text(&app, empty(post("/orders/42"))).await, "user:ada");
     let reason = "put the layer that adds it outside of this one";
-    refused(&inner, empty(post("/orders/42")), 500, reason).await;
+    misconfigured(&inner, empty(post("/orders/42")), reason).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,9 +194,9 @@ async fn different_parts_never_make_the_same_key() {
     )
     .await;
     let of_nothing = self::app(key("order", [])).await;
-    refused(&of_nothing, request("a", "b"), 500, "no parts").await;
+    misconfigured(&of_nothing, request("a", "b"), "no parts").await;
     let unscoped = self::app(key("", path("order"))).await;
-    refused(&unscoped, request("a", "b"), 500, "empty scope").await;
+    misconfigured(&unscoped, request("a", "b"), "empty scope").await;
     let by_query = self::app(key("order", [query("tenant"), path("order")])).await;
     refused(
         &by_query,
@@ -206,7 +206,7 @@ async fn different_parts_never_make_the_same_key() {
     )
     .await;
     let wrong = self::app(key("order", [header("x-tenant"), path("ordre")])).await;
-    refused(&wrong, request("a", "b"), 500, "no path parameter `ordre`").await;
+    misconfigured(&wrong, request("a", "b"), "no path parameter `ordre`").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,7 +280,7 @@ async fn closures_choose_several_keys_one_or_none() {
     assert_eq!(text(&app, empty(post("/orders/42?b"))).await, "app/b");
     let both = text(&app, empty(post("/orders/42?b&a&b"))).await;
     assert_eq!(both, "app/a and app/b");
-    refused(&app, empty(post("/orders/42?")), 500, "by intent").await;
+    misconfigured(&app, empty(post("/orders/42?")), "by intent").await;
 
     let _guard = redlock.lock("app/a").await.unwrap();
     let held = send(&app, empty(post("/orders/42?b&a"))).await;

@@ -1,82 +1,13 @@
 //! Log messages of a layer, and their levels.
 
-use std::{
-    fmt::Write as _,
-    sync::{Arc, Mutex, OnceLock},
-    time::Duration,
-};
+use std::time::Duration;
 
 use axum::{Router, routing::post as routed_post};
 use redlock_axum::{CompositeKey, LockLayer, Locked, key, path};
 use tokio::time::sleep;
-use tracing::{
-    Dispatch, Event, Level, Subscriber,
-    field::{Field, Visit},
-    span::Attributes,
-    subscriber::DefaultGuard,
-};
-use tracing_subscriber::{
-    Layer,
-    layer::{Context, SubscriberExt},
-    registry::LookupSpan,
-};
+use tracing::Level;
 
-use crate::support::{Bed, MS, post, problem, text};
-
-/// A second subscriber for as long as the process lives. While there is only one, a test without a subscriber that
-/// comes to a line of the log first turns the line off for all tests (`tracing_core::callsite`).
-static SECOND: OnceLock<Dispatch> = OnceLock::new();
-
-/// Everything that is logged on this thread, with its level, for as long as the guard lives.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<(Level, String)>>>);
-
-impl Log {
-    fn listen() -> (Self, DefaultGuard) {
-        SECOND.get_or_init(|| Dispatch::new(tracing_subscriber::registry()));
-        let log = Self::default();
-        let subscriber = tracing_subscriber::registry().with(log.clone());
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn louder_than(&self, level: Level) -> Vec<String> {
-        let lines = self.0.lock().unwrap();
-        let loud = lines.iter().filter(|(of, _)| *of < level);
-        loud.map(|(_, text)| text.clone()).collect()
-    }
-
-    fn has(&self, level: Level, part: &str) -> bool {
-        let lines = self.0.lock().unwrap();
-        lines
-            .iter()
-            .any(|(of, text)| *of == level && text.contains(part))
-    }
-
-    fn add(&self, level: Level, name: &str, record: impl FnOnce(&mut Text)) {
-        let mut text = Text(name.to_owned());
-        record(&mut text);
-        self.0.lock().unwrap().push((level, text.0));
-    }
-}
-
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
-    fn on_new_span(&self, span: &Attributes<'_>, _: &tracing::Id, _: Context<'_, S>) {
-        let meta = span.metadata();
-        self.add(*meta.level(), meta.name(), |text| span.record(text));
-    }
-
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        self.add(*event.metadata().level(), "", |text| event.record(text));
-    }
-}
-
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        let _ = write!(self.0, " {field}={value:?}");
-    }
-}
+use crate::support::{Bed, MS, log::Log, post, problem, text};
 
 fn layer(it: &Bed) -> LockLayer<CompositeKey> {
     LockLayer::new(it.redlock.clone(), key("event", path("event"))).label("sales")
@@ -105,12 +36,11 @@ async fn contention_is_logged_at_debug_and_no_key_is_logged() {
     assert!(log.has(Level::DEBUG, "result=\"queue_full\""));
     for span in ["lock_wait", "lock_held"] {
         assert!(
-            log.has(Level::DEBUG, &format!("{span} policy=\"sales\"")),
+            log.has(Level::DEBUG, &format!("{span} label=\"sales\"")),
             "{span}"
         );
     }
-    let all = log.0.lock().unwrap();
-    assert!(all.iter().all(|(_, text)| !text.contains("secret")));
+    assert!(!log.mentions("secret"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,13 +54,16 @@ async fn losses_misconfigurations_and_outages_are_logged_as_warnings_or_errors()
     let app = Router::new().route("/events/{event}", routed_post(lost));
     it.nodes.lose_next("event:secret");
     text(post(&app.route_layer(layer(&it)), "/events/secret").await).await;
-    assert!(log.has(Level::WARN, "the lock of a call was lost while it ran"));
+    for line in ["a call lost its lock while it ran", "a lock was lost"] {
+        let line = format!("message={line} label=\"sales\" token=");
+        assert!(log.has(Level::WARN, &line), "{line}");
+    }
 
     let wrong = it.app(layer(&it).ttl(Duration::ZERO));
     problem(post(&wrong, "/events/secret").await, 500, "misconfigured").await;
     assert!(log.has(
         Level::ERROR,
-        r#"policy="sales" error=the lock layer is misconfigured"#
+        r#"label="sales" error=the lock layer is misconfigured"#
     ));
 
     it.nodes.go_down();
@@ -154,8 +87,7 @@ async fn losses_misconfigurations_and_outages_are_logged_as_warnings_or_errors()
     text(post(&it.app(layer(&it)), "/events/secret").await).await;
     assert!(log.has(Level::INFO, "locks can be acquired again"));
     assert!(log.has(Level::INFO, "connected again"));
-    let all = log.0.lock().unwrap();
-    assert!(all.iter().all(|(_, text)| !text.contains("secret")));
+    assert!(!log.mentions("secret"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,4 +116,35 @@ async fn requests_without_a_lock_are_one_warning_in_ten_seconds_for_each_layer()
     let other = it.app(layer(&it).wait(Duration::ZERO).fail_open());
     text(post(&other, "/events/secret").await).await;
     assert_eq!(warnings().len(), 3, "another layer warns by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_matches_no_route_is_a_warning_once() {
+    let (log, _listening) = Log::listen();
+    let it = Bed::new().await;
+    let app = it.router().fallback(async || "fallback").layer(layer(&it));
+    for _ in 0..3 {
+        assert_eq!(text(post(&app, "/nowhere").await).await, "fallback");
+    }
+    let [warning] = &log.louder_than(Level::INFO)[..] else {
+        panic!("not one warning: {:#?}", log.louder_than(Level::INFO));
+    };
+    assert!(warning.contains("matched no route"), "{warning}");
+    assert!(warning.contains("scope=\"event\""), "{warning}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_layers_with_one_key_are_a_warning_once_and_no_error() {
+    let (log, _listening) = Log::listen();
+    let it = Bed::new().await;
+    let app = it.app(layer(&it)).route_layer(layer(&it));
+    for _ in 0..3 {
+        text(post(&app, "/events/secret").await).await;
+    }
+    let [warning] = &log.louder_than(Level::INFO)[..] else {
+        panic!("not one warning: {:#?}", log.louder_than(Level::INFO));
+    };
+    assert!(warning.contains("two lock layers"), "{warning}");
+    assert!(warning.contains("label=\"sales\""), "{warning}");
+    assert!(!warning.contains("secret"), "{warning}");
 }

@@ -10,12 +10,14 @@ use axum::{
     response::Response,
     routing::post as routed_post,
 };
-use redlock_axum::{KeyRejection, LockLayer, Locked, OnLost, Problem, json_field, key, path};
+use redlock_axum::{
+    KeyRejection, LockLayer, Locked, OnLost, Problem, extension, json_field, key, path,
+};
 use redlock_tokio::LockOptions;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Bed, MS, post, problem, request, send, terms, text};
+use crate::support::{Bed, MS, misconfigured, post, problem, request, send, terms, text};
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_stays_held_is_423_after_the_wait() {
@@ -80,79 +82,6 @@ async fn contended_status_sets_the_status_of_contention() {
     let body = to_bytes(nothing.into_body(), 1000).await.unwrap();
     assert!(body.is_empty());
     assert_eq!(it.ran(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_full_queue_is_429() {
-    let it = Bed::new().await;
-    let layer = it.layer().retry_after(MS(2500));
-    for (of_key, of_layer, other) in [(1, 8, 200), (8, 1, 429)] {
-        let app = it.app(
-            layer
-                .clone()
-                .max_waiters_per_key(of_key)
-                .max_waiters_total(of_layer),
-        );
-        let guard = it.redlock.lock("event:rock").await.unwrap();
-        let before = it.ran();
-        let waiting = tokio::spawn({
-            let app = app.clone();
-            async move { post(&app, "/events/rock").await }
-        });
-        while it.redlock.queue().waiting == 0 {
-            tokio::task::yield_now().await;
-        }
-        let asked = Instant::now();
-        let body = problem(post(&app, "/events/rock").await, 429, "queue-full").await;
-        assert_eq!(asked.elapsed(), Duration::ZERO);
-        let (handler_ran, retry_after) = terms(&body);
-        assert!(retry_after.is_some_and(|it| (2500..=5000).contains(&it)));
-        assert_eq!((handler_ran, it.ran()), (false, before));
-
-        assert_eq!(post(&app, "/events/jazz").await.status(), other);
-        drop(guard);
-        // Requests that were refused or served no longer count as waiters.
-        text(waiting.await.unwrap()).await;
-        text(post(&app, "/events/rock").await).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_expected_wait_over_the_limit_is_429_at_once_with_refuse_long_waits() {
-    let it = Bed::new().await;
-    // Each request holds the lock for 4 s, so a request behind two waiters would wait for more than 5 s.
-    let app = |layer: LockLayer<_>| {
-        let slow = async |_: Locked| sleep(MS(4000)).await;
-        Router::new()
-            .route("/events/{event}", routed_post(slow))
-            .route_layer(layer)
-    };
-    let start = |app: &Router| {
-        let app = app.clone();
-        tokio::spawn(async move { post(&app, "/events/rock").await })
-    };
-    for _ in 0..8 {
-        assert_eq!(post(&app(it.layer()), "/events/rock").await.status(), 200);
-    }
-    let refusing = LockOptions::new().refuse_long_waits();
-    for (layer, is_refused) in [(it.layer().options(refusing), true), (it.layer(), false)] {
-        let patient = app(it.layer().wait(MS(20_000)));
-        let app = app(layer);
-        let _ahead: Vec<_> = (0..4).map(|_| start(&patient)).collect();
-        sleep(MS(4100)).await;
-        let asked = Instant::now();
-        let response = post(&app, "/events/rock").await;
-        if is_refused {
-            assert_eq!(asked.elapsed(), Duration::ZERO);
-            let body = problem(response, 429, "wait-too-long").await;
-            let (handler_ran, retry_after) = terms(&body);
-            assert!(!handler_ran && retry_after.is_some_and(|it| (5000..=13_000).contains(&it)));
-        } else {
-            problem(response, 423, "locked").await;
-            assert!(asked.elapsed() >= MS(5000));
-        }
-        sleep(MS(20_000)).await;
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,19 +163,13 @@ async fn a_body_with_more_than_the_layer_reads_is_413() {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_the_route_cannot_have_is_a_500_that_names_the_layer() {
     let it = Bed::new().await;
-    let app = it.app(LockLayer::new(
-        it.redlock.clone(),
-        key("event", path("evnet")),
-    ));
+    let wrong = LockLayer::new(it.redlock.clone(), key("event", path("evnet")));
+    let app = it.app(wrong.label("events"));
+    let reason = "`/events/{event}` has no path parameter `evnet`";
+    misconfigured(&app, request(Method::POST, "/events/rock"), reason).await;
     let body = problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
     let detail = body["detail"].as_str().unwrap();
-    for part in [
-        "redlock_axum::LockLayer",
-        "`/events/{event}` has no path parameter `evnet`",
-    ] {
-        assert!(detail.contains(part), "{detail}");
-    }
-    assert_eq!(terms(&body), (false, None));
+    assert!(detail.contains("The lock layer `events`"), "{detail}");
     let app = it.app(it.layer().ttl(Duration::ZERO));
     problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
     assert_eq!(it.ran(), 0);
@@ -429,4 +352,25 @@ async fn a_request_waits_no_longer_than_its_caller() {
     let asked = Instant::now();
     problem(send(&app, known).await, 423, "locked").await;
     assert!(asked.elapsed() <= MS(301), "{:?}", asked.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_body_of_a_500_names_no_types() {
+    let it = Bed::new().await;
+    #[derive(Clone)]
+    struct Absent;
+    let extension = key("absent", extension(|_: &Absent| 7));
+    let extension = LockLayer::new(it.redlock.clone(), extension);
+    let no_layer = Router::new().route("/events/{event}", routed_post(async |_: Locked| ()));
+    for app in [
+        it.app(it.layer().ttl(Duration::ZERO)),
+        it.app(extension),
+        no_layer,
+    ] {
+        let body = problem(post(&app, "/events/rock").await, 500, "misconfigured").await;
+        let detail = body["detail"].as_str().unwrap();
+        for internal in ["::", "Locked", "Layer", "Absent", "ttl", "redlock"] {
+            assert!(!detail.contains(internal), "{internal} in {detail}");
+        }
+    }
 }

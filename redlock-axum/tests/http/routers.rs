@@ -5,14 +5,14 @@ use std::convert::Infallible;
 use axum::{
     Router,
     extract::{Path, Request},
-    http::Method,
+    http::{Method, StatusCode},
     response::IntoResponse,
-    routing::post as routed_post,
+    routing::{any, post as routed_post},
 };
-use redlock_axum::{LockLayer, key, matched_path, path};
+use redlock_axum::{LockLayer, Locked, key, matched_path, path};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{Bed, MS, post, problem, request, send, text};
+use crate::support::{Bed, MS, log::Log, misconfigured, post, problem, request, send, text};
 
 #[tokio::test(start_paused = true)]
 async fn a_free_lock_is_held_for_the_handler_and_released_after_it() {
@@ -77,27 +77,23 @@ async fn nested_services_and_fallbacks_have_the_parameters_of_their_path() {
         assert_eq!(text(post(&app, "/events/jazz/x").await).await, "ran");
     }
     let wrong = Router::new().nest_service("/venues/{venue}", opaque);
-    let body = post(&wrong.route_layer(layer), "/venues/rock/x").await;
-    let body = problem(body, 500, "misconfigured").await;
-    let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains("no path parameter `event`"), "{detail}");
+    let request = || request(Method::POST, "/venues/rock/x");
+    let reason = "no path parameter `event`";
+    misconfigured(&wrong.route_layer(layer), request(), reason).await;
 
     let by_route = LockLayer::new(it.redlock.clone(), key("route", matched_path()));
-    let app = Router::new().nest_service("/events/{event}", opaque);
-    let body = post(&app.route_layer(by_route), "/events/jazz/x").await;
-    let body = problem(body, 500, "misconfigured").await;
-    let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains("has no matched path"), "{detail}");
+    let app = Router::new().nest_service("/venues/{venue}", opaque);
+    misconfigured(&app.route_layer(by_route), request(), "has no matched path").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_layer_around_the_whole_router_says_that_it_is_in_the_wrong_place() {
     let it = Bed::new().await;
     let around = it.layer().layer(it.router());
+    let (log, _listening) = Log::listen();
     let response = around.oneshot(request(Method::POST, "/events/rock")).await;
-    let body = problem(response.unwrap(), 500, "misconfigured").await;
-    let detail = body["detail"].as_str().unwrap();
-    assert!(detail.contains("around the whole router"), "{detail}");
+    problem(response.unwrap(), 500, "misconfigured").await;
+    assert!(log.mentions("around the whole router"));
     assert_eq!(it.ran(), 0);
 
     // A key that needs no route works there.
@@ -133,4 +129,32 @@ async fn the_layer_works_on_routers_nested_routers_and_method_routers() {
         assert_eq!(nowhere, 404, "and no complaint about a missing parameter");
     }
     assert_eq!(post(&on_outer, "/acme/x").await.status(), 200);
+}
+
+/// Over HTTP/2 the handshake of a WebSocket is a CONNECT.
+#[tokio::test(start_paused = true)]
+async fn a_connect_needs_a_lock_just_as_a_get_does() {
+    let it = Bed::new().await;
+    // The response to a CONNECT has no body.
+    let handler = async |locked: Option<Locked>| match locked {
+        Some(_) => StatusCode::ACCEPTED,
+        None => StatusCode::OK,
+    };
+    let app = |layer| {
+        let route = Router::new().route("/events/{event}", any(handler));
+        route.route_layer(layer)
+    };
+    for (layer, status) in [
+        (it.layer(), StatusCode::OK),
+        (it.layer().all_methods(), StatusCode::ACCEPTED),
+        (it.layer().methods([Method::GET]), StatusCode::ACCEPTED),
+        (it.layer().methods([Method::CONNECT]), StatusCode::ACCEPTED),
+        (it.layer().methods([Method::POST]), StatusCode::OK),
+    ] {
+        let app = app(layer);
+        for method in [Method::GET, Method::CONNECT] {
+            let request = request(method.clone(), "/events/rock");
+            assert_eq!(send(&app, request).await.status(), status, "{method}");
+        }
+    }
 }

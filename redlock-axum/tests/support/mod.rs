@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod log;
 pub(crate) mod server;
 
 use std::{
@@ -25,6 +26,9 @@ use redlock_axum::{CompositeKey, LockLayer, Locked, key, path};
 use redlock_tokio::{Redlock, test_util::TestNodes};
 use serde_json::Value;
 use tower::ServiceExt;
+use tracing::Level;
+
+use self::log::Log;
 
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -124,13 +128,19 @@ pub(crate) fn terms(body: &Value) -> (bool, Option<u64>) {
 
 /// Asserts that a request has no key, that its handler does not run, and that the problem contains the reason.
 pub(crate) async fn refused(app: &Router, request: Request, status: u16, reason: &str) {
-    let kind = match status {
-        400 => "key",
-        413 => "too-large",
-        _ => "misconfigured",
-    };
+    let kind = if status == 413 { "too-large" } else { "key" };
     let body = problem(send(app, request).await, status, kind).await;
     assert_eq!(terms(&body), (false, None));
     let detail = body["detail"].as_str().unwrap();
     assert!(detail.contains(reason), "{detail}");
+}
+
+/// Asserts that a request gets a 500 because of its layer, and that the log has the reason, but not the response.
+pub(crate) async fn misconfigured(app: &Router, request: Request, reason: &str) {
+    let (log, _listening) = Log::listen();
+    let body = problem(send(app, request).await, 500, "misconfigured").await;
+    assert_eq!(terms(&body), (false, None));
+    assert!(!body.to_string().contains(reason), "{body}");
+    let errors = log.louder_than(Level::WARN);
+    assert!(errors.iter().any(|it| it.contains(reason)), "{errors:#?}");
 }

@@ -26,10 +26,6 @@ macro_rules! tuples_extract_keys {
                 }
                 .boxed()
             }
-
-            fn makes_several(&self) -> bool {
-                true
-            }
         }
     };
 }

@@ -76,7 +76,8 @@ async fn call(routes: &Routes, order: Option<&str>, timeout: &str) -> (Code, Str
 #[tokio::test(start_paused = true)]
 async fn a_service_keeps_its_name_and_refusals_are_statuses() {
     let nodes = TestNodes::new();
-    let lock = LockLayer::new(nodes.connect().await.unwrap(), order);
+    let redlock = nodes.connect().await.unwrap();
+    let lock = LockLayer::new(redlock.clone(), order);
     let served =
         |lock: LockLayer<_, _, _>| Routes::new(GrpcStatusLayer.layer(lock.layer(OrdersServer)));
     let routes = served(lock.clone().detached());
@@ -93,11 +94,19 @@ async fn a_service_keeps_its_name_and_refusals_are_statuses() {
     );
     drop(guard);
 
-    let full = served(lock.clone().max_waiters_total(0).detached());
-    assert_eq!(
-        call(&full, Some("1"), "9S").await.0,
-        Code::ResourceExhausted
-    );
+    let guard = redlock.lock("1").await.unwrap();
+    for (full, expected) in [
+        (lock.clone().max_waiters_total(0), "wait for resources"),
+        (
+            lock.clone().max_waiters_per_key(0),
+            "wait for this resource",
+        ),
+    ] {
+        let (code, message) = call(&served(full.detached()), Some("1"), "9S").await;
+        assert_eq!(code, Code::ResourceExhausted);
+        assert!(message.contains(expected), "{message}");
+    }
+    drop(guard);
     let (code, message) = call(&routes, None, "9S").await;
     assert_eq!(code, Code::InvalidArgument);
     assert!(message.contains("no `order`"), "{message}");

@@ -6,5 +6,6 @@ mod bodies;
 mod grpc;
 mod layer;
 mod modes;
+mod overload;
 #[cfg(all(feature = "http", feature = "metrics"))]
 mod telemetry;

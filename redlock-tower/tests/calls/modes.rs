@@ -13,7 +13,9 @@ use std::{
 };
 
 use redlock_tokio::{LockOptions, Redlock, test_util::TestNodes};
-use redlock_tower::{LockError, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker};
+use redlock_tower::{
+    KeyRejection, LockError, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker,
+};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep},
@@ -267,6 +269,28 @@ async fn a_request_can_want_several_keys_and_set_options() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_layer_limits_the_keys_of_a_call() {
+    let (_, redlock) = paused().await;
+    let key = |keys: &Vec<u32>| LockRequest::all(keys.iter().map(u32::to_string));
+    let layer = LockLayer::new(redlock, key);
+    let inner = || service_fn(async |_: Vec<u32>| Ok::<_, Infallible>(()));
+    let service = layer.clone().layer(inner());
+    let repeated = (0..16).chain(0..16).collect();
+    for few in [(0..16).collect(), repeated] {
+        assert!(service.clone().oneshot(few).await.is_ok());
+    }
+    let repeated = std::iter::repeat_n(0, 1000).chain(0..17).collect();
+    for many in [(0..17).collect(), (0..2000).collect(), repeated] {
+        let error = service.clone().oneshot(many).await.unwrap_err();
+        let LockError::Key(KeyRejection::TooManyKeys { limit: 16 }) = error else {
+            panic!("{error}");
+        };
+    }
+    let service = layer.max_keys(17).layer(inner());
+    assert!(service.oneshot((0..17).collect()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_quorum_calls_fail_or_run_without_a_lock() {
     let (nodes, redlock) = paused().await;
     nodes.go_down();
@@ -278,23 +302,46 @@ async fn without_a_quorum_calls_fail_or_run_without_a_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_limits_its_waiters() {
+async fn a_layer_limits_the_calls_behind_other_calls() {
     let (_, redlock) = paused().await;
     let guards = [
         redlock.lock("a").await.unwrap(),
         redlock.lock("b").await.unwrap(),
     ];
-    let layer = LockLayer::new(redlock, |key: &&'static str| *key).max_waiters_total(2);
+    let layer = LockLayer::new(redlock.clone(), |key: &&'static str| *key).max_waiters_total(2);
     let service = layer.layer(service_fn(async |_: &'static str| Ok::<_, Infallible>(())));
     let waiting = ["a", "b"].map(|key| tokio::spawn(service.clone().oneshot(key)));
     sleep(MS(10)).await;
-    let error = service.clone().oneshot("c").await.unwrap_err();
+    let error = service.clone().oneshot("a").await.unwrap_err();
     assert!(matches!(error, LockError::QueueFull(_)), "{error}");
+    assert!(error.to_string().contains("max_waiters_total"), "{error}");
+    assert_eq!(redlock.queue().waiting, 2, "the refused call has left");
+    assert!(service.clone().oneshot("c").await.is_ok(), "a free key");
     drop(guards);
     for waiting in waiting {
         waiting.await.unwrap().unwrap();
     }
-    assert!(service.oneshot("c").await.is_ok());
+    let _guard = redlock.lock("a").await.unwrap();
+    let waiting = ["a", "a"].map(|key| tokio::spawn(service.clone().oneshot(key)));
+    sleep(MS(10)).await;
+    assert!(service.clone().oneshot("a").await.is_err());
+    for call in waiting {
+        call.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_for_free_keys_do_not_count_as_waiters() {
+    let (_, redlock) = paused().await;
+    let layer = LockLayer::new(redlock, |key: &u32| *key).max_waiters_total(1);
+    let service = layer.layer(service_fn(async |_: u32| {
+        sleep(MS(100)).await;
+        Ok::<_, Infallible>(())
+    }));
+    let calls = (0..2000).map(|key| service.clone().oneshot(key));
+    let outcomes = futures::future::join_all(calls).await;
+    let refused = outcomes.iter().filter(|it| it.is_err()).count();
+    assert_eq!(refused, 0, "of 2000 calls for 2000 free keys");
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use redlock_tokio::test_util::TestNodes;
+use redlock_tokio::{Redlock, test_util::TestNodes};
 use redlock_tower::{LockLayer, OnLost, TaskTracker};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
@@ -52,8 +52,12 @@ impl Bed {
 
     /// Returns a layer whose calls are their own keys.
     async fn layer(&self) -> LockLayer<fn(&&'static str) -> &'static str> {
+        Self::layer_over(&self.nodes.connect().await.unwrap())
+    }
+
+    fn layer_over(redlock: &Redlock) -> LockLayer<fn(&&'static str) -> &'static str> {
         let key: fn(&&'static str) -> &'static str = |key| *key;
-        LockLayer::new(self.nodes.connect().await.unwrap(), key)
+        LockLayer::new(redlock.clone(), key)
             .label("orders")
             .wait(Duration::from_secs(1))
     }
@@ -64,7 +68,7 @@ impl Bed {
         assert!(seen.keys().all(|name| !name.contains("secret")), "{seen:?}");
         names.map(|name| {
             let (name, labels) = name.split_once(' ').unwrap_or((name, ""));
-            let name = format!("redlock_{name} policy=orders {labels}");
+            let name = format!("redlock_{name} label=orders {labels}");
             seen.get(name.trim_end()).copied()
         })
     }
@@ -105,10 +109,13 @@ async fn refused_calls_and_calls_without_a_lock_are_counted() {
     let recorder = DebuggingRecorder::new();
     let _local = metrics::set_default_local_recorder(&recorder);
     let it = Bed::new(&recorder);
-    let layer = it.layer().await;
+    let redlock = it.nodes.connect().await.unwrap();
+    let layer = Bed::layer_over(&redlock);
     let inner = || service_fn(async |_: &'static str| Ok::<_, Infallible>(()));
+    let guard = redlock.lock("secret").await.unwrap();
     let full = layer.clone().max_waiters_total(0).layer(inner());
     assert!(full.oneshot("secret").await.is_err());
+    guard.release().await;
     let none = layer
         .clone()
         .with_key(|_: &&'static str| Err::<String, _>("no key"));

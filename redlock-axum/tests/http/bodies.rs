@@ -1,0 +1,278 @@
+//! Bodies of requests: they arrive before the wait for the lock, unless the layer leaves them to the handler.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::Request,
+    http::HeaderMap,
+    routing::any,
+};
+use futures::{StreamExt, channel::mpsc, stream};
+use http_body_util::{BodyExt, Full};
+use redlock_axum::{
+    BodyLimit, CallerDeadline, LockLayer, Locked, RequestKey, json_field, key, path,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::support::{
+    Bed, MS, problem, send,
+    server::{self, Fixture, LIMIT, ROCK, until},
+    terms, text,
+};
+
+/// A route `/events/{event}` whose handler reads its whole body under the lock.
+fn reading<K: RequestKey>(layer: LockLayer<K>) -> Router {
+    let handler = async |locked: Option<Locked>, body: Bytes| {
+        format!("{} bytes, locked: {}", body.len(), locked.is_some())
+    };
+    let route = Router::new().route("/events/{event}", any(handler));
+    route.route_layer(layer)
+}
+
+fn posted(body: impl Into<Body>) -> Request {
+    Request::post("/events/rock").body(body.into()).unwrap()
+}
+
+/// A body that stops after its first byte.
+fn that_stops() -> Body {
+    let first = stream::iter([Ok::<_, io::Error>("{")]);
+    Body::from_stream(first.chain(stream::pending()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_arrive_holds_no_lock_and_is_408() {
+    let it = Bed::new().await;
+    for (layer, limit) in [
+        (it.layer(), MS(30_000)),
+        (
+            it.layer().body_limit(BodyLimit::new(9).time(MS(300))),
+            MS(300),
+        ),
+    ] {
+        let app = reading(layer);
+        let asked = Instant::now();
+        let stopped = tokio::spawn({
+            let app = app.clone();
+            async move { send(&app, posted(that_stops())).await }
+        });
+        sleep(MS(100)).await;
+        let other = send(&app, posted("whole")).await;
+        assert_eq!(text(other).await, "5 bytes, locked: true");
+        assert!(asked.elapsed() < MS(200), "{:?}", asked.elapsed());
+        let body = problem(stopped.await.unwrap(), 408, "too-slow").await;
+        let waited = asked.elapsed();
+        assert!((limit..limit + MS(2)).contains(&waited), "{waited:?}");
+        let (handler_ran, retry_after) = terms(&body);
+        assert!(!handler_ran && retry_after.is_some(), "{body}");
+    }
+    assert_eq!(it.redlock.queue().keys, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_layer_waits_for_a_body_no_longer_than_the_caller() {
+    let it = Bed::new().await;
+    let mut request = posted(that_stops());
+    let deadline = CallerDeadline::after(MS(200)).unwrap();
+    request.extensions_mut().insert(deadline);
+    let asked = Instant::now();
+    problem(send(&reading(it.layer()), request).await, 408, "too-slow").await;
+    assert!(asked.elapsed() < MS(202), "{:?}", asked.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_over_the_limit_is_413() {
+    let it = Bed::new().await;
+    let app = reading(it.layer());
+    let of = |bytes: usize| vec![b'x'; bytes];
+    let most = 2 * 1024 * 1024;
+    let said = text(send(&app, posted(of(most))).await).await;
+    assert_eq!(said, format!("{most} bytes, locked: true"));
+    let streamed = stream::iter((0..most / 4096 + 1).map(move |_| Ok::<_, io::Error>(of(4096))));
+    for body in [
+        Body::from(vec![b'x'; most + 1]),
+        // The number of bytes is not known before.
+        Body::from_stream(streamed),
+    ] {
+        let asked = Instant::now();
+        let body = problem(send(&app, posted(body)).await, 413, "too-large").await;
+        assert_eq!(
+            (terms(&body), asked.elapsed()),
+            ((false, None), Duration::ZERO)
+        );
+        let detail = body["detail"].as_str().unwrap();
+        assert!(detail.contains("over 2097152 bytes"), "{detail}");
+    }
+    let app = reading(it.layer().body_limit(5));
+    assert_eq!(send(&app, posted("12345")).await.status(), 200);
+    problem(send(&app, posted("123456")).await, 413, "too-large").await;
+    let broken = stream::iter([Ok("1"), Err("hung up")]);
+    let broken = posted(Body::from_stream(broken));
+    problem(send(&app, broken).await, 400, "key").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_of_the_key_has_the_limits_of_its_field() {
+    let it = Bed::new().await;
+    let by_field = |bytes| LockLayer::new(it.redlock.clone(), key("id", json_field("id", bytes)));
+    let body = r#"{"id": "0123456789"}"#;
+    let app = reading(by_field(body.len()).body_limit(5));
+    assert_eq!(
+        text(send(&app, posted(body)).await).await,
+        format!("{} bytes, locked: true", body.len())
+    );
+    let app = reading(by_field(5));
+    problem(send(&app, posted(body)).await, 413, "too-large").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_handler_gets_the_body_with_its_trailers() {
+    let it = Bed::new().await;
+    let handler = async |request: Request| {
+        let body = request.into_body().collect().await.unwrap();
+        let sum = body
+            .trailers()
+            .map(|it| it["sum"].to_str().unwrap().to_owned());
+        format!("{:?} {sum:?}", body.to_bytes())
+    };
+    let app = Router::new().route("/events/{event}", any(handler));
+    let app = app.route_layer(it.layer());
+    let trailers: HeaderMap = [("sum".parse().unwrap(), "7".parse().unwrap())]
+        .into_iter()
+        .collect();
+    let with = Full::new(Bytes::from("body"));
+    let with = with.with_trailers(std::future::ready(Some(Ok(trailers))));
+    for (body, said) in [
+        (Body::new(with), r#"b"body" Some("7")"#),
+        (Body::from("body"), r#"b"body" None"#),
+        (Body::empty(), r#"b"" None"#),
+    ] {
+        assert_eq!(text(send(&app, posted(body)).await).await, said);
+    }
+}
+
+/// The other layers need not read what the outermost has read.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_slow_body_is_not_part_of_the_wait() {
+    let it = Bed::new().await;
+    let venue = LockLayer::new(it.redlock.clone(), key("venue", path("event")));
+    let app = reading(it.layer()).route_layer(venue.wait(MS(1000)).body_limit(9));
+    let slow = stream::once(async {
+        sleep(MS(1900)).await;
+        Ok::<_, io::Error>("whole")
+    });
+    let _guard = it.nodes.contend("venue:rock").await.unwrap();
+    let asked = Instant::now();
+    let body = Body::from_stream(slow);
+    problem(send(&app, posted(body)).await, 423, "locked").await;
+    let waited = asked.elapsed();
+    assert!((MS(2700)..=MS(2902)).contains(&waited), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_needs_no_lock_keeps_its_body() {
+    let it = Bed::new().await;
+    let handler = async |locked: Option<Locked>| format!("locked: {}", locked.is_some());
+    let app = Router::new().route("/events/{event}", any(handler));
+    let app = app.route_layer(it.layer());
+    let get = Request::get("/events/rock").body(that_stops()).unwrap();
+    assert_eq!(text(send(&app, get).await).await, "locked: false");
+}
+
+#[tokio::test]
+async fn a_streaming_handler_reads_the_body_under_the_lock() {
+    let it = Bed::new().await;
+    let handler = async |locked: Locked, body: Body| {
+        let mut pieces = body.into_data_stream();
+        let first = pieces.next().await.unwrap().unwrap();
+        let rest = pieces.count().await;
+        format!("{first:?} and {} more, {}", rest, locked.is_valid())
+    };
+    let app = Router::new().route("/events/{event}", any(handler));
+    let app = app.route_layer(it.layer().stream_body());
+    let (pieces, body) = mpsc::unbounded::<Result<&str, io::Error>>();
+    let sent = tokio::spawn(async move { send(&app, posted(Body::from_stream(body))).await });
+    pieces.unbounded_send(Ok("one")).unwrap();
+    until("the handler has the lock", || it.nodes.is_locked(ROCK)).await;
+    pieces.unbounded_send(Ok("two")).unwrap();
+    drop(pieces);
+    let said = text(sent.await.unwrap()).await;
+    assert_eq!(said, r#"b"one" and 1 more, true"#);
+}
+
+/// A client of HTTP/1 that has sent a head.
+async fn connected(at: SocketAddr, headers: &str) -> TcpStream {
+    let mut client = TcpStream::connect(at).await.unwrap();
+    let head = format!("POST /events/rock HTTP/1.1\r\nhost: x\r\n{headers}\r\n");
+    client.write_all(head.as_bytes()).await.unwrap();
+    client
+}
+
+async fn read(client: &mut TcpStream) -> String {
+    let mut bytes = [0; 4096];
+    let read = timeout(LIMIT, client.read(&mut bytes)).await;
+    String::from_utf8(bytes[..read.unwrap().unwrap()].to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn a_client_that_asks_first_sends_its_body_before_the_lock_or_under_it() {
+    for streams in [false, true] {
+        let it = Fixture::new().await;
+        let layer = if streams {
+            it.layer().stream_body()
+        } else {
+            it.layer()
+        };
+        let at = server::serve(reading(layer)).await;
+        let guard = it.redlock.lock(ROCK).await.unwrap();
+        let headers = "expect: 100-continue\r\ncontent-length: 5\r\n";
+        let mut client = connected(at, headers).await;
+        let waits = || it.redlock.queue().waiting == 1;
+        if streams {
+            until("it waits for the lock", waits).await;
+            let early = timeout(MS(50), client.readable()).await;
+            assert!(early.is_err(), "asked for the body before the lock");
+            guard.release().await;
+            assert!(read(&mut client).await.starts_with("HTTP/1.1 100"));
+            client.write_all(b"whole").await.unwrap();
+        } else {
+            assert!(read(&mut client).await.starts_with("HTTP/1.1 100"));
+            client.write_all(b"whole").await.unwrap();
+            until("it waits for the lock", waits).await;
+            guard.release().await;
+        }
+        let response = read(&mut client).await;
+        assert!(response.ends_with("5 bytes, locked: true"), "{response}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_announced_as_too_large_is_413_before_it_is_sent() {
+    let it = Fixture::new().await;
+    let at = server::serve(reading(it.layer().body_limit(9))).await;
+    let headers = "expect: 100-continue\r\ncontent-length: 10\r\n";
+    let response = read(&mut connected(at, headers).await).await;
+    assert!(response.starts_with("HTTP/1.1 413"), "{response}");
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_while_it_sends_gets_no_lock() {
+    let it = Fixture::new().await;
+    let at = server::serve(it.app(it.layer())).await;
+    for (headers, part) in [
+        ("content-length: 10\r\n", "{"),
+        ("transfer-encoding: chunked\r\n", "1\r\n{\r\n"),
+    ] {
+        let mut client = connected(at, headers).await;
+        client.write_all(part.as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let response = read(&mut client).await;
+        assert!(response.is_empty() || response.starts_with("HTTP/1.1 400"));
+    }
+    assert_eq!(it.work.entered(), 0);
+}

@@ -1,0 +1,94 @@
+//! Several layers around one handler. A key that an outer one holds is not locked again.
+
+use axum::{
+    Router,
+    extract::Request,
+    middleware::{Next, from_fn},
+    routing::post as routed_post,
+};
+use redlock_axum::{CompositeKey, LockLayer, LockRequest, Locked, RequestKey, key, path};
+
+use crate::support::{Bed, MS, post, problem, text};
+
+fn account(it: &Bed, name: &str) -> LockLayer<CompositeKey> {
+    let key = key("account", path(name));
+    LockLayer::new(it.redlock.clone(), key).wait(MS(50))
+}
+
+/// A route `/{from}/{to}` with two layers, whose handler responds with its keys and says which keys are held.
+fn app<I: RequestKey, O: RequestKey>(it: &Bed, inner: LockLayer<I>, outer: LockLayer<O>) -> Router {
+    let nodes = it.nodes.clone();
+    let handler = async move |locked: Locked| {
+        locked.ensure().unwrap();
+        let keys = locked
+            .keys()
+            .map(|key| String::from_utf8_lossy(key.as_bytes()));
+        let keys = keys.collect::<Vec<_>>().join(" and ");
+        let held = ["account:3", "account:7"].map(|key| nodes.is_locked(key));
+        format!("{keys}, 3: {}, 7: {}", held[0], held[1])
+    };
+    Router::new()
+        .route("/{from}/{to}", routed_post(handler))
+        .route_layer(inner)
+        .route_layer(outer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_values_of_two_layers_are_one_lock() {
+    let it = Bed::new().await;
+    let app = app(&it, account(&it, "from"), account(&it, "to"));
+    for (uri, said) in [
+        ("/7/3", "account:7, 3: true, 7: true"),
+        ("/7/7", "account:7, 3: false, 7: true"),
+    ] {
+        assert_eq!(text(post(&app, uri).await).await, said);
+    }
+    // Another process holds the lock that both layers want.
+    let _other = it.nodes.contend("account:7").await.unwrap();
+    problem(post(&app, "/7/7").await, 423, "locked").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inner_layer_locks_the_keys_that_the_outer_one_does_not_hold() {
+    let it = Bed::new().await;
+    let both = (key("account", path("from")), key("account", path("to")));
+    let both = LockLayer::new(it.redlock.clone(), both).wait(MS(50));
+    let app = app(&it, both, account(&it, "to"));
+    for (uri, said) in [
+        ("/3/7", "account:3, 3: true, 7: true"),
+        ("/7/7", "account:7, 3: false, 7: true"),
+    ] {
+        assert_eq!(text(post(&app, uri).await).await, said);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inner_layer_without_any_key_is_still_refused() {
+    let it = Bed::new().await;
+    let none = LockLayer::new(it.redlock.clone(), |_: &Request| LockRequest::all([""; 0]));
+    let app = app(&it, none, account(&it, "to"));
+    problem(post(&app, "/3/7").await, 400, "key").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_of_another_redlock_or_one_that_was_released_does_not_count() {
+    let it = Bed::new().await;
+    let other = Bed::new().await;
+    let elsewhere = account(&other, "to");
+    let said = text(post(&app(&it, account(&it, "from"), elsewhere), "/7/7").await).await;
+    assert_eq!(said, "account:7, 3: false, 7: true");
+
+    let release = from_fn(async |request: Request, next: Next| {
+        let locked = request.extensions().get::<Locked>().unwrap().clone();
+        locked.release_early().await;
+        next.run(request).await
+    });
+    let inner = account(&it, "from");
+    let handler = async |locked: Locked| locked.ensure().map(|()| "held");
+    let app = Router::new()
+        .route("/{from}/{to}", routed_post(handler))
+        .route_layer(inner)
+        .route_layer(release)
+        .route_layer(account(&it, "to"));
+    assert_eq!(text(post(&app, "/7/7").await).await, "held");
+}

@@ -1,0 +1,47 @@
+//! Calls whose nodes are overloaded.
+
+use std::{convert::Infallible, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+use redlock_tokio::{
+    self as redlock, Answer, Clock, Command, MemoryNode, Node, NodeError, Redlock, Session,
+};
+use redlock_tower::{LockError, LockLayer};
+use tower::{Layer, ServiceExt, service_fn};
+
+/// A node that is asked for more than it can do.
+#[derive(Clone)]
+struct Overloaded(MemoryNode);
+
+impl Node for Overloaded {
+    fn address(&self) -> &str {
+        self.0.address()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        let session = self.clone();
+        async { Ok(Box::new(session) as Box<dyn Session>) }.boxed()
+    }
+}
+
+impl Session for Overloaded {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        let answers = batch.iter().map(|_| Err(NodeError::Overloaded)).collect();
+        async move { Ok(answers) }.boxed()
+    }
+}
+
+/// The nodes work, so another call may hold the lock.
+#[tokio::test(start_paused = true)]
+async fn calls_do_not_run_without_a_lock_while_their_nodes_are_overloaded() {
+    let nodes = [(); 3].map(|()| Overloaded(MemoryNode::new()));
+    let builder = Redlock::builder().custom_nodes(nodes).clock(Clock::tokio());
+    let layer = LockLayer::new(builder.build().await.unwrap(), |(): &()| "k")
+        .wait(Duration::from_millis(300))
+        .fail_open();
+    let service = layer.layer(service_fn(async |()| Ok::<_, Infallible>(())));
+    let error = service.oneshot(()).await.unwrap_err();
+    let LockError::Unavailable(redlock::LockError::Overloaded(_)) = error else {
+        panic!("{error}");
+    };
+}
