@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use redlock_tokio::{ClusterNodes, Redlock, RedlockBuilder};
+use redlock_tokio::{ClusterNodes, Redlock};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -24,72 +24,45 @@ use tracing_subscriber::{
 /// A third of the shortest ttl that a program uses.
 const CONFIRMATION_WINDOW: Duration = Duration::from_millis(200);
 
-/// Returns a builder over the nodes in the environment:
+/// Connects to the nodes that the environment names, with default settings:
 ///
-/// - `REDLOCK_NODES` is a list of URLs with commas between them. A URL may also be the one of a Sentinel group:
-///   `redis+sentinel://host:port,host:port/group`.
-/// - `REDLOCK_CLUSTER` is a list of URLs of some nodes of one cluster.
+/// - `REDLOCK_NODES` is a list of URLs, as [`RedlockBuilder::node_list`](redlock_tokio::RedlockBuilder::node_list) reads it.
+/// - `REDLOCK_CLUSTER` is a list of URLs of some nodes of one cluster, with commas between them.
 ///
-/// Without any of them, the builder has five nodes within this process. If `REDLOCK_TRUST_FRESH_NODES` is set,
+/// Without any of them, there are five nodes within this process. If `REDLOCK_TRUST_FRESH_NODES` is set,
 /// nodes that have just started, or have just taken over, vote at once.
 ///
 /// The second value describes the nodes, without secrets.
-pub fn nodes_from_env() -> (RedlockBuilder, String) {
-    let builder = Redlock::builder();
-    let (builder, description) = if let Ok(urls) = env::var("REDLOCK_NODES") {
-        let urls = urls_in(&urls);
-        let s = if urls.len() == 1 { "" } else { "s" };
-        let description = format!("{} Redis node{s}", urls.len());
-        (builder.nodes(urls), description)
-    } else if let Ok(seeds) = env::var("REDLOCK_CLUSTER") {
-        let cluster = ClusterNodes::new(urls_in(&seeds));
-        (builder.cluster(cluster), "a Redis cluster".to_owned())
-    } else {
-        let description = "5 embedded nodes; set REDLOCK_NODES=redis://..,redis://.. for real ones";
-        return (builder.embedded(), description.to_owned());
-    };
-    let builder = builder.confirmation_window(CONFIRMATION_WINDOW);
+///
+/// # Errors
+///
+/// Fails as [`RedlockBuilder::build`](redlock_tokio::RedlockBuilder::build) does.
+pub async fn connect() -> Result<(Redlock, String)> {
+    let builder = Redlock::builder().confirmation_window(CONFIRMATION_WINDOW);
     let builder = if env::var_os("REDLOCK_TRUST_FRESH_NODES").is_some() {
         builder.trust_fresh_nodes()
     } else {
         builder
     };
-    (builder, description)
-}
-
-/// Returns the URLs in a list with commas between them. A URL of a Sentinel group has commas of its own, between
-/// the `//` and the next slash.
-fn urls_in(list: &str) -> Vec<String> {
-    let mut urls: Vec<String> = Vec::new();
-    for part in list.split(',').filter(|it| !it.is_empty()) {
-        let is_open = |url: &&mut String| {
-            let sentinels = url.split_once("+sentinel://");
-            sentinels.is_some_and(|(_, rest)| !rest.contains('/'))
-        };
-        match urls.last_mut().filter(is_open) {
-            Some(url) => *url += &format!(",{part}"),
-            None => urls.push(part.to_owned()),
-        }
+    if let Ok(list) = env::var("REDLOCK_NODES") {
+        let redlock = builder.node_list(&list).build().await;
+        let redlock = redlock.context("REDLOCK_NODES")?;
+        let count = redlock.nodes().len();
+        let s = if count == 1 { "" } else { "s" };
+        Ok((redlock, format!("{count} Redis node{s}")))
+    } else if let Ok(seeds) = env::var("REDLOCK_CLUSTER") {
+        let redlock = builder.cluster(ClusterNodes::new(seeds.split(',')));
+        let redlock = redlock.build().await.context("REDLOCK_CLUSTER")?;
+        Ok((redlock, "a Redis cluster".to_owned()))
+    } else {
+        let redlock = builder.embedded().build().await?;
+        let description = "5 embedded nodes; set REDLOCK_NODES=redis://..,redis://.. for real ones";
+        Ok((redlock, description.to_owned()))
     }
-    urls
-}
-
-/// Connects to the nodes of [`nodes_from_env`], with default settings.
-///
-/// # Errors
-///
-/// Fails as [`RedlockBuilder::build`] does.
-pub async fn connect() -> Result<(Redlock, String)> {
-    let (builder, description) = nodes_from_env();
-    let variable = ["REDLOCK_NODES", "REDLOCK_CLUSTER"];
-    let variable = variable.into_iter().find(|it| env::var_os(it).is_some());
-    let redlock = builder.build().await;
-    let redlock = redlock.context(variable.unwrap_or("embedded nodes"))?;
-    Ok((redlock, description))
 }
 
 /// Writes the log of the libraries to standard error: warnings, or the targets and levels in `RUST_LOG`, such
-/// as `redlock_tokio=debug,info`.
+/// as `redlock=debug,info`.
 pub fn init_logging() {
     let asked = env::var("RUST_LOG").ok();
     let filter = asked.and_then(|targets| targets.parse().ok());
@@ -170,24 +143,3 @@ pub fn duration(text: &str) -> Result<Duration> {
 #[cfg(all(doctest, feature = "web"))]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commas_between_sentinels_do_not_end_a_url() {
-        let group = "redis+sentinel://:secret@a:1,b:2/orders?db=1";
-        for (list, expected) in [
-            ("redis://a,redis://b", &["redis://a", "redis://b"][..]),
-            (
-                &format!("{group},{group},redis://c"),
-                &[group, group, "redis://c"],
-            ),
-            ("redis://a,nonsense,", &["redis://a", "nonsense"]),
-            ("", &[]),
-        ] {
-            assert_eq!(urls_in(list), expected, "{list}");
-        }
-    }
-}

@@ -70,7 +70,9 @@ async fn main() -> Result<()> {
     });
     // Without renewal, the lock of a waiting handler expires, like that of a stopped process.
     let stopped = LockOptions::new().no_renewal();
-    let layer = LockLayer::new(redlock.clone(), key("account", path("account")))
+    // The handler takes a number, so `07` is the account 7.
+    let account = key("account", path("account").parse::<i64>());
+    let layer = LockLayer::new(redlock.clone(), account)
         .ttl(Duration::from_millis(500))
         .options(stopped)
         .fenced();

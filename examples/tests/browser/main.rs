@@ -205,10 +205,36 @@ async fn a_button_sends_twenty_buyers() {
     );
     eve.find("#warning[hidden]").await;
 
-    // A page that is opened afterwards shows the outcome.
+    // A page that is opened afterwards shows the outcome, and says that it is an earlier one.
     eve.browser.refresh().await.unwrap();
     eve.shows("#with-lock .headline", "Sold once, to ").await;
     eve.shows("#without-lock .headline", "Sold 20 times!").await;
+    for tally in ["#with-lock .tally", "#without-lock .tally"] {
+        let explained = eve.texts(tally).await;
+        assert_eq!(explained, ["This was before you opened the page."]);
+    }
+}
+
+/// The page can be used at once: a new buyer has a name, and no dialog is in the way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_page_asks_nothing() {
+    let _browsers = BROWSERS.lock().await;
+    let server = Server::start(TICKETS, &["--payment", "0ms"], None);
+    let driver = Driver::start();
+    let page = Page {
+        browser: driver.browser().await,
+        name: "a new buyer",
+    };
+    page.browser.goto(&server.url).await.unwrap();
+    page.find("#connection[data-state=live]").await;
+    assert!(page.texts("dialog[open]").await.is_empty());
+    page.press(7).await;
+    assert_eq!(page.outcome(7).await, Outcome::Bought);
+    let name = page.text("#me").await;
+    assert!(!name.is_empty());
+    page.browser.refresh().await.unwrap();
+    page.until(7, "yours").await;
+    assert_eq!(page.text("#me").await, name, "it is kept");
 }
 
 /// The page works without a mouse.
@@ -331,4 +357,22 @@ async fn failures_are_shown() {
     let lights = bob.texts("#nodes li").await;
     let down = |it: &&String| it.ends_with("no connection");
     assert_eq!(lights.iter().filter(down).count(), 3, "{lights:?}");
+
+    // What needs a lock cannot be pressed. What needs none can.
+    bob.find("#with-lock button[aria-disabled=true]").await;
+    bob.find("#without-lock button:not([aria-disabled=true])")
+        .await;
+    let seat = "[data-seat='6'][aria-disabled=true]";
+    let label = bob.find(seat).await.attr("aria-label").await.unwrap();
+    assert_eq!(label.as_deref(), Some("Seat 6, free."));
+    bob.click("#with-lock button").await;
+    bob.press(6).await;
+    bob.says("No lock available for seat 6").await;
+    let headline = bob.text("#with-lock .headline").await;
+    assert_eq!(headline, "One at a time.");
+
+    (0..3).for_each(|node| fleet.nodes.get(node).restart().unwrap());
+    bob.find("#with-lock button:not([aria-disabled=true])")
+        .await;
+    bob.find("[data-seat='6']:not([aria-disabled=true])").await;
 }

@@ -36,11 +36,11 @@ impl Page {
         page
     }
 
-    /// Enters a name into the dialog.
+    /// Replaces the name that the page has made up.
     pub(crate) async fn introduce(&self) {
+        self.find("#me:not(:empty)").await;
+        self.click("#rename").await;
         let input = self.find("dialog[open] #name").await;
-        let made_up = input.prop("value").await.unwrap().unwrap_or_default();
-        assert!(!made_up.is_empty(), "a name is proposed");
         input.clear().await.unwrap();
         input.send_keys(self.name).await.unwrap();
         self.find("dialog[open] button")

@@ -1,5 +1,6 @@
 //! The example programs, as a user runs them.
 
+mod five_nodes;
 mod rediss;
 mod servers;
 #[path = "../support/mod.rs"]

@@ -1,6 +1,7 @@
 // The map of the seats.
 
-import { show } from "/journal.js";
+import { show, tell } from "/journal.js";
+import { lacksLock } from "/nodes.js";
 import { ask, asking, pauses } from "/sale.js";
 import { arePaying, times } from "/words.js";
 import { me } from "/you.js";
@@ -46,6 +47,8 @@ function press(seat) {
     if (snapshot.taken[seat]?.waiting.includes(name)) leaving.abort();
   } else if (state === "pause" || state === "sold") {
     show(`Seat ${seat}: ${text}.`, "bad");
+  } else if (lacksLock(snapshot)) {
+    tell(`No lock available for seat ${seat}, so nothing was sold.`, "bad");
   } else {
     ask(seat, state === "yours" ? "DELETE" : "POST", draw);
   }
@@ -88,6 +91,7 @@ export function draw(news = snapshot) {
   snapshot = news;
   if (snapshot === null) return;
   if (seats.children.length !== snapshot.seats) makeSeats();
+  const isShut = lacksLock(snapshot);
   let free = 0;
   let yours = 0;
   for (const button of seats.children) {
@@ -97,12 +101,14 @@ export function draw(news = snapshot) {
     const words = twice ? `${text}, sold ${times(payments)}` : text;
     free += state !== "sold" && state !== "yours";
     yours += state === "yours";
-    const label = [`Seat ${seat}, ${words}.`, line && `${line}.`, hint].filter(Boolean).join(" ");
+    // A buyer can still leave the line.
+    const isOff = state === "sold" || state === "pause" || state === "you-pay" || (isShut && state !== "you-wait");
+    const label = [`Seat ${seat}, ${words}.`, line && `${line}.`, isOff ? "" : hint].filter(Boolean).join(" ");
     if (button.ariaLabel === label && button.dataset.state === state) continue;
     button.dataset.state = state;
     button.dataset.twice = twice;
     button.ariaLabel = label;
-    button.ariaDisabled = state === "sold" || state === "pause" || state === "you-pay";
+    button.ariaDisabled = isOff;
     button.title = label;
     button.children[1].textContent = twice ? "!" : MARKS[state] ?? "";
     button.children[2].textContent = twice ? `sold ${times(payments)}` : short;

@@ -1,6 +1,6 @@
 // The people who pay and wait, and the place of this buyer among them.
 
-import { shortage } from "/nodes.js";
+import { lacksLock } from "/nodes.js";
 import { asking } from "/sale.js";
 import { arePaying, ordinal, seconds } from "/words.js";
 import { me } from "/you.js";
@@ -28,8 +28,7 @@ function busySeats() {
     .sort(([, one], [, other]) => isMine(other) - isMine(one));
 }
 
-const nobodyPays = () =>
-  snapshot.locked && shortage(snapshot.nodes) !== "" ? "no lock available" : "free in a moment";
+const nobodyPays = () => (lacksLock(snapshot) ? "no lock available" : "free in a moment");
 
 function describePlace(seat, { paying, waiting }) {
   if (paying.includes(me())) return `You are paying for seat ${seat}.`;

@@ -26,9 +26,8 @@ function logChanges(before, now) {
 function warn(news) {
   const warnings = [];
   if (!news.store_answers) warnings.push("The store does not answer. What you see may be old, and nothing can be sold.");
-  const noLock = nodes.shortage(news.nodes);
   if (!news.locked) warnings.push("This server sells without a lock.");
-  else if (noLock !== "") warnings.push(noLock, "Nothing can be sold.");
+  else if (nodes.lacksLock(news)) warnings.push(nodes.shortage(news.nodes), "Nothing can be sold.");
   const twice = news.sold_twice;
   if (twice > 0) warnings.push(`A seat that was sold already was sold again, ${twice} ${twice === 1 ? "time" : "times"}.`);
   const text = warnings.join(" ");

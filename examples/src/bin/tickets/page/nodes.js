@@ -22,6 +22,9 @@ export function shortage(nodes) {
     : "";
 }
 
+/** Returns whether nothing of this hall can be sold, because its sales need a lock and there is none. */
+export const lacksLock = ({ locked, nodes }) => locked && shortage(nodes) !== "";
+
 export function draw(nodes) {
   const items = nodes.map((node) => {
     const item = document.createElement("li");

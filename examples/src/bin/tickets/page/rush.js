@@ -1,6 +1,7 @@
 // The demonstration: twenty buyers want one seat, with the lock and without it.
 
 import { log } from "/journal.js";
+import { lacksLock } from "/nodes.js";
 import { meaning, times } from "/words.js";
 import { headers, me } from "/you.js";
 
@@ -32,6 +33,10 @@ class Rush {
     this.buyers = new Map();
     /** Whether this page has sent the buyers and waits for the answers. */
     this.isRunning = false;
+    /** Whether this page has not seen any buyers yet. */
+    this.isNew = true;
+    /** Whether the buyers need a lock, and there is none. */
+    this.isShut = false;
     /** Whether the last state from the server has buyers. */
     this.isBusy = false;
     /** Whether the answers have arrived before the server's last state. */
@@ -44,12 +49,12 @@ class Rush {
   }
 
   async send() {
-    if (this.isRunning) return;
+    if (this.isRunning || this.isShut) return;
     this.isRunning = true;
+    this.isNew = false;
     this.isSettled = false;
     this.buyers.clear();
     this.find(".tally").replaceChildren();
-    this.button.ariaDisabled = "true";
     this.say("They are coming …", "");
     this.draw();
     try {
@@ -62,7 +67,7 @@ class Rush {
       this.say("No answer: the server is gone.", "bad");
     } finally {
       this.isRunning = false;
-      this.button.ariaDisabled = "false";
+      this.draw();
     }
   }
 
@@ -74,14 +79,16 @@ class Rush {
     } else if (areThere) {
       if (!this.isBusy) this.buyers.clear(); // others, sent from another page
       this.isBusy = true;
+      this.isNew = false;
       for (const name of this.buyers.keys()) this.leave(name, owner);
       for (const name of paying) this.buyers.set(name, "paying");
       for (const name of waiting) this.buyers.set(name, "waiting");
       if (payments > 0) this.conclude(payments, owner);
       else this.say(this.describe(paying, waiting), "");
-    } else if (this.isBusy || (payments > 0 && !this.isRunning && this.buyers.size === 0)) {
+    } else if (this.isBusy || (payments > 0 && this.isNew)) {
       this.isBusy = false;
       for (const name of this.buyers.keys()) this.leave(name, owner);
+      if (this.isNew) this.find(".tally li").textContent = "This was before you opened the page.";
       this.conclude(payments, owner);
     }
     this.draw();
@@ -130,6 +137,7 @@ class Rush {
   }
 
   draw() {
+    this.button.ariaDisabled = this.isRunning || this.isShut;
     const buyers = [...this.buyers].sort(([one], [other]) => one.localeCompare(other));
     this.find(".buyers").replaceChildren(...buyers.map(([name, state]) => {
       const buyer = document.createElement("li");
@@ -155,5 +163,8 @@ const rushes = new Map(["with-lock", "without-lock"].map((hall) => [hall, new Ru
 /** Shows the state of one of the halls. */
 export function show(news) {
   const nobody = { owner: null, payments: 0, paying: [], waiting: [] };
-  rushes.get(news.event.replace("demo:", ""))?.watch(news.taken[SEAT] ?? nobody);
+  const rush = rushes.get(news.event.replace("demo:", ""));
+  if (rush === undefined) return;
+  rush.isShut = lacksLock(news);
+  rush.watch(news.taken[SEAT] ?? nobody);
 }

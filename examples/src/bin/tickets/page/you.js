@@ -13,12 +13,12 @@ function madeUpName() {
 }
 
 function askForName() {
-  at("name").value = me() || madeUpName();
+  at("name").value = me();
   at("who").showModal();
   at("name").select();
 }
 
-/** Asks for the buyer's name unless it is known, and calls back when the name changes. */
+/** Gives the buyer a name. The button beside it asks for another one, and then calls back. */
 export function introduce(renamed) {
   at("introduction").addEventListener("submit", (submission) => {
     submission.preventDefault();
@@ -29,8 +29,7 @@ export function introduce(renamed) {
     at("me").textContent = name;
     renamed();
   });
-  at("who").addEventListener("cancel", (escape) => me() === "" && escape.preventDefault());
   at("rename").addEventListener("click", askForName);
+  if (me() === "") sessionStorage.setItem("name", madeUpName());
   at("me").textContent = me();
-  if (me() === "") askForName();
 }
