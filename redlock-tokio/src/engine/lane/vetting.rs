@@ -146,7 +146,7 @@ impl Vetting {
             let node = &self.addresses[node.index()];
             tracing::info!(
                 target: "redlock",
-                %node, %owner, epoch,
+                node = %node, %owner, epoch,
                 "a majority of the sentinels, or of the cluster's nodes, names this server as the master"
             );
         }
