@@ -381,7 +381,8 @@ impl Redlock {
     /// request and of an attempt to connect that have already begun (about a second, and `connect_timeout`).
     /// [`shutdown_within`](Self::shutdown_within) sets a limit.
     ///
-    /// Locks that are held stay held: their guards are renewed, and can be released. Drop the guards first.
+    /// Locks that are held stay held: their guards are renewed, and can be released. If one of them ends meanwhile, its
+    /// release is waited for, too. Drop the guards first.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;

@@ -159,7 +159,10 @@ fn fenced(nodes: Nodes) {
     let output = run(env!("CARGO_BIN_EXE_fenced"), &[], nodes);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{errors}");
-    assert!(errors.contains("a call lost its lock while it ran"), "{errors}");
+    assert!(
+        errors.contains("a call lost its lock while it ran"),
+        "{errors}"
+    );
     let output = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<_> = output.lines().collect();
     let at = |line: &str| lines.iter().position(|it| *it == line);

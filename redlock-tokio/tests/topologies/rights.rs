@@ -51,7 +51,10 @@ async fn the_lines_for_sentinels_and_their_servers_leave_nothing_in_the_log() {
     let master = group.master().expect("there is a master");
     use_everything(&servers[master], &clients).await;
     let names = servers[master].run(&["KEYS", "redlock:*"]);
-    assert!(names.contains("redlock:fence:"), "the counter was needed: {names}");
+    assert!(
+        names.contains("redlock:fence:"),
+        "the counter was needed: {names}"
+    );
     for cli in servers.iter().chain(&sentinels) {
         assert_quiet(cli);
     }
