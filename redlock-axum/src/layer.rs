@@ -66,6 +66,7 @@ use crate::{
 /// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 64 | how many requests wait for a key |
 /// | [`max_waiters_total`](Self::max_waiters_total) | 1024 | how many requests wait for any key of the layer |
 /// | [`max_keys`](Self::max_keys) | 16 | how many different keys a request may want |
+/// | [`fail_fast`](LockOptions::fail_fast) | yes, but not with `fail_open` | whether a request in an outage gets its 503 within a moment |
 /// | [`refuse_long_waits`](LockOptions::refuse_long_waits) | no | whether to refuse a request at once if the expected wait exceeds the limit |
 /// | [`cancel_on_disconnect`](Self::cancel_on_disconnect) | no | whether a handler is dropped when its client goes away |
 /// | [`on_cancel`](Self::on_cancel) | release | what happens to the lock of a handler that is dropped or panics |
@@ -90,7 +91,7 @@ impl<K: RequestKey> LockLayer<K> {
     /// closure `|request: &Request| ..`, or any other [`ExtractKey`](crate::ExtractKey). A tuple of them locks several
     /// keys.
     pub fn new(redlock: Redlock, key: K) -> Self {
-        let options = LockOptions::new().max_waiters_per_key(64);
+        let options = LockOptions::new().max_waiters_per_key(64).fail_fast();
         Self {
             inner: redlock_tower::LockLayer::new(redlock.clone(), ())
                 .options(options)
@@ -291,8 +292,10 @@ impl<K> LockLayer<K> {
     /// Runs handlers *without a lock* while no quorum of nodes is available: for routes where that is better than a
     /// 503. Then there is no [`Locked`](crate::Locked), so extract `Option<Locked>`.
     ///
-    /// A request first tries to get its lock for up to [`wait`](Self::wait). During an outage each request is late by
-    /// that time, so choose a short `wait`. After contention, an invalid key, slow nodes,
+    /// A request first tries to get its lock for up to [`wait`](Self::wait), even with
+    /// [`fail_fast`](LockOptions::fail_fast): what is known of the nodes can be out of date, and another request may hold
+    /// the lock. During an outage each request is late by that time, so choose a short `wait`. But with less than 0.1 s, a
+    /// request may run without a lock just after an outage, before this process has connected again. After contention, an invalid key, slow nodes,
     /// [overload](redlock_tokio::LockError::Overloaded) by this process or a shutdown, the handler does not run: then
     /// other requests may hold the lock.
     ///

@@ -43,6 +43,7 @@
 //! [`Redlock`]: redlock_tokio::Redlock
 //! [`extension(..)`]: crate::extension()
 //! [`header("x-tenant")`]: crate::header()
+//! [`fail_fast`]: redlock_tokio::LockOptions::fail_fast
 //! [`idempotency_key()`]: crate::idempotency_key()
 //! [`json_field("order.id", 4096)`]: crate::json_field()
 //! [`matched_path()`]: crate::matched_path()

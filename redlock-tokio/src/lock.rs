@@ -1,19 +1,28 @@
 mod conclusion;
+mod outage;
 
 use std::{
     fmt,
+    panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
+use futures::FutureExt;
 use redlock_core::{Nonce, Timestamp};
 
-use self::conclusion::{conclude, outage};
+use self::{
+    conclusion::conclude,
+    outage::{Outlook, want_connections},
+};
 use crate::{
     Hold, KeyError, LockError, LockGuard, LockOptions, RandomError, WithLockError,
-    engine::lease_cell::{HeldLease, LeaseCell, LeaseRequest, Shared},
+    engine::{
+        lane::Prospect,
+        lease_cell::{HeldLease, LeaseCell, LeaseRequest, Shared},
+    },
     key::KeySet,
 };
 
@@ -145,11 +154,6 @@ impl Lock {
         let options = self.options.or(shared.defaults);
         let config = shared.resolve(options).map_err(LockError::InvalidOptions)?;
         let policy = options.policy();
-        if options.fails_fast()
-            && let Some(outage) = outage(shared, policy.wait)
-        {
-            return Err(outage);
-        }
         let random = shared.random.u128();
         let random = random.map_err(|error| LockError::Random(RandomError(error)))?;
         Ok(LeaseRequest {
@@ -216,6 +220,8 @@ pub struct LockFuture(State);
 )]
 enum State {
     New(Lock),
+    /// The lanes try to connect, to find out whether an outage still lasts.
+    InDoubt(AssertUnwindSafe<Settling>),
     Waiting {
         /// Does not hold the lock yet, but already releases it when it is dropped.
         guard: LockGuard,
@@ -232,7 +238,7 @@ impl LockFuture {
     pub fn is_queued(&self) -> bool {
         match &self.0 {
             State::Waiting { guard, .. } => guard.cell().is_queued(),
-            State::New(_) | State::Done => false,
+            State::New(_) | State::InDoubt(_) | State::Done => false,
         }
     }
 }
@@ -242,17 +248,14 @@ impl Future for LockFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let State::New(lock) = &self.0 {
-            match start(lock) {
-                Ok(waiting) => self.0 = waiting,
-                Err(error) => {
-                    if error.is_outage() {
-                        let now = lock.shared.clock.now();
-                        lock.shared.outage.note_failure(now, &error);
-                    }
-                    self.0 = State::Done;
-                    return Poll::Ready(Err(error));
-                }
-            }
+            let begun = start(lock);
+            self.0 = State::Done;
+            self.0 = begun?;
+        }
+        if let State::InDoubt(settled) = &mut self.0 {
+            let begun = ready!(settled.poll_unpin(cx));
+            self.0 = State::Done;
+            self.0 = begun?;
         }
         let State::Waiting { guard, .. } = &self.0 else {
             // Polled again after its end, like a fused future.
@@ -275,25 +278,56 @@ impl Future for LockFuture {
     }
 }
 
+type Settling = Pin<Box<dyn Future<Output = Result<State, LockError>> + Send + Sync>>;
+
+/// Begins to wait, unless the request fails at once.
 fn start(lock: &Lock) -> Result<State, LockError> {
     let request = lock.prepare()?;
     let shared = &lock.shared;
-    let since = shared.clock.now();
-    let cell = LeaseCell::start(shared, request);
-    if shared.is_shut_down() {
-        // The shutdown began after `prepare`. From here on it sees the lease and stops it.
-        cell.stop_acquiring();
+    let outlook = Outlook::new(shared, request.policy.wait);
+    let majority = outlook.majority(shared);
+    if majority == Prospect::MayVote {
+        return Ok(State::waiting(shared, request, outlook.since()));
     }
-    Ok(State::Waiting {
-        guard: LockGuard::new(Hold::new(HeldLease::first(cell))),
-        since,
-    })
+    want_connections(shared);
+    let fails_fast = lock.options.or(shared.defaults).fails_fast();
+    let has_time = request.policy.wait >= shared.node_timeout;
+    match majority {
+        Prospect::NoVote if fails_fast => Err(outlook.refusal(shared)),
+        Prospect::InDoubt if fails_fast && has_time => {
+            Ok(State::settling(outlook, Arc::clone(shared), request))
+        }
+        _ => Ok(State::waiting(shared, request, outlook.since())),
+    }
+}
+
+impl State {
+    fn waiting(shared: &Arc<Shared>, request: LeaseRequest, since: Timestamp) -> Self {
+        let cell = LeaseCell::start(shared, request);
+        if shared.is_shut_down() {
+            // The shutdown began after `prepare`. From here on it sees the lease and stops it.
+            cell.stop_acquiring();
+        }
+        Self::Waiting {
+            guard: LockGuard::new(Hold::new(HeldLease::first(cell))),
+            since,
+        }
+    }
+
+    fn settling(outlook: Outlook, shared: Arc<Shared>, mut request: LeaseRequest) -> Self {
+        let settled = async move {
+            request.policy.wait = outlook.settle(&shared).await?;
+            Ok(Self::waiting(&shared, request, outlook.since()))
+        };
+        Self::InDoubt(AssertUnwindSafe(Box::pin(settled)))
+    }
 }
 
 impl fmt::Debug for LockFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             State::New(_) => "LockFuture(New)",
+            State::InDoubt(_) => "LockFuture(InDoubt)",
             State::Waiting { .. } => "LockFuture(Waiting)",
             State::Done => "LockFuture(Done)",
         })

@@ -28,7 +28,7 @@ pub use self::waiter_limit::WaiterLimit;
 /// | [`drift`](Self::drift) | ttl / 100 + 2 ms | how far clocks may differ |
 /// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 1024 | how many requests may wait for a key in this process |
 /// | [`refuse_long_waits`](Self::refuse_long_waits) | no | whether to fail at once if the expected wait exceeds `wait` |
-/// | [`fail_fast`](Self::fail_fast) | no | whether to fail at once in a known outage |
+/// | [`fail_fast`](Self::fail_fast) | no | whether to fail within a moment in an outage |
 /// | [`handover_for`](Self::handover_for) | 30 ms | for how long the lock is handed over within this process |
 /// | [`max_handovers`](Self::max_handovers) | none | how often it is handed over in a row |
 /// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
@@ -368,23 +368,27 @@ impl LockOptions {
         self
     }
 
-    /// Fails at once with [`LockError::NoQuorum`](crate::LockError::NoQuorum) or
-    /// [`LockError::Quarantined`](crate::LockError::Quarantined) if it is known that no majority of the nodes can vote
-    /// within [`wait`](Self::wait). Otherwise each request waits that long before it fails, and in an outage they pile up.
+    /// Fails within a moment with [`LockError::NoQuorum`](crate::LockError::NoQuorum) or
+    /// [`LockError::Quarantined`](crate::LockError::Quarantined) if no majority of the nodes can vote within
+    /// [`wait`](Self::wait). Otherwise each request waits that long before it fails, and in an outage they pile up.
     ///
     /// It is known that a node cannot vote
     ///
-    /// - if the last attempt to connect has failed, until the next one, which begins within a second;
+    /// - if an attempt to connect has failed since the request began, or takes longer than the
+    ///   [`node_timeout`](crate::RedlockBuilder::node_timeout);
     /// - if the node refused the last request to set a key, for a second;
     /// - until its quarantine ends.
     ///
-    /// A connection that has just been lost, and a node that does not answer a request, are not enough: both may be back
-    /// in a moment. So a request may still wait in the first second or two of an outage, and may fail at once in the
-    /// first second after it (plus the [`connect_timeout`](crate::RedlockBuilder::connect_timeout) if the attempt to
-    /// connect hangs).
+    /// So a request in an outage waits for an attempt to connect, which takes up to twice the `node_timeout`: 0.1 s by
+    /// default. All requests share these attempts. A request with a shorter `wait` takes its whole wait.
     ///
-    /// The option is off by default: a job would rather wait, and a client over HTTP would rather know. Do not combine it
-    /// with the `fail_open` of a layer: in the first second after an outage, calls would run without a lock.
+    /// A connection that has just been lost, and a node that does not answer a request, may be back in a moment, so a
+    /// request may still wait in the first second of an outage. A request may also fail in the first second after an
+    /// outage, if the node refused a lock just before, or the attempt to connect had begun before and hangs (for up to
+    /// the [`connect_timeout`](crate::RedlockBuilder::connect_timeout)).
+    ///
+    /// The option is off by default, because a job would rather wait. The layer of `redlock-axum` turns it on, because
+    /// a client over HTTP would rather know. A layer with `fail_open` ignores it.
     ///
     /// ```
     /// # use redlock_tokio::{LockOptions, MemoryNode, Redlock};
@@ -404,7 +408,7 @@ impl LockOptions {
         self
     }
 
-    /// Waits even if it is known that no majority of the nodes can vote. This is the default.
+    /// Waits even if no majority of the nodes can vote. This is the default.
     pub fn no_fail_fast(mut self) -> Self {
         self.outages = Some(Outages::WaitedOut);
         self

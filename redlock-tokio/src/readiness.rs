@@ -2,7 +2,6 @@
 
 use std::{fmt, pin::pin, time::Duration};
 
-use futures::future::select_all;
 use thiserror::Error;
 
 use crate::{NodeReports, engine::lease_cell::Shared, node::status, whole_seconds::WholeSeconds};
@@ -48,15 +47,8 @@ impl fmt::Display for Outlook {
 pub(crate) async fn ready(shared: &Shared, limit: Duration) -> Result<(), NotReady> {
     let deadline = shared.clock.now().saturating_add(limit);
     loop {
-        // The listeners are registered first, so that no change of a status is missed.
-        let mut changes: Vec<_> = shared
-            .lanes
-            .iter()
-            .map(|lane| Box::pin(lane.status_changed()))
-            .collect();
-        for change in &mut changes {
-            change.as_mut().enable();
-        }
+        // Registered first, so that no change is missed.
+        let change = shared.next_change();
         if shared.is_shut_down() {
             return Err(NotReady::ShutDown);
         }
@@ -78,7 +70,7 @@ pub(crate) async fn ready(shared: &Shared, limit: Duration) -> Result<(), NotRea
         let mut timer = pin!(shared.clock.sleep_until(votes_at.min(deadline)));
         tokio::select! {
             biased; // The order is of no importance: after either, the nodes are looked at again.
-            _ = select_all(changes) => {}
+            _ = change => {}
             () = &mut timer => {}
         }
     }

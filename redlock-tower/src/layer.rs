@@ -145,8 +145,11 @@ impl<K, H, M> LockLayer<K, H, M> {
     /// Runs calls *without a lock* while no quorum of nodes is available: for work that is better done twice than
     /// not at all.
     ///
-    /// A call first tries to get its lock for up to [`wait`](Self::wait). During an outage each call is late by that
-    /// time, so choose a short `wait`. Contention, an invalid key, slow nodes,
+    /// A call first tries to get its lock for up to [`wait`](Self::wait), even with
+    /// [`fail_fast`](LockOptions::fail_fast): what is known of the nodes can be out of date, and another call may hold the
+    /// lock. During an outage each call is late by that time, so choose a short `wait`. But with less than 0.1 s, a call
+    /// may run without a lock just after an outage, before this process has connected again. Contention, an invalid key,
+    /// slow nodes,
     /// [overload](redlock_tokio::LockError::Overloaded) by this process and a shutdown still fail the call: then other
     /// calls may hold the lock.
     ///

@@ -65,7 +65,13 @@ impl Rules {
             Some(key) => self.redlock.lock(key),
             None => self.redlock.lock_all(keys.iter()),
         };
-        (lock.options(options.or(self.options)), keys)
+        let options = options.or(self.options);
+        let options = match self.fail_open {
+            // What is known of the nodes can be out of date. A call runs without a lock only after a full attempt.
+            Some(_) => options.no_fail_fast(),
+            None => options,
+        };
+        (lock.options(options), keys)
     }
 
     /// Returns how long one more waiter would expect to wait for these keys.

@@ -6,8 +6,8 @@ use axum::{Router, routing::post as routed_post};
 use futures::future::BoxFuture;
 use redlock_axum::{LockLayer, key, path};
 use redlock_tokio::{
-    Answer, Clock, Command, MemoryNode, Node, NodeError, Redlock, RunId, Server, ServerInfo,
-    Session,
+    Answer, Clock, Command, LockOptions, MemoryNode, Node, NodeError, Redlock, RunId, Server,
+    ServerInfo, Session,
 };
 use tokio::time::Instant;
 
@@ -41,14 +41,15 @@ impl Session for Fresh {
     }
 }
 
-async fn app(wait: Duration) -> Router {
+async fn app(wait: Duration, options: LockOptions) -> Router {
     let nodes = (b'a'..=b'c').map(|letter| Fresh {
         node: MemoryNode::with_clock(Clock::tokio()),
         letter,
     });
     let builder = Redlock::builder().custom_nodes(nodes).clock(Clock::tokio());
     let redlock = builder.build().await.unwrap();
-    let layer = LockLayer::new(redlock, key("event", path("event"))).wait(wait);
+    let layer = LockLayer::new(redlock, key("event", path("event")));
+    let layer = layer.wait(wait).options(options);
     let route = routed_post(async || "served").route_layer(layer);
     Router::new().route("/events/{event}", route)
 }
@@ -56,11 +57,19 @@ async fn app(wait: Duration) -> Router {
 /// The nodes vote 10.1 s after their start.
 #[tokio::test(start_paused = true)]
 async fn the_retry_after_says_when_the_nodes_will_vote() {
-    for (wait, left) in [(600, 9502), (5000, 5102), (0, 10_102)] {
-        let app = app(MS(wait)).await;
+    let at_once = LockOptions::new();
+    let at_the_end = at_once.no_fail_fast();
+    for (wait, options, waited) in [
+        (5000, at_once, 0),
+        (0, at_once, 0),
+        (600, at_the_end, 600),
+        (5000, at_the_end, 5000),
+    ] {
+        let app = app(MS(wait), options).await;
         let start = Instant::now();
         let response = post(&app, "/events/rock").await;
-        assert_eq!(start.elapsed(), MS(wait));
+        assert_eq!(start.elapsed(), MS(waited));
+        let left = 10_102 - waited;
         let body = problem(response, 503, "unavailable").await;
         let (handler_ran, retry_after) = terms(&body);
         assert!(!handler_ran);
@@ -74,6 +83,6 @@ async fn the_retry_after_says_when_the_nodes_will_vote() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_long_enough_is_served() {
-    let app = app(MS(12_000)).await;
+    let app = app(MS(12_000), LockOptions::new()).await;
     assert_eq!(text(post(&app, "/events/rock").await).await, "served");
 }

@@ -12,6 +12,7 @@ mod logs;
 mod nested;
 #[cfg(feature = "utoipa")]
 mod openapi;
+mod outages;
 mod responses;
 mod routers;
 mod serve;

@@ -118,6 +118,35 @@ async fn no_quorum_means_no_lock_with_fail_open() {
     assert_eq!(it.ran(), 1);
 }
 
+/// Just after an outage, this process has not connected again, but another one holds the lock.
+#[tokio::test(start_paused = true)]
+async fn with_fail_open_a_request_connects_again_before_it_runs_without_a_lock() {
+    let it = Bed::new().await;
+    let app = it.app(it.layer().wait(MS(100)).fail_open());
+    for age in 0..100 {
+        it.nodes.go_down();
+        let said = text(post(&app, "/events/rock").await).await;
+        assert_eq!(said, "rock under None");
+        sleep(MS(2000 + 10 * age)).await;
+        it.nodes.come_up();
+        let _guard = it.nodes.contend("event:rock").await.unwrap();
+        problem(post(&app, "/events/rock").await, 423, "locked").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_fail_open_a_request_tries_for_its_whole_wait_even_with_fail_fast() {
+    let it = Bed::new().await;
+    it.nodes.go_down();
+    let fast = LockOptions::new().fail_fast();
+    let app = it.app(it.layer().wait(MS(5000)).fail_open().options(fast));
+    for _ in 0..3 {
+        let asked = Instant::now();
+        text(post(&app, "/events/rock").await).await;
+        assert!(asked.elapsed() >= MS(4800), "{:?}", asked.elapsed());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_without_its_key_is_400() {
     let it = Bed::new().await;

@@ -108,6 +108,7 @@ impl Plan {
             prefix: self.prefix,
             defaults: self.defaults,
             max_ttl: (!trusts).then_some(self.max_ttl),
+            node_timeout: self.limits.answer,
             window: is_named.then_some(self.window),
             outage: Outage::default(),
             shut_down: false.into(),

@@ -35,10 +35,13 @@ pub(crate) mod vetting;
 mod voting_right;
 mod yield_to_ready;
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use redlock_core::{NodeId, Tenure};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
 
 use self::{
     backoff::Backoff,
@@ -58,6 +61,7 @@ pub(crate) use self::{
     limits::LaneLimits,
     requester::{Origin, Requester},
     set_requests::SetRequests,
+    status_board::Prospect,
     voting_right::OnWithdrawal,
 };
 use crate::{
@@ -79,6 +83,17 @@ pub(crate) struct Lane<R: Requester> {
     right: VotingRight,
     requests: Requests<R>,
     backoff: Backoff,
+    /// Dropped last, when the inbox is closed.
+    _end: End,
+}
+
+/// Wakes those that watch the status when a lane ends, with its runtime or before.
+struct End(Arc<StatusBoard>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.notify();
+    }
 }
 
 /// A session whose node may vote.
@@ -161,6 +176,7 @@ impl<R: Requester> Lane<R> {
             limits,
             freed_notifier,
             on_connection,
+            _end: End(Arc::clone(&status)),
             status,
             right,
             requests: Requests::new(id, clock, inbox, counters),
@@ -204,6 +220,16 @@ impl<R: Requester> Lane<R> {
         loop {
             let tried = self.connector.tenure();
             let attempt = self.connector.connect();
+            let attempt = async {
+                let mut attempt = pin!(attempt);
+                match timeout(self.limits.answer, &mut attempt).await {
+                    Ok(outcome) => outcome,
+                    Err(_) => {
+                        self.status.hanging(self.connector.now(), cause.clone());
+                        attempt.await
+                    }
+                }
+            };
             let new = self.requests.refuse_until(attempt, &cause).await?;
             let outcome = new.and_then(|new| self.admit(new));
             if let Some(first_outcome) = first_outcome.take() {
@@ -220,7 +246,8 @@ impl<R: Requester> Lane<R> {
                     if error != cause {
                         self.log_failure(&error);
                     }
-                    self.status.disconnected(error.clone());
+                    let now = self.connector.now();
+                    self.status.disconnected(now, error.clone());
                     cause = error;
                 }
             }
@@ -229,8 +256,16 @@ impl<R: Requester> Lane<R> {
     }
 
     /// Waits before the next attempt to connect. `tried` is the tenure of the last attempt: another one ends the pause.
+    /// A request that wants the connection ends it too, but not sooner than a node may take to answer.
     async fn pause(&mut self, tried: Option<Tenure>, cause: &NodeError) -> Option<()> {
         let pause = self.connector.pause(self.backoff.next(), tried);
+        let pause = async {
+            tokio::select! {
+                biased; // The order is of no importance: either ends the pause.
+                () = pause => {}
+                () = self.status.connection_wanted(self.limits.answer) => {}
+            }
+        };
         self.requests.refuse_until(pause, cause).await
     }
 

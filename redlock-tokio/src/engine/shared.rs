@@ -4,6 +4,7 @@ use std::{
     time::Duration,
 };
 
+use futures::{FutureExt, future::select_all};
 use redlock_core::{LeaseConfig, NodeId, Quorum, Ttl, Validity};
 
 use crate::{
@@ -36,6 +37,8 @@ pub(crate) struct Shared<L> {
     pub(crate) defaults: LockOptions,
     /// The longest ttl that a lock may have, if restarted nodes must wait for it.
     pub(crate) max_ttl: Option<Ttl>,
+    /// How long a node may take to answer.
+    pub(crate) node_timeout: Duration,
     /// How long a confirmation of a master counts, if an authority names the master of a node.
     pub(crate) window: Option<Duration>,
     pub(crate) outage: Outage,
@@ -100,6 +103,16 @@ impl<L> Shared<L> {
     pub(crate) fn nodes(&self) -> Vec<NodeStatus> {
         let now = self.clock.now();
         self.lanes.iter().map(|lane| lane.status(now)).collect()
+    }
+
+    /// Waits for the next change of a node's status. Listens from the call on, and not only from the first poll.
+    pub(crate) fn next_change(&self) -> impl Future<Output = ()> + use<'_, L> {
+        let changes = self.lanes.iter().map(|lane| {
+            let mut change = Box::pin(lane.status_changed());
+            change.as_mut().enable();
+            change
+        });
+        select_all(changes.collect::<Vec<_>>()).map(drop)
     }
 
     /// Returns whether so many nodes report when a probed key is gone that they are a quorum.

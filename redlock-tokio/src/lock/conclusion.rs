@@ -5,9 +5,8 @@ use std::{sync::Arc, time::Duration};
 use redlock_core::{AcquireFailure, LossReason, Timestamp};
 
 use crate::{
-    Attempts, Hold, LockError, LockGuard, NodeError, NodeReport, NodeReports, Objection,
+    Attempts, Hold, LockError, LockGuard, NodeError, NodeReport, Objection,
     engine::{
-        lane::LaneHandle,
         lease_cell::{End, LeaseCell, Shared, WaitOutcome},
         queue::Refusal,
     },
@@ -49,28 +48,8 @@ pub(super) fn conclude(
     }
 }
 
-/// Returns why no majority of the nodes can vote within `wait`, if that is known.
-pub(super) fn outage(shared: &Shared, wait: Duration) -> Option<LockError> {
-    let now = shared.clock.now();
-    let votes_in = |lane: &LaneHandle<_>| lane.may_vote_in(now);
-    let mut waits: Vec<_> = shared.lanes.iter().filter_map(votes_in).collect();
-    waits.sort_unstable();
-    let needed = shared.quorum.votes();
-    if waits.get(needed - 1).is_some_and(|it| *it <= wait) {
-        return None;
-    }
-    let attempts = Attempts {
-        count: 0,
-        votes_needed: needed,
-        votes_possible: shared.quorum.nodes(),
-        waited: Duration::ZERO,
-        nodes: NodeReports::default(),
-    };
-    Some(without_majority(shared, attempts))
-}
-
 /// Returns why the nodes grant no lock now, by what is known of them.
-fn without_majority(shared: &Shared, mut attempts: Attempts) -> LockError {
+pub(super) fn without_majority(shared: &Shared, mut attempts: Attempts) -> LockError {
     let nodes = shared.nodes();
     let quorum_in = status::quorum_in(&nodes, shared.quorum);
     attempts.nodes = status::objections(nodes);

@@ -100,6 +100,7 @@ impl World {
             prefix: Prefix::default(),
             defaults: LockOptions::new().ttl(TTL),
             max_ttl: None,
+            node_timeout: Duration::ZERO,
             window: None,
             outage: Outage::default(),
             shut_down: false.into(),

@@ -3,14 +3,14 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
 };
 
 use futures::{
     FutureExt,
-    future::{BoxFuture, join_all},
+    future::{BoxFuture, join_all, pending},
 };
 use redlock_tokio::{
     Answer, Clock, Command, LockError, LockOptions, MemoryNode, Node, NodeError, Redlock, Session,
@@ -57,13 +57,129 @@ async fn a_request_fails_at_once_only_while_it_is_known_that_no_majority_can_vot
     set_down(&nodes, true);
     assert!(refused_after(&redlock, fail_fast().or(short)).await >= MS(200));
     tokio::time::sleep(MS(1000)).await;
-    assert_eq!(refused_after(&redlock, fail_fast()).await, Duration::ZERO);
+    for _ in 0..10 {
+        let waited = refused_after(&redlock, fail_fast()).await;
+        assert!(waited <= MS(51), "{waited:?}");
+    }
     assert!(refused_after(&redlock, short).await >= MS(200));
 
-    // The lanes try to connect once a second at least.
-    set_down(&nodes, false);
-    tokio::time::sleep(MS(1100)).await;
-    drop(redlock.lock("k").options(fail_fast()).await.unwrap());
+    // A request tries to connect before it is refused.
+    for age in 0..100 {
+        set_down(&nodes, true);
+        tokio::time::sleep(MS(3000)).await;
+        refused_after(&redlock, fail_fast()).await;
+        tokio::time::sleep(MS(age)).await;
+        set_down(&nodes, false);
+        let asked = Instant::now();
+        drop(redlock.lock("k").options(fail_fast()).await.unwrap());
+        assert!(asked.elapsed() <= MS(51), "{:?}", asked.elapsed());
+    }
+}
+
+/// The pauses between attempts to connect are longer than this wait. So without an attempt of its own, the request would
+/// not notice that the outage is over.
+#[tokio::test(start_paused = true)]
+async fn a_request_with_a_short_wait_notices_that_an_outage_is_over() {
+    let nodes = three_nodes();
+    let redlock = over(&nodes).build().await.unwrap();
+    let short = LockOptions::new().wait(MS(100));
+    for pause in 0..200 {
+        set_down(&nodes, true);
+        redlock.try_lock("k").await.unwrap_err();
+        tokio::time::sleep(MS(3000 + pause)).await;
+        refused_after(&redlock, short).await;
+        set_down(&nodes, false);
+        drop(redlock.lock("k").options(short).await.unwrap());
+    }
+}
+
+/// A node whose connections hang.
+#[derive(Clone, Default)]
+struct Unreachable {
+    attempts: Arc<AtomicUsize>,
+}
+
+impl Node for Unreachable {
+    fn address(&self) -> &str {
+        "unreachable"
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        self.attempts.fetch_add(1, SeqCst);
+        pending().boxed()
+    }
+}
+
+/// No request waits for the end of the attempt, or begins another.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_to_connect_that_hangs_delays_a_request_no_longer_than_the_node_timeout() {
+    let node = Unreachable::default();
+    let builder = Redlock::builder().custom_nodes([node.clone()]);
+    let builder = builder.connect_timeout(MS(20_000)).node_timeout(MS(70));
+    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
+    // The first attempt has ended. The second one begins 10 to 20 ms later.
+    let waited = refused_after(&redlock, fail_fast()).await;
+    assert!((MS(80)..=MS(92)).contains(&waited), "{waited:?}");
+    for _ in 0..10 {
+        assert_eq!(refused_after(&redlock, fail_fast()).await, Duration::ZERO);
+        tokio::time::sleep(MS(1000)).await;
+    }
+    assert_eq!(node.attempts.load(SeqCst), 2);
+}
+
+/// However many requests there are, a node is connected to only once in the time that it may take to answer.
+#[tokio::test(start_paused = true)]
+async fn attempts_to_connect_are_no_storm() {
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let node = |name| Refusing(name, Arc::clone(&attempts));
+    let builder = Redlock::builder().custom_nodes([node("a"), node("b"), node("c")]);
+    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
+    let requests = (0..10_000).map(|number| {
+        let (redlock, attempts) = (redlock.clone(), Arc::clone(&attempts));
+        async move {
+            tokio::time::sleep(Duration::from_micros(number * 100)).await;
+            redlock.lock("k").options(fail_fast()).await.unwrap_err();
+            attempts.load(SeqCst)
+        }
+    });
+    join_all(requests).await;
+    let attempts = attempts.load(SeqCst);
+    // 20 in the second of the requests, and some at once in the beginning.
+    assert!((3 * 10..=3 * 25).contains(&attempts), "{attempts}");
+}
+
+#[test]
+fn a_request_in_doubt_ends_with_the_runtime_of_its_lanes() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().unwrap()
+    };
+    let lanes = runtime();
+    let builder = Redlock::builder().custom_nodes([Unreachable::default()]);
+    let redlock = lanes.block_on(builder.clock(Clock::tokio()).build());
+    let redlock = redlock.unwrap();
+    let mut request = redlock.lock("k").options(fail_fast()).into_future();
+    let begun = lanes.block_on(async { (&mut request).now_or_never() });
+    assert!(begun.is_none());
+    drop(lanes);
+    let ended = async { tokio::time::timeout(MS(1000), request).await };
+    let error = runtime().block_on(ended).expect("it ended").unwrap_err();
+    assert!(matches!(error, LockError::ShutDown), "{error}");
+}
+
+/// A node that refuses each connection.
+struct Refusing(&'static str, Arc<AtomicUsize>);
+
+impl Node for Refusing {
+    fn address(&self) -> &str {
+        self.0
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        self.1.fetch_add(1, SeqCst);
+        let refused = NodeError::Unreachable("connection refused".into());
+        async { Err(refused) }.boxed()
+    }
 }
 
 /// A node whose connections break while `cuts` is set. To open one takes 10 ms.
@@ -145,5 +261,6 @@ async fn requests_do_not_pile_up_in_a_known_outage() {
         most.push(peak);
     }
     println!("most requests that waited at once, without and with fail_fast: {most:?}");
-    assert!(most[0] >= 500 && most[1] == 0, "{most:?}");
+    // Each waits for up to 50 ms.
+    assert!(most[0] >= 500 && most[1] <= 11, "{most:?}");
 }

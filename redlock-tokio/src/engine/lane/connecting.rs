@@ -1,7 +1,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use redlock_core::{NodeId, Tenure};
+use redlock_core::{NodeId, Tenure, Timestamp};
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -64,6 +64,10 @@ impl Connector {
     /// Returns what logs call the node.
     pub(super) fn address(&self) -> &str {
         self.node.address()
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Returns the tenures of the node, if an authority names its server.

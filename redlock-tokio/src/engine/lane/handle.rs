@@ -1,9 +1,14 @@
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use redlock_core::Timestamp;
 use tokio::sync::{futures::Notified, oneshot};
 
-use super::{counters::Counters, message::Message, requester::Origin, status_board::StatusBoard};
+use super::{
+    counters::Counters,
+    message::Message,
+    requester::Origin,
+    status_board::{Prospect, StatusBoard},
+};
 use crate::{NodeError, NodeStatus, engine::warning::Warning, node::Command, sync::mpsc};
 
 /// The end of a lane that callers have.
@@ -86,7 +91,7 @@ impl<R> LaneHandle<R> {
     /// Returns how the node is.
     pub(crate) fn status(&self, now: Timestamp) -> NodeStatus {
         if self.is_closed() {
-            self.status.disconnected(runtime_ended());
+            self.status.disconnected(now, runtime_ended());
         }
         self.status.status(&self.address, now)
     }
@@ -96,9 +101,15 @@ impl<R> LaneHandle<R> {
         self.status.notifies()
     }
 
-    /// Returns after what time the node may vote, at the earliest. `None` if it is known that the node cannot vote.
-    pub(crate) fn may_vote_in(&self, now: Timestamp) -> Option<Duration> {
-        self.status.may_vote_in(now)
+    /// Returns whether the node can vote at `by`. A failure to connect that is not later than `since`
+    /// leaves that in doubt.
+    pub(crate) fn prospect(&self, now: Timestamp, by: Timestamp, since: Timestamp) -> Prospect {
+        self.status.prospect(now, by, since)
+    }
+
+    /// Ends the pause before the next attempt to connect, if the last one has failed.
+    pub(crate) fn want_connection(&self) {
+        self.status.want_connection();
     }
 
     /// Resolves when the node's [status](Self::status) has changed. A quarantine that ends by itself

@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use redlock_core::{Checks, Eligibility, Timestamp};
-use tokio::sync::futures::Notified;
+use tokio::{sync::futures::Notified, time::sleep};
 
 use crate::{
     NodeError, NodeState, NodeStatus, ServerInfo, foreign,
@@ -18,11 +18,22 @@ const REFUSAL_COUNTS_FOR: Duration = Duration::from_secs(10);
 /// For how long it is known that a node refuses, so that no other request need find out.
 const REFUSAL_IS_KNOWN_FOR: Duration = Duration::from_secs(1);
 
+/// Whether a node can vote soon, by what its lane knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prospect {
+    MayVote,
+    /// It could not be connected to, and may be back since then.
+    InDoubt,
+    NoVote,
+}
+
 /// The state of a node, as its lane has noted it last.
 #[derive(Debug)]
 pub(super) struct StatusBoard {
     entry: Mutex<Entry>,
     changed: Notify,
+    /// A request would like the next attempt to connect to begin.
+    wanted: Notify,
     /// In nanoseconds. Zero means that nothing was answered yet.
     round_trip: AtomicU64,
     /// Whether the session reports when a probed key is gone.
@@ -52,8 +63,13 @@ enum Condition {
     Silent,
     /// The connection was lost, or there was none yet. An attempt to connect is under way.
     Connecting(NodeError),
-    /// The last attempt to connect has failed.
-    Disconnected(NodeError),
+    /// The last attempt to connect has failed, or takes long.
+    Disconnected {
+        cause: NodeError,
+        at: Timestamp,
+        /// Whether an attempt is under way that takes longer than a node may take to answer.
+        is_hanging: bool,
+    },
 }
 
 impl StatusBoard {
@@ -66,6 +82,7 @@ impl StatusBoard {
                 refusal: None,
             }),
             changed: Notify::new(),
+            wanted: Notify::new(),
             round_trip: AtomicU64::new(0),
             notifies: AtomicBool::new(false),
         }
@@ -103,8 +120,36 @@ impl StatusBoard {
     }
 
     /// Notes that an attempt to connect has failed, and why.
-    pub(super) fn disconnected(&self, cause: NodeError) {
-        self.enter(Condition::Disconnected(cause));
+    pub(super) fn disconnected(&self, now: Timestamp, cause: NodeError) {
+        self.enter(Condition::Disconnected {
+            cause,
+            at: now,
+            is_hanging: false,
+        });
+    }
+
+    /// Notes that the attempt to connect takes longer than a node may take to answer.
+    pub(super) fn hanging(&self, now: Timestamp, cause: NodeError) {
+        self.enter(Condition::Disconnected {
+            cause,
+            at: now,
+            is_hanging: true,
+        });
+    }
+
+    /// Asks for the next attempt to connect, unless it would be refused again.
+    pub(super) fn want_connection(&self) {
+        if let Condition::Disconnected { cause, .. } = &self.lock().condition
+            && !cause.is_refusal()
+        {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// Waits until a request would like the next attempt to connect to begin, and for this pause at least.
+    pub(super) async fn connection_wanted(&self, pause: Duration) {
+        sleep(pause).await;
+        self.wanted.notified().await;
     }
 
     /// Notes that the node has stopped answering.
@@ -162,11 +207,12 @@ impl StatusBoard {
                 }
             }
             Condition::Silent => NodeState::Silent,
-            Condition::Connecting(error) | Condition::Disconnected(error) if error.is_refusal() => {
-                NodeState::Refused(error.clone())
-            }
-            Condition::Connecting(error) | Condition::Disconnected(error) => {
-                NodeState::Reconnecting(error.clone())
+            Condition::Connecting(cause) | Condition::Disconnected { cause, .. } => {
+                if cause.is_refusal() {
+                    NodeState::Refused(cause.clone())
+                } else {
+                    NodeState::Reconnecting(cause.clone())
+                }
             }
         };
         NodeStatus {
@@ -178,24 +224,37 @@ impl StatusBoard {
         }
     }
 
-    /// Returns after what time the node may vote, at the earliest. `None` if it is known that the node cannot vote.
-    pub(super) fn may_vote_in(&self, now: Timestamp) -> Option<Duration> {
+    /// Returns whether the node can vote at `by`. A failure to connect that is not later than `since`
+    /// leaves that in doubt.
+    pub(super) fn prospect(&self, now: Timestamp, by: Timestamp, since: Timestamp) -> Prospect {
         let entry = self.lock();
         let refusal = entry.refusal.as_ref();
-        match &entry.condition {
-            Condition::Disconnected(_) => None,
+        let votes = match &entry.condition {
+            Condition::Disconnected {
+                cause,
+                at,
+                is_hanging,
+            } => {
+                if *at <= since && !is_hanging && !cause.is_refusal() {
+                    return Prospect::InDoubt;
+                }
+                false
+            }
             Condition::Connected { .. }
                 if refusal.is_some_and(|it| it.age(now) < REFUSAL_IS_KNOWN_FOR) =>
             {
-                None
+                false
             }
-            Condition::Connected { eligibility } if !eligibility.is_unconfirmed(now) => {
-                Some(eligibility.remaining(now))
+            Condition::Connected { eligibility } => {
+                eligibility.is_unconfirmed(now) || eligibility.starts_at() <= by
             }
             // It may be back in a moment.
-            Condition::Connected { .. } | Condition::Silent | Condition::Connecting(_) => {
-                Some(Duration::ZERO)
-            }
+            Condition::Silent | Condition::Connecting(_) => true,
+        };
+        if votes {
+            Prospect::MayVote
+        } else {
+            Prospect::NoVote
         }
     }
 
@@ -209,7 +268,7 @@ impl StatusBoard {
         self.notify();
     }
 
-    fn notify(&self) {
+    pub(super) fn notify(&self) {
         // This wakes tasks of the user.
         foreign::call(|| self.changed.notify_waiters());
     }

@@ -1,0 +1,154 @@
+//! Requests while a majority of real servers is down, and once it is back.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use axum::{Router, http::StatusCode, routing::post};
+use futures::future::join_all;
+use redlock_axum::{LockLayer, key, path};
+use redlock_tokio::{
+    LockOptions, NodeState, Redlock,
+    test_util::{RedisServer, RedisServers},
+};
+use tokio::time::sleep;
+
+use crate::support::{
+    MS,
+    server::{self, LIMIT, VERSIONS, until},
+};
+
+/// Five servers, and a service behind a layer.
+struct Service {
+    servers: RedisServers,
+    redlock: Redlock,
+    url: String,
+    client: reqwest::Client,
+    /// The next event. Each request has its own, so that none waits for another.
+    events: AtomicUsize,
+}
+
+/// How requests have fared in an outage.
+#[derive(Debug)]
+struct Fared {
+    median: Duration,
+    slowest: Duration,
+    /// How many requests waited at once.
+    peak: usize,
+}
+
+impl Service {
+    async fn start(options: LockOptions) -> Self {
+        let servers = RedisServers::spawn(5).unwrap();
+        let builder = servers.builder().node_timeout(MS(50));
+        let redlock = builder.build().await.unwrap();
+        let layer = LockLayer::new(redlock.clone(), key("event", path("event")));
+        let app = Router::new()
+            .route("/events/{event}", post(async || "served"))
+            .route_layer(layer.wait(MS(2000)).options(options));
+        let at = server::serve(app).await;
+        Self {
+            servers,
+            redlock,
+            url: format!("http://{at}/events"),
+            client: VERSIONS[0](),
+            events: AtomicUsize::new(0),
+        }
+    }
+
+    /// The servers that fail.
+    fn majority(&self) -> impl Iterator<Item = &RedisServer> {
+        (0..3).map(|number| self.servers.get(number))
+    }
+
+    async fn post(&self) -> StatusCode {
+        let event = self.events.fetch_add(1, SeqCst);
+        let response = self.client.post(format!("{}/{event}", self.url));
+        response.send().await.unwrap().status()
+    }
+
+    /// Sends 200 requests within a second. None gets a lock.
+    async fn crowd(&self) -> Fared {
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let requests = (0..200).map(|number| {
+            let waiting = &waiting;
+            async move {
+                sleep(MS(5 * number)).await;
+                let asked = Instant::now();
+                let others = waiting.fetch_add(1, SeqCst);
+                assert_eq!(self.post().await, 503);
+                waiting.fetch_sub(1, SeqCst);
+                (asked.elapsed(), others + 1)
+            }
+        });
+        let (mut waits, peaks): (Vec<_>, Vec<_>) = join_all(requests).await.into_iter().unzip();
+        waits.sort();
+        Fared {
+            median: waits[waits.len() / 2],
+            slowest: waits[waits.len() - 1],
+            peak: peaks.into_iter().max().unwrap(),
+        }
+    }
+
+    async fn until_the_outage_is_known(&self) {
+        let is_known = || {
+            let nodes = self.redlock.nodes();
+            let away = |it: &_| matches!(it, NodeState::Reconnecting(_));
+            nodes.iter().filter(|it| away(&it.state)).count() == 3
+        };
+        while !is_known() {
+            self.post().await;
+        }
+    }
+
+    /// Sends requests one after the other until one is served, and returns how long that takes.
+    async fn served_after(&self) -> Duration {
+        let asked = Instant::now();
+        while self.post().await != 200 {
+            assert!(asked.elapsed() < LIMIT);
+        }
+        asked.elapsed()
+    }
+}
+
+/// Prints how requests fare in an outage, with `--nocapture`.
+#[tokio::test]
+async fn requests_do_not_pile_up_in_an_outage_and_are_served_at_once_after_it() {
+    let fast = LockOptions::new();
+    for (name, options) in [("default", fast), ("no_fail_fast", fast.no_fail_fast())] {
+        let service = Service::start(options).await;
+        for outage in ["killed", "frozen"] {
+            for server in service.majority() {
+                match outage {
+                    "killed" => server.kill(),
+                    _ => server.freeze(),
+                }
+            }
+            service.until_the_outage_is_known().await;
+            let fared = service.crowd().await;
+            for server in service.majority() {
+                match outage {
+                    "killed" => server.restart().unwrap(),
+                    _ => server.thaw(),
+                }
+            }
+            let served = service.served_after().await;
+            println!("{name}, {outage}: {fared:?}, served again after {served:?}");
+            if name == "default" {
+                // A request waits for up to 0.1 s.
+                assert!(fared.slowest < MS(1000) && fared.peak < 100, "{fared:?}");
+            } else {
+                assert!(fared.median > MS(1500) && fared.peak == 200, "{fared:?}");
+            }
+        }
+        until("all nodes vote", || {
+            let nodes = service.redlock.nodes();
+            nodes.iter().all(|it| it.state == NodeState::Voting)
+        })
+        .await;
+    }
+}
