@@ -4,8 +4,7 @@ use redlock_core::{FencingToken, LossReason};
 use thiserror::Error;
 
 use crate::{
-    KeyError, NodeReport, NodeReports, Objection, OptionsError, WaiterLimit, random,
-    whole_seconds::WholeSeconds,
+    KeyError, NodeReports, OptionsError, WaiterLimit, random, whole_seconds::WholeSeconds,
 };
 
 /// Why a lock could not be acquired.
@@ -56,25 +55,19 @@ pub enum LockError {
     TooSlow(Attempts),
     /// Nodes started, or became masters, so recently that they may lack a lock that is still held. They have no vote
     /// until such a lock must have expired, and without them there was no majority within the waiting time.
-    /// [`Redlock::ready`](crate::Redlock::ready) waits for a majority when a service starts.
+    /// [`Redlock::ready`](crate::Redlock::ready) waits for a majority when a service starts. A shorter
+    /// [`max_ttl`](crate::RedlockBuilder::max_ttl) shortens this time.
+    /// [`nodes_are_durable`](crate::RedlockBuilder::nodes_are_durable) is for masters that keep locks on disk, and
+    /// [`trust_fresh_nodes`](crate::RedlockBuilder::trust_fresh_nodes) for tests.
     #[error(
-        "quarantined: nodes started, or became masters, so recently that they may lack a lock, and a majority votes \
-         in {}; a shorter max_ttl shortens this time, {}, trust_fresh_nodes is for tests{}",
-        WholeSeconds(*remaining),
-        if *can_fail_over {
-            "failovers_lose_nothing is for services whose failovers lose no key"
-        } else {
-            "nodes_are_durable is for nodes that keep locks on disk"
-        },
-        Failures(&attempts.nodes)
+        "quarantined: a majority votes in {}, and Redlock::ready waits for that ({attempts})",
+        WholeSeconds(*remaining)
     )]
     Quarantined {
         /// The time until a majority may vote, if no node fails before.
         remaining: Duration,
         /// The attempts that were made.
         attempts: Attempts,
-        /// Whether sentinels or the nodes of a cluster name the masters, so that a failover may have caused the wait.
-        can_fail_over: bool,
     },
     /// Too many requests wait in this process, for one of the keys or for all keys together.
     #[error(
@@ -211,22 +204,6 @@ fn taken_by(attempts: &Attempts) -> &'static str {
     }
 }
 
-/// The reports of nodes that failed, without those that only wait for the end of their quarantine.
-struct Failures<'a>(&'a NodeReports);
-
-impl fmt::Display for Failures<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_failure = |it: &&NodeReport| {
-            matches!(it.objection, Objection::Failed(_) | Objection::Unconfirmed)
-        };
-        let failures: Vec<_> = self.0.iter().filter(is_failure).cloned().collect();
-        if failures.is_empty() {
-            return Ok(());
-        }
-        write!(f, "; {}", NodeReports::new(failures))
-    }
-}
-
 /// Why a held lock could not be extended.
 ///
 /// ```
@@ -303,7 +280,7 @@ impl From<KeyError> for WithLockError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NodeError;
+    use crate::{NodeError, NodeReport, Objection};
 
     #[test]
     fn an_error_names_each_node_and_its_reason() {

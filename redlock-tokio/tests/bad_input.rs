@@ -68,6 +68,20 @@ async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
 }
 
 #[tokio::test]
+async fn a_url_without_a_scheme_is_told_what_to_write() {
+    for (text, words) in [
+        ("s1:6379", "write redis://s1:6379;"),
+        ("[::1]:6379", "write redis://[::1]:6379;"),
+        ("s1", "write redis:// in front"),
+        ("me:secret@s1:6379", "write redis:// in front"),
+    ] {
+        let error = build(&[text]).await.to_string();
+        assert!(error.contains(words), "{text}: {error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_list_that_was_split_between_sentinels_is_recognized() {
     let list = "redis+sentinel://:secret@s1,s2,s3/orders";
     let parts: Vec<&str> = list.split(',').collect();

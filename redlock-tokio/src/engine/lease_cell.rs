@@ -220,11 +220,6 @@ impl LeaseCell {
         self.shared.quorum
     }
 
-    /// Returns whether an authority names the master of a node.
-    pub(crate) fn can_fail_over(&self) -> bool {
-        self.shared.window.is_some()
-    }
-
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }

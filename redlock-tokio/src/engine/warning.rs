@@ -60,7 +60,7 @@ impl Outage {
     pub(crate) fn note_success(&self) {
         // Read first, because every lock comes this way, and a read is cheaper.
         if self.is_logged.load(Ordering::Relaxed) && self.is_logged.swap(false, Ordering::Relaxed) {
-            tracing::info!(target: "redlock", "locks can be acquired again");
+            tracing::info!(target: "redlock", "a lock was acquired, so the outage is over");
         }
     }
 }

@@ -57,7 +57,6 @@ pub(super) fn without_majority(shared: &Shared, mut attempts: Attempts) -> LockE
         Some(remaining) if !remaining.is_zero() => LockError::Quarantined {
             remaining,
             attempts,
-            can_fail_over: shared.window.is_some(),
         },
         _ => LockError::NoQuorum(attempts),
     }
@@ -99,7 +98,6 @@ fn failure(cell: &LeaseCell, since: Timestamp, end: End) -> LockError {
                     .quorum_in()
                     .unwrap_or(until.saturating_duration_since(cell.now())),
                 attempts: attempts(count),
-                can_fail_over: cell.can_fail_over(),
             },
             AcquireFailure::FenceExhausted => LockError::FenceExhausted,
             // The enum may grow. This driver cannot distinguish failures that it does not know.

@@ -150,12 +150,12 @@ async fn a_lock_fails_after_its_wait_where_the_quarantine_is_longer() {
         panic!("{error}");
     };
     assert_eq!(*remaining, QUARANTINE - MS(5000));
-    assert_eq!(
-        error.to_string(),
-        "quarantined: nodes started, or became masters, so recently that they may lack a lock, and a majority \
-         votes in 6 s; a shorter max_ttl shortens this time, nodes_are_durable is for nodes that keep locks on \
-         disk, trust_fresh_nodes is for tests"
-    );
+    let text = error.to_string();
+    assert!(text.contains("a majority votes in 6 s"), "{text}");
+    assert!(text.contains("too recently to vote"), "{text}");
+    for node in redlock.nodes() {
+        assert!(text.contains(&*node.address), "{text}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

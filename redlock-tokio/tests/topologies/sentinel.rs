@@ -10,7 +10,7 @@ use redlock_tokio::{
     test_util::{Proxy, RedisServers, Sentinels},
 };
 
-use crate::support::{self, Cli, MS, eventually};
+use crate::support::{self, Cli, MS, eventually, log::Log};
 
 const TTL: Duration = Duration::from_millis(1500);
 const WINDOW: Duration = Duration::from_millis(500);
@@ -175,6 +175,35 @@ async fn what_must_be_changed_is_said_by_name() {
     let text = error.to_string();
     assert!(text.contains("RedisNode::sentinel"), "{text}");
     assert!(text.contains(&sentinel), "{text}");
+}
+
+#[tokio::test]
+async fn the_log_tells_a_silent_sentinel_from_one_that_names_no_master() {
+    let (log, _guard) = Log::start();
+    let group = Sentinels::spawn().unwrap();
+    let answering = group.addresses().remove(0);
+    let silent = "127.0.0.1:1";
+    let unknown = RedisNode::sentinel("other", [&answering, silent]);
+    let redlock = trusting(unknown).build().await.unwrap();
+    let has = |words: &str, address: &str| {
+        let sentinel = format!("sentinel=\"{address}\"");
+        let text = log.text();
+        text.lines()
+            .any(|it| it.contains(words) && it.contains(&sentinel))
+    };
+    eventually("both are logged", || {
+        has("a sentinel answers, but names no master", &answering)
+            && has("a sentinel does not answer", silent)
+    })
+    .await;
+    let port = group.server(0).address().port().to_string();
+    let monitor = ["SENTINEL", "MONITOR", "other", "127.0.0.1", &port, "1"];
+    assert_eq!(Cli::of(group.sentinel(0)).run(&monitor), "OK");
+    eventually("the end is logged", || {
+        has("a sentinel names the master again", &answering)
+    })
+    .await;
+    drop(redlock);
 }
 
 #[tokio::test]

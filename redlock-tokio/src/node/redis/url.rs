@@ -49,7 +49,11 @@ impl NodeUrl {
             if text.contains("with TLS, the feature is not enabled") {
                 return UrlError::of_tls(&TlsError::FeatureIsOff);
             }
-            UrlError::new(text)
+            if url.contains("://") {
+                UrlError::new(text)
+            } else {
+                lacks_scheme(url.trim())
+            }
         })?;
         let transport = match info.addr() {
             // Another crate may have turned on TLS in the redis crate without a choice of cryptography.
@@ -67,5 +71,13 @@ impl NodeUrl {
             endpoint,
             settings: ConnectionSettings::new(redis, transport, excludes_resp3),
         })
+    }
+}
+
+/// Repeats the text only if it is an address and nothing else.
+fn lacks_scheme(text: &str) -> UrlError {
+    match Endpoint::parse(text, None) {
+        Ok(endpoint) => UrlError::new(format!("the scheme is missing: write redis://{endpoint}")),
+        Err(_) => UrlError::new("the scheme is missing: write redis:// in front of the address"),
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct Group {
     pub(super) sentinel_settings: ConnectionSettings,
     pub(super) server_settings: ConnectionSettings,
     pub(super) map: Option<AddressMap>,
-    /// Why sentinels do not answer, by their addresses.
+    /// Why sentinels name no master, by their addresses.
     pub(super) objections: Mutex<BTreeMap<String, NodeError>>,
     /// What the sentinels say about each other.
     pub(super) roster: Mutex<Roster>,
@@ -248,7 +248,7 @@ impl Watch {
         })
     }
 
-    /// Notes why a sentinel does not answer, or that it does.
+    /// Notes why a sentinel names no master, or that it does.
     fn note(&self, address: &str, objection: Option<&NodeError>) {
         let mut objections = self.group.objections.lock();
         let before = match objection {
@@ -258,7 +258,17 @@ impl Watch {
         drop(objections);
         let group = &self.group.name;
         match (before.as_ref(), objection) {
-            (before, Some(error)) if before != Some(error) => {
+            (before, Some(error)) if before == Some(error) => {}
+            (_, Some(error)) if error.is_refusal() => {
+                tracing::warn!(
+                    target: "redlock",
+                    group,
+                    sentinel = address,
+                    %error,
+                    "a sentinel answers, but names no master"
+                );
+            }
+            (_, Some(error)) => {
                 tracing::warn!(
                     target: "redlock",
                     group,
@@ -272,10 +282,10 @@ impl Watch {
                     target: "redlock",
                     group,
                     sentinel = address,
-                    "a sentinel answers again"
+                    "a sentinel names the master again"
                 );
             }
-            _ => {}
+            (None, None) => {}
         }
     }
 
