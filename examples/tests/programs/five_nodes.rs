@@ -57,6 +57,24 @@ fn the_result_of_the_command_is_that_of_the_script() {
 }
 
 #[test]
+fn one_server_is_stopped_and_started_again_and_stops_with_the_others() {
+    let reserved = Ports::reserve();
+    let ports = reserved.numbers();
+    let cli = format!("redis-cli -h 127.0.0.1 -p {}", ports[2]);
+    let restart = format!(
+        "{cli} shutdown; {cli} ping; ${{REDIS_SERVER:-redis-server}} $SERVERS/{}.conf; \
+         until {cli} ping; do sleep 0.1; done",
+        ports[2]
+    );
+    let output = five_nodes(ports, &["sh", "-c", &restart]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.trim_end().ends_with("PONG"), "{output:?}");
+    assert_eq!(text.matches("PONG").count(), 1, "it was down: {output:?}");
+    assert!(!ports.iter().any(|&port| is_listening(port)), "{ports:?}");
+}
+
+#[test]
 fn a_server_that_has_one_of_the_ports_already_is_named_and_left_alone() {
     let stranger = RedisServers::spawn(1).unwrap();
     let stranger = stranger.get(0);

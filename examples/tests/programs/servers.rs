@@ -1,13 +1,13 @@
 //! Starts the example servers as a user would, sends requests to them, and stops them.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
 use redlock_tokio::test_util::RedisServers;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::support::Server;
+use crate::support::{Server, eventually};
 
 async fn pay(url: &str, key: Option<&str>, amount: u64) -> Response {
     let request = Client::new().post(format!("{url}/payments"));
@@ -218,4 +218,48 @@ async fn graceful_prints_the_abandoned_releases() {
         lines.contains(&"abandoned releases: 1".to_owned()),
         "{lines:?}"
     );
+}
+
+/// The servers are fresh, so the locks are not ready before `max_ttl` (10 s) is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_service_is_alive_before_its_locks_are_ready_and_in_an_outage() {
+    let nodes = RedisServers::spawn(5).unwrap();
+    let server = Server::start(env!("CARGO_BIN_EXE_service"), &[], Some(&nodes));
+    let url = server.url.clone();
+    let get = async |path: &str| {
+        let response = reqwest::get(format!("{url}{path}")).await.unwrap();
+        (response.status(), response.text().await.unwrap())
+    };
+    let becomes = async |wanted: StatusCode| {
+        eventually("the locks change", async || {
+            assert_eq!(get("/livez").await.0, StatusCode::OK);
+            let (status, text) = get("/readyz").await;
+            (status == wanted).then_some(text)
+        })
+        .await
+    };
+    let pay = async |order: &str| {
+        let payment = format!("{url}/orders/{order}/payment");
+        insert(&payment).await.status()
+    };
+    let not_yet = becomes(StatusCode::SERVICE_UNAVAILABLE).await;
+    assert!(not_yet.contains("a majority votes in"), "{not_yet}");
+    becomes(StatusCode::OK).await;
+    assert_eq!(pay("7").await, StatusCode::OK);
+    assert_eq!(pay("seven").await, StatusCode::BAD_REQUEST);
+    (0..3).for_each(|node| nodes.get(node).kill());
+    becomes(StatusCode::SERVICE_UNAVAILABLE).await;
+    assert_eq!(pay("7").await, StatusCode::SERVICE_UNAVAILABLE);
+    let (status, _) = server.stop();
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn the_service_says_which_variable_is_missing() {
+    let mut service = Command::new(env!("CARGO_BIN_EXE_service"));
+    let service = service.env("LISTEN", "127.0.0.1:0");
+    let output = service.env_remove("REDLOCK_NODES").output().unwrap();
+    assert!(!output.status.success());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("set REDLOCK_NODES"), "{errors}");
 }

@@ -30,6 +30,7 @@ impl Server {
     pub(crate) fn start(program: &str, arguments: &[&str], nodes: Option<&RedisServers>) -> Self {
         let mut command = Command::new(program);
         command.args(["--port", "0"]).args(arguments);
+        command.env("LISTEN", "127.0.0.1:0"); // for `service`, which has no arguments
         match nodes {
             Some(nodes) => command
                 .env("REDLOCK_TRUST_FRESH_NODES", "1")
