@@ -228,8 +228,8 @@ impl<K> LockLayer<K> {
 
     /// Takes locks for requests with these methods only. Other requests pass without a lock.
     ///
-    /// GET and CONNECT are one method here, because the handshake of a WebSocket is a GET over HTTP/1 and a CONNECT
-    /// over HTTP/2.
+    /// GET, HEAD and CONNECT are one method here. A HEAD runs the handler of the GET, and the handshake of a WebSocket
+    /// is a GET over HTTP/1 and a CONNECT over HTTP/2.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.key.rules_mut().methods = Methods::these(methods);
         self

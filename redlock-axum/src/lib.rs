@@ -37,7 +37,7 @@
 //! [`OnLost::Fail`]: crate::OnLost::Fail
 //! [`Problem::retry_after`]: crate::Problem::retry_after
 //! [`Problem`]: crate::Problem
-//! [`Redlock::shutdown`]: redlock_tokio::Redlock::shutdown
+//! [`Redlock::shutdown_within`]: redlock_tokio::Redlock::shutdown_within
 //! [`RedlockBuilder::max_ttl`]: redlock_tokio::RedlockBuilder::max_ttl
 //! [`RedlockBuilder::prefix`]: redlock_tokio::RedlockBuilder::prefix
 //! [`Redlock`]: redlock_tokio::Redlock

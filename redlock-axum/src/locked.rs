@@ -1,10 +1,11 @@
-use std::{convert::Infallible, fmt, ops::Deref, sync::Arc};
+use std::{convert::Infallible, fmt, iter::successors, ops::Deref, sync::Arc};
 
 use axum::{
     extract::{FromRequestParts, OptionalFromRequestParts, Request},
     http::{StatusCode, request::Parts},
     response::{IntoResponse, Response},
 };
+use futures::future::select_all;
 use redlock_tokio::{Hold, Key, LockGuard, LossReason, Redlock, ReleaseReport};
 use redlock_tower::ShareHold;
 use thiserror::Error;
@@ -56,6 +57,8 @@ pub struct Locked {
 impl Locked {
     /// Checks that the lock is still held. Call it just before a step that needs the lock.
     ///
+    /// If there are several layers around the handler, checks that none of them has lost its lock.
+    ///
     /// Reads the clock and costs no round trip. If another client deletes the key on the nodes, the next renewal
     /// detects it, by default after a third of the ttl at most. See [`Hold::is_valid`] for the limits of this check.
     ///
@@ -63,7 +66,8 @@ impl Locked {
     ///
     /// Fails if the lock is lost or was released. The error is a response.
     pub fn ensure(&self) -> Result<(), LockLost> {
-        if self.lock.hold().is_valid() {
+        let is_any_lost = self.with_outer().any(|it| it.lock.is_lost());
+        if self.is_valid() && !is_any_lost {
             Ok(())
         } else {
             Err(LockLost)
@@ -72,11 +76,15 @@ impl Locked {
 
     /// Waits until the lock is lost, and returns why. Use it in a `select!` beside long work.
     ///
+    /// If there are several layers around the handler, waits for the first loss of any of their locks.
+    ///
     /// # Cancel safety
     ///
     /// Cancel safe: dropping the future changes nothing.
     pub async fn lost(&self) -> LossReason {
-        self.lock.hold().lost().await
+        let losses = self.with_outer().map(|it| Box::pin(it.lock.hold().lost()));
+        let (reason, ..) = select_all(losses).await;
+        reason
     }
 
     /// Releases the lock before the handler ends, and waits until a majority of nodes has confirmed the release; see
@@ -109,8 +117,13 @@ impl Locked {
     /// Returns whether this lock, or one of a layer further out, is valid and has this key in this lock service.
     pub(crate) fn holds(&self, redlock: &Redlock, key: &[u8]) -> bool {
         let is_key = |held: &Key| held.as_bytes().strip_prefix(redlock.prefix()) == Some(key);
-        let has_key = self.redlock.is_same(redlock) && self.keys().any(is_key) && self.is_valid();
-        has_key || self.outer.as_ref().is_some_and(|it| it.holds(redlock, key))
+        self.with_outer()
+            .any(|it| it.redlock.is_same(redlock) && it.keys().any(is_key) && it.is_valid())
+    }
+
+    /// Returns this lock, and those of the layers further out.
+    fn with_outer(&self) -> impl Iterator<Item = &Self> {
+        successors(Some(self), |it| it.outer.as_deref())
     }
 }
 

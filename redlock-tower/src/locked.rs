@@ -84,8 +84,10 @@ impl Locked {
         }
     }
 
-    /// Returns whether the layer should still hold the lock, but has lost it.
-    pub(crate) fn is_lost(&self) -> bool {
+    /// Returns whether the layer should still hold the lock, but has lost it. Once the lock was released or taken over,
+    /// the layer does not hold it any more.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
         self.guard.lock().as_ref().is_some_and(|it| !it.is_valid())
     }
 

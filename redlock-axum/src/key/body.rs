@@ -95,7 +95,7 @@ impl From<usize> for BodyLimit {
     }
 }
 
-/// Marks a request whose body has arrived. Nothing of it can keep a handler waiting.
+/// Marks a request whose body was read for its key, so that the layer need not read it again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BodyHasArrived;
 

@@ -54,9 +54,10 @@ impl<K> KeyRules<K> {
     }
 
     /// Returns how much of the body to read, if the request has a body that may still arrive.
-    fn body_limit_of(&self, request: &Request) -> Option<BodyLimit> {
-        let may_arrive = !request.body().is_end_stream()
-            && request.extensions().get::<BodyHasArrived>().is_none();
+    fn body_limit_of(&self, request: &mut Request) -> Option<BodyLimit> {
+        // Removed, because a middleware further in may replace the body.
+        let has_arrived = request.extensions_mut().remove::<BodyHasArrived>();
+        let may_arrive = has_arrived.is_none() && !request.body().is_end_stream();
         self.body_limit.filter(|_| may_arrive)
     }
 }
@@ -161,7 +162,8 @@ impl<K: RequestKey> Future for LayerKeyFuture<K> {
                     deadline,
                     extracting,
                 } => {
-                    let (request, wanted) = ready!(extracting.poll(cx));
+                    let (mut request, wanted) = ready!(extracting.poll(cx));
+                    let body_limit = rules.body_limit_of(&mut request);
                     let wanted = match wanted {
                         Ok(Some(wanted)) => rules.missing(wanted, &request),
                         other => return Poll::Ready((request, other)),
@@ -169,7 +171,7 @@ impl<K: RequestKey> Future for LayerKeyFuture<K> {
                     let Some(wanted) = wanted else {
                         return Poll::Ready((request, Ok(None)));
                     };
-                    match rules.body_limit_of(&request) {
+                    match body_limit {
                         Some(limit) => read(limit, request, wanted, *deadline).boxed(),
                         None => {
                             return Poll::Ready((request, Ok(Some(bounded(wanted, *deadline)))));
@@ -193,7 +195,6 @@ async fn read(
     let (mut head, body) = request.into_parts();
     match limit.read(body, deadline).await {
         Ok(body) => {
-            head.extensions.insert(BodyHasArrived);
             let wanted = bounded(wanted, deadline);
             (Request::from_parts(head, body.into()), Ok(Some(wanted)))
         }

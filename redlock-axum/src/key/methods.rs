@@ -27,9 +27,10 @@ impl Methods {
     }
 }
 
-/// The handshake of a WebSocket is a GET over HTTP/1 and a CONNECT over HTTP/2. Both are one method to a layer.
+/// The handshake of a WebSocket is a GET over HTTP/1 and a CONNECT over HTTP/2. A HEAD runs the handler of the GET. So
+/// they are one method to a layer: otherwise a client could choose whether there is a lock.
 fn canonical(method: &Method) -> &Method {
-    if *method == Method::CONNECT {
+    if [Method::CONNECT, Method::HEAD].contains(method) {
         &Method::GET
     } else {
         method

@@ -7,6 +7,7 @@ use axum::{
     body::{Body, Bytes},
     extract::Request,
     http::HeaderMap,
+    middleware::map_request,
     routing::any,
 };
 use futures::{StreamExt, channel::mpsc, stream};
@@ -156,7 +157,26 @@ async fn the_handler_gets_the_body_with_its_trailers() {
     }
 }
 
-/// The other layers need not read what the outermost has read.
+/// Such a middleware may decompress the body. A layer that has read the body says nothing about the new one.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_a_middleware_replaces_holds_no_lock_of_an_inner_layer() {
+    let it = Bed::new().await;
+    let by_path = LockLayer::new(it.redlock.clone(), key("venue", path("event")));
+    let by_field = LockLayer::new(it.redlock.clone(), key("id", json_field("id", 64)));
+    let inner = || reading(it.layer()).route_layer(map_request(replace_body));
+    for app in [inner().route_layer(by_path), inner().route_layer(by_field)] {
+        let sent = tokio::spawn(async move { send(&app, posted(r#"{"id": 7}"#)).await });
+        sleep(MS(1000)).await;
+        assert!(!it.nodes.is_locked(ROCK));
+        problem(sent.await.unwrap(), 408, "too-slow").await;
+    }
+}
+
+async fn replace_body(request: Request) -> Request {
+    request.map(|_| that_stops())
+}
+
+/// The outermost layer waits for the body.
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_slow_body_is_not_part_of_the_wait() {
     let it = Bed::new().await;

@@ -1,6 +1,8 @@
 //! The advice of the README on where to put the layer, and what happens at other places.
 
 use std::{
+    future::pending,
+    io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -10,6 +12,7 @@ use std::{
 
 use axum::{
     Extension, Router,
+    body::Body,
     error_handling::HandleErrorLayer,
     extract::Request,
     http::StatusCode,
@@ -17,12 +20,12 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post as routed_post,
 };
-use futures::future::join_all;
+use futures::{future::join_all, stream};
 use redlock_axum::Locked;
-use tokio::time::{Instant, sleep};
-use tower::{BoxError, ServiceBuilder, timeout::TimeoutLayer};
+use tokio::time::{Instant, sleep, timeout};
+use tower::{BoxError, ServiceBuilder, limit::GlobalConcurrencyLimitLayer, timeout::TimeoutLayer};
 
-use crate::support::{Bed, MS, post};
+use crate::support::{Bed, MS, post, send};
 
 /// Refuses every request.
 async fn authenticate(_request: Request, _next: Next) -> Response {
@@ -133,7 +136,7 @@ async fn a_handler_that_times_out_releases_its_lock() {
             StatusCode::REQUEST_TIMEOUT
         }))
         .layer(TimeoutLayer::new(MS(2000)));
-    let hangs = routed_post(async |_: Locked| std::future::pending::<()>().await);
+    let hangs = routed_post(async |_: Locked| pending::<()>().await);
     let app = Router::new().route("/events/{event}", hangs);
     let app = app.route_layer(timeout).route_layer(it.layer());
     let asked = Instant::now();
@@ -143,4 +146,30 @@ async fn a_handler_that_times_out_releases_its_lock() {
     );
     assert!(asked.elapsed() < MS(2100));
     assert!(it.nodes.contend("event:rock").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_concurrency_limit_outside_the_lock_bounds_the_bodies_in_memory() {
+    for (limit_is_outside, expected) in [(true, 2), (false, 5)] {
+        let it = Bed::new().await;
+        let limit = GlobalConcurrencyLimitLayer::new(2);
+        let app = if limit_is_outside {
+            it.app(it.layer()).route_layer(limit)
+        } else {
+            it.router().route_layer(limit).route_layer(it.layer())
+        };
+        let begun = Arc::new(AtomicU64::new(0));
+        let requests = (0..5).map(|_| {
+            let begun = Arc::clone(&begun);
+            let body = stream::once(async move {
+                begun.fetch_add(1, SeqCst);
+                pending::<Result<&str, io::Error>>().await
+            });
+            let request = Request::post("/events/rock").body(Body::from_stream(body));
+            send(&app, request.unwrap())
+        });
+        let bodies = timeout(MS(20_000), join_all(requests)).await;
+        assert!(bodies.is_err());
+        assert_eq!(begun.load(SeqCst), expected);
+    }
 }

@@ -6,7 +6,8 @@ use axum::{
     middleware::{Next, from_fn},
     routing::post as routed_post,
 };
-use redlock_axum::{CompositeKey, LockLayer, LockRequest, Locked, RequestKey, key, path};
+use redlock_axum::{CompositeKey, LockLayer, LockLost, LockRequest, Locked, RequestKey, key, path};
+use tokio::time::timeout;
 
 use crate::support::{Bed, MS, post, problem, text};
 
@@ -91,4 +92,25 @@ async fn a_lock_of_another_redlock_or_one_that_was_released_does_not_count() {
         .route_layer(release)
         .route_layer(account(&it, "to"));
     assert_eq!(text(post(&app, "/7/7").await).await, "held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_detects_the_loss_of_any_of_its_locks() {
+    for lost in ["account:3", "account:7"] {
+        let it = Bed::new().await;
+        let nodes = it.nodes.clone();
+        let handler = async move |locked: Locked| {
+            locked.ensure()?;
+            nodes.lose_held(lost);
+            let detected = timeout(MS(60_000), locked.lost()).await;
+            detected.expect("the loss is detected");
+            locked.ensure()?;
+            Ok::<_, LockLost>("committed")
+        };
+        let app = Router::new()
+            .route("/{from}/{to}", routed_post(handler))
+            .route_layer(account(&it, "from"))
+            .route_layer(account(&it, "to"));
+        problem(post(&app, "/3/7").await, 500, "lost").await;
+    }
 }

@@ -131,11 +131,11 @@ async fn the_layer_works_on_routers_nested_routers_and_method_routers() {
     assert_eq!(post(&on_outer, "/acme/x").await.status(), 200);
 }
 
-/// Over HTTP/2 the handshake of a WebSocket is a CONNECT.
+/// Over HTTP/2 the handshake of a WebSocket is a CONNECT. A HEAD runs the handler of the GET.
 #[tokio::test(start_paused = true)]
-async fn a_connect_needs_a_lock_just_as_a_get_does() {
+async fn a_connect_or_a_head_needs_a_lock_just_as_a_get_does() {
     let it = Bed::new().await;
-    // The response to a CONNECT has no body.
+    // The response to a CONNECT or a HEAD has no body.
     let handler = async |locked: Option<Locked>| match locked {
         Some(_) => StatusCode::ACCEPTED,
         None => StatusCode::OK,
@@ -149,10 +149,11 @@ async fn a_connect_needs_a_lock_just_as_a_get_does() {
         (it.layer().all_methods(), StatusCode::ACCEPTED),
         (it.layer().methods([Method::GET]), StatusCode::ACCEPTED),
         (it.layer().methods([Method::CONNECT]), StatusCode::ACCEPTED),
+        (it.layer().methods([Method::HEAD]), StatusCode::ACCEPTED),
         (it.layer().methods([Method::POST]), StatusCode::OK),
     ] {
         let app = app(layer);
-        for method in [Method::GET, Method::CONNECT] {
+        for method in [Method::GET, Method::CONNECT, Method::HEAD] {
             let request = request(method.clone(), "/events/rock");
             assert_eq!(send(&app, request).await.status(), status, "{method}");
         }
