@@ -192,7 +192,7 @@ async fn read(
     wanted: LockRequest,
     deadline: Option<CallerDeadline>,
 ) -> (Request, Extracted) {
-    let (mut head, body) = request.into_parts();
+    let (head, body) = request.into_parts();
     match limit.read(body, deadline).await {
         Ok(body) => {
             let wanted = bounded(wanted, deadline);

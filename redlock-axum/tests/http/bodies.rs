@@ -8,7 +8,6 @@ use axum::{
     extract::Request,
     http::HeaderMap,
     middleware::map_request,
-    routing::any,
 };
 use futures::{StreamExt, channel::mpsc, stream};
 use http_body_util::{BodyExt, Full};
@@ -22,7 +21,7 @@ use tokio::{
 };
 
 use crate::support::{
-    Bed, MS, problem, send,
+    Bed, MS, event_route, problem, send,
     server::{self, Fixture, LIMIT, ROCK, until},
     terms, text,
 };
@@ -32,8 +31,7 @@ fn reading<K: RequestKey>(layer: LockLayer<K>) -> Router {
     let handler = async |locked: Option<Locked>, body: Bytes| {
         format!("{} bytes, locked: {}", body.len(), locked.is_some())
     };
-    let route = Router::new().route("/events/{event}", any(handler));
-    route.route_layer(layer)
+    event_route(handler, layer)
 }
 
 fn posted(body: impl Into<Body>) -> Request {
@@ -141,8 +139,7 @@ async fn the_handler_gets_the_body_with_its_trailers() {
             .map(|it| it["sum"].to_str().unwrap().to_owned());
         format!("{:?} {sum:?}", body.to_bytes())
     };
-    let app = Router::new().route("/events/{event}", any(handler));
-    let app = app.route_layer(it.layer());
+    let app = event_route(handler, it.layer());
     let trailers: HeaderMap = [("sum".parse().unwrap(), "7".parse().unwrap())]
         .into_iter()
         .collect();
@@ -198,8 +195,7 @@ async fn the_time_of_a_slow_body_is_not_part_of_the_wait() {
 async fn a_request_that_needs_no_lock_keeps_its_body() {
     let it = Bed::new().await;
     let handler = async |locked: Option<Locked>| format!("locked: {}", locked.is_some());
-    let app = Router::new().route("/events/{event}", any(handler));
-    let app = app.route_layer(it.layer());
+    let app = event_route(handler, it.layer());
     let get = Request::get("/events/rock").body(that_stops()).unwrap();
     assert_eq!(text(send(&app, get).await).await, "locked: false");
 }
@@ -213,8 +209,7 @@ async fn a_streaming_handler_reads_the_body_under_the_lock() {
         let rest = pieces.count().await;
         format!("{first:?} and {} more, {}", rest, locked.is_valid())
     };
-    let app = Router::new().route("/events/{event}", any(handler));
-    let app = app.route_layer(it.layer().stream_body());
+    let app = event_route(handler, it.layer().stream_body());
     let (pieces, body) = mpsc::unbounded::<Result<&str, io::Error>>();
     let sent = tokio::spawn(async move { send(&app, posted(Body::from_stream(body))).await });
     pieces.unbounded_send(Ok("one")).unwrap();

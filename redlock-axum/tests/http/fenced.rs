@@ -1,10 +1,10 @@
 //! Fencing tokens behind a layer.
 
-use axum::{Router, extract::Request, routing::post as routed_post};
+use axum::{Router, extract::Request};
 use redlock_axum::{LockLayer, LockRequest, Locked, RequestKey, key, path};
 use redlock_tokio::LockOptions;
 
-use crate::support::{Bed, post, text};
+use crate::support::{Bed, event_route, post, text};
 
 /// A route whose handler responds with its token.
 fn app<K: RequestKey>(layer: LockLayer<K>) -> Router {
@@ -12,9 +12,7 @@ fn app<K: RequestKey>(layer: LockLayer<K>) -> Router {
         Some(token) => token.to_string(),
         None => "none".to_owned(),
     };
-    Router::new()
-        .route("/events/{event}", routed_post(handler))
-        .route_layer(layer)
+    event_route(handler, layer)
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::support::{MS, problem, refused, send, server, terms, text};
+use crate::support::{self, MS, problem, refused, say_key, send, server, terms, text};
 
 /// A route whose handler returns its JSON.
 async fn echo(field: &str, limit: impl Into<BodyLimit>) -> (Router, Arc<AtomicUsize>) {
@@ -34,7 +34,7 @@ async fn echo(field: &str, limit: impl Into<BodyLimit>) -> (Router, Arc<AtomicUs
     let count = Arc::clone(&ran);
     let handler = async move |locked: Locked, Json(body): Json<Value>| {
         count.fetch_add(1, SeqCst);
-        let key = String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
+        let key = support::key_of(&locked);
         Json(json!({ "key": key, "body": body }))
     };
     let redlock = TestNodes::new().connect().await.unwrap();
@@ -257,9 +257,7 @@ async fn fields_of_one_key_share_the_body_and_the_strictest_limit() {
     let redlock = TestNodes::new().connect().await.unwrap();
     let parts = [json_field("a", 100), json_field("b", 20)];
     let layer = LockLayer::new(redlock, key("pair", parts));
-    let handler =
-        async |locked: Locked| String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
-    let app = Router::new().route("/", any(handler)).route_layer(layer);
+    let app = Router::new().route("/", any(say_key)).route_layer(layer);
     let response = send(&app, posted(r#"{"a":1,"b":"2"}"#)).await;
     assert_eq!(text(response).await, "pair:1:2");
     let long = posted(r#"{"a":1,"b":"2","c":3456}"#);

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::{self, MS, misconfigured, problem, refused, send};
+use crate::support::{self, MS, misconfigured, problem, refused, say_key, send};
 
 /// Use on a paused runtime.
 async fn redlock() -> Redlock {
@@ -324,10 +324,8 @@ async fn one_key_of_a_header_and_a_json_field_locks_one_order_and_not_the_tenant
     let redlock = redlock().await;
     let parts = [header("x-tenant"), json_field("order", 1024)];
     let layer = LockLayer::new(redlock.clone(), key("order", parts)).wait(MS(50));
-    let handler =
-        async |locked: Locked| String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
     let app = Router::new()
-        .route("/orders", any(handler))
+        .route("/orders", any(say_key))
         .route_layer(layer);
     let by_hand = Key::parts(["order", "acme", "7"]).unwrap();
     let guard = redlock.lock(&by_hand).await.unwrap();

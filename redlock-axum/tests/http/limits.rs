@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use axum::{Router, extract::Request, routing::post as routed_post};
+use axum::{Router, extract::Request};
 use futures::future::join_all;
 use redlock_axum::{LockLayer, LockRequest, Locked};
 use redlock_tokio::LockOptions;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Bed, MS, post, problem, terms, text};
+use crate::support::{Bed, MS, event_route, post, problem, terms, text};
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_is_429() {
@@ -70,9 +70,7 @@ async fn an_expected_wait_over_the_limit_is_429_at_once_with_refuse_long_waits()
     // Each request holds the lock for 4 s, so a request behind two waiters would wait for more than 5 s.
     let app = |layer: LockLayer<_>| {
         let slow = async |_: Locked| sleep(MS(4000)).await;
-        Router::new()
-            .route("/events/{event}", routed_post(slow))
-            .route_layer(layer)
+        event_route(slow, layer)
     };
     let start = |app: &Router| {
         let app = app.clone();

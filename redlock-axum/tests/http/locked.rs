@@ -4,12 +4,13 @@ use axum::{Router, handler::Handler, http::Method, routing::post as routed_post}
 use redlock_axum::{LockLost, Locked};
 use tokio::time::sleep;
 
-use crate::support::{Bed, MS, misconfigured, post, problem, request, terms, text};
+use crate::support::{
+    Bed, MS, event_route, key_of, misconfigured, post, problem, request, terms, text,
+};
 
 /// A handler at `/events/{event}`, behind the layer of the bed.
 fn app<H: Handler<T, ()>, T: 'static>(it: &Bed, handler: H) -> Router {
-    let route = Router::new().route("/events/{event}", routed_post(handler));
-    route.route_layer(it.layer().wait(MS(50)))
+    event_route(handler, it.layer().wait(MS(50)))
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,7 +49,7 @@ async fn a_handler_can_see_and_extend_its_lock() {
         let left = locked.remaining();
         locked.extend().await.unwrap();
         assert!(left < ttl && locked.remaining() > left && locked.is_valid());
-        String::from_utf8(locked.key().as_bytes().to_vec()).unwrap()
+        key_of(&locked)
     };
     let said = text(post(&app(&it, handler), "/events/rock").await).await;
     assert_eq!(said, "event:rock");

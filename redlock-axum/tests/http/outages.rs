@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{Router, http::StatusCode, routing::post};
+use axum::http::StatusCode;
 use futures::future::join_all;
 use redlock_axum::{LockLayer, key, path};
 use redlock_tokio::{
@@ -18,7 +18,7 @@ use redlock_tokio::{
 use tokio::time::sleep;
 
 use crate::support::{
-    MS,
+    MS, event_route,
     server::{self, LIMIT, VERSIONS, until},
 };
 
@@ -47,9 +47,7 @@ impl Service {
         let builder = servers.builder().node_timeout(MS(50));
         let redlock = builder.build().await.unwrap();
         let layer = LockLayer::new(redlock.clone(), key("event", path("event")));
-        let app = Router::new()
-            .route("/events/{event}", post(async || "served"))
-            .route_layer(layer.wait(MS(2000)).options(options));
+        let app = event_route(async || "served", layer.wait(MS(2000)).options(options));
         let at = server::serve(app).await;
         Self {
             servers,

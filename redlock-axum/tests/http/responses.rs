@@ -17,7 +17,9 @@ use redlock_tokio::LockOptions;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Bed, MS, misconfigured, post, problem, request, send, terms, text};
+use crate::support::{
+    Bed, MS, event_route, misconfigured, post, problem, request, send, terms, text,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_stays_held_is_423_after_the_wait() {
@@ -295,8 +297,7 @@ async fn on_lost_decides_what_happens_to_the_response() {
             ended.send(()).unwrap();
             "committed"
         };
-        let route = Router::new().route("/events/{event}", routed_post(handler));
-        let app = route.route_layer(it.layer().on_lost(on_lost));
+        let app = event_route(handler, it.layer().on_lost(on_lost));
         it.nodes.lose_next("event:rock");
         let response = post(&app, "/events/rock").await;
         assert_eq!(has_ended.try_recv().is_ok(), ends);

@@ -14,8 +14,11 @@ use reqwest::StatusCode;
 use tokio::{net::TcpListener, time::timeout};
 use tower::util::MapFutureLayer;
 
-use crate::support::server::{
-    Fixture, LIMIT, MS, ROCK, VERSIONS, Work, answer, clients, problem, send, serve, until,
+use crate::support::{
+    event_route, key_of,
+    server::{
+        Fixture, LIMIT, MS, ROCK, VERSIONS, Work, answer, clients, problem, send, serve, until,
+    },
 };
 
 #[tokio::test]
@@ -140,7 +143,7 @@ async fn keys_of_nested_routers_are_decoded() {
         let key = key("seat", [path("tenant"), path("event")]);
         let layer = LockLayer::new(it.redlock.clone(), key).wait(Duration::ZERO);
         let handler = async |locked: Locked, Path((tenant, event)): Path<(String, String)>| {
-            let key = String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
+            let key = key_of(&locked);
             format!("{key} for {tenant} and {event}")
         };
         let events = Router::new().route("/events/{event}", post(handler));
@@ -271,13 +274,12 @@ async fn a_handler_that_hangs_holds_its_lock_for_max_hold_at_most() {
         assert_eq!(answer(next).await.status(), StatusCode::OK);
 
         let handler = async || pending::<()>().await;
-        let app = Router::new().route("/events/{event}", post(handler));
         let layer = it
             .layer()
             .ttl(MS(400))
             .max_hold(MS(100))
             .on_lost(OnLost::Cancel);
-        let at = serve(app.route_layer(layer)).await;
+        let at = serve(event_route(handler, layer)).await;
         let body = problem(send(&client(), at, "/events/rock"), 500, "lost").await;
         assert_eq!(body["handler_ran"], true);
         it.until_free(ROCK).await;

@@ -10,7 +10,7 @@ use redlock_axum::{
     KeyPart, LockLayer, Locked, header, idempotency_key, json_field, key, path, query,
 };
 
-use crate::support::{Bed, MS, post, problem, refused, send, text};
+use crate::support::{Bed, MS, post, problem, refused, say_key, send, text};
 
 /// Each of these is the order 7 to a handler with `Path<u64>`.
 #[tokio::test(start_paused = true)]
@@ -47,10 +47,8 @@ async fn all_spellings_of_a_number_exclude_each_other() {
 /// A route whose handler responds with its key.
 async fn app(part: KeyPart) -> Router {
     let it = Bed::new().await;
-    let handler =
-        async |locked: Locked| String::from_utf8_lossy(locked.key().as_bytes()).into_owned();
     let layer = LockLayer::new(it.redlock, key("k", part));
-    let route = Router::new().route("/{value}", routed_post(handler));
+    let route = Router::new().route("/{value}", routed_post(say_key));
     route.route_layer(layer)
 }
 

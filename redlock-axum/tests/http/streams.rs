@@ -10,14 +10,14 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::WebSocketUpgrade,
-    routing::{get, post},
 };
 use futures::{SinkExt, StreamExt, channel::mpsc, stream};
 use redlock_axum::{CompositeKey, LockLayer, Locked, OnLost};
 use tokio::time::timeout;
 
-use crate::support::server::{
-    Fixture, LIMIT, MS, ROCK, VERSIONS, answer, clients, send, serve, until,
+use crate::support::{
+    event_route,
+    server::{Fixture, LIMIT, MS, ROCK, VERSIONS, answer, clients, send, serve, until},
 };
 
 #[tokio::test]
@@ -44,8 +44,7 @@ fn streaming(layer: LockLayer<CompositeKey>) -> (Router, mpsc::UnboundedSender<B
         let body = body.lock().unwrap().take().expect("one request");
         Body::from_stream(body.map(Ok::<_, Infallible>))
     };
-    let app = Router::new().route("/events/{event}", post(handler));
-    (app.route_layer(layer), chunks)
+    (event_route(handler, layer), chunks)
 }
 
 #[tokio::test]
@@ -117,9 +116,8 @@ async fn a_reader_that_stops_reading_does_not_keep_the_lock() {
             let chunk = Bytes::from(vec![0; 32 << 20]);
             Body::from_stream(stream::repeat(Ok::<_, Infallible>(chunk)))
         };
-        let app = Router::new().route("/events/{event}", post(handler));
         let layer = it.layer().hold_until_body_end(MS(1000));
-        let at = serve(app.route_layer(layer)).await;
+        let at = serve(event_route(handler, layer)).await;
         let mut response = answer(send(&client, at, "/events/rock")).await;
         assert!(it.is_locked(ROCK));
         it.until_free(ROCK).await;
@@ -150,8 +148,7 @@ async fn a_stream_whose_lock_is_lost_goes_on_or_is_cut_off() {
                         Body::from_stream(body.map(Ok::<_, Infallible>))
                     }
                 };
-                let app = Router::new().route("/events/{event}", post(handler));
-                let at = serve(app.route_layer(layer)).await;
+                let at = serve(event_route(handler, layer)).await;
                 let mut response = answer(send(&client, at, "/events/rock")).await;
                 chunks.unbounded_send("one".into()).unwrap();
                 assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
@@ -200,8 +197,7 @@ async fn a_stream_keeps_the_lock_that_it_took_until_it_is_dropped() {
                     Ok::<_, Infallible>(chunk)
                 }))
             };
-            let app = Router::new().route("/events/{event}", post(handler));
-            let at = serve(app.route_layer(it.layer())).await;
+            let at = serve(event_route(handler, it.layer())).await;
             let mut response = answer(send(&client(), at, "/events/rock")).await;
             for chunk in ["one", "two"] {
                 chunks.unbounded_send(chunk.into()).unwrap();
@@ -233,8 +229,7 @@ async fn a_websocket_keeps_the_lock_that_it_took_until_it_is_closed() {
         })
     };
     let layer = it.layer().all_methods().wait(MS(50));
-    let app = Router::new().route("/events/{event}", get(handler));
-    let at = serve(app.route_layer(layer)).await;
+    let at = serve(event_route(handler, layer)).await;
     let url = format!("ws://{at}/events/rock");
     for hangs_up in [false, true] {
         let (mut socket, _) = tokio_tungstenite::connect_async(&url).await.unwrap();

@@ -17,12 +17,13 @@ use axum::{
     Router,
     body::Body,
     extract::{Path, Request},
+    handler::Handler,
     http::{Method, StatusCode, header},
     response::Response,
-    routing::get,
+    routing::{any, get},
 };
 use http_body_util::BodyExt;
-use redlock_axum::{CompositeKey, LockLayer, Locked, key, path};
+use redlock_axum::{CompositeKey, LockLayer, Locked, RequestKey, key, path};
 use redlock_tokio::{Redlock, test_util::TestNodes};
 use serde_json::Value;
 use tower::ServiceExt;
@@ -60,20 +61,40 @@ impl Bed {
         let ran = Arc::clone(&self.ran);
         let handler = move |Path(event): Path<String>, locked: Option<Locked>| async move {
             ran.fetch_add(1, SeqCst);
-            let key = locked.map(|it| String::from_utf8(it.key().as_bytes().to_vec()).unwrap());
+            let key = locked.as_ref().map(key_of);
             format!("{event} under {key:?}")
         };
         Router::new().route("/events/{event}", get(handler.clone()).post(handler))
     }
 
     /// Returns this route behind a layer.
-    pub(crate) fn app<K: redlock_axum::RequestKey>(&self, layer: LockLayer<K>) -> Router {
+    pub(crate) fn app<K: RequestKey>(&self, layer: LockLayer<K>) -> Router {
         self.router().route_layer(layer)
     }
 
     pub(crate) fn ran(&self) -> usize {
         self.ran.load(SeqCst)
     }
+}
+
+/// Returns the route `/events/{event}` with a handler for all methods, behind a layer.
+pub(crate) fn event_route<H, T, K>(handler: H, layer: LockLayer<K>) -> Router
+where
+    H: Handler<T, ()>,
+    T: 'static,
+    K: RequestKey,
+{
+    let route = Router::new().route("/events/{event}", any(handler));
+    route.route_layer(layer)
+}
+
+/// A handler that responds with its key.
+pub(crate) async fn say_key(locked: Locked) -> String {
+    key_of(&locked)
+}
+
+pub(crate) fn key_of(locked: &Locked) -> String {
+    String::from_utf8_lossy(locked.key().as_bytes()).into_owned()
 }
 
 pub(crate) fn request(method: Method, uri: &str) -> Request {
