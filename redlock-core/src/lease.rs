@@ -6,6 +6,7 @@ mod attempts;
 mod backoff;
 mod config;
 mod event;
+mod gathering;
 mod held;
 mod inputs;
 mod key_watch;
@@ -25,6 +26,7 @@ use self::{
     acquiring::{Acquiring, Fencing},
     agreement::Agreement,
     backoff::Backoff,
+    gathering::GatheringPlan,
     held::{Context, Held},
     outbox::Outbox,
     proposals::Proposals,
@@ -98,6 +100,8 @@ pub struct Lease {
     saw_others: bool,
     /// Whether the nodes report when a probed key is gone.
     is_notified: bool,
+    /// Whether the lock has several keys, which the lease may gather.
+    has_several_keys: bool,
     /// The fencing tokens that its attempts propose, if the lock is fenced.
     proposals: Option<Proposals>,
     state: State,
@@ -139,6 +143,7 @@ impl Lease {
             pause: None,
             saw_others: false,
             is_notified: false,
+            has_several_keys: false,
             proposals: None,
             state: State::Idle,
         }
@@ -154,8 +159,13 @@ impl Lease {
     /// Costs one round for each attempt, and one more for the release of an attempt that failed.
     pub fn acquire(&mut self, now: Timestamp, deadline: Timestamp) {
         if matches!(self.state, State::Idle) {
-            let retry = RetryState::new(deadline);
-            match self.pause.filter(|pause| pause.fits(now, deadline)) {
+            let pause = self.pause.filter(|pause| pause.fits(now, deadline));
+            let waits_since = pause.map_or(now, |pause| pause.until);
+            let ttl = self.config.validity.ttl();
+            let plan = GatheringPlan::new(waits_since, ttl);
+            let plan = self.has_several_keys.then_some(plan);
+            let retry = RetryState::new(deadline, plan);
+            match pause {
                 Some(pause) => self.watch_first(now, pause, retry),
                 None => self.attempt(now, retry),
             }
@@ -188,6 +198,20 @@ impl Lease {
     pub fn back_off(&mut self, pause: Pause) {
         if matches!(self.state, State::Idle) && self.config.retry.has_probes() {
             self.pause = Some(pause);
+        }
+    }
+
+    /// Notes that the lock has several keys. Has no effect once the lease has started.
+    ///
+    /// Such a lease *gathers* its keys if other clients have kept some of them for a tenth of a second, or for an eighth
+    /// of the ttl if that is shorter. It then keeps the keys that it gets, in their order, while it waits for the others
+    /// ([`Operation::Acquire`]). Otherwise clients that keep each of the keys busy could let it wait for ever.
+    ///
+    /// To gather takes 0.4 s at most, or an eighth of the ttl. Then the lease releases the keys, and leaves them to others for
+    /// at least as long as it waits at first.
+    pub fn set_several_keys(&mut self) {
+        if matches!(self.state, State::Idle) {
+            self.has_several_keys = true;
         }
     }
 
@@ -328,7 +352,7 @@ impl Lease {
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         match &self.state {
             State::Idle | State::Closed => None,
-            State::Acquiring(it) => Some(it.timeout(self.attempts)),
+            State::Acquiring(it) => Some(it.next_due(self.attempts)),
             State::Fencing(it) => Some(it.timeout(self.attempts)),
             State::Backoff(it) => Some(it.timeout()),
             State::Releasing(it) => Some(it.until),

@@ -143,6 +143,12 @@ impl RetrySchedule {
         }
     }
 
+    /// Returns the end of a delay that starts now, whatever the deadline.
+    pub(crate) fn draw_delay(&self, now: Timestamp, random: u64) -> Timestamp {
+        let extra = share(self.longest.saturating_sub(self.shortest), random);
+        now.saturating_add(self.shortest).saturating_add(extra)
+    }
+
     /// Returns whether a key that has not changed for so long is likely to stay with its holder.
     pub(crate) fn is_long(&self, quiet: Duration) -> bool {
         quiet > self.longest.saturating_mul(LONG_HOLD)
@@ -224,7 +230,7 @@ impl RetrySchedule {
 }
 
 /// Returns a random part of a time, from zero to all but its last nanosecond.
-fn share(of: Duration, random: u64) -> Duration {
+pub(crate) fn share(of: Duration, random: u64) -> Duration {
     let nanos = u128::from(saturating_nanos(of));
     Duration::from_nanos(((u128::from(random) * nanos) >> 64) as u64)
 }

@@ -1,8 +1,12 @@
 //! An attempt that is under way, and how it ends.
 
-use super::{agreement::Agreement, held::Fenced, retry_state::RetryState, transmit::RoundId};
+use super::{
+    agreement::Agreement, gathering::Gathering, held::Fenced, retry_state::RetryState,
+    transmit::RoundId,
+};
 use crate::{
-    Acquire, AcquireFailure, AcquireVerdict, Fence, FenceVerdict, FencingToken, Timestamp,
+    Acquire, AcquireFailure, AcquireVerdict, Eligibility, Fence, FenceVerdict, FencingToken, Reply,
+    Timestamp,
 };
 
 /// An attempt to set the key on a majority.
@@ -11,6 +15,8 @@ pub(super) struct Acquiring {
     pub(super) id: RoundId,
     pub(super) round: Acquire,
     pub(super) retry: RetryState,
+    /// What was asked of the nodes, if the attempt gathers several keys.
+    pub(super) gathering: Option<Gathering>,
 }
 
 /// The second part of an attempt whose keys are set: another proposal for the fencing token.
@@ -61,10 +67,25 @@ impl Acquiring {
     /// The first attempt may run beyond the deadline, so that even a time shorter than a round trip
     /// gets its one chance. The driver answers for silent nodes in time.
     pub(super) fn timeout(&self, attempts: u32) -> Timestamp {
-        give_up_at(self.round.valid_until(), &self.retry, attempts)
+        let until = self.gathering.as_ref().map(|it| it.until);
+        let given_up_at = give_up_at(self.round.valid_until(), &self.retry, attempts);
+        until.map_or(given_up_at, |until| until.min(given_up_at))
     }
 
-    pub(super) fn outcome(&self, now: Timestamp, verdict: AcquireVerdict) -> Outcome {
+    /// Returns when something is to be done if no reply comes before.
+    pub(super) fn next_due(&self, attempts: u32) -> Timestamp {
+        let given_up_at = self.timeout(attempts);
+        let gathering = self.gathering.as_ref();
+        gathering.map_or(given_up_at, |it| it.timeout().min(given_up_at))
+    }
+
+    pub(super) fn outcome(&mut self, now: Timestamp, verdict: AcquireVerdict) -> Outcome {
+        if let Some(gathering) = &mut self.gathering {
+            for node in gathering.take_lacking().iter() {
+                let worth = Eligibility::ALWAYS;
+                self.round.handle_reply(now, node, Reply::Denied, worth);
+            }
+        }
         let (acquired_at, tally) = (self.round.start(), self.round.tally());
         match verdict {
             AcquireVerdict::Acquired { valid_until, fence } => {

@@ -6,6 +6,7 @@ use super::{
     backoff::Backoff,
     config::LeaseConfig,
     event::Event,
+    gathering::Gathering,
     held::{Extension, Fenced, Held},
     retry_state::RetryState,
     transmit::Operation,
@@ -15,23 +16,34 @@ use crate::{Acquire, AcquireFailure, Fence, Timestamp};
 impl Lease {
     /// Redlock step 1: the time is read before the first request leaves. Each attempt has a token
     /// of its own, and a proposal of its own if the lock is fenced.
-    pub(super) fn attempt(&mut self, now: Timestamp, retry: RetryState) {
+    pub(super) fn attempt(&mut self, now: Timestamp, mut retry: RetryState) {
         self.attempts += 1;
         let LeaseConfig {
             quorum, validity, ..
         } = self.config;
         let token = self.token();
         let fence = self.proposals.as_mut().map(|it| it.draw(now));
+        let gathers = retry.gathers_at().is_some_and(|at| at <= now);
+        let random = self.nonce.jitter(self.attempts);
+        let plan = retry.gathering.as_mut().filter(|_| gathers);
+        let until = plan.map(|plan| plan.start(now, random));
         let operation = Operation::Acquire {
             token,
             ttl: validity.ttl(),
             fence,
+            gathers,
         };
+        let gathering = until.map(|until| Gathering::new(operation, until));
         self.state = State::Acquiring(Acquiring {
-            id: self.outbox.ask(quorum.all(), operation),
+            id: match gathering {
+                Some(_) => self.outbox.next_round(),
+                None => self.outbox.ask(quorum.all(), operation),
+            },
             round: Acquire::new(quorum, validity, token, fence, now),
             retry,
+            gathering,
         });
+        self.gather_further();
     }
 
     /// Goes on after an attempt has ended. Does nothing while there is no outcome.

@@ -39,7 +39,8 @@ impl Backoff {
 
     /// Returns when something is to be done if nothing happens before.
     pub(super) fn timeout(&self) -> Timestamp {
-        self.free_at().unwrap_or(self.until).min(self.until)
+        let times = [Some(self.until), self.free_at(), self.retry.gathers_at()];
+        times.into_iter().flatten().min().unwrap_or(self.until)
     }
 
     /// Returns when an attempt may start because the key is free, as far as that is known.
@@ -61,7 +62,8 @@ impl Backoff {
             }
         }
         let is_free = self.free_at().is_some_and(|at| at <= now);
-        if now < self.until && !is_free {
+        let gathers = self.retry.gathers_at().is_some_and(|at| at <= now);
+        if now < self.until && !is_free && !gathers {
             return Next::Wait;
         }
         if now >= self.retry.deadline {
@@ -78,7 +80,7 @@ impl Backoff {
                 Next::GiveUp(self.failure())
             };
         }
-        let Some(key_watch) = &mut self.key_watch else {
+        let Some(key_watch) = self.key_watch.as_mut().filter(|_| !gathers) else {
             return Next::Attempt;
         };
         if key_watch.is_taken(now) {

@@ -325,6 +325,7 @@ impl Held {
                 token: self.token,
                 ttl: self.ttl_to_send(cx.now, cx.config.validity.ttl()),
                 fence: self.fenced.as_ref().map(Fenced::fence),
+                gathers: false,
             };
             cx.outbox.tell_nodes(nodes, operation);
         }

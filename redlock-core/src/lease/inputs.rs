@@ -1,6 +1,6 @@
 //! What a driver feeds a lease with: replies, withdrawals, time.
 
-use super::{Context, Lease, RoundId, State};
+use super::{Context, Lease, RoundId, State, acquiring::Acquiring};
 use crate::{Eligibility, NodeId, Reply, Timestamp, Withdrawal};
 
 impl Lease {
@@ -16,10 +16,16 @@ impl Lease {
     ) {
         self.expire(now);
         match &mut self.state {
+            State::Acquiring(Acquiring {
+                id: current,
+                gathering: Some(_),
+                ..
+            }) if *current == id && reply == Reply::Denied => self.handle_lack(now, node),
             State::Acquiring(it) if it.id == id => {
                 let verdict = it.round.handle_reply(now, node, reply, eligibility);
                 let outcome = verdict.map(|verdict| it.outcome(now, verdict));
                 self.conclude_attempt(now, outcome);
+                self.gather_further();
             }
             State::Fencing(it) if it.id == id => {
                 let verdict = it.round.handle_reply(now, node, reply, eligibility);
@@ -63,6 +69,7 @@ impl Lease {
                 let verdict = it.round.withdraw(now, node, eligibility);
                 let outcome = verdict.map(|verdict| it.outcome(now, verdict));
                 self.conclude_attempt(now, outcome);
+                self.gather_further();
             }
             // Each node that accepts a fence holds our key, so these votes speak for the keys too.
             State::Fencing(it) => {
@@ -92,6 +99,7 @@ impl Lease {
             return;
         }
         match &mut self.state {
+            State::Acquiring(it) if now < it.timeout(self.attempts) => self.gather_again(),
             State::Acquiring(it) => {
                 let verdict = it.round.give_up(now, it.retry.failure);
                 let outcome = verdict.map(|verdict| it.outcome(now, verdict));

@@ -49,6 +49,23 @@ impl Outbox {
         });
     }
 
+    /// Returns the id of a new round.
+    pub(super) fn next_round(&mut self) -> RoundId {
+        // Wraps only after four billion rounds of one lease. No old reply is under way by then.
+        self.rounds = self.rounds.wrapping_add(1);
+        self.last_round()
+    }
+
+    /// Asks nodes in a round that has begun.
+    pub(super) fn ask_in(&mut self, round: RoundId, nodes: NodeSet, operation: Operation) {
+        self.transmits.push(Transmit {
+            round,
+            nodes,
+            operation,
+            asks_for_votes: true,
+        });
+    }
+
     /// Tells the holder something.
     pub(super) fn tell(&mut self, event: Event) {
         self.events.push(event);
@@ -75,9 +92,7 @@ impl Outbox {
         if let Operation::Acquire { ttl, .. } | Operation::Extend { ttl, .. } = operation {
             self.longest_ttl = self.longest_ttl.max(ttl);
         }
-        // Wraps only after four billion rounds of one lease. No old reply is under way by then.
-        self.rounds = self.rounds.wrapping_add(1);
-        let round = self.last_round();
+        let round = self.next_round();
         self.transmits.push(Transmit {
             round,
             nodes,

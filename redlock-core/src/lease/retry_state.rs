@@ -1,6 +1,6 @@
 use core::time::Duration;
 
-use super::key_watch::KeyWatch;
+use super::{gathering::GatheringPlan, key_watch::KeyWatch};
 use crate::{AcquireFailure, RetrySchedule, Timestamp};
 
 /// By how much the expiry of one key may differ from probe to probe: the server counts in whole
@@ -21,6 +21,8 @@ pub(super) struct RetryState {
     /// How often the key was free, and another client was faster.
     pub(super) missed: u32,
     pub(super) unseen: UnseenOpenings,
+    /// When to gather the keys, if the lock has several.
+    pub(super) gathering: Option<GatheringPlan>,
 }
 
 /// Times at which the key was free, and which no notification announced: the key is taken by now, but
@@ -39,7 +41,7 @@ struct Opening {
 }
 
 impl RetryState {
-    pub(super) const fn new(deadline: Timestamp) -> Self {
+    pub(super) const fn new(deadline: Timestamp, gathering: Option<GatheringPlan>) -> Self {
         Self {
             deadline,
             failure: None,
@@ -50,12 +52,19 @@ impl RetryState {
                 count: 0,
                 last: None,
             },
+            gathering,
         }
     }
 
     /// Returns how often the lock was tried, by attempts or probes.
     pub(super) fn tries(&self, attempts: u32) -> u32 {
         attempts.saturating_add(self.probes)
+    }
+
+    /// Returns when to gather the keys, if that is of any use: another client has some of them.
+    pub(super) fn gathers_at(&self) -> Option<Timestamp> {
+        let is_contended = self.failure == Some(AcquireFailure::Contended);
+        self.gathering.filter(|_| is_contended).map(|it| it.due)
     }
 
     /// Counts an attempt that failed because of another client. The first attempt finds the key taken, and has

@@ -1,5 +1,6 @@
 mod extending;
 mod fencing;
+mod gathering;
 mod holding;
 mod pausing;
 mod quarantine;

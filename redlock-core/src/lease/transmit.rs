@@ -36,6 +36,11 @@ pub enum Operation {
     /// [`COUNTER_LIFETIME`](FencingToken::COUNTER_LIFETIME) from then on. If the counter is no smaller than the
     /// fence, leave the counter, set the key all the same, and answer [`Reply::Outbid`](crate::Reply::Outbid).
     ///
+    /// Of several keys, set all or none, and count one that has the token already as free. If the request gathers, set
+    /// those that are free, in their order, up to the first that is not. The answer is
+    /// [`Reply::Granted`](crate::Reply::Granted) only if all keys have the token now. Otherwise leave the counters, and
+    /// answer [`Reply::Denied`](crate::Reply::Denied).
+    ///
     /// While the lock is held, this goes to nodes that lack the key. The reply is not counted then.
     Acquire {
         /// The value to set.
@@ -44,6 +49,8 @@ pub enum Operation {
         ttl: Ttl,
         /// The fence to raise the counter to.
         fence: Option<FencingToken>,
+        /// Whether to set those of several keys that are free, in their order, up to the first that is not.
+        gathers: bool,
     },
     /// If the key's value is the token, raise its fencing counter as for an acquisition.
     ///

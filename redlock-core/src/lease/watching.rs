@@ -67,6 +67,8 @@ impl Lease {
             self.saw_others = true;
             self.probe_if(node, |key_watch| key_watch.handle_freed(node));
             self.retry(now);
+        } else {
+            self.gather_after_change(node);
         }
     }
 
@@ -78,11 +80,12 @@ impl Lease {
     }
 
     /// Probes a node again, because one of several keys has changed there, or because there is a new
-    /// connection to the node. A server reports a key as gone only on the connection that has probed it. Does
-    /// nothing unless the keys are watched.
+    /// connection to the node. A server reports a key as gone only on the connection that has probed it. A lease that
+    /// gathers its keys tries to set them again. Does nothing if the lease neither watches nor gathers.
     pub fn probe_again(&mut self, node: NodeId) {
         if self.config.quorum.all().contains(node) {
             self.probe_if(node, |key_watch| key_watch.handle_change(node));
+            self.gather_after_change(node);
         }
     }
 
@@ -172,7 +175,7 @@ impl Lease {
     }
 
     /// Returns random bits that differ from round to round.
-    fn jitter_of_round(&self) -> u64 {
+    pub(super) fn jitter_of_round(&self) -> u64 {
         self.nonce.jitter(self.outbox.last_round().0.rotate_left(8))
     }
 }

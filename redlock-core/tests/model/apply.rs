@@ -8,7 +8,7 @@ use crate::{
     masters::execute,
     setup::{Counters, Mutation, Setup},
     steps::Step,
-    world::{Heard, MASTERS, Message, Phase, World, ticks},
+    world::{Heard, MASTERS, Message, Phase, World, node, ticks},
 };
 
 const ALWAYS: Eligibility = Eligibility::ALWAYS;
@@ -57,13 +57,16 @@ impl Setup {
             } => self.lose(world, client, master, carried_out),
             Step::Promote(master) => {
                 world.faults.promotions -= 1;
-                world.masters[master].key = None;
+                world.masters[master].keys = Default::default();
                 world.masters[master].promoted_at = Some(world.now);
             }
             Step::Fall(master) => {
                 world.faults.outages -= 1;
-                world.masters[master].key = None;
+                world.masters[master].keys = Default::default();
                 world.masters[master].is_gone = true;
+            }
+            Step::Change { client, master } => {
+                self.drive(world, client, |lease, _| lease.probe_again(node(master)));
             }
             Step::Notice { client, master } => self.notice(world, client, master),
             Step::Restart(master) => self.restart(world, master),
@@ -150,7 +153,7 @@ impl Setup {
             return;
         };
         if carried_out {
-            execute(self, world, master, &message.operation);
+            execute(self, world, client, master, &message.operation);
         }
         let round = message.round;
         self.answer(world, client, master, round, Reply::Unknown, ALWAYS);
@@ -158,7 +161,7 @@ impl Setup {
 
     fn restart(&self, world: &mut World, master: usize) {
         world.faults.restarts -= 1;
-        world.masters[master].key = None;
+        world.masters[master].keys = Default::default();
         world.masters[master].restarted = true;
         if matches!(self.counters, Counters::Lost | Counters::AheadAndLost) {
             world.masters[master].counter = None;
@@ -178,7 +181,7 @@ impl Setup {
     }
 
     fn carry_out(&self, world: &mut World, client: usize, master: usize, message: &Message) {
-        let reply = execute(self, world, master, &message.operation);
+        let reply = execute(self, world, client, master, &message.operation);
         if !message.given_up {
             let reply = self.tell(master, &message.operation, reply);
             let eligibility = self.worth(world, client, master, &message.operation, reply);
@@ -190,8 +193,9 @@ impl Setup {
 /// Maps states that differ only in what can never matter again onto one.
 fn forget_what_no_longer_matters(world: &mut World) {
     for master in 0..MASTERS {
-        if world.live_key(master).is_none() {
-            world.masters[master].key = None;
+        let now = world.now;
+        for key in &mut world.masters[master].keys {
+            key.take_if(|key| key.expires_at <= now);
         }
     }
 }

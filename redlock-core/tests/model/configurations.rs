@@ -10,7 +10,7 @@ use self::base::{
     LATE_SET_AFTER_RESTART, NONE, ONCE, PROMOTION, RENEWED, RESTART, STRAGGLER,
 };
 use crate::{
-    fences, repairs,
+    fences, gathers, repairs,
     setup::{Beyond, Setup},
     world::Faults,
 };
@@ -20,9 +20,11 @@ pub(crate) fn all() -> Vec<Setup> {
     let mut all = worlds();
     all.extend(fences::worlds());
     all.extend(repairs::worlds());
+    all.extend(gathers::worlds());
     all.extend(controls::negative_controls());
     all.extend(fences::negative_controls());
     all.extend(repairs::negative_controls());
+    all.extend(gathers::negative_controls());
     all
 }
 

@@ -91,10 +91,19 @@ impl Setup {
                 if self.mutation == Some(Mutation::ReleaseOnlyGranted)
                     && let Operation::Release { token } = operation
                 {
-                    let key = world.masters[master].key.as_ref();
-                    if !key.is_some_and(|key| key.token == token && now < key.expires_at) {
+                    let mut keys = world.masters[master].keys.iter().flatten();
+                    if !keys.any(|key| key.token == token && now < key.expires_at) {
                         continue;
                     }
+                }
+                if self.mutation == Some(Mutation::ReleasedWhileGathering)
+                    && let Operation::Acquire {
+                        token,
+                        gathers: true,
+                        ..
+                    } = operation
+                {
+                    it.links[master].push(prompt(None, Operation::Release { token }));
                 }
                 it.links[master].push(prompt(Some(transmit.round), operation));
             }
@@ -137,13 +146,31 @@ impl Setup {
             (Operation::Acquire { token, ttl, .. }, Some(Mutation::RepairWithoutCounter))
                 if repairs =>
             {
-                let fence = None;
-                Some(Operation::Acquire { token, ttl, fence })
+                let (fence, gathers) = (None, false);
+                Some(Operation::Acquire {
+                    token,
+                    ttl,
+                    fence,
+                    gathers,
+                })
             }
             (Operation::Fence { .. }, Some(Mutation::CountersNotRaisedAgain)) if repairs => None,
-            (Operation::Acquire { token, ttl, fence }, Some(Mutation::ProposalKept)) => {
+            (
+                Operation::Acquire {
+                    token,
+                    ttl,
+                    fence,
+                    gathers,
+                },
+                Some(Mutation::ProposalKept),
+            ) => {
                 let fence = fence.map(|fence| kept_of(client, fence));
-                Some(Operation::Acquire { token, ttl, fence })
+                Some(Operation::Acquire {
+                    token,
+                    ttl,
+                    fence,
+                    gathers,
+                })
             }
             _ => Some(operation),
         }

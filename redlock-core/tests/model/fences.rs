@@ -160,7 +160,7 @@ fn paused_before_the_holder(world: &World, step: &Step) -> bool {
 fn rolling_restarts(world: &World, step: &Step) -> bool {
     let is_back = |master: usize| {
         let votes = world.clients[HOLDER].eligibility[master].covers(ticks(world.local(HOLDER)));
-        votes && world.masters[master].restarted && world.live_key(master).is_some()
+        votes && world.masters[master].restarted && world.has_key(master)
     };
     match *step {
         Step::Begin(HOLDER) => world.now == 0,

@@ -11,6 +11,7 @@ mod check;
 mod configurations;
 mod driver;
 mod fences;
+mod gathers;
 mod masters;
 mod next_steps;
 mod owners;

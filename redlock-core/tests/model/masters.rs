@@ -11,43 +11,75 @@ use crate::{
 pub(crate) fn execute(
     setup: &Setup,
     world: &mut World,
+    client: usize,
     master: usize,
     operation: &Operation,
 ) -> Reply {
     let now = world.now;
+    let wanted = world.clients[client].keys.clone();
+    let has_several = wanted.len() > 1;
     let it = &mut world.masters[master];
     if it.is_gone {
         return Reply::Unknown;
     }
-    it.key.take_if(|key| key.expires_at <= now);
+    for key in &mut it.keys {
+        key.take_if(|key| key.expires_at <= now);
+    }
+    let keys = &mut it.keys[wanted];
     let value = |token: Token| -> Token { setup.value(token) };
-    let holds = |key: &Option<Key>, token: Token| {
+    let is_ours = |key: &Option<Key>, token: Token| {
         key.as_ref()
             .is_some_and(|key| value(key.token) == value(token))
     };
+    let has_all = |keys: &[Option<Key>], token| keys.iter().all(|key| is_ours(key, token));
     match *operation {
-        Operation::Acquire { token, ttl, fence } => {
-            if it.key.is_some() {
+        Operation::Acquire {
+            token,
+            ttl,
+            fence,
+            gathers,
+        } => {
+            let is_taken =
+                |key: &Option<Key>| key.is_some() && !(has_several && is_ours(key, token));
+            let taken = keys.iter().position(is_taken);
+            let settable = match taken {
+                Some(first) if gathers => first,
+                Some(_) => 0,
+                None => keys.len(),
+            };
+            let expires_at = now + in_ticks(ttl);
+            for key in &mut keys[..settable] {
+                if !(gathers && is_ours(key, token)) {
+                    *key = Some(Key { token, expires_at });
+                }
+            }
+            let accepts_part = setup.mutation == Some(Mutation::PartOfTheKeys);
+            if taken.is_some() && !(accepts_part && settable > 0) {
                 return Reply::Denied;
             }
-            let expires_at = now + in_ticks(ttl);
-            it.key = Some(Key { token, expires_at });
             fence.map_or(Reply::Granted, |fence| setup.raise(now, it, fence))
         }
-        Operation::Fence { token, fence } if holds(&it.key, token) => setup.raise(now, it, fence),
-        Operation::Extend { token, ttl } if holds(&it.key, token) => {
-            if let Some(key) = &mut it.key {
+        Operation::Fence { token, fence } if has_all(keys, token) => setup.raise(now, it, fence),
+        Operation::Extend { token, ttl } if has_all(keys, token) => {
+            for key in keys.iter_mut().flatten() {
                 key.expires_at = key.expires_at.max(now + in_ticks(ttl));
             }
             Reply::Granted
         }
-        Operation::Release { token } if holds(&it.key, token) => {
-            it.key = None;
-            Reply::Granted
+        Operation::Release { token } => {
+            let had_all = has_all(keys, token);
+            for key in keys {
+                if is_ours(key, token) {
+                    *key = None;
+                }
+            }
+            if had_all {
+                Reply::Granted
+            } else {
+                Reply::Denied
+            }
         }
-        Operation::Fence { .. } | Operation::Extend { .. } | Operation::Release { .. } => {
-            Reply::Denied
-        }
+        Operation::Fence { .. } | Operation::Extend { .. } => Reply::Denied,
         // No lease here sends a probe. A probe only moves the time of the next attempt, and here attempts
         // are made at any time.
         Operation::Probe { .. } => Reply::Unknown,

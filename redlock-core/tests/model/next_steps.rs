@@ -67,6 +67,14 @@ impl Setup {
             match client.phase {
                 Phase::Idle if world.now <= self.begin_by => steps.push(Step::Begin(index)),
                 Phase::Held => steps.push(Step::Release(index)),
+                // The keys are gathered in the second attempt.
+                Phase::Acquiring if client.lease.attempts() > 1 && (self.keys)(index).len() > 1 => {
+                    let idle = (0..MASTERS).filter(|&it| client.links[it].is_empty());
+                    steps.extend(idle.map(|master| Step::Change {
+                        client: index,
+                        master,
+                    }));
+                }
                 _ => {}
             }
             let is_active = client.phase.is_active();
@@ -79,14 +87,14 @@ impl Setup {
         }
         if faults.restarts > 0 {
             // A master without a key has nothing to forget.
-            let full = (0..MASTERS).filter(|&it| world.live_key(it).is_some());
+            let full = (0..MASTERS).filter(|&it| world.has_key(it));
             steps.extend(full.map(Step::Restart));
         }
         if faults.outages > 0 {
             steps.extend((0..MASTERS).map(Step::Fall));
         }
         if faults.promotions > 0 {
-            let full = (0..MASTERS).filter(|&it| world.live_key(it).is_some());
+            let full = (0..MASTERS).filter(|&it| world.has_key(it));
             steps.extend(full.map(Step::Promote));
         }
         for client in 0..world.clients.len() {

@@ -60,7 +60,28 @@ impl Model for Setup {
             Property::always("always a timer", always_a_timer),
             Property::always("nothing left behind", nothing_left_behind),
         ];
-        let sometimes: [(&'static str, Condition); 16] = [
+        let sometimes: [(&'static str, Condition); 18] = [
+            ("gathered in parts", |_, world| {
+                let has_part = |master: &Master| match &master.keys {
+                    [Some(first), second] => {
+                        let owner = world.owner(first.token);
+                        let client = owner.map(|it| &world.clients[it]);
+                        client.is_some_and(|it| it.phase == Phase::Acquiring)
+                            && owner.is_some_and(|it| world.wants_several(it))
+                            && second.as_ref().is_none_or(|it| it.token != first.token)
+                    }
+                    _ => false,
+                };
+                world.masters.iter().any(has_part)
+            }),
+            ("gathered", |_, world| {
+                let has_gathered = |it: usize| {
+                    let client = &world.clients[it];
+                    let is_second = client.lease.attempts() == 2;
+                    client.phase == Phase::Held && is_second && world.wants_several(it)
+                };
+                (0..world.clients.len()).any(has_gathered)
+            }),
             ("acquired", |_, world| world.holders() == 1),
             ("contended", |_, world| {
                 let failed = Phase::Exhausted(AcquireFailure::Contended);
@@ -86,23 +107,20 @@ impl Model for Setup {
             }),
             ("late SET", |_, world| {
                 let ended = |owner: usize| world.clients[owner].phase.has_ended();
-                let key = |it| world.live_key(it);
-                (0..MASTERS).any(|it| {
-                    key(it)
-                        .and_then(|it| world.owner(it.token))
-                        .is_some_and(ended)
-                })
+                let mut keys = (0..MASTERS).flat_map(|it| world.live_keys(it));
+                keys.any(|it| world.owner(it.token).is_some_and(ended))
             }),
             ("restarted while held", |_, world| {
                 world.holders() == 1
                     && world
                         .masters
                         .iter()
-                        .any(|it| it.restarted && it.key.is_none())
+                        .any(|it| it.restarted && it.keys[0].is_none())
             }),
             ("repaired", |_, world| {
                 let is_back = |it: usize| {
-                    let owner = world.live_key(it).and_then(|key| world.owner(key.token));
+                    let owner = world.live_keys(it).next();
+                    let owner = owner.and_then(|key| world.owner(key.token));
                     world.masters[it].restarted
                         && owner.is_some_and(|owner| {
                             world.is_valid(owner) && world.clients[owner].extended
@@ -112,7 +130,8 @@ impl Model for Setup {
             }),
             ("outbid in quarantine", |_, world| {
                 // A key that was set after the restart, and a counter from before it.
-                let outbid = |it: &Master| it.restarted && it.key.is_some() && it.counter.is_some();
+                let outbid =
+                    |it: &Master| it.restarted && it.keys[0].is_some() && it.counter.is_some();
                 world.holders() == 1 && world.masters.iter().any(outbid)
             }),
             ("fenced after a counter expired", |_, world| {
@@ -202,7 +221,7 @@ fn nothing_left_behind(setup: &Setup, world: &World) -> bool {
         return true;
     }
     (0..MASTERS)
-        .filter_map(|master| world.live_key(master))
+        .flat_map(|master| world.live_keys(master))
         .all(|key| {
             let owner = world.owner(key.token);
             owner.is_some_and(|owner| {

@@ -1,6 +1,6 @@
 //! What is checked: the configurations, and the mutations that must be caught.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use redlock_core::{
     Drift, Eligibility, FencingToken, KeepAlive, Lease, LeaseConfig, Nonce, Quarantine, Quorum,
@@ -22,6 +22,8 @@ pub(crate) const TTL: u8 = 3;
 pub(crate) struct Setup {
     pub(crate) name: &'static str,
     pub(crate) clients: usize,
+    /// The keys that each of them wants.
+    pub(crate) keys: fn(usize) -> Range<usize>,
     /// How often a client may try.
     pub(crate) attempts: u32,
     /// For how many ticks a lock is renewed; 0 for not at all.
@@ -114,6 +116,10 @@ pub(crate) enum Mutation {
     RepairedOnlyOnceExtended,
     /// Counters beside a key that is there are not raised again.
     CountersNotRaisedAgain,
+    /// A master agrees that has set a part of the keys.
+    PartOfTheKeys,
+    /// Each request to gather releases first what the one before has set.
+    ReleasedWhileGathering,
     /// Timers never fire.
     TimersIgnored,
 }
@@ -123,6 +129,7 @@ impl Setup {
     pub(crate) const CALM: Self = Self {
         name: "calm",
         clients: 2,
+        keys: |_| 0..1,
         attempts: 2,
         max_hold: 0,
         begin_by: 3,
@@ -195,8 +202,14 @@ impl Setup {
     }
 
     fn client(&self, index: usize) -> Client {
+        let mut lease = Lease::new(self.lease_config(), Nonce::new(index as u128 + 1));
+        let keys = (self.keys)(index);
+        if keys.len() > 1 {
+            lease.set_several_keys();
+        }
         Client {
-            lease: Lease::new(self.lease_config(), Nonce::new(index as u128 + 1)),
+            lease,
+            keys,
             phase: Phase::Idle,
             lag: 0,
             paused: None,

@@ -46,6 +46,11 @@ pub(crate) enum Step {
     Fall(usize),
     /// A replica without the keys takes the place of a master.
     Promote(usize),
+    /// A client that gathers its keys learns that one of them has changed on a master.
+    Change {
+        client: usize,
+        master: usize,
+    },
     /// A client asks a master what it is, and sees that it was replaced.
     Notice {
         client: usize,

@@ -78,6 +78,12 @@ fn describe(world: &World, step: Step) -> String {
         Step::Notice { client, master } => {
             format!("{} sees that master {master} was replaced", name(client))
         }
+        Step::Change { client, master } => {
+            format!(
+                "{} hears that a key has changed on master {master}",
+                name(client)
+            )
+        }
         Step::Fall(master) => format!("master {master} is gone for good"),
         Step::Restart(master) => format!("master {master} restarts empty"),
     }
@@ -91,6 +97,11 @@ fn message(message: &Message) -> String {
             fence: Some(fence),
             ..
         } => format!("SET (attempt {}, fence {fence})", attempt(token)),
+        Operation::Acquire {
+            token,
+            gathers: true,
+            ..
+        } => format!("GATHER (attempt {})", attempt(token)),
         Operation::Acquire { token, .. } => format!("SET (attempt {})", attempt(token)),
         Operation::Fence { fence, .. } => format!("FENCE {fence}"),
         Operation::Extend { .. } => "EXTEND".to_owned(),
@@ -107,8 +118,9 @@ fn standing(world: &World) -> String {
         .collect();
     let keys: Vec<_> = (0..MASTERS)
         .map(|it| {
-            let owner = world.live_key(it).and_then(|key| world.owner(key.token));
-            owner.map_or('-', name)
+            let owners = world.live_keys(it);
+            let owners = owners.map(|key| world.owner(key.token).map_or('?', name));
+            owners.collect::<String>()
         })
         .collect();
     format!(

@@ -1,9 +1,14 @@
 //! The state of a small world: masters, clients with real leases, messages between them.
 
+use std::ops::Range;
+
 use redlock_core::{
     AcquireFailure, Eligibility, FencingToken, Lease, LossReason, NodeId, Operation, Reply,
     RoundId, Timestamp, Token, Voter,
 };
+
+/// How many keys there are.
+pub(crate) const KEYS: usize = 2;
 
 /// How many masters there are.
 pub(crate) const MASTERS: usize = 3;
@@ -52,7 +57,8 @@ pub(crate) struct Faults {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Master {
-    pub(crate) key: Option<Key>,
+    /// In worlds with one key, there is only the first.
+    pub(crate) keys: [Option<Key>; KEYS],
     /// The fencing counter.
     pub(crate) counter: Option<Counter>,
     /// A fence was raised after the counter had expired.
@@ -80,6 +86,8 @@ pub(crate) struct Counter {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
     pub(crate) lease: Lease,
+    /// The keys that it wants.
+    pub(crate) keys: Range<usize>,
     pub(crate) phase: Phase,
     /// How far its clock is behind.
     pub(crate) lag: u8,
@@ -145,9 +153,17 @@ pub(crate) fn node(index: usize) -> NodeId {
 }
 
 impl World {
-    pub(crate) fn live_key(&self, master: usize) -> Option<&Key> {
-        let key = self.masters[master].key.as_ref()?;
-        (self.now < key.expires_at).then_some(key)
+    pub(crate) fn live_keys(&self, master: usize) -> impl Iterator<Item = &Key> {
+        let keys = self.masters[master].keys.iter().flatten();
+        keys.filter(|key| self.now < key.expires_at)
+    }
+
+    pub(crate) fn has_key(&self, master: usize) -> bool {
+        self.live_keys(master).next().is_some()
+    }
+
+    pub(crate) fn wants_several(&self, client: usize) -> bool {
+        self.clients[client].keys.len() > 1
     }
 
     /// What a client's clock shows.
@@ -162,10 +178,14 @@ impl World {
         it.phase != Phase::Crashed && it.lease.valid_until(local).is_some()
     }
 
+    /// How many clients hold the key that most clients hold.
     pub(crate) fn holders(&self) -> usize {
-        (0..self.clients.len())
-            .filter(|&client| self.is_valid(client))
-            .count()
+        let clients = 0..self.clients.len();
+        let holds = |client: usize, key: usize| {
+            self.clients[client].keys.contains(&key) && self.is_valid(client)
+        };
+        let holders = (0..KEYS).map(|key| clients.clone().filter(|&it| holds(it, key)).count());
+        holders.max().unwrap_or(0)
     }
 
     /// Whether a client has not seen yet that a master was replaced.

@@ -1,8 +1,12 @@
-//! Clients that want one key without a break, and nothing that fails: how many turns of others does one of them see
-//! while it waits?
+//! Clients that want one key or several without a break, and nothing that fails: how many turns of others does one of
+//! them see while it waits?
+
+mod crowd;
+mod several_keys;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     time::Duration,
 };
 
@@ -12,6 +16,8 @@ use redlock_core::{
     Turns, Validity,
 };
 
+pub(crate) use self::crowd::Crowd;
+use self::several_keys::{execute_all, owners};
 use crate::{
     clock::{Clock, MICRO, MILLI, SECOND},
     master::{Master, Request, Vote},
@@ -33,6 +39,9 @@ const DURATION: u64 = 5 * SECOND;
 /// four clients.
 pub(crate) const MOST_TURNS_OF_EACH: u64 = 15;
 
+/// How many turns of each other client a wait for several keys may see.
+pub(crate) const MOST_TURNS_BESIDE_SEVERAL: u64 = 30;
+
 /// What the clients of one run went through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waits {
@@ -44,23 +53,26 @@ pub(crate) struct Waits {
 }
 
 struct Contention {
+    crowd: Crowd,
     at: u64,
     queue: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
     rng: Rng,
     latency: u64,
     masters: Vec<Master>,
-    /// For each master, the clients that it informs when the key changes.
-    tracked: Vec<BTreeSet<usize>>,
+    /// For each master and key, the clients that it informs when the key changes.
+    tracked: Vec<Vec<BTreeSet<usize>>>,
     clients: Vec<Client>,
-    holder: Option<usize>,
-    last_holder: usize,
+    /// For each key.
+    holders: Vec<Option<usize>>,
+    last_holders: Vec<usize>,
     turns: u64,
     waits: Waits,
 }
 
 struct Client {
     lease: Lease,
+    keys: Range<usize>,
     /// The number of its lease.
     number: usize,
     schedule: Turns,
@@ -102,12 +114,13 @@ enum Event {
     },
 }
 
-/// Lets so many clients contend.
-pub(crate) fn run(clients: usize, seed: u64) -> Waits {
+/// Lets clients contend.
+pub(crate) fn run(crowd: Crowd, seed: u64) -> Waits {
     let mut rng = Rng::new(seed);
     let latency = rng.between(20 * MICRO, 200 * MICRO);
-    let clients = (0..clients).map(|_| Client {
+    let clients = (0..crowd.several + crowd.single).map(|client| Client {
         lease: lease(&mut rng),
+        keys: crowd.keys_of(client),
         number: 0,
         schedule: Turns::default(),
         turn: None,
@@ -119,18 +132,19 @@ pub(crate) fn run(clients: usize, seed: u64) -> Waits {
     });
     let clients = clients.collect();
     let mut world = Contention {
+        crowd,
         at: 0,
         queue: BTreeMap::new(),
         scheduled: 0,
         latency,
         masters: (0..NODES)
-            .map(|_| Master::new(Clock::new(SECOND, 0), 1))
+            .map(|_| Master::new(Clock::new(SECOND, 0), crowd.keys))
             .collect(),
-        tracked: vec![BTreeSet::new(); NODES],
+        tracked: vec![vec![BTreeSet::new(); crowd.keys]; NODES],
         rng,
         clients,
-        holder: None,
-        last_holder: usize::MAX,
+        holders: vec![None; crowd.keys],
+        last_holders: vec![usize::MAX; crowd.keys],
         turns: 0,
         waits: Waits {
             turns: 0,
@@ -149,7 +163,8 @@ pub(crate) fn run(clients: usize, seed: u64) -> Waits {
         world.handle(event);
     }
     for client in 0..world.clients.len() {
-        if world.holder != Some(client) {
+        let first = world.clients[client].keys.start;
+        if world.holders[first] != Some(client) {
             world.note_wait(client);
         }
     }
@@ -183,6 +198,10 @@ impl Contention {
     fn begin(&mut self, client: usize) {
         let (now, at, turns) = (self.now(), self.at, self.turns);
         let mut lease = lease(&mut self.rng);
+        if self.crowd.gathers && self.clients[client].keys.len() > 1 {
+            lease.set_several_keys();
+            lease.set_notified(true);
+        }
         let it = &mut self.clients[client];
         it.backed_off = false;
         if let Some(since) = it.turn
@@ -212,14 +231,7 @@ impl Contention {
                 round,
                 request,
             } => {
-                let vote = self.masters[master].execute(self.at, &request);
-                let is_change = vote == Vote::Granted;
-                if is_change {
-                    self.inform(master, client);
-                }
-                if let Operation::Probe { .. } = request.operation {
-                    self.tracked[master].insert(client);
-                }
+                let vote = self.execute(client, master, &request);
                 let lands = self.lands(client, master, 0);
                 let answer = Event::Answer {
                     client,
@@ -254,7 +266,12 @@ impl Contention {
             }
             Event::Freed { client, master } => {
                 let node = NodeId::new(master).expect("one of five");
-                self.clients[client].lease.handle_freed(now, node);
+                let it = &mut self.clients[client];
+                if it.keys.len() > 1 {
+                    it.lease.probe_again(node);
+                } else {
+                    it.lease.handle_freed(now, node);
+                }
                 self.settle(client);
             }
             Event::Wake { client } => {
@@ -264,7 +281,9 @@ impl Contention {
                 self.settle(client);
             }
             Event::Leave { client } => {
-                self.holder = None;
+                for key in self.clients[client].keys.clone() {
+                    self.holders[key] = None;
+                }
                 self.clients[client].lease.release(now);
                 self.settle(client);
                 self.begin(client);
@@ -272,9 +291,26 @@ impl Contention {
         }
     }
 
-    /// Informs the clients that have probed the key since it changed last, in a fixed order.
-    fn inform(&mut self, master: usize, by: usize) {
-        let tracked = std::mem::take(&mut self.tracked[master]);
+    /// Carries out a request for all keys of a client, and informs the clients that wait for one that has changed.
+    fn execute(&mut self, client: usize, master: usize, request: &Request) -> Vote {
+        let (at, keys) = (self.at, self.clients[client].keys.clone());
+        let before = owners(&self.masters[master], at, &keys);
+        let vote = execute_all(&mut self.masters[master], at, &keys, request);
+        let after = owners(&self.masters[master], at, &keys);
+        for (index, key) in keys.enumerate() {
+            if before[index] != after[index] {
+                self.inform(master, key, client);
+            }
+            if let Operation::Probe { .. } = request.operation {
+                self.tracked[master][key].insert(client);
+            }
+        }
+        vote
+    }
+
+    /// Informs the clients that have probed a key since it changed last, in a fixed order.
+    fn inform(&mut self, master: usize, key: usize, by: usize) {
+        let tracked = std::mem::take(&mut self.tracked[master][key]);
         for (index, client) in tracked.into_iter().enumerate() {
             if client != by {
                 let lands = self.lands(client, master, index as u64 * 2 * MICRO);
@@ -340,11 +376,14 @@ impl Contention {
 
     fn enter(&mut self, client: usize) {
         let now = self.now();
-        self.waits.overlaps += u64::from(self.holder.is_some());
         self.waits.entries += 1;
         self.note_wait(client);
-        self.holder = Some(client);
-        let is_new = std::mem::replace(&mut self.last_holder, client) != client;
+        let mut is_new = false;
+        for key in self.clients[client].keys.clone() {
+            let holder = self.holders[key].replace(client);
+            self.waits.overlaps += u64::from(holder.is_some());
+            is_new |= std::mem::replace(&mut self.last_holders[key], client) != client;
+        }
         self.turns += u64::from(is_new || self.clients[client].backed_off);
         let (at, it) = (self.at, &mut self.clients[client]);
         if it.backed_off {

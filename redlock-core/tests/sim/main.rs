@@ -40,6 +40,7 @@ use std::{
 };
 
 use configuration::{CONFIGURATIONS, Configuration, Expectation};
+use contention::Crowd;
 use report::Summary;
 use seen::{Seen, Tally};
 use world::{Outcome, World};
@@ -82,13 +83,49 @@ fn a_wait_sees_a_bounded_number_of_turns_of_others() {
     let seeds = plan.seed.map_or(0..plan.seeds, |seed| seed..seed + 1);
     for seed in seeds {
         for clients in [2, 4, 8] {
-            let waits = contention::run(clients, seed);
-            let most = contention::MOST_TURNS_OF_EACH * (clients as u64 - 1);
+            let crowd = Crowd::for_one_key(clients);
+            let waits = contention::run(crowd, seed);
+            let most = contention::MOST_TURNS_OF_EACH * crowd.others();
             assert!(
                 waits.turns <= most && waits.overlaps == 0,
                 "\n{clients} clients, at most {most} turns: {waits:?}\nreplay: SIM_SEED={seed}"
             );
         }
+    }
+}
+
+/// Some clients that want four keys, beside others that want one of them each.
+fn busy_keys(gathers: bool) -> [Crowd; 2] {
+    [(1, 16), (4, 8)].map(|(several, single)| Crowd {
+        keys: 4,
+        several,
+        single,
+        gathers,
+    })
+}
+
+#[test]
+fn a_wait_for_several_keys_sees_a_bounded_number_of_turns_of_others() {
+    let plan = Plan::from_env();
+    let seeds = plan.seed.map_or(0..plan.seeds, |seed| seed..seed + 1);
+    for seed in seeds {
+        for crowd in busy_keys(true) {
+            let waits = contention::run(crowd, seed);
+            let most = contention::MOST_TURNS_BESIDE_SEVERAL * crowd.others();
+            assert!(
+                waits.turns <= most && waits.overlaps == 0,
+                "\n{crowd:?}, at most {most} turns: {waits:?}\nreplay: SIM_SEED={seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_wait_for_several_keys_that_are_not_gathered_sees_more_turns_of_others() {
+    for crowd in busy_keys(false) {
+        let waits = contention::run(crowd, 0);
+        let most = contention::MOST_TURNS_BESIDE_SEVERAL * crowd.others();
+        assert!(waits.turns > most, "{crowd:?}: {waits:?}");
     }
 }
 

@@ -92,7 +92,9 @@ impl Master {
         let key = request.key;
         let live = self.entries[key].as_mut().filter(|it| now < it.expires_at);
         match request.operation {
-            Operation::Acquire { token, ttl, fence } => {
+            Operation::Acquire {
+                token, ttl, fence, ..
+            } => {
                 if live.is_some() {
                     return Vote::Denied;
                 }

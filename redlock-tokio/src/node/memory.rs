@@ -279,6 +279,7 @@ mod tests {
             token,
             ttl: ttl(100),
             fence: None,
+            gathers: false,
         };
         assert_eq!(execute(&node, "k", acquire(ours)), Vote::Granted);
         assert_eq!(execute(&node, "k", acquire(ours)), Vote::Denied, "NX");
@@ -299,6 +300,7 @@ mod tests {
             token: ours,
             ttl: ttl(100),
             fence: None,
+            gathers: false,
         };
         let extend = |token, millis| Operation::Extend {
             token,
@@ -322,6 +324,7 @@ mod tests {
             token: Nonce::new(1).token(1),
             ttl: ttl(100),
             fence: None,
+            gathers: false,
         };
         node.lose_next("k");
         assert_eq!(execute(&node, "k", acquire), Vote::Granted);
@@ -337,6 +340,33 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn keys_are_gathered_up_to_the_first_that_is_taken() {
+        let node = paused();
+        let execute = |names: &[&str], operation| {
+            let keys = KeySet::all(&Prefix::default(), names).unwrap();
+            let command = Command::for_all(keys, operation);
+            let now = node.clock.now();
+            node.store().execute(now, &command).unwrap()
+        };
+        let gather = |fence| Operation::Acquire {
+            token: Nonce::new(1).token(1),
+            ttl: ttl(10),
+            fence: Some(FencingToken::new(fence)),
+            gathers: true,
+        };
+        let token = Nonce::new(2).token(1);
+        node.insert("b", token.to_ascii(), ttl(10));
+        assert_eq!(execute(&["a", "b", "c"], gather(7)), Vote::Denied);
+        assert!(node.contains("a") && !node.contains("c"));
+        assert_eq!(execute(&["b"], Operation::Release { token }), Vote::Granted);
+        assert_eq!(execute(&["a", "b", "c"], gather(7)), Vote::Granted);
+        let outbid = Vote::Outbid {
+            counter: FencingToken::new(7),
+        };
+        assert_eq!(execute(&["a", "b", "c"], gather(7)), outbid);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn one_fence_raises_the_counters_of_all_keys() {
         let node = paused();
         let keys = |keys: &[&str]| KeySet::all(&Prefix::default(), keys).unwrap();
@@ -345,6 +375,7 @@ mod tests {
                 token: Nonce::new(number).token(1),
                 ttl: ttl(10),
                 fence: Some(FencingToken::new(fence)),
+                gathers: false,
             };
             let command = Command::for_all(keys(names), operation);
             let now = node.clock.now();
@@ -374,6 +405,7 @@ mod tests {
                 token: Nonce::new(number).token(1),
                 ttl: ttl(10),
                 fence: None,
+                gathers: false,
             };
             execute(&node, &format!("k{number}"), operation);
             tokio::time::advance(Duration::from_millis(1)).await;
@@ -390,6 +422,7 @@ mod tests {
             token: Nonce::new(number).token(1),
             ttl: ttl(10),
             fence,
+            gathers: false,
         };
         let minute = Duration::from_secs(60);
         assert_eq!(execute(&node, "k", operation(0)), Vote::Granted);

@@ -1,6 +1,6 @@
 //! Fencing tokens, against real servers and over nodes in memory.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use redlock_tokio::{FencingToken, MemoryNode, Redlock, test_util::RedisServers};
 
@@ -140,6 +140,36 @@ async fn one_token_is_ordered_for_each_of_several_keys() {
     assert!(error.contains("`redlock:fence:{d}` is not"), "{error}");
     for server in servers.iter() {
         assert_eq!(Cli::of(server).get("e"), None);
+    }
+}
+
+/// A waiter for several keys gathers them on one server, in their order. It raises no counter before it has all keys.
+#[tokio::test]
+async fn several_keys_are_gathered_in_their_order() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let nodes: Vec<_> = servers.iter().map(Cli::of).collect();
+    let redlock = servers.builder().build().await.unwrap();
+    for node in &nodes {
+        node.run(&["SET", "b", "foreign", "PX", "60000"]);
+    }
+    let lock = redlock.lock_all(["c", "b", "a"]).fenced();
+    let waiting = tokio::spawn(lock.wait(Duration::from_secs(60)).into_future());
+    eventually("the first key is gathered", || nodes[0].get("a").is_some()).await;
+    assert_eq!(nodes[0].get("c"), None, "it comes after one that is taken");
+    assert_eq!(nodes[0].get("redlock:fence:{a}"), None);
+    assert_eq!(nodes[1].get("a"), None, "another server is not asked yet");
+    for node in &nodes {
+        node.run(&["DEL", "b"]);
+    }
+    let guard = tokio::time::timeout(Duration::from_secs(10), waiting).await;
+    let guard = guard.expect("all keys are free").unwrap().unwrap();
+    let token = Some(number(guard.fencing_token()).to_string());
+    let is_raised = |node: &&Cli| node.get("redlock:fence:{c}") == token;
+    assert!(nodes.iter().filter(is_raised).count() >= 2);
+    drop(guard);
+    redlock.shutdown().await;
+    for node in &nodes {
+        assert_eq!(["a", "b", "c"].map(|key| node.get(key)), [None, None, None]);
     }
 }
 

@@ -109,13 +109,19 @@ impl Server {
         }
         let now = self.millis(at);
         Ok(match command.operation() {
-            Operation::Acquire { token, ttl, fence } => {
+            Operation::Acquire {
+                token,
+                ttl,
+                fence,
+                gathers,
+            } => {
                 let is_repair = command.key_count() > 1;
                 let is_taken = |key: &Key| {
                     let live = self.live(now, key);
                     live.is_some_and(|it| !(is_repair && it.token == token))
                 };
-                if command.keys().any(is_taken) {
+                let taken = command.keys().position(is_taken);
+                if taken.is_some() && !gathers {
                     return Ok(Vote::Denied);
                 }
                 let entry = Entry {
@@ -125,8 +131,13 @@ impl Server {
                     set_at: at,
                     ttl,
                 };
-                for key in command.keys() {
-                    self.store.set(at, key, entry);
+                for key in command.keys().take(taken.unwrap_or(usize::MAX)) {
+                    if !(gathers && self.has(now, key, token)) {
+                        self.store.set(at, key, entry);
+                    }
+                }
+                if taken.is_some() {
+                    return Ok(Vote::Denied);
                 }
                 fence.map_or(Vote::Granted, |fence| {
                     self.raise_counters(at, command, fence)

@@ -95,7 +95,12 @@ impl Story<'_> {
         };
         let ttl = self.config.validity.ttl();
         let mut fence = purse.as_mut().map(|it| it.attempt(start));
-        let mut request = self.send(Operation::Acquire { token, ttl, fence });
+        let mut request = self.send(Operation::Acquire {
+            token,
+            ttl,
+            fence,
+            gathers: false,
+        });
         let mut asked = start;
         let mut fencing = false;
         self.timeout = Some(patience);

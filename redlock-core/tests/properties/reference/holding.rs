@@ -92,7 +92,15 @@ impl Story<'_> {
                             last = None;
                             if is_first && !denied.is_empty() {
                                 let ttl = at_least(keys_until, now).max(ttl);
-                                self.send_to(denied, Operation::Acquire { token, ttl, fence });
+                                self.send_to(
+                                    denied,
+                                    Operation::Acquire {
+                                        token,
+                                        ttl,
+                                        fence,
+                                        gathers: false,
+                                    },
+                                );
                             }
                             let ttl = at_least(keys_until, now).max(wanted);
                             longest = longest.max(ttl);
@@ -151,7 +159,15 @@ impl Story<'_> {
                         repaired = repaired.union(lost);
                         if !lost.is_empty() {
                             let ttl = at_least(keys_until, now).max(ttl);
-                            self.send_to(lost, Operation::Acquire { token, ttl, fence });
+                            self.send_to(
+                                lost,
+                                Operation::Acquire {
+                                    token,
+                                    ttl,
+                                    fence,
+                                    gathers: false,
+                                },
+                            );
                         }
                         if let (Some(fence), Some((request, asked))) = (fence, fenced_by)
                             && just_extended

@@ -54,7 +54,7 @@ const fn mix(groups: &'static [Group]) -> Mix {
 const BUSY: Group = group(Name::Ours, 1, 8);
 const BUSY_FLEET: Group = group(Name::Ours, 4, 8);
 
-const MIXES: [Mix; 21] = [
+const MIXES: [Mix; 22] = [
     mix(&[BUSY_FLEET]),
     mix(&[group(Name::OursResp2, 3, 8)]),
     mix(&[BUSY, group(Name::OursResp2, 1, 1)]),
@@ -84,6 +84,11 @@ const MIXES: [Mix; 21] = [
     mix(&[group(Name::Ours, 16, 8)]),
     Mix {
         groups: &[group(Name::OursSeveralKeys, 1, 1), group(Name::Ours, 16, 1)],
+        nodes: 5,
+        keys: 4,
+    },
+    Mix {
+        groups: &[group(Name::OursSeveralKeys, 4, 1), group(Name::Ours, 16, 1)],
         nodes: 5,
         keys: 4,
     },

@@ -75,7 +75,10 @@ impl LeaseCell {
             label,
         } = request;
         let deadline = now.saturating_add(policy.wait);
-        let lease = Lease::new(config.clone(), nonce);
+        let mut lease = Lease::new(config.clone(), nonce);
+        if keys.has_several() {
+            lease.set_several_keys();
+        }
         Arc::new(Self {
             id: shared.leases.fetch_add(1, Ordering::Relaxed),
             shared: Arc::clone(shared),
@@ -247,14 +250,16 @@ impl LeaseCell {
     ) -> NodeSet {
         let (token, nodes) = (transmit.operation.token(), transmit.nodes);
         let unasked = state.unasked.filter(|(it, _)| *it == token);
-        let unasked = unasked.map_or(NodeSet::EMPTY, |(_, unasked)| unasked);
+        let unasked = unasked.map(|(_, unasked)| unasked);
         if matches!(transmit.operation, Operation::Release { .. }) {
-            return nodes.iter().filter(|it| unasked.contains(*it)).collect();
+            let is_unasked = |node: &NodeId| unasked.is_some_and(|it| it.contains(*node));
+            return nodes.iter().filter(is_unasked).collect();
         }
         let (lanes, votes) = (&self.shared.lanes, self.shared.quorum.votes());
         let is_behind = |node: &NodeId| lanes[node.index()].is_behind(command);
         let is_overloaded = |node: &NodeId| lanes[node.index()].is_overloaded(command);
         let mut skipped: NodeSet = nodes.iter().filter(is_behind).collect();
+        let votes = votes.min(nodes.len());
         if transmit.asks_for_votes && nodes.difference(skipped).len() < votes {
             skipped = nodes.iter().filter(is_overloaded).collect();
             if nodes.difference(skipped).len() < votes {
@@ -262,13 +267,9 @@ impl LeaseCell {
             }
         }
         if matches!(transmit.operation, Operation::Acquire { .. }) {
-            let known = if transmit.asks_for_votes {
-                nodes
-            } else {
-                unasked
-            };
             let asked = nodes.difference(skipped);
-            state.unasked = Some((token, known.difference(asked)));
+            let unasked = unasked.unwrap_or(self.shared.quorum.all());
+            state.unasked = Some((token, unasked.difference(asked)));
         }
         skipped
     }

@@ -55,8 +55,22 @@ impl Store {
     /// Carries out a command, for all its keys or for none.
     pub(super) fn execute(&mut self, now: Timestamp, command: &Command) -> Answer {
         Ok(match command.operation() {
-            Operation::Acquire { token, ttl, fence } => {
-                self.acquire(now, command, token, ttl, fence)
+            Operation::Acquire {
+                token,
+                ttl,
+                fence,
+                gathers,
+            } => {
+                let has_all = if gathers {
+                    self.gather(now, command, token, ttl)
+                } else {
+                    self.set_all(now, command, token, ttl)
+                };
+                match fence {
+                    _ if !has_all => Vote::Denied,
+                    None => Vote::Granted,
+                    Some(fence) => self.raise_counters(now, command, fence),
+                }
             }
             Operation::Fence { token, fence } => {
                 if command.keys().all(|key| self.has(now, key, token)) {
@@ -135,20 +149,14 @@ impl Store {
         self.entries.len() + self.counters.len()
     }
 
-    fn acquire(
-        &mut self,
-        now: Timestamp,
-        command: &Command,
-        token: Token,
-        ttl: Ttl,
-        fence: Option<FencingToken>,
-    ) -> Vote {
+    /// Sets all keys or none. Returns whether it did.
+    fn set_all(&mut self, now: Timestamp, command: &Command, token: Token, ttl: Ttl) -> bool {
         // Of several keys, those with the token itself are set again, as a repair.
         let is_repair = command.has_several_keys();
         let is_taken =
             |key| self.live(now, key).is_some() && !(is_repair && self.has(now, key, token));
         if command.keys().any(is_taken) {
-            return Vote::Denied;
+            return false;
         }
         self.sweep(now);
         let expires_at = now.saturating_add(ttl.as_duration());
@@ -157,9 +165,23 @@ impl Store {
                 self.insert(key.clone(), &token.to_ascii(), expires_at);
             }
         }
-        fence.map_or(Vote::Granted, |fence| {
-            self.raise_counters(now, command, fence)
-        })
+        true
+    }
+
+    /// Sets the keys in their order, up to the first that has another value. Returns whether all have the token now.
+    fn gather(&mut self, now: Timestamp, command: &Command, token: Token, ttl: Ttl) -> bool {
+        self.sweep(now);
+        let expires_at = now.saturating_add(ttl.as_duration());
+        for key in command.keys() {
+            if self.has(now, key, token) {
+                continue;
+            }
+            if self.live(now, key).is_some() {
+                return false;
+            }
+            self.insert(key.clone(), &token.to_ascii(), expires_at);
+        }
+        true
     }
 
     fn extend(&mut self, now: Timestamp, command: &Command, token: Token, ttl: Ttl) -> Vote {

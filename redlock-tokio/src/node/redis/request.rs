@@ -208,15 +208,21 @@ impl Request {
                 Operation::Acquire {
                     ttl,
                     fence: Some(fence),
+                    gathers,
                     ..
                 },
                 _,
             ) => {
-                let cmd = self.encoder.acquire_fenced(command, ttl, fence);
+                let cmd = self.encoder.acquire_fenced(command, ttl, fence, gathers);
                 (Ask::AcquireFenced, cmd)
             }
-            (Operation::Acquire { .. }, _) if has_several => {
-                let cmd = self.encoder.all_keys(command, &script::ACQUIRE_ALL);
+            (Operation::Acquire { gathers, .. }, _) if has_several => {
+                let script = if gathers {
+                    &script::GATHER
+                } else {
+                    &script::ACQUIRE_ALL
+                };
+                let cmd = self.encoder.all_keys(command, script);
                 (Ask::AcquireAll, cmd)
             }
             (Operation::Extend { .. }, _) if has_several => {

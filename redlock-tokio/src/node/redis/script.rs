@@ -132,6 +132,18 @@ macro_rules! set_all {
     };
 }
 
+/// Sets the `keys` in their order, up to the first that exists with another value. Then the script ends with nil.
+macro_rules! gather {
+    () => {
+        "local found = redis.call('MGET', unpack(keys)) \
+         for i, key in ipairs(keys) do \
+           if found[i] ~= ARGV[1] and not redis.call('SET', key, ARGV[1], 'NX', 'PX', ARGV[2]) then \
+             return false \
+           end \
+         end "
+    };
+}
+
 /// Sets the key if it does not exist, and raises its fencing counter. Returns nil if the key exists.
 pub(super) static ACQUIRE_FENCED: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
@@ -167,6 +179,20 @@ pub(super) static ACQUIRE_ALL_FENCED: LazyLock<Script> = LazyLock::new(|| {
         read_counters!(),
         "local keys = {unpack(KEYS, 1, n)} ",
         set_all!(),
+        raise_counters!("ARGV[3]", "ARGV[4]"),
+    ))
+});
+
+/// Sets the keys that are free. Returns nil unless all of them have the token now.
+pub(super) static GATHER: LazyLock<Script> =
+    LazyLock::new(|| Script::new(concat!("local keys = KEYS ", gather!(), "return 1")));
+
+/// The same, and raises the fencing counters once all keys have the token.
+pub(super) static GATHER_FENCED: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        read_counters!(),
+        "local keys = {unpack(KEYS, 1, n)} ",
+        gather!(),
         raise_counters!("ARGV[3]", "ARGV[4]"),
     ))
 });

@@ -39,11 +39,17 @@ impl Encoder {
     ///
     /// Called by its hash, the script might have to be sent again, and would then arrive after the lock's own
     /// release.
-    pub(super) fn acquire_fenced(&self, command: &Command, ttl: Ttl, fence: FencingToken) -> Cmd {
-        let script = if command.has_several_keys() {
-            &script::ACQUIRE_ALL_FENCED
-        } else {
-            &script::ACQUIRE_FENCED
+    pub(super) fn acquire_fenced(
+        &self,
+        command: &Command,
+        ttl: Ttl,
+        fence: FencingToken,
+        gathers: bool,
+    ) -> Cmd {
+        let script = match (command.has_several_keys(), gathers) {
+            (true, true) => &script::GATHER_FENCED,
+            (true, false) => &script::ACQUIRE_ALL_FENCED,
+            (false, _) => &script::ACQUIRE_FENCED,
         };
         let mut cmd = self.start(command);
         call(&mut cmd, script, Call::InFull);

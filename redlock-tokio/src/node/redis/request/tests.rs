@@ -10,7 +10,15 @@ fn set(lease: u128) -> Command {
     let token = Nonce::new(lease).token(1);
     let ttl = Ttl::new(Duration::from_secs(1)).unwrap();
     let fence = None;
-    Command::new(key(lease), Operation::Acquire { token, ttl, fence })
+    Command::new(
+        key(lease),
+        Operation::Acquire {
+            token,
+            ttl,
+            fence,
+            gathers: false,
+        },
+    )
 }
 
 fn extend(lease: u128) -> Command {

@@ -1,0 +1,215 @@
+//! Gathering several keys: an attempt that keeps the keys it gets while it waits for the others.
+//!
+//! An attempt that sets all keys or none starves beside clients that keep each of the keys busy, because the keys are
+//! rarely free at the same moment. So a lease of several keys that has waited for a while *gathers* them. On each node,
+//! in their order, the keys are set that are free, up to the first that is not. The node agrees once all of them are
+//! ours, and until then it is asked again.
+//!
+//! Clients that gather do not wait for each other in a circle, because all of them go through the keys in the same order,
+//! and begin with the same node. As long as no node has all keys, only the first one is asked that is left. So until
+//! then the other nodes are enough for the other clients.
+//!
+//! All of this is one attempt with one token. Validity counts from the beginning of the attempt, and the keys are released
+//! after its end only. So it is as safe as an attempt whose requests take long. Its time is limited, since a holder of one
+//! of the keys may want another one.
+
+use core::time::Duration;
+
+use super::{Lease, State, acquiring::Acquiring, transmit::Operation};
+use crate::{NodeId, NodeSet, Tally, Timestamp, Ttl, retry::share};
+
+/// A lease of several keys gathers them after it has waited for so long.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How long a gathering lasts at most: some turns of other processes for each of several keys.
+const LASTS: Duration = Duration::from_millis(400);
+
+/// Neither is longer than the ttl divided by this, so that most of the validity is left.
+const PART_OF_TTL: u32 = 8;
+
+/// When a lease of several keys gathers them next, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct GatheringPlan {
+    pub(super) due: Timestamp,
+    patience: Duration,
+    lasts: Duration,
+}
+
+impl GatheringPlan {
+    /// Makes the plan of a lease that begins to wait at `since`.
+    pub(super) fn new(since: Timestamp, ttl: Ttl) -> Self {
+        let most = ttl.as_duration() / PART_OF_TTL;
+        let patience = PATIENCE.min(most);
+        Self {
+            due: since.saturating_add(patience),
+            patience,
+            lasts: LASTS.min(most),
+        }
+    }
+
+    /// Starts to gather. Returns until when. After that, others have the keys for a random time of at least the patience.
+    pub(super) fn start(&mut self, now: Timestamp, random: u64) -> Timestamp {
+        let until = now.saturating_add(self.lasts);
+        let pause = self.patience.saturating_add(share(self.patience, random));
+        self.due = until.saturating_add(pause);
+        until
+    }
+}
+
+impl Lease {
+    /// Takes the answer of a node on which some key is not ours.
+    pub(super) fn handle_lack(&mut self, now: Timestamp, node: NodeId) {
+        let schedule = if self.is_notified {
+            self.config.retry
+        } else {
+            self.config.retry.with_haste(u32::MAX)
+        };
+        let again_at = schedule.draw_delay(now, self.jitter_of_round());
+        if let Some(gathering) = self.gathering_mut() {
+            if gathering.lacking.is_empty() {
+                gathering.again_at = again_at;
+            }
+            if gathering.handle_denial(node) {
+                self.ask_to_gather(node.into());
+            }
+        }
+    }
+
+    /// Asks a node again on which a key may be free now.
+    pub(super) fn gather_after_change(&mut self, node: NodeId) {
+        if let Some(gathering) = self.gathering_mut()
+            && gathering.handle_change(node)
+        {
+            self.ask_to_gather(node.into());
+        }
+    }
+
+    /// Asks the nodes again that lack a key, although no notification came.
+    pub(super) fn gather_again(&mut self) {
+        if let Some(gathering) = self.gathering_mut() {
+            let lacking = gathering.take_lacking();
+            self.ask_to_gather(lacking);
+        }
+    }
+
+    /// Asks the nodes whose turn it is now.
+    pub(super) fn gather_further(&mut self) {
+        if let State::Acquiring(Acquiring {
+            round,
+            gathering: Some(gathering),
+            ..
+        }) = &mut self.state
+        {
+            let next = gathering.take_next(round.tally());
+            self.ask_to_gather(next);
+        }
+    }
+
+    fn gathering_mut(&mut self) -> Option<&mut Gathering> {
+        match &mut self.state {
+            State::Acquiring(it) => it.gathering.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// Asks nodes to set the keys that are free, and to report when one of the keys changes after that, if they can.
+    fn ask_to_gather(&mut self, nodes: NodeSet) {
+        if let State::Acquiring(Acquiring {
+            id,
+            gathering: Some(gathering),
+            ..
+        }) = &self.state
+            && !nodes.is_empty()
+        {
+            let operation = gathering.operation;
+            self.outbox.ask_in(*id, nodes, operation);
+            if self.is_notified {
+                self.outbox.probe(nodes, operation.token());
+            }
+        }
+    }
+}
+
+/// What an attempt that gathers has asked of the nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Gathering {
+    pub(super) operation: Operation,
+    /// When the attempt ends without a majority.
+    pub(super) until: Timestamp,
+    /// When the nodes that lack a key are asked again if nothing happens before.
+    pub(super) again_at: Timestamp,
+    /// The nodes that were asked.
+    asked: NodeSet,
+    /// Those of them whose last answer was that some key is not ours.
+    lacking: NodeSet,
+    /// Those that have not answered yet, and on which a key has changed meanwhile.
+    changed: NodeSet,
+}
+
+impl Gathering {
+    pub(super) const fn new(operation: Operation, until: Timestamp) -> Self {
+        Self {
+            operation,
+            until,
+            again_at: Timestamp::MAX,
+            asked: NodeSet::EMPTY,
+            lacking: NodeSet::EMPTY,
+            changed: NodeSet::EMPTY,
+        }
+    }
+
+    /// Takes the answer of a node on which some key is not ours. Returns whether to ask it again at once.
+    pub(super) fn handle_denial(&mut self, node: NodeId) -> bool {
+        if !self.asked.contains(node) {
+            return false;
+        }
+        let has_changed = self.changed.remove(node);
+        if !has_changed {
+            self.lacking.insert(node);
+        }
+        has_changed
+    }
+
+    /// Notes that a key may be free on a node now. Returns whether to ask the node again at once.
+    pub(super) fn handle_change(&mut self, node: NodeId) -> bool {
+        let is_lacking = self.lacking.remove(node);
+        if !is_lacking && self.asked.contains(node) {
+            self.changed.insert(node);
+        }
+        is_lacking
+    }
+
+    /// Takes the nodes that lack a key, to ask them again.
+    pub(super) fn take_lacking(&mut self) -> NodeSet {
+        core::mem::take(&mut self.lacking)
+    }
+
+    /// Takes the nodes whose turn it is to be asked for the first time.
+    pub(super) fn take_next(&mut self, tally: &Tally) -> NodeSet {
+        let undecided = tally.undecided();
+        let has_keys = tally
+            .granted()
+            .union(tally.outbid())
+            .union(tally.quarantined());
+        let next = if has_keys.is_empty() {
+            undecided
+                .iter()
+                .next()
+                .map_or(NodeSet::EMPTY, NodeSet::from)
+        } else {
+            undecided
+        };
+        let next = next.difference(self.asked);
+        self.asked = self.asked.union(next);
+        next
+    }
+
+    /// Returns when something is to be done if nothing happens before.
+    pub(super) fn timeout(&self) -> Timestamp {
+        if self.lacking.is_empty() {
+            self.until
+        } else {
+            self.until.min(self.again_at)
+        }
+    }
+}
