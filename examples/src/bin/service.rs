@@ -9,10 +9,10 @@
 use std::{env, time::Duration};
 
 use anyhow::{Context, Result};
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::{
     Router,
+    extract::{Path, State},
+    http::StatusCode,
     routing::{get, post},
 };
 use redlock_axum::{LockLayer, LockLost, Locked, TaskTracker, key, path};
@@ -28,6 +28,7 @@ use tokio::{
 async fn main() -> Result<()> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(false)
         .init(); // INFO, WARN and ERROR
 
     let mut terminated = signal(SignalKind::terminate())?;
@@ -38,11 +39,8 @@ async fn main() -> Result<()> {
     let nodes = env::var("REDLOCK_NODES")
         .context("set REDLOCK_NODES, for example to redis://a,redis://b,redis://c")?;
     // Fails if the configuration is wrong. Nodes that are down are no error.
-    let redlock = Redlock::builder()
-        .node_list(&nodes)
-        .prefix("lock:")
-        .build()
-        .await?;
+    let redlock = Redlock::builder().node_list(&nodes).prefix("lock:").build();
+    let redlock = redlock.await.context("REDLOCK_NODES")?;
 
     let tasks = TaskTracker::new();
     let order = key("order", path("order").parse::<u64>()); // 7 and 07 are one order
