@@ -239,7 +239,8 @@ impl<K> LockLayer<K> {
     /// [`on_cancel`](Self::on_cancel) says.
     ///
     /// By default a handler runs to its end under the lock, in a task of its own. Otherwise an operation that it has
-    /// started elsewhere, such as a database statement, would go on without the lock.
+    /// started elsewhere, such as a database statement, would go on without the lock. If another layer further out holds
+    /// a lock, that layer decides for both.
     pub fn cancel_on_disconnect(mut self) -> Self {
         self.cancels = true;
         self

@@ -10,7 +10,7 @@ use redlock_tower::{AtBodyEnd, Detached, Inline};
 use tower_service::Service;
 
 use crate::{
-    Request, ResponseFuture,
+    Locked, Request, ResponseFuture,
     future::Call,
     key::{LayerKey, RequestKey},
     locked::InsertLocked,
@@ -58,7 +58,12 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
+        let is_nested = request.extensions().get::<Locked>().is_some();
         let call = match &mut self.locking {
+            Locking::Detached(it) if is_nested => Call::Detached(it.nested().call(request)),
+            Locking::DetachedToBodyEnd(it) if is_nested => {
+                Call::DetachedToBodyEnd(it.nested().call(request))
+            }
             Locking::Detached(it) => Call::Detached(it.call(request)),
             Locking::Inline(it) => Call::Inline(it.call(request)),
             Locking::DetachedToBodyEnd(it) => Call::DetachedToBodyEnd(it.call(request)),

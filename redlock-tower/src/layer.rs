@@ -223,6 +223,7 @@ impl<K, H, R: Clone> LockLayer<K, H, Inline<R>> {
         self.with_mode(Detached {
             release,
             tasks: None,
+            in_place: false,
         })
     }
 }
@@ -281,7 +282,11 @@ impl<K, H> LockLayer<K, H, Detached<crate::AtHead>> {
     pub fn hold_until_body_end(self, max: Duration) -> LockLayer<K, H, Detached<crate::AtBodyEnd>> {
         let release = crate::AtBodyEnd { max };
         let tasks = self.mode.tasks.clone();
-        self.with_mode(Detached { release, tasks })
+        self.with_mode(Detached {
+            release,
+            tasks,
+            in_place: false,
+        })
     }
 }
 

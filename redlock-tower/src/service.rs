@@ -5,7 +5,9 @@ use std::{
 
 use tower_service::Service;
 
-use crate::{ExtractKey, Inline, LockError, Mode, ResponseFuture, ShareHold, rules::Rules};
+use crate::{
+    Detached, ExtractKey, Inline, LockError, Mode, ResponseFuture, ShareHold, rules::Rules,
+};
 
 /// A service that holds a lock while its inner service handles a call. Made by [`LockLayer`](crate::LockLayer).
 ///
@@ -55,6 +57,24 @@ impl<S, K, H, M> LockService<S, K, H, M> {
     /// Takes the inner service out.
     pub fn into_inner(self) -> S {
         self.inner
+    }
+}
+
+impl<S, K, H, R: Clone> LockService<S, K, H, Detached<R>> {
+    /// Makes the service for calls inside a call that has another layer's lock. They run as part of the response future,
+    /// like [`Inline`] calls.
+    ///
+    /// In a task of its own, such a call would run on if the outer call was dropped, and with it the outer lock.
+    #[must_use]
+    pub fn nested(&self) -> Self
+    where
+        S: Clone,
+        K: Clone,
+        H: Clone,
+    {
+        let mut it = self.clone();
+        it.mode.in_place = true;
+        it
     }
 }
 

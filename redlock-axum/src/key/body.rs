@@ -1,11 +1,11 @@
-use std::{error::Error, time::Duration};
+use std::time::Duration;
 
 use axum::{
     body::{Body, Bytes, HttpBody},
     http::HeaderMap,
 };
 use futures::future::ready;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
 use redlock_tower::{CallerDeadline, KeyRejection};
 use tokio::time::timeout;
 
@@ -70,22 +70,32 @@ impl BodyLimit {
             return Err(KeyRejection::TooLarge { limit: self.bytes });
         }
         let limit = caller.map_or(self.time, |it| it.remaining().min(self.time));
-        match timeout(limit, Limited::new(body, self.bytes).collect()).await {
-            Ok(Ok(body)) => Ok(WholeBody {
-                trailers: body.trailers().cloned(),
-                bytes: body.to_bytes(),
-            }),
-            Ok(Err(error)) => Err(self.unreadable(&*error)),
-            Err(_) => Err(KeyRejection::TooSlow { limit }),
-        }
+        let body = timeout(limit, self.collect(body)).await;
+        body.unwrap_or(Err(KeyRejection::TooSlow { limit }))
     }
 
-    fn unreadable(self, error: &(dyn Error + Send + Sync + 'static)) -> KeyRejection {
-        if error.is::<LengthLimitError>() {
-            KeyRejection::TooLarge { limit: self.bytes }
-        } else {
-            KeyRejection::request(format!("the body cannot be read: {error}"))
+    /// Joins the pieces as they come. A client can send single bytes, and each would take 50 bytes in a list.
+    async fn collect(self, mut body: Body) -> Result<WholeBody, KeyRejection> {
+        let (mut bytes, mut trailers) = (Vec::new(), None);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| {
+                KeyRejection::request(format!("the body cannot be read: {error}"))
+            })?;
+            match frame.into_data() {
+                Ok(piece) if piece.len() > self.bytes - bytes.len() => {
+                    return Err(KeyRejection::TooLarge { limit: self.bytes });
+                }
+                // Most bodies come in one piece, which need not be copied.
+                Ok(piece) if bytes.is_empty() && body.is_end_stream() => {
+                    let bytes = piece;
+                    return Ok(WholeBody { bytes, trailers });
+                }
+                Ok(piece) => bytes.extend_from_slice(&piece),
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
         }
+        let bytes = bytes.into();
+        Ok(WholeBody { bytes, trailers })
     }
 }
 

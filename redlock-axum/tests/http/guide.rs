@@ -148,6 +148,33 @@ async fn a_handler_that_times_out_releases_its_lock() {
     assert!(it.nodes.contend("event:rock").await.is_ok());
 }
 
+/// A client that opens requests and resets them can start handlers without end, unless a limit is inside.
+#[tokio::test(start_paused = true)]
+async fn a_concurrency_limit_inside_the_lock_counts_handlers_whose_clients_are_gone() {
+    for (limit_is_inside, expected) in [(true, 2), (false, 5)] {
+        let it = Bed::new().await;
+        let begun = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&begun);
+        let handler = routed_post(async move || {
+            count.fetch_add(1, SeqCst);
+            pending::<()>().await;
+        });
+        let limit = GlobalConcurrencyLimitLayer::new(2);
+        let route = Router::new().route("/events/{event}", handler);
+        let app = if limit_is_inside {
+            route.route_layer(limit).route_layer(it.layer())
+        } else {
+            route.route_layer(it.layer()).route_layer(limit)
+        };
+        for event in 0..5 {
+            let event = format!("/events/{event}");
+            let request = timeout(MS(100), post(&app, &event));
+            assert!(request.await.is_err(), "the client goes away");
+        }
+        assert_eq!(begun.load(SeqCst), expected);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_concurrency_limit_outside_the_lock_bounds_the_bodies_in_memory() {
     for (limit_is_outside, expected) in [(true, 2), (false, 5)] {

@@ -1,13 +1,19 @@
 //! Several layers around one handler. A key that an outer one holds is not locked again.
 
+use std::{future::pending, sync::Arc};
+
 use axum::{
     Router,
     extract::Request,
+    http::StatusCode,
     middleware::{Next, from_fn},
+    response::IntoResponse,
     routing::post as routed_post,
 };
-use redlock_axum::{CompositeKey, LockLayer, LockLost, LockRequest, Locked, RequestKey, key, path};
-use tokio::time::timeout;
+use redlock_axum::{
+    CompositeKey, LockLayer, LockLost, LockRequest, Locked, OnLost, RequestKey, key, path,
+};
+use tokio::time::{sleep, timeout};
 
 use crate::support::{Bed, MS, post, problem, text};
 
@@ -92,6 +98,50 @@ async fn a_lock_of_another_redlock_or_one_that_was_released_does_not_count() {
         .route_layer(release)
         .route_layer(account(&it, "to"));
     assert_eq!(text(post(&app, "/7/7").await).await, "held");
+}
+
+/// In a task of its own it would run on without the lock of the outer layer.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_loses_its_outer_call_does_not_run_on() {
+    let it = Bed::new().await;
+    let handler = |running: &Arc<()>| {
+        let running = Arc::downgrade(running);
+        async move || {
+            let _running = running.upgrade();
+            pending::<()>().await;
+        }
+    };
+    let cancels = account(&it, "to").cancel_on_disconnect();
+    let cancels_on_loss = account(&it, "to").on_lost(OnLost::Cancel).max_hold(MS(300));
+    let ends_in_between = account(&it, "to");
+    let give_up = from_fn(async |request: Request, next: Next| {
+        let response = timeout(MS(200), next.run(request)).await;
+        response.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
+    });
+    for (outer, gives_up) in [
+        (cancels, false),
+        (cancels_on_loss, false),
+        (ends_in_between, true),
+    ] {
+        let running = Arc::new(());
+        let app = Router::new().route("/{from}/{to}", routed_post(handler(&running)));
+        let app = app.route_layer(account(&it, "from"));
+        let app = if gives_up {
+            app.route_layer(give_up.clone())
+        } else {
+            app
+        };
+        let app = app.route_layer(outer.ttl(MS(500)));
+        let request = timeout(MS(1000), post(&app, "/3/7"));
+        let _ = request.await;
+        sleep(MS(50)).await;
+        assert!(!it.nodes.is_locked("account:7"));
+        assert_eq!(
+            Arc::strong_count(&running),
+            1,
+            "the handler runs without the lock"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

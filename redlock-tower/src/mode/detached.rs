@@ -35,6 +35,8 @@ pub struct Detached<R = AtHead> {
     pub(crate) release: R,
     /// Counts the calls that have a lock.
     pub(crate) tasks: Option<TaskTracker>,
+    /// Whether calls run as part of the response future all the same.
+    pub(crate) in_place: bool,
 }
 
 impl<R> Sealed for Detached<R> {}
@@ -56,11 +58,11 @@ where
         let inline = Inline {
             release: self.release.clone(),
         };
+        if let Some(tasks) = &self.tasks {
+            call.track(tasks.token());
+        }
         // Only a call with a lock needs a task, so that the lock is not released too early.
-        let kind = if call.has_lock() {
-            if let Some(tasks) = &self.tasks {
-                call.track(tasks.token());
-            }
+        let kind = if call.has_lock() && !self.in_place {
             let call = inline.run(call).instrument(Span::current());
             Kind::Task(tokio::spawn(call).fuse())
         } else {
