@@ -2,7 +2,10 @@
 
 use std::{
     future::pending,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -95,6 +98,30 @@ async fn a_busy_node_is_not_taken_for_a_silent_one() {
     assert!(cycles >= 12_000, "{cycles} of about 12 500 possible ones");
 }
 
+/// Small requests go before large ones, but not for ever.
+#[tokio::test(start_paused = true)]
+async fn a_lock_of_many_keys_gets_through_beside_single_keys_that_fill_the_nodes() {
+    const TASKS: usize = 3000;
+    let nodes = [(); 3].map(|()| Slow::new(Duration::from_micros(20)));
+    let redlock = over(nodes).build().await.unwrap();
+    let start = Instant::now();
+    let task = async |number: usize| {
+        let key = format!("k{number}");
+        while start.elapsed() < MS(1000) {
+            let guard = redlock.lock(&key).await.expect("each task has its own key");
+            guard.release().await;
+        }
+    };
+    let several = async {
+        let keys = (0..100).map(|key| format!("several:{key}"));
+        let guard = redlock.lock_all(keys).await.expect("nobody else wants it");
+        guard.release().await;
+        start.elapsed()
+    };
+    let (several, _) = join!(several, join_all((0..TASKS).map(task)));
+    assert!(several < MS(200), "{several:?}");
+}
+
 /// A command for a thousand keys is as much work as a thousand commands. So 64 such commands fill the nodes, and none
 /// of the nodes counts as silent. A lock of one key does not wait behind all of them.
 #[tokio::test(start_paused = true)]
@@ -168,6 +195,65 @@ async fn locks_that_are_too_many_for_the_nodes_are_refused_as_overloaded() {
     }
     drop(granted);
     assert_eq!(redlock.shutdown().await.abandoned, 0);
+}
+
+/// A node that counts the keys that it is asked for, and never answers.
+#[derive(Clone)]
+struct Mute {
+    inner: MemoryNode,
+    keys: Arc<AtomicUsize>,
+}
+
+impl Node for Mute {
+    fn address(&self) -> &str {
+        self.inner.address()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        let session = self.clone();
+        async { Ok(Box::new(session) as Box<dyn Session>) }.boxed()
+    }
+}
+
+impl Session for Mute {
+    fn execute(&mut self, batch: &[Command]) -> Answers {
+        let keys: usize = batch.iter().map(Command::key_count).sum();
+        self.keys.fetch_add(keys, Relaxed);
+        pending().boxed()
+    }
+}
+
+/// A node has more time for more keys in flight, so a node that falls silent is noticed soon only if the keys are few.
+#[tokio::test(start_paused = true)]
+async fn requests_wait_while_a_node_has_more_than_512_keys_to_answer_for() {
+    let mute = Mute {
+        inner: MemoryNode::new(),
+        keys: Arc::default(),
+    };
+    let redlock = over([mute.clone()]).build().await.unwrap();
+    let lock = async |name: usize, keys: usize| {
+        let keys = (0..keys).map(|key| format!("{name}:{key}"));
+        redlock.lock_all(keys).await.expect_err("no answer")
+    };
+    let asked = async || {
+        tokio::time::sleep(MS(1)).await;
+        mute.keys.load(Relaxed)
+    };
+    // The first batch leaves room for one key. Then come full batches of small and of large requests.
+    let first = async { join!(lock(0, 511), asked()).1 };
+    let small = join_all((1..512).map(|it| lock(it, 1)).chain([lock(512, 16)]));
+    let large = async { join!(lock(513, 511), lock(514, 1024)) };
+    let second = async {
+        tokio::time::sleep(MS(2)).await;
+        join!(small, large, asked()).2
+    };
+    let (first, second) = join!(first, second);
+    assert_eq!(first, 511);
+    assert_eq!(
+        second,
+        511 + 511 + 16,
+        "no large requests after the small ones"
+    );
 }
 
 /// A node that answers the first batch late, strands the second one on its way, and loses all later ones

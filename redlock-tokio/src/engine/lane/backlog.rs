@@ -10,18 +10,21 @@ use crate::{engine::shrink, node::Command};
 pub(super) struct Backlog<R> {
     small: Line<R>,
     large: Line<R>,
+    /// Large requests were left behind when small ones were taken last.
+    large_are_due: bool,
 }
 
 /// Requests in the order in which they came.
-type Line<R> = VecDeque<Request<R>>;
+pub(super) struct Line<R>(VecDeque<Request<R>>);
 
 pub(super) type Request<R> = (Command, Origin<R>);
 
 impl<R> Backlog<R> {
     pub(super) const fn new() -> Self {
         Self {
-            small: VecDeque::new(),
-            large: VecDeque::new(),
+            small: Line::new(),
+            large: Line::new(),
+            large_are_due: false,
         }
     }
 
@@ -31,32 +34,40 @@ impl<R> Backlog<R> {
         } else {
             &mut self.large
         };
-        line.push_back((command, origin));
+        line.0.push_back((command, origin));
     }
 
-    /// Takes the oldest small request.
-    pub(super) fn pop_small(&mut self) -> Option<Request<R>> {
-        pop(&mut self.small)
-    }
-
-    /// Takes the oldest large request.
-    pub(super) fn pop_large(&mut self) -> Option<Request<R>> {
-        pop(&mut self.large)
+    /// Returns the requests whose turn it is: the small ones, unless the large ones were left behind the last time.
+    pub(super) fn next_line(&mut self) -> &mut Line<R> {
+        let is_large = self.large_are_due || self.small.0.is_empty();
+        self.large_are_due = !is_large && !self.large.0.is_empty();
+        if is_large {
+            &mut self.large
+        } else {
+            &mut self.small
+        }
     }
 
     /// Takes all requests.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Request<R>> + use<R> {
-        let Self { small, large } = mem::replace(self, Self::new());
-        small.into_iter().chain(large)
+        let Self { small, large, .. } = mem::replace(self, Self::new());
+        small.0.into_iter().chain(large.0)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.small.is_empty() && self.large.is_empty()
+        self.small.0.is_empty() && self.large.0.is_empty()
     }
 }
 
-fn pop<R>(line: &mut Line<R>) -> Option<Request<R>> {
-    let request = line.pop_front();
-    shrink::deque(line);
-    request
+impl<R> Line<R> {
+    const fn new() -> Self {
+        Self(VecDeque::new())
+    }
+
+    /// Takes the oldest request.
+    pub(super) fn pop(&mut self) -> Option<Request<R>> {
+        let request = self.0.pop_front();
+        shrink::deque(&mut self.0);
+        request
+    }
 }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::{
     answers::Answers,
-    backlog::{Backlog, Request},
+    backlog::Backlog,
     batch::{Batch, Purpose},
     counters::Counters,
     limits::MAX_BATCH,
@@ -85,16 +85,13 @@ impl<R: Requester> Requests<R> {
         }
     }
 
-    /// Makes the next batches of what was received: one of small requests, and one of large ones. Either may be
-    /// empty.
-    pub(super) fn take_batches(&mut self) -> [Batch<R>; 2] {
-        [Backlog::pop_small, Backlog::pop_large].map(|pop| self.take_batch(pop))
-    }
-
-    fn take_batch(&mut self, pop: fn(&mut Backlog<R>) -> Option<Request<R>>) -> Batch<R> {
+    /// Makes the next batch of what was received, either of small requests or of large ones. It is empty if nothing is
+    /// left.
+    pub(super) fn take_batch(&mut self) -> Batch<R> {
         let mut batch = Batch::default();
+        let line = self.backlog.next_line();
         while batch.keys() < MAX_BATCH
-            && let Some((command, origin)) = pop(&mut self.backlog)
+            && let Some((command, origin)) = line.pop()
         {
             self.counters.note_taken(&command);
             if matches!(command.operation(), Operation::Acquire { .. }) {

@@ -226,7 +226,12 @@ impl<'a, R: Requester> Serving<'a, R> {
             Intake::Refuse(cause) => self.requests.refuse(cause),
             Intake::Send | Intake::Wait => {
                 self.requests.receive_from_ready_tasks().await;
-                for batch in self.requests.take_batches() {
+                // Each batch may fill what is left of the room.
+                while self.in_flight.has_room() {
+                    let batch = self.requests.take_batch();
+                    if batch.is_empty() {
+                        break;
+                    }
                     self.in_flight.send(&mut *self.session, batch);
                 }
             }

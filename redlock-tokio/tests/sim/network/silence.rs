@@ -8,9 +8,9 @@ use crate::{
     seen::Seen,
 };
 
-/// A node has a timeout for each 128 keys in flight. There are 512 at most before the last two batches, each of which has
-/// less than 512 and one more command of up to 1024 keys.
-const MOST_TIMEOUTS: u64 = (3 * 512 + 2 * 1024) / 128;
+/// A node has a timeout for each 128 keys in flight. There are less than 512 before the last batch, which has less than
+/// 512 and one more command of up to 1024 keys.
+const MOST_TIMEOUTS: u64 = (2 * 512 + 1024) / 128;
 
 impl Network {
     /// Lets some connections lose everything in one direction from now on. `is_hit` gets a draw of its own for each.
