@@ -1,8 +1,4 @@
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use redlock_core::Timestamp;
 
@@ -48,8 +44,14 @@ enum Source {
 
 struct Custom {
     now: Box<dyn Fn() -> Timestamp + Send + Sync>,
-    /// The last time that it told, and when.
-    last: Mutex<(Timestamp, Instant)>,
+    last: Mutex<LastAnswer>,
+}
+
+/// The last time that a clock told.
+struct LastAnswer {
+    told: Timestamp,
+    /// When that was, by the system's clock.
+    at: Timestamp,
 }
 
 impl Clock {
@@ -75,12 +77,16 @@ impl Clock {
     ///
     /// Timers still run on tokio's clock. They only decide when the lock reads this clock. `now` is called on any
     /// thread, inside and outside of the runtime. It must not block, and must not use the
-    /// [`Redlock`](crate::Redlock). If it panics, time goes on from its last answer.
+    /// [`Redlock`](crate::Redlock). If it panics, time goes on from its last answer at the pace of the
+    /// [system's clock](Self::system), so that locks still end in time. Time does not go back when it answers again.
     #[must_use]
     pub fn custom(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Source::Custom(Arc::new(Custom {
             now: Box::new(now),
-            last: Mutex::new((Timestamp::ZERO, Instant::now())),
+            last: Mutex::new(LastAnswer {
+                told: Timestamp::ZERO,
+                at: system_now(),
+            }),
         })))
     }
 
@@ -93,7 +99,7 @@ impl Clock {
         match &self.0 {
             Source::System => system_now(),
             Source::Tokio { zero } => Timestamp::ZERO.saturating_add(zero.elapsed()),
-            Source::Custom(custom) => custom.now(),
+            Source::Custom(custom) => custom.now(system_now),
             #[cfg(all(test, redlock_shuttle))]
             Source::Explored(time) => time.now(),
         }
@@ -113,15 +119,19 @@ impl Clock {
 }
 
 impl Custom {
-    fn now(&self) -> Timestamp {
-        let now = foreign::call(&self.now);
+    /// `system` tells the time while the clock panics.
+    fn now(&self, system: impl FnOnce() -> Timestamp) -> Timestamp {
+        let answer = foreign::call(&self.now);
         let mut last = self.last.lock();
-        if let Some(now) = now {
-            *last = (now, Instant::now());
-            return now;
-        }
-        let (then, since) = *last;
-        then.saturating_add(since.elapsed())
+        let LastAnswer { told, at } = *last;
+        let now = system();
+        // Another thread may have told a later answer meanwhile.
+        let told = match answer {
+            Some(answer) => told.max(answer),
+            None => told.saturating_add(now.saturating_duration_since(at)),
+        };
+        *last = LastAnswer { told, at: now };
+        told
     }
 }
 
@@ -179,5 +189,39 @@ mod tests {
             clock.now().saturating_duration_since(before),
             Duration::from_secs(3600)
         );
+    }
+
+    /// `Err` means that the clock panics. The seconds are those of the system's clock.
+    fn told_by(answers: [(u64, Result<u64, ()>); 4]) -> [u64; 4] {
+        const SECOND: u64 = 1_000_000_000;
+        let asked = std::sync::atomic::AtomicUsize::new(0);
+        let Clock(Source::Custom(clock)) = Clock::custom(move || {
+            let number = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let answer = answers[number].1;
+            Timestamp::from_nanos(answer.expect("this clock panics on purpose") * SECOND)
+        }) else {
+            unreachable!("it is a custom clock");
+        };
+        answers.map(|(system, _)| {
+            let told = clock.now(|| Timestamp::from_nanos(system * SECOND));
+            told.as_nanos() / SECOND
+        })
+    }
+
+    #[test]
+    fn a_clock_that_panics_goes_on_as_the_system_does_and_never_back() {
+        let told = told_by([
+            (0, Ok(100)),
+            (60, Err(())),
+            (3600, Err(())),
+            (3601, Ok(101)),
+        ]);
+        assert_eq!(told, [100, 160, 3700, 3700]);
+    }
+
+    #[test]
+    fn an_answer_that_another_thread_has_overtaken_does_not_turn_time_back() {
+        let told = told_by([(0, Ok(101)), (0, Ok(100)), (1, Err(())), (1, Ok(103))]);
+        assert_eq!(told, [101, 101, 102, 103]);
     }
 }
