@@ -61,6 +61,7 @@ mod guard;
 mod hold;
 mod key;
 mod lock;
+mod log;
 #[cfg(doc)]
 /// [`Attempts::nodes`]: crate::Attempts
 /// [`DEPLOYMENTS.md`]: crate::deployments

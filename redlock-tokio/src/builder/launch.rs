@@ -24,6 +24,7 @@ use crate::{
         warning::Outage,
     },
     key::Prefix,
+    log,
     node::{AuthorityKind, FreedNotifier, Node},
     random::Random,
 };
@@ -209,7 +210,7 @@ pub(super) fn warn_of_single_group(nodes: &[Arc<dyn Node>]) {
         && let Some(named_by) = node.named_by()
         && named_by.kind == AuthorityKind::Sentinels
     {
-        tracing::warn!(
+        log::warn!(
             target: "redlock",
             node = node.address(),
             "one sentinel group has one vote: a failover loses all locks, and none can be acquired until max_ttl and \
@@ -223,7 +224,7 @@ pub(super) fn warn_of_single_group(nodes: &[Arc<dyn Node>]) {
 pub(super) fn warn_of_even_number(quorum: Quorum) {
     let nodes = quorum.nodes();
     if nodes.is_multiple_of(2) {
-        tracing::warn!(
+        log::warn!(
             target: "redlock",
             nodes,
             tolerated_failures = quorum.tolerated_failures(),

@@ -67,6 +67,7 @@ pub(crate) use self::{
 use crate::{
     Clock, NodeError, foreign,
     key::Prefix,
+    log,
     node::{FreedNotifier, Node, Session},
     random::Random,
     sync::mpsc,
@@ -197,7 +198,7 @@ impl<R: Requester> Lane<R> {
                 return;
             };
             let node = self.connector.address();
-            tracing::warn!(target: "redlock", node, %error, "the connection to the node is given up");
+            log::warn!(target: "redlock", node, %error, "the connection to the node is given up");
             cause = not_connected(error);
             self.status.connecting(cause.clone());
             if since.elapsed() >= SILENCE_LIMIT {
@@ -311,18 +312,18 @@ impl<R: Requester> Lane<R> {
     fn log_connection(&self, cause: &NodeError) {
         let node = self.connector.address();
         if *cause == connecting() {
-            tracing::debug!(target: "redlock", node, "the node is connected");
+            log::debug!(target: "redlock", node, "the node is connected");
         } else {
-            tracing::info!(target: "redlock", node, "the node is connected again");
+            log::info!(target: "redlock", node, "the node is connected again");
         }
     }
 
     fn log_failure(&self, error: &NodeError) {
         let node = self.connector.address();
         if error.is_refusal() {
-            tracing::warn!(target: "redlock", node, %error, "the node has no vote until this is changed");
+            log::warn!(target: "redlock", node, %error, "the node has no vote until this is changed");
         } else {
-            tracing::warn!(target: "redlock", node, %error, "this client cannot connect to the node");
+            log::warn!(target: "redlock", node, %error, "this client cannot connect to the node");
         }
     }
 }

@@ -4,9 +4,12 @@ use std::{fmt, time::Duration};
 
 use redlock_core::Timestamp;
 
-use crate::sync::{
-    Mutex,
-    atomic::{AtomicBool, Ordering},
+use crate::{
+    log,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// The shortest time between two warnings.
@@ -52,7 +55,7 @@ impl Outage {
     pub(crate) fn note_failure(&self, now: Timestamp, error: &dyn fmt::Display) {
         if let Some(withheld) = self.warning.due(now) {
             self.is_logged.store(true, Ordering::Relaxed);
-            tracing::warn!(target: "redlock", %error, withheld, "no lock can be acquired");
+            log::warn!(target: "redlock", %error, withheld, "no lock can be acquired");
         }
     }
 
@@ -60,7 +63,7 @@ impl Outage {
     pub(crate) fn note_success(&self) {
         // Read first, because every lock comes this way, and a read is cheaper.
         if self.is_logged.load(Ordering::Relaxed) && self.is_logged.swap(false, Ordering::Relaxed) {
-            tracing::info!(target: "redlock", "a lock was acquired, so the outage is over");
+            log::info!(target: "redlock", "a lock was acquired, so the outage is over");
         }
     }
 }

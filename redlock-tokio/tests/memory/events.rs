@@ -174,6 +174,18 @@ fn all_that_is_logged_has_the_target_redlock() {
     assert!(places.is_empty(), "{places:#?}");
 }
 
+/// A subscriber that panics must not end a task of the driver.
+#[test]
+fn the_driver_logs_through_a_module_of_its_own() {
+    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for file in sources(&driver) {
+        let source = fs::read_to_string(&file).unwrap();
+        let bare = MACROS.map(|it| format!("tracing::{it}"));
+        let found = bare.iter().find(|it| source.contains(*it));
+        assert_eq!(found, None, "use crate::log in {}", file.display());
+    }
+}
+
 #[test]
 fn the_page_explains_all_that_is_logged_and_nothing_else() {
     let logged: BTreeSet<_> = all().iter().map(Logged::row).collect();

@@ -11,12 +11,17 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Answer, Clock, Command, MemoryNode, Node, NodeError, NodeState, Redlock, Session, Timestamp,
+    Answer, Clock, Command, MemoryNode, Node, NodeError, NodeState, NotReady, Redlock, Session,
+    Timestamp,
 };
+use tokio::time::timeout;
+use tracing::Level;
 
 use crate::support::{
     MS,
+    council::Council,
     in_memory::{over, settle, three_nodes},
+    log::Log,
 };
 
 struct Panics;
@@ -138,4 +143,51 @@ async fn nodes_whose_code_panics_are_connected_again() {
     // Each lane tries again within a second.
     tokio::time::sleep(MS(3000)).await;
     assert_works(&redlock).await;
+}
+
+/// Some lines are written in the middle of a change of a lock.
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_that_panics_changes_nothing_but_the_log() {
+    let (log, _subscriber) = Log::with_level(Level::DEBUG);
+    log.set_panics(true);
+    let nodes = three_nodes();
+    let redlock = over(&nodes).build().await.unwrap();
+    let guard = redlock.lock("k").max_hold(MS(60_000)).await.unwrap();
+    let waiting = tokio::spawn(redlock.lock("k").wait(MS(120_000)).into_future());
+    for node in &nodes {
+        node.set_down(true);
+    }
+    let lost = timeout(MS(60_000), guard.lost()).await;
+    lost.expect("the holder is told of the loss");
+    for node in &nodes {
+        node.set_down(false);
+    }
+    drop(guard);
+    drop(waiting.await.unwrap().expect("the next one has its turn"));
+    // Each lane has connected again.
+    tokio::time::sleep(MS(5000)).await;
+    assert_works(&redlock).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_authority_that_panics_is_asked_again() {
+    let (log, _subscriber) = Log::start();
+    let council = Council::new(3);
+    for (node, owner) in ["a", "b", "c"].into_iter().enumerate() {
+        council.name(0..3, node, owner, 1);
+    }
+    council.set_panics(true);
+    let builder = Redlock::builder().custom_nodes(council.seats(3));
+    let redlock = builder.clock(Clock::tokio()).build().await.unwrap();
+    for _ in 0..2 {
+        council.set_panics(true);
+        tokio::time::sleep(MS(20_000)).await;
+        let error = redlock.ready(Duration::ZERO).await.unwrap_err();
+        assert!(matches!(error, NotReady::NoQuorum { .. }), "{error}");
+        council.set_panics(false);
+        tokio::time::sleep(MS(30_000)).await;
+        assert_works(&redlock).await;
+    }
+    let text = log.text();
+    assert!(log.count("ERROR") > 10, "{text}");
 }

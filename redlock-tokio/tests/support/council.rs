@@ -2,7 +2,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -22,6 +22,7 @@ struct State {
     members: Mutex<Vec<Member>>,
     servers: Mutex<BTreeMap<String, Server>>,
     objection: Mutex<Option<NodeError>>,
+    panics: AtomicBool,
     /// How many watches run, and how many were started.
     watching: AtomicUsize,
     watches: AtomicUsize,
@@ -63,6 +64,7 @@ impl Council {
             members: Mutex::new(vec![member; members]),
             servers: Mutex::default(),
             objection: Mutex::default(),
+            panics: AtomicBool::new(false),
             watching: AtomicUsize::new(0),
             watches: AtomicUsize::new(0),
             connections: Mutex::default(),
@@ -105,6 +107,11 @@ impl Council {
 
     pub(crate) fn object(&self, objection: NodeError) {
         *self.0.objection.lock().unwrap() = Some(objection);
+    }
+
+    /// Makes the authority panic in all that it does, or not any more.
+    pub(crate) fn set_panics(&self, panics: bool) {
+        self.0.panics.store(panics, SeqCst);
     }
 
     /// Returns the server that is called `owner`.
@@ -166,6 +173,7 @@ fn member_id(index: usize) -> MemberId {
 
 impl Authority for Council {
     fn watch(&self, reports: Reports) -> BoxFuture<'static, ()> {
+        self.0.panic_if_told();
         let state = Arc::clone(&self.0);
         async move {
             state.watches.fetch_add(1, SeqCst);
@@ -184,6 +192,7 @@ impl Authority for Council {
         _: usize,
         tenure: &Tenure,
     ) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        self.0.panic_if_told();
         self.0.connections.lock().unwrap().push(tenure.clone());
         let Server { node, tenure_age } = self.entry(tenure.owner.as_str());
         async move {
@@ -198,12 +207,21 @@ impl Authority for Council {
     }
 
     fn objection(&self, _: usize) -> Option<NodeError> {
+        self.0.panic_if_told();
         self.0.objection.lock().unwrap().clone()
     }
 }
 
 impl State {
+    fn panic_if_told(&self) {
+        assert!(
+            !self.panics.load(SeqCst),
+            "this authority panics on purpose"
+        );
+    }
+
     fn report(&self, reports: &Reports) {
+        self.panic_if_told();
         let all = self.members.lock().unwrap().clone();
         for (index, member) in all.iter().enumerate() {
             if member.is_silent {

@@ -1,6 +1,9 @@
 use std::{
     io,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
 };
 
 use tracing::{Dispatch, Level, subscriber::DefaultGuard};
@@ -11,7 +14,10 @@ static SECOND: OnceLock<Dispatch> = OnceLock::new();
 
 /// The log of this thread.
 #[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    panics: Arc<AtomicBool>,
+}
 
 impl Log {
     /// Starts a log of what users see.
@@ -34,19 +40,28 @@ impl Log {
         (log, tracing::subscriber::set_default(subscriber))
     }
 
+    /// Makes the subscriber panic at each line, or not any more.
+    pub(crate) fn set_panics(&self, panics: bool) {
+        self.panics.store(panics, SeqCst);
+    }
+
     /// Returns how many lines have this text.
     pub(crate) fn count(&self, text: &str) -> usize {
         self.text().lines().filter(|it| it.contains(text)).count()
     }
 
     pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
     }
 }
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        assert!(
+            !self.panics.load(SeqCst),
+            "this subscriber panics on purpose"
+        );
+        self.bytes.lock().unwrap().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Clock, NodeError,
     key::Prefix,
+    log,
     node::{AuthorityKind, NamedBy, Node, Session},
 };
 
@@ -104,15 +105,14 @@ impl Connector {
                     Some(it) => connector.open_with_owner(&it.named_by).await,
                 }
             };
+            let attempt = async {
+                let in_time = timeout(connector.limit, attempt).await;
+                in_time.unwrap_or_else(|_| Err(connector.too_late()))
+            };
             // The code of the user may panic, and must not end the lane.
             let attempt = AssertUnwindSafe(attempt).catch_unwind();
-            match timeout(connector.limit, attempt).await {
-                Ok(Ok(outcome)) => outcome,
-                Ok(Err(_)) => Err(NodeError::Unreachable(
-                    "the code of the node panicked".into(),
-                )),
-                Err(_) => Err(connector.too_late()),
-            }
+            let panicked = || NodeError::Unreachable("the code of the node panicked".into());
+            attempt.await.unwrap_or_else(|_| Err(panicked()))
         }
     }
 
@@ -235,7 +235,7 @@ impl Connector {
     ) -> Result<Option<Duration>, NodeError> {
         match age.await {
             Err(error) if error.is_missing_right() => {
-                tracing::warn!(
+                log::warn!(
                     target: "redlock",
                     node = self.address(),
                     %error,

@@ -1,14 +1,17 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
+use futures::FutureExt;
 use redlock_core::{NodeId, NodeKind, OwnerRule, Rivals};
-use tokio::{runtime::Handle, task::AbortHandle};
+use tokio::{runtime::Handle, task::AbortHandle, time::sleep};
 
 use super::vetting::Vetting;
 use crate::{
-    Clock, NodeError,
+    Clock, NodeError, log,
     node::{Authority, AuthorityKind, NamedBy, Node, Reports},
 };
+
+/// How long an authority is left alone whose watch has ended.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What names the server of a node.
 #[derive(Clone)]
@@ -42,8 +45,8 @@ impl Discovery {
                 vetting.set_kind(*id, kind(named_by, rule));
             }
             let reports = group.reports(clock, vetting, rule);
-            let watch = group.authority.watch(reports);
-            let watch = Arc::new(Watch::spawn(runtime, watch));
+            let watch = Watch::spawn(runtime, Arc::clone(&group.authority), reports);
+            let watch = Arc::new(watch);
             discoveries.extend(group.nodes.into_iter().map(|(id, named_by)| {
                 let watch = Arc::clone(&watch);
                 let discovery = Self {
@@ -67,7 +70,7 @@ impl Group {
             for (id, _) in nodes.iter().filter(|(_, it)| *it == index) {
                 if let Some(rivals) = vetting.handle_report(*id, now.now(), report.clone()) {
                     let error = two_authorities(&*authority, rivals);
-                    tracing::error!(
+                    log::error!(
                         target: "redlock",
                         node = %vetting.address(*id),
                         %error,
@@ -80,13 +83,19 @@ impl Group {
 }
 
 impl Watch {
-    fn spawn(runtime: &Handle, watch: BoxFuture<'static, ()>) -> Self {
-        let task = runtime.spawn(async {
-            watch.await;
-            tracing::error!(
-                target: "redlock",
-                "the task that asks an authority has ended: the nodes of this authority lose their votes"
-            );
+    fn spawn(runtime: &Handle, authority: Arc<dyn Authority>, reports: Reports) -> Self {
+        let task = runtime.spawn(async move {
+            loop {
+                // The code of the user may panic, and must not end the task.
+                let watch = async { authority.watch(reports.clone()).await };
+                let panicked = AssertUnwindSafe(watch).catch_unwind().await.is_err();
+                log::error!(
+                    target: "redlock",
+                    panicked,
+                    "the watch of an authority has ended, and starts again in a second"
+                );
+                sleep(PAUSE).await;
+            }
         });
         Self(task.abort_handle())
     }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::{tenures::Tenures, unmet};
 use crate::{
-    NodeError,
+    NodeError, log,
     node::{AuthorityKind, Role, Server, ServerInfo},
     sync::Mutex,
 };
@@ -144,7 +144,7 @@ impl Vetting {
         let tenure = electorate.tenure(node).cloned();
         if is_new && let Some(Tenure { owner, epoch }) = &tenure {
             let node = &self.addresses[node.index()];
-            tracing::info!(
+            log::info!(
                 target: "redlock",
                 node = %node, %owner, epoch,
                 "a majority of the sentinels, or of the cluster's nodes, names this server as the master"
@@ -315,7 +315,7 @@ impl Vetting {
         let info = match server {
             Server::None => return,
             Server::Withheld(error) => {
-                tracing::warn!(
+                log::warn!(
                     target: "redlock",
                     %node, %error, %risks,
                     "the node votes unvetted, since it does not answer INFO"
@@ -326,7 +326,7 @@ impl Vetting {
         };
         if !unmet.is_empty() {
             let missing = unmet::fields(unmet);
-            tracing::warn!(
+            log::warn!(
                 target: "redlock",
                 %node, missing, %risks,
                 "the node votes unvetted, since INFO lacks some fields"
@@ -334,7 +334,7 @@ impl Vetting {
         }
         let waits = matches!(self.rules.restarts, RestartRule::Quarantined(_));
         if waits && info.uptime.is_none() && !unmet.contains(Check::Start) {
-            tracing::warn!(
+            log::warn!(
                 target: "redlock",
                 %node,
                 "the node's INFO lacks uptime_in_seconds, so each new client waits as if the server had just started"
@@ -343,7 +343,7 @@ impl Vetting {
         if let Some(policy) = &info.eviction
             && policy != "noeviction"
         {
-            tracing::warn!(
+            log::warn!(
                 target: "redlock",
                 %node,
                 policy,
@@ -352,7 +352,7 @@ impl Vetting {
             );
         }
         if matches!(self.rules.restarts, RestartRule::Durable(_)) && !info.appends_to_file {
-            tracing::warn!(
+            log::warn!(
                 target: "redlock",
                 %node,
                 "the node is said to be durable, but appendonly is off: a restart forgets locks"

@@ -9,7 +9,7 @@ use super::{
     vetting::{Decision, Statement, Vetting},
 };
 use crate::{
-    Clock, NodeError,
+    Clock, NodeError, log,
     node::{AuthorityKind, Server},
 };
 
@@ -74,7 +74,7 @@ impl VotingRight {
         let (now, eligibility) = (self.clock.now(), self.eligibility());
         let remaining = eligibility.remaining(now);
         if !remaining.is_zero() && !eligibility.is_unconfirmed(now) {
-            tracing::warn!(
+            log::warn!(
                 target: "redlock",
                 node = %self.address,
                 ?remaining,
@@ -109,7 +109,7 @@ impl VotingRight {
         self.apply(decision)?;
         // Each report of an authority changes the eligibility, too.
         if is_withdrawn || (self.named_by.is_none() && self.eligibility != before) {
-            tracing::warn!(
+            log::warn!(
                 target: "redlock",
                 node = %self.address,
                 remaining = ?self.eligibility().remaining(self.clock.now()),
@@ -129,9 +129,9 @@ impl VotingRight {
         let is_unconfirmed = eligibility.is_unconfirmed(now);
         match (had_no_vote, self.has_no_vote) {
             (true, false) => {
-                tracing::info!(target: "redlock", node = %self.address, "the node votes from now on");
+                log::info!(target: "redlock", node = %self.address, "the node votes from now on");
             }
-            (false, true) if is_unconfirmed => tracing::warn!(
+            (false, true) if is_unconfirmed => log::warn!(
                 target: "redlock",
                 node = %self.address,
                 "the node has no vote until a majority of its sentinels, or of its cluster's nodes, names its server \

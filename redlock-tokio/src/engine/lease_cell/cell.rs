@@ -26,6 +26,7 @@ use crate::{
     },
     foreign,
     key::KeySet,
+    log,
     node::Command,
     options::QueuePolicy,
     sync::{Mutex, MutexGuard, Notify, atomic::Ordering},
@@ -172,7 +173,7 @@ impl LeaseCell {
         match state.lease.judge_remaining(now, extension, remaining) {
             Some(ExpiryAnomaly::TooShort { needed }) => {
                 if let Some(withheld) = lane.keys_too_short().due(now) {
-                    tracing::warn!(
+                    log::warn!(
                         target: "redlock",
                         label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
                         %node, ?remaining, ?needed, withheld,
@@ -183,7 +184,7 @@ impl LeaseCell {
             }
             Some(ExpiryAnomaly::TooLong { longest }) => {
                 if let Some(withheld) = lane.keys_too_long().due(now) {
-                    tracing::warn!(
+                    log::warn!(
                         target: "redlock",
                         label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
                         %node, ?remaining, ttl = ?longest, withheld,
@@ -198,7 +199,7 @@ impl LeaseCell {
 
     /// Logs that a task has got the lock. The line is in the span of this task.
     pub(crate) fn log_acquisition(&self) {
-        tracing::debug!(
+        log::debug!(
             target: "redlock",
             label = self.label(),
             keys = self.shown_keys(),
@@ -305,7 +306,7 @@ impl LeaseCell {
                 Event::Extended { .. } => state.note_extension(),
                 Event::ExtendFailed { .. } => {
                     state.note_failed_extension();
-                    tracing::debug!(
+                    log::debug!(
                         target: "redlock",
                         label = state.label(),
                         keys = self.shown_keys(),
@@ -316,7 +317,7 @@ impl LeaseCell {
                 }
                 Event::Lost(reason) => {
                     // The token says which lock it was. Unlike the key it reveals nothing.
-                    tracing::warn!(
+                    log::warn!(
                         target: "redlock",
                         label = state.label(),
                         keys = self.shown_keys(),

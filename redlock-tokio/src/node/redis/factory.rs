@@ -29,7 +29,7 @@ use super::{
     server_error::connect_error,
     tls::install_crypto_provider,
 };
-use crate::{node::NodeError, sync::Mutex};
+use crate::{log, node::NodeError, sync::Mutex};
 
 /// The channel of an `UNSUBSCRIBE` that shows whether messages arrive. Nothing is ever published on it.
 const ECHO: &str = "redlock:echo";
@@ -219,7 +219,7 @@ impl Factory {
 
     fn warn_of_silence(&self, node: &str) {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
+            log::warn!(
                 target: "redlock",
                 node,
                 "the server's messages do not arrive over the factory's connection, so waiters ask from time to time: \

@@ -3,6 +3,8 @@ use std::{fmt, sync::Arc};
 use deadpool_redis::redis::{AsyncConnectionConfig, ConnectionAddr};
 use thiserror::Error;
 
+use crate::log;
+
 /// How TLS connections check the server, and show who they are. Needs the feature `tls-rustls`.
 ///
 /// Without options, the server's certificate must be for the host of the URL, and signed by a root
@@ -141,7 +143,7 @@ impl Tls {
         }
         let template = certificates::template(options)?;
         if options.is_insecure {
-            tracing::warn!(
+            log::warn!(
                 target: "redlock",
                 "TLS is insecure: no server's certificate is checked, so anyone on the way can pose as the server"
             );

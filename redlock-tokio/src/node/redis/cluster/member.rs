@@ -8,12 +8,15 @@ use super::{
     directory::{Directory, Standing},
     layout::Layout,
 };
-use crate::node::{
-    NodeError, Reports,
-    redis::{
-        address::Endpoint,
-        connect::ConnectionSettings,
-        server_error::{connect_error, needs_password, refusal},
+use crate::{
+    log,
+    node::{
+        NodeError, Reports,
+        redis::{
+            address::Endpoint,
+            connect::ConnectionSettings,
+            server_error::{connect_error, needs_password, refusal},
+        },
     },
 };
 
@@ -106,7 +109,7 @@ impl Member {
 
     fn warn_of_shared_server(&self) {
         if let Some(shared) = self.directory.newly_shared(&self.slots) {
-            tracing::warn!(
+            log::warn!(
                 target: "redlock",
                 first = self.slots[shared.first].number(),
                 second = self.slots[shared.second].number(),
@@ -119,7 +122,7 @@ impl Member {
     fn note_failure(&self, error: NodeError) {
         let text = error.to_string();
         if self.directory.note_failure(&self.endpoint, error) {
-            tracing::warn!(
+            log::warn!(
                 target: "redlock",
                 node = %self.endpoint,
                 error = text,
@@ -127,7 +130,7 @@ impl Member {
             );
         }
         if let Some(error) = self.directory.newly_short(self.slots[0]) {
-            tracing::warn!(target: "redlock", %error, "no owner of a slot is confirmed");
+            log::warn!(target: "redlock", %error, "no owner of a slot is confirmed");
         }
     }
 }

@@ -19,6 +19,7 @@ use super::{
     roster::Roster,
 };
 use crate::{
+    log,
     node::{
         Authority, NodeError, Reports, Session,
         redis::{
@@ -260,7 +261,7 @@ impl Watch {
         match (before.as_ref(), objection) {
             (before, Some(error)) if before == Some(error) => {}
             (_, Some(error)) if error.is_refusal() => {
-                tracing::warn!(
+                log::warn!(
                     target: "redlock",
                     group,
                     sentinel = address,
@@ -269,7 +270,7 @@ impl Watch {
                 );
             }
             (_, Some(error)) => {
-                tracing::warn!(
+                log::warn!(
                     target: "redlock",
                     group,
                     sentinel = address,
@@ -278,7 +279,7 @@ impl Watch {
                 );
             }
             (Some(_), None) => {
-                tracing::info!(
+                log::info!(
                     target: "redlock",
                     group,
                     sentinel = address,
