@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use futures::future::BoxFuture;
+use futures::{future::BoxFuture, join};
 use redlock_tokio::{
     Answer, Clock, Command, FreedNotifier, MemoryNode, Node, NodeError, Operation, Redlock, Session,
 };
 use tokio::time::{Instant, sleep};
 
-use crate::support::MS;
+use crate::support::{MS, in_memory::three_nodes};
 
 /// For how long another client holds the key.
 const HOLD: Duration = Duration::from_secs(30);
@@ -43,7 +43,10 @@ impl Node for Counting {
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        Box::pin(async { Ok(Box::new(self.clone()) as Box<dyn Session>) })
+        Box::pin(async {
+            self.inner.connect().await?;
+            Ok(Box::new(self.clone()) as Box<dyn Session>)
+        })
     }
 }
 
@@ -73,15 +76,21 @@ struct Waited {
 }
 
 async fn wait(reports: Reports) -> Waited {
+    let nodes = three_nodes();
+    wait_over(&nodes, [reports; 3]).await
+}
+
+async fn wait_over(nodes: &[MemoryNode], reports: [Reports; 3]) -> Waited {
     let clock = Clock::tokio();
-    let nodes = [(); 3].map(|()| MemoryNode::with_clock(clock.clone()));
     let probes = Arc::new(AtomicUsize::new(0));
-    let counting = nodes.clone().map(|inner| Counting {
-        inner,
+    let counting = nodes.iter().zip(reports).map(|(inner, reports)| Counting {
+        inner: inner.clone(),
         reports,
         probes: Arc::clone(&probes),
     });
-    let holder = Redlock::builder().custom_nodes(nodes).clock(clock.clone());
+    let holder = Redlock::builder()
+        .custom_nodes(nodes.to_vec())
+        .clock(clock.clone());
     let waiter = Redlock::builder().custom_nodes(counting).clock(clock);
     let holder = holder.build().await.unwrap();
     let waiter = waiter.build().await.unwrap();
@@ -120,4 +129,18 @@ async fn a_waiter_that_is_not_notified_probes_several_times_a_second() {
     let Waited { probes, delay } = wait(Reports::None).await;
     assert!(probes > 200, "{probes} in {HOLD:?}");
     assert!(delay <= MS(210), "{delay:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_away_does_not_count_as_one_that_notifies() {
+    let nodes = three_nodes();
+    let reports = [Reports::Arrive, Reports::Arrive, Reports::None];
+    let away = async {
+        sleep(MS(1000)).await;
+        nodes[1].set_down(true);
+    };
+    let (waited, ()) = join!(wait_over(&nodes, reports), away);
+    // Of the two nodes that are left, one notifies.
+    assert!(waited.probes > 130, "{} in {HOLD:?}", waited.probes);
+    assert!(waited.delay <= MS(210), "{:?}", waited.delay);
 }
