@@ -13,6 +13,7 @@ mod own_connections;
 #[allow(dead_code, reason = "other programs fetch packages from pip, too")]
 mod packages;
 mod promises;
+mod refusals;
 mod saying_less;
 mod starting;
 #[path = "../support/mod.rs"]
