@@ -63,7 +63,7 @@ impl Network {
     }
 
     /// Returns why a connection should not be there any more, if it is there: its process has waited for too long.
-    /// Otherwise plans to look again, if the process stood still.
+    /// Otherwise plans to look again, if the process stood still or an earlier answer came meanwhile.
     pub(crate) fn look_for_end(&mut self, unanswered: Unanswered) -> Option<String> {
         let Unanswered {
             connection: id,
@@ -72,7 +72,9 @@ impl Network {
             ..
         } = unanswered;
         let connection = self.connections.get(&id)?;
-        let due = unanswered.due(connection.host.resumed_at());
+        // The time begins anew with each answer: the server could not begin before.
+        let since = connection.host.resumed_at().max(connection.last_delivery);
+        let due = unanswered.due(since);
         if due > self.at() {
             self.queue.push(due, Event::Unanswered(unanswered));
             return None;
