@@ -12,6 +12,7 @@ mod logging;
 mod misbehaving;
 mod odd_node;
 mod outages;
+mod peak;
 mod probing;
 mod quarantine;
 mod refusals;

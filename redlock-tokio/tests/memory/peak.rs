@@ -1,0 +1,55 @@
+//! The memory that a peak leaves behind.
+
+use allocation_counter::measure;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
+use redlock_tokio::{Answer, Command, Node, NodeError, Redlock, Session, Vote};
+use tokio::runtime::Builder;
+
+/// A node that grants everything and remembers nothing.
+struct Forgetful(&'static str);
+
+impl Node for Forgetful {
+    fn address(&self) -> &str {
+        self.0
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        async { Ok(Box::new(Self(self.0)) as Box<dyn Session>) }.boxed()
+    }
+}
+
+impl Session for Forgetful {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        let answers = batch.iter().map(|_| Ok(Vote::Granted)).collect();
+        async { Ok(answers) }.boxed()
+    }
+}
+
+/// Holds so many locks at once, and releases them.
+async fn hold_at_once(redlock: &Redlock, locks: usize) {
+    let lock = async |key: usize| redlock.lock(key.to_string()).await.unwrap();
+    let guards = join_all((0..locks).map(lock)).await;
+    join_all(guards.into_iter().map(|it| it.release())).await;
+}
+
+/// All tasks run on the thread whose allocations are counted.
+#[test]
+fn a_hundred_thousand_keys_that_were_busy_at_once_leave_no_memory_behind() {
+    const PEAK: usize = 100_000;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let nodes = ["a", "b", "c"].map(Forgetful);
+    let builder = Redlock::builder().custom_nodes(nodes);
+    let redlock = runtime.block_on(builder.build()).unwrap();
+    runtime.block_on(hold_at_once(&redlock, 100));
+    let left = measure(|| runtime.block_on(hold_at_once(&redlock, PEAK)));
+    let per_key = left.bytes_current as f64 / PEAK as f64;
+    println!("{per_key:.1} B for each key");
+    assert!(per_key < 5.0, "{per_key} B for each key");
+}
