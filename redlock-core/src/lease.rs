@@ -13,6 +13,7 @@ mod key_watch;
 mod outbox;
 mod proposals;
 mod retry_state;
+mod several_keys;
 mod transmit;
 mod watching;
 

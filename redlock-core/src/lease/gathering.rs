@@ -15,7 +15,7 @@
 
 use core::time::Duration;
 
-use super::{Lease, State, acquiring::Acquiring, transmit::Operation};
+use super::transmit::Operation;
 use crate::{NodeId, NodeSet, Tally, Timestamp, Ttl, retry::share};
 
 /// A lease of several keys gathers them after it has waited for so long.
@@ -56,80 +56,6 @@ impl GatheringPlan {
     }
 }
 
-impl Lease {
-    /// Takes the answer of a node on which some key is not ours.
-    pub(super) fn handle_lack(&mut self, now: Timestamp, node: NodeId) {
-        let schedule = if self.is_notified {
-            self.config.retry
-        } else {
-            self.config.retry.with_haste(u32::MAX)
-        };
-        let again_at = schedule.draw_delay(now, self.jitter_of_round());
-        if let Some(gathering) = self.gathering_mut() {
-            if gathering.lacking.is_empty() {
-                gathering.again_at = again_at;
-            }
-            if gathering.handle_denial(node) {
-                self.ask_to_gather(node.into());
-            }
-        }
-    }
-
-    /// Asks a node again on which a key may be free now.
-    pub(super) fn gather_after_change(&mut self, node: NodeId) {
-        if let Some(gathering) = self.gathering_mut()
-            && gathering.handle_change(node)
-        {
-            self.ask_to_gather(node.into());
-        }
-    }
-
-    /// Asks the nodes again that lack a key, although no notification came.
-    pub(super) fn gather_again(&mut self) {
-        if let Some(gathering) = self.gathering_mut() {
-            let lacking = gathering.take_lacking();
-            self.ask_to_gather(lacking);
-        }
-    }
-
-    /// Asks the nodes whose turn it is now.
-    pub(super) fn gather_further(&mut self) {
-        if let State::Acquiring(Acquiring {
-            round,
-            gathering: Some(gathering),
-            ..
-        }) = &mut self.state
-        {
-            let next = gathering.take_next(round.tally());
-            self.ask_to_gather(next);
-        }
-    }
-
-    fn gathering_mut(&mut self) -> Option<&mut Gathering> {
-        match &mut self.state {
-            State::Acquiring(it) => it.gathering.as_mut(),
-            _ => None,
-        }
-    }
-
-    /// Asks nodes to set the keys that are free, and to report when one of the keys changes after that, if they can.
-    fn ask_to_gather(&mut self, nodes: NodeSet) {
-        if let State::Acquiring(Acquiring {
-            id,
-            gathering: Some(gathering),
-            ..
-        }) = &self.state
-            && !nodes.is_empty()
-        {
-            let operation = gathering.operation;
-            self.outbox.ask_in(*id, nodes, operation);
-            if self.is_notified {
-                self.outbox.probe(nodes, operation.token());
-            }
-        }
-    }
-}
-
 /// What an attempt that gathers has asked of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Gathering {
@@ -137,7 +63,7 @@ pub(super) struct Gathering {
     /// When the attempt ends without a majority.
     pub(super) until: Timestamp,
     /// When the nodes that lack a key are asked again if nothing happens before.
-    pub(super) again_at: Timestamp,
+    again_at: Timestamp,
     /// The nodes that were asked.
     asked: NodeSet,
     /// Those of them whose last answer was that some key is not ours.
@@ -158,10 +84,14 @@ impl Gathering {
         }
     }
 
-    /// Takes the answer of a node on which some key is not ours. Returns whether to ask it again at once.
-    pub(super) fn handle_denial(&mut self, node: NodeId) -> bool {
+    /// Takes the answer of a node on which some key is not ours. Returns whether to ask it again at once, or else it is
+    /// asked at `again_at`, or with the nodes that have waited for that before.
+    pub(super) fn handle_denial(&mut self, node: NodeId, again_at: Timestamp) -> bool {
         if !self.asked.contains(node) {
             return false;
+        }
+        if self.lacking.is_empty() {
+            self.again_at = again_at;
         }
         let has_changed = self.changed.remove(node);
         if !has_changed {
