@@ -5,8 +5,9 @@ use super::{
     rule::{Kind, Rule},
 };
 use crate::{
-    configuration::{Configuration, TWO_HOLDERS, USUAL},
+    configuration::{Configuration, Expectation, TWO_HOLDERS, USUAL},
     fault::Fault,
+    violation,
 };
 
 const AUTHORITIES: &[Fault] = &[
@@ -123,6 +124,15 @@ pub(crate) const RARE_CONTROLS: [Configuration; 6] = [
         name: "without-replicas",
         about: "the masters of a cluster are taken for all its members: the electorate changes with a failover",
         owners: without(Rule::Replicas, CLUSTER),
+        // Where the masters change one by one, there are two holders. Where half of them change, the rest is no authority
+        // that was known before, and nobody is served.
+        expectation: Expectation::Violated(&[
+            violation::Kind::TwoHolders,
+            violation::Kind::Fencing,
+            violation::Kind::Service,
+            violation::Kind::Remains,
+            violation::Kind::Statement,
+        ]),
         ..RARE
     },
     Configuration {
