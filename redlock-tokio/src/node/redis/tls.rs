@@ -3,8 +3,6 @@ use std::{fmt, sync::Arc};
 use deadpool_redis::redis::{AsyncConnectionConfig, ConnectionAddr};
 use thiserror::Error;
 
-use crate::log;
-
 /// How TLS connections check the server, and show who they are. Needs the feature `tls-rustls`.
 ///
 /// Without options, the server's certificate must be for the host of the URL, and signed by a root
@@ -143,7 +141,7 @@ impl Tls {
         }
         let template = certificates::template(options)?;
         if options.is_insecure {
-            log::warn!(
+            crate::log::warn!(
                 target: "redlock",
                 "TLS is insecure: no server's certificate is checked, so anyone on the way can pose as the server"
             );
