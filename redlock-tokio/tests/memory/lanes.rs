@@ -20,7 +20,7 @@ use redlock_tokio::{
 };
 use tokio::time::Instant;
 
-use crate::support::MS;
+use crate::support::{MS, in_memory::Opens};
 
 type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
 
@@ -38,23 +38,12 @@ struct Slow {
 }
 
 impl Slow {
-    fn new(per_key: Duration) -> Self {
-        Self {
+    fn node(per_key: Duration) -> Opens<Self> {
+        Opens::new(Self {
             inner: MemoryNode::new(),
             per_key,
             free_at: Arc::new(Mutex::new(Instant::now())),
-        }
-    }
-}
-
-impl Node for Slow {
-    fn address(&self) -> &str {
-        self.inner.address()
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        let session = self.clone();
-        async { Ok(Box::new(session) as Box<dyn Session>) }.boxed()
+        })
     }
 }
 
@@ -78,7 +67,7 @@ impl Session for Slow {
 #[tokio::test(start_paused = true)]
 async fn a_busy_node_is_not_taken_for_a_silent_one() {
     const TASKS: usize = 3000;
-    let slow = || Slow::new(Duration::from_micros(20));
+    let slow = || Slow::node(Duration::from_micros(20));
     let redlock = over([slow(), slow(), slow()]).build().await.unwrap();
     let end = Instant::now() + MS(500);
     let task = async |number: usize| {
@@ -102,7 +91,7 @@ async fn a_busy_node_is_not_taken_for_a_silent_one() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_of_many_keys_gets_through_beside_single_keys_that_fill_the_nodes() {
     const TASKS: usize = 3000;
-    let nodes = [(); 3].map(|()| Slow::new(Duration::from_micros(20)));
+    let nodes = [(); 3].map(|()| Slow::node(Duration::from_micros(20)));
     let redlock = over(nodes).build().await.unwrap();
     let start = Instant::now();
     let task = async |number: usize| {
@@ -129,7 +118,7 @@ async fn locks_of_a_thousand_keys_neither_silence_the_nodes_nor_delay_single_one
     const TASKS: usize = 64;
     const KEYS: usize = 1000;
     // Each node carries out 200 keys in a millisecond.
-    let nodes = [(); 5].map(|()| Slow::new(Duration::from_micros(5)));
+    let nodes = [(); 5].map(|()| Slow::node(Duration::from_micros(5)));
     let redlock = over(nodes).build().await.unwrap();
     let end = Instant::now() + MS(2000);
     let several = async |task: usize| {
@@ -180,7 +169,7 @@ async fn locks_of_a_thousand_keys_neither_silence_the_nodes_nor_delay_single_one
 #[tokio::test(start_paused = true)]
 async fn locks_that_are_too_many_for_the_nodes_are_refused_as_overloaded() {
     const TASKS: usize = 200;
-    let nodes = [(); 3].map(|()| Slow::new(Duration::from_micros(5)));
+    let nodes = [(); 3].map(|()| Slow::node(Duration::from_micros(5)));
     let redlock = over(nodes).build().await.unwrap();
     let lock = async |task: usize| {
         let keys = (0..1000).map(|key| format!("{task}:{key}"));
@@ -200,19 +189,7 @@ async fn locks_that_are_too_many_for_the_nodes_are_refused_as_overloaded() {
 /// A node that counts the keys that it is asked for, and never answers.
 #[derive(Clone)]
 struct Mute {
-    inner: MemoryNode,
     keys: Arc<AtomicUsize>,
-}
-
-impl Node for Mute {
-    fn address(&self) -> &str {
-        self.inner.address()
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        let session = self.clone();
-        async { Ok(Box::new(session) as Box<dyn Session>) }.boxed()
-    }
 }
 
 impl Session for Mute {
@@ -227,10 +204,9 @@ impl Session for Mute {
 #[tokio::test(start_paused = true)]
 async fn requests_wait_while_a_node_has_more_than_512_keys_to_answer_for() {
     let mute = Mute {
-        inner: MemoryNode::new(),
         keys: Arc::default(),
     };
-    let redlock = over([mute.clone()]).build().await.unwrap();
+    let redlock = over([Opens::new(mute.clone())]).build().await.unwrap();
     let lock = async |name: usize, keys: usize| {
         let keys = (0..keys).map(|key| format!("{name}:{key}"));
         redlock.lock_all(keys).await.expect_err("no answer")

@@ -9,14 +9,14 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_tokio::{
-    Answer, Clock, Command, Hold, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Node,
+    Answer, Clock, Command, Hold, LockError, LockFuture, LockGuard, LockOptions, MemoryNode,
     NodeError, Redlock, ReleaseOutcome, Session, Ttl,
 };
 use tokio::task::yield_now;
 
 use crate::support::{
     MS,
-    in_memory::{all_empty, embedded, five_nodes_and_lock},
+    in_memory::{Opens, all_empty, embedded, five_nodes_and_lock},
 };
 
 #[tokio::test(start_paused = true)]
@@ -35,27 +35,13 @@ async fn a_lock_that_was_lost_before_it_was_polled_is_not_returned() {
 }
 
 /// A node in memory that answers after a number of turns of the runtime.
-struct SlowNode {
+#[derive(Clone)]
+struct Slow {
     inner: MemoryNode,
     turns: usize,
 }
 
-impl Node for SlowNode {
-    fn address(&self) -> &str {
-        self.inner.address()
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        Box::pin(async {
-            Ok(Box::new(Self {
-                inner: self.inner.clone(),
-                turns: self.turns,
-            }) as Box<dyn Session>)
-        })
-    }
-}
-
-impl Session for SlowNode {
+impl Session for Slow {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
         let answers = self.inner.execute(batch);
         let turns = self.turns;
@@ -85,9 +71,11 @@ async fn poll_and_drop(future: LockFuture, polls: usize) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_lock_cancelled_at_any_poll_leaves_no_key_behind() {
     let nodes: Vec<_> = (0..5).map(|_| MemoryNode::new()).collect();
-    let slow = nodes.iter().enumerate().map(|(index, node)| SlowNode {
-        inner: node.clone(),
-        turns: 5 * index,
+    let slow = nodes.iter().enumerate().map(|(index, node)| {
+        Opens::new(Slow {
+            inner: node.clone(),
+            turns: 5 * index,
+        })
     });
     let builder = Redlock::builder().custom_nodes(slow);
     let redlock = builder.clock(Clock::tokio()).build().await.unwrap();

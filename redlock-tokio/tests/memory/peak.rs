@@ -5,21 +5,14 @@ use futures::{
     FutureExt,
     future::{BoxFuture, join_all},
 };
-use redlock_tokio::{Answer, Command, Node, NodeError, Redlock, Session, Vote};
+use redlock_tokio::{Answer, Command, NodeError, Redlock, Session, Vote};
 use tokio::runtime::Builder;
 
-/// A node that grants everything and remembers nothing.
-struct Forgetful(&'static str);
+use crate::support::in_memory::Opens;
 
-impl Node for Forgetful {
-    fn address(&self) -> &str {
-        self.0
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        async { Ok(Box::new(Self(self.0)) as Box<dyn Session>) }.boxed()
-    }
-}
+/// A session that grants everything and remembers nothing.
+#[derive(Clone)]
+struct Forgetful;
 
 impl Session for Forgetful {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
@@ -44,7 +37,7 @@ fn a_hundred_thousand_keys_that_were_busy_at_once_leave_no_memory_behind() {
         .start_paused(true)
         .build()
         .unwrap();
-    let nodes = ["a", "b", "c"].map(Forgetful);
+    let nodes = [(); 3].map(|()| Opens::new(Forgetful));
     let builder = Redlock::builder().custom_nodes(nodes);
     let redlock = runtime.block_on(builder.build()).unwrap();
     runtime.block_on(hold_at_once(&redlock, 100));

@@ -10,28 +10,16 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Answer, Clock, Command, MemoryNode, Node, NodeError, NodeState, NotReady, Operation, Redlock,
-    Session,
+    Answer, Clock, Command, MemoryNode, NodeError, NodeState, NotReady, Operation, Redlock, Session,
 };
 
-use crate::support::MS;
+use crate::support::{MS, in_memory::Opens};
 
 /// A node that sets no key while it refuses, like a server without memory. It does the rest as usual.
 #[derive(Clone)]
 struct Refusing {
     inner: MemoryNode,
     refuses: Arc<AtomicBool>,
-}
-
-impl Node for Refusing {
-    fn address(&self) -> &str {
-        self.inner.address()
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
-        let session = self.clone();
-        async { Ok(Box::new(session) as Box<dyn Session>) }.boxed()
-    }
 }
 
 impl Session for Refusing {
@@ -59,9 +47,11 @@ impl Session for Refusing {
 
 async fn refusing() -> (Redlock, Arc<AtomicBool>) {
     let refuses = Arc::new(AtomicBool::new(true));
-    let node = || Refusing {
-        inner: MemoryNode::new(),
-        refuses: Arc::clone(&refuses),
+    let node = || {
+        Opens::new(Refusing {
+            inner: MemoryNode::new(),
+            refuses: Arc::clone(&refuses),
+        })
     };
     let builder = Redlock::builder().custom_nodes([node(), node(), node()]);
     let redlock = builder.clock(Clock::tokio()).build().await.unwrap();

@@ -1,7 +1,34 @@
 //! Locks over nodes in memory, by tokio's clock, for paused runtimes.
 
-use redlock_tokio::{Clock, MemoryNode, Redlock, RedlockBuilder};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use futures::{FutureExt, future::BoxFuture};
+use redlock_tokio::{Clock, MemoryNode, Node, NodeError, Redlock, RedlockBuilder, Session};
 use tokio::task::yield_now;
+
+/// A node whose sessions are clones of one.
+pub(crate) struct Opens<S> {
+    address: String,
+    session: S,
+}
+
+impl<S> Opens<S> {
+    pub(crate) fn new(session: S) -> Self {
+        static NODES: AtomicUsize = AtomicUsize::new(0);
+        let address = format!("node {}", NODES.fetch_add(1, Relaxed));
+        Self { address, session }
+    }
+}
+
+impl<S: Session + Clone + Sync + 'static> Node for Opens<S> {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        async { Ok(Box::new(self.session.clone()) as Box<dyn Session>) }.boxed()
+    }
+}
 
 pub(crate) async fn embedded() -> Redlock {
     Redlock::embedded().await.unwrap()
