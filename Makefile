@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser python servers model sim sim-driver sim-controls threads soak mutants mutants-driver coverage bounds imports api lint
+.PHONY: run test redis browser python servers model sim sim-driver sim-controls threads soak mutants mutants-driver coverage bounds imports api lint oldest-rust deny
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
@@ -136,6 +136,15 @@ imports: python
 # date.
 api: python
 	@.ci/check-api --renew
+
+# Whether the libraries compile with the oldest Rust that they promise.
+oldest-rust:
+	@.ci/check-oldest-rust
+
+# Whether the licences and the sources of all dependencies are allowed (see .deny.toml).
+deny:
+	@if command -v cargo-deny >/dev/null; then cargo deny check licenses bans sources; \
+	else echo "NOT RUN: cargo install --locked cargo-deny"; fi
 
 # What must be clean before a commit.
 lint:
