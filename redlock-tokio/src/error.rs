@@ -36,17 +36,17 @@ pub enum LockError {
     /// Too few nodes are available to form a majority: the others are down, silent, or refuse this client.
     /// [`Redlock::nodes`](crate::Redlock::nodes) and [`Attempts::nodes`] say why.
     #[error(
-        "no quorum: {needed} of {possible} nodes must agree ({0})",
+        "no quorum: {needed} of {total} nodes must agree ({0})",
         needed = .0.votes_needed,
-        possible = .0.votes_possible
+        total = .0.nodes_total
     )]
     NoQuorum(Attempts),
     /// The nodes work, but this process asks for more locks than they can grant in time, so it asks them no further.
     /// Fewer keys in one request help, and fewer requests at once.
     #[error(
-        "overloaded: this process asks the nodes for more than they can do, and {needed} of {possible} must agree ({0})",
+        "overloaded: this process asks the nodes for more than they can do, and {needed} of {total} must agree ({0})",
         needed = .0.votes_needed,
-        possible = .0.votes_possible
+        total = .0.nodes_total
     )]
     Overloaded(Attempts),
     /// A majority agreed, but only after the validity of the lock had ended. The nodes are overloaded or far away.
@@ -178,7 +178,7 @@ pub struct Attempts {
     /// How many nodes must agree.
     pub votes_needed: usize,
     /// How many nodes there are.
-    pub votes_possible: usize,
+    pub nodes_total: usize,
     /// Why nodes did not agree to the last attempt.
     pub nodes: NodeReports,
 }
@@ -292,7 +292,7 @@ mod tests {
             count: 3,
             waited: Duration::from_nanos(5_000_123_456),
             votes_needed: 3,
-            votes_possible: 5,
+            nodes_total: 5,
             nodes: NodeReports::new(vec![
                 report("a:6379", Objection::Failed(NodeError::Silent)),
                 report("b:6379", Objection::Denied),

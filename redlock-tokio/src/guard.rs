@@ -139,7 +139,7 @@ impl LockGuard {
         Acquisition::Granted {
             granted_by: cell.granted_by(),
             votes_needed: cell.quorum().votes(),
-            votes_possible: cell.quorum().nodes(),
+            nodes_total: cell.quorum().nodes(),
             attempts: cell.attempts(),
             waited,
         }

@@ -12,14 +12,14 @@ use crate::{NodeReports, engine::lease_cell::Shared, node::status, whole_seconds
 pub enum NotReady {
     /// Too few nodes may vote: they cannot form a majority.
     #[error(
-        "not ready: {votes_needed} of {votes_possible} nodes must agree{} ({nodes})",
+        "not ready: {votes_needed} of {nodes_total} nodes must agree{} ({nodes})",
         Outlook(*remaining)
     )]
     NoQuorum {
         /// How many nodes must agree.
         votes_needed: usize,
         /// How many nodes there are.
-        votes_possible: usize,
+        nodes_total: usize,
         /// The time until a majority may vote. `None` if more than quarantines prevents a majority.
         remaining: Option<Duration>,
         /// The nodes that may not vote, with their reasons.
@@ -61,7 +61,7 @@ pub(crate) async fn ready(shared: &Shared, limit: Duration) -> Result<(), NotRea
         if now >= deadline {
             return Err(NotReady::NoQuorum {
                 votes_needed: shared.quorum.votes(),
-                votes_possible: shared.quorum.nodes(),
+                nodes_total: shared.quorum.nodes(),
                 remaining,
                 nodes: status::objections(nodes),
             });

@@ -85,13 +85,13 @@ pub enum BuildError {
     /// So many nodes refuse this client that the others cannot form a majority. See
     /// [`NodeError::Misconfigured`](crate::NodeError::Misconfigured).
     #[error(
-        "{votes_needed} of {votes_possible} nodes must agree, and too many refuse this client ({nodes})"
+        "{votes_needed} of {nodes_total} nodes must agree, and too many refuse this client ({nodes})"
     )]
     Refused {
         /// How many nodes must agree.
         votes_needed: usize,
         /// How many nodes there are.
-        votes_possible: usize,
+        nodes_total: usize,
         /// The nodes that refuse this client, with their reasons.
         nodes: NodeReports,
     },

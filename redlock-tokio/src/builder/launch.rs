@@ -259,7 +259,7 @@ pub(super) fn refuse_to_start(
     };
     Err(BuildError::Refused {
         votes_needed: quorum.votes(),
-        votes_possible: quorum.nodes(),
+        nodes_total: quorum.nodes(),
         nodes: NodeReports::new(refusals.into_iter().map(report).collect()),
     })
 }

@@ -15,7 +15,7 @@ pub enum Acquisition {
         /// How many nodes had to agree.
         votes_needed: usize,
         /// How many nodes there are.
-        votes_possible: usize,
+        nodes_total: usize,
         /// How many attempts were made.
         attempts: u32,
         /// The time from the request to the lock.
@@ -46,14 +46,14 @@ impl fmt::Display for Acquisition {
         match self {
             Self::Granted {
                 granted_by,
-                votes_possible,
+                nodes_total,
                 attempts,
                 ..
             } => {
                 let s = if *attempts == 1 { "" } else { "s" };
                 write!(
                     f,
-                    "granted by {} of {votes_possible} nodes ({}) with {attempts} attempt{s} in {waited:?}",
+                    "granted by {} of {nodes_total} nodes ({}) with {attempts} attempt{s} in {waited:?}",
                     granted_by.len(),
                     granted_by.join(", ")
                 )
@@ -73,7 +73,7 @@ mod tests {
         let granted = |attempts| Acquisition::Granted {
             granted_by: vec!["a:6379".into(), "c:6379".into()],
             votes_needed: 2,
-            votes_possible: 3,
+            nodes_total: 3,
             attempts,
             waited,
         };

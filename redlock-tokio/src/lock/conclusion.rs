@@ -114,7 +114,7 @@ fn no_quorum(attempts: Attempts) -> LockError {
     let is_overloaded = |it: &&NodeReport| it.objection == Objection::Failed(NodeError::Overloaded);
     let overloaded = attempts.nodes.iter().filter(is_overloaded).count();
     let others = attempts.nodes.len() - overloaded;
-    if overloaded > 0 && attempts.votes_possible - others >= attempts.votes_needed {
+    if overloaded > 0 && attempts.nodes_total - others >= attempts.votes_needed {
         LockError::Overloaded(attempts)
     } else {
         LockError::NoQuorum(attempts)
@@ -126,7 +126,7 @@ fn attempts(cell: &LeaseCell, since: Timestamp, count: u32) -> Attempts {
     Attempts {
         count,
         votes_needed: quorum.votes(),
-        votes_possible: quorum.nodes(),
+        nodes_total: quorum.nodes(),
         waited: cell.now().saturating_duration_since(since),
         nodes: cell.reports(),
     }

@@ -83,7 +83,7 @@ impl Outlook {
         let attempts = Attempts {
             count: 0,
             votes_needed: shared.quorum.votes(),
-            votes_possible: shared.quorum.nodes(),
+            nodes_total: shared.quorum.nodes(),
             waited: now.saturating_duration_since(self.since),
             nodes: NodeReports::default(),
         };

@@ -17,7 +17,7 @@ async fn a_guard_names_the_nodes_that_granted_its_lock() {
     let Acquisition::Granted {
         granted_by,
         votes_needed,
-        votes_possible,
+        nodes_total,
         attempts,
         waited,
         ..
@@ -27,7 +27,7 @@ async fn a_guard_names_the_nodes_that_granted_its_lock() {
     };
     let up = [0, 2].map(|index| servers.get(index).address().to_string());
     assert_eq!(granted_by.iter().map(|it| &**it).collect::<Vec<_>>(), up);
-    assert_eq!((*votes_needed, *votes_possible, *attempts), (2, 3, 1));
+    assert_eq!((*votes_needed, *nodes_total, *attempts), (2, 3, 1));
     assert!(*waited < MS(5000));
     let line = acquisition.to_string();
     let start = format!(

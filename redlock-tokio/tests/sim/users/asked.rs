@@ -132,11 +132,11 @@ impl Asked {
     fn judge_attempts(&self, attempts: &Attempts) {
         let (environment, terms) = (&self.environment, &self.terms);
         let servers = if environment.has_owners {
-            attempts.votes_possible
+            attempts.nodes_total
         } else {
             environment.scale.servers
         };
-        if attempts.votes_possible != servers || attempts.votes_needed != servers / 2 + 1 {
+        if attempts.nodes_total != servers || attempts.votes_needed != servers / 2 + 1 {
             environment.fail(format_args!("wrong votes: {attempts:?}"));
         }
         if terms.max_attempts.is_some_and(|most| attempts.count > most) {
