@@ -68,9 +68,18 @@ impl MemberList {
         self.0.is_empty()
     }
 
+    /// Returns whether the lists are equal, and at once if one is a clone of the other.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        self.is_clone_of(other) || self == other
+    }
+
+    pub(crate) fn is_clone_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Returns how many of these members are in the other list, too.
     pub(crate) fn shared_with(&self, other: &Self) -> usize {
-        if self == other {
+        if self.is_same_as(other) {
             return self.len();
         }
         self.iter().filter(|it| other.contains(*it)).count()
@@ -163,14 +172,14 @@ impl<'a> Circle<'a> {
 
 fn know_each_other(one: &MemberReport, other: &MemberReport) -> bool {
     // The same list, as of most members.
-    one.members == other.members
+    one.members.is_same_as(&other.members)
         || one.members.contains(other.member) && other.members.contains(one.member)
 }
 
 fn union(reports: &[&MemberReport]) -> MemberList {
     let first = &reports[0].members;
     let mut others: Vec<_> = reports.iter().map(|it| &it.members).collect();
-    others.retain(|it| *it != first);
+    others.retain(|it| !it.is_same_as(first));
     if others.is_empty() {
         return first.clone();
     }

@@ -211,7 +211,12 @@ impl OwnerWatch {
     }
 
     /// Keeps the report, unless there is a newer one of its member.
-    fn note(&mut self, report: MemberReport) {
+    fn note(&mut self, mut report: MemberReport) {
+        // Most members know the same list. One copy of it takes less memory, and clones are compared at once.
+        let mut lists = self.reports.values().map(|it| &it.members);
+        if let Some(known) = lists.find(|it| it.is_same_as(&report.members)) {
+            report.members = known.clone();
+        }
         let last = self.reports.get(&report.member);
         if last.is_none_or(|last| last.asked_at <= report.asked_at) {
             self.reports.insert(report.member, report);

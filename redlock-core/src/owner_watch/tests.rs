@@ -435,3 +435,13 @@ fn members_that_have_not_turned_yet_are_no_rivals() {
     assert_eq!(watch.rivals(), None);
     assert_eq!(watch.tenure(), Some(&second));
 }
+
+#[test]
+fn a_list_that_several_members_know_is_kept_once() {
+    let mut watch = watch();
+    for letter in *b"abc" {
+        watch.handle_report(at(0), report(letter, at(0), &tenure("m", 1)));
+    }
+    let lists: Vec<_> = watch.reports.values().map(|it| &it.members).collect();
+    assert!(lists.iter().all(|it| it.is_clone_of(lists[0])));
+}
