@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use redlock_tokio::{ClusterNodes, Redlock};
+use redlock_tokio::{ClusterNodes, Durability, Redlock};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -40,7 +40,7 @@ const CONFIRMATION_WINDOW: Duration = Duration::from_millis(200);
 pub async fn connect() -> Result<(Redlock, String)> {
     let builder = Redlock::builder().confirmation_window(CONFIRMATION_WINDOW);
     let builder = if env::var_os("REDLOCK_TRUST_FRESH_NODES").is_some() {
-        builder.trust_fresh_nodes()
+        builder.durability(Durability::AssumedForTests)
     } else {
         builder
     };

@@ -18,12 +18,9 @@ use self::launch::Plan;
 #[cfg(all(test, redlock_shuttle))]
 pub(crate) use self::launch::{freed_by, withdrawn_from};
 use crate::{
-    Clock, Key, LockOptions, Redlock,
+    Clock, Durability, Key, LockOptions, Redlock,
     engine::{
-        lane::{
-            LaneLimits,
-            vetting::{RestartRule, Rules},
-        },
+        lane::{LaneLimits, vetting::Rules},
         wall_clock::WallClock,
     },
     key::Prefix,
@@ -69,8 +66,7 @@ pub struct RedlockBuilder {
     random: Random,
     wall_clock: WallClock,
     max_ttl: Option<Duration>,
-    /// The rule for a restarted node, given the quarantine of this configuration.
-    restarts: fn(Quarantine) -> RestartRule,
+    durability: Durability,
     allow_unvetted: bool,
     confirmation_window: Duration,
     max_waiters_total: usize,
@@ -91,7 +87,7 @@ impl RedlockBuilder {
             random: Random::system(),
             wall_clock: WallClock::system(),
             max_ttl: None,
-            restarts: RestartRule::Quarantined,
+            durability: Durability::default(),
             allow_unvetted: false,
             confirmation_window: OwnerRule::DEFAULT_WINDOW,
             max_waiters_total: 65_536,
@@ -328,7 +324,8 @@ impl RedlockBuilder {
                 connect: self.connect_timeout,
             },
             rules: Rules {
-                restarts: (self.restarts)(quarantine),
+                durability: self.durability,
+                quarantine,
                 allow_unvetted: self.allow_unvetted,
             },
             max_ttl,

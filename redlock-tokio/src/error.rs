@@ -57,8 +57,7 @@ pub enum LockError {
     /// until such a lock must have expired, and without them there was no majority within the waiting time.
     /// [`Redlock::ready`](crate::Redlock::ready) waits for a majority when a service starts. A shorter
     /// [`max_ttl`](crate::RedlockBuilder::max_ttl) shortens this time.
-    /// [`nodes_are_durable`](crate::RedlockBuilder::nodes_are_durable) is for masters that keep locks on disk, and
-    /// [`trust_fresh_nodes`](crate::RedlockBuilder::trust_fresh_nodes) for tests.
+    /// [`Durability`](crate::Durability) is for masters that keep locks on disk, and for tests.
     #[error(
         "quarantined: a majority votes in {}, and Redlock::ready waits for that ({attempts})",
         WholeSeconds(*remaining)

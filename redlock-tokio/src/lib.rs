@@ -65,6 +65,8 @@ mod log;
 #[cfg(doc)]
 /// [`Attempts::nodes`]: crate::Attempts
 /// [`DEPLOYMENTS.md`]: crate::deployments
+/// [`Durability::AssumedForTests`]: crate::Durability::AssumedForTests
+/// [`Durability::FsyncAlways`]: crate::Durability::FsyncAlways
 /// [`LockError::Quarantined`]: crate::LockError::Quarantined
 /// [`LockOptions::handover_for`]: crate::LockOptions::handover_for
 /// [`LockOptions::max_hold`]: crate::LockOptions::max_hold
@@ -78,9 +80,7 @@ mod log;
 /// [`Redlock::nodes`]: crate::Redlock::nodes
 /// [`Redlock::ready`]: crate::Redlock::ready
 /// [`RedlockBuilder::max_ttl`]: crate::RedlockBuilder::max_ttl
-/// [`RedlockBuilder::nodes_are_durable`]: crate::RedlockBuilder::nodes_are_durable
 /// [`RedlockBuilder::prefix`]: crate::RedlockBuilder::prefix
-/// [`RedlockBuilder::trust_fresh_nodes`]: crate::RedlockBuilder::trust_fresh_nodes
 /// [turns]: crate#waiting
 /// [Promises]: crate#promises
 ///
@@ -119,10 +119,10 @@ pub use key::{Key, KeyError};
 pub use lock::{Lock, LockFuture};
 pub use node::{
     Answer, Authority, AuthorityKind, ClusterError, ClusterNodes, Command, CounterDefect,
-    Credentials, FactorySettings, FreedNotifier, MemoryNode, NamedBy, Node, NodeError, NodeReport,
-    NodeReports, NodeState, NodeStatus, Objection, RedisNode, RedisNodeBuilder, RedisNodeError,
-    Reports, Role, SentinelNodeBuilder, Server, ServerInfo, Session, TlsError, TlsOptions,
-    UrlError, Vote,
+    Credentials, Durability, FactorySettings, FreedNotifier, MemoryNode, NamedBy, Node, NodeError,
+    NodeReport, NodeReports, NodeState, NodeStatus, Objection, RedisNode, RedisNodeBuilder,
+    RedisNodeError, Reports, Role, SentinelNodeBuilder, Server, ServerInfo, Session, TlsError,
+    TlsOptions, UrlError, Vote,
 };
 pub use options::{LockOptions, OptionsError, WaiterLimit};
 pub use readiness::NotReady;

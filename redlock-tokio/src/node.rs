@@ -2,6 +2,7 @@
 
 mod authority;
 mod command;
+mod durability;
 mod error;
 mod freed_notifier;
 mod memory;
@@ -16,6 +17,7 @@ use futures::future::BoxFuture;
 pub use self::{
     authority::{Authority, AuthorityKind, NamedBy, Reports},
     command::{Answer, Command, Vote},
+    durability::Durability,
     error::{CounterDefect, NodeError},
     freed_notifier::FreedNotifier,
     memory::MemoryNode,

@@ -121,8 +121,8 @@ impl LockOptions {
     /// milliseconds, rounded down.
     ///
     /// At least 3 ms with the default drift. At most [`max_ttl`](crate::RedlockBuilder::max_ttl), which is the
-    /// builder's default ttl unless it is set. Embedded nodes, and nodes that are trusted when fresh, have no
-    /// `max_ttl`: there the limit is 100 years.
+    /// builder's default ttl unless it is set. With [`Durability::AssumedForTests`](crate::Durability), and so with
+    /// embedded nodes, the limit is 100 years.
     ///
     /// The lock of a live holder is renewed, so the ttl need not be as long as the work takes. Choose it much
     /// longer than a round trip and than the pauses of the process.

@@ -27,7 +27,7 @@
 //! front of each server to test your service against other faults.
 //!
 //! ```
-//! # use redlock_tokio::{LockError, Redlock, test_util::{Proxy, RedisServers}};
+//! # use redlock_tokio::{Durability, LockError, Redlock, test_util::{Proxy, RedisServers}};
 //! # use std::time::Duration;
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,7 +38,7 @@
 //!     .collect::<Result<_, _>>()?;
 //! let redlock = Redlock::builder()
 //!     .nodes(proxies.iter().map(Proxy::url))
-//!     .trust_fresh_nodes() // the servers have just come up
+//!     .durability(Durability::AssumedForTests) // the servers have just come up
 //!     .build()
 //!     .await?;
 //!

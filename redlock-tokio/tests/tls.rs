@@ -13,7 +13,7 @@ use std::{
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redlock_tokio::{
-    BuildError, LockOptions, RedisNode, RedisNodeError, Redlock, ReleaseOutcome,
+    BuildError, Durability, LockOptions, RedisNode, RedisNodeError, Redlock, ReleaseOutcome,
     SentinelNodeBuilder, TlsError, TlsOptions, test_util::RedisServers,
 };
 use support::{Cli, MS, eventually, log::Log};
@@ -97,7 +97,10 @@ impl TlsServer {
     async fn build(&self, tls: TlsOptions) -> Result<Redlock, BuildError> {
         let builder = Redlock::builder().custom_nodes([self.node(tls)]);
         let patient = builder.node_timeout(MS(2000)).connect_timeout(MS(10_000));
-        patient.trust_fresh_nodes().build().await
+        patient
+            .durability(Durability::AssumedForTests)
+            .build()
+            .await
     }
 
     async fn accepts(&self, tls: TlsOptions) {
@@ -333,7 +336,10 @@ impl Drop for TlsSentinel {
 async fn over(node: SentinelNodeBuilder) -> Result<Redlock, BuildError> {
     let builder = Redlock::builder().custom_nodes([node.build().unwrap()]);
     let patient = builder.node_timeout(MS(2000)).connect_timeout(MS(10_000));
-    patient.trust_fresh_nodes().build().await
+    patient
+        .durability(Durability::AssumedForTests)
+        .build()
+        .await
 }
 
 #[tokio::test]
@@ -364,7 +370,7 @@ async fn a_group_of_sentinels_and_servers_that_speak_only_tls() {
     let by_url = Redlock::builder().nodes([&url]).connect_timeout(MS(10_000));
     for (refused, name) in [
         (
-            by_url.trust_fresh_nodes().build().await,
+            by_url.durability(Durability::AssumedForTests).build().await,
             "the roots of the system",
         ),
         (

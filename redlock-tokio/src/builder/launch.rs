@@ -10,11 +10,11 @@ use tokio::{runtime::Handle, sync::oneshot};
 
 use super::BuildError;
 use crate::{
-    Clock, LockOptions, NodeError, NodeReport, NodeReports, Objection, Redlock,
+    Clock, Durability, LockOptions, NodeError, NodeReport, NodeReports, Objection, Redlock,
     engine::{
         lane::{
             Discovery, Lane, LaneLimits, LaneNode, Listeners, OnConnection, OnWithdrawal,
-            vetting::{RestartRule, Rules, Vetting},
+            vetting::{Rules, Vetting},
         },
         lease_cell::{LeaseCell, Shared},
         queue::Queue,
@@ -52,14 +52,11 @@ impl Plan {
     pub(super) fn launch(self, runtime: &Handle) -> (Redlock, Connecting) {
         let addresses = self.nodes.iter().map(|node| node.address().into());
         let vetting = Arc::new(Vetting::new(self.rules, addresses));
-        let trusts = matches!(self.rules.restarts, RestartRule::Trusted(_));
         // All clients must have the same allowance, whatever the drift of their locks is.
         let rule = OwnerRule::new(self.max_ttl, Drift::default(), self.window);
-        let lacks_no_key = matches!(self.rules.restarts, RestartRule::Lossless(_));
-        let rule = if trusts || lacks_no_key {
-            rule.without_settling()
-        } else {
-            rule
+        let rule = match self.rules.durability {
+            Durability::Volatile | Durability::FsyncAlways => rule,
+            Durability::LosslessFailovers | Durability::AssumedForTests => rule.without_settling(),
         };
         let nodes = self.quorum.all().iter().zip(&self.nodes);
         let mut discoveries = Discovery::start_all(runtime, &self.clock, &vetting, rule, nodes);
@@ -108,7 +105,7 @@ impl Plan {
             leases: 0.into(),
             prefix: self.prefix,
             defaults: self.defaults,
-            max_ttl: (!trusts).then_some(self.max_ttl),
+            max_ttl: (self.rules.durability != Durability::AssumedForTests).then_some(self.max_ttl),
             node_timeout: self.limits.answer,
             window: is_named.then_some(self.window),
             outage: Outage::default(),

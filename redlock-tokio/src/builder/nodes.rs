@@ -3,7 +3,7 @@ use std::sync::Arc;
 use deadpool_redis::Pool;
 
 use crate::{
-    BuildError, Clock, MemoryNode, RedlockBuilder,
+    BuildError, Clock, Durability, MemoryNode, RedlockBuilder,
     node::{Node, RedisNode},
 };
 
@@ -98,8 +98,8 @@ impl RedlockBuilder {
 
     /// Adds five [`MemoryNode`]s, and sets [`Clock::tokio`], by which their keys expire.
     ///
-    /// Also calls [`trust_fresh_nodes`](Self::trust_fresh_nodes), which applies to all nodes. So do not combine this
-    /// method with real servers.
+    /// Also sets [`Durability::AssumedForTests`], which applies to all nodes. So do not combine this method with real
+    /// servers.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
@@ -116,6 +116,6 @@ impl RedlockBuilder {
         let nodes = (0..5).map(|_| MemoryNode::new());
         self.custom_nodes(nodes)
             .clock(Clock::tokio())
-            .trust_fresh_nodes()
+            .durability(Durability::AssumedForTests)
     }
 }

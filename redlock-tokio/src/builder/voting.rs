@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::{RedlockBuilder, engine::lane::vetting::RestartRule};
+use crate::{Durability, RedlockBuilder};
 
 /// When a node may vote.
 impl RedlockBuilder {
@@ -31,72 +31,24 @@ impl RedlockBuilder {
         self
     }
 
-    /// Lets restarted nodes vote at once, because each node writes to disk before it answers
-    /// (`appendonly yes` and `appendfsync always`), and so forgets nothing.
+    /// Sets what nodes still know of locks after a restart or a failover. [`Durability::Volatile`] by default, which
+    /// lets a node wait before it votes again.
     ///
-    /// Give durable nodes no replicas. A replica that was promoted behind the same address may lack keys. This client
-    /// detects that only if the server was seen as a replica, or has been up for longer than the connection was down.
-    /// Then the node must wait. A replica that restarts during its promotion is not detected.
-    ///
-    /// This method changes nothing for Sentinel groups and clusters, whose failovers lose keys that are on the disk of
-    /// the old master: see [`failovers_lose_nothing`](Self::failovers_lose_nothing).
+    /// This applies to all nodes. Set the same value in all processes that use them.
     ///
     /// ```no_run
     /// # use redlock_tokio::Redlock;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let nodes = ["redis://a", "redis://b", "redis://c"];
-    /// let builder = Redlock::builder().nodes(nodes).nodes_are_durable();
-    /// let redlock = builder.build().await?;
+    /// use redlock_tokio::Durability;
+    ///
+    /// let builder = Redlock::builder().nodes(["redis://a", "redis://b", "redis://c"]);
+    /// let redlock = builder.durability(Durability::FsyncAlways).build().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn nodes_are_durable(mut self) -> Self {
-        self.restarts = RestartRule::Durable;
-        self
-    }
-
-    /// Lets a server vote as soon as it is confirmed as the master, because the failovers of this service lose nothing,
-    /// by the word of its maker. Amazon `MemoryDB` is such a service: a key that it has confirmed is on every server
-    /// that may become the master.
-    ///
-    /// Without this method a failover is an outage of its voter for about the longest ttl, and the locks that are
-    /// held need the other voters. Redis and Valkey lose keys in failovers, also with an append-only file, with `WAIT`
-    /// and with `min-replicas-to-write`. [`nodes_are_durable`](Self::nodes_are_durable) is about restarts of one
-    /// server.
-    ///
-    /// ```no_run
-    /// # use redlock_tokio::{ClusterNodes, Redlock};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let cluster = ClusterNodes::new(["rediss://ann:secret@memorydb.internal"]).voters(1);
-    /// let builder = Redlock::builder().cluster(cluster).failovers_lose_nothing();
-    /// let redlock = builder.build().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn failovers_lose_nothing(mut self) -> Self {
-        self.restarts = RestartRule::Lossless;
-        self
-    }
-
-    /// Lets restarted nodes vote at once, although they may have forgotten locks that are still held.
-    ///
-    /// *For tests only*: the servers of a test have never held a lock when they start. A server that sentinels or the
-    /// nodes of a cluster name as the master votes as soon as a majority of them has confirmed it.
-    ///
-    /// ```no_run
-    /// # use redlock_tokio::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let nodes = ["redis://127.0.0.1:7001"]; // started for this test
-    /// let builder = Redlock::builder().nodes(nodes).trust_fresh_nodes();
-    /// let redlock = builder.build().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn trust_fresh_nodes(mut self) -> Self {
-        self.restarts = RestartRule::Trusted;
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
         self
     }
 
@@ -114,8 +66,8 @@ impl RedlockBuilder {
     /// | `master_replid2` | refused | a promoted replica votes at once when this client first sees it, although it may lack locks |
     /// | all, because `INFO` is refused | refused | all of the above |
     ///
-    /// With [`nodes_are_durable`](Self::nodes_are_durable) or [`trust_fresh_nodes`](Self::trust_fresh_nodes), the
-    /// uptime and `master_replid2` may be missing in any case.
+    /// With another [`durability`](Self::durability) than [`Durability::Volatile`], the uptime and `master_replid2` may
+    /// be missing in any case.
     ///
     /// [`NodeStatus::unmet`](crate::NodeStatus::unmet) shows the checks that a node leaves unmet, and one warning
     /// in the log says what this means. If only the right to `INFO` is missing, it is better to grant this right.

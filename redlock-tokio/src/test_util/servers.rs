@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{RedisServer, SpawnError};
-use crate::{Redlock, RedlockBuilder};
+use crate::{Durability, Redlock, RedlockBuilder};
 
 /// On a busy machine a healthy server can exceed the default of 50 ms.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -73,7 +73,7 @@ impl RedisServers {
     pub fn builder(&self) -> RedlockBuilder {
         Redlock::builder()
             .nodes(self.urls())
-            .trust_fresh_nodes()
+            .durability(Durability::AssumedForTests)
             .node_timeout(NODE_TIMEOUT)
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redlock_tokio::{
-    LockError, LockOptions, LossReason, NodeState, Redlock, RedlockBuilder,
+    Durability, LockError, LockOptions, LossReason, NodeState, Redlock, RedlockBuilder,
     test_util::{Proxy, RedisServer, RedisServers},
 };
 
@@ -173,7 +173,7 @@ async fn row_40_a_client_that_trusts_the_replica_at_once_is_a_second_holder() {
         .await
         .unwrap();
     endpoint.promote();
-    let gullible = endpoint.builder().trust_fresh_nodes();
+    let gullible = endpoint.builder().durability(Durability::AssumedForTests);
     let gullible = gullible.build().await.unwrap();
     let second = gullible.try_lock("k").await.unwrap();
     assert!(guard.is_valid() && second.is_valid(), "two holders");
@@ -341,7 +341,11 @@ async fn without_the_right_to_the_marker_a_promoted_node_waits() {
 async fn durable_nodes_are_not_asked_for_their_history() {
     let endpoint = Endpoint::new(0).await;
     endpoint.promote();
-    let client = endpoint.builder().nodes_are_durable().build().await;
+    let client = endpoint
+        .builder()
+        .durability(Durability::FsyncAlways)
+        .build()
+        .await;
     let client = client.unwrap();
     assert_eq!(client.nodes()[0].state, NodeState::Voting);
     let markers = Cli::of(endpoint.replica()).run(&["KEYS", "redlock:since:*"]);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redlock_tokio::{
-    ExtendError, LockError, LockOptions, NodeState, Redlock, ReleaseOutcome,
+    Durability, ExtendError, LockError, LockOptions, NodeState, Redlock, ReleaseOutcome,
     test_util::{RedisServer, RedisServers},
 };
 
@@ -50,7 +50,11 @@ async fn row_16_restart_with_aof_always() {
     let arguments = ["--appendonly", "yes", "--appendfsync", "always"];
     let servers = RedisServers::spawn_with(3, &arguments).unwrap();
     let builder = Redlock::builder().nodes(servers.urls());
-    let redlock = builder.nodes_are_durable().build().await.unwrap();
+    let redlock = builder
+        .durability(Durability::FsyncAlways)
+        .build()
+        .await
+        .unwrap();
     let guard = redlock
         .lock("k")
         .options(LockOptions::new().no_renewal())
@@ -66,7 +70,11 @@ async fn row_16_restart_with_aof_always() {
     }
     // Another client does not get the lock. Its first attempts may fail for lack of a connection.
     let builder = Redlock::builder().nodes(servers.urls());
-    let other = builder.nodes_are_durable().build().await.unwrap();
+    let other = builder
+        .durability(Durability::FsyncAlways)
+        .build()
+        .await
+        .unwrap();
     while !other.try_lock("k").await.unwrap_err().is_contended() {
         tokio::task::yield_now().await;
     }

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use redlock_tokio::{
-    BuildError, ExtendError, LockError, LockOptions, NodeState, Redlock, RedlockBuilder,
+    BuildError, Durability, ExtendError, LockError, LockOptions, NodeState, Redlock,
+    RedlockBuilder,
     test_util::{Proxy, RedisServers},
 };
 
@@ -100,7 +101,7 @@ async fn row_14_restart_during_an_extend() {
         let builder = |urls: &[String]| {
             let builder = Redlock::builder().nodes(urls).ttl(MAX_TTL);
             if trusts {
-                builder.trust_fresh_nodes()
+                builder.durability(Durability::AssumedForTests)
             } else {
                 builder
             }

@@ -3,7 +3,7 @@
 use std::{net::TcpStream, time::Duration};
 
 use redlock_tokio::{
-    Redlock, ReleaseOutcome,
+    Durability, Redlock, ReleaseOutcome,
     test_util::{Proxy, RedisServers},
 };
 
@@ -57,7 +57,7 @@ async fn locks_work_over_proxies_and_after_restarts() {
         .collect();
     let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url));
     let builder = builder
-        .trust_fresh_nodes()
+        .durability(Durability::AssumedForTests)
         .node_timeout(Duration::from_secs(2));
     let redlock = builder.build().await.unwrap();
     redlock.lock("k").await.unwrap().release().await;

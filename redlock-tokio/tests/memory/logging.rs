@@ -7,9 +7,9 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Answer, Clock, Command, Lock, LockGuard, LossReason, MemoryNode, Node, NodeError, NodeState,
-    Operation, Redlock, RedlockBuilder, ReleaseOutcome, Role, RunId, Server, ServerInfo, Session,
-    Vote,
+    Answer, Clock, Command, Durability, Lock, LockGuard, LossReason, MemoryNode, Node, NodeError,
+    NodeState, Operation, Redlock, RedlockBuilder, ReleaseOutcome, Role, RunId, Server, ServerInfo,
+    Session, Vote,
 };
 
 use tracing::Level;
@@ -203,7 +203,7 @@ async fn flaws_that_do_not_cost_a_node_its_vote_are_logged() {
     let waits = "each new client waits";
     let log = log_of(lacks_uptime(), |it| it).await;
     assert!(log.contains(waits) && !log.contains("some fields"), "{log}");
-    let log = log_of(lacks_uptime(), RedlockBuilder::nodes_are_durable).await;
+    let log = log_of(lacks_uptime(), |it| it.durability(Durability::FsyncAlways)).await;
     assert_eq!(log, "", "it need not wait, and the others append to a file");
 
     let evicts = changed(|it| it.eviction = Some("allkeys-lru".into()));
@@ -211,7 +211,7 @@ async fn flaws_that_do_not_cost_a_node_its_vote_are_logged() {
     assert!(log.contains("maxmemory-policy noeviction"), "{log}");
 
     let forgets = || changed(|it| it.appends_to_file = false);
-    let log = log_of(forgets(), RedlockBuilder::nodes_are_durable).await;
+    let log = log_of(forgets(), |it| it.durability(Durability::FsyncAlways)).await;
     assert!(log.contains("appendonly is off"), "{log}");
     assert_eq!(log_of(forgets(), |it| it).await, "");
 }

@@ -13,7 +13,7 @@ use crate::support::{
     fake::{Act, Fake, Moment, bulk, is_one_of},
     panics,
 };
-use redlock_tokio::{NodeState, RedisNode, Redlock};
+use redlock_tokio::{Durability, NodeState, RedisNode, Redlock};
 
 const GROUP: &str = "orders";
 const WINDOW: Duration = Duration::from_millis(300);
@@ -144,7 +144,7 @@ impl Scene {
 async fn client(node: RedisNode) -> Redlock {
     Redlock::builder()
         .custom_nodes([node])
-        .trust_fresh_nodes()
+        .durability(Durability::AssumedForTests)
         .confirmation_window(WINDOW)
         .node_timeout(MS(500))
         .build()

@@ -7,7 +7,7 @@ use std::{
 };
 
 use redlock_tokio::{
-    BuildError, LockError, NodeState, NodeStatus, Redlock,
+    BuildError, Durability, LockError, NodeState, NodeStatus, Redlock,
     deadpool_redis::{self, Config, Runtime},
     test_util::RedisServers,
 };
@@ -217,7 +217,7 @@ async fn pools_of_the_caller_lend_one_connection_each_and_keep_working() {
         .map(|(i, pool)| (format!("pool {i}"), pool.clone()));
     let redlock = Redlock::builder()
         .pools(named)
-        .trust_fresh_nodes()
+        .durability(Durability::AssumedForTests)
         .build()
         .await
         .unwrap();

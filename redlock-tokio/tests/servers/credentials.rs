@@ -11,8 +11,8 @@ use std::{
 };
 
 use redlock_tokio::{
-    BuildError, ClusterError, ClusterNodes, Credentials, NodeError, NodeState, RedisNode,
-    RedisNodeError, Redlock, RedlockBuilder,
+    BuildError, ClusterError, ClusterNodes, Credentials, Durability, NodeError, NodeState,
+    RedisNode, RedisNodeError, Redlock, RedlockBuilder,
     test_util::{RedisServer, RedisServers},
 };
 use tracing::Level;
@@ -62,7 +62,9 @@ impl Vault {
 }
 
 fn over(nodes: impl IntoIterator<Item = RedisNode>) -> RedlockBuilder {
-    let builder = Redlock::builder().custom_nodes(nodes).trust_fresh_nodes();
+    let builder = Redlock::builder()
+        .custom_nodes(nodes)
+        .durability(Durability::AssumedForTests);
     builder.node_timeout(MS(2000))
 }
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use redlock_tokio::{
-    BuildError, FactorySettings, LockOptions, NodeError, NodeState, RedisNode, Redlock,
+    BuildError, Durability, FactorySettings, LockOptions, NodeError, NodeState, RedisNode, Redlock,
     RedlockBuilder,
     deadpool_redis::redis::{
         Client, ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult,
@@ -124,7 +124,9 @@ fn plain(server: &RedisServer) -> RedisNode {
 }
 
 fn over(nodes: impl IntoIterator<Item = RedisNode>) -> RedlockBuilder {
-    let builder = Redlock::builder().custom_nodes(nodes).trust_fresh_nodes();
+    let builder = Redlock::builder()
+        .custom_nodes(nodes)
+        .durability(Durability::AssumedForTests);
     builder.node_timeout(MS(2000))
 }
 

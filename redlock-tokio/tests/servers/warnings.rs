@@ -1,7 +1,7 @@
 //! The warnings in the log: keys with an unexpected time to live, nodes that may forget locks. Each test runs
 //! on one thread, since its subscriber is that of a thread.
 
-use redlock_tokio::{LockOptions, MemoryNode, Redlock, test_util::RedisServers};
+use redlock_tokio::{Durability, LockOptions, MemoryNode, Redlock, test_util::RedisServers};
 
 use crate::support::{Cli, MS, eventually, log::Log};
 
@@ -51,7 +51,11 @@ async fn nodes_that_may_forget_locks_are_logged() {
     let arguments = ["--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"];
     let servers = RedisServers::spawn_with(1, &arguments).unwrap();
     let builder = Redlock::builder().nodes(servers.urls());
-    let redlock = builder.nodes_are_durable().build().await.unwrap();
+    let redlock = builder
+        .durability(Durability::FsyncAlways)
+        .build()
+        .await
+        .unwrap();
     drop(
         redlock
             .lock("k")
@@ -105,7 +109,11 @@ async fn an_even_number_of_nodes_is_warned_of_when_the_lock_is_built() {
         let (log, _guard) = Log::start();
         let memory = (0..nodes).map(|_| MemoryNode::new());
         let builder = Redlock::builder().custom_nodes(memory);
-        builder.trust_fresh_nodes().build().await.unwrap();
+        builder
+            .durability(Durability::AssumedForTests)
+            .build()
+            .await
+            .unwrap();
         let text = log.text();
         match warning {
             Some(fields) => {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use redlock_core::Timestamp;
-use redlock_tokio::{BuildError, Clock, Drift, LockOptions, Redlock, RedlockBuilder};
+use redlock_tokio::{BuildError, Clock, Drift, Durability, LockOptions, Redlock, RedlockBuilder};
 use tokio::time::sleep;
 
 use crate::{
@@ -128,8 +128,8 @@ impl Setup {
             .clock(Clock::custom(move || -> Timestamp { host.timestamp() }));
         let builder = match self.configuration.restarts {
             Restarts::Quarantined => builder,
-            Restarts::Durable => builder.nodes_are_durable(),
-            Restarts::Trusted => builder.trust_fresh_nodes(),
+            Restarts::Durable => builder.durability(Durability::FsyncAlways),
+            Restarts::Trusted => builder.durability(Durability::AssumedForTests),
         };
         if self.configuration.allows_unvetted {
             builder.allow_unvetted_nodes()

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use redlock_tokio::{
-    LockOptions, Redlock, RedlockBuilder,
+    Durability, LockOptions, Redlock, RedlockBuilder,
     test_util::{Proxy, RedisServer, RedisServers},
 };
 
@@ -32,7 +32,7 @@ impl Bed {
         let defaults = LockOptions::new().ttl(LONG_TTL).retry_delay(MS(5), MS(20));
         Redlock::builder()
             .nodes(self.proxies.iter().map(Proxy::url))
-            .trust_fresh_nodes()
+            .durability(Durability::AssumedForTests)
             .options(defaults)
             .node_timeout(NODE_TIMEOUT)
     }

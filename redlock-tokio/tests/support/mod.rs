@@ -26,7 +26,7 @@ use std::{
 };
 
 use redlock_tokio::{
-    Redlock, RedlockBuilder,
+    Durability, Redlock, RedlockBuilder,
     test_util::{RedisServer, RedisServers, SpawnError},
 };
 
@@ -37,7 +37,7 @@ pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
 pub(crate) fn trusting<S: AsRef<str>>(urls: impl IntoIterator<Item = S>) -> RedlockBuilder {
     Redlock::builder()
         .nodes(urls)
-        .trust_fresh_nodes()
+        .durability(Durability::AssumedForTests)
         .node_timeout(MS(500))
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_core::KeySlot;
 use redlock_tokio::{
-    ClusterNodes, NodeState, Redlock, RedlockBuilder,
+    ClusterNodes, Durability, NodeState, Redlock, RedlockBuilder,
     test_util::{Cluster, ClusterBuilder},
 };
 
@@ -24,7 +24,7 @@ pub(crate) fn nodes(cluster: &Cluster) -> ClusterNodes {
 
 /// Returns a builder over a cluster whose servers have never held a lock.
 pub(crate) fn trusting(nodes: ClusterNodes) -> RedlockBuilder {
-    strict(nodes).trust_fresh_nodes()
+    strict(nodes).durability(Durability::AssumedForTests)
 }
 
 /// Returns a builder that keeps all rules.

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_tokio::{LockOptions, Redlock, RedlockBuilder, test_util::Cluster};
+use redlock_tokio::{Durability, LockOptions, Redlock, RedlockBuilder, test_util::Cluster};
 use tokio::task::block_in_place;
 
 use crate::support::{
@@ -176,7 +176,7 @@ impl Forgotten {
     async fn new() -> Self {
         let cluster = cluster().spawn().unwrap();
         // The holder may trust the servers, which have never held a lock.
-        let holder = Self::builder(&cluster).trust_fresh_nodes();
+        let holder = Self::builder(&cluster).durability(Durability::AssumedForTests);
         let holder = holder.build().await.unwrap();
         holder.ready(PATIENCE).await.unwrap();
         // The slot of the only voter is in the middle.
@@ -208,7 +208,7 @@ async fn row_45_the_owner_that_lacks_a_lock_waits_until_the_lock_is_over() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_45_without_the_wait_two_clients_hold_one_lock() {
     let scene = Forgotten::new().await;
-    let gullible = Forgotten::builder(&scene.cluster).trust_fresh_nodes();
+    let gullible = Forgotten::builder(&scene.cluster).durability(Durability::AssumedForTests);
     let gullible = gullible.build().await.unwrap();
     gullible.ready(PATIENCE).await.unwrap();
     let second = gullible.try_lock("k").await.unwrap();

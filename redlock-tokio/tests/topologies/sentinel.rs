@@ -6,7 +6,8 @@ use std::{
 };
 
 use redlock_tokio::{
-    BuildError, LockOptions, NodeState, RedisNode, Redlock, RedlockBuilder, SentinelNodeBuilder,
+    BuildError, Durability, LockOptions, NodeState, RedisNode, Redlock, RedlockBuilder,
+    SentinelNodeBuilder,
     test_util::{Proxy, RedisServers, Sentinels},
 };
 
@@ -40,7 +41,7 @@ fn cautious(node: SentinelNodeBuilder) -> RedlockBuilder {
 }
 
 fn trusting(node: SentinelNodeBuilder) -> RedlockBuilder {
-    cautious(node).trust_fresh_nodes()
+    cautious(node).durability(Durability::AssumedForTests)
 }
 
 async fn ready(builder: RedlockBuilder) -> Redlock {
@@ -55,7 +56,9 @@ async fn a_lock_is_acquired_extended_released_and_given_to_a_waiter() {
     let group = group.sentinel_password("of/sentinels:@").spawn().unwrap();
     let builder = || {
         let options = LockOptions::new().ttl(TTL).retry_delay(MS(5000), MS(9000));
-        let builder = Redlock::builder().nodes([group.url()]).trust_fresh_nodes();
+        let builder = Redlock::builder()
+            .nodes([group.url()])
+            .durability(Durability::AssumedForTests);
         builder
             .confirmation_window(WINDOW)
             .options(options)
@@ -255,7 +258,9 @@ async fn two_groups_with_one_server_are_one_vote() {
     let group = group();
     let plain = RedisNode::from_url(&group.server(0).url()).unwrap();
     let both = [node(&group).build().unwrap(), plain];
-    let builder = Redlock::builder().custom_nodes(both).trust_fresh_nodes();
+    let builder = Redlock::builder()
+        .custom_nodes(both)
+        .durability(Durability::AssumedForTests);
     let builder = builder.ttl(TTL).confirmation_window(WINDOW);
     let error = builder
         .connect_timeout(Duration::from_secs(5))

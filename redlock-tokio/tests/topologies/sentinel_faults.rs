@@ -9,7 +9,7 @@ use std::{
 };
 
 use redlock_tokio::{
-    Acquisition, LockOptions, Node, NodeState, RedisNode, Redlock, RedlockBuilder,
+    Acquisition, Durability, LockOptions, Node, NodeState, RedisNode, Redlock, RedlockBuilder,
     test_util::Sentinels,
 };
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -222,7 +222,7 @@ async fn row_43_clients_that_do_not_wait_after_a_failover_are_two_holders() {
     // A lock that outlives the failover, and a master that cannot pass it on.
     let hasty = || {
         let builder = builder(scene.node()).ttl(Duration::from_secs(40));
-        builder.trust_fresh_nodes().build()
+        builder.durability(Durability::AssumedForTests).build()
     };
     let (first, second) = (hasty().await.unwrap(), hasty().await.unwrap());
     for client in [&first, &second] {

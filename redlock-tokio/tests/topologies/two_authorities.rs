@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redlock_tokio::{
-    BuildError, ClusterNodes, LockOptions, RedisNode, Redlock, RedlockBuilder,
+    BuildError, ClusterNodes, Durability, LockOptions, RedisNode, Redlock, RedlockBuilder,
     test_util::{Cluster, Proxy, RedisServers, Sentinels},
 };
 
@@ -87,7 +87,7 @@ async fn sentinels_of_two_groups_with_one_name_are_refused_by_name() {
     assert_eq!(one.name(), other.name());
     let [ours, theirs] = [&one, &other].map(|it| it.addresses());
     let mixed = [&ours[..2], &theirs[..]].concat();
-    let error = over_group(one.name(), &mixed).trust_fresh_nodes();
+    let error = over_group(one.name(), &mixed).durability(Durability::AssumedForTests);
     let error = error.build().await.unwrap_err();
     assert!(matches!(error, BuildError::Refused { .. }), "{error}");
     let is_named = |it: &String| error.to_string().contains(it);

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use deadpool_redis::{Config, Runtime};
-use redlock_tokio::{LockGuard, Redlock, RedlockBuilder, ReleaseOutcome};
+use redlock_tokio::{Durability, LockGuard, Redlock, RedlockBuilder, ReleaseOutcome};
 
 use crate::{Result, contestant::Contestant, policy::Policy};
 
@@ -24,7 +24,12 @@ pub(crate) struct SeveralKeys(Ours);
 impl Ours {
     async fn build(builder: RedlockBuilder, policy: Policy) -> Result<Self> {
         let builder = builder.options(policy.options().wait(WAIT));
-        Ok(Self(builder.trust_fresh_nodes().build().await?))
+        Ok(Self(
+            builder
+                .durability(Durability::AssumedForTests)
+                .build()
+                .await?,
+        ))
     }
 }
 

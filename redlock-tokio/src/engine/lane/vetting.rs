@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::{tenures::Tenures, unmet};
 use crate::{
-    NodeError, log,
+    Durability, NodeError, log,
     node::{AuthorityKind, Role, Server, ServerInfo},
     sync::Mutex,
 };
@@ -18,32 +18,21 @@ use crate::{
 /// The requirements that nodes must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// For how long a node has no vote after it came up.
-    pub(crate) restarts: RestartRule,
+    /// What a restarted node still knows.
+    pub(crate) durability: Durability,
+    /// For how long a node has no vote that may have forgotten a lock.
+    pub(crate) quarantine: Quarantine,
     /// Whether a node that does not say enough of itself may vote.
     pub(crate) allow_unvetted: bool,
 }
 
-/// What a restarted node may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RestartRule {
-    /// It waits until every lock that it may have forgotten is over.
-    Quarantined(Quarantine),
-    /// It votes, because it forgets nothing, unless it is another server.
-    Durable(Quarantine),
-    /// It votes, because whatever server takes its place has all its keys.
-    Lossless(Quarantine),
-    /// It votes, although it may have forgotten a lock.
-    Trusted(Quarantine),
-}
-
 impl Rules {
     fn voter(self) -> Voter {
-        let voter = match self.restarts {
-            RestartRule::Quarantined(quarantine) => Voter::new(quarantine),
-            RestartRule::Durable(quarantine) => Voter::durable(quarantine),
-            RestartRule::Lossless(quarantine) => Voter::lossless(quarantine),
-            RestartRule::Trusted(quarantine) => Voter::trusted(quarantine),
+        let voter = match self.durability {
+            Durability::Volatile => Voter::new(self.quarantine),
+            Durability::FsyncAlways => Voter::durable(self.quarantine),
+            Durability::LosslessFailovers => Voter::lossless(self.quarantine),
+            Durability::AssumedForTests => Voter::trusted(self.quarantine),
         };
         if self.allow_unvetted {
             voter.allowing_unvetted()
@@ -332,7 +321,7 @@ impl Vetting {
                 "the node votes unvetted, since INFO lacks some fields"
             );
         }
-        let waits = matches!(self.rules.restarts, RestartRule::Quarantined(_));
+        let waits = self.rules.durability == Durability::Volatile;
         if waits && info.uptime.is_none() && !unmet.contains(Check::Start) {
             log::warn!(
                 target: "redlock",
@@ -351,7 +340,7 @@ impl Vetting {
                  left: set maxmemory-policy noeviction"
             );
         }
-        if matches!(self.rules.restarts, RestartRule::Durable(_)) && !info.appends_to_file {
+        if self.rules.durability == Durability::FsyncAlways && !info.appends_to_file {
             log::warn!(
                 target: "redlock",
                 %node,
@@ -371,7 +360,8 @@ mod tests {
         let max_ttl = Ttl::new(Duration::from_secs(10)).unwrap();
         let quarantine = Quarantine::new(max_ttl, Drift::new(0, Duration::ZERO));
         let rules = Rules {
-            restarts: RestartRule::Quarantined(quarantine),
+            durability: Durability::Volatile,
+            quarantine,
             allow_unvetted,
         };
         Vetting::new(rules, ["a".into(), "b".into()])

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::RedlockBuilder;
+use redlock_tokio::{Durability, RedlockBuilder};
 
 use super::{
     layout::Layout,
@@ -58,7 +58,7 @@ impl Owners {
     pub(crate) fn configure(&self, builder: RedlockBuilder, max_ttl: Duration) -> RedlockBuilder {
         let builder = builder.confirmation_window(Self::window(max_ttl));
         if self.without == Some(Rule::Settling) {
-            builder.failovers_lose_nothing()
+            builder.durability(Durability::LosslessFailovers)
         } else {
             builder
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use redlock_tokio::{LockGuard, Redlock};
+use redlock_tokio::{Durability, LockGuard, Redlock};
 use tokio::task::JoinSet;
 
 use super::{
@@ -37,7 +37,7 @@ pub(crate) async fn hold(order: &str) -> Result<String> {
 async fn carry_out(order: &Order) -> Result<Held> {
     let redlock = Redlock::builder()
         .nodes(&order.urls)
-        .trust_fresh_nodes()
+        .durability(Durability::AssumedForTests)
         .ttl(TTL)
         .max_hold(Duration::from_secs(3600))
         .wait(Duration::from_secs(20))
