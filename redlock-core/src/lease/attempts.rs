@@ -23,10 +23,12 @@ impl Lease {
         } = self.config;
         let token = self.token();
         let fence = self.proposals.as_mut().map(|it| it.draw(now));
-        let gathers = retry.gathers_at().is_some_and(|at| at <= now);
+        let deadline = retry.deadline;
+        // At the deadline, the one attempt that is left takes all keys or none.
+        let gathers = retry.gathers_at().is_some_and(|at| at <= now) && now < deadline;
         let random = self.nonce.jitter(self.attempts);
         let plan = retry.gathering.as_mut().filter(|_| gathers);
-        let until = plan.map(|plan| plan.start(now, random));
+        let until = plan.map(|plan| plan.start(now, deadline, random));
         let operation = Operation::Acquire {
             token,
             ttl: validity.ttl(),

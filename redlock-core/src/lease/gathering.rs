@@ -47,12 +47,13 @@ impl GatheringPlan {
         }
     }
 
-    /// Starts to gather. Returns until when. After that, others have the keys for a random time of at least the patience.
-    pub(super) fn start(&mut self, now: Timestamp, random: u64) -> Timestamp {
+    /// Starts to gather, for no longer than to the deadline. Returns until when. After that, others have the keys for a
+    /// random time of at least the patience.
+    pub(super) fn start(&mut self, now: Timestamp, deadline: Timestamp, random: u64) -> Timestamp {
         let until = now.saturating_add(self.lasts);
         let pause = self.patience.saturating_add(share(self.patience, random));
         self.due = until.saturating_add(pause);
-        until
+        until.min(deadline)
     }
 }
 

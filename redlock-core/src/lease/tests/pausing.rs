@@ -48,6 +48,25 @@ fn a_lease_with_a_pause_lets_others_go_first() {
 }
 
 #[test]
+fn a_lease_that_gathers_after_a_pause_keeps_its_deadline() {
+    let mut driven = probing(config().retry);
+    let deadline = at(250);
+    driven.run(|lease| {
+        lease.set_several_keys();
+        lease.back_off(pause());
+        lease.acquire(at(100), deadline);
+    });
+    while let Some(due) = driven.lease.poll_timeout().filter(|due| *due <= deadline) {
+        driven.run(|lease| lease.handle_timeout(due));
+        if let Some(Operation::Probe { .. }) = driven.operations().last() {
+            driven.reply(due, &[taken(900); 5]);
+        }
+    }
+    assert_eq!(driven.lease.attempts(), 1, "it has gathered");
+    assert!(matches!(driven.told[..], [.., Event::Exhausted { .. }]));
+}
+
+#[test]
 fn a_pause_beyond_the_deadline_is_left_out() {
     let driven = paused(at(103));
     assert_eq!(driven.lease.attempts(), 1);
