@@ -76,7 +76,7 @@ pub struct LockOptions {
     handover: Option<Handover>,
     handover_for: Option<Duration>,
     max_handovers: Option<u32>,
-    fenced: bool,
+    fencing: Option<Fencing>,
     poller_share: Option<PollerShare>,
     label: Option<&'static str>,
 }
@@ -109,6 +109,12 @@ enum LongWaits {
 enum Handover {
     Allowed,
     Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fencing {
+    Fenced,
+    Unfenced,
 }
 
 impl LockOptions {
@@ -252,7 +258,6 @@ impl LockOptions {
     ///
     /// Fence *all* locks of a resource, or none. A holder without a token cannot be told from a late one: a resource
     /// that accepts its writes accepts them late as well, and they may overwrite what a holder with a token has written.
-    /// If the builder has set this option, a single lock cannot turn it off.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
@@ -266,7 +271,25 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn fenced(mut self) -> Self {
-        self.fenced = true;
+        self.fencing = Some(Fencing::Fenced);
+        self
+    }
+
+    /// Acquires the lock without a fencing token. This is the default. Set it for a lock that protects nothing which
+    /// checks tokens, where the builder or a layer has set [`fenced`](Self::fenced).
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redlock = Redlock::builder().embedded().fenced().build().await?;
+    /// let guard = redlock.lock("report").options(LockOptions::new().unfenced()).await?;
+    /// assert_eq!(guard.fencing_token(), None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unfenced(mut self) -> Self {
+        self.fencing = Some(Fencing::Unfenced);
         self
     }
 
@@ -321,7 +344,7 @@ impl LockOptions {
             handover: self.handover.or(fallback.handover),
             handover_for: self.handover_for.or(fallback.handover_for),
             max_handovers: self.max_handovers.or(fallback.max_handovers),
-            fenced: self.fenced || fallback.fenced,
+            fencing: self.fencing.or(fallback.fencing),
             poller_share: self.poller_share.or(fallback.poller_share),
             label: self.label.or(fallback.label),
         }

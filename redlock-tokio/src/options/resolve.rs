@@ -5,7 +5,8 @@ use redlock_core::{
 };
 
 use super::{
-    Handover, LockOptions, LongWaits, OptionsError, Outages, QueuePolicy, Renewal, RetryDelay,
+    Fencing, Handover, LockOptions, LongWaits, OptionsError, Outages, QueuePolicy, Renewal,
+    RetryDelay,
 };
 
 const TTL: Duration = Duration::from_secs(10);
@@ -25,7 +26,7 @@ const HANDOVER_FOR: Duration = Duration::from_millis(30);
 /// What options mean, with the defaults of those that are not set.
 impl LockOptions {
     pub(crate) fn is_fenced(&self) -> bool {
-        self.fenced
+        self.fencing == Some(Fencing::Fenced)
     }
 
     /// Returns the label, if one is set.
@@ -72,7 +73,7 @@ impl LockOptions {
     pub(crate) fn resolve(&self, quorum: Quorum) -> Result<LeaseConfig, OptionsError> {
         let ttl = Ttl::new(self.ttl_or_default())?;
         let validity = Validity::new(ttl, self.drift_or_default())?;
-        if self.fenced && ttl.as_duration() > LONGEST_FENCED {
+        if self.is_fenced() && ttl.as_duration() > LONGEST_FENCED {
             return Err(OptionsError::TooLongForFence {
                 ttl: ttl.as_duration(),
                 longest: LONGEST_FENCED,
@@ -131,6 +132,8 @@ mod tests {
         let options = LockOptions::new().ttl(MS(3)).or(fallback);
         assert_eq!(options, LockOptions::new().ttl(MS(3)).wait(MS(2)));
         assert_eq!(options.or(options.fenced()), options.fenced());
+        assert!(!options.unfenced().or(options.fenced()).is_fenced());
+        assert!(options.fenced().or(options.unfenced()).is_fenced());
     }
 
     #[test]
