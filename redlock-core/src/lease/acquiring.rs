@@ -85,6 +85,9 @@ impl Acquiring {
                 let worth = Eligibility::ALWAYS;
                 self.round.handle_reply(now, node, Reply::Denied, worth);
             }
+            if let Some(plan) = &mut self.retry.gathering {
+                plan.allow_for(now, gathering.round_trip(now));
+            }
         }
         let (acquired_at, tally) = (self.round.start(), self.round.tally());
         match verdict {

@@ -35,7 +35,7 @@ impl Lease {
             fence,
             gathers,
         };
-        let gathering = until.map(|until| Gathering::new(operation, until));
+        let gathering = until.map(|until| Gathering::new(operation, now, until));
         self.state = State::Acquiring(Acquiring {
             id: match gathering {
                 Some(_) => self.outbox.next_round(),

@@ -27,12 +27,19 @@ const LASTS: Duration = Duration::from_millis(400);
 /// Neither is longer than the ttl divided by this, so that most of the validity is left.
 const PART_OF_TTL: u32 = 8;
 
+/// Where the nodes are slow, a gathering, and the pause after it, last for so many round trips at least. The first is
+/// enough to ask one node, then again, and then all. The second is enough to see that all keys are free, to confirm it,
+/// and to try to set them at once. Without this, a gathering could be too short to succeed, and leave no time for
+/// anything else.
+const ROUND_TRIPS: u32 = 5;
+
 /// When a lease of several keys gathers them next, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct GatheringPlan {
     pub(super) due: Timestamp,
     patience: Duration,
     lasts: Duration,
+    longest: Duration,
 }
 
 impl GatheringPlan {
@@ -44,6 +51,7 @@ impl GatheringPlan {
             due: since.saturating_add(patience),
             patience,
             lasts: LASTS.min(most),
+            longest: most,
         }
     }
 
@@ -55,6 +63,13 @@ impl GatheringPlan {
         self.due = until.saturating_add(pause);
         until.min(deadline)
     }
+
+    /// Makes the next gathering and the pause before it long enough for round trips like this one.
+    pub(super) fn allow_for(&mut self, now: Timestamp, round_trip: Duration) {
+        let round_trips = round_trip.saturating_mul(ROUND_TRIPS);
+        self.lasts = self.lasts.max(round_trips).min(self.longest);
+        self.due = self.due.max(now.saturating_add(round_trips));
+    }
 }
 
 /// What an attempt that gathers has asked of the nodes.
@@ -63,6 +78,9 @@ pub(super) struct Gathering {
     pub(super) operation: Operation,
     /// When the attempt ends without a majority.
     pub(super) until: Timestamp,
+    since: Timestamp,
+    /// How long the first answer took.
+    round_trip: Option<Duration>,
     /// When the nodes that lack a key are asked again if nothing happens before.
     again_at: Timestamp,
     /// The nodes that were asked.
@@ -74,15 +92,29 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    pub(super) const fn new(operation: Operation, until: Timestamp) -> Self {
+    pub(super) const fn new(operation: Operation, since: Timestamp, until: Timestamp) -> Self {
         Self {
             operation,
             until,
+            since,
+            round_trip: None,
             again_at: Timestamp::MAX,
             asked: NodeSet::EMPTY,
             lacking: NodeSet::EMPTY,
             changed: NodeSet::EMPTY,
         }
+    }
+
+    /// Notes that a node has answered.
+    pub(super) fn note_answer(&mut self, now: Timestamp) {
+        self.round_trip
+            .get_or_insert(now.saturating_duration_since(self.since));
+    }
+
+    /// Returns how long a round trip takes, or how long the first one has taken by now.
+    pub(super) fn round_trip(&self, now: Timestamp) -> Duration {
+        self.round_trip
+            .unwrap_or_else(|| now.saturating_duration_since(self.since))
     }
 
     /// Takes the answer of a node on which some key is not ours. Returns whether to ask it again at once, or else it is

@@ -1,6 +1,6 @@
 //! What a driver feeds a lease with: replies, withdrawals, time.
 
-use super::{Context, Lease, RoundId, State, acquiring::Acquiring};
+use super::{Context, Lease, RoundId, State};
 use crate::{Eligibility, NodeId, Reply, Timestamp, Withdrawal};
 
 impl Lease {
@@ -16,12 +16,13 @@ impl Lease {
     ) {
         self.expire(now);
         match &mut self.state {
-            State::Acquiring(Acquiring {
-                id: current,
-                gathering: Some(_),
-                ..
-            }) if *current == id && reply == Reply::Denied => self.handle_lack(now, node),
             State::Acquiring(it) if it.id == id => {
+                if let Some(gathering) = &mut it.gathering {
+                    gathering.note_answer(now);
+                    if reply == Reply::Denied {
+                        return self.handle_lack(now, node);
+                    }
+                }
                 let verdict = it.round.handle_reply(now, node, reply, eligibility);
                 let outcome = verdict.map(|verdict| it.outcome(now, verdict));
                 self.conclude_attempt(now, outcome);

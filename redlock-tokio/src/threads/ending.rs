@@ -180,7 +180,7 @@ fn end_of_the_timers_against_reschedule() {
 }
 
 /// A schedule in which the timers end after a task has seen its lock, and before the task claims the lock.
-const END_BEFORE_CLAIM: &str = "5298320248409133031:0x8.1.0.1.2.0x6.3.4.0.3.0x5.5x2.0.6.0x2.8.0.8x6.7.8x8.1x3.3.2.1.2x3.3.8.3.8.1.4.1.3.5.7.8.3.8x2.4.1x2.4.1.4.1.3x2.7.3.8.3.7.8.3.5.3.8.5x2.6.5.8.7.8.7x3.6x2.5.6.5.8x2.7x4.8.7.1.7x2.8.7x2.3x3.4.3.1.4x3.1.3x2.2.3.1.7.3.8x2.3.1.2x2.1.7.8x2.7x2.2.8.3.8.3.5.1x3.3x2.1.5.3x2.8x2.1x2.8.1x2.3.8.5x2.1.5.8.5.3.8.1x2.6.5.1.8x5.0";
+const END_BEFORE_CLAIM: &str = "3237653819381689782:0x7.1x2.0.2.0x7.4.0x6.5x2.0.6.0.7x4.3x2.0.8x28.1x6.8x7.7x4.8x9.2x3.1x6.2.5x4.6x4.5x5.8x7.5.3x4.4x4.3x6.0.7x10.1x6.2x3.1x5.2.7x3.3x4.4x4.3x5.7x3.5x4.6x4.5x5.7x3.1x6.5x6.3x6.7x5.8x10.0x2.1.2.0x2.3.4.0x2.5.6.0x9";
 
 #[test]
 fn a_lock_that_the_end_of_the_timers_takes_before_its_claim_is_shut_down() {

@@ -135,6 +135,48 @@ fn gathered_keys_are_kept_for_a_limited_time_and_then_left_to_others() {
     assert_ne!(driven.lease.token(), token);
 }
 
+/// Other clients keep one of the keys for three seconds, and then the keys are free. All the while the nodes are slow, and
+/// timers come as late as answers.
+#[test]
+fn free_keys_are_locked_although_a_gathering_is_too_short_for_slow_nodes() {
+    for delay in [40, 90, 200, 450] {
+        let mut driven = probing(config().retry);
+        driven.run(Lease::set_several_keys);
+        driven.run(|lease| lease.set_notified(true));
+        driven.run(|lease| lease.acquire(at(0), at(60_000)));
+        let mut under_way: Vec<(Timestamp, Transmit)> = Vec::new();
+        let mut now = at(0);
+        while !driven.is_held(now) {
+            let answered_at = now.saturating_add(MS(delay));
+            under_way.extend(driven.sent.drain(..).map(|it| (answered_at, it)));
+            let answered_at = under_way.first().map(|(at, _)| *at);
+            let due = driven.lease.poll_timeout();
+            let due = due.map(|at| at.saturating_add(MS(delay)));
+            now = due
+                .into_iter()
+                .chain(answered_at)
+                .min()
+                .expect("the lease goes on")
+                .max(now);
+            if answered_at.is_none_or(|at| now < at) {
+                driven.run(|lease| lease.handle_timeout(now));
+                continue;
+            }
+            let (_, answered) = under_way.remove(0);
+            let reply = match answered.operation {
+                Operation::Acquire { .. } if now < at(3000) => Denied,
+                Operation::Acquire { .. } => Granted,
+                _ if now < at(3000) => taken(3000),
+                _ => Reply::Free,
+            };
+            for node in answered.nodes.iter() {
+                driven.reply_to(answered.round, now, node.index(), &[reply]);
+            }
+        }
+        assert!(now < at(3000 + 20 * delay), "{delay} ms: {now:?}");
+    }
+}
+
 #[test]
 fn one_key_is_never_gathered() {
     let mut driven = probing(config().retry);

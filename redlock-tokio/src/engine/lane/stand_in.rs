@@ -122,7 +122,11 @@ impl<R: Requester> StandIn<R> {
             self.requests.refuse(&NodeError::Silent);
         } else {
             self.requests.receive_from_ready_tasks().await;
-            for batch in self.requests.take_batches() {
+            loop {
+                let batch = self.requests.take_batch();
+                if batch.is_empty() {
+                    break;
+                }
                 self.in_flight.send(&mut *self.session, batch);
             }
         }
