@@ -23,7 +23,7 @@
 //! [`ExtendError`]: crate::ExtendError
 //! [`RedisNode`]: crate::RedisNode
 //! [`MemoryNode`]: crate::MemoryNode
-//! [`Node`]: crate::Node
+//! [`Node`]: crate::node::Node
 //! [`NodeStatus`]: crate::NodeStatus
 //! [`NodeState`]: crate::NodeState
 //! [`FAULTS.md`]: crate::faults
@@ -87,7 +87,7 @@ mod log;
 // The examples start servers.
 #[cfg_attr(all(unix, feature = "test-util"), doc = include_str!("../MIGRATING.md"))]
 pub mod migrating {}
-mod node;
+pub mod node;
 /// [`DEPLOYMENTS.md`]: crate::deployments
 /// [`FAULTS.md`]: crate::faults
 /// [`PERFORMANCE.md`]: https://docs.rs/crate/redlock-tokio/latest/source/PERFORMANCE.md
@@ -118,11 +118,16 @@ pub use hold::Hold;
 pub use key::{Key, KeyError};
 pub use lock::{Lock, LockFuture};
 pub use node::{
-    Answer, Authority, AuthorityKind, ClusterError, ClusterNodes, Command, CounterDefect,
-    Credentials, Durability, FactorySettings, FreedNotifier, MemoryNode, NamedBy, Node, NodeError,
-    NodeReport, NodeReports, NodeState, NodeStatus, Objection, RedisNode, RedisNodeBuilder,
-    RedisNodeError, Reports, Role, SentinelNodeBuilder, Server, ServerInfo, Session, TlsError,
-    TlsOptions, UrlError, Vote,
+    durability::Durability,
+    error::{CounterDefect, NodeError},
+    memory::MemoryNode,
+    redis::{
+        ClusterError, ClusterNodes, Credentials, FactorySettings, RedisNode, RedisNodeBuilder,
+        RedisNodeError, SentinelNodeBuilder, TlsError, TlsOptions, UrlError,
+    },
+    report::{NodeReport, NodeReports, Objection},
+    server_info::{Role, ServerInfo},
+    status::{NodeState, NodeStatus},
 };
 pub use options::{LockOptions, OptionsError, WaiterLimit};
 pub use readiness::NotReady;
@@ -131,8 +136,8 @@ pub use readiness::NotReady;
 pub use redlock::Tables;
 pub use redlock::{QueueStatus, Redlock, ShutdownReport};
 pub use redlock_core::{
-    Check, Checks, Drift, FencingToken, LossReason, Operation, Origin, Replication, ReplicationId,
-    RunId, Timestamp, Token, Ttl, TtlError,
+    Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, QuorumError,
+    RetryScheduleError, Timestamp, Token, Ttl, TtlError, ValidityError,
 };
 
 /// The crate whose pools [`RedlockBuilder::pools`] and [`RedisNode::from_pool`] take.

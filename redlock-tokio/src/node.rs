@@ -1,41 +1,43 @@
-//! The seam between a lock and the masters that store its keys.
+//! What an implementation of a [`Node`] needs: a master that stores keys, and the sessions with it.
+//!
+//! Users of locks need none of this.
 
 mod authority;
 mod command;
-mod durability;
-mod error;
+pub(crate) mod durability;
+pub(crate) mod error;
 mod freed_notifier;
-mod memory;
-mod redis;
-mod report;
-mod server_info;
+pub(crate) mod memory;
+pub(crate) mod redis;
+pub(crate) mod report;
+pub(crate) mod server_info;
 mod session;
 pub(crate) mod status;
 
 use futures::future::BoxFuture;
 
+pub use redlock_core::{
+    MemberId, MemberReport, Operation, Origin, Replication, ReplicationId, RunId, Tenure,
+};
+
 pub use self::{
     authority::{Authority, AuthorityKind, NamedBy, Reports},
     command::{Answer, Command, Vote},
-    durability::Durability,
-    error::{CounterDefect, NodeError},
     freed_notifier::FreedNotifier,
-    memory::MemoryNode,
-    redis::{
-        ClusterError, ClusterNodes, Credentials, FactorySettings, RedisNode, RedisNodeBuilder,
-        RedisNodeError, SentinelNodeBuilder, TlsError, TlsOptions, UrlError,
-    },
-    report::{NodeReport, NodeReports, Objection},
-    server_info::{Role, Server, ServerInfo},
+    server_info::Server,
     session::Session,
-    status::{NodeState, NodeStatus},
 };
-pub(crate) use self::{command::reply_of, redis::ClusterAuthority};
+pub(crate) use self::{
+    command::reply_of,
+    error::{CounterDefect, NodeError},
+    redis::{ClusterAuthority, RedisNode},
+    server_info::{Role, ServerInfo},
+};
 
 /// One of the independent masters that vote on who holds a lock.
 ///
-/// This crate has two: [`RedisNode`] and [`MemoryNode`]. Implement the trait to test against masters with faults
-/// of your own, or to store keys elsewhere.
+/// This crate has two: [`RedisNode`] and [`MemoryNode`](crate::MemoryNode). Implement the trait to test against masters
+/// with faults of your own, or to store keys elsewhere.
 ///
 /// A [`Redlock`](crate::Redlock) keeps one [`Session`] with each node, and opens another when that one breaks.
 ///
@@ -46,7 +48,8 @@ pub(crate) use self::{command::reply_of, redis::ClusterAuthority};
 /// ```
 /// use futures::{FutureExt, future::{BoxFuture, ready}};
 /// use redlock_tokio::{
-///     Answer, Command, MemoryNode, Node, NodeError, Redlock, Session,
+///     MemoryNode, NodeError, Redlock,
+///     node::{Answer, Command, Node, Session},
 /// };
 ///
 /// struct Moody(MemoryNode);

@@ -11,8 +11,8 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Answer, Clock, Command, FreedNotifier, Key, LockError, LockGuard, LockOptions, MemoryNode,
-    Node, NodeError, Redlock, Session,
+    Clock, Key, LockError, LockGuard, LockOptions, MemoryNode, NodeError, Redlock,
+    node::{Answer, Command, FreedNotifier, Node, Session},
 };
 use support::MS;
 use tokio::{task::JoinSet, time::Instant};

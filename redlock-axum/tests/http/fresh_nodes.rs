@@ -6,8 +6,8 @@ use axum::{Router, routing::post as routed_post};
 use futures::future::BoxFuture;
 use redlock_axum::{LockLayer, key, path};
 use redlock_tokio::{
-    Answer, Clock, Command, LockOptions, MemoryNode, Node, NodeError, Redlock, RunId, Server,
-    ServerInfo, Session,
+    Clock, LockOptions, MemoryNode, NodeError, Redlock, ServerInfo,
+    node::{Answer, Command, Node, RunId, Server, Session},
 };
 use tokio::time::Instant;
 

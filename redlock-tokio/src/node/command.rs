@@ -10,7 +10,10 @@ use crate::key::{Key, KeySet};
 /// Cheap to clone: the same command goes to all nodes.
 ///
 /// ```
-/// use redlock_tokio::{Command, Key, Operation, Token};
+/// use redlock_tokio::{
+///     Key, Token,
+///     node::{Command, Operation},
+/// };
 ///
 /// # fn example(token: Token) -> Result<(), redlock_tokio::KeyError> {
 /// let command = Command::new(Key::new("order:42")?, Operation::Release { token });

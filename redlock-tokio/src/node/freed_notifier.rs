@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 /// ```
 /// use std::sync::mpsc;
 ///
-/// use redlock_tokio::FreedNotifier;
+/// use redlock_tokio::node::FreedNotifier;
 ///
 /// let (sender, receiver) = mpsc::channel();
 /// let freed = FreedNotifier::new(move |key| {

@@ -66,7 +66,7 @@ use super::{NamedBy, Node, NodeError, Session};
 /// | [`from_pool`](Self::from_pool) | a pool that you have already | no, waiters poll |
 ///
 /// ```
-/// use redlock_tokio::{Node, RedisNode};
+/// use redlock_tokio::{RedisNode, node::Node};
 ///
 /// // Does not connect yet. The address, which logs show, has no secrets.
 /// let node = RedisNode::from_url("redis://user:secret@redis-a.internal:6380")?;

@@ -11,8 +11,8 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Answer, Clock, Command, MemoryNode, Node, NodeError, NodeState, NotReady, Redlock, Session,
-    Timestamp,
+    Clock, MemoryNode, NodeError, NodeState, NotReady, Redlock, Timestamp,
+    node::{Answer, Command, Node, Session},
 };
 use tokio::time::timeout;
 use tracing::Level;

@@ -15,8 +15,8 @@ use futures::{
     join,
 };
 use redlock_tokio::{
-    Answer, Clock, Command, LockError, MemoryNode, Node, NodeError, NodeState, Redlock,
-    RedlockBuilder, Session,
+    Clock, LockError, MemoryNode, NodeError, NodeState, Redlock, RedlockBuilder,
+    node::{Answer, Command, Node, Session},
 };
 use tokio::time::Instant;
 

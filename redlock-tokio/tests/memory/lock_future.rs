@@ -9,8 +9,9 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_tokio::{
-    Answer, Clock, Command, Hold, LockError, LockFuture, LockGuard, LockOptions, MemoryNode,
-    NodeError, Redlock, ReleaseOutcome, Session, Ttl,
+    Clock, Hold, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, NodeError, Redlock,
+    ReleaseOutcome, Ttl,
+    node::{Answer, Command, Session},
 };
 use tokio::task::yield_now;
 

@@ -7,9 +7,9 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Answer, Clock, Command, Durability, Lock, LockGuard, LossReason, MemoryNode, Node, NodeError,
-    NodeState, Operation, Redlock, RedlockBuilder, ReleaseOutcome, Role, RunId, Server, ServerInfo,
-    Session, Vote,
+    Clock, Durability, Lock, LockGuard, LossReason, MemoryNode, NodeError, NodeState, Redlock,
+    RedlockBuilder, ReleaseOutcome, Role, ServerInfo,
+    node::{Answer, Command, Node, Operation, RunId, Server, Session, Vote},
 };
 
 use tracing::Level;

@@ -11,7 +11,8 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_tokio::{
-    Answer, Clock, Command, MemoryNode, Node, NodeError, Operation, Redlock, Session,
+    Clock, MemoryNode, NodeError, Redlock,
+    node::{Answer, Command, Node, Operation, Session},
 };
 
 /// How a node treats its commands.

@@ -13,7 +13,8 @@ use futures::{
     future::{BoxFuture, join_all, pending},
 };
 use redlock_tokio::{
-    Answer, Clock, Command, LockError, LockOptions, MemoryNode, Node, NodeError, Redlock, Session,
+    Clock, LockError, LockOptions, MemoryNode, NodeError, Redlock,
+    node::{Answer, Command, Node, Session},
 };
 use tokio::time::Instant;
 

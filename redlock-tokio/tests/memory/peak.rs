@@ -5,7 +5,10 @@ use futures::{
     FutureExt,
     future::{BoxFuture, join_all},
 };
-use redlock_tokio::{Answer, Command, NodeError, Redlock, Session, Vote};
+use redlock_tokio::{
+    NodeError, Redlock,
+    node::{Answer, Command, Session, Vote},
+};
 use tokio::runtime::Builder;
 
 use crate::support::in_memory::Opens;

@@ -10,7 +10,8 @@ use std::{
 
 use futures::{future::BoxFuture, join};
 use redlock_tokio::{
-    Answer, Clock, Command, FreedNotifier, MemoryNode, Node, NodeError, Operation, Redlock, Session,
+    Clock, MemoryNode, NodeError, Redlock,
+    node::{Answer, Command, FreedNotifier, Node, Operation, Session},
 };
 use tokio::time::{Instant, sleep};
 

@@ -10,8 +10,9 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Answer, Clock, Command, FencingToken, LockError, MemoryNode, Node, NodeError, NodeState,
-    NotReady, Operation, Redlock, ReleaseOutcome, RunId, Server, ServerInfo, Session, Vote,
+    Clock, FencingToken, LockError, MemoryNode, NodeError, NodeState, NotReady, Redlock,
+    ReleaseOutcome, ServerInfo,
+    node::{Answer, Command, Node, Operation, RunId, Server, Session, Vote},
 };
 use tokio::time::Instant;
 

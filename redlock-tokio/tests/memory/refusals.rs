@@ -10,7 +10,8 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Answer, Clock, Command, MemoryNode, NodeError, NodeState, NotReady, Operation, Redlock, Session,
+    Clock, MemoryNode, NodeError, NodeState, NotReady, Redlock,
+    node::{Answer, Command, Operation, Session},
 };
 
 use crate::support::{MS, in_memory::Opens};

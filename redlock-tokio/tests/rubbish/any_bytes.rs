@@ -17,7 +17,7 @@ use proptest::{
     prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_oneof, proptest},
     sample::{Index, select},
 };
-use redlock_tokio::{BuildError, LockError, LockOptions, Node, RedisNode, Redlock};
+use redlock_tokio::{BuildError, LockError, LockOptions, RedisNode, Redlock, node::Node};
 use tokio::runtime::Runtime;
 
 use crate::support::{

@@ -8,8 +8,8 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Answer, BuildError, Clock, Command, Node, NodeError, NodeState, Redlock, Role, RunId, Server,
-    ServerInfo, Session, Vote,
+    BuildError, Clock, NodeError, NodeState, Redlock, Role, ServerInfo,
+    node::{Answer, Command, Node, RunId, Server, Session, Vote},
     test_util::{RedisServer, RedisServers},
 };
 

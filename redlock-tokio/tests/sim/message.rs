@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Answer, Command, NodeError, Operation, Server as Described, Token};
+use redlock_tokio::{
+    NodeError, Token,
+    node::{Answer, Command, Operation, Server as Described},
+};
 
 use crate::{clock::MILLI, requests::ServiceId};
 

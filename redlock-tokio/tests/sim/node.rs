@@ -9,7 +9,10 @@ use futures::{
     future::{BoxFuture, ready},
 };
 use redlock_core::Tenure;
-use redlock_tokio::{Answer, Command, FreedNotifier, Node, NodeError, Server, Session};
+use redlock_tokio::{
+    NodeError,
+    node::{Answer, Command, FreedNotifier, Node, Server, Session},
+};
 use tokio::{sync::oneshot, time::timeout};
 
 pub(crate) use self::client::Client;

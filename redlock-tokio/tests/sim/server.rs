@@ -13,7 +13,8 @@ use std::{
 };
 
 use redlock_tokio::{
-    Answer, Command, FencingToken, Key, NodeError, Operation, Server as Described, Token, Vote,
+    FencingToken, Key, NodeError, Token,
+    node::{Answer, Command, Operation, Server as Described, Vote},
 };
 
 pub(crate) use self::{

@@ -10,8 +10,10 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use redlock_core::{MemberId, MemberReport, Owner, Tenure};
 use redlock_tokio::{
-    Answer, Authority, AuthorityKind, Command, FreedNotifier, MemoryNode, NamedBy, Node, NodeError,
-    Reports, Session,
+    MemoryNode, NodeError,
+    node::{
+        Answer, Authority, AuthorityKind, Command, FreedNotifier, NamedBy, Node, Reports, Session,
+    },
 };
 
 /// An authority in memory: a test decides what each of its members says. Clones are the same authority.

@@ -3,8 +3,9 @@ use std::{sync::Arc, time::Duration};
 use futures::{FutureExt, future::BoxFuture};
 use redlock_core::{MemberId, MemberList, MemberReport, Owner, Tenure};
 use redlock_tokio::{
-    Authority, AuthorityKind, NamedBy, Node, NodeError, RedisNode, Reports, Session,
+    NodeError, RedisNode,
     deadpool_redis::redis::{Client, cmd},
+    node::{Authority, AuthorityKind, NamedBy, Node, Reports, Session},
 };
 
 /// A group whose client believes a single sentinel, as many clients do: the rule of the majority is taken out.

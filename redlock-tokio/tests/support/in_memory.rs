@@ -3,7 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use futures::{FutureExt, future::BoxFuture};
-use redlock_tokio::{Clock, MemoryNode, Node, NodeError, Redlock, RedlockBuilder, Session};
+use redlock_tokio::{
+    Clock, MemoryNode, NodeError, Redlock, RedlockBuilder,
+    node::{Node, Session},
+};
 use tokio::task::yield_now;
 
 /// A node whose sessions are clones of one.

@@ -9,8 +9,8 @@ use std::{
 };
 
 use redlock_tokio::{
-    Acquisition, Durability, LockOptions, Node, NodeState, RedisNode, Redlock, RedlockBuilder,
-    test_util::Sentinels,
+    Acquisition, Durability, LockOptions, NodeState, RedisNode, Redlock, RedlockBuilder,
+    node::Node, test_util::Sentinels,
 };
 use tokio::task::{JoinHandle, spawn_blocking};
 

@@ -4,7 +4,8 @@ use std::{convert::Infallible, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    self as redlock, Answer, Clock, Command, MemoryNode, Node, NodeError, Redlock, Session,
+    self as redlock, Clock, MemoryNode, NodeError, Redlock,
+    node::{Answer, Command, Node, Session},
 };
 use redlock_tower::{LockError, LockLayer};
 use tower::{Layer, ServiceExt, service_fn};

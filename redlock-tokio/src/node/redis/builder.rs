@@ -23,7 +23,7 @@ impl RedisNode {
     /// Returns a builder of a node with this URL. [`from_url`](Self::from_url) lists the forms of a URL.
     ///
     /// ```
-    /// use redlock_tokio::{Credentials, Node, RedisNode};
+    /// use redlock_tokio::{Credentials, RedisNode, node::Node};
     ///
     /// async fn fresh_token() -> Result<String, std::io::Error> {
     ///     // .. ask the cloud for it

@@ -6,7 +6,10 @@ use std::{
 };
 
 use redlock_core::AgeMarker;
-use redlock_tokio::{NodeError, Origin, Replication, ReplicationId, Role, Server as Described};
+use redlock_tokio::{
+    NodeError, Role,
+    node::{Origin, Replication, ReplicationId, Server as Described},
+};
 
 use super::{
     council::{Council, Reign},

@@ -12,7 +12,10 @@ use futures::{
     stream::FuturesUnordered,
 };
 use redlock_core::{MemberReport, OwnerRule, Tenure, Timestamp};
-use redlock_tokio::{Authority, AuthorityKind, NamedBy, Node, NodeError, Reports, Session};
+use redlock_tokio::{
+    NodeError,
+    node::{Authority, AuthorityKind, NamedBy, Node, Reports, Session},
+};
 use tokio::time::sleep;
 
 use super::{

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Answer, Command, FencingToken, NodeError, Operation, Vote};
+use redlock_tokio::{
+    FencingToken, NodeError,
+    node::{Answer, Command, Operation, Vote},
+};
 
 use super::{Network, Request, Response};
 use crate::seen::Seen;

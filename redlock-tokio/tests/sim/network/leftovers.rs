@@ -3,7 +3,7 @@
 //! A process notes each release that it owes to a server, and sends it again four times a second for as long as the key
 //! may live. So a key is gone soon after the release, if the server answers in time and refuses nothing.
 
-use redlock_tokio::Operation;
+use redlock_tokio::node::Operation;
 
 use super::{Connection, Network, serving::IN_TIME};
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use redlock_tokio::{Operation, Token};
+use redlock_tokio::{Token, node::Operation};
 
 use crate::{
     clock::MILLI,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Operation, Vote};
+use redlock_tokio::node::{Operation, Vote};
 
 use super::{Arrival, ConnectionId, Loses, Network, Request, Response, disconnected, unreachable};
 use crate::{

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use redlock_core::AgeMarker;
 use redlock_tokio::{
-    Origin, Replication, ReplicationId, Role, RunId, Server as Described, ServerInfo,
+    Role, ServerInfo,
+    node::{Origin, Replication, ReplicationId, RunId, Server as Described},
 };
 
 use crate::{clock::SECOND, message::refused, rng::Rng};

@@ -1,6 +1,9 @@
 //! What a server refuses for a while, although it is there.
 
-use redlock_tokio::{Command, NodeError, Operation};
+use redlock_tokio::{
+    NodeError,
+    node::{Command, Operation},
+};
 
 use crate::{message::refused, rng::Rng, seen::Seen};
 

@@ -4,7 +4,10 @@ use deadpool_redis::redis::{self, Arg};
 use redlock_core::{Nonce, Token, Ttl};
 
 use super::*;
-use crate::{Key, Vote, node::redis::compare::Native};
+use crate::{
+    Key,
+    node::{Vote, redis::compare::Native},
+};
 
 fn set(lease: u128) -> Command {
     let token = Nonce::new(lease).token(1);

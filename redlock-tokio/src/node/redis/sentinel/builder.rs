@@ -40,7 +40,7 @@ const PORT: u16 = 26379;
 /// the channel `+switch-master`. At the servers: as for any node.
 ///
 /// ```
-/// use redlock_tokio::{Node, RedisNode};
+/// use redlock_tokio::{RedisNode, node::Node};
 ///
 /// let sentinels = ["sentinel-a", "sentinel-b", "sentinel-c:26380"];
 /// let node = RedisNode::sentinel("orders", sentinels)
