@@ -235,10 +235,16 @@ impl Registry {
         self.lock().fail(text);
     }
 
+    /// Looks until when the locks of a process are valid by now. Call this as soon as the process has sent something:
+    /// what it has sent may be a release, and its clock may go on before the world does.
+    pub(crate) fn look_at(&self, host: &Arc<Host>) {
+        self.lock().look(|it| Arc::ptr_eq(it, host));
+    }
+
     /// Looks until when each lock is valid by now. Call this after each step of the processes.
     pub(crate) fn look(&self, at: u64) {
         let mut entries = self.lock();
-        entries.look();
+        entries.look(|_| true);
         entries.looks += 1;
         let forgotten = if entries.looks.is_multiple_of(RARELY) {
             entries.look_back(at)
@@ -275,10 +281,10 @@ impl Registry {
 }
 
 impl Entries {
-    fn look(&mut self) {
+    fn look(&mut self, is_meant: impl Fn(&Arc<Host>) -> bool) {
         let tolerance = TOLERANCE.as_nanos() as u64;
         let mut ended = Vec::new();
-        for (id, open) in &mut self.open {
+        for (id, open) in self.open.iter_mut().filter(|(_, it)| is_meant(&it.host)) {
             match (valid_until(&open.host, &open.hold), open.invalid_since) {
                 (Some(until), None) => {
                     open.valid_until = open.valid_until.max(until);

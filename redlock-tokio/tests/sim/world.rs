@@ -216,6 +216,7 @@ impl World {
             for process in self.processes.iter().flatten() {
                 if behind(process) {
                     process.run_until(target);
+                    self.records.registry.look_at(&process.host);
                     all_there &= process.host.now() >= target;
                 }
             }

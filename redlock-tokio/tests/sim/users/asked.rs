@@ -38,6 +38,15 @@ pub(super) const LAST_ATTEMPT: Duration = Duration::from_millis(3 * 50 + 10);
 const PROMPT: u64 = 10 * MILLI;
 
 impl Asked {
+    /// Returns how long the attempt can have taken that won. One that gathers several keys may wait for an eighth of the
+    /// ttl.
+    pub(super) fn longest_attempt(&self) -> Duration {
+        match self.keys {
+            Keys::Several => LAST_ATTEMPT + self.terms.ttl / 8,
+            _ => LAST_ATTEMPT,
+        }
+    }
+
     /// Judges the error with which the request has ended.
     pub(crate) fn judge(&self, error: &LockError) {
         self.environment.note(seen_as(error));

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use redlock_tokio::{Acquisition, ExtendError, Hold, LossReason, ReleaseOutcome, Timestamp, Token};
 
 use super::{
-    asked::{self, Asked, Keys, LAST_ATTEMPT},
+    asked::{self, Asked, Keys},
     cancel::Cancel,
     environment::Environment,
     terms::Terms,
@@ -73,7 +73,7 @@ impl View {
             service: asked.service.id,
             spare: 0,
             since: asked.ticket.since(),
-            held_since: asked.at.max(got_at.saturating_sub(LAST_ATTEMPT)),
+            held_since: asked.at.max(got_at.saturating_sub(asked.longest_attempt())),
             got_at,
             given_back: Arc::default(),
             environment,
