@@ -38,7 +38,7 @@ use crate::{
 ///     .max_hold(Duration::from_secs(30))
 ///     .max_waiters_per_key(10)
 ///     .contended_status(StatusCode::CONFLICT)
-///     .options(LockOptions::new().refuse_long_waits())
+///     .options(LockOptions::new().no_handover())
 ///     .label("orders");
 /// layer.check()?; // fails now if an option is invalid
 ///
@@ -67,7 +67,6 @@ use crate::{
 /// | [`max_waiters_total`](Self::max_waiters_total) | 1024 | how many requests wait for any key of the layer |
 /// | [`max_keys`](Self::max_keys) | 16 | how many different keys a request may want |
 /// | [`fail_fast`](LockOptions::fail_fast) | yes, but not with `fail_open` | whether a request in an outage gets its 503 within a moment |
-/// | [`refuse_long_waits`](LockOptions::refuse_long_waits) | no | whether to refuse a request at once if the expected wait exceeds the limit |
 /// | [`cancel_on_disconnect`](Self::cancel_on_disconnect) | no | whether a handler is dropped when its client goes away |
 /// | [`on_cancel`](Self::on_cancel) | release | what happens to the lock of a handler that is dropped or panics |
 /// | [`hold_until_body_end`](Self::hold_until_body_end) | no | whether the lock is held while the body is sent |

@@ -50,7 +50,6 @@
 //! [`path("event")`]: crate::path()
 //! [`path("order").parse::<u64>()`]: crate::KeyPart::parse
 //! [`query("email").map(str::to_lowercase)`]: crate::KeyPart::map
-//! [`refuse_long_waits`]: redlock_tokio::LockOptions::refuse_long_waits
 //! [`typed(..)`]: crate::typed()
 #![cfg_attr(feature = "utoipa", doc = "[`LockResponses`]: crate::LockResponses")]
 //!

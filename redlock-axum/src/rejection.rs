@@ -58,16 +58,6 @@ impl RejectionPolicy {
                 })
                 .retry_after(self.jittered(refusal.expected_wait))
             }
-            LockError::WaitTooLong(refusal) => {
-                tracing::debug!(target: "redlock", error = %refusal, "a request gets no lock");
-                Problem::new(
-                    StatusCode::TOO_MANY_REQUESTS,
-                    "urn:redlock:problem:wait-too-long",
-                    "The expected wait exceeds the limit",
-                )
-                .detail("The expected wait for this resource exceeds the limit. Try again later.")
-                .retry_after(self.jittered(refusal.expected_wait))
-            }
             LockError::Unavailable(error) => {
                 // The lock service itself logs a warning about the outage, once for many requests.
                 tracing::debug!(target: "redlock", %error, "a request gets no lock");

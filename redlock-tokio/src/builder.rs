@@ -1,4 +1,5 @@
 mod cluster;
+mod common;
 mod connect;
 mod error;
 mod launch;
@@ -25,6 +26,7 @@ use crate::{
     },
     key::Prefix,
     node::{ClusterAuthority, Node},
+    options::CommonSettings,
     random::Random,
 };
 
@@ -60,6 +62,7 @@ pub struct RedlockBuilder {
     /// The clusters whose voters must be on different servers.
     unshared: Vec<Arc<ClusterAuthority>>,
     defaults: LockOptions,
+    common: CommonSettings,
     node_timeout: Duration,
     connect_timeout: Duration,
     clock: Clock,
@@ -81,6 +84,7 @@ impl RedlockBuilder {
             tag_len: 0,
             unshared: Vec::new(),
             defaults: LockOptions::new(),
+            common: CommonSettings::default(),
             node_timeout: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(1),
             clock: Clock::system(),
@@ -130,7 +134,7 @@ impl RedlockBuilder {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let options = LockOptions::new()
     ///     .max_hold(Duration::from_secs(600))
-    ///     .handover_for(Duration::from_millis(50));
+    ///     .renew_every(Duration::from_secs(2));
     /// let redlock = Redlock::builder().embedded().options(options).build().await?;
     /// # Ok(())
     /// # }
@@ -292,7 +296,7 @@ impl RedlockBuilder {
 
     /// Checks what can be checked without the nodes. Returns the longest ttl.
     fn check(&self, quorum: Quorum) -> Result<Ttl, BuildError> {
-        self.defaults.resolve(quorum)?;
+        self.defaults.resolve(quorum, self.common.drift)?;
         let max_ttl = self.max_ttl.unwrap_or(self.defaults.ttl_or_default());
         let max_ttl = Ttl::new(max_ttl).map_err(BuildError::MaxTtl)?;
         let len = self.tag_len + self.prefix.len();
@@ -315,7 +319,7 @@ impl RedlockBuilder {
     }
 
     fn plan(self, quorum: Quorum, max_ttl: Ttl, nodes: Vec<Arc<dyn Node>>) -> Plan {
-        let quarantine = Quarantine::new(max_ttl, self.defaults.drift_or_default());
+        let quarantine = Quarantine::new(max_ttl, self.common.drift);
         Plan {
             quorum,
             nodes,
@@ -336,6 +340,7 @@ impl RedlockBuilder {
             wall_clock: self.wall_clock,
             prefix: Prefix::new(self.prefix, self.tag_len),
             defaults: self.defaults,
+            common: self.common,
             logs_keys: self.logs_keys,
         }
     }

@@ -80,21 +80,6 @@ pub enum LockError {
         /// Which of the limits has been reached.
         limited_by: WaiterLimit,
     },
-    /// The expected wait exceeds the limit, and
-    /// [`refuse_long_waits`](crate::LockOptions::refuse_long_waits) was set.
-    #[error(
-        "the expected wait exceeds the limit: {waiting} requests wait in this process, which takes about \
-         {expected:?}, and the limit is {limit:?}; see refuse_long_waits"
-    )]
-    WaitTooLong {
-        /// How many requests wait for the key.
-        waiting: usize,
-        /// How long one more request would wait, if each of these held the lock only as long as the shortest of the
-        /// last eight holds.
-        expected: Duration,
-        /// The [waiting time](crate::LockOptions::wait) of the request.
-        limit: Duration,
-    },
     /// The fencing counters of the lock have reached the largest token. Reset the token that the resource has stored,
     /// then delete the counters (`redlock:fence:{<key>}`) on all nodes.
     #[error(
@@ -152,7 +137,6 @@ impl LockError {
             Self::Quarantined { attempts, .. } => Some(attempts),
             Self::FenceExhausted
             | Self::QueueFull { .. }
-            | Self::WaitTooLong { .. }
             | Self::InvalidKey(_)
             | Self::InvalidOptions(_)
             | Self::ShutDown

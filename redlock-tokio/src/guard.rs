@@ -38,7 +38,7 @@ use crate::{Hold, NodeReports};
 /// the key expires after its ttl. Call [`Redlock::shutdown`](crate::Redlock::shutdown) before the runtime ends, so that
 /// the last releases are delivered.
 ///
-/// If other requests of this process wait for the lock, the guard [hands it over](crate::LockOptions::handover_for)
+/// If other requests of this process wait for the lock, the guard [hands it over](crate::RedlockBuilder::handover_for)
 /// instead. A guard that is leaked (`std::mem::forget`) keeps the lock until `max_hold` is over.
 #[must_use = "the lock is released as soon as the guard is dropped: bind it to a name, `let _guard = ..` \
               (`let _ = ..` drops it)"]
@@ -66,7 +66,7 @@ impl LockGuard {
     /// Releases the lock, and waits until a majority of nodes has confirmed that or no longer can.
     ///
     /// Hands the lock over instead if other requests of this process wait for it (see
-    /// [`handover_for`](crate::LockOptions::handover_for)).
+    /// [`handover_for`](crate::RedlockBuilder::handover_for)).
     ///
     /// Costs one round trip to the majority, or none. Use this method if the next step must find the lock free.
     /// Otherwise drop the guard, which costs nothing.

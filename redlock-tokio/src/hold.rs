@@ -273,7 +273,7 @@ impl Hold {
 
     /// Returns the value that the key has on the nodes while the lock is held.
     ///
-    /// Holders to which the lock was [handed over](crate::LockOptions::handover_for) within this process have the same
+    /// Holders to which the lock was [handed over](crate::RedlockBuilder::handover_for) within this process have the same
     /// value. This is *not* a fencing token: it has no order.
     #[must_use]
     pub fn token(&self) -> Token {

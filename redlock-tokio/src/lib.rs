@@ -15,9 +15,8 @@
 //! [`Hold::fencing_token`]: crate::Hold::fencing_token
 //! [`LockOptions`]: crate::LockOptions
 //! [`LockOptions::max_waiters_per_key`]: crate::LockOptions::max_waiters_per_key
-//! [`LockOptions::refuse_long_waits`]: crate::LockOptions::refuse_long_waits
-//! [`LockOptions::handover_for`]: crate::LockOptions::handover_for
-//! [`LockOptions::poller_share`]: crate::LockOptions::poller_share
+//! [`RedlockBuilder::handover_for`]: crate::RedlockBuilder::handover_for
+//! [`RedlockBuilder::poller_share`]: crate::RedlockBuilder::poller_share
 //! [`LockError`]: crate::LockError
 //! [`LockError::Contended`]: crate::LockError::Contended
 //! [`ExtendError`]: crate::ExtendError
@@ -68,7 +67,7 @@ mod log;
 /// [`Durability::AssumedForTests`]: crate::Durability::AssumedForTests
 /// [`Durability::FsyncAlways`]: crate::Durability::FsyncAlways
 /// [`LockError::Quarantined`]: crate::LockError::Quarantined
-/// [`LockOptions::handover_for`]: crate::LockOptions::handover_for
+/// [`RedlockBuilder::handover_for`]: crate::RedlockBuilder::handover_for
 /// [`LockOptions::max_hold`]: crate::LockOptions::max_hold
 /// [`LockOptions::no_handover`]: crate::LockOptions::no_handover
 /// [`LockOptions::no_renewal`]: crate::LockOptions::no_renewal

@@ -153,7 +153,7 @@ impl Lock {
         let keys = self.keys.clone().map_err(LockError::InvalidKey)?;
         let options = self.options.or(shared.defaults);
         let config = shared.resolve(options).map_err(LockError::InvalidOptions)?;
-        let policy = options.policy();
+        let policy = options.policy(&shared.common);
         let random = shared.random.u128();
         let random = random.map_err(|error| LockError::Random(RandomError(error)))?;
         Ok(LeaseRequest {
@@ -214,10 +214,6 @@ impl fmt::Debug for Lock {
 #[must_use = "futures do nothing unless polled"]
 pub struct LockFuture(State);
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would cost each lock an allocation"
-)]
 enum State {
     New(Lock),
     /// The lanes try to connect, to find out whether an outage still lasts.

@@ -1,5 +1,4 @@
 mod error;
-mod handing_over;
 mod queue_policy;
 mod resolve;
 mod waiter_limit;
@@ -7,10 +6,8 @@ mod waiting;
 
 use std::time::Duration;
 
-use redlock_core::{Drift, PollerShare};
-
 pub use self::error::OptionsError;
-pub(crate) use self::queue_policy::QueuePolicy;
+pub(crate) use self::queue_policy::{CommonSettings, QueuePolicy};
 pub use self::waiter_limit::WaiterLimit;
 
 /// The options of a lock: how it is acquired, kept and handed over.
@@ -27,14 +24,10 @@ pub use self::waiter_limit::WaiterLimit;
 /// | [`retry_delay`](Self::retry_delay) | 20 to 200 ms | the random delay between attempts |
 /// | [`renew_every`](Self::renew_every) | ttl / 3 | how often a held lock is extended |
 /// | [`max_hold`](Self::max_hold) | 60 s | for how long it is extended |
-/// | [`drift`](Self::drift) | ttl / 100 + 2 ms | how far clocks may differ |
 /// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 1024 | how many requests may wait for a key in this process |
-/// | [`refuse_long_waits`](Self::refuse_long_waits) | no | whether to fail at once if the expected wait exceeds `wait` |
 /// | [`fail_fast`](Self::fail_fast) | no | whether to fail within a moment in an outage |
-/// | [`handover_for`](Self::handover_for) | 30 ms | for how long the lock is handed over within this process |
-/// | [`max_handovers`](Self::max_handovers) | none | how often it is handed over in a row |
+/// | [`no_handover`](Self::no_handover) | no | whether to release the lock each time, even if others wait in this process |
 /// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
-/// | [`poller_share`](Self::poller_share) | 4 % | for how much of the time a busy lock is left to clients that poll |
 /// | [`label`](Self::label) | none | the name of the lock's purpose in the log |
 ///
 /// # Shortcuts
@@ -69,15 +62,10 @@ pub struct LockOptions {
     retry_delay: Option<RetryDelay>,
     renewal: Option<Renewal>,
     max_hold: Option<Duration>,
-    drift: Option<Drift>,
     max_waiters_per_key: Option<usize>,
-    long_waits: Option<LongWaits>,
     outages: Option<Outages>,
     handover: Option<Handover>,
-    handover_for: Option<Duration>,
-    max_handovers: Option<u32>,
     fencing: Option<Fencing>,
-    poller_share: Option<PollerShare>,
     label: Option<&'static str>,
 }
 
@@ -97,12 +85,6 @@ enum Renewal {
 enum Outages {
     Refused,
     WaitedOut,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LongWaits {
-    Refused,
-    Allowed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,24 +196,30 @@ impl LockOptions {
         self
     }
 
-    /// Sets the allowance for clocks that run at different rates. The validity of a lock ends this much before its
-    /// keys expire.
+    /// Releases the lock on the nodes each time, even if other requests wait in this process.
     ///
     /// ```
-    /// # use redlock_tokio::{Drift, LockOptions, Redlock};
-    /// # use std::time::Duration;
+    /// # use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let redlock = Redlock::embedded().await?;
-    /// let drift = Drift::new(50, Duration::from_millis(5)); // 5 % and 5 ms
-    /// let options = LockOptions::new().drift(drift);
+    /// let options = LockOptions::new().no_handover();
     /// let guard = redlock.lock("order:42").options(options).await?;
-    /// assert!(guard.remaining() <= Duration::from_millis(10_000 - 505));
+    /// # let _waiter = tokio::spawn(redlock.lock("order:42").into_future());
+    /// # tokio::task::yield_now().await;
+    /// assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn drift(mut self, drift: Drift) -> Self {
-        self.drift = Some(drift);
+    pub fn no_handover(mut self) -> Self {
+        self.handover = Some(Handover::Never);
+        self
+    }
+
+    /// Hands the lock over to the next request that waits in this process. This is the default. See
+    /// [`handover_for`](crate::RedlockBuilder::handover_for).
+    pub fn allow_handover(mut self) -> Self {
+        self.handover = Some(Handover::Allowed);
         self
     }
 
@@ -337,15 +325,10 @@ impl LockOptions {
             retry_delay: self.retry_delay.or(fallback.retry_delay),
             renewal: self.renewal.or(fallback.renewal),
             max_hold: self.max_hold.or(fallback.max_hold),
-            drift: self.drift.or(fallback.drift),
             max_waiters_per_key: self.max_waiters_per_key.or(fallback.max_waiters_per_key),
-            long_waits: self.long_waits.or(fallback.long_waits),
             outages: self.outages.or(fallback.outages),
             handover: self.handover.or(fallback.handover),
-            handover_for: self.handover_for.or(fallback.handover_for),
-            max_handovers: self.max_handovers.or(fallback.max_handovers),
             fencing: self.fencing.or(fallback.fencing),
-            poller_share: self.poller_share.or(fallback.poller_share),
             label: self.label.or(fallback.label),
         }
     }

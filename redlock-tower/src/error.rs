@@ -14,9 +14,6 @@ pub enum LockError<E> {
     Contended(Refusal),
     /// Too many calls wait already.
     QueueFull(Refusal),
-    /// The expected wait exceeds the limit, and
-    /// [`refuse_long_waits`](redlock::LockOptions::refuse_long_waits) was set.
-    WaitTooLong(Refusal),
     /// No lock is available: too many nodes are down, silent, slow or overloaded, or the lock service was shut down.
     Unavailable(redlock::LockError),
     /// The layer has options that are invalid.
@@ -73,7 +70,6 @@ impl<E> From<redlock::LockError> for LockError<E> {
         match error {
             redlock::LockError::Contended(_) => Self::Contended(refusal(error)),
             redlock::LockError::QueueFull { .. } => Self::QueueFull(refusal(error)),
-            redlock::LockError::WaitTooLong { .. } => Self::WaitTooLong(refusal(error)),
             redlock::LockError::InvalidKey(error) => Self::Key(error.into()),
             redlock::LockError::InvalidOptions(error) => Self::Misconfigured(error),
             _ => Self::Unavailable(error),
@@ -90,7 +86,7 @@ impl<E> LockError<E> {
 
     /// Adds the expected wait to the errors that have one.
     pub(crate) fn expecting(mut self, wait: impl FnOnce() -> Option<Duration>) -> Self {
-        if let Self::Contended(it) | Self::QueueFull(it) | Self::WaitTooLong(it) = &mut self {
+        if let Self::Contended(it) | Self::QueueFull(it) = &mut self {
             it.expected_wait = wait();
         }
         self
@@ -100,9 +96,7 @@ impl<E> LockError<E> {
 impl<E: fmt::Display> fmt::Display for LockError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Contended(refusal) | Self::QueueFull(refusal) | Self::WaitTooLong(refusal) => {
-                refusal.fmt(f)
-            }
+            Self::Contended(refusal) | Self::QueueFull(refusal) => refusal.fmt(f),
             Self::Unavailable(error) => error.fmt(f),
             Self::Misconfigured(error) => write!(f, "the lock layer is misconfigured: {error}"),
             Self::Key(error) => error.fmt(f),

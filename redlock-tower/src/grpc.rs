@@ -22,7 +22,7 @@ use crate::{KeyRejection, LockError, LockService};
 /// | error | status |
 /// |---|---|
 /// | [`Contended`](LockError::Contended) | `ABORTED` |
-/// | [`QueueFull`](LockError::QueueFull), [`WaitTooLong`](LockError::WaitTooLong) | `RESOURCE_EXHAUSTED` |
+/// | [`QueueFull`](LockError::QueueFull) | `RESOURCE_EXHAUSTED` |
 /// | [`Unavailable`](LockError::Unavailable) | `UNAVAILABLE` |
 /// | [`Key`](LockError::Key), the request is at fault | `INVALID_ARGUMENT` |
 /// | [`Key`](LockError::Key), the request did not arrive in time | `DEADLINE_EXCEEDED` |
@@ -129,10 +129,6 @@ impl From<LockError<Infallible>> for Status {
             LockError::QueueFull(_) => (
                 Code::ResourceExhausted,
                 "too many calls wait for this resource",
-            ),
-            LockError::WaitTooLong(_) => (
-                Code::ResourceExhausted,
-                "the expected wait for this resource exceeds the limit",
             ),
             LockError::Unavailable(_) => (Code::Unavailable, "no lock is available"),
             LockError::Key(

@@ -26,7 +26,7 @@ use crate::{Detached, Inline, LockService, OnCancel, OnLost, rules::Rules, telem
 ///     .wait(Duration::from_secs(2))
 ///     .max_hold(Duration::from_secs(30))
 ///     .max_waiters_total(1000)
-///     .options(LockOptions::new().refuse_long_waits())
+///     .options(LockOptions::new().no_handover())
 ///     .label("orders");
 /// layer.check()?; // fails now if an option is invalid
 ///

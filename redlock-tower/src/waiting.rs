@@ -85,7 +85,6 @@ fn result_of<E>(error: &LockError<E>) -> &'static str {
     match error {
         LockError::Contended(_) => "contended",
         LockError::QueueFull(_) => "queue_full",
-        LockError::WaitTooLong(_) => "wait_too_long",
         LockError::Unavailable(redlock::LockError::Overloaded(_)) => "overloaded",
         LockError::Unavailable(_) => "unavailable",
         _ => "invalid",

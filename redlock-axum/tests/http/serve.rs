@@ -205,14 +205,13 @@ async fn the_lock_of_a_handler_that_panics_is_released_and_not_handed_over() {
         for catches in [false, true] {
             for cancels in [false, true] {
                 for panics in [true, false] {
-                    let it = Fixture::new().await;
+                    // The limit for handovers never ends here, so only the panic prevents one.
+                    let it = Fixture::with(|builder| builder.handover_for(3 * LIMIT)).await;
                     let handler = async move |State(work): State<Work>, locked: Locked| {
                         work.run(Some(locked)).await;
                         assert!(!panics || work.ended() > 1, "the first, by intent");
                     };
-                    // The limit for handovers never ends here, so only the panic prevents one.
-                    let options = redlock_tokio::LockOptions::new().handover_for(3 * LIMIT);
-                    let layer = it.layer().options(options);
+                    let layer = it.layer();
                     let layer = if cancels {
                         layer.cancel_on_disconnect()
                     } else {

@@ -17,7 +17,7 @@ use axum::{
     routing::post,
 };
 use redlock_axum::{CompositeKey, LockLayer, Locked, key, path};
-use redlock_tokio::{Hold, Redlock, test_util::TestNodes};
+use redlock_tokio::{Hold, Redlock, RedlockBuilder, test_util::TestNodes};
 use reqwest::{Client, ClientBuilder};
 use serde_json::Value;
 use tokio::{
@@ -43,9 +43,13 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) async fn new() -> Self {
+        Self::with(|builder| builder).await
+    }
+
+    pub(crate) async fn with(configure: impl FnOnce(RedlockBuilder) -> RedlockBuilder) -> Self {
         let nodes = TestNodes::new();
         Self {
-            redlock: nodes.connect().await.unwrap(),
+            redlock: configure(nodes.builder()).build().await.unwrap(),
             nodes,
             work: Work::default(),
         }

@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-use redlock_tokio::LockOptions;
+use redlock_tokio::{LockOptions, RedlockBuilder};
 use serde::{Deserialize, Serialize};
 
 /// How this crate's lock takes turns. `None` is the default.
@@ -15,21 +15,20 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    pub(crate) fn options(self) -> LockOptions {
-        let mut options = LockOptions::new();
+    pub(crate) fn configure(self, mut builder: RedlockBuilder) -> RedlockBuilder {
         if let Some(time) = self.handover_for {
-            options = options.handover_for(time);
+            builder = builder.handover_for(time);
         }
         if let Some(percent) = self.poller_share {
-            options = options.poller_share(percent);
+            builder = builder.poller_share(percent);
         }
         if self.never_hands_over {
-            options = options.no_handover();
+            builder = builder.options(LockOptions::new().no_handover());
         }
         if self.is_fenced {
-            options = options.fenced();
+            builder = builder.fenced();
         }
-        options
+        builder
     }
 }
 

@@ -26,6 +26,7 @@ use crate::{
     key::Prefix,
     log,
     node::{AuthorityKind, FreedNotifier, Node},
+    options::CommonSettings,
     random::Random,
 };
 
@@ -44,6 +45,7 @@ pub(super) struct Plan {
     pub(super) wall_clock: WallClock,
     pub(super) prefix: Prefix,
     pub(super) defaults: LockOptions,
+    pub(super) common: CommonSettings,
     pub(super) logs_keys: bool,
 }
 
@@ -105,6 +107,7 @@ impl Plan {
             leases: 0.into(),
             prefix: self.prefix,
             defaults: self.defaults,
+            common: self.common,
             max_ttl: (self.rules.durability != Durability::AssumedForTests).then_some(self.max_ttl),
             node_timeout: self.limits.answer,
             window: is_named.then_some(self.window),

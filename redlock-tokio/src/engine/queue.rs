@@ -103,7 +103,7 @@ impl<T: Clone> Queue<T> {
         };
         // Noted for a waiter that is refused too: it will ask again, and the reservation must lapse by then.
         let follow_up = reserved_by.and_then(|by| queues.keys.note_withheld(by, now));
-        if let Err(refusal) = queues.admit(keys, key, policy) {
+        if let Err(refusal) = queues.admit(keys, policy) {
             return Err(Refused { refusal, follow_up });
         }
         let until = now.saturating_add(policy.wait);
@@ -274,10 +274,9 @@ impl<T: Clone> Queues<T> {
         backs_off
     }
 
-    /// Returns why one more cannot wait for these keys, one of which keeps it from having them now.
-    fn admit(&self, keys: &KeySet, blocked_at: &Key, policy: &QueuePolicy) -> Result<(), Refusal> {
-        let limit = policy.wait;
-        if limit.is_zero() {
+    /// Returns why one more cannot wait for these keys.
+    fn admit(&self, keys: &KeySet, policy: &QueuePolicy) -> Result<(), Refusal> {
+        if policy.wait.is_zero() {
             return Err(Refusal::Busy);
         }
         let queues = keys.iter().filter_map(|key| self.keys.by_key.get(key));
@@ -292,18 +291,6 @@ impl<T: Clone> Queues<T> {
                     limited_by,
                 });
             }
-        }
-        let Some(queue) = self.keys.by_key.get(blocked_at) else {
-            return Ok(());
-        };
-        if policy.refuses_long_waits
-            && let Some(expected) = queue.least_wait().filter(|it| *it > limit)
-        {
-            return Err(Refusal::TooLong {
-                waiting: queue.waiting(),
-                expected,
-                limit,
-            });
         }
         Ok(())
     }

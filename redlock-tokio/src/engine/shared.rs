@@ -14,6 +14,7 @@ use crate::{
         wall_clock::WallClock, warning::Outage,
     },
     key::Prefix,
+    options::CommonSettings,
     random::Random,
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
@@ -35,6 +36,7 @@ pub(crate) struct Shared<L> {
     pub(crate) leases: AtomicU64,
     pub(crate) prefix: Prefix,
     pub(crate) defaults: LockOptions,
+    pub(crate) common: CommonSettings,
     /// The longest ttl that a lock may have, if restarted nodes must wait for it.
     pub(crate) max_ttl: Option<Ttl>,
     /// How long a node may take to answer.
@@ -59,7 +61,7 @@ impl<L> Shared<L> {
     /// Refuses a lock that could outlive the time for which a restarted node waits, and one that is too short for
     /// the window.
     pub(crate) fn resolve(&self, options: LockOptions) -> Result<LeaseConfig, OptionsError> {
-        let config = options.resolve(self.quorum)?;
+        let config = options.resolve(self.quorum, self.common.drift)?;
         self.check_range(config.validity.ttl())?;
         Ok(config)
     }

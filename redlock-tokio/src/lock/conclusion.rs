@@ -76,15 +76,6 @@ fn failure(cell: &LeaseCell, since: Timestamp, end: End) -> LockError {
             limit,
             limited_by,
         },
-        End::Refused(Refusal::TooLong {
-            waiting,
-            expected,
-            limit,
-        }) => LockError::WaitTooLong {
-            waiting,
-            expected,
-            limit,
-        },
         End::Exhausted {
             failure,
             attempts: count,

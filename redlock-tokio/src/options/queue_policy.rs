@@ -1,6 +1,16 @@
 use std::time::Duration;
 
-use redlock_core::PollerShare;
+use redlock_core::{Drift, PollerShare};
+
+/// What holds for all locks of a [`Redlock`](crate::Redlock), because it is a fact of its servers or its process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CommonSettings {
+    pub(crate) drift: Drift,
+    /// For how long a lock may be handed over within this process, if that is not the default.
+    pub(crate) handover_for: Option<Duration>,
+    /// The part of the time for which a busy lock is left to clients that poll.
+    pub(crate) poller_share: PollerShare,
+}
 
 /// How a request waits within the process, and how the lock is handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,13 +19,9 @@ pub(crate) struct QueuePolicy {
     pub(crate) hands_over: bool,
     /// For how long it may be handed over within this process.
     pub(crate) streak: Duration,
-    pub(crate) max_handovers: u32,
-    /// The part of the time for which a busy lock is left to clients that poll.
     pub(crate) poller_share: PollerShare,
     /// How many requests may wait for a key.
     pub(crate) max_waiters_per_key: usize,
     /// How long to wait at most.
     pub(crate) wait: Duration,
-    /// Whether to fail at once if the expected wait exceeds that.
-    pub(crate) refuses_long_waits: bool,
 }

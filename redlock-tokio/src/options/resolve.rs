@@ -5,7 +5,7 @@ use redlock_core::{
 };
 
 use super::{
-    Fencing, Handover, LockOptions, LongWaits, OptionsError, Outages, QueuePolicy, Renewal,
+    CommonSettings, Fencing, Handover, LockOptions, OptionsError, Outages, QueuePolicy, Renewal,
     RetryDelay,
 };
 
@@ -45,34 +45,32 @@ impl LockOptions {
         self.wait.unwrap_or(WAIT).min(bound)
     }
 
-    pub(crate) fn drift_or_default(&self) -> Drift {
-        self.drift.unwrap_or_default()
-    }
-
     pub(crate) fn fails_fast(&self) -> bool {
         self.outages == Some(Outages::Refused)
     }
 
     /// Returns how to wait within this process, by options and defaults.
-    pub(crate) fn policy(&self) -> QueuePolicy {
+    pub(crate) fn policy(&self, common: &CommonSettings) -> QueuePolicy {
         QueuePolicy {
             hands_over: self.handover != Some(Handover::Never),
-            streak: self
+            streak: common
                 .handover_for
                 .unwrap_or(HANDOVER_FOR)
                 .min(self.ttl_or_default() / 2),
-            max_handovers: self.max_handovers.unwrap_or(u32::MAX),
-            poller_share: self.poller_share.unwrap_or_default(),
+            poller_share: common.poller_share,
             max_waiters_per_key: self.max_waiters_per_key.unwrap_or(MAX_WAITERS_PER_KEY),
             wait: self.wait_or_default(),
-            refuses_long_waits: self.long_waits == Some(LongWaits::Refused),
         }
     }
 
     /// Returns the configuration of a lease, by options and defaults.
-    pub(crate) fn resolve(&self, quorum: Quorum) -> Result<LeaseConfig, OptionsError> {
+    pub(crate) fn resolve(
+        &self,
+        quorum: Quorum,
+        drift: Drift,
+    ) -> Result<LeaseConfig, OptionsError> {
         let ttl = Ttl::new(self.ttl_or_default())?;
-        let validity = Validity::new(ttl, self.drift_or_default())?;
+        let validity = Validity::new(ttl, drift)?;
         if self.is_fenced() && ttl.as_duration() > LONGEST_FENCED {
             return Err(OptionsError::TooLongForFence {
                 ttl: ttl.as_duration(),
@@ -111,7 +109,7 @@ mod tests {
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
     fn resolve(options: LockOptions) -> Result<LeaseConfig, OptionsError> {
-        options.resolve(Quorum::majority(5).unwrap())
+        options.resolve(Quorum::majority(5).unwrap(), Drift::default())
     }
 
     #[test]
@@ -121,9 +119,9 @@ mod tests {
             .wait(MS(5000))
             .retry_delay(MS(20), MS(200))
             .renew_every(MS(10_000) / 3)
-            .max_hold(MS(60_000))
-            .drift(Drift::new(10, MS(2)));
+            .max_hold(MS(60_000));
         assert_eq!(resolve(LockOptions::new()), resolve(documented));
+        assert_eq!(Drift::default(), Drift::new(10, MS(2)));
     }
 
     #[test]
@@ -160,7 +158,7 @@ mod tests {
         assert_eq!(resolve(bound(60_000)), waits(MS(5000)));
         assert_eq!(resolve(bound(70).or(bound(50).wait(MS(60)))), waits(MS(50)));
         assert_eq!(bound(70).wait_at_most(MS(90)), bound(70));
-        assert_eq!(bound(70).policy().wait, MS(70));
+        assert_eq!(bound(70).policy(&CommonSettings::default()).wait, MS(70));
     }
 
     #[test]

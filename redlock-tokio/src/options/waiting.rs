@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{LockOptions, LongWaits, Outages, RetryDelay};
+use super::{LockOptions, Outages, RetryDelay};
 
 /// How a request waits for a lock.
 impl LockOptions {
@@ -120,31 +120,6 @@ impl LockOptions {
         self
     }
 
-    /// Fails at once with [`LockError::WaitTooLong`](crate::LockError::WaitTooLong) if the expected wait in this
-    /// process exceeds [`wait`](Self::wait).
-    ///
-    /// The estimate assumes that each earlier request holds the lock only as long as the shortest of the last eight
-    /// holds. No request is refused until eight holds are known, and one of them has ended since the queue was last
-    /// empty.
-    ///
-    /// This option suits locks whose holds take about the same time. Where holds differ, several long holds in a
-    /// row make it refuse requests that would have got the lock. So it is off by default.
-    ///
-    /// ```
-    /// # use redlock_tokio::{LockOptions, Redlock};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let options = LockOptions::new().refuse_long_waits();
-    /// let guard = redlock.lock("order:42").options(options).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn refuse_long_waits(mut self) -> Self {
-        self.long_waits = Some(LongWaits::Refused);
-        self
-    }
-
     /// Fails within a moment with [`LockError::NoQuorum`](crate::LockError::NoQuorum) or
     /// [`LockError::Quarantined`](crate::LockError::Quarantined) if no majority of the nodes can vote within
     /// [`wait`](Self::wait). Otherwise each request waits that long before it fails, and in an outage they pile up.
@@ -188,12 +163,6 @@ impl LockOptions {
     /// Waits even if no majority of the nodes can vote. This is the default.
     pub fn no_fail_fast(mut self) -> Self {
         self.outages = Some(Outages::WaitedOut);
-        self
-    }
-
-    /// Waits even if the expected wait exceeds the limit. This is the default.
-    pub fn allow_long_waits(mut self) -> Self {
-        self.long_waits = Some(LongWaits::Allowed);
         self
     }
 }

@@ -6,7 +6,10 @@ use futures::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Answer, Command, FreedNotifier, MemoryNode, Node, NodeError, Session};
+use crate::{
+    MemoryNode, NodeError,
+    node::{Answer, Command, FreedNotifier, Node, Session},
+};
 
 /// The lane's end of a connection.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::{Time, referee::Referee, wire};
 use crate::{
-    Clock, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Redlock, Session,
+    Clock, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Redlock,
     builder::{freed_by, withdrawn_from},
     engine::{
         lane::{
@@ -31,6 +31,8 @@ use crate::{
         warning::Outage,
     },
     key::Prefix,
+    node::Session,
+    options::CommonSettings,
     random::Random,
 };
 
@@ -99,6 +101,7 @@ impl World {
             leases: 0.into(),
             prefix: Prefix::default(),
             defaults: LockOptions::new().ttl(TTL),
+            common: CommonSettings::default(),
             max_ttl: None,
             node_timeout: Duration::ZERO,
             window: None,

@@ -87,6 +87,7 @@ struct Case {
     holder: Holder,
     holders_options: LockOptions,
     waiters_options: LockOptions,
+    has_long_turns: bool,
     is_handed_over: bool,
 }
 
@@ -98,6 +99,7 @@ impl Case {
             holder: Holder::DropsAtOnce,
             holders_options: LockOptions::new(),
             waiters_options: LockOptions::new(),
+            has_long_turns: false,
             is_handed_over: true,
         }
     }
@@ -121,6 +123,11 @@ impl Case {
         self.holders_options(options).waiters_options(options)
     }
 
+    fn with_long_turns(mut self) -> Self {
+        self.has_long_turns = true;
+        self
+    }
+
     fn without_handover(mut self) -> Self {
         self.is_handed_over = false;
         self
@@ -128,7 +135,13 @@ impl Case {
 
     async fn run(self) {
         let nodes = three_nodes();
-        let redlock = over(&nodes).max_ttl(MS(60_000)).build().await.unwrap();
+        let builder = over(&nodes).max_ttl(MS(60_000));
+        let builder = if self.has_long_turns {
+            builder.handover_for(MS(60_000))
+        } else {
+            builder
+        };
+        let redlock = builder.build().await.unwrap();
         let first = redlock.lock("k").options(self.holders_options);
         let guard = first.await.unwrap();
         let token = guard.token();
@@ -146,7 +159,7 @@ async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
     use Holder::{DropsAfter, LosesTheLock, Panics};
 
     let plain = LockOptions::new;
-    let long_turn = plain().handover_for(MS(60_000)).wait(MS(60_000));
+    let patient = plain().wait(MS(60_000));
     let short_hold = plain().max_hold(MS(9)).wait(MS(60_000));
     let cases = [
         Case::new("the options are equal"),
@@ -156,9 +169,6 @@ async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
             .without_handover(),
         Case::new("the waiter forbids handover")
             .waiters_options(plain().no_handover())
-            .without_handover(),
-        Case::new("the limit of handovers is zero")
-            .holders_options(plain().max_handovers(0))
             .without_handover(),
         Case::new("the waiter wants another ttl")
             .waiters_options(plain().ttl(MS(9000)))
@@ -175,14 +185,17 @@ async fn handover_depends_on_the_options_and_the_state_of_the_lock() {
             .without_handover(),
         Case::new("half of the ttl is not over")
             .holder(DropsAfter(4900))
-            .both_options(long_turn),
+            .with_long_turns()
+            .both_options(patient),
         Case::new("half of the ttl is over")
             .holder(DropsAfter(5100))
-            .both_options(long_turn)
+            .with_long_turns()
+            .both_options(patient)
             .without_handover(),
         Case::new("little validity is left without renewal")
             .holder(DropsAfter(4950))
-            .both_options(long_turn.no_renewal())
+            .with_long_turns()
+            .both_options(patient.no_renewal())
             .without_handover(),
         Case::new("the holder panics")
             .holder(Panics)

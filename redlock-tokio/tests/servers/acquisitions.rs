@@ -1,10 +1,10 @@
 //! What a guard says of how its lock was acquired.
 
-use redlock_tokio::{Acquisition, LockOptions, test_util::RedisServers};
+use redlock_tokio::{Acquisition, Redlock, test_util::RedisServers};
 
 use crate::support::{
     MS,
-    in_memory::{embedded, over, settle, three_nodes},
+    in_memory::{over, settle, three_nodes},
 };
 
 #[tokio::test]
@@ -63,11 +63,11 @@ async fn the_time_and_the_attempts_before_the_lock_count() {
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_says_that_its_lock_was_handed_over() {
-    let redlock = embedded().await;
-    let options = LockOptions::new().handover_for(MS(5000));
-    let first = redlock.lock("k").options(options).await.unwrap();
+    let builder = Redlock::builder().embedded().handover_for(MS(5000));
+    let redlock = builder.build().await.unwrap();
+    let first = redlock.lock("k").await.unwrap();
     assert!(matches!(first.acquisition(), Acquisition::Granted { .. }));
-    let waiting = tokio::spawn(redlock.lock("k").options(options).into_future());
+    let waiting = tokio::spawn(redlock.lock("k").into_future());
     settle().await;
     tokio::time::sleep(MS(300)).await;
     drop(first);

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock_tokio::{LockOptions, Redlock, test_util::RedisServers};
+use redlock_tokio::{Redlock, RedlockBuilder, test_util::RedisServers};
 use tokio::task::JoinSet;
 
 use crate::support::{MS, trusting};
@@ -27,9 +27,8 @@ struct BusyProcess {
 }
 
 impl BusyProcess {
-    async fn start(servers: &RedisServers, options: LockOptions) -> Self {
-        let options = options.wait(Duration::from_secs(60));
-        let redlock = servers.builder().options(options).build().await.unwrap();
+    async fn start(builder: RedlockBuilder) -> Self {
+        let redlock = builder.wait(Duration::from_secs(60)).build().await.unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
         for _ in 0..BUSY_TASKS {
@@ -58,12 +57,12 @@ impl BusyProcess {
 
 /// Runs a client over RESP2 beside a busy process. The client must poll, since it gets no notifications.
 /// Returns the longest time for which the client had no lock, the time at the end included.
-async fn longest_shut_out(options: LockOptions) -> Duration {
+async fn longest_shut_out(configure: impl FnOnce(RedlockBuilder) -> RedlockBuilder) -> Duration {
     let servers = RedisServers::spawn(3).unwrap();
     let urls = servers.urls().into_iter();
     let urls = urls.map(|url| format!("{url}?protocol=resp2"));
     let poller = trusting(urls).wait(TIME).build().await.unwrap();
-    let busy = BusyProcess::start(&servers, options).await;
+    let busy = BusyProcess::start(configure(servers.builder())).await;
     let start = Instant::now();
     let mut last = start;
     let mut longest = Duration::ZERO;
@@ -80,20 +79,19 @@ async fn longest_shut_out(options: LockOptions) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_47_a_client_that_polls_is_not_shut_out_by_a_busy_process() {
-    let longest = longest_shut_out(LockOptions::new()).await;
+    let longest = longest_shut_out(|it| it).await;
     assert!(longest < MS(1500), "shut out for {longest:?}");
     // The control: a process that keeps the lock to itself.
-    let greedy = LockOptions::new().handover_for(TIME).poller_share(0);
-    let longest = longest_shut_out(greedy).await;
+    let longest = longest_shut_out(|it| it.handover_for(TIME).poller_share(0)).await;
     assert!(longest > MS(2000), "shut out for only {longest:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_with_a_long_turn_makes_room_for_a_newcomer() {
     let servers = RedisServers::spawn(3).unwrap();
-    let first = BusyProcess::start(&servers, LockOptions::new()).await;
+    let first = BusyProcess::start(servers.builder()).await;
     tokio::time::sleep(MS(300)).await;
-    let second = BusyProcess::start(&servers, LockOptions::new()).await;
+    let second = BusyProcess::start(servers.builder()).await;
     let guard = second.redlock.lock("k").wait(MS(2000)).await;
     assert!(guard.is_ok(), "{guard:?}");
     drop(guard);

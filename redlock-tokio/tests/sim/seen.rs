@@ -152,7 +152,6 @@ seen! {
         TooSlow = "requests that were too slow",
         Quarantined = "requests that found servers in quarantine",
         QueueFull = "requests that found a full queue",
-        WaitTooLong = "requests refused because the wait is long",
         RefusedByShutdown = "requests refused by a shutdown",
         RefusedAsInvalid = "requests refused as invalid",
         ServedAfterFaults = "users served after the faults",

@@ -1,6 +1,9 @@
 //! The tables of each `Redlock`: within their limits at each look, and bounded by what is alive.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
 
 use redlock_tokio::{Redlock, Tables};
 
@@ -17,6 +20,9 @@ pub(crate) const MOST_WAITERS_OF_TERMS: usize = 2;
 pub(crate) struct House {
     pub(crate) max_waiters_total: usize,
     pub(crate) max_waiters_per_key: usize,
+    /// The defaults if `None`.
+    pub(crate) handover_for: Option<Duration>,
+    pub(crate) poller_share: Option<u8>,
 }
 
 /// All `Redlock`s that exist. Clones are handles of the same list.
@@ -104,6 +110,7 @@ impl Watched {
         let House {
             max_waiters_total,
             max_waiters_per_key,
+            ..
         } = self.house;
         let of_key = max_waiters_per_key.max(MOST_WAITERS_OF_TERMS);
         if tables.waiting > max_waiters_total {

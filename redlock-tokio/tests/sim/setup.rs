@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use redlock_core::Timestamp;
-use redlock_tokio::{BuildError, Clock, Drift, Durability, LockOptions, Redlock, RedlockBuilder};
+use redlock_tokio::{BuildError, Clock, Drift, Durability, Redlock, RedlockBuilder};
 use tokio::time::sleep;
 
 use crate::{
@@ -118,14 +118,22 @@ impl Setup {
             .ttl(self.scale.max_ttl)
             .max_hold(2 * self.scale.max_ttl)
             .connect_timeout(Duration::from_secs(1))
-            .options(
-                self.options()
-                    .max_waiters_per_key(house.max_waiters_per_key),
-            )
+            .max_waiters_per_key(house.max_waiters_per_key)
+            .drift(self.drift())
             .max_waiters_total(house.max_waiters_total)
             .random_seed(self.rng.u64(..))
             .wall_clock(move || wall.wall())
             .clock(Clock::custom(move || -> Timestamp { host.timestamp() }));
+        // Locks that are not renewed are handed over for as long as they live.
+        let unrenewed = (!self.scale.renews).then_some(self.scale.max_ttl);
+        let builder = match house.handover_for.or(unrenewed) {
+            Some(turn) => builder.handover_for(turn),
+            None => builder,
+        };
+        let builder = match house.poller_share {
+            Some(percent) => builder.poller_share(percent),
+            None => builder,
+        };
         let builder = match self.configuration.restarts {
             Restarts::Quarantined => builder,
             Restarts::Durable => builder.durability(Durability::FsyncAlways),
@@ -138,12 +146,11 @@ impl Setup {
         }
     }
 
-    fn options(&self) -> LockOptions {
-        let options = LockOptions::new();
+    fn drift(&self) -> Drift {
         if self.configuration.drift {
-            options
+            Drift::default()
         } else {
-            options.drift(Drift::new(0, Duration::ZERO))
+            Drift::new(0, Duration::ZERO)
         }
     }
 }

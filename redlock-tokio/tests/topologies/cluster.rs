@@ -32,7 +32,8 @@ async fn is_free(cluster: &Cluster, key: &str) {
 #[tokio::test]
 async fn locks_of_each_kind_work_as_over_plain_masters() {
     let cluster = cluster().spawn().unwrap();
-    let redlock = trusting(nodes(&cluster)).build().await.unwrap();
+    let redlock = trusting(nodes(&cluster)).handover_for(MINUTE);
+    let redlock = redlock.build().await.unwrap();
     let other = trusting(nodes(&cluster)).build().await.unwrap();
     all_vote(&redlock).await;
     all_vote(&other).await;
@@ -171,14 +172,9 @@ async fn a_waiter_of_another_client_is_woken(
 }
 
 async fn a_lock_is_handed_over_without_a_request(cluster: &Cluster, redlock: &Redlock) {
-    let slowly = || {
-        redlock
-            .lock("h")
-            .options(LockOptions::new().handover_for(MINUTE))
-    };
-    let first = slowly().await.unwrap();
+    let first = redlock.lock("h").await.unwrap();
     let token = first.token();
-    let waiting = tokio::spawn(slowly().into_future());
+    let waiting = tokio::spawn(redlock.lock("h").into_future());
     let is_waiting = || redlock.queue().waiting == 1;
     eventually("there is a waiter", is_waiting).await;
     assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);

@@ -13,7 +13,7 @@ use futures::{StreamExt, stream};
 use http::{HeaderMap, Response, header::CONTENT_LENGTH};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::BoxBody};
-use redlock_tokio::{LockOptions, Redlock, test_util::TestNodes};
+use redlock_tokio::{Redlock, RedlockBuilder, test_util::TestNodes};
 use redlock_tower::{HoldBody, LockError, LockLayer, OnCancel};
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
@@ -38,11 +38,15 @@ async fn respond(
         async { Ok::<_, Infallible>(response) }
     });
     let layer = LockLayer::new(redlock.clone(), |(): &()| "k")
-        .options(LockOptions::new().handover_for(SECS(3)))
         .ttl(SECS(6))
         .on_cancel(OnCancel::Expire)
         .hold_until_body_end(SECS(60));
     layer.layer(inner).oneshot(()).await.unwrap()
+}
+
+/// A body may hand its lock over for as long as it is read.
+fn builder(nodes: &TestNodes) -> RedlockBuilder {
+    nodes.builder().handover_for(SECS(3))
 }
 
 /// Returns a body of three frames with a byte each, and this last frame.
@@ -54,7 +58,7 @@ fn rows(last: Option<Result<Frame<Bytes>, &'static str>>) -> TestBody {
 /// Reads this many frames, drops the body, and returns for how long the lock is still held.
 async fn held_after(frames: usize, body: TestBody, length: Option<u64>) -> Duration {
     let nodes = TestNodes::new();
-    let redlock = nodes.connect().await.unwrap();
+    let redlock = builder(&nodes).build().await.unwrap();
     let mut body = respond(&redlock, body, length).await.into_body();
     for _ in 0..frames {
         let _ = body.frame().await;
@@ -115,7 +119,7 @@ async fn an_error_of_the_body_is_an_inner_error() {
 async fn the_lock_of_a_body_that_panics_is_not_handed_over() {
     for panics in [true, false] {
         let nodes = TestNodes::new();
-        let redlock = nodes.connect().await.unwrap();
+        let redlock = builder(&nodes).build().await.unwrap();
         let frames = stream::iter([()]).map(move |()| {
             assert!(!panics, "this body panics on purpose");
             Ok(Frame::data(Bytes::from("row")))
@@ -124,15 +128,8 @@ async fn the_lock_of_a_body_that_panics_is_not_handed_over() {
         let response = respond(&redlock, body, Some(3)).await;
         let mut body = Box::pin(response.into_body());
         let next = tokio::spawn({
-            let (redlock, options) = (redlock.clone(), LockOptions::new().handover_for(SECS(3)));
-            async move {
-                redlock
-                    .lock("k")
-                    .options(options)
-                    .ttl(SECS(6))
-                    .wait(SECS(60))
-                    .await
-            }
+            let redlock = redlock.clone();
+            async move { redlock.lock("k").ttl(SECS(6)).wait(SECS(60)).await }
         });
         while redlock.queue().waiting == 0 {
             tokio::task::yield_now().await;

@@ -23,7 +23,7 @@ pub(crate) struct SeveralKeys(Ours);
 
 impl Ours {
     async fn build(builder: RedlockBuilder, policy: Policy) -> Result<Self> {
-        let builder = builder.options(policy.options().wait(WAIT));
+        let builder = policy.configure(builder).wait(WAIT);
         Ok(Self(
             builder
                 .durability(Durability::AssumedForTests)

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use redlock_core::Timestamp;
 
 use crate::options::WaiterLimit;
@@ -36,12 +34,6 @@ pub(crate) enum Refusal {
         waiting: usize,
         limit: usize,
         limited_by: WaiterLimit,
-    },
-    /// The expected wait exceeds the limit.
-    TooLong {
-        waiting: usize,
-        expected: Duration,
-        limit: Duration,
     },
 }
 

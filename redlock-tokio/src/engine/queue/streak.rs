@@ -6,27 +6,15 @@ use crate::options::QueuePolicy;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Streak {
     since: Timestamp,
-    handovers: u32,
 }
 
 impl Streak {
     /// Starts with a hold that began at `since`.
     pub(super) fn new(since: Timestamp) -> Self {
-        Self {
-            since,
-            handovers: 0,
-        }
+        Self { since }
     }
 
     pub(super) fn may_go_on(&self, now: Timestamp, policy: &QueuePolicy) -> bool {
         now.saturating_duration_since(self.since) < policy.streak
-    }
-
-    pub(super) fn may_hand_over(&self, now: Timestamp, policy: &QueuePolicy) -> bool {
-        self.may_go_on(now, policy) && self.handovers < policy.max_handovers
-    }
-
-    pub(super) fn note_handover(&mut self) {
-        self.handovers += 1;
     }
 }

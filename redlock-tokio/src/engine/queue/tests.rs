@@ -1,7 +1,6 @@
 //! The queue of one key: its limits, streaks, and every order of events for three waiters.
 
 mod every_order;
-mod refusals;
 mod several;
 
 use std::time::Duration;
@@ -14,11 +13,9 @@ use crate::key::Prefix;
 const POLICY: QueuePolicy = QueuePolicy {
     hands_over: true,
     streak: Duration::from_millis(10),
-    max_handovers: u32::MAX,
     poller_share: PollerShare::NONE,
     max_waiters_per_key: 2,
     wait: Duration::from_secs(1),
-    refuses_long_waits: false,
 };
 
 /// As [`POLICY`], without a limit of waiters.
@@ -192,11 +189,6 @@ fn a_streak_is_bounded_in_time_and_number() {
     };
     assert_eq!(successors(&POLICY, at(9)), (Some(1), Some(2)));
     assert_eq!(successors(&POLICY, at(10)), (Some(1), None));
-    let once = QueuePolicy {
-        max_handovers: 1,
-        ..POLICY
-    };
-    assert_eq!(successors(&once, at(2)), (Some(1), None));
     let queue = queue();
     for who in 0..2 {
         join(&queue, who, &POLICY).unwrap();

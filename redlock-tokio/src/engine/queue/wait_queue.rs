@@ -162,11 +162,11 @@ impl<T> WaitQueue<T> {
         now: Timestamp,
         policy: &QueuePolicy,
     ) -> bool {
-        self.streak(held).may_hand_over(now, policy)
+        self.streak(held).may_go_on(now, policy)
     }
 
     pub(super) fn note_handover(&mut self, held: Timestamp, now: Timestamp) {
-        self.streak(held).note_handover();
+        self.streak(held);
         self.note_hold(now, held);
     }
 
@@ -198,18 +198,11 @@ impl<T> WaitQueue<T> {
         Some(expected.min(self.gone_by.saturating_duration_since(now)))
     }
 
-    /// Returns how long a lease that joined now would wait at least, if no hold is shorter than the last eight.
-    /// Waiters for several keys do not count, because others may overtake them.
-    pub(super) fn least_wait(&self) -> Option<Duration> {
-        let ahead = count(self.single.len());
-        Some(self.holds.shortest()?.saturating_mul(ahead))
-    }
-
     /// Returns what to remember when the queue is empty.
     pub(super) fn past(&self) -> Past {
         Past {
             streak: self.streak,
-            holds: self.holds.remembered(),
+            holds: self.holds,
         }
     }
 

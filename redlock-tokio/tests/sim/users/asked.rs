@@ -113,9 +113,6 @@ impl Asked {
                     .requests;
                 waiting >= limit && *waiting < alive && *limit == expected
             }
-            LockError::WaitTooLong {
-                expected, limit, ..
-            } => terms.refuses_long_waits && expected > limit && *limit == terms.wait,
             _ => false,
         };
         if has_bad_key || terms.is_invalid {
@@ -173,7 +170,6 @@ fn seen_as(error: &LockError) -> Seen {
         LockError::TooSlow(_) => Seen::TooSlow,
         LockError::Quarantined { .. } => Seen::Quarantined,
         LockError::QueueFull { .. } => Seen::QueueFull,
-        LockError::WaitTooLong { .. } => Seen::WaitTooLong,
         LockError::ShutDown => Seen::RefusedByShutdown,
         _ => Seen::RefusedAsInvalid,
     }

@@ -259,7 +259,7 @@ impl Counter {
             }
             LockError::Lost(reason) => self.judge_loss(ended, reason),
             LockError::QueueFull(refusal) => self.judge_full_queue(ended, &refusal.error),
-            LockError::Contended(refusal) | LockError::WaitTooLong(refusal) => {
+            LockError::Contended(refusal) => {
                 asked.judge(&refusal.error);
             }
             LockError::Unavailable(error) => {

@@ -1,8 +1,11 @@
 //! One `Redlock` of a process, and its house rules.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use redlock_tokio::Redlock;
@@ -24,6 +27,10 @@ impl House {
         Self {
             max_waiters_total: rng.pick(&[65_536, 65_536, 3, 1]),
             max_waiters_per_key: rng.pick(&[1024, 1024, 5, 2]),
+            handover_for: rng
+                .pick(&[None, None, Some(0), Some(5), Some(100), Some(10_000)])
+                .map(Duration::from_millis),
+            poller_share: rng.pick(&[None, None, None, Some(0), Some(20), Some(100)]),
         }
     }
 }

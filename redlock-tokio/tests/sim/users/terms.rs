@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_tokio::{Drift, LockOptions};
+use redlock_tokio::LockOptions;
 
 use crate::{rng::Rng, scale::Scale, services::MOST_WAITERS_OF_TERMS};
 
@@ -18,7 +18,6 @@ pub(crate) struct Terms {
     pub(crate) max_waiters: Option<usize>,
     pub(crate) is_renewed: bool,
     pub(crate) is_handed_over: bool,
-    pub(crate) refuses_long_waits: bool,
     pub(crate) is_fenced: bool,
     /// No lock with these options is possible.
     pub(crate) is_invalid: bool,
@@ -33,7 +32,7 @@ impl Terms {
             options: if scale.renews {
                 options
             } else {
-                options.no_renewal().handover_for(ttl)
+                options.no_renewal()
             },
             ttl,
             wait: Duration::from_secs(5),
@@ -42,7 +41,6 @@ impl Terms {
             max_waiters: None,
             is_renewed: scale.renews,
             is_handed_over: true,
-            refuses_long_waits: false,
             is_fenced: false,
             is_invalid: false,
         }
@@ -68,14 +66,9 @@ impl Terms {
             .fenced()
     }
 
-    /// Waits for a moment only, and not at all if the wait is known to be longer.
+    /// Waits for a moment only.
     pub(crate) fn impatient(scale: &Scale) -> Self {
-        let terms = Self::usual(scale).wait(Duration::from_millis(1));
-        Self {
-            options: terms.options.refuse_long_waits(),
-            refuses_long_waits: true,
-            ..terms
-        }
+        Self::usual(scale).wait(Duration::from_millis(1))
     }
 
     /// Draws any options. Most often the usual ones, so that locks can be handed over.
@@ -95,7 +88,7 @@ impl Terms {
         if self.is_invalid {
             return self;
         }
-        match rng.u8(..16) {
+        match rng.u8(..11) {
             0 | 1 => self.ttl(scale.max_ttl / rng.u32(2..=4)),
             2 => self.max_hold(around(rng, scale.max_ttl / 2)),
             3 => {
@@ -108,22 +101,12 @@ impl Terms {
                 }
             }
             4 => self.unrenewed(),
-            5 => {
-                let turn = rng.pick(&[0, 5, 100, 10_000]);
-                let options = self.options.handover_for(Duration::from_millis(turn));
-                Self {
-                    options,
-                    is_handed_over: true,
-                    ..self
-                }
-            }
-            6 => self.set(self.options.max_handovers(rng.u32(..4))),
-            7 => Self {
+            5 => Self {
                 options: self.options.no_handover(),
                 is_handed_over: false,
                 ..self
             },
-            8 => {
+            6 => {
                 let max_waiters = rng.usize(..=MOST_WAITERS_OF_TERMS);
                 Self {
                     options: self.options.max_waiters_per_key(max_waiters),
@@ -131,17 +114,11 @@ impl Terms {
                     ..self
                 }
             }
-            9 => Self {
-                options: self.options.refuse_long_waits(),
-                refuses_long_waits: true,
-                ..self
-            },
-            10 => self.set(self.options.poller_share(rng.pick(&[0, 20, 100]))),
-            11 => {
+            7 => {
                 let shortest = Duration::from_millis(rng.u64(1..50));
                 self.set(self.options.retry_delay(shortest, 4 * shortest))
             }
-            12 => {
+            8 => {
                 let attempts = rng.u32(..4);
                 Self {
                     options: self.options.max_attempts(attempts),
@@ -149,7 +126,7 @@ impl Terms {
                     ..self
                 }
             }
-            13 => {
+            9 => {
                 let bound = around(rng, scale.max_ttl / 4);
                 Self {
                     options: self.options.wait_at_most(bound),
@@ -157,21 +134,13 @@ impl Terms {
                     ..self
                 }
             }
-            14 => {
-                // Two parts in a hundred: less than one would not cover the clocks of the world.
-                let drift = Drift::new(20, Duration::from_millis(5));
-                self.set(self.options.drift(drift))
-            }
             _ => self.invalid(rng, scale),
         }
     }
 
     fn invalid(self, rng: &mut Rng, scale: &Scale) -> Self {
         let options = match rng.u8(..4) {
-            0 => self
-                .options
-                .ttl(Duration::from_millis(2))
-                .drift(Drift::new(0, Duration::from_millis(2))),
+            0 => self.options.ttl(Duration::ZERO),
             1 if scale.limits_ttl => self.options.ttl(scale.max_ttl + Duration::from_millis(1)),
             2 => self.options.renew_every(scale.max_ttl),
             _ => self.options.retry_delay(Duration::ZERO, Duration::ZERO),

@@ -127,8 +127,11 @@ impl World {
             now: at(0),
             tickets: 0,
             policy: QueuePolicy {
-                streak: Duration::MAX,
-                max_handovers: if hands_over { u32::MAX } else { 0 },
+                streak: if hands_over {
+                    Duration::MAX
+                } else {
+                    Duration::ZERO
+                },
                 ..ROOMY
             },
             max_overtakings,

@@ -1,11 +1,31 @@
 use std::time::Duration;
 
-use redlock_core::PollerShare;
+use redlock_core::{Drift, PollerShare};
 
-use super::{Handover, LockOptions};
+use super::RedlockBuilder;
 
-/// How the lock goes from holder to holder.
-impl LockOptions {
+/// What holds for all locks.
+impl RedlockBuilder {
+    /// Sets the allowance for clocks that run at different rates. The validity of a lock ends this much before its
+    /// keys expire. A hundredth of the ttl and 2 ms by default.
+    ///
+    /// ```
+    /// # use redlock_tokio::{Drift, Redlock};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let drift = Drift::new(50, Duration::from_millis(5)); // 5 % and 5 ms
+    /// let redlock = Redlock::builder().embedded().drift(drift).build().await?;
+    /// let guard = redlock.lock("order:42").await?;
+    /// assert!(guard.remaining() <= Duration::from_millis(10_000 - 505));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn drift(mut self, drift: Drift) -> Self {
+        self.common.drift = drift;
+        self
+    }
+
     /// Sets how long holders within this process may pass the lock on before it is released for other processes.
     /// The default is 30 ms. A value above half the ttl counts as half the ttl.
     ///
@@ -15,17 +35,17 @@ impl LockOptions {
     /// keeps the lock busier, and makes other processes wait longer.
     ///
     /// The next holder must already wait, with the same ttl, renewal and longest hold, and both locks must be without
-    /// a [fencing token](Self::fenced). A holder that panics releases the lock and does not hand it over.
+    /// a [fencing token](crate::LockOptions::fenced). A holder that panics releases the lock and does not hand it over.
     ///
     /// ```
-    /// # use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome};
+    /// # use redlock_tokio::{Redlock, ReleaseOutcome};
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let options = LockOptions::new().handover_for(Duration::from_millis(100));
-    /// let first = redlock.lock("order:42").options(options).await?;
-    /// let second = redlock.lock("order:42").options(options).into_future();
+    /// let builder = Redlock::builder().embedded().handover_for(Duration::from_millis(100));
+    /// let redlock = builder.build().await?;
+    /// let first = redlock.lock("order:42").await?;
+    /// let second = redlock.lock("order:42").into_future();
     /// let second = tokio::spawn(second);
     /// tokio::task::yield_now().await; // now `second` waits
     /// assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
@@ -34,34 +54,7 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn handover_for(mut self, turn: Duration) -> Self {
-        self.handover = Some(Handover::Allowed);
-        self.handover_for = Some(turn);
-        self
-    }
-
-    /// Sets how often in a row the lock may be handed over within this process.
-    pub fn max_handovers(mut self, handovers: u32) -> Self {
-        self.max_handovers = Some(handovers);
-        self
-    }
-
-    /// Releases the lock on the nodes each time, even if other requests wait in this process.
-    ///
-    /// ```
-    /// # use redlock_tokio::{LockOptions, Redlock, ReleaseOutcome};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let options = LockOptions::new().no_handover();
-    /// let guard = redlock.lock("order:42").options(options).await?;
-    /// # let _waiter = tokio::spawn(redlock.lock("order:42").into_future());
-    /// # tokio::task::yield_now().await;
-    /// assert_eq!(guard.release().await.outcome, ReleaseOutcome::Released);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn no_handover(mut self) -> Self {
-        self.handover = Some(Handover::Never);
+        self.common.handover_for = Some(turn);
         self
     }
 
@@ -77,17 +70,15 @@ impl LockOptions {
     /// does not pause.
     ///
     /// ```
-    /// # use redlock_tokio::{LockOptions, Redlock};
+    /// # use redlock_tokio::Redlock;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let redlock = Redlock::embedded().await?;
-    /// let options = LockOptions::new().poller_share(20);
-    /// let guard = redlock.lock("order:42").options(options).await?;
+    /// let redlock = Redlock::builder().embedded().poller_share(20).build().await?;
     /// # Ok(())
     /// # }
     /// ```
     pub fn poller_share(mut self, percent: u8) -> Self {
-        self.poller_share = Some(PollerShare::percent(percent));
+        self.common.poller_share = PollerShare::percent(percent);
         self
     }
 }
