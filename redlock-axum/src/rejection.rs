@@ -4,7 +4,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use redlock_tower::{KeyRejection, LockError};
+use redlock_tower::{CallError, KeyRejection};
 
 use crate::{LockLost, Problem};
 
@@ -22,7 +22,7 @@ type Respond = dyn Fn(Problem) -> Response + Send + Sync;
 
 impl RejectionPolicy {
     /// Turns an error into a response.
-    pub(crate) fn respond(&self, error: LockError<Infallible>) -> Response {
+    pub(crate) fn respond(&self, error: CallError<Infallible>) -> Response {
         let problem = self.problem(error);
         match &self.respond {
             Some(respond) => respond(problem),
@@ -31,9 +31,9 @@ impl RejectionPolicy {
     }
 
     /// Contention is not a 5xx, because proxies eject hosts that respond with those.
-    fn problem(&self, error: LockError<Infallible>) -> Problem {
+    fn problem(&self, error: CallError<Infallible>) -> Problem {
         match error {
-            LockError::Contended(refusal) => {
+            CallError::Contended(refusal) => {
                 tracing::debug!(target: "redlock", error = %refusal, "a request gets no lock");
                 Problem::new(
                     self.contended,
@@ -44,7 +44,7 @@ impl RejectionPolicy {
                 .retry_after(self.jittered(refusal.expected_wait))
                 .settled_if(self.contended.is_success())
             }
-            LockError::QueueFull(refusal) => {
+            CallError::QueueFull(refusal) => {
                 tracing::debug!(target: "redlock", error = %refusal, "a request gets no lock");
                 Problem::new(
                     StatusCode::TOO_MANY_REQUESTS,
@@ -58,7 +58,7 @@ impl RejectionPolicy {
                 })
                 .retry_after(self.jittered(refusal.expected_wait))
             }
-            LockError::Unavailable(error) => {
+            CallError::Unavailable(error) => {
                 // The lock service itself logs a warning about the outage, once for many requests.
                 tracing::debug!(target: "redlock", %error, "a request gets no lock");
                 let retry_after = match &error {
@@ -75,8 +75,8 @@ impl RejectionPolicy {
                 .detail("No lock is available for this resource. Try again later.")
                 .retry_after(retry_after)
             }
-            LockError::Lost(_) => LockLost::problem(),
-            LockError::Key(KeyRejection::Request(error)) => {
+            CallError::Lost(_) => LockLost::problem(),
+            CallError::Key(KeyRejection::Request(error)) => {
                 // The error goes to the client only, because it can contain values of the request.
                 tracing::debug!(target: "redlock", "a request has no lock key");
                 Problem::new(
@@ -86,7 +86,7 @@ impl RejectionPolicy {
                 )
                 .detail(error.to_string())
             }
-            LockError::Key(error @ KeyRejection::TooManyKeys { .. }) => {
+            CallError::Key(error @ KeyRejection::TooManyKeys { .. }) => {
                 tracing::debug!(target: "redlock", %error, "a request gets no lock");
                 Problem::new(
                     StatusCode::BAD_REQUEST,
@@ -95,7 +95,7 @@ impl RejectionPolicy {
                 )
                 .detail(error.to_string())
             }
-            LockError::Key(error @ KeyRejection::TooLarge { .. }) => {
+            CallError::Key(error @ KeyRejection::TooLarge { .. }) => {
                 tracing::debug!(target: "redlock", %error, "a request gets no lock");
                 Problem::new(
                     StatusCode::PAYLOAD_TOO_LARGE,
@@ -104,7 +104,7 @@ impl RejectionPolicy {
                 )
                 .detail(error.to_string())
             }
-            LockError::Key(error @ KeyRejection::TooSlow { .. }) => {
+            CallError::Key(error @ KeyRejection::TooSlow { .. }) => {
                 tracing::debug!(target: "redlock", %error, "a request gets no lock");
                 Problem::new(
                     StatusCode::REQUEST_TIMEOUT,
@@ -114,7 +114,7 @@ impl RejectionPolicy {
                 .detail(error.to_string())
                 .retry_after(self.jittered(None))
             }
-            LockError::Inner(never) => match never {},
+            CallError::Inner(never) => match never {},
             // The layer or its options are at fault. No request can succeed until the service is fixed.
             error => {
                 tracing::error!(

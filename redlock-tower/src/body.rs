@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project::pin_project;
 
 use self::lock::BodyLock;
-use crate::{CallGuard, LockError, Release, release::sealed::Sealed, under_lock};
+use crate::{CallError, CallGuard, Release, release::sealed::Sealed, under_lock};
 
 mod lock;
 
@@ -54,7 +54,7 @@ impl<B: Body> Release<Response<B>> for AtBodyEnd {
 /// A body that holds a lock until it has ended.
 ///
 /// If the lock is lost meanwhile, the status has already been sent. So with [`OnLost::Fail`](crate::OnLost::Fail)
-/// and [`OnLost::Cancel`](crate::OnLost::Cancel) the body fails with [`LockError::Lost`], and the client sees that
+/// and [`OnLost::Cancel`](crate::OnLost::Cancel) the body fails with [`CallError::Lost`], and the client sees that
 /// it is incomplete.
 #[pin_project]
 pub struct HoldBody<B> {
@@ -84,7 +84,7 @@ impl<B: Default> Default for HoldBody<B> {
 
 impl<B: Body> Body for HoldBody<B> {
     type Data = B::Data;
-    type Error = LockError<B::Error>;
+    type Error = CallError<B::Error>;
 
     fn poll_frame(
         self: Pin<&mut Self>,
@@ -96,7 +96,7 @@ impl<B: Body> Body for HoldBody<B> {
         {
             this.body.set(None);
             *this.lock = None;
-            return Poll::Ready(Some(Err(LockError::Lost(reason))));
+            return Poll::Ready(Some(Err(CallError::Lost(reason))));
         }
         let body = this.body.as_mut();
         let polled = under_lock::poll(body, this.lock, |body| body.poll_frame(cx));
@@ -119,7 +119,7 @@ impl<B: Body> Body for HoldBody<B> {
         if let Some(lock) = this.lock.take_if(|_| has_ended) {
             lock.release();
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(LockError::Inner)))
+        Poll::Ready(frame.map(|frame| frame.map_err(CallError::Inner)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::KeyRejection;
 /// With every variant except `Inner` and `Lost`, the inner service was not called, and a retry is safe.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum LockError<E> {
+pub enum CallError<E> {
     /// The lock stayed taken until the waiting time was over.
     Contended(Refusal),
     /// Too many calls wait already.
@@ -60,8 +60,8 @@ impl fmt::Display for Refusal {
 /// Sorts an error of the lock service by what a caller can do about it.
 ///
 /// The layer does so before it calls the inner service. An inner service that takes locks of its own should not
-/// return them as this error, because it [claims](LockError::was_called) that the service was not called.
-impl<E> From<redlock::LockError> for LockError<E> {
+/// return them as this error, because it [claims](CallError::was_called) that the service was not called.
+impl<E> From<redlock::LockError> for CallError<E> {
     fn from(error: redlock::LockError) -> Self {
         let refusal = |error| Refusal {
             error,
@@ -77,7 +77,7 @@ impl<E> From<redlock::LockError> for LockError<E> {
     }
 }
 
-impl<E> LockError<E> {
+impl<E> CallError<E> {
     /// Returns whether the inner service was called.
     #[must_use]
     pub fn was_called(&self) -> bool {
@@ -93,7 +93,7 @@ impl<E> LockError<E> {
     }
 }
 
-impl<E: fmt::Display> fmt::Display for LockError<E> {
+impl<E: fmt::Display> fmt::Display for CallError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Contended(refusal) | Self::QueueFull(refusal) => refusal.fmt(f),
@@ -108,4 +108,4 @@ impl<E: fmt::Display> fmt::Display for LockError<E> {
 
 // `E` need not be an `Error`: boxed errors are not, and services behind `timeout` or `buffer` fail with boxed
 // errors. So `Display` shows the wrapped error, and `source` returns nothing.
-impl<E: fmt::Debug + fmt::Display> Error for LockError<E> {}
+impl<E: fmt::Debug + fmt::Display> Error for CallError<E> {}

@@ -9,7 +9,7 @@ use pin_project::pin_project;
 use tower_service::Service;
 
 use crate::{
-    CallGuard, ExtractKey, LockError, Mode, Running, ShareHold, rules::Rules, waiting::Waiting,
+    CallError, CallGuard, ExtractKey, Mode, Running, ShareHold, rules::Rules, waiting::Waiting,
 };
 
 /// The future of a call behind a [`LockService`](crate::LockService).
@@ -83,7 +83,7 @@ where
     H: ShareHold<Request>,
     M: Mode<S, Request>,
 {
-    type Output = Result<M::Response, LockError<S::Error>>;
+    type Output = Result<M::Response, CallError<S::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
@@ -109,7 +109,7 @@ where
                         Ok(None) => Ok(run(this.request, None)),
                         Err(rejection) => {
                             rules.telemetry.wait_timer().end("invalid");
-                            Err(LockError::Key(rejection))
+                            Err(CallError::Key(rejection))
                         }
                     }
                 }

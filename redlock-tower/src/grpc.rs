@@ -13,7 +13,7 @@ use tower_service::Service;
 
 #[cfg(doc)]
 use crate::LockLayer;
-use crate::{KeyRejection, LockError, LockService};
+use crate::{CallError, KeyRejection, LockService};
 
 /// A layer that turns the errors of a lock layer into gRPC statuses.
 ///
@@ -21,13 +21,13 @@ use crate::{KeyRejection, LockError, LockService};
 ///
 /// | error | status |
 /// |---|---|
-/// | [`Contended`](LockError::Contended) | `ABORTED` |
-/// | [`QueueFull`](LockError::QueueFull) | `RESOURCE_EXHAUSTED` |
-/// | [`Unavailable`](LockError::Unavailable) | `UNAVAILABLE` |
-/// | [`Key`](LockError::Key), the request is at fault | `INVALID_ARGUMENT` |
-/// | [`Key`](LockError::Key), the request did not arrive in time | `DEADLINE_EXCEEDED` |
-/// | [`Key`](LockError::Key) or [`Misconfigured`](LockError::Misconfigured), the layer is at fault | `INTERNAL` |
-/// | [`Lost`](LockError::Lost) | `UNKNOWN`: the call ran, and its outcome is unknown |
+/// | [`Contended`](CallError::Contended) | `ABORTED` |
+/// | [`QueueFull`](CallError::QueueFull) | `RESOURCE_EXHAUSTED` |
+/// | [`Unavailable`](CallError::Unavailable) | `UNAVAILABLE` |
+/// | [`Key`](CallError::Key), the request is at fault | `INVALID_ARGUMENT` |
+/// | [`Key`](CallError::Key), the request did not arrive in time | `DEADLINE_EXCEEDED` |
+/// | [`Key`](CallError::Key) or [`Misconfigured`](CallError::Misconfigured), the layer is at fault | `INTERNAL` |
+/// | [`Lost`](CallError::Lost) | `UNKNOWN`: the call ran, and its outcome is unknown |
 ///
 /// Contention is not `UNAVAILABLE`, because proxies eject hosts that return it.
 ///
@@ -99,7 +99,7 @@ pub struct GrpcStatusService<S> {
 
 impl<S, Request, B> Service<Request> for GrpcStatusService<S>
 where
-    S: Service<Request, Response = Response<B>, Error = LockError<Infallible>>,
+    S: Service<Request, Response = Response<B>, Error = CallError<Infallible>>,
     B: Default,
 {
     type Response = Response<B>;
@@ -119,37 +119,37 @@ where
 }
 
 /// The status for the caller. It names neither the key nor the holder.
-impl From<LockError<Infallible>> for Status {
-    fn from(error: LockError<Infallible>) -> Self {
+impl From<CallError<Infallible>> for Status {
+    fn from(error: CallError<Infallible>) -> Self {
         let (code, message) = match error {
-            LockError::Contended(_) => (Code::Aborted, "another call is working on this resource"),
-            LockError::QueueFull(refusal) if refusal.is_total() => {
+            CallError::Contended(_) => (Code::Aborted, "another call is working on this resource"),
+            CallError::QueueFull(refusal) if refusal.is_total() => {
                 (Code::ResourceExhausted, "too many calls wait for resources")
             }
-            LockError::QueueFull(_) => (
+            CallError::QueueFull(_) => (
                 Code::ResourceExhausted,
                 "too many calls wait for this resource",
             ),
-            LockError::Unavailable(_) => (Code::Unavailable, "no lock is available"),
-            LockError::Key(
+            CallError::Unavailable(_) => (Code::Unavailable, "no lock is available"),
+            CallError::Key(
                 error @ (KeyRejection::Request(_)
                 | KeyRejection::TooManyKeys { .. }
                 | KeyRejection::TooLarge { .. }),
             ) => {
                 return Self::invalid_argument(error.to_string());
             }
-            LockError::Key(error @ KeyRejection::TooSlow { .. }) => {
+            CallError::Key(error @ KeyRejection::TooSlow { .. }) => {
                 return Self::deadline_exceeded(error.to_string());
             }
-            LockError::Key(KeyRejection::Layer(_)) | LockError::Misconfigured(_) => {
+            CallError::Key(KeyRejection::Layer(_)) | CallError::Misconfigured(_) => {
                 tracing::error!(target: "redlock", %error, "a redlock_tower::LockLayer is misconfigured");
                 (Code::Internal, "the service is misconfigured")
             }
-            LockError::Lost(_) => (
+            CallError::Lost(_) => (
                 Code::Unknown,
                 "the lock was lost while the call ran: its outcome is unknown",
             ),
-            LockError::Inner(never) => match never {},
+            CallError::Inner(never) => match never {},
         };
         Self::new(code, message)
     }

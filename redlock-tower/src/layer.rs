@@ -93,7 +93,7 @@ impl<K, H, M> LockLayer<K, H, M> {
     }
 
     /// Sets how many calls may [wait](LockOptions::max_waiters_per_key) for one key in this process. Further calls
-    /// fail with [`LockError::QueueFull`](crate::LockError::QueueFull).
+    /// fail with [`CallError::QueueFull`](crate::CallError::QueueFull).
     ///
     /// By default the value of the [`Redlock`], which is 1024 unless its builder sets another.
     pub fn max_waiters_per_key(self, waiters: usize) -> Self {
@@ -101,7 +101,7 @@ impl<K, H, M> LockLayer<K, H, M> {
     }
 
     /// Sets how many calls of this layer may wait behind other calls, for any key. Further calls that would have to
-    /// wait fail with [`LockError::QueueFull`](crate::LockError::QueueFull).
+    /// wait fail with [`CallError::QueueFull`](crate::CallError::QueueFull).
     ///
     /// A call waits behind another one if that one has or wants the same key, in this process. So the only call for a
     /// key is never refused, even if another process holds the key. By default there is no limit but those of the
@@ -171,7 +171,7 @@ impl<K, H, M> LockLayer<K, H, M> {
     }
 
     /// Checks the options, so that a service can report invalid ones when it starts. Otherwise each call fails with
-    /// [`LockError::Misconfigured`](crate::LockError::Misconfigured).
+    /// [`CallError::Misconfigured`](crate::CallError::Misconfigured).
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 //! [`ExtractKey`]: crate::ExtractKey
 //! [`Key::parts`]: redlock_tokio::Key::parts
 //! [`Key`]: redlock_tokio::Key
-//! [`LockError`]: crate::LockError
+//! [`CallError`]: crate::CallError
 //! [`LockLayer::check`]: crate::LockLayer::check
 //! [`LockLayer::detached`]: crate::LockLayer::detached
 //! [`LockLayer::fail_open`]: crate::LockLayer::fail_open
@@ -64,7 +64,7 @@ mod waiting;
 pub use body::{AtBodyEnd, HoldBody};
 #[cfg(feature = "http")]
 pub use caller_deadline::CallerDeadline;
-pub use error::{LockError, Refusal};
+pub use error::{CallError, Refusal};
 pub use future::ResponseFuture;
 #[cfg(feature = "tonic")]
 pub use grpc::{GrpcStatusLayer, GrpcStatusService};

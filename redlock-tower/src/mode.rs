@@ -6,7 +6,7 @@ mod inline;
 use tower_service::Service;
 
 pub use self::{detached::Detached, inline::Inline};
-use crate::{LockError, Running};
+use crate::{CallError, Running};
 
 /// How a call runs once it has its lock: [`Inline`] or [`Detached`].
 ///
@@ -19,7 +19,7 @@ where
     type Response;
 
     /// The future of the call.
-    type Future: Future<Output = Result<Self::Response, LockError<S::Error>>>;
+    type Future: Future<Output = Result<Self::Response, CallError<S::Error>>>;
 
     /// Runs a call to its end, and releases its lock.
     #[doc(hidden)]

@@ -23,9 +23,9 @@ pub enum OnLost {
     /// deny that.
     #[default]
     Signal,
-    /// Runs the call to its end, and then fails with [`LockError::Lost`](crate::LockError::Lost): the outcome is
+    /// Runs the call to its end, and then fails with [`CallError::Lost`](crate::CallError::Lost): the outcome is
     /// unknown.
     Fail,
-    /// Drops the call at the moment of the loss, and fails with [`LockError::Lost`](crate::LockError::Lost).
+    /// Drops the call at the moment of the loss, and fails with [`CallError::Lost`](crate::CallError::Lost).
     Cancel,
 }

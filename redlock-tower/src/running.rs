@@ -11,7 +11,7 @@ use tower::util::Oneshot;
 use tower_service::Service;
 use tracing::Span;
 
-use crate::{CallGuard, LockError, under_lock};
+use crate::{CallError, CallGuard, under_lock};
 
 /// A call that runs, with a lock or without one. It returns the lock together with the response.
 #[pin_project]
@@ -53,7 +53,7 @@ impl<S, Request> Future for Running<S, Request>
 where
     S: Service<Request>,
 {
-    type Output = Result<(S::Response, Option<CallGuard>), LockError<S::Error>>;
+    type Output = Result<(S::Response, Option<CallGuard>), CallError<S::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
@@ -63,7 +63,7 @@ where
             // The call is dropped before its lock.
             this.response.set(None);
             *this.guard = None;
-            return Poll::Ready(Err(LockError::Lost(reason)));
+            return Poll::Ready(Err(CallError::Lost(reason)));
         }
         let response = this.response.as_mut();
         let outcome = under_lock::poll(response, this.guard, |response| response.poll(cx));
@@ -77,7 +77,7 @@ where
         this.response.set(None);
         let guard = this.guard.take();
         if let Some(reason) = guard.as_ref().and_then(CallGuard::failure) {
-            return Poll::Ready(Err(LockError::Lost(reason)));
+            return Poll::Ready(Err(CallError::Lost(reason)));
         }
         Poll::Ready(match outcome {
             Ok(response) => Ok((response, guard)),
@@ -85,7 +85,7 @@ where
                 if let Some(guard) = guard {
                     guard.release();
                 }
-                Err(LockError::Inner(error))
+                Err(CallError::Inner(error))
             }
         })
     }

@@ -6,7 +6,7 @@ use std::{
 use tower_service::Service;
 
 use crate::{
-    Detached, ExtractKey, Inline, LockError, Mode, ResponseFuture, ShareHold, rules::Rules,
+    CallError, Detached, ExtractKey, Inline, Mode, ResponseFuture, ShareHold, rules::Rules,
 };
 
 /// A service that holds a lock while its inner service handles a call. Made by [`LockLayer`](crate::LockLayer).
@@ -86,7 +86,7 @@ where
     M: Mode<S, Request> + Clone,
 {
     type Response = M::Response;
-    type Error = LockError<S::Error>;
+    type Error = CallError<S::Error>;
     type Future = ResponseFuture<S, Request, K, H, M>;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {

@@ -6,7 +6,7 @@ use std::{
 use redlock_tokio::{self as redlock, LockFuture, LockGuard};
 
 use crate::{
-    CallGuard, LockError, LockRequest,
+    CallError, CallGuard, LockRequest,
     lock_request::Keys,
     rules::{QueuePlace, Rules},
     telemetry::WaitTimer,
@@ -61,7 +61,7 @@ impl Waiting {
         &mut self,
         rules: &Rules,
         outcome: Result<LockGuard, redlock::LockError>,
-    ) -> Result<Option<CallGuard>, LockError<E>> {
+    ) -> Result<Option<CallGuard>, CallError<E>> {
         let error = match outcome {
             Ok(guard) => {
                 self.timer.end("acquired");
@@ -74,19 +74,19 @@ impl Waiting {
             self.timer.end("failed_open");
             return Ok(None);
         }
-        let error = LockError::from(error).expecting(|| rules.expected_wait(&self.keys));
+        let error = CallError::from(error).expecting(|| rules.expected_wait(&self.keys));
         self.timer.end(result_of(&error));
         Err(error)
     }
 }
 
 /// Returns the value of the attribute `result` in metrics and logs.
-fn result_of<E>(error: &LockError<E>) -> &'static str {
+fn result_of<E>(error: &CallError<E>) -> &'static str {
     match error {
-        LockError::Contended(_) => "contended",
-        LockError::QueueFull(_) => "queue_full",
-        LockError::Unavailable(redlock::LockError::Overloaded(_)) => "overloaded",
-        LockError::Unavailable(_) => "unavailable",
+        CallError::Contended(_) => "contended",
+        CallError::QueueFull(_) => "queue_full",
+        CallError::Unavailable(redlock::LockError::Overloaded(_)) => "overloaded",
+        CallError::Unavailable(_) => "unavailable",
         _ => "invalid",
     }
 }

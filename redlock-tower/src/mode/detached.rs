@@ -17,7 +17,7 @@ use super::{
     inline::{Inline, InlineFuture},
     sealed::Sealed,
 };
-use crate::{AtHead, LockError, Release, Running};
+use crate::{AtHead, CallError, Release, Running};
 
 /// Runs each call that has a lock in its own task, so that the call finishes even if its caller goes away.
 ///
@@ -84,7 +84,7 @@ where
 }
 
 /// A task that can be polled after its end.
-type Task<T, E> = Fuse<JoinHandle<Result<T, LockError<E>>>>;
+type Task<T, E> = Fuse<JoinHandle<Result<T, CallError<E>>>>;
 
 #[pin_project(project = KindProjection)]
 enum Kind<S, Request, R>
@@ -101,7 +101,7 @@ where
     S: Service<Request>,
     R: Release<S::Response>,
 {
-    type Output = Result<R::Response, LockError<S::Error>>;
+    type Output = Result<R::Response, CallError<S::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let task = match self.project().kind.project() {

@@ -8,7 +8,7 @@ use pin_project::pin_project;
 use tower_service::Service;
 
 use super::{Mode, sealed::Sealed};
-use crate::{AtHead, LockError, Release, Running};
+use crate::{AtHead, CallError, Release, Running};
 
 /// Runs calls as part of the response future.
 ///
@@ -54,7 +54,7 @@ where
     S: Service<Request>,
     R: Release<S::Response>,
 {
-    type Output = Result<R::Response, LockError<S::Error>>;
+    type Output = Result<R::Response, CallError<S::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();

@@ -14,7 +14,7 @@ use http::{HeaderMap, Response, header::CONTENT_LENGTH};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::BoxBody};
 use redlock_tokio::{Redlock, RedlockBuilder, test_util::TestNodes};
-use redlock_tower::{HoldBody, LockError, LockLayer, OnCancel};
+use redlock_tower::{CallError, HoldBody, LockLayer, OnCancel};
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -112,7 +112,7 @@ async fn an_error_of_the_body_is_an_inner_error() {
     let redlock = Redlock::embedded().await.unwrap();
     let response = respond(&redlock, rows(Some(Err("no more"))), None).await;
     let error = response.into_body().collect().await.unwrap_err();
-    assert!(matches!(error, LockError::Inner("no more")), "{error}");
+    assert!(matches!(error, CallError::Inner("no more")), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

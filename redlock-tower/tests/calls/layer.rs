@@ -10,7 +10,7 @@ use std::{
 };
 
 use redlock_tokio::{Hold, Redlock, test_util::TestNodes};
-use redlock_tower::{KeyRejection, LockError, LockLayer, Locked};
+use redlock_tower::{CallError, KeyRejection, LockLayer, Locked};
 use tokio::{task::JoinSet, time::sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -97,11 +97,11 @@ async fn a_call_without_a_lock_fails_and_the_service_is_not_called() {
         .layer(inner);
     let guard = redlock.lock("k").await.unwrap();
     let error = service.clone().oneshot(()).await.unwrap_err();
-    assert!(matches!(error, LockError::Contended(_)), "{error}");
+    assert!(matches!(error, CallError::Contended(_)), "{error}");
     drop(guard);
     nodes.go_down();
     let error = service.clone().oneshot(()).await.unwrap_err();
-    assert!(matches!(error, LockError::Unavailable(_)), "{error}");
+    assert!(matches!(error, CallError::Unavailable(_)), "{error}");
     assert_eq!(called.load(SeqCst), 0);
     nodes.come_up();
     sleep(MS(3000)).await;
@@ -121,12 +121,12 @@ async fn invalid_keys_and_options_are_errors() {
     let service = layer.clone().layer(inner);
     let error = service.clone().oneshot("missing").await.unwrap_err();
     assert!(
-        matches!(error, LockError::Key(KeyRejection::Request(_))),
+        matches!(error, CallError::Key(KeyRejection::Request(_))),
         "{error}"
     );
     let error = service.clone().oneshot("wrong").await.unwrap_err();
     assert!(
-        matches!(error, LockError::Key(KeyRejection::Layer(_))),
+        matches!(error, CallError::Key(KeyRejection::Layer(_))),
         "{error}"
     );
     let error = service.oneshot("").await.unwrap_err();
@@ -137,7 +137,7 @@ async fn invalid_keys_and_options_are_errors() {
         .oneshot("k")
         .await
         .unwrap_err();
-    assert!(matches!(error, LockError::Misconfigured(_)), "{error}");
+    assert!(matches!(error, CallError::Misconfigured(_)), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use std::{
 
 use redlock_tokio::{LockOptions, Redlock, test_util::TestNodes};
 use redlock_tower::{
-    KeyRejection, LockError, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker,
+    CallError, KeyRejection, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker,
 };
 use tokio::{
     sync::Notify,
@@ -209,7 +209,7 @@ async fn a_panic_of_a_detached_call_reaches_its_caller() {
 
 /// Calls a service that is busy for six seconds, and takes its lock away after one. Returns the outcome, and whether
 /// the service ran to its end.
-async fn lose(on_lost: OnLost) -> (Result<(), LockError<Infallible>>, bool) {
+async fn lose(on_lost: OnLost) -> (Result<(), CallError<Infallible>>, bool) {
     let (nodes, redlock) = paused().await;
     let ended = Arc::new(AtomicUsize::new(0));
     let layer = LockLayer::new(redlock, |(): &()| "k").on_lost(on_lost);
@@ -237,11 +237,11 @@ async fn on_lost_decides_what_happens_to_the_call() {
     let (outcome, ended) = lose(OnLost::Fail).await;
     let error = outcome.unwrap_err();
     assert!(
-        matches!(error, LockError::Lost(_)) && error.was_called() && ended,
+        matches!(error, CallError::Lost(_)) && error.was_called() && ended,
         "{error}"
     );
     let (outcome, ended) = lose(OnLost::Cancel).await;
-    assert!(matches!(outcome, Err(LockError::Lost(_))) && !ended);
+    assert!(matches!(outcome, Err(CallError::Lost(_))) && !ended);
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,11 +261,11 @@ async fn a_request_can_want_several_keys_and_set_options() {
     let guard = redlock.lock("p:b").await.unwrap();
     let started = Instant::now();
     let error = service.clone().oneshot(vec!["a", "b"]).await.unwrap_err();
-    assert!(matches!(error, LockError::Contended(_)) && !error.was_called());
+    assert!(matches!(error, CallError::Contended(_)) && !error.was_called());
     assert!(started.elapsed() < MS(110), "{:?}", started.elapsed());
     drop(guard);
     let error = service.oneshot(vec![]).await.unwrap_err();
-    assert!(matches!(error, LockError::Key(_)), "{error}");
+    assert!(matches!(error, CallError::Key(_)), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,7 +282,7 @@ async fn a_layer_limits_the_keys_of_a_call() {
     let repeated = std::iter::repeat_n(0, 1000).chain(0..17).collect();
     for many in [(0..17).collect(), (0..2000).collect(), repeated] {
         let error = service.clone().oneshot(many).await.unwrap_err();
-        let LockError::Key(KeyRejection::TooManyKeys { limit: 16 }) = error else {
+        let CallError::Key(KeyRejection::TooManyKeys { limit: 16 }) = error else {
             panic!("{error}");
         };
     }
@@ -297,7 +297,7 @@ async fn without_a_quorum_calls_fail_or_run_without_a_lock() {
     let inner = || service_fn(async |()| Ok::<_, Infallible>(()));
     let layer = LockLayer::new(redlock, |(): &()| "k").wait(MS(100));
     let error = layer.layer(inner()).oneshot(()).await.unwrap_err();
-    assert!(matches!(error, LockError::Unavailable(_)), "{error}");
+    assert!(matches!(error, CallError::Unavailable(_)), "{error}");
     assert!(layer.fail_open().layer(inner()).oneshot(()).await.is_ok());
 }
 
@@ -313,7 +313,7 @@ async fn a_layer_limits_the_calls_behind_other_calls() {
     let waiting = ["a", "b"].map(|key| tokio::spawn(service.clone().oneshot(key)));
     sleep(MS(10)).await;
     let error = service.clone().oneshot("a").await.unwrap_err();
-    assert!(matches!(error, LockError::QueueFull(_)), "{error}");
+    assert!(matches!(error, CallError::QueueFull(_)), "{error}");
     assert!(error.to_string().contains("max_waiters_total"), "{error}");
     assert_eq!(redlock.queue().waiting, 2, "the refused call has left");
     assert!(service.clone().oneshot("c").await.is_ok(), "a free key");

@@ -7,7 +7,7 @@ use redlock_tokio::{
     self as redlock, Clock, MemoryNode, NodeError, Redlock,
     node::{Answer, Command, Node, Session},
 };
-use redlock_tower::{LockError, LockLayer};
+use redlock_tower::{CallError, LockLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// A node that is asked for more than it can do.
@@ -42,7 +42,7 @@ async fn calls_do_not_run_without_a_lock_while_their_nodes_are_overloaded() {
         .fail_open();
     let service = layer.layer(service_fn(async |()| Ok::<_, Infallible>(())));
     let error = service.oneshot(()).await.unwrap_err();
-    let LockError::Unavailable(redlock::LockError::Overloaded(_)) = error else {
+    let CallError::Unavailable(redlock::LockError::Overloaded(_)) = error else {
         panic!("{error}");
     };
 }

@@ -11,7 +11,7 @@ use std::sync::{
 
 use futures::FutureExt;
 use redlock_tokio::{LossReason, WaiterLimit};
-use redlock_tower::{LockError, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker};
+use redlock_tower::{CallError, LockLayer, LockRequest, Locked, OnCancel, OnLost, TaskTracker};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 
@@ -34,7 +34,7 @@ use crate::{process::Stage, requests::Order, rng::Rng, seen::Seen};
 pub(crate) struct Counter {
     environment: Environment,
     service: Service,
-    calls: BoxCloneSyncService<Job, (), LockError<Fails>>,
+    calls: BoxCloneSyncService<Job, (), CallError<Fails>>,
     rules: Rules,
     tasks: TaskTracker,
     /// How many calls run in the inner service.
@@ -230,7 +230,7 @@ impl Counter {
         }
     }
 
-    fn judge(&self, ended: &Ended<'_>, outcome: Result<(), LockError<Fails>>) {
+    fn judge(&self, ended: &Ended<'_>, outcome: Result<(), CallError<Fails>>) {
         let (environment, asked) = (&self.environment, ended.asked);
         let has_begun = ended.progress.has_begun.load(Relaxed);
         environment.tell(("call", has_begun, outcome.is_ok()));
@@ -251,24 +251,24 @@ impl Counter {
             ));
         }
         match error {
-            LockError::Inner(Fails) => {
+            CallError::Inner(Fails) => {
                 environment.note(Seen::CallFailed);
                 if ended.ending != Ending::Fails {
                     environment.fail("a call fails that should not");
                 }
             }
-            LockError::Lost(reason) => self.judge_loss(ended, reason),
-            LockError::QueueFull(refusal) => self.judge_full_queue(ended, &refusal.error),
-            LockError::Contended(refusal) => {
+            CallError::Lost(reason) => self.judge_loss(ended, reason),
+            CallError::QueueFull(refusal) => self.judge_full_queue(ended, &refusal.error),
+            CallError::Contended(refusal) => {
                 asked.judge(&refusal.error);
             }
-            LockError::Unavailable(error) => {
+            CallError::Unavailable(error) => {
                 if self.rules.fails_open && asked::is_outage(&error) {
                     environment.fail(format_args!("fail_open did not help: {error}"));
                 }
                 asked.judge(&error);
             }
-            LockError::Misconfigured(error) => {
+            CallError::Misconfigured(error) => {
                 asked.judge(&redlock_tokio::LockError::InvalidOptions(error));
             }
             error => environment.fail(format_args!("a call ended as {error}")),
@@ -276,13 +276,13 @@ impl Counter {
     }
 
     /// Checks that a call fails by a loss if its lock was lost while the layer had it, and only then.
-    fn judge_end(&self, ended: &Ended<'_>, outcome: &Result<(), LockError<Fails>>) {
+    fn judge_end(&self, ended: &Ended<'_>, outcome: &Result<(), CallError<Fails>>) {
         let Some(&End { is_cut_off, lock }) = ended.progress.end.get() else {
             return;
         };
         let on_lost = self.rules.on_lost;
         let must_fail = on_lost != OnLost::Signal && lock == LockAtEnd::Lost;
-        let fails = matches!(outcome, Err(LockError::Lost(_)));
+        let fails = matches!(outcome, Err(CallError::Lost(_)));
         let is_wrongly_cut_off = is_cut_off && (on_lost != OnLost::Cancel || !must_fail);
         if fails != must_fail || is_wrongly_cut_off {
             self.environment.fail(format_args!(
