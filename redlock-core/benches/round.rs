@@ -1,12 +1,12 @@
-//! What the algorithm itself costs: rounds and whole lives of a lease on five nodes, in time and
+//! What the algorithm itself costs: whole lives of a lease on five nodes, in time and
 //! allocations. Everything the network does comes on top.
 
 use std::{hint::black_box, time::Duration};
 
 use divan::{AllocProfiler, Bencher};
 use redlock_core::{
-    Acquire, Drift, Eligibility, Event, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Quorum,
-    Reply, RetrySchedule, RoundId, Timestamp, Ttl, Validity,
+    Drift, Eligibility, Event, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Quorum, Reply,
+    RetrySchedule, RoundId, Timestamp, Ttl, Validity,
 };
 
 #[global_allocator]
@@ -70,29 +70,6 @@ fn acquired(config: LeaseConfig) -> Lease {
     let event = grant(&mut lease, round, 3);
     assert!(matches!(event, Some(Event::Acquired { .. })));
     lease
-}
-
-/// The machine of one round alone: start, three grants, verdict.
-#[divan::bench]
-fn acquire_round(bencher: Bencher<'_, '_>) {
-    let LeaseConfig {
-        quorum, validity, ..
-    } = config();
-    let nodes: Vec<_> = (0..3).filter_map(NodeId::new).collect();
-    bencher.bench(|| {
-        let token = black_box(NONCE).token(1);
-        let mut round = Acquire::new(quorum, validity, token, None, black_box(START));
-        let mut verdict = None;
-        for node in &nodes {
-            verdict = round.handle_reply(
-                black_box(LATER),
-                *node,
-                black_box(Reply::Granted),
-                black_box(Eligibility::ALWAYS),
-            );
-        }
-        verdict.expect("three of five")
-    });
 }
 
 /// From the command to the event: a new lease, the requests, three grants.

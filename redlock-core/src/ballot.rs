@@ -1,4 +1,4 @@
-use crate::{Eligibility, NodeId, Quorum, Reply, Tally, Timestamp};
+use crate::{Eligibility, NodeId, Quorum, Reply, Timestamp, tally::Tally};
 
 /// The tally of a round and its verdict, which is given once.
 ///

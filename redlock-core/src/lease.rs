@@ -34,7 +34,8 @@ use self::{
     retry_state::RetryState,
 };
 use crate::{
-    AcquireFailure, FencingToken, Nonce, Pause, Release, ReleaseVerdict, Timestamp, Token, Ttl,
+    AcquireFailure, FencingToken, Nonce, Pause, ReleaseVerdict, Timestamp, Token, Ttl,
+    round::Release,
 };
 
 /// One client's attempt to hold one lock: acquiring, retrying, renewing, releasing.
@@ -306,7 +307,7 @@ impl Lease {
                 let longest = self.outbox.longest_ttl().as_duration();
                 self.state = State::Releasing(Releasing {
                     id: self.outbox.ask(quorum.all(), Operation::Release { token }),
-                    round: Release::new(quorum, token),
+                    round: Release::new(quorum),
                     until: now.saturating_add(longest),
                 });
             }

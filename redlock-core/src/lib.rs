@@ -1,5 +1,4 @@
 // On GitHub the names in the README lead to docs.rs and to files. Here they lead to the items of this version.
-//! [`Acquire`]: crate::Acquire
 //! [`Drift`]: crate::Drift
 //! [`Electorate`]: crate::Electorate
 //! [`Electorate::handle_connection`]: crate::Electorate::handle_connection
@@ -8,8 +7,6 @@
 //! [`Electorate::handle_report`]: crate::Electorate::handle_report
 //! [`Electorate::needs_history_age`]: crate::Electorate::needs_history_age
 //! [`Event`]: crate::Event
-//! [`Extend`]: crate::Extend
-//! [`Fence`]: crate::Fence
 //! [`FencingToken`]: crate::FencingToken
 //! [`AgeMarker`]: crate::AgeMarker
 //! [`KeepAlive`]: crate::KeepAlive
@@ -26,12 +23,10 @@
 //! [`OwnerWatch`]: crate::OwnerWatch
 //! [`Quarantine`]: crate::Quarantine
 //! [`Quorum`]: crate::Quorum
-//! [`Release`]: crate::Release
 //! [`Reply::Refused`]: crate::Reply::Refused
 //! [`Reply::Unknown`]: crate::Reply::Unknown
 //! [`RetrySchedule`]: crate::RetrySchedule
 //! [`SetRequestState`]: crate::SetRequestState
-//! [`Tally`]: crate::Tally
 //! [`Ttl`]: crate::Ttl
 //! [`Validity`]: crate::Validity
 //! [`Withdrawal`]: crate::Withdrawal
@@ -58,7 +53,6 @@ mod owed_release;
 mod owner_rule;
 mod owner_watch;
 /// [`Lease`]: crate::Lease
-/// [rounds]: crate::Acquire
 /// [`Quarantine`]: crate::Quarantine
 /// [`OwnerWatch`]: crate::OwnerWatch
 ///
@@ -101,12 +95,8 @@ pub use quarantine::Quarantine;
 pub use quorum::{Quorum, QuorumError};
 pub use reply::Reply;
 pub use retry::{RetrySchedule, RetryScheduleError};
-pub use round::{
-    Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Fence, FenceVerdict, Release,
-    ReleaseVerdict,
-};
+pub use round::{AcquireFailure, ReleaseVerdict};
 pub use sighting::{MemberId, Origin, Replication, ReplicationId, RunId, ServerRole, Sighting};
-pub use tally::Tally;
 pub use tenure::{Owner, Tenure};
 pub use timestamp::Timestamp;
 pub use token::{Nonce, Token};

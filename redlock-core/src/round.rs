@@ -6,9 +6,13 @@
 mod acquire;
 mod extend;
 mod fence;
+#[cfg(test)]
+mod properties;
 mod release;
 
-pub use acquire::{Acquire, AcquireFailure, AcquireVerdict};
-pub use extend::{Extend, ExtendVerdict};
-pub use fence::{Fence, FenceVerdict};
-pub use release::{Release, ReleaseVerdict};
+pub use acquire::AcquireFailure;
+pub(crate) use acquire::{Acquire, AcquireVerdict};
+pub(crate) use extend::{Extend, ExtendVerdict};
+pub(crate) use fence::{Fence, FenceVerdict};
+pub(crate) use release::Release;
+pub use release::ReleaseVerdict;

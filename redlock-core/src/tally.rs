@@ -4,7 +4,7 @@ use crate::{Eligibility, FencingToken, NodeId, NodeSet, Quorum, Reply, Timestamp
 ///
 /// A round keeps its tally, also after the verdict; see [`Acquire::tally`](crate::Acquire::tally).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Tally {
+pub(crate) struct Tally {
     quorum: Quorum,
     /// A node has a vote if its eligibility covers this.
     start: Timestamp,
@@ -97,7 +97,7 @@ impl Tally {
 
     /// Returns the quorum that the round needs.
     #[must_use]
-    pub const fn quorum(&self) -> Quorum {
+    pub(crate) const fn quorum(&self) -> Quorum {
         self.quorum
     }
 
@@ -108,56 +108,44 @@ impl Tally {
 
     /// Returns the nodes that did what was asked, and have a vote.
     #[must_use]
-    pub const fn granted(&self) -> NodeSet {
+    pub(crate) const fn granted(&self) -> NodeSet {
         self.granted
     }
 
     /// Returns the nodes that did what was asked, or hold our key, but have no vote.
     #[must_use]
-    pub const fn quarantined(&self) -> NodeSet {
+    pub(crate) const fn quarantined(&self) -> NodeSet {
         self.quarantined
     }
 
     /// Returns the earliest start of a round in which one of the quarantined nodes has a vote, or
     /// [`Timestamp::MAX`] if no node is in quarantine, or if nobody knows when such a node has a vote.
     #[must_use]
-    pub const fn quarantined_until(&self) -> Timestamp {
+    pub(crate) const fn quarantined_until(&self) -> Timestamp {
         self.quarantined_until
     }
 
     /// Returns the nodes that hold our key, but whose fencing counter is not smaller than the proposal.
     #[must_use]
-    pub const fn outbid(&self) -> NodeSet {
+    pub(crate) const fn outbid(&self) -> NodeSet {
         self.outbid
     }
 
     /// Returns the largest fencing counter that a node has told, with or without a vote.
     #[must_use]
-    pub const fn highest_counter(&self) -> Option<FencingToken> {
+    pub(crate) const fn highest_counter(&self) -> Option<FencingToken> {
         self.highest_counter
     }
 
     /// Returns the nodes that have another token's key, or do not have ours.
     #[must_use]
-    pub const fn denied(&self) -> NodeSet {
+    pub(crate) const fn denied(&self) -> NodeSet {
         self.denied
-    }
-
-    /// Returns the nodes that answered with an error or were never asked.
-    #[must_use]
-    pub const fn refused(&self) -> NodeSet {
-        self.refused
-    }
-
-    /// Returns the nodes whose answer was lost. They may have acted.
-    #[must_use]
-    pub const fn unknown(&self) -> NodeSet {
-        self.unknown
     }
 
     /// Returns the nodes that have not replied yet.
     #[must_use]
-    pub const fn undecided(&self) -> NodeSet {
+    pub(crate) const fn undecided(&self) -> NodeSet {
         self.quorum
             .all()
             .difference(self.granted)
@@ -213,7 +201,7 @@ mod tests {
             !tally.record(NOW, node(3), Reply::Granted, ALWAYS),
             "not a member"
         );
-        assert_eq!(tally.unknown().len(), 1);
+        assert_eq!(tally.unknown.len(), 1);
         assert!(tally.granted().is_empty());
         assert_eq!(tally.undecided().len(), 2);
     }
@@ -236,8 +224,8 @@ mod tests {
         let sets = [
             tally.granted(),
             tally.denied(),
-            tally.refused(),
-            tally.unknown(),
+            tally.refused,
+            tally.unknown,
             tally.outbid(),
             tally.quarantined(),
         ];

@@ -5,8 +5,8 @@ use super::{
     transmit::RoundId,
 };
 use crate::{
-    Acquire, AcquireFailure, AcquireVerdict, Eligibility, Fence, FenceVerdict, FencingToken, Reply,
-    Timestamp,
+    AcquireFailure, Eligibility, FencingToken, Reply, Timestamp,
+    round::{Acquire, AcquireVerdict, Fence, FenceVerdict},
 };
 
 /// An attempt to set the key on a majority.

@@ -1,5 +1,5 @@
 use super::RoundId;
-use crate::{Eligibility, NodeId, NodeSet, Quorum, Reply, Tally, Timestamp};
+use crate::{Eligibility, NodeId, NodeSet, Quorum, Reply, Timestamp, tally::Tally};
 
 /// The votes that a held lock rests on: the votes that won or extended it last, and the votes that came
 /// after the verdict.

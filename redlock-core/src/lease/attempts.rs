@@ -11,7 +11,10 @@ use super::{
     retry_state::RetryState,
     transmit::Operation,
 };
-use crate::{Acquire, AcquireFailure, Fence, Timestamp};
+use crate::{
+    AcquireFailure, Timestamp,
+    round::{Acquire, Fence},
+};
 
 impl Lease {
     /// Redlock step 1: the time is read before the first request leaves. Each attempt has a token
@@ -41,7 +44,7 @@ impl Lease {
                 Some(_) => self.outbox.next_round(),
                 None => self.outbox.ask(quorum.all(), operation),
             },
-            round: Acquire::new(quorum, validity, token, fence, now),
+            round: Acquire::new(quorum, validity, fence, now),
             retry,
             gathering,
         });
@@ -84,7 +87,7 @@ impl Lease {
         let operation = Operation::Fence { token, fence };
         self.state = State::Fencing(Fencing {
             id: self.outbox.ask(quorum.all(), operation),
-            round: Fence::new(quorum, token, fence, valid_until, now),
+            round: Fence::new(quorum, fence, valid_until, now),
             acquired_at,
             retry,
         });

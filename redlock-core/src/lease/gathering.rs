@@ -16,7 +16,7 @@
 use core::time::Duration;
 
 use super::transmit::Operation;
-use crate::{NodeId, NodeSet, Tally, Timestamp, Ttl, retry::share};
+use crate::{NodeId, NodeSet, Timestamp, Ttl, retry::share, tally::Tally};
 
 /// A lease of several keys gathers them after it has waited for so long.
 const PATIENCE: Duration = Duration::from_millis(100);

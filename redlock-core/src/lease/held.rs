@@ -6,7 +6,8 @@ use super::{
     Agreement, Event, ExpiryAnomaly, LeaseConfig, LossReason, Operation, RoundId, outbox::Outbox,
 };
 use crate::{
-    Eligibility, Extend, ExtendVerdict, FencingToken, NodeId, NodeSet, Reply, Timestamp, Token, Ttl,
+    Eligibility, FencingToken, NodeId, NodeSet, Reply, Timestamp, Token, Ttl,
+    round::{Extend, ExtendVerdict},
 };
 
 /// More than clocks can differ by during one lease if they only drift.
@@ -170,7 +171,7 @@ impl Held {
         self.extension = Extension::Running {
             id: cx.outbox.ask(quorum.all(), operation),
             ttl,
-            round: Extend::new(quorum, validity, self.token, self.valid_until, now),
+            round: Extend::new(quorum, validity, self.valid_until, now),
         };
         true
     }

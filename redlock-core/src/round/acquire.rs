@@ -1,8 +1,8 @@
 use core::fmt;
 
 use crate::{
-    Eligibility, FencingToken, NodeId, Quorum, Reply, Tally, Timestamp, Token, Validity,
-    ballot::Ballot,
+    Eligibility, FencingToken, NodeId, Quorum, Reply, Timestamp, Validity, ballot::Ballot,
+    tally::Tally,
 };
 
 /// One attempt to set our key on a majority of nodes (Redlock steps 1 to 3).
@@ -10,25 +10,8 @@ use crate::{
 /// The caller sends `SET key token NX PX ttl` to every node at once and hands each answer to
 /// [`Acquire::handle_reply`]. A repeated reply changes nothing, and neither does a reply from a node that
 /// does not belong to the round.
-///
-/// ```
-/// use core::time::Duration;
-/// use redlock_core::*;
-///
-/// let validity = Validity::new(Ttl::new(Duration::from_secs(10))?, Drift::default())?;
-/// let start = Timestamp::ZERO;
-/// let token = Nonce::new(0x5eed).token(1);
-/// let mut round = Acquire::new(Quorum::majority(3)?, validity, token, None, start);
-///
-/// let [first, second] = [0, 1].map(|index| NodeId::new(index).unwrap());
-/// let mut grant = |node| round.handle_reply(start, node, Reply::Granted, Eligibility::ALWAYS);
-/// assert_eq!(grant(first), None);
-/// assert!(matches!(grant(second), Some(AcquireVerdict::Acquired { .. })));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Acquire {
-    token: Token,
+pub(crate) struct Acquire {
     fence: Option<FencingToken>,
     start: Timestamp,
     valid_until: Timestamp,
@@ -39,15 +22,13 @@ impl Acquire {
     /// Starts an attempt at `now`, which must be read *before* the first request leaves
     /// (Redlock step 1). With `fence`, the nodes are asked to raise their counters to it as well.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         quorum: Quorum,
         validity: Validity,
-        token: Token,
         fence: Option<FencingToken>,
         now: Timestamp,
     ) -> Self {
         Self {
-            token,
             fence,
             start: now,
             valid_until: validity.until(now),
@@ -57,7 +38,7 @@ impl Acquire {
 
     /// Counts a node's reply, by what the node's votes are worth. Returns the verdict once, with the
     /// reply that makes it certain.
-    pub fn handle_reply(
+    pub(crate) fn handle_reply(
         &mut self,
         now: Timestamp,
         node: NodeId,
@@ -73,7 +54,7 @@ impl Acquire {
 
     /// Takes back a node's vote in this round, if it gave one. Returns the verdict if that makes it
     /// certain.
-    pub fn withdraw(
+    pub(crate) fn withdraw(
         &mut self,
         now: Timestamp,
         node: NodeId,
@@ -90,7 +71,7 @@ impl Acquire {
     ///
     /// `suspicion` is the failure of the attempt before this one, if there was one. The same reason
     /// probably stands in the way of this attempt, unless a node says otherwise.
-    pub fn give_up(
+    pub(crate) fn give_up(
         &mut self,
         now: Timestamp,
         suspicion: Option<AcquireFailure>,
@@ -107,27 +88,21 @@ impl Acquire {
         })
     }
 
-    /// Returns the token of this attempt.
-    #[must_use]
-    pub const fn token(&self) -> Token {
-        self.token
-    }
-
     /// Returns when the attempt started.
     #[must_use]
-    pub const fn start(&self) -> Timestamp {
+    pub(crate) const fn start(&self) -> Timestamp {
         self.start
     }
 
     /// Returns the end of validity, if the attempt succeeds. Nothing can be won from then on.
     #[must_use]
-    pub const fn valid_until(&self) -> Timestamp {
+    pub(crate) const fn valid_until(&self) -> Timestamp {
         self.valid_until
     }
 
     /// Returns the replies so far.
     #[must_use]
-    pub const fn tally(&self) -> &Tally {
+    pub(crate) const fn tally(&self) -> &Tally {
         self.ballot.tally()
     }
 }
@@ -172,7 +147,7 @@ fn judge(
 /// The end of an attempt to acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum AcquireVerdict {
+pub(crate) enum AcquireVerdict {
     /// A majority holds our key, and there is validity left.
     Acquired {
         /// The end of validity.

@@ -1,5 +1,5 @@
 use crate::{
-    Eligibility, NodeId, NodeSet, Quorum, Reply, Tally, Timestamp, Token, Validity, ballot::Ballot,
+    Eligibility, NodeId, NodeSet, Quorum, Reply, Timestamp, Validity, ballot::Ballot, tally::Tally,
 };
 
 /// One attempt to lengthen the life of our keys on a majority of nodes.
@@ -10,26 +10,8 @@ use crate::{
 /// lock into the majority of instances, and within the validity time" (the Redlock page).
 ///
 /// A failed extension takes nothing away: the validity stays what it was, and nothing is released.
-///
-/// ```
-/// use core::time::Duration;
-/// use redlock_core::*;
-///
-/// let validity = Validity::new(Ttl::new(Duration::from_secs(10))?, Drift::default())?;
-/// let valid_until = validity.until(Timestamp::ZERO);
-/// let now = Timestamp::ZERO.saturating_add(Duration::from_secs(3));
-/// let token = Nonce::new(0x5eed).token(1);
-/// let mut round = Extend::new(Quorum::majority(1)?, validity, token, valid_until, now);
-///
-/// let node = NodeId::new(0).unwrap();
-/// let verdict = round.handle_reply(now, node, Reply::Granted, Eligibility::ALWAYS);
-/// let valid_until = validity.until(now);
-/// assert_eq!(verdict, Some(ExtendVerdict::Extended { valid_until }));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Extend {
-    token: Token,
+pub(crate) struct Extend {
     start: Timestamp,
     old_valid_until: Timestamp,
     new_valid_until: Timestamp,
@@ -40,15 +22,13 @@ impl Extend {
     /// Starts an extension at `now`, which must be read *before* the first request leaves, of a
     /// lock that is valid until `valid_until`.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         quorum: Quorum,
         validity: Validity,
-        token: Token,
         valid_until: Timestamp,
         now: Timestamp,
     ) -> Self {
         Self {
-            token,
             start: now,
             old_valid_until: valid_until,
             // Raise-only: an extension never shortens.
@@ -59,7 +39,7 @@ impl Extend {
 
     /// Counts a node's reply, by what the node's votes are worth. Returns the verdict once, with the
     /// reply that makes it certain.
-    pub fn handle_reply(
+    pub(crate) fn handle_reply(
         &mut self,
         now: Timestamp,
         node: NodeId,
@@ -75,7 +55,7 @@ impl Extend {
 
     /// Takes back a node's vote in this round, if it gave one. Returns the verdict if that makes it
     /// certain.
-    pub fn withdraw(
+    pub(crate) fn withdraw(
         &mut self,
         now: Timestamp,
         node: NodeId,
@@ -86,15 +66,9 @@ impl Extend {
             .withdraw(node, eligibility, |tally| judge(tally, now, old, new))
     }
 
-    /// Returns the token that is extended.
-    #[must_use]
-    pub const fn token(&self) -> Token {
-        self.token
-    }
-
     /// Returns when the extension started.
     #[must_use]
-    pub const fn start(&self) -> Timestamp {
+    pub(crate) const fn start(&self) -> Timestamp {
         self.start
     }
 
@@ -105,20 +79,20 @@ impl Extend {
 
     /// Returns the replies so far.
     #[must_use]
-    pub const fn tally(&self) -> &Tally {
+    pub(crate) const fn tally(&self) -> &Tally {
         self.ballot.tally()
     }
 
     /// Returns the nodes that are known to have lost our key.
     #[must_use]
-    pub const fn lost_on(&self) -> NodeSet {
+    pub(crate) const fn lost_on(&self) -> NodeSet {
         self.tally().denied()
     }
 
     /// Returns whether so many nodes have lost our key that no majority has it. Denials that come after
     /// the verdict count too.
     #[must_use]
-    pub const fn is_lost(&self) -> bool {
+    pub(crate) const fn is_lost(&self) -> bool {
         is_lost(self.tally())
     }
 }
@@ -159,7 +133,7 @@ const fn is_lost(tally: &Tally) -> bool {
 /// The end of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ExtendVerdict {
+pub(crate) enum ExtendVerdict {
     /// A majority extended our key.
     Extended {
         /// The new end of validity, never earlier than the old one.
@@ -177,7 +151,7 @@ pub enum ExtendVerdict {
 mod tests {
     use super::*;
     use crate::{
-        Drift, Nonce, Ttl,
+        Drift, Ttl,
         said::{Said, quarantined},
     };
     use core::time::Duration;
@@ -191,7 +165,7 @@ mod tests {
         let ttl = Ttl::new(Duration::from_secs(ttl_secs)).unwrap();
         let validity = Validity::new(ttl, Drift::new(0, Duration::ZERO)).unwrap();
         let quorum = Quorum::majority(5).unwrap();
-        Extend::new(quorum, validity, Nonce::new(1).token(1), VALID_UNTIL, NOW)
+        Extend::new(quorum, validity, VALID_UNTIL, NOW)
     }
 
     fn verdict<R: Into<Said> + Copy>(

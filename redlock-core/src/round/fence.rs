@@ -1,6 +1,6 @@
 use crate::{
-    AcquireFailure, Eligibility, FencingToken, NodeId, Quorum, Reply, Tally, Timestamp, Token,
-    ballot::Ballot,
+    AcquireFailure, Eligibility, FencingToken, NodeId, Quorum, Reply, Timestamp, ballot::Ballot,
+    tally::Tally,
 };
 
 /// A further proposal for a fencing token, by a client whose keys are already on a majority.
@@ -9,23 +9,8 @@ use crate::{
 /// counter is smaller. A majority of accepts makes the fence ours: two such majorities share a node,
 /// on which the two clients' keys existed at different times, so the later accept there is strictly
 /// larger.
-///
-/// ```
-/// use redlock_core::*;
-///
-/// let (now, valid_until) = (Timestamp::ZERO, Timestamp::from_nanos(1_000));
-/// let token = Nonce::new(0x5eed).token(1);
-/// let fence = FencingToken::new(7);
-/// let mut round = Fence::new(Quorum::majority(1)?, token, fence, valid_until, now);
-///
-/// let (node, counter) = (NodeId::new(0).unwrap(), FencingToken::new(40));
-/// let verdict = round.handle_reply(now, node, Reply::Outbid { counter }, Eligibility::ALWAYS);
-/// assert_eq!(verdict, Some(FenceVerdict::Outbid { counter })); // propose 41
-/// # Ok::<(), QuorumError>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Fence {
-    token: Token,
+pub(crate) struct Fence {
     fence: FencingToken,
     valid_until: Timestamp,
     ballot: Ballot<FenceVerdict>,
@@ -34,15 +19,13 @@ pub struct Fence {
 impl Fence {
     /// Starts a proposal at `now`, by the holder of keys that are valid until `valid_until`.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         quorum: Quorum,
-        token: Token,
         fence: FencingToken,
         valid_until: Timestamp,
         now: Timestamp,
     ) -> Self {
         Self {
-            token,
             fence,
             valid_until,
             ballot: Ballot::new(quorum, now),
@@ -51,7 +34,7 @@ impl Fence {
 
     /// Counts a node's reply, by what the node's votes are worth. Returns the verdict once, with the
     /// reply that makes it certain.
-    pub fn handle_reply(
+    pub(crate) fn handle_reply(
         &mut self,
         now: Timestamp,
         node: NodeId,
@@ -67,7 +50,7 @@ impl Fence {
 
     /// Takes back a node's vote in this round, if it gave one. Returns the verdict if that makes it
     /// certain.
-    pub fn withdraw(
+    pub(crate) fn withdraw(
         &mut self,
         now: Timestamp,
         node: NodeId,
@@ -78,27 +61,21 @@ impl Fence {
             .withdraw(node, eligibility, |tally| judge(tally, now, valid_until))
     }
 
-    /// Returns the token whose keys the nodes must hold.
-    #[must_use]
-    pub const fn token(&self) -> Token {
-        self.token
-    }
-
     /// Returns the token that is proposed.
     #[must_use]
-    pub const fn fence(&self) -> FencingToken {
+    pub(crate) const fn fence(&self) -> FencingToken {
         self.fence
     }
 
     /// Returns the end of validity of the keys.
     #[must_use]
-    pub const fn valid_until(&self) -> Timestamp {
+    pub(crate) const fn valid_until(&self) -> Timestamp {
         self.valid_until
     }
 
     /// Returns the replies so far.
     #[must_use]
-    pub const fn tally(&self) -> &Tally {
+    pub(crate) const fn tally(&self) -> &Tally {
         self.ballot.tally()
     }
 }
@@ -128,7 +105,7 @@ fn judge(tally: &Tally, now: Timestamp, valid_until: Timestamp) -> Option<FenceV
 /// The end of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum FenceVerdict {
+pub(crate) enum FenceVerdict {
     /// A majority accepted, while the keys were valid.
     Accepted,
     /// Counters are ahead. A larger proposal may win.
@@ -161,8 +138,8 @@ mod tests {
         replies: &[R],
     ) -> Option<(FenceVerdict, usize)> {
         let quorum = Quorum::majority(5).unwrap();
-        let token = Nonce::new(1).token(1);
-        let mut round = Fence::new(quorum, token, FencingToken::new(7), VALID_UNTIL, NOW);
+        let _token = Nonce::new(1).token(1);
+        let mut round = Fence::new(quorum, FencingToken::new(7), VALID_UNTIL, NOW);
         replies.iter().enumerate().find_map(|(index, reply)| {
             let node = NodeId::new(index).unwrap();
             let Said { reply, eligibility } = (*reply).into();

@@ -1,38 +1,27 @@
-use crate::{Eligibility, NodeId, Quorum, Reply, Tally, Timestamp, Token, ballot::Ballot};
+use crate::{Eligibility, NodeId, Quorum, Reply, Timestamp, ballot::Ballot, tally::Tally};
 
 /// One attempt to delete our key on every node, whether or not the node ever had it (Redlock
 /// step 5).
 ///
 /// The caller sends a compare-and-delete to every node at once, so that only our own token can be
 /// deleted.
-///
-/// ```
-/// use redlock_core::*;
-///
-/// let mut round = Release::new(Quorum::majority(1)?, Nonce::new(0x5eed).token(1));
-/// let verdict = round.handle_reply(NodeId::new(0).unwrap(), Reply::Granted);
-/// assert_eq!(verdict, Some(ReleaseVerdict::Released));
-/// # Ok::<(), QuorumError>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Release {
-    token: Token,
+pub(crate) struct Release {
     ballot: Ballot<ReleaseVerdict>,
 }
 
 impl Release {
     /// Starts the release of a token.
     #[must_use]
-    pub const fn new(quorum: Quorum, token: Token) -> Self {
+    pub(crate) const fn new(quorum: Quorum) -> Self {
         Self {
-            token,
             // No quarantine matters: nothing is won by a release.
             ballot: Ballot::new(quorum, Timestamp::MAX),
         }
     }
 
     /// Counts a node's reply. Returns the verdict once, with the reply that makes it certain.
-    pub fn handle_reply(&mut self, node: NodeId, reply: Reply) -> Option<ReleaseVerdict> {
+    pub(crate) fn handle_reply(&mut self, node: NodeId, reply: Reply) -> Option<ReleaseVerdict> {
         // Nor does any time matter.
         let (now, always) = (Timestamp::ZERO, Eligibility::ALWAYS);
         self.ballot.handle_reply(now, node, reply, always, judge)
@@ -40,19 +29,14 @@ impl Release {
 
     /// Ends the release without waiting for the nodes that have not replied. Returns the verdict
     /// unless it was returned before.
-    pub fn give_up(&mut self) -> Option<ReleaseVerdict> {
+    pub(crate) fn give_up(&mut self) -> Option<ReleaseVerdict> {
         self.ballot.give_up(|_| ReleaseVerdict::Unconfirmed)
-    }
-
-    /// Returns the token that is released.
-    #[must_use]
-    pub const fn token(&self) -> Token {
-        self.token
     }
 
     /// Returns the replies so far.
     #[must_use]
-    pub const fn tally(&self) -> &Tally {
+    #[cfg(test)]
+    pub(crate) const fn tally(&self) -> &Tally {
         self.ballot.tally()
     }
 }
@@ -88,12 +72,11 @@ pub enum ReleaseVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Nonce;
 
     use Reply::{Denied, Granted, Refused, Unknown};
 
     fn verdict(replies: &[Reply]) -> Option<(ReleaseVerdict, usize)> {
-        let mut round = Release::new(Quorum::majority(5).unwrap(), Nonce::new(1).token(1));
+        let mut round = Release::new(Quorum::majority(5).unwrap());
         replies.iter().enumerate().find_map(|(index, reply)| {
             round
                 .handle_reply(NodeId::new(index).unwrap(), *reply)
@@ -128,7 +111,7 @@ mod tests {
 
     #[test]
     fn giving_up_is_a_verdict_once() {
-        let mut round = Release::new(Quorum::majority(1).unwrap(), Nonce::new(1).token(1));
+        let mut round = Release::new(Quorum::majority(1).unwrap());
         assert_eq!(round.give_up(), Some(ReleaseVerdict::Unconfirmed));
         assert_eq!(round.give_up(), None);
         assert_eq!(round.handle_reply(NodeId::new(0).unwrap(), Granted), None);

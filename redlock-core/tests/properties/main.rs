@@ -20,9 +20,9 @@ mod electorate;
 mod lease;
 mod owed_release;
 mod owner_watch;
+mod quorums;
 mod reference;
 mod retry;
-mod rounds;
 mod said;
 
 /// Checks a property on `cases` random inputs.

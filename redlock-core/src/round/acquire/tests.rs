@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    Drift, Nonce, Ttl,
+    Drift, Ttl,
     said::{Said, quarantined},
 };
 use core::time::Duration;
@@ -11,13 +11,7 @@ fn round(nodes: usize) -> Acquire {
     let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
     let validity = Validity::new(ttl, Drift::default()).unwrap();
     let quorum = Quorum::majority(nodes).unwrap();
-    Acquire::new(
-        quorum,
-        validity,
-        Nonce::new(1).token(1),
-        None,
-        Timestamp::ZERO,
-    )
+    Acquire::new(quorum, validity, None, Timestamp::ZERO)
 }
 
 /// Feeds the replies of nodes 0, 1, 2 ... at one time; returns the verdict and after how many

@@ -1,4 +1,4 @@
-//! Quorums, and the rounds that count to them.
+//! Properties of the rounds, tried on random replies.
 //!
 //! What holds of a verdict, whatever the order of the replies. Let every node have replied once,
 //! all at one time within the validity:
@@ -11,16 +11,73 @@
 //! - *which* failure it is may depend on the order, because a verdict does not wait for the replies
 //!   that would name another; so may `Outbid`, which does not wait for slower nodes to accept.
 
-use std::{collections::BTreeMap, time::Duration};
+extern crate std;
 
-use proptest::{collection::vec, prelude::*, sample::subsequence, test_runner::TestCaseResult};
-use redlock_core::{
-    Acquire, AcquireFailure, AcquireVerdict, Drift, Extend, ExtendVerdict, Fence, FenceVerdict,
-    FencingToken, NodeId, NodeSet, Nonce, Quorum, Release, ReleaseVerdict, Reply, Tally, Timestamp,
-    Ttl, Validity,
+use core::{fmt::Debug, time::Duration};
+use std::{collections::BTreeMap, vec::Vec};
+
+use proptest::{
+    collection::vec,
+    prelude::*,
+    test_runner::{Config, TestCaseResult, TestRunner},
 };
 
-use crate::{check, said::Said};
+use super::{
+    Acquire, AcquireFailure, AcquireVerdict, Extend, ExtendVerdict, Fence, FenceVerdict, Release,
+    ReleaseVerdict,
+};
+use crate::{
+    Drift, Eligibility, FencingToken, NodeId, Quorum, Reply, Timestamp, Ttl, Validity, tally::Tally,
+};
+
+/// What a node says, and from when on the node has a vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Said {
+    reply: Reply,
+    votes_from: Timestamp,
+}
+
+impl Said {
+    /// Whether the node has a vote in a round that starts then.
+    fn votes_at(self, start: Timestamp) -> bool {
+        self.votes_from <= start
+    }
+
+    /// Whether the node did what was asked, and has a vote in a round that starts then.
+    fn grants_at(self, start: Timestamp) -> bool {
+        self.reply == Reply::Granted && self.votes_at(start)
+    }
+
+    /// The counter that is ahead, if the node says so.
+    fn counter(self) -> Option<FencingToken> {
+        match self.reply {
+            Reply::Outbid { counter } => Some(counter),
+            _ => None,
+        }
+    }
+
+    /// Whether the node agrees, but has no vote in a round that starts then.
+    fn is_held_back_at(self, start: Timestamp) -> bool {
+        let agrees = self.reply == Reply::Granted || self.counter().is_some();
+        agrees && !self.votes_at(start)
+    }
+}
+
+/// Checks a property on `cases` random inputs. A failure prints the smallest input that shows it.
+fn check<S>(cases: u32, inputs: &S, property: impl Fn(S::Value) -> TestCaseResult)
+where
+    S: Strategy,
+    S::Value: Debug,
+{
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    if let Err(error) = TestRunner::new(config).run(inputs, property) {
+        panic!("{error}");
+    }
+}
 
 const START: Timestamp = Timestamp::from_nanos(1_000_000);
 const FENCE: FencingToken = FencingToken::new(50);
@@ -81,20 +138,19 @@ enum Verdict {
 impl Round {
     fn all(nodes: usize) -> [Self; 5] {
         let quorum = Quorum::majority(nodes).expect("1 to 64");
-        let token = Nonce::new(1).token(1);
         let until = validity().until(START);
-        let acquire = |fence| Acquire::new(quorum, validity(), token, fence, START);
+        let acquire = |fence| Acquire::new(quorum, validity(), fence, START);
         [
             Self::Acquire(acquire(None)),
             Self::Acquire(acquire(Some(FENCE))),
-            Self::Extend(Extend::new(quorum, validity(), token, until, START)),
-            Self::Fence(Fence::new(quorum, token, FENCE, until, START)),
-            Self::Release(Release::new(quorum, token)),
+            Self::Extend(Extend::new(quorum, validity(), until, START)),
+            Self::Fence(Fence::new(quorum, FENCE, until, START)),
+            Self::Release(Release::new(quorum)),
         ]
     }
 
     fn reply(&mut self, now: Timestamp, node: NodeId, said: Said) -> Option<Verdict> {
-        let (reply, worth) = (said.reply, said.eligibility());
+        let (reply, worth) = (said.reply, Eligibility::since(said.votes_from));
         match self {
             Self::Acquire(round) => {
                 let verdict = round.handle_reply(now, node, reply, worth);
@@ -160,56 +216,6 @@ fn is_success(verdict: Verdict) -> bool {
             | Verdict::Fence(FenceVerdict::Accepted)
             | Verdict::Release(ReleaseVerdict::Released)
     )
-}
-
-#[test]
-fn any_two_quorums_share_a_node() {
-    let inputs = (1..=64usize).prop_flat_map(|nodes| {
-        let quorum = Quorum::majority(nodes).expect("1 to 64");
-        let all: Vec<_> = quorum.all().iter().collect();
-        let some = || subsequence(all.clone(), quorum.votes());
-        (Just(quorum), some(), some())
-    });
-    check(1000, &inputs, |(quorum, one, other)| {
-        let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
-        let (one, other) = (set(&one), set(&other));
-        let shared = one.difference(one.difference(other));
-        prop_assert!(!shared.is_empty());
-        prop_assert!(
-            shared
-                .iter()
-                .all(|node| one.contains(node) && other.contains(node))
-        );
-        // One vote less, and two clients could win.
-        prop_assert!(2 * (quorum.votes() - 1) <= quorum.nodes());
-        Ok(())
-    });
-}
-
-#[test]
-fn node_sets_are_sets() {
-    let nodes = || vec(0..64usize, 0..70);
-    check(1000, &(nodes(), nodes()), |(left, right)| {
-        use std::collections::BTreeSet;
-        let set = |nodes: &[usize]| nodes.iter().map(|index| node(*index)).collect::<NodeSet>();
-        let model = |nodes: &[usize]| nodes.iter().copied().collect::<BTreeSet<_>>();
-        let same = |set: NodeSet, model: BTreeSet<usize>| -> TestCaseResult {
-            prop_assert_eq!(set.len(), model.len());
-            prop_assert_eq!(set.is_empty(), model.is_empty());
-            prop_assert!(set.iter().map(NodeId::index).eq(model.iter().copied()));
-            prop_assert!((0..64).all(|index| set.contains(node(index)) == model.contains(&index)));
-            Ok(())
-        };
-        same(set(&left), model(&left))?;
-        same(
-            set(&left).union(set(&right)),
-            &model(&left) | &model(&right),
-        )?;
-        same(
-            set(&left).difference(set(&right)),
-            &model(&left) - &model(&right),
-        )
-    });
 }
 
 #[test]
