@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser python servers model sim sim-driver sim-controls threads soak mutants mutants-driver coverage bounds imports api lint oldest-rust deny
+.PHONY: run test redis browser python servers model sim-driver sim-controls threads soak mutants mutants-driver bounds imports api lint oldest-rust deny
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
@@ -37,12 +37,8 @@ servers: redis
 model:
 	cargo test -p redlock-core --release --test model
 
-# The core against hours of faults: `make sim SEEDS=1000`.
-SEEDS ?= 100
-sim:
-	SIM_SEEDS=$(SEEDS) cargo test -p redlock-core --release --test sim -- --nocapture
-
 # The whole driver against hours of faults, in virtual time: `make sim-driver SEEDS=1000`.
+SEEDS ?= 100
 sim-driver:
 	SIM_SEEDS=$(SEEDS) cargo test --release -p redlock-tokio --all-features --test sim -- --nocapture
 
@@ -116,12 +112,6 @@ mutants-driver:
 		$(JOBS:%=--jobs %) --timeout $(TIMEOUT) \
 		--output target/mutants-driver $(MUTANTS) \
 		|| test $$? = 3 && test ! -s target/mutants-driver/mutants.out/missed.txt
-
-# Which lines of the core its public API reaches, by the properties, the simulator and the README's
-# drive loop. Needs cargo-tarpaulin: cargo install cargo-tarpaulin --locked
-coverage:
-	cargo tarpaulin -p redlock-core --test properties --test sim --doc --engine llvm \
-		--include-files 'redlock-core/src/*' --out Stdout
 
 # Whether the libraries compile with the oldest dependencies that their manifests allow, and with every set of
 # features.

@@ -83,6 +83,8 @@ pub(crate) struct Configuration {
     /// Users have their locks renewed, unless they ask for something else. If not, they hand them over for as long as
     /// they can.
     pub(crate) renews: bool,
+    /// Five to nine servers, and dozens of users.
+    pub(crate) is_crowded: bool,
     /// Requests of one connection never overtake each other.
     pub(crate) in_order: bool,
     /// What names the masters, if their addresses do not.
@@ -173,6 +175,7 @@ pub(crate) const WITHIN: Configuration = Configuration {
     allows_unvetted: false,
     drift: true,
     renews: true,
+    is_crowded: false,
     in_order: true,
     owners: None,
     found_in: 12,
@@ -245,6 +248,14 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
         name: "within-unrenewed",
         about: "the same, and most locks are handed over and not renewed, so that less and less of the ttl is left",
         renews: false,
+        ..WITHIN
+    },
+    Configuration {
+        name: "within-crowd",
+        about: "the same over five to nine servers, with dozens of users",
+        severity: 2,
+        faults: &[USUAL, &[Fault::FleetRestart]],
+        is_crowded: true,
         ..WITHIN
     },
     Configuration {

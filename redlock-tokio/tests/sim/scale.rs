@@ -42,6 +42,20 @@ impl Scale {
         }
     }
 
+    /// Draws a world of more servers and users, which take their time.
+    pub(crate) fn draw_crowded(rng: &mut Rng) -> Self {
+        let scale = Self::draw(rng);
+        Self {
+            servers: rng.pick(&[5, 7, 9]),
+            processes: rng.usize(3..=5),
+            users: rng.usize(6..=9),
+            keys: rng.usize(4..=8),
+            think: scale.max_ttl / 2,
+            work: scale.max_ttl / 30,
+            ..scale
+        }
+    }
+
     /// Returns a smaller one. The draws of other parts of the world stay the same.
     pub(crate) fn reduced(self, reduction: &Reduction) -> Self {
         Self {

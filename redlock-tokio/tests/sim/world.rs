@@ -106,7 +106,11 @@ impl World {
     ) -> Self {
         panics::watch();
         let mut rng = Rng::new(seed);
-        let scale = Scale::draw(&mut rng);
+        let scale = if configuration.is_crowded {
+            Scale::draw_crowded(&mut rng)
+        } else {
+            Scale::draw(&mut rng)
+        };
         let owners = configuration.owners;
         let scale = owners.map_or(scale, |it| it.scale(scale, &mut rng));
         let scale = Scale {

@@ -27,7 +27,7 @@ impl Crowd {
         (self.several + self.single) as u64 - 1
     }
 
-    pub(super) fn keys_of(&self, client: usize) -> Range<usize> {
+    pub(crate) fn keys_of(&self, client: usize) -> Range<usize> {
         match client.checked_sub(self.several) {
             None => 0..self.keys,
             Some(single) => {

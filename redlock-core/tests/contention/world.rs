@@ -1,8 +1,4 @@
-//! Clients that want one key or several without a break, and nothing that fails: how many turns of others does one of
-//! them see while it waits?
-
-mod crowd;
-mod several_keys;
+//! The clients of a run, their masters, and the way between them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,19 +6,22 @@ use std::{
     time::Duration,
 };
 
+use fastrand::Rng;
 use redlock_core::{
     Drift, Eligibility, Event as LeaseEvent, KeepAlive, Lease, LeaseConfig, NodeId, Nonce,
     Operation, PollerShare, Quorum, Reply, RetrySchedule, RoundId, Timestamp, Ttl, TurnLength,
     Turns, Validity,
 };
 
-pub(crate) use self::crowd::Crowd;
-use self::several_keys::{execute_all, owners};
 use crate::{
-    clock::{Clock, MICRO, MILLI, SECOND},
-    master::{Master, Request, Vote},
-    rng::Rng,
+    crowd::Crowd,
+    master::{Answer, Master},
 };
+
+// In nanoseconds.
+const MICRO: u64 = 1000;
+const MILLI: u64 = 1000 * MICRO;
+const SECOND: u64 = 1000 * MILLI;
 
 const NODES: usize = 5;
 
@@ -34,13 +33,6 @@ const TURN: Duration = Duration::from_millis(30);
 
 /// How long a run is, in virtual time.
 const DURATION: u64 = 5 * SECOND;
-
-/// How many turns of each other client one wait may see. In order, it would see one. Chance decides among more than
-/// four clients.
-pub(crate) const MOST_TURNS_OF_EACH: u64 = 15;
-
-/// How many turns of each other client a wait for several keys may see.
-pub(crate) const MOST_TURNS_BESIDE_SEVERAL: u64 = 30;
 
 /// What the clients of one run went through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,15 +84,16 @@ enum Event {
     Arrive {
         client: usize,
         master: usize,
+        number: usize,
         round: RoundId,
-        request: Request,
+        operation: Operation,
     },
     Answer {
         client: usize,
         number: usize,
         master: usize,
         round: RoundId,
-        vote: Vote,
+        answer: Answer,
     },
     Freed {
         client: usize,
@@ -116,8 +109,8 @@ enum Event {
 
 /// Lets clients contend.
 pub(crate) fn run(crowd: Crowd, seed: u64) -> Waits {
-    let mut rng = Rng::new(seed);
-    let latency = rng.between(20 * MICRO, 200 * MICRO);
+    let mut rng = Rng::with_seed(seed);
+    let latency = rng.u64(20 * MICRO..=200 * MICRO);
     let clients = (0..crowd.several + crowd.single).map(|client| Client {
         lease: lease(&mut rng),
         keys: crowd.keys_of(client),
@@ -137,9 +130,7 @@ pub(crate) fn run(crowd: Crowd, seed: u64) -> Waits {
         queue: BTreeMap::new(),
         scheduled: 0,
         latency,
-        masters: (0..NODES)
-            .map(|_| Master::new(Clock::new(SECOND, 0), crowd.keys))
-            .collect(),
+        masters: (0..NODES).map(|_| Master::new(crowd.keys)).collect(),
         tracked: vec![vec![BTreeSet::new(); crowd.keys]; NODES],
         rng,
         clients,
@@ -181,7 +172,7 @@ fn lease(rng: &mut Rng) -> Lease {
         retry: retry.with_probes(),
         keep_alive: KeepAlive::on_demand(millis(60_000)),
     };
-    Lease::new(config, Nonce::new(u128::from(rng.next())))
+    Lease::new(config, Nonce::new(rng.u128(..)))
 }
 
 impl Contention {
@@ -228,17 +219,18 @@ impl Contention {
             Event::Arrive {
                 client,
                 master,
+                number,
                 round,
-                request,
+                operation,
             } => {
-                let vote = self.execute(client, master, &request);
+                let answer = self.execute(client, master, operation);
                 let lands = self.lands(client, master, 0);
                 let answer = Event::Answer {
                     client,
-                    number: request.lease,
+                    number,
                     master,
                     round,
-                    vote,
+                    answer,
                 };
                 self.schedule(lands, answer);
             }
@@ -247,14 +239,13 @@ impl Contention {
                 number,
                 master,
                 round,
-                vote,
+                answer,
             } => {
-                let reply = match vote {
-                    Vote::Granted => Reply::Granted,
-                    Vote::Denied => Reply::Denied,
-                    Vote::Outbid(counter) => Reply::Outbid { counter },
-                    Vote::Free => Reply::Free,
-                    Vote::Taken(left) => Reply::taken_for(now, Duration::from_millis(left)),
+                let reply = match answer {
+                    Answer::Granted => Reply::Granted,
+                    Answer::Denied => Reply::Denied,
+                    Answer::Free => Reply::Free,
+                    Answer::Taken { left } => Reply::taken_for(now, left),
                 };
                 let node = NodeId::new(master).expect("one of five");
                 let it = &mut self.clients[client];
@@ -292,20 +283,20 @@ impl Contention {
     }
 
     /// Carries out a request for all keys of a client, and informs the clients that wait for one that has changed.
-    fn execute(&mut self, client: usize, master: usize, request: &Request) -> Vote {
-        let (at, keys) = (self.at, self.clients[client].keys.clone());
-        let before = owners(&self.masters[master], at, &keys);
-        let vote = execute_all(&mut self.masters[master], at, &keys, request);
-        let after = owners(&self.masters[master], at, &keys);
+    fn execute(&mut self, client: usize, master: usize, operation: Operation) -> Answer {
+        let (now, keys) = (self.now(), self.clients[client].keys.clone());
+        let before = self.masters[master].owners(now, keys.clone());
+        let answer = self.masters[master].execute(now, keys.clone(), operation);
+        let after = self.masters[master].owners(now, keys.clone());
         for (index, key) in keys.enumerate() {
             if before[index] != after[index] {
                 self.inform(master, key, client);
             }
-            if let Operation::Probe { .. } = request.operation {
+            if let Operation::Probe { .. } = operation {
                 self.tracked[master][key].insert(client);
             }
         }
-        vote
+        answer
     }
 
     /// Informs the clients that have probed a key since it changed last, in a fixed order.
@@ -328,9 +319,11 @@ impl Contention {
     }
 
     fn delay(&mut self) -> u64 {
-        let usual = self.latency + self.rng.below(self.latency);
-        if self.rng.chance(10_000) {
-            usual + self.rng.around(MILLI)
+        let usual = self.latency + self.rng.u64(..self.latency);
+        if self.rng.u32(..100) == 0 {
+            // Often much shorter than the mean, and now and then several times longer.
+            let most = self.rng.u64(..=2 * MILLI);
+            usual + self.rng.u64(..=2 * most)
         } else {
             usual
         }
@@ -339,11 +332,7 @@ impl Contention {
     /// Sends what the lease wants to send, and hears what it has to tell.
     fn settle(&mut self, client: usize) {
         while let Some(transmit) = self.clients[client].lease.poll_transmit() {
-            let request = Request {
-                key: 0,
-                lease: self.clients[client].number,
-                operation: transmit.operation,
-            };
+            let number = self.clients[client].number;
             for node in transmit.nodes.iter() {
                 let master = node.index();
                 let at = self.at + self.delay();
@@ -353,8 +342,9 @@ impl Contention {
                 let arrival = Event::Arrive {
                     client,
                     master,
+                    number,
                     round: transmit.round,
-                    request,
+                    operation: transmit.operation,
                 };
                 self.schedule(at, arrival);
             }
