@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser python servers model sim-driver sim-controls threads soak mutants mutants-driver bounds imports api lint oldest-rust deny
+.PHONY: run test redis browser python servers model sim-driver controls threads soak mutants mutants-driver bounds imports api lint oldest-rust deny
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
@@ -52,9 +52,9 @@ threads:
 	    THREADS_RECORD="$(RECORD)" \
 	    cargo test -p redlock-tokio --release --lib --target-dir target/threads -- --show-output $(or $(SCENARIO),threads::)
 
-# Takes one rule at a time out of the driver, and expects the simulator to notice.
-sim-controls: python
-	@.ci/sim-controls $(CONTROLS)
+# Takes one rule at a time out of the core or the driver, and expects the simulator, the threads or the queue to notice.
+controls: python
+	@.ci/controls $(CONTROLS)
 
 # Hundreds of tasks in several processes, against servers that fail in every way: `make soak
 # MINUTES=10`. SEED replays the faults of an earlier run. First come short runs that must find
@@ -141,3 +141,4 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps
+	RUSTFLAGS="--cfg redlock_shuttle -D warnings" cargo check -p redlock-tokio --lib --profile test --target-dir target/threads

@@ -13,14 +13,12 @@
 mod ending;
 mod explore;
 mod extending;
-mod fault;
 mod handing_over;
 mod locking;
 mod referee;
-mod seeded;
 mod time;
 mod wakers;
 mod wire;
 mod world;
 
-pub(crate) use self::{explore::sometimes, fault::Fault, time::Time};
+pub(crate) use self::{explore::sometimes, time::Time};

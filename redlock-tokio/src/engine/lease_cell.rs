@@ -28,8 +28,6 @@ pub(crate) use self::{
     stage::End,
     state::WaitOutcome,
 };
-#[cfg(all(test, redlock_shuttle))]
-use crate::threads::Fault;
 use crate::{
     Key, NodeReports, OptionsError,
     engine::{
@@ -138,11 +136,6 @@ impl LeaseCell {
 
     /// Waits until the lock is held, or will not be held.
     pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<WaitOutcome<Arc<Self>>> {
-        #[cfg(all(test, redlock_shuttle))]
-        if Fault::StoresWakerLate.is_seeded() && self.state().stage().is_pending() {
-            self.state().store_waker(cx.waker());
-            return Poll::Pending;
-        }
         self.state().poll_acquired(cx.waker())
     }
 

@@ -5,8 +5,6 @@ use std::{collections::BTreeMap, mem, sync::Arc};
 use redlock_core::Timestamp;
 use tokio::task::yield_now;
 
-#[cfg(all(test, redlock_shuttle))]
-use crate::threads::Fault;
 use crate::{
     Clock, foreign,
     sync::{Mutex, Notify},
@@ -104,10 +102,7 @@ impl<T: Timed> Timers<T> {
             deadlines.due.remove(&(at, timed.id()));
         }
         if let Some(at) = to {
-            let closed = deadlines.closed;
-            #[cfg(all(test, redlock_shuttle))]
-            let closed = closed && !Fault::SetsDeadlineInClosedTimers.is_seeded();
-            if closed {
+            if deadlines.closed {
                 return Err(TimersClosed);
             }
             deadlines.due.insert((at, timed.id()), timed.clone());
@@ -125,14 +120,7 @@ impl<T: Timed> Timers<T> {
     pub(crate) fn all(&self) -> BTreeMap<u64, T> {
         let deadlines = self.deadlines.lock();
         // Those in hand may have set a new deadline already.
-        let in_hand = &deadlines.in_hand[..];
-        #[cfg(all(test, redlock_shuttle))]
-        let in_hand = if Fault::ForgetsLeasesInHand.is_seeded() {
-            &[]
-        } else {
-            in_hand
-        };
-        let all = deadlines.due.values().chain(in_hand);
+        let all = deadlines.due.values().chain(&deadlines.in_hand);
         all.map(|it| (it.id(), it.clone())).collect()
     }
 

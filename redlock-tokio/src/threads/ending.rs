@@ -78,7 +78,7 @@ const SHUTDOWN_AGAINST_RELEASE: Scenario = Scenario {
 };
 
 /// The timers end while leases set and clear deadlines. No waiter may wait for them, and no holder may stay.
-pub(super) const TIMERS_END: Scenario = Scenario {
+const TIMERS_END: Scenario = Scenario {
     name: "end_of_the_timers_against_reschedule",
     run: || {
         let world = World::new();

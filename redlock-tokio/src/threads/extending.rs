@@ -9,7 +9,7 @@ use super::{
 use crate::{ExtendError, LockOptions, LossReason};
 
 /// Two of three votes are withdrawn, so the lock is lost, and every task that works under it learns of that.
-pub(super) const EXTENSION_AGAINST_WITHDRAWAL: Scenario = Scenario {
+const EXTENSION_AGAINST_WITHDRAWAL: Scenario = Scenario {
     name: "extension_against_withdrawal",
     run: || {
         let world = World::new();
@@ -35,7 +35,7 @@ pub(super) const EXTENSION_AGAINST_WITHDRAWAL: Scenario = Scenario {
 };
 
 /// The timers renew the lock at the moment at which its votes are withdrawn.
-pub(super) const RENEWAL_AGAINST_WITHDRAWAL: Scenario = Scenario {
+const RENEWAL_AGAINST_WITHDRAWAL: Scenario = Scenario {
     name: "renewal_against_withdrawal",
     run: || {
         let world = World::new();

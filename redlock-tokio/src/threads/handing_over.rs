@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{ExtendError, LockOptions};
 
-pub(super) const CANCEL_AGAINST_HANDOVER: Scenario = Scenario {
+const CANCEL_AGAINST_HANDOVER: Scenario = Scenario {
     name: "cancel_against_handover",
     run: || cancel(LockOptions::new()),
     sometimes: &["handed over", "granted"],

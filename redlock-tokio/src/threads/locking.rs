@@ -5,12 +5,12 @@ use std::time::Duration;
 use shuttle::{future, thread};
 
 use super::{
-    explore::{Scenario, sometimes},
+    explore::{Choice, Scenario, sometimes},
     world::{Handed, World},
 };
 use crate::{Acquisition, LockError, LockOptions};
 
-pub(super) const SEVERAL_VISITORS: Scenario = Scenario {
+const SEVERAL_VISITORS: Scenario = Scenario {
     name: "several_visitors_of_one_key",
     run: || {
         let world = World::new();
@@ -133,6 +133,24 @@ const TWO_CLIENTS: Scenario = Scenario {
     },
     sometimes: &["free at once", "taken at first"],
 };
+
+/// The control of the referee: two clients that do not share their nodes.
+const TWO_HOLDERS: Scenario = Scenario {
+    name: "two_holders_of_one_key",
+    run: || {
+        let (one, other) = (World::new(), World::new());
+        let guards = [&one, &other].map(|world| world.hold("k", LockOptions::new()));
+        for guard in &guards {
+            one.referee.enter(guard);
+        }
+    },
+    sometimes: &[],
+};
+
+#[test]
+fn two_holders_are_found() {
+    assert!(TWO_HOLDERS.search(Choice::Random, 0, 1).is_err());
+}
 
 #[test]
 fn several_visitors_of_one_key() {

@@ -383,7 +383,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
 mod tests {
     use super::*;
 
-    /// `make sim-controls` leaves these rules to worlds without them.
+    /// `make controls` leaves these rules to worlds without them.
     #[test]
     fn a_world_without_each_of_these_rules_must_be_violated() {
         for name in [

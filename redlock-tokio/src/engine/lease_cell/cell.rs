@@ -16,8 +16,6 @@ use super::{
     stage::{Held, Stage},
     state::{CellState, Changes},
 };
-#[cfg(all(test, redlock_shuttle))]
-use crate::threads::Fault;
 use crate::{
     NodeError,
     engine::{
@@ -121,14 +119,6 @@ impl LeaseCell {
         mut ready: impl FnMut(&CellState<Arc<Self>>) -> Option<T>,
     ) -> T {
         loop {
-            #[cfg(all(test, redlock_shuttle))]
-            if Fault::RegistersLate.is_seeded() {
-                if let Some(value) = ready(&self.state()) {
-                    return value;
-                }
-                self.changed.notified().await;
-                continue;
-            }
             let changed = self.changed.notified();
             let mut changed = std::pin::pin!(changed);
             // Registered before the state is read, so that no change falls between the two.

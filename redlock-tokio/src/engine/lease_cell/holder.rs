@@ -11,8 +11,6 @@ use super::{
     stage::{End, Stage},
     state::HoldState,
 };
-#[cfg(all(test, redlock_shuttle))]
-use crate::threads::Fault;
 
 impl HeldLease<Arc<LeaseCell>> {
     /// Notes that the holder has taken the lock, which is renewed from now on. Returns whether the lock is still held.
@@ -87,8 +85,6 @@ impl HeldLease<Arc<LeaseCell>> {
         let untaken = self
             .lease
             .update(now, |state| state.release(now, generation));
-        #[cfg(all(test, redlock_shuttle))]
-        let untaken = untaken.filter(|_| !Fault::ForgetsUntakenLock.is_seeded());
         if let Some(handed_over) = untaken {
             handed_over.release();
         }

@@ -285,14 +285,6 @@ impl<L: Clone> CellState<L> {
         }
     }
 
-    // Faults.
-
-    /// Stores a waker for a change that may have happened already.
-    #[cfg(all(test, redlock_shuttle))]
-    pub(super) fn store_waker(&mut self, waker: &Waker) {
-        self.waker = Some(waker.clone());
-    }
-
     // Getters.
 
     pub(super) const fn stage(&self) -> &Stage<L> {

@@ -85,10 +85,6 @@ impl<T: Clone> KeyQueues<T> {
         ticket: Ticket,
         now: Timestamp,
     ) -> Option<Ticket> {
-        #[cfg(test)]
-        if self.rule.reserves_out_of_order {
-            return self.reserver_out_of_order(queue, ticket);
-        }
         let first = queue.first_several().filter(|it| *it < ticket)?;
         let waiter = self.multi.get(first)?;
         let is_first = |key| {
@@ -99,21 +95,6 @@ impl<T: Clone> KeyQueues<T> {
             && !queue.lets_pass(first, ticket)
             && waiter.keys.iter().all(is_first);
         reserves.then_some(first)
-    }
-
-    /// Reserves the first key of a set for the waiter that came first, and the other keys for the one that came
-    /// last.
-    #[cfg(test)]
-    fn reserver_out_of_order(&self, queue: &WaitQueue<T>, ticket: Ticket) -> Option<Ticket> {
-        let first = self.multi.get(queue.first_several()?)?;
-        let is_this = |it: &WaitQueue<T>| std::ptr::eq(it, queue);
-        let is_first_key = self.by_key.get(first.keys.first()).is_some_and(is_this);
-        let by = if is_first_key {
-            queue.first_several()
-        } else {
-            queue.last_several()
-        };
-        by.filter(|by| *by != ticket && !queue.lets_pass(*by, ticket))
     }
 
     /// Returns whether a waiter for several keys would have all of them if this key was free. Looks only at

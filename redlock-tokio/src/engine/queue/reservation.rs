@@ -28,9 +28,6 @@ pub(super) struct ReservationRule {
     pub(super) lasts: Duration,
     /// How long any reservation keeps a free key from others.
     pub(super) max_lasts: Duration,
-    /// Reserves the last keys of a set for the waiter that came last, so that a test can show that this is wrong.
-    #[cfg(test)]
-    pub(super) reserves_out_of_order: bool,
 }
 
 impl ReservationRule {
@@ -42,8 +39,6 @@ impl ReservationRule {
         max_wait: Duration::from_millis(100),
         lasts: Duration::from_millis(50),
         max_lasts: Duration::from_millis(200),
-        #[cfg(test)]
-        reserves_out_of_order: false,
     };
 }
 

@@ -143,12 +143,6 @@ impl<T> WaitQueue<T> {
         self.several.first().copied()
     }
 
-    /// Returns the last waiter for this key and others.
-    #[cfg(test)]
-    pub(super) fn last_several(&self) -> Option<Ticket> {
-        self.several.last().copied()
-    }
-
     /// Returns whether a reservation lets a ticket pass.
     pub(super) fn lets_pass(&self, reserver: Ticket, ticket: Ticket) -> bool {
         let lapsed = self.lapsed.filter(|it| it.reserver == reserver);

@@ -12,7 +12,6 @@ const RULE: ReservationRule = ReservationRule {
     max_wait: Duration::MAX,
     lasts: Duration::ZERO,
     max_lasts: Duration::ZERO,
-    reserves_out_of_order: false,
 };
 
 /// Never lets a waiter overtake.
@@ -52,8 +51,6 @@ enum Mutant {
     None,
     NeverReserves,
     NeverLapses,
-    /// The keys of a set are not all reserved for the same waiter.
-    ReservesOutOfOrder,
     /// The waiters that could have a turn when another gives up do not get it.
     ForgetsOthers,
     /// The keys are expected to be open for longer than they are.
@@ -119,7 +116,6 @@ impl World {
         if mutant == Mutant::NeverReserves {
             rule.max_overtakings = u32::MAX;
         }
-        rule.reserves_out_of_order = mutant == Mutant::ReservesOutOfOrder;
         Self {
             queue: Queue::with_rule(usize::MAX, rule, &Random::system()),
             parts,
@@ -461,11 +457,6 @@ fn every_order_of_events_finds_what_is_done_wrong() {
             "overtaken more often than the rule says",
         ),
         (Mutant::NeverLapses, RULE, "a deadlock"),
-        (
-            Mutant::ReservesOutOfOrder,
-            STRICT,
-            "all keys are free, and some wait",
-        ),
         (
             Mutant::ForgetsOthers,
             RULE,
