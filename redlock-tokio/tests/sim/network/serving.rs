@@ -108,7 +108,8 @@ impl Network {
                 let mut answers = Vec::with_capacity(commands.len());
                 for command in commands {
                     let answer = self.servers[server].execute(at, sender, command);
-                    if answer == Ok(Vote::Granted) {
+                    // A counter that is ahead does not keep a key from being set.
+                    if matches!(answer, Ok(Vote::Granted | Vote::Outbid { .. })) {
                         self.note_granted(at, server, command.operation());
                     }
                     let what = (
