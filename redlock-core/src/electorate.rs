@@ -2,6 +2,7 @@
 mod tests;
 
 use alloc::collections::BTreeMap;
+use core::fmt;
 
 use crate::{
     Checks, Eligibility, MemberReport, NodeId, OwnerRule, OwnerWatch, Rivals, ServerRole, Sighting,
@@ -152,6 +153,19 @@ pub enum Exclusion {
         /// The checks, of which there is at least one.
         unmet: Checks,
     },
+}
+
+impl fmt::Display for Exclusion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SameServer { .. } => "its server is another node already",
+            Self::Replica => "it is a replica",
+            Self::ClusterMaster => "it is a node of a cluster",
+            Self::NotInCluster => "it is not a node of a cluster",
+            Self::IdentityWithheld => "it does not describe itself",
+            Self::Unvetted { .. } => "its description lacks fields",
+        })
+    }
 }
 
 impl Electorate {

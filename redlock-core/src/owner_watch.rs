@@ -50,7 +50,7 @@ use crate::{
 /// [`Voter`](crate::Voter) sees to that. A master that becomes a replica and the master again within one
 /// window has lost keys, and a client may still have a confirmation of its first tenure. The history of the
 /// server shows that it was promoted again. So an [`Electorate`](crate::Electorate) looks at the history of
-/// each server that an authority names, also if nodes are [durable](crate::Voter::durable).
+/// each server that an authority names, even if nodes are [durable](crate::Voter::durable).
 ///
 /// # What the members must keep to
 ///

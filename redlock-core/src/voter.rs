@@ -125,7 +125,7 @@ impl Voter {
         }
     }
 
-    /// Creates the voter for a node whose failovers lose nothing, by the word of its maker: whatever server takes its
+    /// Creates the voter for a node whose failovers lose nothing, according to its vendor: whatever server takes its
     /// place has each key that was confirmed to a client, and the earlier server confirms nothing more. The node
     /// votes at once after a restart, after a promotion, and from another server. It waits if its clock jumped.
     ///

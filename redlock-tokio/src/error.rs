@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "no quorum: 3 of 5 nodes must agree (3 attempts in 5.000123s; \
-             a:6379: silent since an earlier request; b:6379, d:6379: the key is not ours; \
+             a:6379: silent since an earlier request; b:6379, d:6379: another client has the key, or it is gone; \
              c:6379: OOM command not allowed)"
         );
     }

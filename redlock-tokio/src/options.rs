@@ -100,7 +100,7 @@ enum Fencing {
 }
 
 impl LockOptions {
-    /// Creates options of which none is set.
+    /// Creates options without setting any.
     pub fn new() -> Self {
         Self::default()
     }

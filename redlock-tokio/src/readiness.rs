@@ -69,7 +69,7 @@ pub(crate) async fn ready(shared: &Shared, limit: Duration) -> Result<(), NotRea
         let votes_at = remaining.map_or(deadline, |it| now.saturating_add(it));
         let mut timer = pin!(shared.clock.sleep_until(votes_at.min(deadline)));
         tokio::select! {
-            biased; // The order is of no importance: after either, the nodes are looked at again.
+            biased; // Any order would do: after either, the nodes are looked at again.
             _ = change => {}
             () = &mut timer => {}
         }

@@ -262,7 +262,7 @@ impl<R: Requester> Lane<R> {
         let pause = self.connector.pause(self.backoff.next(), tried);
         let pause = async {
             tokio::select! {
-                biased; // The order is of no importance: either ends the pause.
+                biased; // Any order would do: either ends the pause.
                 () = pause => {}
                 () = self.status.connection_wanted(self.limits.answer) => {}
             }

@@ -168,7 +168,7 @@ impl<T: Timed> Timers<T> {
                 continue;
             }
             tokio::select! {
-                biased; // The order is of no importance: after either, the next round does all that is due.
+                biased; // Any order would do: after either, the next round does all that is due.
                 () = self.earlier.notified() => {}
                 () = self.clock.sleep_until(next), if next < Timestamp::MAX => {}
             }

@@ -247,7 +247,7 @@ impl SentinelNodeBuilder {
     ///
     /// # Errors
     ///
-    /// [`RedisNodeError`] says what cannot be used: an empty name, no sentinels, an address that is none or occurs
+    /// [`RedisNodeError`] says what cannot be used: an empty name, no sentinels, an address that is invalid or occurs
     /// twice, TLS options, or credentials from two sources. No error repeats a password or a private key.
     pub fn build(self) -> Result<RedisNode, RedisNodeError> {
         let group = self.group()?;

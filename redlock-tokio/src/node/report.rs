@@ -7,7 +7,7 @@ use crate::whole_seconds::WholeSeconds;
 
 /// The reports of the nodes that did not agree.
 ///
-/// `Display` names nodes with the same report together, such as `a:6379, b:6379: the key is not ours`.
+/// `Display` names nodes with the same report together, such as `a:6379, b:6379: another client has the key, or it is gone`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeReports(Arc<[NodeReport]>);
 
@@ -67,7 +67,7 @@ pub struct NodeReport {
 #[non_exhaustive]
 pub enum Objection {
     /// The key has another token than ours, or is gone.
-    #[error("the key is not ours")]
+    #[error("another client has the key, or it is gone")]
     Denied,
     /// The node agreed, but came up, or became the master, so recently that it may lack a lock that is still held.
     /// It has no vote yet.

@@ -52,7 +52,7 @@ pub(super) enum Mistake {
     /// A confirmation has the date of the newest report.
     DateOfTheNewest,
     DateOfTheAnswer,
-    /// The largest age counts, also if no majority says it.
+    /// The largest age counts, even if no majority says it.
     LargestAge,
     AgeFromTheQuestion,
     /// The watch goes on in another tenure.

@@ -127,7 +127,7 @@ impl Connector {
             match (tenures, tried) {
                 (None, _) => sleep(pause).await,
                 (Some(mut tenures), None) => tokio::select! {
-                    biased; // The order is of no importance: either ends the pause.
+                    biased; // Any order would do: either ends the pause.
                     _ = tenures.first() => {}
                     () = sleep(pause) => {}
                 },

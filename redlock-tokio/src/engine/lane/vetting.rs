@@ -292,7 +292,7 @@ impl Vetting {
                 unmet::fields(unmet),
                 unmet::risks(unmet)
             ),
-            (exclusion, _) => format!("it must not vote: {exclusion:?}"),
+            (exclusion, _) => format!("it must not vote: {exclusion}"),
         };
         NodeError::Misconfigured(text.into())
     }

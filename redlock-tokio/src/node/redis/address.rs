@@ -30,13 +30,13 @@ pub(super) enum AddressError {
     #[error("the host is empty")]
     NoHost,
     #[error("the host has a character that no host has")]
-    OddHost,
+    InvalidHost,
     #[error("an IPv6 address must be in brackets, and nothing else may be")]
     Brackets,
     #[error("the port is missing")]
     NoPort,
     #[error("the port is not a number from 1 to 65535")]
-    OddPort,
+    InvalidPort,
 }
 
 /// Translates an address that a server announces to one that this client reaches. `None` leaves the address as it is.
@@ -64,10 +64,10 @@ impl Endpoint {
             return Err(AddressError::NoHost);
         }
         if host.contains(is_odd) {
-            return Err(AddressError::OddHost);
+            return Err(AddressError::InvalidHost);
         }
         if port == 0 {
-            return Err(AddressError::OddPort);
+            return Err(AddressError::InvalidPort);
         }
         Ok(Self::Tcp {
             host: host.to_lowercase().into(),
@@ -128,7 +128,7 @@ fn port(digits: &str) -> Result<u16, AddressError> {
     // A sign would be accepted otherwise.
     let is_number = digits.bytes().all(|it| it.is_ascii_digit());
     let port = digits.parse().ok().filter(|_| is_number);
-    port.ok_or(AddressError::OddPort)
+    port.ok_or(AddressError::InvalidPort)
 }
 
 /// The address as [`Endpoint::parse`] reads it.
@@ -163,27 +163,27 @@ mod tests {
 
     #[test]
     fn an_address_that_is_none_is_refused_with_its_defect() {
-        use AddressError::{Brackets, NoHost, OddHost, OddPort};
+        use AddressError::{Brackets, InvalidHost, InvalidPort, NoHost};
         for (text, defect) in [
             ("", NoHost),
             (":7", NoHost),
             ("[]:7", NoHost),
-            ("a b:7", OddHost),
-            ("a\0b:7", OddHost),
-            ("a\u{7f}:7", OddHost),
-            ("[::1\n]:7", OddHost),
-            ("a]:7", OddHost),
-            ("user@a:7", OddHost),
+            ("a b:7", InvalidHost),
+            ("a\0b:7", InvalidHost),
+            ("a\u{7f}:7", InvalidHost),
+            ("[::1\n]:7", InvalidHost),
+            ("a]:7", InvalidHost),
+            ("user@a:7", InvalidHost),
             ("fe80::1", Brackets),
             ("[::1:7", Brackets),
             ("[::1]7", Brackets),
             ("[a]:7", Brackets),
-            ("a:", OddPort),
-            ("a:x", OddPort),
-            ("a:+7", OddPort),
-            ("a:0", OddPort),
-            ("a:65536", OddPort),
-            ("redis://a", OddPort),
+            ("a:", InvalidPort),
+            ("a:x", InvalidPort),
+            ("a:+7", InvalidPort),
+            ("a:0", InvalidPort),
+            ("a:65536", InvalidPort),
+            ("redis://a", InvalidPort),
         ] {
             assert_eq!(Endpoint::parse(text, Some(1)), Err(defect), "{text:?}");
         }

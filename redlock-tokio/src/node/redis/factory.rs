@@ -299,7 +299,7 @@ fn is_echo(push: &PushInfo) -> bool {
         && matches!(push.data.first(), Some(Value::BulkString(channel)) if channel == ECHO.as_bytes())
 }
 
-/// Returns what the error of a factory means. An error of the redis crate means the same as elsewhere, also if it
+/// Returns what the error of a factory means. An error of the redis crate means the same as elsewhere, even if it
 /// is the source of another.
 fn failure(error: &(dyn Error + 'static)) -> NodeError {
     let mut cause = Some(error);

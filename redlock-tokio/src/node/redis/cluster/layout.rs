@@ -206,7 +206,7 @@ impl<'a> Line<'a> {
 
 /// Reads `ip:port@bus-port[,hostname[,name=value..]]`. Servers before Redis 7 have no host name.
 fn announced(text: &str) -> Result<Announced, NodeError> {
-    let odd = || unexpected("an address that is none");
+    let odd = || unexpected("an invalid address");
     let mut parts = text.split(',');
     let endpoint = parts.next().unwrap_or_default();
     let hostname = parts.next().filter(|it| !it.contains('='));

@@ -227,7 +227,7 @@ impl Watch {
             }
             sleep(pause).await;
             tokio::select! {
-                biased; // The order is of no importance: either ends the pause.
+                biased; // Any order would do: either ends the pause.
                 () = hinted => {}
                 () = sleep(interval - pause) => {}
             }

@@ -122,7 +122,7 @@ fn other(reply: &Value) -> Option<Other> {
     let fields = fields(reply)?;
     Some(Other {
         id: member_id(fields.get("runid")?)?,
-        // A sentinel counts as one of all also if nobody can ask it.
+        // A sentinel counts as one of all even if nobody can ask it.
         address: address(&fields).unwrap_or_default(),
     })
 }
