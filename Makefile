@@ -118,9 +118,10 @@ mutants-driver:
 bounds: python
 	@.ci/check-bounds
 
-# Whether files import each other in a ring, or from a floor above.
+# Whether folders import each other in a ring, or from a floor above, and whether the controls know the sources.
 imports: python
 	@.ci/check-imports
+	@.ci/controls --check
 
 # Writes the list of each library's public API. `.ci/run` prints the difference, and fails if a list is out of
 # date.

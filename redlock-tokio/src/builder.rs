@@ -16,8 +16,6 @@ use tokio::runtime::Handle;
 
 pub use self::error::BuildError;
 use self::launch::Plan;
-#[cfg(all(test, redlock_shuttle))]
-pub(crate) use self::launch::{freed_by, withdrawn_from};
 use crate::{
     Clock, Durability, Key, LockOptions, Redlock,
     engine::{

@@ -6,7 +6,6 @@ mod hashed_table;
 pub(crate) mod lane;
 pub(crate) mod lease_cell;
 pub(crate) mod queue;
-pub(crate) mod shared;
 mod shrink;
 pub(crate) mod timers;
 pub(crate) mod turn_table;

@@ -33,11 +33,11 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Hold {
-    held: HeldLease<Arc<LeaseCell>>,
+    held: HeldLease,
 }
 
 impl Hold {
-    pub(crate) fn new(held: HeldLease<Arc<LeaseCell>>) -> Self {
+    pub(crate) fn new(held: HeldLease) -> Self {
         Self { held }
     }
 
@@ -284,7 +284,7 @@ impl Hold {
         self.held.lease()
     }
 
-    pub(crate) fn held(&self) -> &HeldLease<Arc<LeaseCell>> {
+    pub(crate) fn held(&self) -> &HeldLease {
         &self.held
     }
 

@@ -21,7 +21,7 @@ use crate::{
     Hold, KeyError, LockError, LockGuard, LockOptions, RandomError, WithLockError,
     engine::{
         lane::Prospect,
-        lease_cell::{HeldLease, LeaseCell, LeaseRequest, Shared},
+        lease_cell::{Client, HeldLease, LeaseCell, LeaseRequest},
     },
     key::KeySet,
 };
@@ -46,15 +46,15 @@ use crate::{
 /// ```
 #[must_use = "a lock is only requested when awaited"]
 pub struct Lock {
-    shared: Arc<Shared>,
+    client: Arc<Client>,
     keys: Result<KeySet, KeyError>,
     options: LockOptions,
 }
 
 impl Lock {
-    pub(crate) fn new(shared: Arc<Shared>, keys: Result<KeySet, KeyError>) -> Self {
+    pub(crate) fn new(client: Arc<Client>, keys: Result<KeySet, KeyError>) -> Self {
         Self {
-            shared,
+            client,
             keys,
             options: LockOptions::new(),
         }
@@ -146,15 +146,15 @@ impl Lock {
     }
 
     fn prepare(&self) -> Result<LeaseRequest, LockError> {
-        let shared = &self.shared;
-        if shared.is_shut_down() {
+        let client = &self.client;
+        if client.is_shut_down() {
             return Err(LockError::ShutDown);
         }
         let keys = self.keys.clone().map_err(LockError::InvalidKey)?;
-        let options = self.options.or(shared.defaults);
-        let config = shared.resolve(options).map_err(LockError::InvalidOptions)?;
-        let policy = options.policy(&shared.common);
-        let random = shared.random.u128();
+        let options = self.options.or(client.defaults);
+        let config = client.resolve(options).map_err(LockError::InvalidOptions)?;
+        let policy = options.policy(&client.common);
+        let random = client.random.u128();
         let random = random.map_err(|error| LockError::Random(RandomError(error)))?;
         Ok(LeaseRequest {
             keys,
@@ -279,28 +279,28 @@ type Settling = Pin<Box<dyn Future<Output = Result<State, LockError>> + Send + S
 /// Begins to wait, unless the request fails at once.
 fn start(lock: &Lock) -> Result<State, LockError> {
     let request = lock.prepare()?;
-    let shared = &lock.shared;
-    let outlook = Outlook::new(shared, request.policy.wait);
-    let majority = outlook.majority(shared);
+    let client = &lock.client;
+    let outlook = Outlook::new(client, request.policy.wait);
+    let majority = outlook.majority(client);
     if majority == Prospect::MayVote {
-        return Ok(State::waiting(shared, request, outlook.since()));
+        return Ok(State::waiting(client, request, outlook.since()));
     }
-    want_connections(shared);
-    let fails_fast = lock.options.or(shared.defaults).fails_fast();
-    let has_time = request.policy.wait >= shared.node_timeout;
+    want_connections(client);
+    let fails_fast = lock.options.or(client.defaults).fails_fast();
+    let has_time = request.policy.wait >= client.node_timeout;
     match majority {
-        Prospect::NoVote if fails_fast => Err(outlook.refusal(shared)),
+        Prospect::NoVote if fails_fast => Err(outlook.refusal(client)),
         Prospect::InDoubt if fails_fast && has_time => {
-            Ok(State::settling(outlook, Arc::clone(shared), request))
+            Ok(State::settling(outlook, Arc::clone(client), request))
         }
-        _ => Ok(State::waiting(shared, request, outlook.since())),
+        _ => Ok(State::waiting(client, request, outlook.since())),
     }
 }
 
 impl State {
-    fn waiting(shared: &Arc<Shared>, request: LeaseRequest, since: Timestamp) -> Self {
-        let cell = LeaseCell::start(shared, request);
-        if shared.is_shut_down() {
+    fn waiting(client: &Arc<Client>, request: LeaseRequest, since: Timestamp) -> Self {
+        let cell = LeaseCell::start(client, request);
+        if client.is_shut_down() {
             // The shutdown began after `prepare`. From here on it sees the lease and stops it.
             cell.stop_acquiring();
         }
@@ -310,10 +310,10 @@ impl State {
         }
     }
 
-    fn settling(outlook: Outlook, shared: Arc<Shared>, mut request: LeaseRequest) -> Self {
+    fn settling(outlook: Outlook, client: Arc<Client>, mut request: LeaseRequest) -> Self {
         let settled = async move {
-            request.policy.wait = outlook.settle(&shared).await?;
-            Ok(Self::waiting(&shared, request, outlook.since()))
+            request.policy.wait = outlook.settle(&client).await?;
+            Ok(Self::waiting(&client, request, outlook.since()))
         };
         Self::InDoubt(AssertUnwindSafe(Box::pin(settled)))
     }

@@ -1,14 +1,12 @@
 mod error;
 mod queue_policy;
 mod resolve;
-mod waiter_limit;
 mod waiting;
 
 use std::time::Duration;
 
-pub use self::error::OptionsError;
 pub(crate) use self::queue_policy::{CommonSettings, QueuePolicy};
-pub use self::waiter_limit::WaiterLimit;
+pub use self::{error::OptionsError, queue_policy::WaiterLimit};
 
 /// The options of a lock: how it is acquired, kept and handed over.
 ///

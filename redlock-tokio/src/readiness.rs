@@ -4,7 +4,7 @@ use std::{fmt, pin::pin, time::Duration};
 
 use thiserror::Error;
 
-use crate::{NodeReports, engine::lease_cell::Shared, node::status, whole_seconds::WholeSeconds};
+use crate::{NodeReports, engine::lease_cell::Client, node::status, whole_seconds::WholeSeconds};
 
 /// Why [`Redlock::ready`](crate::Redlock::ready) failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -44,30 +44,30 @@ impl fmt::Display for Outlook {
 }
 
 /// Waits until a majority may vote, for at most `limit`.
-pub(crate) async fn ready(shared: &Shared, limit: Duration) -> Result<(), NotReady> {
-    let deadline = shared.clock.now().saturating_add(limit);
+pub(crate) async fn ready(client: &Client, limit: Duration) -> Result<(), NotReady> {
+    let deadline = client.clock.now().saturating_add(limit);
     loop {
         // Registered first, so that no change is missed.
-        let change = shared.next_change();
-        if shared.is_shut_down() {
+        let change = client.next_change();
+        if client.is_shut_down() {
             return Err(NotReady::ShutDown);
         }
-        let nodes = shared.nodes();
-        let remaining = status::quorum_in(&nodes, shared.quorum);
+        let nodes = client.nodes();
+        let remaining = status::quorum_in(&nodes, client.quorum);
         if remaining.is_some_and(|it| it.is_zero()) {
             return Ok(());
         }
-        let now = shared.clock.now();
+        let now = client.clock.now();
         if now >= deadline {
             return Err(NotReady::NoQuorum {
-                votes_needed: shared.quorum.votes(),
-                nodes_total: shared.quorum.nodes(),
+                votes_needed: client.quorum.votes(),
+                nodes_total: client.quorum.nodes(),
                 remaining,
                 nodes: status::objections(nodes),
             });
         }
         let votes_at = remaining.map_or(deadline, |it| now.saturating_add(it));
-        let mut timer = pin!(shared.clock.sleep_until(votes_at.min(deadline)));
+        let mut timer = pin!(client.clock.sleep_until(votes_at.min(deadline)));
         tokio::select! {
             biased; // Any order would do: after either, the nodes are looked at again.
             _ = change => {}

@@ -14,7 +14,7 @@ pub use self::tables::Tables;
 use crate::{
     Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady, OptionsError,
     WithLockError,
-    engine::{lease_cell::Shared, queue::QueueSize},
+    engine::{lease_cell::Client, queue::QueueSize},
     key::KeySet,
     readiness,
 };
@@ -38,13 +38,13 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Redlock {
-    shared: Arc<Shared>,
+    client: Arc<Client>,
 }
 
 impl Redlock {
-    pub(crate) fn new(shared: Shared) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self {
-            shared: Arc::new(shared),
+            client: Arc::new(client),
         }
     }
 
@@ -85,8 +85,8 @@ impl Redlock {
     /// [`LockError`] lists the errors. After each of them the lock is not held, and keys that were set on nodes are
     /// released in the background.
     pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
-        let key = Key::with_prefix(&self.shared.prefix, key.as_ref());
-        Lock::new(Arc::clone(&self.shared), key.map(KeySet::from))
+        let key = Key::with_prefix(&self.client.prefix, key.as_ref());
+        Lock::new(Arc::clone(&self.client), key.map(KeySet::from))
     }
 
     /// Acquires the locks of several keys, all or none, under one guard.
@@ -155,8 +155,8 @@ impl Redlock {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        let keys = KeySet::all(&self.shared.prefix, keys);
-        Lock::new(Arc::clone(&self.shared), keys)
+        let keys = KeySet::all(&self.client.prefix, keys);
+        Lock::new(Arc::clone(&self.client), keys)
     }
 
     /// Makes one attempt to acquire the lock with this key.
@@ -239,7 +239,7 @@ impl Redlock {
     /// ```
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeStatus> {
-        self.shared.nodes()
+        self.client.nodes()
     }
 
     /// Waits until a majority of nodes may vote, for at most `limit`.
@@ -275,19 +275,19 @@ impl Redlock {
     /// the reason and, if it is known, the time until they may. Fails with [`NotReady::ShutDown`] within a second
     /// of a shutdown.
     pub async fn ready(&self, limit: Duration) -> Result<(), NotReady> {
-        readiness::ready(&self.shared, limit).await
+        readiness::ready(&self.client, limit).await
     }
 
     /// Returns the [prefix](crate::RedlockBuilder::prefix) of all keys. Empty by default.
     #[must_use]
     pub fn prefix(&self) -> &[u8] {
-        self.shared.prefix.as_bytes()
+        self.client.prefix.as_bytes()
     }
 
     /// Returns whether both are handles of one lock service.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        Arc::ptr_eq(&self.client, &other.client)
     }
 
     /// Checks whether locks with these options are possible here. Asks no node.
@@ -312,8 +312,8 @@ impl Redlock {
     ///
     /// Fails where a lock would fail with [`LockError::InvalidOptions`].
     pub fn check(&self, options: LockOptions) -> Result<(), OptionsError> {
-        self.shared
-            .resolve(options.or(self.shared.defaults))
+        self.client
+            .resolve(options.or(self.client.defaults))
             .map(|_| ())
     }
 
@@ -335,7 +335,7 @@ impl Redlock {
     /// ```
     #[must_use]
     pub fn queue(&self) -> QueueStatus {
-        let QueueSize { keys, waiting } = self.shared.queue.size();
+        let QueueSize { keys, waiting } = self.client.queue.size();
         QueueStatus { keys, waiting }
     }
 
@@ -358,10 +358,10 @@ impl Redlock {
     /// ```
     #[must_use]
     pub fn expected_wait(&self, key: impl AsRef<[u8]>) -> Option<Duration> {
-        let key = Key::with_prefix(&self.shared.prefix, key.as_ref()).ok()?;
-        self.shared
+        let key = Key::with_prefix(&self.client.prefix, key.as_ref()).ok()?;
+        self.client
             .queue
-            .expected_wait(&key, self.shared.clock.now())
+            .expected_wait(&key, self.client.clock.now())
     }
 
     /// Refuses new locks, and waits until all releases are delivered. Call this method before the runtime ends.
@@ -422,27 +422,27 @@ impl Redlock {
 
     /// Refuses new locks, and ends the leases that do not hold their locks yet.
     pub(crate) fn refuse_locks(&self) {
-        self.shared.shut_down.store(true, Ordering::SeqCst);
-        for cell in self.shared.timers.all().values() {
+        self.client.shut_down.store(true, Ordering::SeqCst);
+        for cell in self.client.timers.all().values() {
             cell.stop_acquiring();
         }
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Waits until all releases so far are delivered.
     async fn drain(&self) {
-        join_all(self.shared.lanes.iter().map(|lane| lane.drain())).await;
+        join_all(self.client.lanes.iter().map(|lane| lane.drain())).await;
     }
 
     fn shutdown_report(&self, timed_out: bool) -> ShutdownReport {
-        let lanes = self.shared.lanes.iter();
+        let lanes = self.client.lanes.iter();
         let undelivered: usize = lanes.map(|lane| lane.undelivered()).sum();
-        let leases = self.shared.timers.all();
+        let leases = self.client.timers.all();
         ShutdownReport {
-            abandoned: undelivered + self.shared.undeliverable.load(Ordering::Relaxed),
+            abandoned: undelivered + self.client.undeliverable.load(Ordering::Relaxed),
             held: leases.values().filter(|it| it.is_held()).count(),
             timed_out,
         }
@@ -451,7 +451,7 @@ impl Redlock {
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let addresses: Vec<_> = self.shared.lanes.iter().map(|it| it.address()).collect();
+        let addresses: Vec<_> = self.client.lanes.iter().map(|it| it.address()).collect();
         f.debug_struct("Redlock")
             .field("nodes", &addresses)
             .finish_non_exhaustive()

@@ -1,11 +1,8 @@
 //! Starts the background work of a [`Redlock`], and judges how its nodes received it.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use redlock_core::{Drift, NodeId, OwnerRule, Quorum, Ttl};
+use redlock_core::{Drift, OwnerRule, Quorum, Ttl};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use super::BuildError;
@@ -13,10 +10,10 @@ use crate::{
     Clock, Durability, LockOptions, NodeError, NodeReport, NodeReports, Objection, Redlock,
     engine::{
         lane::{
-            Discovery, Lane, LaneLimits, LaneNode, Listeners, OnConnection, OnWithdrawal,
+            Discovery, Lane, LaneLimits, LaneNode,
             vetting::{Rules, Vetting},
         },
-        lease_cell::{LeaseCell, Shared},
+        lease_cell::{Client, listeners},
         queue::Queue,
         timers::Timers,
         turn_table::TurnTable,
@@ -25,7 +22,7 @@ use crate::{
     },
     key::Prefix,
     log,
-    node::{AuthorityKind, FreedNotifier, Node},
+    node::{AuthorityKind, Node},
     options::CommonSettings,
     random::Random,
 };
@@ -68,11 +65,7 @@ impl Plan {
         let mut lanes = Vec::with_capacity(self.nodes.len());
         let mut connecting = Vec::with_capacity(self.nodes.len());
         for (id, node) in self.quorum.all().iter().zip(self.nodes) {
-            let listeners = Listeners {
-                freed_notifier: freed_by(id, Arc::downgrade(&queue)),
-                on_withdrawal: withdrawn_from(id, Arc::downgrade(&timers)),
-                on_connection: connected_to(id, Arc::downgrade(&queue)),
-            };
+            let listeners = listeners(id, &queue, &timers);
             let discovery = discoveries.remove(&id);
             let (handle, lane) = Lane::new(
                 LaneNode {
@@ -96,7 +89,7 @@ impl Plan {
             lanes.push(handle);
         }
         runtime.spawn(Arc::clone(&timers).run());
-        let redlock = Redlock::new(Shared {
+        let redlock = Redlock::new(Client {
             quorum: self.quorum,
             lanes: lanes.into(),
             timers,
@@ -143,50 +136,6 @@ impl Connecting {
         }
         refusals
     }
-}
-
-/// Wakes the waiters for a key when the node reports that the key is gone.
-pub(crate) fn freed_by(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> FreedNotifier {
-    FreedNotifier::new(move |key| {
-        // Without the queue there are no waiters.
-        let Some(queue) = queue.upgrade() else {
-            return;
-        };
-        match key {
-            Some(key) => {
-                if let Some(cell) = queue.turn(key) {
-                    cell.handle_freed(node);
-                }
-            }
-            None => {
-                for cell in queue.turns() {
-                    cell.handle_freed(node);
-                }
-            }
-        }
-    })
-}
-
-/// Lets each waiter probe the node again, over its new connection.
-fn connected_to(node: NodeId, queue: Weak<Queue<Arc<LeaseCell>>>) -> OnConnection {
-    Box::new(move || {
-        // Without the queue there are no waiters.
-        let turns = queue.upgrade().map(|it| it.turns());
-        for cell in turns.into_iter().flatten() {
-            cell.handle_connection(node);
-        }
-    })
-}
-
-/// Informs all leases that votes of the node are withdrawn.
-pub(crate) fn withdrawn_from(node: NodeId, timers: Weak<Timers<Arc<LeaseCell>>>) -> OnWithdrawal {
-    Box::new(move |withdrawal| {
-        // Without the timers there are no leases.
-        let leases = timers.upgrade().map(|it| it.all()).unwrap_or_default();
-        for cell in leases.values() {
-            cell.handle_withdrawal(node, withdrawal);
-        }
-    })
 }
 
 /// Refuses two nodes with one address: one server would vote twice.
@@ -249,7 +198,7 @@ pub(super) fn refuse_to_start(
             return Err(BuildError::SameServer { first, second });
         }
     }
-    let quorum = redlock.shared().quorum;
+    let quorum = redlock.client().quorum;
     if refusals.len() <= quorum.tolerated_failures() {
         return Ok(());
     }

@@ -18,8 +18,6 @@ mod handle;
 mod in_flight;
 mod inspector;
 mod limits;
-mod message;
-mod owed;
 mod owed_releases;
 mod requester;
 mod requests;
@@ -33,7 +31,6 @@ mod timer;
 mod unmet;
 pub(crate) mod vetting;
 mod voting_right;
-mod yield_to_ready;
 
 use std::{pin::pin, sync::Arc};
 
@@ -74,7 +71,7 @@ use crate::{
 };
 
 /// The actor.
-pub(crate) struct Lane<R: Requester> {
+pub(crate) struct Lane {
     connector: Connector,
     limits: LaneLimits,
     /// Gets the keys that the node reports as gone.
@@ -82,7 +79,7 @@ pub(crate) struct Lane<R: Requester> {
     on_connection: OnConnection,
     status: Arc<StatusBoard>,
     right: VotingRight,
-    requests: Requests<R>,
+    requests: Requests,
     backoff: Backoff,
     /// Dropped last, when the inbox is closed.
     _end: End,
@@ -125,7 +122,7 @@ pub(crate) struct LaneNode {
     pub(crate) prefix: Prefix,
 }
 
-impl<R: Requester> Lane<R> {
+impl Lane {
     pub(crate) fn new(
         node: LaneNode,
         clock: Clock,
@@ -133,7 +130,7 @@ impl<R: Requester> Lane<R> {
         limits: LaneLimits,
         vetting: Arc<Vetting>,
         listeners: Listeners,
-    ) -> (LaneHandle<R>, Self) {
+    ) -> (LaneHandle, Self) {
         let LaneNode {
             id,
             node,

@@ -1,148 +1,115 @@
 //! A lease that several parties share: its holder, the lanes that bring replies, the timers.
 
-mod cell;
+mod client;
+mod driving;
 mod extensions;
+mod handover;
 mod held_lease;
-mod holder;
+mod inputs;
+mod listeners;
 mod stage;
 mod state;
-mod turns;
 mod watched_round;
 
 use std::{
+    fmt,
+    panic::{RefUnwindSafe, UnwindSafe},
+    pin::pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use redlock_core::{
-    Eligibility, FencingToken, LossReason, NodeId, Quorum, RoundId, Timestamp, Token, Ttl,
-    Withdrawal,
+    FencingToken, Lease, LeaseConfig, LossReason, NodeId, Nonce, Quorum, Timestamp, Token, Ttl,
+    TurnLength,
 };
 
-use self::stage::Stage;
 pub(crate) use self::{
-    cell::{LeaseCell, LeaseRequest, Shared},
-    extensions::ExtensionOutcome,
-    held_lease::HeldLease,
-    stage::End,
-    state::WaitOutcome,
+    client::Client, extensions::ExtensionOutcome, held_lease::HeldLease, listeners::listeners,
+    stage::End, state::WaitOutcome,
 };
+use self::{stage::Stage, state::CellState};
 use crate::{
     Key, NodeReports, OptionsError,
-    engine::{
-        lane::{Requester, SetRequests},
-        timers::Timed,
-        warning::Outage,
-    },
+    engine::{lane::SetRequests, warning::Outage},
+    foreign,
     key::KeySet,
-    node::{Answer, Vote, reply_of, status},
+    log,
+    node::status,
+    options::QueuePolicy,
+    sync::{Mutex, MutexGuard, Notify, atomic::Ordering},
 };
 
-impl Requester for Arc<LeaseCell> {
-    fn handle_answer(
-        &self,
-        now: Timestamp,
-        round: RoundId,
-        node: NodeId,
-        answer: Answer,
-        eligibility: Eligibility,
-    ) {
-        self.update(now, |state| {
-            let reply = reply_of(&answer, now);
-            if let Ok(Vote::Extended { remaining }) = answer {
-                self.check_remaining(state, now, round, node, remaining);
-            }
-            let watched = &mut state.watched;
-            watched.note_answer(now, round, node, answer, eligibility);
-            let lease = &mut state.lease;
-            lease.handle_reply(now, round, node, reply, eligibility);
-        });
-    }
-
-    fn set_requests(&self) -> &SetRequests {
-        &self.set_requests
-    }
-
-    fn ttl(&self) -> Ttl {
-        self.state().lease.longest_ttl()
-    }
+/// A lock that is asked for.
+pub(crate) struct LeaseRequest {
+    pub(crate) keys: KeySet,
+    pub(crate) config: LeaseConfig,
+    pub(crate) policy: QueuePolicy,
+    pub(crate) nonce: Nonce,
+    pub(crate) fenced: bool,
+    pub(crate) label: Option<&'static str>,
 }
 
-impl Timed for Arc<LeaseCell> {
-    fn id(&self) -> u64 {
-        LeaseCell::id(self)
-    }
-
-    fn handle_timeout(&self, now: Timestamp) {
-        let lapses = self.update(now, |state| {
-            // The timers have forgotten this deadline, unless there is a new one. (Clearing one never fails.)
-            let due = state.due.take();
-            let _ = self.shared.timers.reschedule(self, due, None);
-            let lapses = state.handle_queue_timeout(now);
-            state.lease.set_notified(self.shared.is_notified());
-            state.lease.handle_timeout(now);
-            lapses
-        });
-        if lapses {
-            self.lapse(now);
-        }
-    }
-
-    fn abandon(&self) {
-        self.update(self.now(), |state| state.abandon());
-    }
+/// A lease behind a short lock that is never held across an await.
+///
+/// The task that takes a reply from a node gives it to the lease at once. The task that waits for the lock is
+/// woken once, when the verdict is in.
+pub(crate) struct LeaseCell {
+    /// In the order of creation, within one [`Redlock`](crate::Redlock).
+    id: u64,
+    client: Arc<Client>,
+    keys: KeySet,
+    config: LeaseConfig,
+    policy: QueuePolicy,
+    fenced: bool,
+    state: Mutex<CellState>,
+    /// Notified of the changes that a holder can see.
+    changed: Notify,
+    /// The requests to set the keys that lanes sent for this lease.
+    set_requests: SetRequests,
 }
 
 impl LeaseCell {
-    // Inputs.
-
-    /// Takes the news that votes of a node count for nothing.
-    pub(crate) fn handle_withdrawal(self: &Arc<Self>, node: NodeId, withdrawal: Withdrawal) {
-        let now = self.now();
-        self.update(now, |state| {
-            state.lease.handle_withdrawal(now, node, withdrawal);
-        });
-    }
-
-    /// Takes the news that a key is gone from a node.
-    pub(crate) fn handle_freed(self: &Arc<Self>, node: NodeId) {
-        let now = self.now();
-        self.update(now, |state| {
-            if self.keys.has_several() {
-                // The other keys may still be there.
-                state.lease.probe_again(node);
-            } else {
-                state.lease.handle_freed(now, node);
-            }
-        });
-    }
-
-    /// Takes the news that there is a new connection to a node.
-    pub(crate) fn handle_connection(self: &Arc<Self>, node: NodeId) {
-        self.update(self.now(), |state| state.lease.probe_again(node));
-    }
-
-    /// Ends the lease if the lock is not held yet.
-    pub(crate) fn stop_acquiring(self: &Arc<Self>) {
-        self.update(self.now(), |state| {
-            if state.stage().is_pending() {
-                state.abandon();
-            }
-        });
+    /// Creates a lease that is not in the queue yet.
+    fn new(client: &Arc<Client>, now: Timestamp, request: LeaseRequest) -> Arc<Self> {
+        let LeaseRequest {
+            keys,
+            config,
+            policy,
+            nonce,
+            fenced,
+            label,
+        } = request;
+        let deadline = now.saturating_add(policy.wait);
+        let mut lease = Lease::new(config.clone(), nonce);
+        if keys.has_several() {
+            lease.set_several_keys();
+        }
+        Arc::new(Self {
+            id: client.leases.fetch_add(1, Ordering::Relaxed),
+            client: Arc::clone(client),
+            keys,
+            config,
+            policy,
+            fenced,
+            state: Mutex::new(CellState::new(lease, deadline, label)),
+            changed: Notify::new(),
+            set_requests: SetRequests::default(),
+        })
     }
 
     // What the holder asks, or the task that waits for the lock.
 
     /// Waits until the lock is held, or will not be held.
-    pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<WaitOutcome<Arc<Self>>> {
+    pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<WaitOutcome> {
         self.state().poll_acquired(cx.waker())
     }
 
     /// Returns why nodes did not agree to the last extension or release, or to the last attempt to which any node has
     /// objected.
     pub(crate) fn reports(&self) -> NodeReports {
-        self.shared.reports(self.state().watched.objections())
+        self.client.reports(self.state().watched.objections())
     }
 
     pub(crate) fn fence(&self) -> Option<FencingToken> {
@@ -152,13 +119,13 @@ impl LeaseCell {
     /// Returns the addresses of the nodes whose votes won the lock.
     pub(crate) fn granted_by(&self) -> Vec<Arc<str>> {
         let nodes = self.state().granted_by;
-        let address = |node: NodeId| Arc::clone(self.shared.lanes[node.index()].address());
+        let address = |node: NodeId| Arc::clone(self.client.lanes[node.index()].address());
         nodes.iter().map(address).collect()
     }
 
     /// Checks the ttl of an extension.
     pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<Ttl, OptionsError> {
-        self.shared.check_ttl(self.config.validity, ttl)
+        self.client.check_ttl(self.config.validity, ttl)
     }
 
     /// Returns the ttl that the lock was acquired with.
@@ -199,30 +166,102 @@ impl LeaseCell {
     /// Returns whether another lease of this process holds one of the keys.
     pub(crate) fn is_held_by_another(&self) -> bool {
         let holds = |key: &Key| {
-            let turn = self.shared.queue.turn(key.as_bytes());
+            let turn = self.client.queue.turn(key.as_bytes());
             turn.is_some_and(|it| it.id() != self.id() && it.is_held())
         };
         self.keys.iter().any(holds)
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {
-        self.shared.is_shut_down()
+        self.client.is_shut_down()
     }
 
     pub(crate) fn quorum(&self) -> Quorum {
-        self.shared.quorum
+        self.client.quorum
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Returns after what time a majority may vote, or `None` if that depends on more than quarantines.
     pub(crate) fn quorum_in(&self) -> Option<Duration> {
-        status::quorum_in(&self.shared.nodes(), self.quorum())
+        status::quorum_in(&self.client.nodes(), self.quorum())
     }
 
     pub(crate) fn outage(&self) -> &Outage {
-        &self.shared.outage
+        &self.client.outage
+    }
+
+    /// Logs that a task has got the lock. The line is in the span of this task.
+    pub(crate) fn log_acquisition(&self) {
+        log::debug!(
+            target: "redlock",
+            label = self.label(),
+            keys = self.shown_keys(),
+            token = %self.token(),
+            "a lock was acquired"
+        );
+    }
+
+    fn label(&self) -> Option<&'static str> {
+        self.state().label()
+    }
+
+    /// Returns the keys for a line of the log, if they may be logged.
+    fn shown_keys(&self) -> Option<impl tracing::Value> {
+        let is_allowed = self.client.logs_keys;
+        is_allowed.then(|| tracing::field::debug(self.keys.for_log()))
+    }
+
+    // For the modules of this folder.
+
+    /// Waits until the state is as wanted.
+    async fn wait_for<T>(&self, mut ready: impl FnMut(&CellState) -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            let mut changed = pin!(changed);
+            // Registered before the state is read, so that no change falls between the two.
+            changed.as_mut().enable();
+            if let Some(value) = ready(&self.state()) {
+                return value;
+            }
+            changed.await;
+        }
+    }
+
+    /// Wakes the holders that wait for a change.
+    fn notify_holders(&self) {
+        foreign::call(|| self.changed.notify_waiters());
+    }
+
+    fn state(&self) -> MutexGuard<'_, CellState> {
+        self.state.lock()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.client.clock.now()
+    }
+
+    /// Returns how long the turns of this process are.
+    fn turn_length(&self) -> TurnLength {
+        TurnLength::new(self.policy.streak, self.config.validity.ttl())
+    }
+}
+
+// As for `Client`.
+impl UnwindSafe for LeaseCell {}
+impl RefUnwindSafe for LeaseCell {}
+
+impl fmt::Debug for LeaseCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseCell")
+            .field("id", &self.id)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
     }
 }

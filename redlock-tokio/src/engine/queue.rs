@@ -4,16 +4,11 @@
 //! several keys waits in the queues of all of them, and has its turn when all are free. Until then other waiters
 //! overtake it, within the bounds of [`reservation`].
 
-mod hold_times;
 mod key_queues;
 mod multi_key_waiters;
 mod outcome;
-mod recent;
+mod past;
 mod reservation;
-mod streak;
-#[cfg(feature = "test-util")]
-mod tables;
-mod ticket;
 mod wait_queue;
 
 use std::{
@@ -23,17 +18,12 @@ use std::{
 
 use redlock_core::Timestamp;
 
-#[cfg(feature = "test-util")]
-pub(crate) use self::tables::QueueTables;
+pub(crate) use self::outcome::{FollowUp, JoinOutcome, Refusal, Refused};
 use self::{
     key_queues::{Availability, KeyQueues, MAX_CANDIDATES},
-    recent::Recent,
+    past::Recent,
     reservation::{MultiKeyWaiter, ReservationRule},
     wait_queue::{TurnEnd, WaitQueue},
-};
-pub(crate) use self::{
-    outcome::{FollowUp, JoinOutcome, Refusal, Refused},
-    ticket::Ticket,
 };
 use crate::{
     Key,
@@ -63,6 +53,30 @@ pub(crate) struct QueueSize {
     pub(crate) keys: usize,
     /// The leases that wait for their turn.
     pub(crate) waiting: usize,
+}
+
+/// The place of a waiter in the order of arrival: the smaller ticket came first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(u64);
+
+impl Ticket {
+    pub(crate) const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+#[cfg(feature = "test-util")]
+/// How many entries the tables of a queue have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueTables {
+    /// The keys that have a queue.
+    pub(crate) keys: usize,
+    /// The waiters, as the queue counts them.
+    pub(crate) waiting: usize,
+    /// The waiters for the key that has most of them.
+    pub(crate) waiting_for_one_key: usize,
+    /// The waiters for several keys, or their groups, or their parking places: the most of these.
+    pub(crate) several: usize,
 }
 
 impl<T: Clone> Queue<T> {
@@ -246,6 +260,18 @@ impl<T: Clone> Queue<T> {
     /// Returns how long one more would wait for a key. `None` if that is not known.
     pub(crate) fn expected_wait(&self, key: &Key, now: Timestamp) -> Option<Duration> {
         self.0.lock().keys.by_key.get(key)?.expected_wait(now)
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn tables(&self) -> QueueTables {
+        let queues = self.0.lock();
+        let of_keys = queues.keys.by_key.values().map(WaitQueue::waiting);
+        QueueTables {
+            keys: queues.keys.by_key.len(),
+            waiting: queues.waiting,
+            waiting_for_one_key: of_keys.max().unwrap_or(0),
+            several: queues.keys.multi.entries(),
+        }
     }
 }
 

@@ -1,13 +1,13 @@
 //! What a task that waited for a lock gets: a guard, or the reason why there is none.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use redlock_core::{AcquireFailure, LossReason, Timestamp};
 
 use crate::{
     Attempts, Hold, LockError, LockGuard, NodeError, NodeReport, Objection,
     engine::{
-        lease_cell::{End, LeaseCell, Shared, WaitOutcome},
+        lease_cell::{Client, End, LeaseCell, WaitOutcome},
         queue::Refusal,
     },
     node::status,
@@ -18,7 +18,7 @@ pub(super) fn conclude(
     cell: &LeaseCell,
     guard: LockGuard,
     since: Timestamp,
-    outcome: WaitOutcome<Arc<LeaseCell>>,
+    outcome: WaitOutcome,
 ) -> Result<LockGuard, LockError> {
     let (mut guard, end) = match outcome {
         WaitOutcome::Held => (guard, None),
@@ -49,9 +49,9 @@ pub(super) fn conclude(
 }
 
 /// Returns why the nodes grant no lock now, by what is known of them.
-pub(super) fn without_majority(shared: &Shared, mut attempts: Attempts) -> LockError {
-    let nodes = shared.nodes();
-    let quorum_in = status::quorum_in(&nodes, shared.quorum);
+pub(super) fn without_majority(client: &Client, mut attempts: Attempts) -> LockError {
+    let nodes = client.nodes();
+    let quorum_in = status::quorum_in(&nodes, client.quorum);
     attempts.nodes = status::objections(nodes);
     match quorum_in {
         Some(remaining) if !remaining.is_zero() => LockError::Quarantined {
@@ -129,5 +129,5 @@ fn passed_over(cell: &LeaseCell, attempts: Attempts) -> LockError {
     if cell.is_held_by_another() || cell.quorum_in() == Some(Duration::ZERO) {
         return LockError::Contended(attempts);
     }
-    without_majority(cell.shared(), attempts)
+    without_majority(cell.client(), attempts)
 }

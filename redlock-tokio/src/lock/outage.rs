@@ -7,7 +7,7 @@ use redlock_core::Timestamp;
 use super::conclusion::without_majority;
 use crate::{
     Attempts, LockError, NodeReports,
-    engine::{lane::Prospect, lease_cell::Shared},
+    engine::{lane::Prospect, lease_cell::Client},
 };
 
 /// Whether a majority of the nodes can vote while a request waits.
@@ -21,8 +21,8 @@ pub(super) struct Outlook {
 
 impl Outlook {
     /// Creates the outlook of a request that begins now.
-    pub(super) fn new(shared: &Shared, wait: Duration) -> Self {
-        let since = shared.clock.now();
+    pub(super) fn new(client: &Client, wait: Duration) -> Self {
+        let since = client.clock.now();
         let until = since.saturating_add(wait);
         Self { since, until }
     }
@@ -32,17 +32,17 @@ impl Outlook {
     }
 
     /// Returns what the lanes know. That a node could not be connected to before the request is no proof.
-    pub(super) fn majority(&self, shared: &Shared) -> Prospect {
-        let now = shared.clock.now();
+    pub(super) fn majority(&self, client: &Client) -> Prospect {
+        let now = client.clock.now();
         let (mut votes, mut in_doubt) = (0, 0);
-        for lane in &shared.lanes {
+        for lane in &client.lanes {
             match lane.prospect(now, self.until, self.since) {
                 Prospect::MayVote => votes += 1,
                 Prospect::InDoubt => in_doubt += 1,
                 Prospect::NoVote => {}
             }
         }
-        let needed = shared.quorum.votes();
+        let needed = client.quorum.votes();
         if votes >= needed {
             Prospect::MayVote
         } else if votes + in_doubt >= needed {
@@ -56,46 +56,46 @@ impl Outlook {
     ///
     /// A lane begins an attempt within the time that a node may take to answer, and notes one that takes longer. So no
     /// timer is needed here, and no runtime.
-    pub(super) async fn settle(&self, shared: &Shared) -> Result<Duration, LockError> {
+    pub(super) async fn settle(&self, client: &Client) -> Result<Duration, LockError> {
         loop {
             // Registered first, so that no change is missed.
-            let change = shared.next_change();
-            if shared.is_shut_down() {
+            let change = client.next_change();
+            if client.is_shut_down() {
                 return Err(LockError::ShutDown);
             }
-            match self.majority(shared) {
+            match self.majority(client) {
                 Prospect::MayVote => {
-                    let now = shared.clock.now();
+                    let now = client.clock.now();
                     return Ok(self.until.saturating_duration_since(now));
                 }
                 Prospect::InDoubt => {
-                    want_connections(shared);
+                    want_connections(client);
                     change.await;
                 }
-                Prospect::NoVote => return Err(self.refusal(shared)),
+                Prospect::NoVote => return Err(self.refusal(client)),
             }
         }
     }
 
     /// Returns why no majority can vote, and notes the outage.
-    pub(super) fn refusal(&self, shared: &Shared) -> LockError {
-        let now = shared.clock.now();
+    pub(super) fn refusal(&self, client: &Client) -> LockError {
+        let now = client.clock.now();
         let attempts = Attempts {
             count: 0,
-            votes_needed: shared.quorum.votes(),
-            nodes_total: shared.quorum.nodes(),
+            votes_needed: client.quorum.votes(),
+            nodes_total: client.quorum.nodes(),
             waited: now.saturating_duration_since(self.since),
             nodes: NodeReports::default(),
         };
-        let error = without_majority(shared, attempts);
-        shared.outage.note_failure(now, &error);
+        let error = without_majority(client, attempts);
+        client.outage.note_failure(now, &error);
         error
     }
 }
 
 /// Ends the pauses between attempts to connect, which are longer than some waits.
-pub(super) fn want_connections(shared: &Shared) {
-    for lane in &shared.lanes {
+pub(super) fn want_connections(client: &Client) {
+    for lane in &client.lanes {
         lane.want_connection();
     }
 }

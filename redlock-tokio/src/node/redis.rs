@@ -21,7 +21,6 @@ mod script;
 mod sentinel;
 mod server_error;
 mod session;
-mod shorten;
 mod source;
 mod tls;
 mod url;

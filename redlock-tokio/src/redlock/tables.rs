@@ -2,7 +2,7 @@ use std::sync::{Arc, Weak};
 
 use crate::{
     Redlock,
-    engine::{lease_cell::Shared, queue::QueueTables},
+    engine::{lease_cell::Client, queue::QueueTables},
 };
 
 /// How many entries the tables of one [`Redlock`] have, for tests that look for entries that nobody needs.
@@ -35,28 +35,28 @@ impl Redlock {
     /// last of its leases are gone. The function keeps none of them.
     #[doc(hidden)]
     pub fn tables(&self) -> impl Fn() -> Option<Tables> + Send + Sync + use<> {
-        let shared: Weak<Shared> = Arc::downgrade(&self.shared);
-        move || shared.upgrade().map(|it| count(&it))
+        let client: Weak<Client> = Arc::downgrade(&self.client);
+        move || client.upgrade().map(|it| count(&it))
     }
 }
 
-fn count(shared: &Arc<Shared>) -> Tables {
+fn count(client: &Arc<Client>) -> Tables {
     let QueueTables {
         keys,
         waiting,
         waiting_for_one_key,
         several,
-    } = shared.queue.tables();
-    let lanes = || shared.lanes.iter();
+    } = client.queue.tables();
+    let lanes = || client.lanes.iter();
     Tables {
         keys,
         waiting,
         waiting_for_one_key,
         several,
-        deadlines: shared.timers.count(),
+        deadlines: client.timers.count(),
         owed: lanes().map(|lane| lane.owed()).sum(),
         under_way: lanes().map(|lane| lane.under_way()).sum(),
         // One is `shared`.
-        handles: Arc::strong_count(shared) - 1,
+        handles: Arc::strong_count(client) - 1,
     }
 }

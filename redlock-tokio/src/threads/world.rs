@@ -17,13 +17,9 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 use super::{Time, referee::Referee, wire};
 use crate::{
     Clock, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Redlock,
-    builder::{freed_by, withdrawn_from},
     engine::{
-        lane::{
-            LaneHandle,
-            stand_in::{Order, StandIn},
-        },
-        lease_cell::{LeaseCell, Shared},
+        lane::stand_in::{Order, StandIn},
+        lease_cell::{Client, listeners},
         queue::{Queue, QueueSize},
         timers::Timers,
         turn_table::TurnTable,
@@ -77,12 +73,13 @@ impl World {
         let (mut servers, mut orders) = (Vec::new(), Vec::new());
         for (id, node) in quorum.all().iter().zip(&nodes) {
             let (mut wire, server) = wire::connect(node);
-            wire.watch(freed_by(id, Arc::downgrade(&queue)));
+            let listeners = listeners(id, &queue, &timers);
+            wire.watch(listeners.freed_notifier);
             let (orderer, obeyed) = mpsc::unbounded_channel();
             let address = format!("node-{}", id.index());
             let session = Box::new(wire);
-            let withdrawn = withdrawn_from(id, Arc::downgrade(&timers));
-            let (handle, lane): (LaneHandle<Arc<LeaseCell>>, _) =
+            let withdrawn = listeners.on_withdrawal;
+            let (handle, lane) =
                 StandIn::new(id, &address, clock.clone(), session, obeyed, withdrawn);
             handles.push(handle);
             lanes.push(future::spawn(lane.run()));
@@ -90,7 +87,7 @@ impl World {
             orders.push(orderer);
         }
         let running = future::spawn(Arc::clone(&timers).run());
-        let redlock = Redlock::new(Shared {
+        let redlock = Redlock::new(Client {
             quorum,
             lanes: handles.into(),
             timers,
@@ -209,7 +206,7 @@ impl World {
     /// Waits until the nodes are owed nothing.
     pub(super) fn drain(&self) {
         self.events.retry();
-        for lane in &self.redlock.shared().lanes {
+        for lane in &self.redlock.client().lanes {
             future::block_on(lane.drain());
         }
     }
@@ -218,8 +215,8 @@ impl World {
     /// must be left of any lock.
     pub(super) fn end(self) {
         self.drain();
-        let lanes = &self.redlock.shared().lanes;
-        let undelivered: usize = lanes.iter().map(LaneHandle::undelivered).sum();
+        let lanes = &self.redlock.client().lanes;
+        let undelivered: usize = lanes.iter().map(|it| it.undelivered()).sum();
         assert_eq!(undelivered, 0, "releases that were not delivered");
         self.end_drained();
     }
@@ -263,20 +260,20 @@ impl World {
 
 /// Checks that no lease is in the queue or has a deadline.
 fn expect_no_leases(redlock: &Redlock) {
-    let shared = redlock.shared();
+    let client = redlock.client();
     let nothing = QueueSize {
         keys: 0,
         waiting: 0,
     };
-    assert_eq!(shared.queue.size(), nothing, "left in the queue");
+    assert_eq!(client.queue.size(), nothing, "left in the queue");
     // The timers forget the leases that they have called back when they run again.
     for _ in 0..1000 {
-        if shared.timers.all().is_empty() {
+        if client.timers.all().is_empty() {
             return;
         }
         thread::yield_now();
     }
-    panic!("deadlines are left: {:?}", shared.timers.all());
+    panic!("deadlines are left: {:?}", client.timers.all());
 }
 
 /// How a visit ended.

@@ -7,7 +7,7 @@ use super::{
     counters::Counters,
     in_flight::Completed,
     owed_releases::OwedReleases,
-    requester::{Origin, Requester},
+    requester::Origin,
 };
 use crate::{
     Clock, NodeError, foreign,
@@ -15,13 +15,13 @@ use crate::{
 };
 
 /// Passes answers to the requesters, and remembers the releases that the node is owed afterwards.
-pub(super) struct Answers<R> {
+pub(super) struct Answers {
     node: NodeId,
     clock: Clock,
-    owed_releases: OwedReleases<R>,
+    owed_releases: OwedReleases,
 }
 
-impl<R: Requester> Answers<R> {
+impl Answers {
     pub(super) fn new(node: NodeId, clock: Clock, counters: Arc<Counters>) -> Self {
         Self {
             node,
@@ -34,7 +34,7 @@ impl<R: Requester> Answers<R> {
     /// now. Breaks if the session is broken, or if the node is no longer what it was.
     pub(super) fn deliver(
         &mut self,
-        completed: Completed<R>,
+        completed: Completed,
         eligibility: Eligibility,
     ) -> ControlFlow<NodeError> {
         match completed.answers {
@@ -53,7 +53,7 @@ impl<R: Requester> Answers<R> {
     }
 
     /// Answers for a batch on a broken session.
-    pub(super) fn deliver_error(&mut self, batch: Batch<R>, error: &NodeError) {
+    pub(super) fn deliver_error(&mut self, batch: Batch, error: &NodeError) {
         let now = self.clock.now();
         for (command, purpose) in batch {
             if let (Operation::Acquire { .. }, Purpose::Request(origin)) =
@@ -69,7 +69,7 @@ impl<R: Requester> Answers<R> {
 
     fn deliver_answers(
         &mut self,
-        batch: Batch<R>,
+        batch: Batch,
         answers: Vec<Answer>,
         eligibility: Eligibility,
     ) -> ControlFlow<NodeError> {
@@ -95,7 +95,7 @@ impl<R: Requester> Answers<R> {
         &mut self,
         now: Timestamp,
         command: Command,
-        purpose: Purpose<R>,
+        purpose: Purpose,
         answer: Answer,
         eligibility: Eligibility,
     ) {
@@ -109,17 +109,18 @@ impl<R: Requester> Answers<R> {
     }
 
     /// Answers for a command that was not sent.
-    pub(super) fn refuse(&mut self, command: Command, origin: Origin<R>, cause: NodeError) {
+    pub(super) fn refuse(&mut self, command: Command, origin: Origin, cause: NodeError) {
         let (now, purpose) = (self.clock.now(), Purpose::Request(origin));
         self.deliver_one(now, command, purpose, Err(cause), Eligibility::ALWAYS);
     }
 
     /// Answers for a batch whose answers are late. The batch stays in flight.
-    pub(super) fn report_late(&self, batch: &Batch<R>, limit: Duration) {
+    pub(super) fn report_late(&self, batch: &Batch, limit: Duration) {
         let now = self.clock.now();
         for Origin { requester, round } in batch.origins() {
             let late = Err(NodeError::TimedOut(limit));
             foreign::call(|| {
+                let requester = Arc::clone(requester);
                 requester.handle_answer(now, *round, self.node, late, Eligibility::ALWAYS);
             });
         }
@@ -134,11 +135,11 @@ impl<R: Requester> Answers<R> {
         self.owed_releases.forget_expired(self.clock.now());
     }
 
-    pub(super) fn owed_releases(&self) -> &OwedReleases<R> {
+    pub(super) fn owed_releases(&self) -> &OwedReleases {
         &self.owed_releases
     }
 
-    pub(super) fn owed_releases_mut(&mut self) -> &mut OwedReleases<R> {
+    pub(super) fn owed_releases_mut(&mut self) -> &mut OwedReleases {
         &mut self.owed_releases
     }
 }

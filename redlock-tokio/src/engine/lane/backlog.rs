@@ -7,19 +7,19 @@ use crate::{engine::shrink, node::Command};
 ///
 /// Small requests and large ones wait apart, so that a lock of one key does not wait behind all locks of many keys. The
 /// requests of one lease have the same keys, so they stay in order.
-pub(super) struct Backlog<R> {
-    small: Line<R>,
-    large: Line<R>,
+pub(super) struct Backlog {
+    small: Line,
+    large: Line,
     /// Large requests were left behind when small ones were taken last.
     large_are_due: bool,
 }
 
 /// Requests in the order in which they came.
-pub(super) struct Line<R>(VecDeque<Request<R>>);
+pub(super) struct Line(VecDeque<Request>);
 
-pub(super) type Request<R> = (Command, Origin<R>);
+pub(super) type Request = (Command, Origin);
 
-impl<R> Backlog<R> {
+impl Backlog {
     pub(super) const fn new() -> Self {
         Self {
             small: Line::new(),
@@ -28,7 +28,7 @@ impl<R> Backlog<R> {
         }
     }
 
-    pub(super) fn push(&mut self, command: Command, origin: Origin<R>) {
+    pub(super) fn push(&mut self, command: Command, origin: Origin) {
         let line = if command.key_count() <= SMALL {
             &mut self.small
         } else {
@@ -38,7 +38,7 @@ impl<R> Backlog<R> {
     }
 
     /// Returns the requests whose turn it is: the small ones, unless the large ones were left behind the last time.
-    pub(super) fn next_line(&mut self) -> &mut Line<R> {
+    pub(super) fn next_line(&mut self) -> &mut Line {
         let is_large = self.large_are_due || self.small.0.is_empty();
         self.large_are_due = !is_large && !self.large.0.is_empty();
         if is_large {
@@ -49,7 +49,7 @@ impl<R> Backlog<R> {
     }
 
     /// Takes all requests.
-    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Request<R>> + use<R> {
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Request> + use<> {
         let Self { small, large, .. } = mem::replace(self, Self::new());
         small.0.into_iter().chain(large.0)
     }
@@ -59,13 +59,13 @@ impl<R> Backlog<R> {
     }
 }
 
-impl<R> Line<R> {
+impl Line {
     const fn new() -> Self {
         Self(VecDeque::new())
     }
 
     /// Takes the oldest request.
-    pub(super) fn pop(&mut self) -> Option<Request<R>> {
+    pub(super) fn pop(&mut self) -> Option<Request> {
         let request = self.0.pop_front();
         shrink::deque(&mut self.0);
         request

@@ -1,28 +1,28 @@
 use redlock_core::Operation;
 
-use super::{owed::Owed, requester::Origin};
+use super::{owed_releases::Owed, requester::Origin};
 use crate::node::Command;
 
 /// Commands that travel together, in order, and the purpose of each.
-#[derive(Debug)]
-pub(super) struct Batch<R> {
+#[derive(Debug, Default)]
+pub(super) struct Batch {
     commands: Vec<Command>,
-    purposes: Vec<Purpose<R>>,
+    purposes: Vec<Purpose>,
     /// How many keys the commands have together.
     keys: usize,
 }
 
 /// Why a command is sent.
 #[derive(Debug)]
-pub(super) enum Purpose<R> {
+pub(super) enum Purpose {
     /// A requester waits for the answer.
-    Request(Origin<R>),
+    Request(Origin),
     /// The node is owed a release.
-    OwedRelease(Owed<R>),
+    OwedRelease(Owed),
 }
 
-impl<R> Batch<R> {
-    pub(super) fn push(&mut self, command: Command, purpose: Purpose<R>) {
+impl Batch {
+    pub(super) fn push(&mut self, command: Command, purpose: Purpose) {
         self.keys += command.key_count();
         self.commands.push(command);
         self.purposes.push(purpose);
@@ -47,7 +47,7 @@ impl<R> Batch<R> {
         &self.commands
     }
 
-    pub(super) fn origins(&self) -> impl Iterator<Item = &Origin<R>> {
+    pub(super) fn origins(&self) -> impl Iterator<Item = &Origin> {
         self.purposes.iter().filter_map(|purpose| match purpose {
             Purpose::Request(origin) => Some(origin),
             Purpose::OwedRelease(_) => None,
@@ -55,19 +55,9 @@ impl<R> Batch<R> {
     }
 }
 
-impl<R> Default for Batch<R> {
-    fn default() -> Self {
-        Self {
-            commands: Vec::new(),
-            purposes: Vec::new(),
-            keys: 0,
-        }
-    }
-}
-
-impl<R> IntoIterator for Batch<R> {
-    type Item = (Command, Purpose<R>);
-    type IntoIter = std::iter::Zip<std::vec::IntoIter<Command>, std::vec::IntoIter<Purpose<R>>>;
+impl IntoIterator for Batch {
+    type Item = (Command, Purpose);
+    type IntoIter = std::iter::Zip<std::vec::IntoIter<Command>, std::vec::IntoIter<Purpose>>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.commands.into_iter().zip(self.purposes)

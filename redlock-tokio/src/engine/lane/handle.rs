@@ -5,17 +5,25 @@ use tokio::sync::{futures::Notified, oneshot};
 
 use super::{
     counters::Counters,
-    message::Message,
     requester::Origin,
     status_board::{Prospect, StatusBoard},
 };
 use crate::{NodeError, NodeStatus, engine::warning::Warning, node::Command, sync::mpsc};
 
+/// What a lane is sent by its handle.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// A command for the node.
+    Request(Command, Origin),
+    /// Asks the lane to answer when nothing is in flight or owed.
+    Drain(oneshot::Sender<()>),
+}
+
 /// The end of a lane that callers have.
 #[derive(Debug)]
-pub(crate) struct LaneHandle<R> {
+pub(crate) struct LaneHandle {
     address: Arc<str>,
-    inbox: mpsc::UnboundedSender<Message<R>>,
+    inbox: mpsc::UnboundedSender<Message>,
     counters: Arc<Counters>,
     status: Arc<StatusBoard>,
     keys_too_short: Warning,
@@ -25,10 +33,10 @@ pub(crate) struct LaneHandle<R> {
 /// The lane's runtime has ended, so the command was not sent.
 pub(crate) struct LaneClosed;
 
-impl<R> LaneHandle<R> {
+impl LaneHandle {
     pub(super) fn new(
         address: &str,
-        inbox: mpsc::UnboundedSender<Message<R>>,
+        inbox: mpsc::UnboundedSender<Message>,
         counters: Arc<Counters>,
         status: Arc<StatusBoard>,
     ) -> Self {
@@ -43,7 +51,7 @@ impl<R> LaneHandle<R> {
     }
 
     /// Passes a command to the lane. Never blocks.
-    pub(crate) fn send(&self, command: Command, origin: Origin<R>) -> Result<(), LaneClosed> {
+    pub(crate) fn send(&self, command: Command, origin: Origin) -> Result<(), LaneClosed> {
         self.counters.note_given(&command);
         let sent = self.inbox.send(Message::Request(command, origin));
         sent.map_err(|unsent| {

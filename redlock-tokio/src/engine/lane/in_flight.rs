@@ -30,16 +30,16 @@ use crate::{
 };
 
 /// The batches that were sent and not answered yet, oldest first. They are answered in order.
-pub(super) struct InFlight<R> {
-    queue: VecDeque<SentBatch<R>>,
+pub(super) struct InFlight {
+    queue: VecDeque<SentBatch>,
     limit: Duration,
     counters: Arc<Counters>,
 }
 
 type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
 
-struct SentBatch<R> {
-    batch: Batch<R>,
+struct SentBatch {
+    batch: Batch,
     releases: usize,
     answers: MaybeDone<Unconstrained<Answers>>,
     sent_at: Instant,
@@ -49,8 +49,8 @@ struct SentBatch<R> {
 }
 
 /// A batch that was answered, or whose session broke.
-pub(super) struct Completed<R> {
-    pub(super) batch: Batch<R>,
+pub(super) struct Completed {
+    pub(super) batch: Batch,
     pub(super) answers: Result<Vec<Answer>, NodeError>,
     /// The answers came after the requesters were told that there are none in time.
     pub(super) was_late: bool,
@@ -58,7 +58,7 @@ pub(super) struct Completed<R> {
     pub(super) round_trip: Duration,
 }
 
-impl<R> Completed<R> {
+impl Completed {
     /// Returns the answer to the last request to set a key, if there was one.
     pub(super) fn last_set_answer(&self) -> Option<&Answer> {
         let answers = self.answers.as_ref().ok()?;
@@ -70,7 +70,7 @@ impl<R> Completed<R> {
     }
 }
 
-impl<R> InFlight<R> {
+impl InFlight {
     /// Creates an empty queue in which a batch is late after `limit`, or after a multiple of it if many keys
     /// are in flight.
     pub(super) fn new(limit: Duration, counters: Arc<Counters>) -> Self {
@@ -82,7 +82,7 @@ impl<R> InFlight<R> {
     }
 
     /// Sends a batch, unless it is empty.
-    pub(super) fn send(&mut self, session: &mut dyn Session, batch: Batch<R>) {
+    pub(super) fn send(&mut self, session: &mut dyn Session, batch: Batch) {
         if batch.is_empty() {
             return;
         }
@@ -117,7 +117,7 @@ impl<R> InFlight<R> {
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing: the batch stays the oldest until its answers are returned.
-    pub(super) async fn next_completed(&mut self) -> Completed<R> {
+    pub(super) async fn next_completed(&mut self) -> Completed {
         poll_fn(|cx| {
             let Some(oldest) = self.queue.front_mut() else {
                 return Poll::Pending;
@@ -145,7 +145,7 @@ impl<R> InFlight<R> {
     }
 
     /// Marks the batches whose answers are late, and passes each of them to `late` once.
-    pub(super) fn time_out(&mut self, mut late: impl FnMut(&Batch<R>)) {
+    pub(super) fn time_out(&mut self, mut late: impl FnMut(&Batch)) {
         let now = Instant::now();
         for sent in &mut self.queue {
             if !sent.timed_out && sent.deadline <= now {
@@ -156,7 +156,7 @@ impl<R> InFlight<R> {
     }
 
     /// Returns the batches, which will not be answered any more.
-    pub(super) fn into_batches(mut self) -> impl Iterator<Item = Batch<R>> {
+    pub(super) fn into_batches(mut self) -> impl Iterator<Item = Batch> {
         let queue = std::mem::take(&mut self.queue);
         let releases = queue.iter().map(|sent| sent.releases).sum();
         let in_flight = &self.counters.in_flight;

@@ -7,7 +7,6 @@ use super::{
     batch::{Batch, Purpose},
     counters::Counters,
     limits::MAX_BATCH,
-    owed::Owed,
     requester::Requester,
 };
 use crate::{
@@ -27,19 +26,28 @@ const MAX_OWED: usize = 100_000;
 /// A node that was out of reach may hold keys of ours, because it carried out requests whose answers
 /// were lost. Each such key would block the other clients until it expires. Only then is its release
 /// forgotten.
-pub(super) struct OwedReleases<R> {
+pub(super) struct OwedReleases {
     node: NodeId,
-    queue: VecDeque<Entry<R>>,
+    queue: VecDeque<Entry>,
     next_try: Option<Instant>,
     counters: Arc<Counters>,
 }
 
-struct Entry<R> {
-    command: Command,
-    owed: Owed<R>,
+/// A release that the node is owed, and for whom.
+#[derive(Debug)]
+pub(super) struct Owed {
+    /// Until when, and after which replies.
+    release: OwedRelease,
+    /// Knows the requests to set the key that were sent.
+    requester: Arc<dyn Requester>,
 }
 
-impl<R: Requester> OwedReleases<R> {
+struct Entry {
+    command: Command,
+    owed: Owed,
+}
+
+impl OwedReleases {
     pub(super) fn new(node: NodeId, counters: Arc<Counters>) -> Self {
         Self {
             node,
@@ -54,7 +62,7 @@ impl<R: Requester> OwedReleases<R> {
         &mut self,
         now: Timestamp,
         command: Command,
-        purpose: &Purpose<R>,
+        purpose: &Purpose,
         answer: &Answer,
     ) {
         let requester = match purpose {
@@ -68,7 +76,7 @@ impl<R: Requester> OwedReleases<R> {
             Purpose::Request(_) => OwedRelease::after_first(now, requester.ttl(), requests, reply),
         };
         let Some(release) = release else { return };
-        let requester = requester.clone();
+        let requester = Arc::clone(requester);
         self.push(Entry {
             command,
             owed: Owed { release, requester },
@@ -99,7 +107,7 @@ impl<R: Requester> OwedReleases<R> {
     }
 
     /// Takes a batch of releases to deliver, if it is time to try.
-    pub(super) fn take_due(&mut self) -> Batch<R> {
+    pub(super) fn take_due(&mut self) -> Batch {
         let is_due = self.next_try.is_some_and(|at| at <= Instant::now());
         let mut batch = Batch::default();
         while is_due
@@ -126,7 +134,7 @@ impl<R: Requester> OwedReleases<R> {
         self.queue.is_empty()
     }
 
-    fn push(&mut self, entry: Entry<R>) {
+    fn push(&mut self, entry: Entry) {
         if self.queue.len() == MAX_OWED {
             self.queue.pop_front();
             self.note_abandoned();

@@ -1,15 +1,15 @@
+use std::{fmt::Debug, sync::Arc};
+
 use redlock_core::{Eligibility, NodeId, RoundId, Timestamp, Ttl};
 
 use super::set_requests::SetRequests;
 use crate::node::Answer;
 
-/// What a lane needs from those that send requests through it.
-///
-/// A clone is one more handle of the same requester, so cloning must be cheap.
-pub(crate) trait Requester: Clone + Send + Sync + 'static {
+/// What a lane needs from those that send requests through it. Lanes know nothing else of leases.
+pub(crate) trait Requester: Debug + Send + Sync {
     /// Takes a node's answer, or the reason why there is none, and what the node's votes are worth.
     fn handle_answer(
-        &self,
+        self: Arc<Self>,
         now: Timestamp,
         round: RoundId,
         node: NodeId,
@@ -26,7 +26,7 @@ pub(crate) trait Requester: Clone + Send + Sync + 'static {
 
 /// Where the answer to a command goes.
 #[derive(Debug)]
-pub(crate) struct Origin<R> {
-    pub(crate) requester: R,
+pub(crate) struct Origin {
+    pub(crate) requester: Arc<dyn Requester>,
     pub(crate) round: RoundId,
 }

@@ -1,7 +1,8 @@
 use std::{
-    future::{Future, pending},
+    future::{Future, pending, poll_fn},
     pin::pin,
     sync::Arc,
+    task::Poll,
 };
 
 use redlock_core::{NodeId, Operation};
@@ -12,31 +13,29 @@ use super::{
     backlog::Backlog,
     batch::{Batch, Purpose},
     counters::Counters,
+    handle::Message,
     limits::MAX_BATCH,
-    message::Message,
-    requester::Requester,
-    yield_to_ready::yield_to_ready,
 };
 use crate::{Clock, NodeError, foreign, sync::mpsc};
 
 /// The requests that a lane was given and has not sent yet.
-pub(super) struct Requests<R: Requester> {
+pub(super) struct Requests {
     node: NodeId,
-    inbox: mpsc::UnboundedReceiver<Message<R>>,
-    backlog: Backlog<R>,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    backlog: Backlog,
     /// All handles are gone, and the inbox is empty.
     is_closed: bool,
-    answers: Answers<R>,
+    answers: Answers,
     /// The callers that wait until nothing is in flight or owed.
     drains: Vec<oneshot::Sender<()>>,
     counters: Arc<Counters>,
 }
 
-impl<R: Requester> Requests<R> {
+impl Requests {
     pub(super) fn new(
         node: NodeId,
         clock: Clock,
-        inbox: mpsc::UnboundedReceiver<Message<R>>,
+        inbox: mpsc::UnboundedReceiver<Message>,
         counters: Arc<Counters>,
     ) -> Self {
         Self {
@@ -87,7 +86,7 @@ impl<R: Requester> Requests<R> {
 
     /// Makes the next batch of what was received, either of small requests or of large ones. It is empty if nothing is
     /// left.
-    pub(super) fn take_batch(&mut self) -> Batch<R> {
+    pub(super) fn take_batch(&mut self) -> Batch {
         let mut batch = Batch::default();
         let line = self.backlog.next_line();
         while batch.keys() < MAX_BATCH
@@ -151,15 +150,15 @@ impl<R: Requester> Requests<R> {
         &self.counters
     }
 
-    pub(super) fn answers(&self) -> &Answers<R> {
+    pub(super) fn answers(&self) -> &Answers {
         &self.answers
     }
 
-    pub(super) fn answers_mut(&mut self) -> &mut Answers<R> {
+    pub(super) fn answers_mut(&mut self) -> &mut Answers {
         &mut self.answers
     }
 
-    fn take_in(&mut self, message: Message<R>) {
+    fn take_in(&mut self, message: Message) {
         match message {
             Message::Request(command, origin) => self.backlog.push(command, origin),
             Message::Drain(done) => self.drains.push(done),
@@ -167,7 +166,7 @@ impl<R: Requester> Requests<R> {
     }
 }
 
-impl<R: Requester> Drop for Requests<R> {
+impl Drop for Requests {
     /// The runtime may end before the lane does. Releases that were not sent stay counted, as those
     /// in flight do, unless the node cannot hold their key.
     fn drop(&mut self) {
@@ -183,4 +182,21 @@ impl<R: Requester> Drop for Requests<R> {
             }
         }
     }
+}
+
+/// Lets the tasks that are ready to run on this thread run first.
+///
+/// Unlike [`tokio::task::yield_now`], this does not make the runtime poll its sockets and timers. That
+/// would cost a system call if no other task is ready.
+async fn yield_to_ready() {
+    let mut passed = false;
+    poll_fn(|cx| {
+        if passed {
+            return Poll::Ready(());
+        }
+        passed = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -8,7 +8,6 @@ use super::{
     in_flight::{Completed, InFlight},
     inspector::Inspector,
     limits::{LaneLimits, SILENCE_LIMIT},
-    requester::Requester,
     requests::Requests,
     status_board::StatusBoard,
     tenures::Tenures,
@@ -20,15 +19,15 @@ use crate::{NodeError, node::Session};
 
 /// A lane while it has a session: it sends requests, delivers answers, and answers for a node that
 /// stays silent.
-pub(super) struct Serving<'a, R: Requester> {
+pub(super) struct Serving<'a> {
     session: Box<dyn Session>,
     /// Resolves when the session is found to be broken.
     closed: BoxFuture<'static, NodeError>,
-    requests: &'a mut Requests<R>,
+    requests: &'a mut Requests,
     right: &'a mut VotingRight,
     status: &'a StatusBoard,
     limits: LaneLimits,
-    in_flight: InFlight<R>,
+    in_flight: InFlight,
     inspector: Inspector,
     /// The tenure of the server and what its authority reports, if there is one.
     owner: Option<Owner>,
@@ -53,8 +52,8 @@ pub(super) struct Owner {
 }
 
 /// What the lane waits for.
-enum Event<R> {
-    Completed(Completed<R>),
+enum Event {
+    Completed(Completed),
     Closed(NodeError),
     Reported,
     Inspected(Result<Statement, NodeError>),
@@ -72,11 +71,11 @@ enum Intake {
     Refuse(NodeError),
 }
 
-impl<'a, R: Requester> Serving<'a, R> {
+impl<'a> Serving<'a> {
     pub(super) fn new(
         connected: Connected,
-        in_flight: InFlight<R>,
-        requests: &'a mut Requests<R>,
+        in_flight: InFlight,
+        requests: &'a mut Requests,
         right: &'a mut VotingRight,
         status: &'a StatusBoard,
         limits: LaneLimits,
@@ -165,7 +164,7 @@ impl<'a, R: Requester> Serving<'a, R> {
         }
     }
 
-    async fn next_event(&mut self, intake: &Intake) -> Event<R> {
+    async fn next_event(&mut self, intake: &Intake) -> Event {
         tokio::select! {
             biased;
             completed = self.in_flight.next_completed() => Event::Completed(completed),
@@ -178,7 +177,7 @@ impl<'a, R: Requester> Serving<'a, R> {
     }
 
     /// Breaks if the session must not be used any more.
-    async fn handle(&mut self, event: Event<R>, intake: &Intake) -> ControlFlow<NodeError> {
+    async fn handle(&mut self, event: Event, intake: &Intake) -> ControlFlow<NodeError> {
         match event {
             Event::Completed(completed) => self.handle_completed(completed),
             Event::Closed(error) => ControlFlow::Break(error),
@@ -195,7 +194,7 @@ impl<'a, R: Requester> Serving<'a, R> {
         }
     }
 
-    fn handle_completed(&mut self, completed: Completed<R>) -> ControlFlow<NodeError> {
+    fn handle_completed(&mut self, completed: Completed) -> ControlFlow<NodeError> {
         self.status.answered_in(completed.round_trip);
         if let Some(answer) = completed.last_set_answer() {
             let now = self.requests.answers().now();

@@ -11,7 +11,6 @@ use super::{
     counters::Counters,
     handle::LaneHandle,
     in_flight::{Completed, InFlight},
-    requester::Requester,
     requests::Requests,
     status_board::StatusBoard,
     voting_right::OnWithdrawal,
@@ -29,9 +28,9 @@ pub(crate) enum Order {
     Withdraw(Withdrawal),
 }
 
-pub(crate) struct StandIn<R: Requester> {
-    requests: Requests<R>,
-    in_flight: InFlight<R>,
+pub(crate) struct StandIn {
+    requests: Requests,
+    in_flight: InFlight,
     counters: Arc<Counters>,
     session: Box<dyn Session>,
     orders: UnboundedReceiver<Order>,
@@ -39,7 +38,7 @@ pub(crate) struct StandIn<R: Requester> {
     on_withdrawal: OnWithdrawal,
 }
 
-impl<R: Requester> StandIn<R> {
+impl StandIn {
     pub(crate) fn new(
         node: NodeId,
         address: &str,
@@ -47,7 +46,7 @@ impl<R: Requester> StandIn<R> {
         session: Box<dyn Session>,
         orders: UnboundedReceiver<Order>,
         on_withdrawal: OnWithdrawal,
-    ) -> (LaneHandle<R>, Self) {
+    ) -> (LaneHandle, Self) {
         let (sender, inbox) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
         let status = Arc::new(StatusBoard::new(NodeError::Silent));
@@ -89,7 +88,7 @@ impl<R: Requester> StandIn<R> {
         }
     }
 
-    fn deliver(&mut self, completed: Completed<R>) {
+    fn deliver(&mut self, completed: Completed) {
         let answers = self.requests.answers_mut();
         if let ControlFlow::Break(error) = answers.deliver(completed, self.eligibility) {
             let broken = mem::replace(&mut self.in_flight, in_flight(&self.counters));
@@ -134,6 +133,6 @@ impl<R: Requester> StandIn<R> {
 }
 
 /// Creates a queue in which a batch is late as soon as the lane is told to look.
-fn in_flight<R>(counters: &Arc<Counters>) -> InFlight<R> {
+fn in_flight(counters: &Arc<Counters>) -> InFlight {
     InFlight::new(Duration::ZERO, Arc::clone(counters))
 }

@@ -1,3 +1,16 @@
+//! What a holder does with its lease.
+
+use std::{future::pending, sync::Arc};
+
+use redlock_core::{LossReason, ReleaseVerdict, Timestamp, Ttl};
+
+use super::{
+    LeaseCell,
+    extensions::ExtensionOutcome,
+    stage::{End, Stage},
+    state::HoldState,
+};
+
 /// Counts the holders that a lease had: each handover starts a new generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Generation(u64);
@@ -12,16 +25,16 @@ impl Generation {
 
 /// A lease as one of its holders sees it. A holder of an earlier generation cannot change the lease any more.
 ///
-/// `L` is a handle of a lease.
+///
 #[derive(Clone, Debug)]
-pub(crate) struct HeldLease<L> {
-    pub(super) lease: L,
+pub(crate) struct HeldLease {
+    pub(super) lease: Arc<LeaseCell>,
     pub(super) generation: Generation,
 }
 
-impl<L> HeldLease<L> {
+impl HeldLease {
     /// Returns the lease as its first holder sees it, from the moment it is created.
-    pub(crate) const fn first(lease: L) -> Self {
+    pub(crate) const fn first(lease: Arc<LeaseCell>) -> Self {
         Self {
             lease,
             generation: Generation::FIRST,
@@ -33,7 +46,96 @@ impl<L> HeldLease<L> {
         self.generation != Generation::FIRST
     }
 
-    pub(crate) const fn lease(&self) -> &L {
+    pub(crate) const fn lease(&self) -> &Arc<LeaseCell> {
         &self.lease
+    }
+
+    /// Notes that the holder has taken the lock, which is renewed from now on. Returns whether the lock is still held.
+    pub(crate) fn claim(&self) -> bool {
+        let now = self.lease.now();
+        let generation = self.generation;
+        self.lease.update(now, |state| state.claim(now, generation))
+    }
+
+    /// Returns the end of validity, if the holder still has the lock now, by the clock.
+    pub(crate) fn valid_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let state = self.lease.state();
+        let valid_until = state.lease.valid_until(now);
+        valid_until.filter(|_| state.is_generation(self.generation))
+    }
+
+    /// Extends the lock now, by this ttl.
+    ///
+    /// # Cancel safety
+    ///
+    /// An extension that was started goes on without its caller.
+    pub(crate) async fn extend_for(&self, ttl: Ttl) -> ExtensionOutcome {
+        let now = self.lease.now();
+        let generation = self.generation;
+        let ticket = self
+            .lease
+            .update(now, |state| state.extend_for(now, generation, ttl));
+        match ticket {
+            Some(ticket) => {
+                let lease = &self.lease;
+                lease
+                    .wait_for(|state| state.extension_outcome(generation, ticket))
+                    .await
+            }
+            None => match self.lease.state().hold_state(generation) {
+                HoldState::Held => ExtensionOutcome::MaxHold,
+                HoldState::Lost(reason) => ExtensionOutcome::Lost(reason),
+                HoldState::Released => ExtensionOutcome::Released,
+            },
+        }
+    }
+
+    /// Waits until the lock is lost. Pending for ever if the holder releases it or hands it over.
+    pub(crate) async fn lost(&self) -> LossReason {
+        let now = self.lease.now();
+        if self.valid_until(now).is_none() {
+            // The clock may show the end before the timers have recorded its reason.
+            self.lease
+                .update(now, |state| state.lease.handle_timeout(now));
+        }
+        let over = self
+            .lease
+            .wait_for(|state| match state.hold_state(self.generation) {
+                HoldState::Held => None,
+                over => Some(over),
+            });
+        match over.await {
+            HoldState::Lost(reason) => reason,
+            HoldState::Held | HoldState::Released => pending().await,
+        }
+    }
+
+    /// Hands the lock over to the next waiter in this process. Returns whether it did. If not, it is to be released.
+    pub(crate) fn hand_over(&self) -> bool {
+        self.lease.hand_over(self.generation)
+    }
+
+    /// Releases the lock, or gives up acquiring it. Changes nothing for a later generation.
+    pub(crate) fn release(&self) {
+        let now = self.lease.now();
+        let generation = self.generation;
+        let untaken = self
+            .lease
+            .update(now, |state| state.release(now, generation));
+        if let Some(handed_over) = untaken {
+            handed_over.release();
+        }
+    }
+
+    /// Waits until the release has ended. Returns `None` if the lock was lost before.
+    pub(crate) async fn released(&self) -> Option<ReleaseVerdict> {
+        let end = self.lease.wait_for(|state| match state.stage() {
+            Stage::Ended(end) => Some(*end),
+            _ => None,
+        });
+        match end.await {
+            End::Released(verdict) => Some(verdict),
+            _ => None,
+        }
     }
 }

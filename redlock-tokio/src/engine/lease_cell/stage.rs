@@ -5,7 +5,7 @@ use redlock_core::{AcquireFailure, LossReason, ReleaseVerdict, Timestamp};
 use super::held_lease::HeldLease;
 use crate::engine::queue::Refusal;
 
-/// How far a lease has come. `L` is a handle of a lease.
+/// How far a lease has come.
 ///
 /// ```text
 /// Queued ---------> Acquiring ---------> Held ---------> Releasing
@@ -15,7 +15,7 @@ use crate::engine::queue::Refusal;
 ///   +-------+-----------+----> Ended <----+------------------+
 /// ```
 #[derive(Debug)]
-pub(super) enum Stage<L> {
+pub(super) enum Stage {
     /// Waits for other leases of this process.
     Queued(Queued),
     /// Asks the nodes.
@@ -25,7 +25,7 @@ pub(super) enum Stage<L> {
     },
     Held(Held),
     /// Waited for this lease, and was handed its lock. The task that waits has not taken it yet.
-    HandedOver(HeldLease<L>),
+    HandedOver(HeldLease),
     Releasing,
     Ended(End),
 }
@@ -63,7 +63,7 @@ pub(crate) enum End {
     Released(ReleaseVerdict),
 }
 
-impl<L> Stage<L> {
+impl Stage {
     /// Returns whether the lease has a place in the queues of its keys.
     pub(super) const fn is_in_queue(&self) -> bool {
         matches!(

@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{engine::queue::Refusal, foreign};
 
-/// What changes in a lease cell. `L` is a handle of a lease.
-pub(super) struct CellState<L> {
+/// What changes in a lease cell.
+pub(super) struct CellState {
     pub(super) lease: Lease,
-    stage: Stage<L>,
+    stage: Stage,
     generation: Generation,
     /// What the lock is for, according to its present holder.
     label: Option<&'static str>,
@@ -56,10 +56,10 @@ pub(super) struct Departure {
 }
 
 /// What a task that waits for the lock gets.
-pub(crate) enum WaitOutcome<L> {
+pub(crate) enum WaitOutcome {
     Held,
     /// The lock of another lease.
-    HandedOver(HeldLease<L>),
+    HandedOver(HeldLease),
     Ended(End),
 }
 
@@ -72,7 +72,7 @@ pub(super) enum HoldState {
     Released,
 }
 
-impl<L: Clone> CellState<L> {
+impl CellState {
     /// Creates the state of a lease that waits in the queue until `deadline` at most.
     pub(super) fn new(lease: Lease, deadline: Timestamp, label: Option<&'static str>) -> Self {
         Self {
@@ -129,7 +129,7 @@ impl<L: Clone> CellState<L> {
 
     /// Takes the lock of another lease over, if this lease still waits in the queue. Returns the task to wake
     /// outside of all locks. The queue has removed this lease already.
-    pub(super) fn take_over(&mut self, held: HeldLease<L>) -> Option<Successor> {
+    pub(super) fn take_over(&mut self, held: HeldLease) -> Option<Successor> {
         let Stage::Queued(_) = self.stage else {
             return None;
         };
@@ -206,11 +206,7 @@ impl<L: Clone> CellState<L> {
 
     /// Releases the lock, or gives up acquiring it. Returns a lock that was handed over to this lease and that
     /// nobody has taken.
-    pub(super) fn release(
-        &mut self,
-        now: Timestamp,
-        generation: Generation,
-    ) -> Option<HeldLease<L>> {
+    pub(super) fn release(&mut self, now: Timestamp, generation: Generation) -> Option<HeldLease> {
         if self.generation != generation {
             return None;
         }
@@ -251,7 +247,7 @@ impl<L: Clone> CellState<L> {
     // Outputs.
 
     /// Returns what a task that waits for the lock gets. Wakes the task when there is something.
-    pub(super) fn poll_acquired(&mut self, waker: &Waker) -> Poll<WaitOutcome<L>> {
+    pub(super) fn poll_acquired(&mut self, waker: &Waker) -> Poll<WaitOutcome> {
         match &self.stage {
             Stage::Queued(_) | Stage::Acquiring { .. } => {
                 self.waker = Some(waker.clone());
@@ -287,7 +283,7 @@ impl<L: Clone> CellState<L> {
 
     // Getters.
 
-    pub(super) const fn stage(&self) -> &Stage<L> {
+    pub(super) const fn stage(&self) -> &Stage {
         &self.stage
     }
 
@@ -325,7 +321,7 @@ impl<L: Clone> CellState<L> {
     // Private.
 
     /// All changes of stage but handovers go this way, so that none is forgotten.
-    fn enter(&mut self, stage: Stage<L>) {
+    fn enter(&mut self, stage: Stage) {
         let before = mem::replace(&mut self.stage, stage);
         if before.is_in_queue() && !self.stage.is_in_queue() {
             let held = match before {

@@ -6,7 +6,7 @@ use super::{
     Ticket,
     multi_key_waiters::MultiKeyWaiters,
     outcome::FollowUp,
-    recent::Past,
+    past::Past,
     reservation::{MultiKeyWaiter, ReservationRule},
     wait_queue::WaitQueue,
 };

@@ -5,7 +5,10 @@ use std::{
 
 use redlock_core::Timestamp;
 
-use super::{Ticket, hold_times::HoldTimes, recent::Past, streak::Streak};
+use super::{
+    Ticket,
+    past::{HoldTimes, Past, Streak},
+};
 use crate::options::QueuePolicy;
 
 /// The waiters for one key within this process, and the lease that has the turn. That lease contends with other

@@ -10,7 +10,7 @@ use std::{
 use deadpool_redis::redis::ConnectionAddr;
 use thiserror::Error;
 
-use super::shorten::shorten;
+use super::server_error::shorten;
 use crate::node::NodeError;
 
 /// Where a server listens.

@@ -2,7 +2,7 @@ use std::{error::Error, panic::AssertUnwindSafe, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 
-use super::shorten::shorten;
+use super::server_error::shorten;
 
 /// Why a function of the user failed.
 pub(super) type CallbackError = Box<dyn Error + Send + Sync>;

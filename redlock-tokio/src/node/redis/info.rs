@@ -5,7 +5,7 @@ use std::time::Duration;
 use deadpool_redis::redis::Value;
 use redlock_core::{Origin, Replication, ReplicationId, RunId};
 
-use super::{server_error::refusal, shorten::shorten};
+use super::server_error::{refusal, shorten};
 use crate::node::{NodeError, Role, Server, ServerInfo};
 
 /// Reads the answer on a new connection.

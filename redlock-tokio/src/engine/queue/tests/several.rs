@@ -1,7 +1,8 @@
 //! The queues of several keys: turns for all keys at once, reservations, and what a turn costs.
 
+use std::time::Instant;
+
 use super::*;
-use crate::engine::queue::ticket::comparisons;
 
 /// Joins the queues of the keys `a` and `b`.
 fn join_both(queue: &Queue<usize>, who: usize) -> Joined {
@@ -183,38 +184,46 @@ fn keys_are_open_after_a_reservation_for_as_long_as_it_lasted() {
 #[test]
 fn the_cost_of_a_turn_hardly_grows_with_the_number_of_waiters() {
     let [few, many] = [256, 65_536].map(|count| {
-        let queue = queue();
-        let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
-        for key in [&a, &b] {
-            assert_eq!(join_at(&queue, key, 0, at(0), &ROOMY), TURN);
-        }
-        let others = 1..=count;
-        for who in others.clone() {
-            assert_eq!(join_both(&queue, who), WAITING);
-        }
-        for who in [count + 1, count + 2] {
-            assert_eq!(join_at(&queue, &a, who, at(0), &ROOMY), WAITING);
-        }
-        let handover = comparisons::during(|| {
-            let successor = queue.successor(&a, at(0), at(0), &ROOMY, |_| true);
-            assert_eq!(successor, Some(count + 1));
-        });
-        let turn_of_next = comparisons::during(|| {
-            let next = leave_at(&queue, &a, 0, at(0), None, &ROOMY);
-            assert_eq!(next, Some(turn(count + 2)));
-        });
-        let give_up = comparisons::during(|| {
-            for who in others.rev() {
-                let next = queue.leave(&keys("ab"), ticket(who), at(0), None, &ROOMY);
-                assert_eq!(next, []);
-            }
-        });
-        println!("{count}: {handover}, {turn_of_next}, {give_up}");
-        (handover.max(turn_of_next), give_up / count)
+        // The least of several tries is what it costs without other work of the machine.
+        let tries = [(); 3].map(|()| cost_with(count));
+        let turn = tries.iter().map(|it| it.0).min().unwrap();
+        let giving_up = tries.iter().map(|it| it.1).min().unwrap();
+        println!("{count}: {turn:?}, {giving_up:?}");
+        (turn, giving_up)
     });
-    // There are 256 times as many.
-    assert!(many.0 <= 3 * few.0, "{few:?} {many:?}");
-    assert!(many.1 <= 3 * few.1, "{few:?} {many:?}");
+    // There are 256 times as many. Larger tables are slower, because they do not fit into caches.
+    assert!(many.0 <= 32 * few.0, "{few:?} {many:?}");
+    assert!(many.1 <= 32 * few.1, "{few:?} {many:?}");
+}
+
+/// Returns how long a handover and a turn take while so many wait for two keys, and how long each of these takes to give
+/// up.
+fn cost_with(count: usize) -> (Duration, Duration) {
+    let queue = queue();
+    let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
+    for key in [&a, &b] {
+        assert_eq!(join_at(&queue, key, 0, at(0), &ROOMY), TURN);
+    }
+    let others = 1..=count;
+    for who in others.clone() {
+        assert_eq!(join_both(&queue, who), WAITING);
+    }
+    for who in [count + 1, count + 2] {
+        assert_eq!(join_at(&queue, &a, who, at(0), &ROOMY), WAITING);
+    }
+    let start = Instant::now();
+    let successor = queue.successor(&a, at(0), at(0), &ROOMY, |_| true);
+    assert_eq!(successor, Some(count + 1));
+    let next = leave_at(&queue, &a, 0, at(0), None, &ROOMY);
+    assert_eq!(next, Some(turn(count + 2)));
+    let turn = start.elapsed();
+
+    let start = Instant::now();
+    for who in others.rev() {
+        let next = queue.leave(&keys("ab"), ticket(who), at(0), None, &ROOMY);
+        assert_eq!(next, []);
+    }
+    (turn, start.elapsed() / u32::try_from(count).unwrap())
 }
 
 #[test]

@@ -3,7 +3,7 @@ use redlock_core::MemberId;
 
 use crate::node::{
     NodeError,
-    redis::{server_error::refusal, shorten::shorten},
+    redis::server_error::{refusal, shorten},
 };
 
 /// Reads the id of a cluster's node: 40 hexadecimal digits.

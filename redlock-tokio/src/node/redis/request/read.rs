@@ -12,8 +12,7 @@ use crate::{
         Answer, Command, CounterDefect, NodeError, Vote,
         redis::{
             key_tag::KeyTag,
-            server_error::{is_denied_key, is_other_type, refusal},
-            shorten::shorten,
+            server_error::{is_denied_key, is_other_type, refusal, shorten},
         },
     },
 };

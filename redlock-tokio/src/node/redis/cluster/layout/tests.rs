@@ -102,8 +102,8 @@ fn answers_that_make_no_sense_are_refused() {
             "1426238318243 -3 dis",
             "config epoch",
         ),
-        ("127.0.0.1:30001@", "127.0.0.1:70001@", "an address"),
-        ("127.0.0.1:30001@", "localhost@", "an address"),
+        ("127.0.0.1:30001@", "127.0.0.1:70001@", "invalid address"),
+        ("127.0.0.1:30001@", "localhost@", "invalid address"),
         ("e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 1", "xyz 1", "id"),
         ("4 connected\n", "\n", "config epoch"),
         (

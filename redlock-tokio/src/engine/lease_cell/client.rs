@@ -7,6 +7,7 @@ use std::{
 use futures::{FutureExt, future::select_all};
 use redlock_core::{LeaseConfig, NodeId, Quorum, Ttl, Validity};
 
+use super::LeaseCell;
 use crate::{
     Clock, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
     engine::{
@@ -19,15 +20,15 @@ use crate::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
-/// What all handles, guards and leases of one [`Redlock`](crate::Redlock) share. `L` is a handle of a lease.
+/// What all handles, guards and leases of one [`Redlock`](crate::Redlock) share.
 #[derive(Debug)]
-pub(crate) struct Shared<L> {
+pub(crate) struct Client {
     pub(crate) quorum: Quorum,
     /// One for each node, by the node's id.
-    pub(crate) lanes: Box<[LaneHandle<L>]>,
-    pub(crate) timers: Arc<Timers<L>>,
+    pub(crate) lanes: Box<[LaneHandle]>,
+    pub(crate) timers: Arc<Timers<Arc<LeaseCell>>>,
     /// The waiters within this process, by key.
-    pub(crate) queue: Arc<Queue<L>>,
+    pub(crate) queue: Arc<Queue<Arc<LeaseCell>>>,
     /// How other processes get their turns.
     pub(crate) turns: TurnTable,
     pub(crate) clock: Clock,
@@ -53,7 +54,7 @@ pub(crate) struct Shared<L> {
     pub(crate) logs_keys: bool,
 }
 
-impl<L> Shared<L> {
+impl Client {
     /// Makes a configuration of options.
     ///
     /// # Errors
@@ -108,7 +109,7 @@ impl<L> Shared<L> {
     }
 
     /// Waits for the next change of a node's status. Listens from the call on, and not only from the first poll.
-    pub(crate) fn next_change(&self) -> impl Future<Output = ()> + use<'_, L> {
+    pub(crate) fn next_change(&self) -> impl Future<Output = ()> + use<'_> {
         let changes = self.lanes.iter().map(|lane| {
             let mut change = Box::pin(lane.status_changed());
             change.as_mut().enable();
@@ -133,10 +134,10 @@ impl<L> Shared<L> {
 
 // No code panics in the middle of a change of state, whatever the user's nodes and clock do. So a panic leaves
 // nothing half done that a holder could see.
-impl<L> UnwindSafe for Shared<L> {}
-impl<L> RefUnwindSafe for Shared<L> {}
+impl UnwindSafe for Client {}
+impl RefUnwindSafe for Client {}
 
-impl<L> Drop for Shared<L> {
+impl Drop for Client {
     fn drop(&mut self) {
         self.timers.close();
     }

@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use redlock_core::Timestamp;
 
-use super::{hold_times::HoldTimes, streak::Streak};
-use crate::{Key, engine::hashed_table::HashedTable, random::Random};
+use crate::{Key, engine::hashed_table::HashedTable, options::QueuePolicy, random::Random};
 
 /// A hold that begins this soon after a release continues the streak. After a longer pause, other processes had
 /// the time to get the lock.
@@ -11,6 +10,12 @@ const IN_A_ROW: Duration = Duration::from_millis(2);
 
 /// For how long the times of the last holds are remembered after a release.
 const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// How many of the last holds count.
+const COUNTED: usize = 8;
+
+/// The fewest holds to estimate by. With fewer, a single long hold would mislead.
+const ENOUGH_TO_EXPECT: usize = 3;
 
 /// The past of keys that nobody holds or wants now. A key that is forgotten starts a new streak, which costs other
 /// processes one turn, and has no estimate of its wait at first.
@@ -59,6 +64,59 @@ impl Recent {
             },
         }
     }
+}
+
+/// Holds that follow each other within this process while other processes wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Streak {
+    since: Timestamp,
+}
+
+impl Streak {
+    /// Starts with a hold that began at `since`.
+    pub(super) fn new(since: Timestamp) -> Self {
+        Self { since }
+    }
+
+    pub(super) fn may_go_on(&self, now: Timestamp, policy: &QueuePolicy) -> bool {
+        now.saturating_duration_since(self.since) < policy.streak
+    }
+}
+
+/// How long the last holds of a lock took, in whole microseconds.
+///
+/// They are only a guess at the next holds: the median is what to expect.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HoldTimes {
+    /// The newest overwrites the oldest.
+    micros: [u32; COUNTED],
+    counted: usize,
+    next: usize,
+}
+
+impl HoldTimes {
+    pub(super) fn note(&mut self, hold: Duration) {
+        self.micros[self.next] = u32::try_from(hold.as_micros()).unwrap_or(u32::MAX);
+        self.next = (self.next + 1) % COUNTED;
+        self.counted = (self.counted + 1).min(COUNTED);
+    }
+
+    /// Returns the median, or `None` of fewer than three holds.
+    pub(super) fn median(&self) -> Option<Duration> {
+        let mut sorted = self.micros;
+        let sorted = &mut sorted[..self.counted];
+        sorted.sort_unstable();
+        let middle = sorted.get(self.counted.checked_sub(1)? / 2)?;
+        (self.counted >= ENOUGH_TO_EXPECT).then(|| micros(*middle))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.counted == 0
+    }
+}
+
+fn micros(micros: u32) -> Duration {
+    Duration::from_micros(micros.into())
 }
 
 #[cfg(test)]

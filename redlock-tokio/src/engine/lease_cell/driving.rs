@@ -1,0 +1,402 @@
+//! The loop of a lease. A change is made under the lock of the lease, what the lease then wants to send goes to the
+//! lanes, its events change its stage, and its deadline goes to the timers. Outside of the lock, the lease leaves the queue
+//! if it has ended, other leases begin, and tasks are woken.
+
+use std::{collections::VecDeque, sync::Arc, task::Waker, time::Duration};
+
+use redlock_core::{
+    AcquireFailure, Eligibility, Event, NodeId, NodeSet, Operation, Reply, Timestamp, Transmit,
+};
+
+use super::{
+    Client, LeaseCell, LeaseRequest,
+    stage::{Held, Stage},
+    state::{CellState, Changes, Departure},
+};
+use crate::{
+    NodeError,
+    engine::{
+        lane::{Origin, runtime_ended},
+        queue::{FollowUp, JoinOutcome, Refused, Ticket},
+    },
+    foreign, log,
+    node::Command,
+    options::QueuePolicy,
+    sync::atomic::Ordering,
+};
+
+impl LeaseCell {
+    /// Creates a lease. It asks the nodes as soon as no other lease of this process has one of its keys.
+    pub(crate) fn start(client: &Arc<Client>, request: LeaseRequest) -> Arc<Self> {
+        // Redlock step 1: the clock is read before the first byte leaves.
+        let now = client.clock.now();
+        let cell = Self::new(client, now, request);
+        cell.join(now);
+        cell
+    }
+
+    /// Asks the nodes, if no other lease of this process has one of the keys. Otherwise waits in the queue.
+    fn join(self: &Arc<Self>, now: Timestamp) {
+        let queue = &self.client.queue;
+        let follow_up = match queue.join(&self.keys, self.ticket(), now, self, &self.policy) {
+            Ok(JoinOutcome::Turn { backs_off }) => {
+                return self.update(now, |state| self.begin(state, now, backs_off));
+            }
+            Ok(JoinOutcome::Waiting { follow_up }) => {
+                // The timers learn of the deadline, as of every change.
+                self.update(now, |_| ());
+                follow_up
+            }
+            Err(Refused { refusal, follow_up }) => {
+                self.update(now, |state| state.refuse(refusal));
+                follow_up
+            }
+        };
+        carry_out(now, follow_up.into_iter().collect()).wake_all();
+    }
+
+    /// Changes the lease, and does all that follows from the change: for this lease, and for those whose turns come.
+    pub(super) fn update<T>(
+        self: &Arc<Self>,
+        now: Timestamp,
+        change: impl FnOnce(&mut CellState) -> T,
+    ) -> T {
+        let (result, changes) = self.step(now, change);
+        let follow_ups = changes.departure.map(|it| self.leave(now, it));
+        let wake_ups = carry_out(now, follow_ups.unwrap_or_default());
+        // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
+        if changes.for_holder {
+            self.notify_holders();
+        }
+        if let Some(waker) = changes.waker {
+            foreign::call(|| waker.wake());
+        }
+        wake_ups.wake_all();
+        result
+    }
+
+    /// Changes the lease, and sends what is to be sent. The caller must see to the changes that are returned.
+    ///
+    /// Sending happens under the lock, so that each lane gets the requests of one lease in the order in which the
+    /// lease makes them. (Sending to a lane never blocks.)
+    fn step<T>(
+        self: &Arc<Self>,
+        now: Timestamp,
+        change: impl FnOnce(&mut CellState) -> T,
+    ) -> (T, Changes) {
+        let mut state = self.state();
+        let result = change(&mut state);
+        self.transmit(&mut state, now);
+        self.apply_events(&mut state, now);
+        self.reschedule(&mut state, now);
+        (result, state.take_changes())
+    }
+
+    // What follows from a change, under the lock.
+
+    fn transmit(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
+        while let Some(transmit) = state.lease.poll_transmit() {
+            state.note_transmit(&transmit);
+            let command = Command::for_all(self.keys.clone(), transmit.operation);
+            let overloaded = self.overloaded(state, &command, &transmit);
+            for node in transmit.nodes.iter() {
+                if overloaded.contains(node) {
+                    handle_unsent(state, now, &transmit, node, NodeError::Overloaded);
+                    continue;
+                }
+                let origin = Origin {
+                    requester: Arc::<Self>::clone(self),
+                    round: transmit.round,
+                };
+                let lane = &self.client.lanes[node.index()];
+                if lane.send(command.clone(), origin).is_err() {
+                    self.handle_closed_lane(state, now, &transmit, node);
+                }
+            }
+        }
+    }
+
+    /// Returns the nodes that should not be asked, because they have too much to do already. If too few are left for a
+    /// majority, none should be asked: what they did would be undone at once. A node that was not asked to set a key has
+    /// nothing to release either.
+    fn overloaded(&self, state: &mut CellState, command: &Command, transmit: &Transmit) -> NodeSet {
+        let (token, nodes) = (transmit.operation.token(), transmit.nodes);
+        let unasked = state.unasked.filter(|(it, _)| *it == token);
+        let unasked = unasked.map(|(_, unasked)| unasked);
+        if matches!(transmit.operation, Operation::Release { .. }) {
+            let is_unasked = |node: &NodeId| unasked.is_some_and(|it| it.contains(*node));
+            return nodes.iter().filter(is_unasked).collect();
+        }
+        let (lanes, votes) = (&self.client.lanes, self.client.quorum.votes());
+        let is_behind = |node: &NodeId| lanes[node.index()].is_behind(command);
+        let is_overloaded = |node: &NodeId| lanes[node.index()].is_overloaded(command);
+        let mut skipped: NodeSet = nodes.iter().filter(is_behind).collect();
+        let votes = votes.min(nodes.len());
+        if transmit.asks_for_votes && nodes.difference(skipped).len() < votes {
+            skipped = nodes.iter().filter(is_overloaded).collect();
+            if nodes.difference(skipped).len() < votes {
+                skipped = nodes;
+            }
+        }
+        if matches!(transmit.operation, Operation::Acquire { .. }) {
+            let asked = nodes.difference(skipped);
+            let unasked = unasked.unwrap_or(self.client.quorum.all());
+            state.unasked = Some((token, unasked.difference(asked)));
+        }
+        skipped
+    }
+
+    /// Takes the news that a lane's runtime has ended, so that nothing will be sent to this node.
+    fn handle_closed_lane(
+        &self,
+        state: &mut CellState,
+        now: Timestamp,
+        transmit: &Transmit,
+        node: NodeId,
+    ) {
+        let is_release = matches!(transmit.operation, Operation::Release { .. });
+        if is_release && self.set_requests.was_sent(node) {
+            self.client.undeliverable.fetch_add(1, Ordering::Relaxed);
+        }
+        handle_unsent(state, now, transmit, node, runtime_ended());
+    }
+
+    fn apply_events(&self, state: &mut CellState, now: Timestamp) {
+        while let Some(event) = state.lease.poll_event() {
+            match event {
+                Event::Acquired {
+                    fence, granted_by, ..
+                } => {
+                    let turn = self.start_turn(state, now);
+                    state.hold(Held { since: now, turn }, fence, granted_by);
+                }
+                Event::Exhausted { failure, attempts } => {
+                    self.start_turn(state, now);
+                    state.exhaust(failure, attempts);
+                }
+                Event::Extended { .. } => state.note_extension(),
+                Event::ExtendFailed { .. } => {
+                    state.note_failed_extension();
+                    log::debug!(
+                        target: "redlock",
+                        label = state.label(),
+                        keys = self.shown_keys(),
+                        token = %state.lease.token(),
+                        nodes = %self.client.reports(state.watched.objections()),
+                        "an extension failed, and will be tried again"
+                    );
+                }
+                Event::Lost(reason) => {
+                    // The token says which lock it was. Unlike the key it reveals nothing.
+                    log::warn!(
+                        target: "redlock",
+                        label = state.label(),
+                        keys = self.shown_keys(),
+                        token = %state.lease.token(),
+                        %reason,
+                        "a lock was lost"
+                    );
+                    state.lose(reason);
+                }
+                Event::Released(verdict) => state.finish_release(verdict),
+                // The enum may grow. An event that this driver does not know concerns nobody here.
+                _ => {}
+            }
+        }
+    }
+
+    /// Starts a turn of this process, if other processes could go first. Returns how long the turn may last.
+    fn start_turn(&self, state: &CellState, now: Timestamp) -> Option<Duration> {
+        let Stage::Acquiring { after_pause: true } = state.stage() else {
+            return None;
+        };
+        let was_contended = state.lease.was_contended();
+        let (turns, key) = (&self.client.turns, self.keys.first());
+        Some(turns.start(key, now, was_contended, self.turn_length()))
+    }
+
+    /// Has the timers call back when something is due. Abandons the lease if they have ended.
+    fn reschedule(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
+        let due = state.next_due();
+        let is_early_enough = match (state.due, due) {
+            // A call that comes too early only sets the next deadline.
+            (Some(known), Some(due)) => known <= due,
+            (known, due) => known == due,
+        };
+        if is_early_enough {
+            return;
+        }
+        let rescheduled = self.client.timers.reschedule(self, state.due, due);
+        state.due = due;
+        if rescheduled.is_err() {
+            state.due = None;
+            state.abandon();
+            self.transmit(state, now);
+            self.apply_events(state, now);
+        }
+    }
+
+    // In the queue.
+
+    /// Asks the nodes, at once or after other processes could go first.
+    fn begin(&self, state: &mut CellState, now: Timestamp, backs_off: bool) {
+        let Stage::Queued(queued) = state.stage() else {
+            return;
+        };
+        let deadline = queued.deadline;
+        if self.client.is_shut_down() {
+            return state.exhaust(AcquireFailure::Abandoned, 0);
+        }
+        let pause = if backs_off {
+            let (length, share) = (self.turn_length(), self.policy.poller_share);
+            let turns = &self.client.turns;
+            turns.end(self.keys.first(), now, length, share)
+        } else {
+            None
+        };
+        state.start_acquiring(pause.is_some());
+        if let Some(pause) = pause {
+            state.lease.back_off(pause);
+        }
+        if self.fenced {
+            let proposal = self.client.wall_clock.propose(&self.client.clock, now);
+            state.lease.acquire_fenced(now, deadline, proposal);
+        } else {
+            state.lease.acquire(now, deadline);
+        }
+    }
+
+    /// Ends the reservation of the keys, so that other waiters may pass.
+    pub(super) fn lapse(&self, now: Timestamp) {
+        let follow_ups = self.client.queue.lapse(self.ticket(), now);
+        carry_out(now, follow_ups).wake_all();
+    }
+
+    /// Leaves all queues. Returns what to do then.
+    fn leave(&self, now: Timestamp, departure: Departure) -> Vec<FollowUp<Arc<Self>>> {
+        let queue = &self.client.queue;
+        let policy = self.policy_of_turn(departure.held);
+        let held_since = departure.held.map(|it| it.since);
+        queue.leave(&self.keys, self.ticket(), now, held_since, &policy)
+    }
+
+    /// Returns the policy of a turn that may be longer than usual.
+    pub(super) fn policy_of_turn(&self, held: Option<Held>) -> QueuePolicy {
+        let turn = held.and_then(|it| it.turn);
+        QueuePolicy {
+            streak: turn.unwrap_or(self.turn_length().usual()),
+            ..self.policy
+        }
+    }
+
+    fn ticket(&self) -> Ticket {
+        Ticket::new(self.id())
+    }
+}
+
+/// Takes the news that nothing is sent to this node.
+fn handle_unsent(
+    state: &mut CellState,
+    now: Timestamp,
+    transmit: &Transmit,
+    node: NodeId,
+    cause: NodeError,
+) {
+    let (round, worth) = (transmit.round, Eligibility::ALWAYS);
+    let watched = &mut state.watched;
+    watched.note_answer(now, round, node, Err(cause), worth);
+    let refused = Reply::Refused;
+    state.lease.handle_reply(now, round, node, refused, worth);
+}
+
+/// Carries out what follows from a change in the queue, until nothing follows any more.
+///
+/// A lease that ends as soon as it begins (because the runtime has ended) leaves the queue at once, and the next
+/// lease begins. There may be thousands of them, so this must not recurse.
+fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Arc<LeaseCell>>>) -> WakeUps {
+    let mut follow_ups = VecDeque::from(follow_ups);
+    let mut wake_ups = WakeUps::default();
+    while let Some(next) = follow_ups.pop_front() {
+        let (cell, changes) = match next {
+            FollowUp::StartTurn { waiter, backs_off } => {
+                let ((), changes) = waiter.step(now, |state| waiter.begin(state, now, backs_off));
+                (waiter, changes)
+            }
+            FollowUp::ScheduleLapse { waiter, at } => {
+                let ((), changes) = waiter.step(now, |state| state.schedule_lapse(at));
+                (waiter, changes)
+            }
+        };
+        if let Some(departure) = changes.departure {
+            follow_ups.extend(cell.leave(now, departure));
+        }
+        wake_ups.add(cell, changes.waker, changes.for_holder);
+    }
+    wake_ups
+}
+
+/// The tasks to wake, outside of all locks.
+#[derive(Default)]
+#[must_use]
+struct WakeUps(Vec<WakeUp>);
+
+enum WakeUp {
+    Waiter(Waker),
+    Holders(Arc<LeaseCell>),
+}
+
+impl WakeUps {
+    fn add(&mut self, cell: Arc<LeaseCell>, waker: Option<Waker>, for_holder: bool) {
+        self.0.extend(waker.map(WakeUp::Waiter));
+        if for_holder {
+            self.0.push(WakeUp::Holders(cell));
+        }
+    }
+
+    fn wake_all(self) {
+        for next in self.0 {
+            match next {
+                // If one of the tasks panics when it is woken, the others are woken all the same.
+                WakeUp::Waiter(waker) => {
+                    foreign::call(|| waker.wake());
+                }
+                WakeUp::Holders(cell) => cell.notify_holders(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicU32, Ordering},
+        task::Wake,
+    };
+
+    use super::*;
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker that panics, as it should here");
+        }
+    }
+
+    struct Counts(AtomicU32);
+
+    impl Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn all_are_woken_if_one_of_them_panics() {
+        let counts = Arc::new(Counts(AtomicU32::new(0)));
+        let counting = || WakeUp::Waiter(Arc::clone(&counts).into());
+        let panicking = WakeUp::Waiter(Arc::new(Panics).into());
+        WakeUps(vec![counting(), panicking, counting(), counting()]).wake_all();
+        assert_eq!(counts.0.load(Ordering::Relaxed), 3);
+    }
+}

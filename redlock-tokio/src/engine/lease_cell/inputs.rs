@@ -1,0 +1,147 @@
+//! What a lease learns from the lanes and the timers.
+
+use std::{sync::Arc, time::Duration};
+
+use redlock_core::{Eligibility, ExpiryAnomaly, NodeId, RoundId, Timestamp, Ttl, Withdrawal};
+
+use super::{LeaseCell, state::CellState};
+use crate::{
+    engine::{
+        lane::{Requester, SetRequests},
+        timers::Timed,
+    },
+    log,
+    node::{Answer, Vote, reply_of},
+};
+
+impl Requester for LeaseCell {
+    fn handle_answer(
+        self: Arc<Self>,
+        now: Timestamp,
+        round: RoundId,
+        node: NodeId,
+        answer: Answer,
+        eligibility: Eligibility,
+    ) {
+        self.update(now, |state| {
+            let reply = reply_of(&answer, now);
+            if let Ok(Vote::Extended { remaining }) = answer {
+                self.check_remaining(state, now, round, node, remaining);
+            }
+            let watched = &mut state.watched;
+            watched.note_answer(now, round, node, answer, eligibility);
+            let lease = &mut state.lease;
+            lease.handle_reply(now, round, node, reply, eligibility);
+        });
+    }
+
+    fn set_requests(&self) -> &SetRequests {
+        &self.set_requests
+    }
+
+    fn ttl(&self) -> Ttl {
+        self.state().lease.longest_ttl()
+    }
+}
+
+impl Timed for Arc<LeaseCell> {
+    fn id(&self) -> u64 {
+        LeaseCell::id(self)
+    }
+
+    fn handle_timeout(&self, now: Timestamp) {
+        let lapses = self.update(now, |state| {
+            // The timers have forgotten this deadline, unless there is a new one. (Clearing one never fails.)
+            let due = state.due.take();
+            let _ = self.client.timers.reschedule(self, due, None);
+            let lapses = state.handle_queue_timeout(now);
+            state.lease.set_notified(self.client.is_notified());
+            state.lease.handle_timeout(now);
+            lapses
+        });
+        if lapses {
+            self.lapse(now);
+        }
+    }
+
+    fn abandon(&self) {
+        self.update(self.now(), |state| state.abandon());
+    }
+}
+
+impl LeaseCell {
+    /// Takes the news that votes of a node count for nothing.
+    pub(crate) fn handle_withdrawal(self: &Arc<Self>, node: NodeId, withdrawal: Withdrawal) {
+        let now = self.now();
+        self.update(now, |state| {
+            state.lease.handle_withdrawal(now, node, withdrawal);
+        });
+    }
+
+    /// Takes the news that a key is gone from a node.
+    pub(crate) fn handle_freed(self: &Arc<Self>, node: NodeId) {
+        let now = self.now();
+        self.update(now, |state| {
+            if self.keys.has_several() {
+                // The other keys may still be there.
+                state.lease.probe_again(node);
+            } else {
+                state.lease.handle_freed(now, node);
+            }
+        });
+    }
+
+    /// Takes the news that there is a new connection to a node.
+    pub(crate) fn handle_connection(self: &Arc<Self>, node: NodeId) {
+        self.update(self.now(), |state| state.lease.probe_again(node));
+    }
+
+    /// Ends the lease if the lock is not held yet.
+    pub(crate) fn stop_acquiring(self: &Arc<Self>) {
+        self.update(self.now(), |state| {
+            if state.stage().is_pending() {
+                state.abandon();
+            }
+        });
+    }
+
+    /// Warns if a node would have dropped the key too early or too late.
+    ///
+    /// The keys of one node go wrong together, so one warning speaks for all.
+    pub(super) fn check_remaining(
+        &self,
+        state: &CellState,
+        now: Timestamp,
+        extension: RoundId,
+        node: NodeId,
+        remaining: Duration,
+    ) {
+        let lane = &self.client.lanes[node.index()];
+        let node = lane.address();
+        match state.lease.judge_remaining(now, extension, remaining) {
+            Some(ExpiryAnomaly::TooShort { needed }) => {
+                if let Some(withheld) = lane.keys_too_short().due(now) {
+                    log::warn!(
+                        target: "redlock",
+                        label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
+                        %node, ?remaining, ?needed, withheld,
+                        "the key had less time left than the lock relies on: the node's clock has stepped, \
+                         somebody has shortened the key's life, or the node has missed an extension"
+                    );
+                }
+            }
+            Some(ExpiryAnomaly::TooLong { longest }) => {
+                if let Some(withheld) = lane.keys_too_long().due(now) {
+                    log::warn!(
+                        target: "redlock",
+                        label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
+                        %node, ?remaining, ttl = ?longest, withheld,
+                        "the key had more time left than it was given: the node's clock has stepped back, or \
+                         somebody has extended the key's life"
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+}
