@@ -72,7 +72,7 @@ mod log;
 /// [`LockOptions::no_handover`]: crate::LockOptions::no_handover
 /// [`LockOptions::no_renewal`]: crate::LockOptions::no_renewal
 /// [`LockOptions::wait`]: crate::LockOptions::wait
-/// [`RedisNode::from_factory`]: crate::RedisNode::from_factory
+/// [`RedisNodeBuilder::stream`]: crate::RedisNodeBuilder::stream
 /// [`Redlock::cluster`]: crate::Redlock::cluster
 /// [`Redlock::connect`]: crate::Redlock::connect
 /// [`Redlock::embedded`]: crate::Redlock::embedded
@@ -121,7 +121,7 @@ pub use node::{
     error::{CounterDefect, NodeError},
     memory::MemoryNode,
     redis::{
-        ClusterError, ClusterNodes, Credentials, FactorySettings, RedisNode, RedisNodeBuilder,
+        ClusterError, ClusterNodes, Credentials, PoolMessages, RedisNode, RedisNodeBuilder,
         RedisNodeError, SentinelNodeBuilder, TlsError, TlsOptions, UrlError,
     },
     report::{NodeReport, NodeReports, Objection},

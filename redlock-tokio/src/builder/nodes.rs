@@ -43,7 +43,8 @@ impl RedlockBuilder {
     /// Adds masters by pools of your own, each with the name that errors and logs use for it.
     ///
     /// A `Redlock` keeps one connection of each pool. Servers send no notifications over such a connection, so
-    /// waiters poll (see [`LockOptions::retry_delay`](crate::LockOptions::retry_delay)).
+    /// waiters poll (see [`LockOptions::retry_delay`](crate::LockOptions::retry_delay)). Pools that do wake them are added as
+    /// nodes: [`RedisNode::from_pool_with`].
     ///
     /// ```no_run
     /// # use redlock_tokio::Redlock;

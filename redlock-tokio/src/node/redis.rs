@@ -7,7 +7,6 @@ mod connect;
 mod counter_name;
 mod credentials;
 mod error;
-mod factory;
 mod info;
 mod invalidations;
 mod key_tag;
@@ -22,12 +21,13 @@ mod sentinel;
 mod server_error;
 mod session;
 mod source;
+mod stream;
 mod tls;
 mod url;
 
 use std::fmt;
 
-use deadpool_redis::{Pool, redis::aio::MultiplexedConnection};
+use deadpool_redis::Pool;
 use futures::{FutureExt, future::BoxFuture};
 
 pub(crate) use self::cluster::ClusterAuthority;
@@ -36,33 +36,25 @@ pub use self::{
     cluster::{ClusterError, ClusterNodes},
     credentials::Credentials,
     error::RedisNodeError,
-    factory::FactorySettings,
+    pool::PoolMessages,
     sentinel::SentinelNodeBuilder,
     tls::{TlsError, TlsOptions},
     url::UrlError,
 };
-use self::{
-    callback::{Callback, CallbackError},
-    factory::Factory,
-    pool::Pools,
-    session::RedisSession,
-    source::Source,
-    url::NodeUrl,
-};
+use self::{pool::OwnPool, session::RedisSession, source::Source, url::NodeUrl};
 use super::{NamedBy, Node, NodeError, Session};
 
 /// A Redis (or Valkey) master.
 ///
-/// There are five ways to make one. Each lock service keeps one connection to the node, and opens another when that one
+/// There are four ways to make one. Each lock service keeps one connection to the node, and opens another when that one
 /// breaks.
 ///
 /// | from | for | wake-up of waiters |
 /// |---|---|---|
-/// | [`from_url`](Self::from_url) | most masters, over a [`deadpool_redis`] pool | yes |
-/// | [`builder`](Self::builder) | credentials that rotate, certificates of your own | yes |
-/// | [`from_factory`](Self::from_factory) | tunnels, proxies, other TLS: you open the connection | yes |
+/// | [`from_url`](Self::from_url) | most masters | yes |
+/// | [`builder`](Self::builder) | credentials that rotate, certificates or streams of your own | yes |
 /// | [`sentinel`](Self::sentinel) | the master of a group that sentinels watch | yes |
-/// | [`from_pool`](Self::from_pool) | a pool that you have already | no, waiters poll |
+/// | [`from_pool`](Self::from_pool), [`from_pool_with`](Self::from_pool_with) | a [`deadpool_redis`] pool that you have already | only with its messages |
 ///
 /// ```
 /// use redlock_tokio::{RedisNode, node::Node};
@@ -109,11 +101,7 @@ impl RedisNode {
                 other => UrlError::new(other.to_string()),
             });
         }
-        let NodeUrl { endpoint, settings } = NodeUrl::parse(url)?;
-        Ok(Self {
-            address: endpoint.to_string().into(),
-            source: Source::Pools(Pools::new(&settings, &endpoint)?),
-        })
+        Ok(Self::at(NodeUrl::parse(url)?))
     }
 
     /// Returns a builder of the master of a group that sentinels watch. `name` is the group's name in their configuration, and
@@ -149,73 +137,48 @@ impl RedisNode {
 
     /// Creates a node from a pool of your own. `address` is the node's name in errors and logs.
     ///
-    /// The pool's connections report no free locks, so that waiters ask from time to time.
+    /// The node takes one connection out of the pool, and another one when that one breaks. Connections of the pool report
+    /// no free locks, so waiters ask from time to time. [`from_pool_with`](Self::from_pool_with) wakes them.
     #[must_use]
     pub fn from_pool(address: impl Into<String>, pool: Pool) -> Self {
+        Self::of_pool(address.into(), OwnPool::new(pool, None))
+    }
+
+    /// Likewise, from a pool whose manager was created with the [settings](PoolMessages::config) of these messages. They
+    /// wake waiters, if the connections speak RESP3.
+    ///
+    /// ```
+    /// use redlock_tokio::{
+    ///     PoolMessages, RedisNode,
+    ///     deadpool_redis::{Manager, Pool},
+    /// };
+    ///
+    /// let messages = PoolMessages::new();
+    /// let url = "redis://redis-a.internal/?protocol=resp3";
+    /// let manager = Manager::new_with_config(url, messages.config())?;
+    /// let pool = Pool::builder(manager).max_size(8).build()?;
+    /// let node = RedisNode::from_pool_with("redis-a", pool, messages);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn from_pool_with(address: impl Into<String>, pool: Pool, messages: PoolMessages) -> Self {
+        Self::of_pool(address.into(), OwnPool::new(pool, Some(messages)))
+    }
+
+    fn of_pool(address: String, pool: OwnPool) -> Self {
         Self {
-            address: address.into().into(),
-            source: Source::Pools(Pools::of(pool)),
+            address: address.into(),
+            source: Source::Pool(pool),
         }
     }
 
-    /// Creates a node from a function that opens its connections. `address` is the node's name in errors and logs.
-    ///
-    /// The function is called for each new connection, with the [settings](FactorySettings) that the connection
-    /// needs. [`FactorySettings::connect`] and [`FactorySettings::connect_over`] use them.
-    ///
-    /// ```
-    /// use redlock_tokio::{RedisNode, deadpool_redis::redis::RedisConnectionInfo};
-    /// use tokio::io::DuplexStream;
-    ///
-    /// async fn tunnel_to(host: &str) -> std::io::Result<DuplexStream> {
-    ///     // .. any stream of bytes
-    /// #   let _ = host;
-    /// #   Ok(tokio::io::duplex(64).0)
-    /// }
-    ///
-    /// let node = RedisNode::from_factory("redis-a", async |settings| {
-    ///     let stream = tunnel_to("redis-a.internal").await?;
-    ///     let redis = RedisConnectionInfo::default().set_password("secret");
-    ///     settings.connect_over(stream, redis).await
-    /// });
-    /// ```
-    ///
-    /// # A connection of its own
-    ///
-    /// The function must open a *new* connection each time, which nothing else uses:
-    ///
-    /// - A release must not overtake the request that sets its key. One connection keeps that order. A balancer that
-    ///   spreads the commands of one connection over several does not.
-    /// - `CLIENT TRACKING` is a state of the connection. It decides which keys the server reports as free.
-    /// - The lock service gives up a silent server by closing the connection. Other commands would fail with it, and
-    ///   a connection that stays open would carry out old requests later.
-    ///
-    /// A connection that this function has returned before is refused with
-    /// [`NodeError::Misconfigured`], if the server lets the client use `CLIENT ID` and `INFO`. A connection that is
-    /// shared with other code, or by two nodes, is not detected, except that it reports no free locks.
-    ///
-    /// # Wake-up
-    ///
-    /// Each connection is tested with an `UNSUBSCRIBE`, in one round trip. If the server's messages do not arrive (the
-    /// function did not use the settings, or the server knows no RESP3), waiters ask from time to time, and the log
-    /// says so, once for each node. If the server refuses RESP3, the function is called again with settings for RESP2.
-    ///
-    /// # Failures
-    ///
-    /// The function has the [`connect_timeout`](crate::RedlockBuilder::connect_timeout), 1 s by default, and is dropped
-    /// when the time is over. If it fails or panics, the node is not connected, with the text of the error and of its
-    /// sources. Logs show that text, so the text must not have secrets. An error of the redis crate means the same as
-    /// for other nodes: a wrong password is [`NodeError::Misconfigured`].
-    #[must_use]
-    pub fn from_factory<F, Fut, E>(address: impl Into<String>, factory: F) -> Self
-    where
-        F: Fn(FactorySettings) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<MultiplexedConnection, E>> + Send + 'static,
-        E: Into<CallbackError>,
-    {
+    fn at(NodeUrl { endpoint, settings }: NodeUrl) -> Self {
         Self {
-            address: address.into().into(),
-            source: Source::Factory(Factory::new(Callback::new(factory))),
+            address: endpoint.to_string().into(),
+            source: Source::Settings {
+                settings: settings.into(),
+                endpoint,
+            },
         }
     }
 }
@@ -227,7 +190,7 @@ impl Node for RedisNode {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
         async {
-            let session = RedisSession::open(self.source.open(&self.address).await?).await?;
+            let session = RedisSession::open(self.source.open().await?).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         }
         .boxed()
@@ -236,7 +199,7 @@ impl Node for RedisNode {
     fn named_by(&self) -> Option<NamedBy> {
         match &self.source {
             Source::Group(group) => Some(group.named_by()),
-            Source::Pools(_) | Source::Settings { .. } | Source::Factory(_) => None,
+            Source::Settings { .. } | Source::Pool(_) => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes whose connections a function of the user opens. Over real servers.
+//! Nodes over streams that a function of the user opens, and over pools of the user. Over real servers.
 
 use std::{
     future::{Future, pending},
@@ -13,12 +13,9 @@ use std::{
 };
 
 use redlock_tokio::{
-    BuildError, Durability, FactorySettings, LockOptions, NodeError, NodeState, RedisNode, Redlock,
-    RedlockBuilder,
-    deadpool_redis::redis::{
-        Client, ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult,
-        aio::MultiplexedConnection,
-    },
+    BuildError, Credentials, Durability, LockOptions, NodeError, NodeState, PoolMessages,
+    RedisNode, RedisNodeError, Redlock, RedlockBuilder,
+    deadpool_redis::{Manager, Pool},
     test_util::{RedisServer, RedisServers},
 };
 use tokio::{
@@ -93,34 +90,38 @@ impl Drop for Counting {
     }
 }
 
-/// A node over streams that are counted.
-fn tunnelled(server: &RedisServer, seen: &Seen) -> RedisNode {
+/// A node over streams that are counted. `more` follows the address in its URL.
+fn tunnelled(server: &RedisServer, more: &str, seen: &Seen) -> RedisNode {
     let (address, seen) = (server.address().to_string(), seen.clone());
-    RedisNode::from_factory(address.clone(), move |settings| {
+    over_streams(&format!("{}{more}", server.url()), move || {
         let (address, seen) = (address.clone(), seen.clone());
-        async move {
-            let stream = Counting::connect(&address, &seen).await?;
-            settings
-                .connect_over(stream, RedisConnectionInfo::default())
-                .await
-        }
+        async move { Counting::connect(&address, &seen).await }
     })
 }
 
-/// A node whose factory gets the URL of the server and the settings.
-fn made_by<F, Fut>(server: &RedisServer, factory: F) -> RedisNode
+fn over_streams<F, Fut>(url: &str, open: F) -> RedisNode
 where
-    F: Fn(String, FactorySettings) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = RedisResult<MultiplexedConnection>> + Send + 'static,
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = io::Result<Counting>> + Send + 'static,
 {
-    let url = server.url();
-    RedisNode::from_factory(server.address().to_string(), move |settings| {
-        factory(url.clone(), settings)
-    })
+    RedisNode::builder(url).stream(open).build().unwrap()
 }
 
-fn plain(server: &RedisServer) -> RedisNode {
-    made_by(server, async |url, settings| settings.connect(url).await)
+/// A node over a pool of the user, which may have messages.
+fn pooled(server: &RedisServer, has_messages: bool) -> RedisNode {
+    let (url, messages) = (
+        format!("{}?protocol=resp3", server.url()),
+        PoolMessages::new(),
+    );
+    let name = server.address().to_string();
+    if has_messages {
+        let manager = Manager::new_with_config(url, messages.config()).unwrap();
+        let pool = Pool::builder(manager).build().unwrap();
+        RedisNode::from_pool_with(name, pool, messages)
+    } else {
+        let pool = Pool::builder(Manager::new(url).unwrap()).build().unwrap();
+        RedisNode::from_pool(name, pool)
+    }
 }
 
 fn over(nodes: impl IntoIterator<Item = RedisNode>) -> RedlockBuilder {
@@ -139,143 +140,99 @@ fn seldom() -> LockOptions {
     LockOptions::new().retry_delay(MS(600_000), MS(1_200_000))
 }
 
+/// Lets a waiter wait for a key of a foreign client, and frees the key. Returns the waiter's result once it has one.
+async fn free_while_waiting(
+    servers: &RedisServers,
+    redlock: &Redlock,
+    options: LockOptions,
+    probes: u64,
+) {
+    let nodes = clis(servers);
+    nodes.iter().for_each(|node| node.set("k", "foreign"));
+    let waiting = redlock.lock("k").wait(MS(60_000)).options(options);
+    let waiting = tokio::spawn(waiting.into_future());
+    eventually("the key is probed", || {
+        nodes.iter().all(|node| node.calls("pttl") >= probes)
+    })
+    .await;
+    for node in &nodes {
+        assert_eq!(node.run(&["DEL", "k"]), "1");
+    }
+    let woken = timeout(Duration::from_secs(10), waiting).await;
+    let guard = woken.expect("it gets the free key").unwrap().unwrap();
+    guard.release().await;
+}
+
 #[tokio::test]
 async fn messages_over_own_streams_wake_the_waiter() {
+    let (log, _logging) = Log::start();
     let servers = RedisServers::spawn(3).unwrap();
     let seen: [Seen; 3] = Default::default();
     let nodes = servers
         .iter()
         .zip(&seen)
-        .map(|(it, seen)| tunnelled(it, seen));
+        .map(|(it, seen)| tunnelled(it, "", seen));
     let redlock = over(nodes).build().await.unwrap();
-    let nodes = clis(&servers);
-    nodes.iter().for_each(|node| node.set("k", "foreign"));
-    let waiting = redlock.lock("k").wait(MS(60_000)).options(seldom());
-    let waiting = tokio::spawn(waiting.into_future());
-    eventually("the key is probed", || {
-        nodes.iter().all(|node| node.calls("pttl") == 1)
-    })
-    .await;
+    free_while_waiting(&servers, &redlock, seldom(), 1).await;
     let count = |seen: &Seen| seen.invalidations.load(SeqCst);
-    assert_eq!(seen.each_ref().map(count), [0, 0, 0]);
-
-    for node in &nodes {
-        assert_eq!(node.run(&["DEL", "k"]), "1");
-    }
-    let woken = timeout(Duration::from_secs(10), waiting).await;
-    let guard = woken.expect("it is woken").unwrap().unwrap();
     assert!(seen.iter().map(count).sum::<usize>() >= 2, "a majority");
-    guard.release().await;
     assert_eq!(seen.each_ref().map(|it| it.opened.load(SeqCst)), [1, 1, 1]);
+    assert_eq!(log.text(), "");
 }
 
-/// Without the settings there is no way for the messages. So the waiter asks, and does not rely on them.
 #[tokio::test]
-async fn a_connection_without_the_settings_is_noticed_and_waiters_poll() {
-    let (log, _guard) = Log::start();
+async fn messages_over_a_pool_wake_the_waiter() {
     let servers = RedisServers::spawn(3).unwrap();
-    let nodes = servers.iter().map(|it| {
-        made_by(it, async |url, settings| {
-            // One that speaks RESP3, with no receiver.
-            assert_eq!(settings.protocol(), ProtocolVersion::RESP3);
-            let client = Client::open(format!("{url}?protocol=resp3"))?;
-            client.get_multiplexed_async_connection().await
-        })
-    });
+    let nodes = servers.iter().map(|it| pooled(it, true));
     let redlock = over(nodes).build().await.unwrap();
-    let text = log.text();
-    for server in servers.iter() {
-        let address = server.address().to_string();
-        let lines = text
-            .lines()
-            .filter(|it| it.contains("messages do not arrive"));
-        let lines: Vec<_> = lines.filter(|it| it.contains(&address)).collect();
-        assert!(lines.len() == 1 && lines[0].contains("WARN"), "{text}");
-    }
-    let nodes = clis(&servers);
-    nodes.iter().for_each(|node| node.set("k", "foreign"));
-    let options = LockOptions::new().retry_delay(MS(20), MS(50));
-    let waiting = redlock.lock("k").wait(MS(60_000)).options(options);
-    let waiting = tokio::spawn(waiting.into_future());
-    eventually("the key is probed again and again", || {
-        nodes.iter().all(|node| node.calls("pttl") > 3)
-    })
-    .await;
-    for node in &nodes {
-        assert_eq!(node.run(&["DEL", "k"]), "1");
-    }
-    let woken = timeout(Duration::from_secs(10), waiting).await;
-    drop(woken.expect("it finds the free key").unwrap().unwrap());
+    free_while_waiting(&servers, &redlock, seldom(), 1).await;
 }
 
+/// Without messages the waiter asks, and does not rely on them.
 #[tokio::test]
-async fn connections_with_the_settings_warn_of_nothing() {
-    let (log, _guard) = Log::start();
+async fn connections_without_messages_let_waiters_poll() {
     let servers = RedisServers::spawn(3).unwrap();
-    let with_config = |server| {
-        made_by(server, async |url, settings| {
-            let protocol = match settings.protocol() {
-                ProtocolVersion::RESP3 => "resp3",
-                _ => "resp2",
-            };
-            let client = Client::open(format!("{url}?protocol={protocol}"))?;
-            let config = settings.config();
-            client
-                .get_multiplexed_async_connection_with_config(&config)
-                .await
-        })
-    };
     let nodes = [
-        plain(servers.get(0)),
-        tunnelled(servers.get(1), &Seen::default()),
-        with_config(servers.get(2)),
+        pooled(servers.get(0), false),
+        pooled(servers.get(1), false),
+        tunnelled(servers.get(2), "?protocol=resp2", &Seen::default()),
     ];
     let redlock = over(nodes).build().await.unwrap();
-    let guard = redlock.lock("k").await.unwrap();
-    guard.release().await;
-    assert_eq!(log.text(), "");
+    let often = LockOptions::new().retry_delay(MS(20), MS(50));
+    free_while_waiting(&servers, &redlock, often, 4).await;
 }
 
 /// A server before Redis 6.
 #[tokio::test]
 async fn a_server_without_resp3_is_asked_for_resp2() {
     let servers = RedisServers::spawn_with(1, &["--rename-command", "HELLO", ""]).unwrap();
-    let calls = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&calls);
-    let node = made_by(servers.get(0), move |url, settings| {
-        let expected = match count.fetch_add(1, SeqCst) {
-            0 => ProtocolVersion::RESP3,
-            _ => ProtocolVersion::RESP2,
-        };
-        assert_eq!(settings.protocol(), expected);
-        async move { settings.connect(url).await }
-    });
-    let (log, _guard) = Log::start();
+    let seen = Seen::default();
+    let node = tunnelled(servers.get(0), "", &seen);
     let redlock = over([node]).build().await.unwrap();
     drop(redlock.lock("k").await.expect("a lock"));
-    assert_eq!(calls.load(SeqCst), 2);
-    assert!(!log.text().contains("messages"), "{}", log.text());
+    assert_eq!(seen.opened.load(SeqCst), 2);
+    eventually("the first is closed", || seen.closed.load(SeqCst) == 1).await;
 }
 
 #[tokio::test]
-async fn a_factory_that_fails_or_hangs_costs_one_node_and_recovers() {
+async fn a_function_that_fails_or_hangs_costs_one_node_and_recovers() {
     let servers = RedisServers::spawn(3).unwrap();
     let is_well = Arc::new(AtomicBool::new(false));
     let (well, calls) = (Arc::clone(&is_well), Arc::new(AtomicUsize::new(0)));
-    let count = Arc::clone(&calls);
-    let sick = made_by(servers.get(0), move |url, settings| {
-        let call = count.fetch_add(1, SeqCst);
-        let is_well = well.load(SeqCst);
+    let address = servers.get(0).address().to_string();
+    let sick = over_streams(&servers.get(0).url(), move || {
+        let call = calls.fetch_add(1, SeqCst);
+        let (is_well, address) = (well.load(SeqCst), address.clone());
         async move {
             match call % 3 {
-                _ if is_well => settings.connect(url).await,
-                0 => Err(io::Error::other("the tunnel is closed").into()),
-                1 => panic!("a factory that panics"),
+                _ if is_well => Counting::connect(&address, &Seen::default()).await,
+                0 => Err(io::Error::other("the tunnel is closed")),
+                1 => panic!("a function that panics"),
                 _ => pending().await,
             }
         }
     });
-    let others = [1, 2].map(|it| plain(servers.get(it)));
+    let others = [1, 2].map(|it| tunnelled(servers.get(it), "", &Seen::default()));
     let nodes = others.into_iter().chain([sick]);
     let redlock = over(nodes).connect_timeout(MS(500)).build().await.unwrap();
     for words in [
@@ -305,36 +262,47 @@ async fn a_factory_that_fails_or_hangs_costs_one_node_and_recovers() {
     .await;
 }
 
+/// Credentials come from the URL, or from a function for each connection.
 #[tokio::test]
-async fn a_refusal_of_the_server_is_a_refusal_through_a_factory_too() {
+async fn own_streams_authenticate() {
     let servers = RedisServers::spawn_with(1, &["--requirepass", "secret"]).unwrap();
-    #[derive(Debug, thiserror::Error)]
-    #[error("cannot connect")]
-    struct Wrapped(#[source] RedisError);
-
-    let url = servers
-        .get(0)
-        .url()
-        .replace("redis://", "redis://:hunter2@");
-    let node = RedisNode::from_factory("a", move |settings| {
-        let url = url.clone();
-        async move { settings.connect(url).await.map_err(Wrapped) }
-    });
-    let error = over([node]).build().await.unwrap_err();
+    let url = servers.get(0).url();
+    let address = servers.get(0).address().to_string();
+    let open = move || {
+        let address = address.clone();
+        async move { Counting::connect(&address, &Seen::default()).await }
+    };
+    let with = |password: &str| {
+        let url = url.replace("redis://", &format!("redis://:{password}@"));
+        over_streams(&url, open.clone())
+    };
+    let error = over([with("hunter2")]).build().await.unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, BuildError::Refused { .. }), "{error:?}");
     assert!(text.contains("invalid username-password"), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
+
+    let ask = async || Ok::<_, io::Error>(Credentials::new("default", "secret"));
+    let rotating = RedisNode::builder(&url)
+        .credentials(ask)
+        .stream(open.clone());
+    for node in [with("secret"), rotating.build().unwrap()] {
+        let redlock = over([node]).build().await.unwrap();
+        drop(redlock.lock("k").await.expect("a lock"));
+    }
 }
 
-/// A frozen server costs the session, so that the factory is asked again.
-async fn freeze_until_the_session_ends(redlock: &Redlock, server: &RedisServer) {
-    server.freeze();
-    eventually("the session ends", || {
-        matches!(redlock.nodes()[0].state, NodeState::Reconnecting(_))
-    })
-    .await;
-    server.thaw();
+#[cfg(feature = "tls-rustls")]
+#[test]
+fn a_stream_for_a_url_with_tls_is_refused() {
+    let open = async || Counting::connect("localhost:1", &Seen::default()).await;
+    let node = RedisNode::builder("rediss://localhost")
+        .stream(open)
+        .build();
+    assert!(
+        matches!(node, Err(RedisNodeError::TlsOverStream)),
+        "{node:?}"
+    );
 }
 
 fn impatient(nodes: impl IntoIterator<Item = RedisNode>) -> RedlockBuilder {
@@ -345,7 +313,7 @@ fn impatient(nodes: impl IntoIterator<Item = RedisNode>) -> RedlockBuilder {
 async fn a_silent_server_is_given_up_by_closing_the_stream() {
     let servers = RedisServers::spawn(1).unwrap();
     let seen = Seen::default();
-    let node = tunnelled(servers.get(0), &seen);
+    let node = tunnelled(servers.get(0), "", &seen);
     let redlock = impatient([node]).build().await.unwrap();
     assert_eq!((seen.opened.load(SeqCst), seen.closed.load(SeqCst)), (1, 0));
     servers.get(0).freeze();
@@ -361,49 +329,23 @@ async fn a_silent_server_is_given_up_by_closing_the_stream() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_returned_again_is_refused() {
-    let servers = RedisServers::spawn(1).unwrap();
-    let server = servers.get(0);
-    let shared = tokio::sync::OnceCell::<MultiplexedConnection>::new();
-    let shared = Arc::new(shared);
-    let shares = made_by(server, move |url, settings| {
-        let shared = Arc::clone(&shared);
-        async move {
-            let connection = shared.get_or_try_init(|| settings.connect(url)).await?;
-            Ok(connection.clone())
-        }
-    });
-    let redlock = impatient([shares]).build().await.unwrap();
-    drop(redlock.lock("k").await.expect("the first time it is new"));
-    freeze_until_the_session_ends(&redlock, server).await;
-    eventually("the connection is refused", || {
-        let NodeState::Refused(NodeError::Misconfigured(text)) = &redlock.nodes()[0].state else {
-            return false;
-        };
-        text.contains("returned before")
-    })
-    .await;
-
-    // The same course of things, with a new connection each time.
-    let redlock = impatient([plain(server)]).build().await.unwrap();
-    freeze_until_the_session_ends(&redlock, server).await;
-    eventually("the node votes", || {
-        redlock.nodes()[0].state == NodeState::Voting
-    })
-    .await;
-}
-
-/// The numbers of a server's connections begin anew when the server does.
-#[tokio::test]
-async fn a_restarted_server_is_no_shared_connection() {
-    let servers = RedisServers::spawn(1).unwrap();
-    let redlock = impatient([plain(servers.get(0))]).build().await.unwrap();
+async fn a_restarted_server_gets_a_new_connection() {
+    let servers = RedisServers::spawn(2).unwrap();
+    let nodes = [
+        tunnelled(servers.get(0), "", &Seen::default()),
+        pooled(servers.get(1), true),
+    ];
+    let redlock = impatient(nodes).build().await.unwrap();
     for _ in 0..3 {
-        servers.get(0).restart().unwrap();
-        eventually("the node is connected to the new server", || {
-            let pid = servers.get(0).pid();
-            let node = &redlock.nodes()[0];
-            node.state == NodeState::Voting && Cli::of(servers.get(0)).connections() > 1 && pid > 0
+        for server in servers.iter() {
+            server.restart().unwrap();
+        }
+        eventually("both vote again, over new connections", || {
+            let votes = redlock
+                .nodes()
+                .iter()
+                .all(|it| it.state == NodeState::Voting);
+            votes && servers.iter().all(|it| Cli::of(it).connections() > 1)
         })
         .await;
         drop(redlock.lock("k").await.expect("a lock"));

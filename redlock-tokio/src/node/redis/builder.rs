@@ -1,12 +1,13 @@
 use std::fmt;
 
+use tokio::io::{AsyncRead, AsyncWrite};
+
 use super::{
     RedisNode,
     callback::{Callback, CallbackError},
     credentials::{Credentials, CredentialsCallback},
     error::RedisNodeError,
-    pool::Pools,
-    source::Source,
+    stream::{BoxedStream, StreamCallback},
     tls::TlsOptions,
     url::{NodeUrl, UrlError},
 };
@@ -17,6 +18,7 @@ pub struct RedisNodeBuilder {
     url: Result<NodeUrl, UrlError>,
     credentials: Option<CredentialsCallback>,
     tls: Option<TlsOptions>,
+    stream: Option<StreamCallback>,
 }
 
 impl RedisNode {
@@ -42,6 +44,7 @@ impl RedisNode {
             url: NodeUrl::parse(url),
             credentials: None,
             tls: None,
+            stream: None,
         }
     }
 }
@@ -62,8 +65,6 @@ impl RedisNodeBuilder {
     /// A connection keeps the credentials with which it was opened. A server that closes a connection because its
     /// token has expired costs the votes that are on their way: the node is connected to again at once, with a new
     /// token. Let the tokens of the nodes expire at different times, so that a majority is always connected.
-    ///
-    /// Such a node opens its connections without a pool.
     ///
     /// ```
     /// # use redlock_tokio::{Credentials, RedisNode};
@@ -94,6 +95,47 @@ impl RedisNodeBuilder {
         self
     }
 
+    /// Sets the function that opens the stream of each new connection: a tunnel, a proxy, or TLS of your own. The URL
+    /// has the credentials and the database, and its host is the node's name in errors and logs.
+    ///
+    /// The stream must lead to *one* server, each time to the same. A balancer that spreads the commands of a connection
+    /// over several servers would let a release overtake the request that sets its key. A TCP stream should have
+    /// `TCP_NODELAY`. The stream is closed when the connection is given up, even if the server has stopped answering.
+    ///
+    /// The function has the [`connect_timeout`](crate::RedlockBuilder::connect_timeout), 1 s by default, and is dropped
+    /// when the time is over. If it fails or panics, the node is [`NodeError::Unreachable`](crate::NodeError::Unreachable)
+    /// with the text of the error and of its sources. Logs show that text, so the text must not have secrets. If the
+    /// server knows no RESP3, a second stream is opened for RESP2.
+    ///
+    /// ```
+    /// use redlock_tokio::RedisNode;
+    /// use tokio::io::DuplexStream;
+    ///
+    /// async fn tunnel_to(host: &str) -> std::io::Result<DuplexStream> {
+    ///     // .. any stream of bytes
+    /// #   let _ = host;
+    /// #   Ok(tokio::io::duplex(64).0)
+    /// }
+    ///
+    /// let node = RedisNode::builder("redis://:secret@redis-a.internal")
+    ///     .stream(async || tunnel_to("redis-a.internal").await)
+    ///     .build()?;
+    /// # Ok::<_, redlock_tokio::RedisNodeError>(())
+    /// ```
+    pub fn stream<F, Fut, S, E>(mut self, open: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<S, E>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        E: Into<CallbackError>,
+    {
+        self.stream = Some(Callback::new(move |()| {
+            let stream = open();
+            async move { stream.await.map(|it| Box::new(it) as BoxedStream) }
+        }));
+        self
+    }
+
     /// Builds the node. Does not connect yet.
     ///
     /// # Errors
@@ -103,16 +145,9 @@ impl RedisNodeBuilder {
         let NodeUrl { endpoint, settings } = self.url?;
         let settings = settings.with_tls(self.tls.as_ref())?;
         let settings = settings.with_credentials(self.credentials)?;
-        let address = endpoint.to_string().into();
-        let source = if settings.asks_for_credentials() {
-            Source::Settings {
-                settings: settings.into(),
-                endpoint,
-            }
-        } else {
-            Source::Pools(Pools::new(&settings, &endpoint)?)
-        };
-        Ok(RedisNode { address, source })
+        let settings = settings.with_streams(self.stream);
+        let settings = settings.ok_or(RedisNodeError::TlsOverStream)?;
+        Ok(RedisNode::at(NodeUrl { endpoint, settings }))
     }
 }
 

@@ -6,16 +6,19 @@ use std::{convert::Infallible, sync::Arc};
 
 use deadpool_redis::redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisResult,
+    ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
     aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
+use tokio::sync::watch;
 
 use super::{
     address::Endpoint,
+    callback::{CallbackError, text_of},
     credentials::{CredentialsCallback, TwoCredentials},
     invalidations::Invalidations,
     opened::{Attachment, Opened},
     server_error::connect_error,
+    stream::{BoxedStream, StreamCallback},
     tls::{Tls, TlsError, TlsOptions},
 };
 use crate::node::NodeError;
@@ -36,12 +39,29 @@ pub(super) struct ConnectionSettings {
 pub(super) enum Transport {
     Plain,
     Tls(Tls),
+    /// A function of the user opens the stream.
+    Stream(StreamCallback),
 }
 
-/// All that the redis crate needs for a connection to one address.
-pub(super) struct Recipe {
-    pub(super) info: ConnectionInfo,
-    pub(super) config: AsyncConnectionConfig,
+/// Why a connection was not opened.
+enum OpenError {
+    Redis(RedisError),
+    Stream(CallbackError),
+}
+
+impl From<RedisError> for OpenError {
+    fn from(error: RedisError) -> Self {
+        Self::Redis(error)
+    }
+}
+
+impl From<OpenError> for NodeError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Redis(error) => connect_error(&error),
+            OpenError::Stream(error) => Self::Unreachable(text_of(&*error)),
+        }
+    }
 }
 
 impl ConnectionSettings {
@@ -88,22 +108,29 @@ impl ConnectionSettings {
         })
     }
 
-    /// Returns whether each connection asks for credentials of its own.
-    pub(super) fn asks_for_credentials(&self) -> bool {
-        self.credentials.is_some()
+    /// Lets a function of the user open what carries the commands. Returns `None` for settings with TLS.
+    pub(super) fn with_streams(self, stream: Option<StreamCallback>) -> Option<Self> {
+        let Some(stream) = stream else {
+            return Some(self);
+        };
+        (!self.uses_tls()).then_some(Self {
+            transport: Transport::Stream(stream),
+            ..self
+        })
     }
 
     pub(super) fn uses_tls(&self) -> bool {
         matches!(self.transport, Transport::Tls(_))
     }
 
+    #[cfg(test)]
+    pub(super) fn excludes_resp3(&self) -> bool {
+        self.excludes_resp3
+    }
+
     /// Returns user, password and database.
     pub(super) fn redis(&self) -> &RedisConnectionInfo {
         &self.redis
-    }
-
-    pub(super) fn excludes_resp3(&self) -> bool {
-        self.excludes_resp3
     }
 
     /// Opens a connection. It speaks RESP3 if the server does, unless the settings exclude that.
@@ -115,9 +142,14 @@ impl ConnectionSettings {
     /// [`NodeError::Misconfigured`] if a server is there but objects, [`NodeError::Unreachable`] if none is,
     /// [`NodeError::Credentials`] if there are no credentials.
     pub(super) async fn open(&self, endpoint: &Endpoint) -> Result<Opened, NodeError> {
-        let settings = self.with_fresh_credentials().await?;
-        let opened = settings.open_in_newest_protocol(endpoint).await;
-        opened.map_err(|error| connect_error(&error))
+        let invalidations = Arc::new(Invalidations::default());
+        let config = invalidations.config();
+        let (connection, attachment, protocol) = self.open_newest(endpoint, config).await?;
+        Ok(Opened {
+            connection,
+            invalidations: (protocol != ProtocolVersion::RESP2).then_some(invalidations),
+            attachment,
+        })
     }
 
     /// Opens a connection for other commands than those of locks. `on_message` is called for each message that is
@@ -131,30 +163,67 @@ impl ConnectionSettings {
         endpoint: &Endpoint,
         on_message: impl Fn() + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, NodeError> {
-        let settings = self.with_fresh_credentials().await?;
-        let opened = settings.open_with_messages(endpoint, on_message).await;
-        opened.map_err(|error| connect_error(&error))
+        let config = plain_config().set_push_sender(move |push: PushInfo| {
+            if push.kind == PushKind::Message {
+                on_message();
+            }
+            Ok::<_, Infallible>(())
+        });
+        let (connection, ..) = self.open_newest(endpoint, config).await?;
+        Ok(connection)
     }
 
-    async fn open_with_messages(
+    /// Opens a connection in RESP3 with this configuration, or in RESP2 if the server or the settings exclude RESP3.
+    async fn open_newest(
         &self,
         endpoint: &Endpoint,
-        on_message: impl Fn() + Send + Sync + 'static,
-    ) -> RedisResult<MultiplexedConnection> {
+        config: AsyncConnectionConfig,
+    ) -> Result<(MultiplexedConnection, Attachment, ProtocolVersion), NodeError> {
+        let settings = self.with_fresh_credentials().await?;
         if !self.excludes_resp3 {
-            let config = plain_config().set_push_sender(move |push: PushInfo| {
-                if push.kind == PushKind::Message {
-                    on_message();
+            let protocol = ProtocolVersion::RESP3;
+            match settings.open_as(endpoint, protocol, config).await {
+                Err(OpenError::Redis(error)) if is_unknown_protocol(&error.to_string()) => {}
+                opened => {
+                    let (connection, attachment) = opened?;
+                    return Ok((connection, attachment, protocol));
                 }
-                Ok::<_, Infallible>(())
-            });
-            let recipe = self.recipe(endpoint, ProtocolVersion::RESP3, config)?;
-            match recipe.connect().await {
-                Err(error) if is_unknown_protocol(&error.to_string()) => {}
-                connection => return connection,
             }
         }
-        self.resp2(endpoint)?.connect().await
+        let protocol = ProtocolVersion::RESP2;
+        let opened = settings.open_as(endpoint, protocol, plain_config()).await;
+        let (connection, attachment) = opened?;
+        Ok((connection, attachment, protocol))
+    }
+
+    async fn open_as(
+        &self,
+        endpoint: &Endpoint,
+        protocol: ProtocolVersion,
+        config: AsyncConnectionConfig,
+    ) -> Result<(MultiplexedConnection, Attachment), OpenError> {
+        // A server notes in `ACL LOG` that a user may not tell it the client's name by `CLIENT SETINFO`, and one before
+        // Redis 7.2 has no such right to grant.
+        let redis = self.redis.clone().set_protocol(protocol);
+        let redis = redis.set_skip_set_lib_name();
+        let (addr, config) = match (endpoint, &self.transport) {
+            (_, Transport::Stream(open)) => {
+                let stream = open.call(()).await.map_err(OpenError::Stream)?;
+                return Ok(connect_over(stream, &redis, config).await?);
+            }
+            (Endpoint::Unix(path), _) => (ConnectionAddr::Unix(path.to_path_buf()), config),
+            (Endpoint::Tcp { host, port }, Transport::Plain) => {
+                (ConnectionAddr::Tcp(host.to_string(), *port), config)
+            }
+            (Endpoint::Tcp { host, port }, Transport::Tls(tls)) => {
+                (tls.addr(host, *port), tls.reach(host, config))
+            }
+        };
+        let info: ConnectionInfo = addr.into_connection_info()?;
+        let info = info.set_tcp_settings(tcp_settings());
+        let client = Client::open(info.set_redis_settings(redis))?;
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        Ok((connection.await?, Attachment::None))
     }
 
     async fn with_fresh_credentials(&self) -> Result<Self, NodeError> {
@@ -166,79 +235,26 @@ impl ConnectionSettings {
         }
         Ok(settings)
     }
+}
 
-    async fn open_in_newest_protocol(&self, endpoint: &Endpoint) -> RedisResult<Opened> {
-        if !self.excludes_resp3 {
-            let (recipe, invalidations) = self.resp3(endpoint)?;
-            match recipe.connect().await {
-                Err(error) if is_unknown_protocol(&error.to_string()) => {}
-                connection => return Ok(opened(connection?, Some(invalidations))),
-            }
+/// Speaks to a server over a stream, which is closed when the attachment is dropped.
+async fn connect_over(
+    stream: BoxedStream,
+    redis: &RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> RedisResult<(MultiplexedConnection, Attachment)> {
+    let (connection, driver) =
+        MultiplexedConnection::new_with_config(redis, stream, config).await?;
+    let (session, mut end) = watch::channel(());
+    // The driver itself would wait for the answers of a silent server.
+    tokio::spawn(async move {
+        tokio::select! {
+            biased; // The end comes first: a server that never stops sending would keep the task busy.
+            _ = end.changed() => {}
+            () = driver => {}
         }
-        Ok(opened(self.resp2(endpoint)?.connect().await?, None))
-    }
-
-    /// Returns the recipe of a connection that gets no messages.
-    pub(super) fn resp2(&self, endpoint: &Endpoint) -> RedisResult<Recipe> {
-        self.recipe(endpoint, ProtocolVersion::RESP2, plain_config())
-    }
-
-    /// Returns the recipe of a connection, and what gets the server's messages on it.
-    pub(super) fn resp3(&self, endpoint: &Endpoint) -> RedisResult<(Recipe, Arc<Invalidations>)> {
-        let invalidations = Arc::new(Invalidations::default());
-        let receiver = Arc::clone(&invalidations);
-        let config = plain_config().set_push_sender(move |push| {
-            receiver.handle(&push);
-            Ok::<_, Infallible>(())
-        });
-        let recipe = self.recipe(endpoint, ProtocolVersion::RESP3, config)?;
-        Ok((recipe, invalidations))
-    }
-
-    fn recipe(
-        &self,
-        endpoint: &Endpoint,
-        protocol: ProtocolVersion,
-        config: AsyncConnectionConfig,
-    ) -> RedisResult<Recipe> {
-        let (addr, config) = match (endpoint, &self.transport) {
-            (Endpoint::Unix(path), _) => (ConnectionAddr::Unix(path.to_path_buf()), config),
-            (Endpoint::Tcp { host, port }, Transport::Plain) => {
-                (ConnectionAddr::Tcp(host.to_string(), *port), config)
-            }
-            (Endpoint::Tcp { host, port }, Transport::Tls(tls)) => {
-                (tls.addr(host, *port), tls.reach(host, config))
-            }
-        };
-        let redis = self.redis.clone().set_protocol(protocol);
-        let info = addr
-            .into_connection_info()?
-            .set_tcp_settings(tcp_settings())
-            .set_redis_settings(without_name(redis));
-        Ok(Recipe { info, config })
-    }
-}
-
-impl Recipe {
-    async fn connect(self) -> RedisResult<MultiplexedConnection> {
-        let client = Client::open(self.info)?;
-        let connection = client.get_multiplexed_async_connection_with_config(&self.config);
-        connection.await
-    }
-}
-
-/// Keeps the redis crate from telling the server its name and version by `CLIENT SETINFO`. A server notes in `ACL LOG`
-/// that a user may not do that, and one before Redis 7.2 has no such right to grant.
-pub(super) fn without_name(redis: RedisConnectionInfo) -> RedisConnectionInfo {
-    redis.set_skip_set_lib_name()
-}
-
-fn opened(connection: MultiplexedConnection, invalidations: Option<Arc<Invalidations>>) -> Opened {
-    Opened {
-        connection,
-        invalidations,
-        attachment: Attachment::None,
-    }
+    });
+    Ok((connection, Attachment::Stream { _session: session }))
 }
 
 /// Returns the configuration of a connection without timers. The lane has its own time limits.
@@ -249,13 +265,13 @@ pub(super) fn plain_config() -> AsyncConnectionConfig {
 }
 
 /// Returns whether the text of an error while connecting says that the server does not speak RESP3.
-pub(super) fn is_unknown_protocol(error: &str) -> bool {
+fn is_unknown_protocol(error: &str) -> bool {
     // The redis crate writes the last text instead of the second.
     let words = ["NOPROTO", "unknown command", "doesn't support HELLO"];
     words.iter().any(|words| error.contains(words))
 }
 
-pub(super) fn tcp_settings() -> TcpSettings {
+fn tcp_settings() -> TcpSettings {
     // Nagle's algorithm would hold back a lock's small requests until the previous answer has come.
     let settings = TcpSettings::default().set_nodelay(true);
     // Unacknowledged data on a dead path breaks the connection after this time, not after a quarter

@@ -15,6 +15,9 @@ pub enum RedisNodeError {
     /// There are a user or a password, and a function that returns both.
     #[error("there are credentials, and a function that returns them: leave one of them out")]
     TwoCredentials,
+    /// There is a function that opens streams, and the URL asks for TLS.
+    #[error("a stream of your own brings its own TLS: write redis:// instead of rediss://")]
+    TlsOverStream,
 }
 
 impl From<TwoCredentials> for RedisNodeError {

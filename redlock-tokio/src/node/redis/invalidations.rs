@@ -1,5 +1,8 @@
-use deadpool_redis::redis::{PushInfo, PushKind, Value};
+use std::{convert::Infallible, sync::Arc};
 
+use deadpool_redis::redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
+
+use super::connect::plain_config;
 use crate::{node::FreedNotifier, sync::Mutex};
 
 /// Receives a server's messages that probed keys are gone (`CLIENT TRACKING`, Redis' client-side caching),
@@ -8,13 +11,22 @@ use crate::{node::FreedNotifier, sync::Mutex};
 pub(super) struct Invalidations(Mutex<Option<FreedNotifier>>);
 
 impl Invalidations {
+    /// Returns the configuration of a connection whose messages come here.
+    pub(super) fn config(self: &Arc<Self>) -> AsyncConnectionConfig {
+        let receiver = Arc::clone(self);
+        plain_config().set_push_sender(move |push| {
+            receiver.handle(&push);
+            Ok::<_, Infallible>(())
+        })
+    }
+
     /// Sets the notifier that gets the messages from now on.
     pub(super) fn go_to(&self, freed: FreedNotifier) {
         *self.0.lock() = Some(freed);
     }
 
     /// Passes on a message that the server sent without being asked.
-    pub(super) fn handle(&self, push: &PushInfo) {
+    fn handle(&self, push: &PushInfo) {
         if push.kind != PushKind::Invalidate {
             return;
         }
