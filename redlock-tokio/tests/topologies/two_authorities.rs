@@ -92,11 +92,8 @@ async fn sentinels_of_two_groups_with_one_name_are_refused_by_name() {
         let builder = over_group(one.name(), &mixed).durability(Durability::AssumedForTests);
         match builder.build().await {
             Err(error) => break error,
-            // On a busy machine the sentinels may answer too late for the first attempt.
-            Ok(redlock) => {
-                assert!(redlock.try_lock("k").await.is_err());
-                assert!(Instant::now() < deadline, "nobody was refused");
-            }
+            // On a busy machine two of the sentinels may answer too late. The others are a majority of all.
+            Ok(_) => assert!(Instant::now() < deadline, "nobody was refused"),
         }
     };
     assert!(matches!(error, BuildError::Refused { .. }), "{error}");
