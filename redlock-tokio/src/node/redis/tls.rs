@@ -202,8 +202,8 @@ impl Tls {
 
 /// Chooses the cryptography of rustls for the process, if the application has chosen none. Rustls would
 /// panic at the first connection without a choice, or if features of several crates disagree.
-pub(super) fn install_crypto_provider() {
-    #[cfg(feature = "tls-rustls")]
+#[cfg(feature = "tls-rustls")]
+fn install_crypto_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // An error means that another thread has chosen meanwhile.
         let _ = rustls::crypto::ring::default_provider().install_default();
