@@ -11,6 +11,7 @@ mod held;
 mod inputs;
 mod key_watch;
 mod outbox;
+mod pause;
 mod proposals;
 mod retry_state;
 mod several_keys;
@@ -21,6 +22,7 @@ use core::time::Duration;
 
 pub use config::LeaseConfig;
 pub use event::{Event, ExpiryAnomaly, LossReason};
+pub use pause::{Others, Pause};
 pub use transmit::{Operation, RoundId, Transmit};
 
 use self::{
@@ -34,8 +36,7 @@ use self::{
     retry_state::RetryState,
 };
 use crate::{
-    AcquireFailure, FencingToken, Nonce, Pause, ReleaseVerdict, Timestamp, Token, Ttl,
-    round::Release,
+    AcquireFailure, FencingToken, Nonce, ReleaseVerdict, Timestamp, Token, Ttl, round::Release,
 };
 
 /// One client's attempt to hold one lock: acquiring, retrying, renewing, releasing.

@@ -46,7 +46,6 @@ mod eligibility;
 mod fencing;
 
 mod keep_alive;
-mod key_slot;
 mod lease;
 mod node;
 mod owed_release;
@@ -72,7 +71,6 @@ mod tenure;
 mod timestamp;
 mod token;
 mod ttl;
-mod turns;
 mod validity;
 mod voter;
 
@@ -83,9 +81,9 @@ pub use electorate::{Admission, Electorate, Exclusion, Identity, NodeKind};
 pub use eligibility::Eligibility;
 pub use fencing::FencingToken;
 pub use keep_alive::{KeepAlive, KeepAliveError};
-pub use key_slot::KeySlot;
 pub use lease::{
-    Event, ExpiryAnomaly, Lease, LeaseConfig, LossReason, Operation, RoundId, Transmit,
+    Event, ExpiryAnomaly, Lease, LeaseConfig, LossReason, Operation, Others, Pause, RoundId,
+    Transmit,
 };
 pub use node::{NodeId, NodeSet};
 pub use owed_release::{OwedRelease, SetRequestState};
@@ -101,6 +99,5 @@ pub use tenure::{Owner, Tenure};
 pub use timestamp::Timestamp;
 pub use token::{Nonce, Token};
 pub use ttl::{Ttl, TtlError};
-pub use turns::{Pause, PollerShare, TurnLength, Turns};
 pub use validity::{Drift, Validity, ValidityError};
 pub use voter::{Voter, Withdrawal};

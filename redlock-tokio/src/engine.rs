@@ -9,5 +9,6 @@ pub(crate) mod queue;
 mod shrink;
 pub(crate) mod timers;
 pub(crate) mod turn_table;
+pub(crate) mod turns;
 pub(crate) mod wall_clock;
 pub(crate) mod warning;

@@ -73,6 +73,8 @@ impl Page {
 
     /// Returns a seat as the page shows it at one moment.
     pub(crate) async fn seat(&self, seat: usize) -> Seat {
+        // A page that was loaded just now has no seats yet.
+        self.find(&format!("[data-seat='{seat}']")).await;
         let script = "
             const button = document.querySelector(`[data-seat='${arguments[0]}']`);
             const text = (part) => button.querySelector(part).textContent;

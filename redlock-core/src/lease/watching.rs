@@ -7,7 +7,7 @@ use super::{
     key_watch::KeyWatch,
     retry_state::{RetryState, UnseenOpenings},
 };
-use crate::{AcquireFailure, NodeId, Pause, Reply, Timestamp};
+use crate::{AcquireFailure, NodeId, Others, Pause, Reply, Timestamp};
 
 impl Lease {
     /// Watches a taken key, to try again as soon as it is free.
@@ -39,8 +39,9 @@ impl Lease {
             self.jitter_of_round(),
         );
         let last = self.outbox.last_round();
-        let mut key_watch = KeyWatch::after_others(last, quorum, not_before, pause.others_came());
-        if pause.is_for_pollers() {
+        let mut key_watch =
+            KeyWatch::after_others(last, quorum, not_before, pause.others != Others::None);
+        if pause.others == Others::Polling {
             key_watch.await_confirmation(self.outbox.probe(quorum.all(), self.token()));
         }
         // As if an attempt had failed now: one that fails later has missed an opening.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redlock_core::{Drift, PollerShare};
+use redlock_core::Drift;
 
 use super::RedlockBuilder;
 
@@ -78,7 +78,7 @@ impl RedlockBuilder {
     /// # }
     /// ```
     pub fn poller_share(mut self, percent: u8) -> Self {
-        self.common.poller_share = PollerShare::percent(percent);
+        self.common.poller_share = percent.min(50);
         self
     }
 }

@@ -22,7 +22,6 @@ use std::{
 
 use redlock_core::{
     FencingToken, Lease, LeaseConfig, LossReason, NodeId, Nonce, Quorum, Timestamp, Token, Ttl,
-    TurnLength,
 };
 
 pub(crate) use self::{
@@ -32,7 +31,7 @@ pub(crate) use self::{
 use self::{stage::Stage, state::CellState};
 use crate::{
     Key, NodeReports, OptionsError,
-    engine::{lane::SetRequests, warning::Outage},
+    engine::{lane::SetRequests, turns::TurnLength, warning::Outage},
     foreign,
     key::KeySet,
     log,

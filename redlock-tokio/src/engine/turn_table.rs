@@ -1,8 +1,11 @@
 use std::time::Duration;
 
-use redlock_core::{Pause, PollerShare, Timestamp, TurnLength, Turns};
+use redlock_core::{Pause, Timestamp};
 
-use super::hashed_table::HashedTable;
+use super::{
+    hashed_table::HashedTable,
+    turns::{TurnLength, Turns},
+};
 use crate::{Key, random::Random, sync::Mutex};
 
 /// How this process takes turns with other processes, by key. A key that is forgotten has its next pause at
@@ -21,7 +24,7 @@ impl TurnTable {
         key: &Key,
         now: Timestamp,
         length: TurnLength,
-        share: PollerShare,
+        share: u8,
     ) -> Option<Pause> {
         self.0.lock().get_or_default(key).end(now, length, share)
     }
@@ -36,7 +39,7 @@ impl TurnTable {
     ) -> Duration {
         let mut table = self.0.lock();
         let Some(turns) = table.get_mut(key) else {
-            return length.usual();
+            return length.usual;
         };
         turns.start(now, was_contended);
         turns.length(length)

@@ -9,6 +9,7 @@ mod credentials;
 mod error;
 mod info;
 mod invalidations;
+mod key_slot;
 mod key_tag;
 mod marker;
 mod opened;

@@ -5,7 +5,6 @@ use std::{
 };
 
 use fastrand::Rng;
-use redlock_core::KeySlot;
 use redlock_tokio::test_util::{Cluster, RedisServer, Sentinels, SlotMove};
 
 use crate::{
@@ -242,7 +241,7 @@ impl FailsOver for Cluster {
     }
 
     fn sole_voter(&self) -> usize {
-        let owner = self.owner_of(KeySlot::of_voter(0, 1).number());
+        let owner = self.owner_of(slot_of_voter(0, 1));
         owner.map_or(0, |it| self.shard_of(it))
     }
 
@@ -279,7 +278,7 @@ impl FailsOver for Cluster {
     fn cause(&self, kind: Kind, rng: &mut Rng) -> Result<bool> {
         debug_assert!(matches!(kind, Kind::MoveSlot | Kind::CrashTarget));
         let voter = rng.usize(..self.shard_count());
-        let slot = KeySlot::of_voter(voter, self.shard_count()).number();
+        let slot = slot_of_voter(voter, self.shard_count());
         let owner = self.owner_of(slot).ok_or("the slot has no owner")?;
         let from = self.shard_of(owner);
         let to = (from + 1) % self.shard_count();
@@ -307,4 +306,10 @@ impl FailsOver for Cluster {
         }
         Ok(true)
     }
+}
+
+/// Returns the slot in the middle of the voter's part.
+fn slot_of_voter(voter: usize, voters: usize) -> u16 {
+    let slot = (2 * voter + 1) * 16_384 / (2 * voters);
+    u16::try_from(slot).expect("a slot")
 }

@@ -4,20 +4,14 @@ use super::{
     watching::{freed, probing, taken},
     *,
 };
-use crate::{Pause, PollerShare, TurnLength, Turns};
+use crate::{Others, Pause};
 
-const TURN: Duration = Duration::from_millis(20);
-
-fn usual_turn() -> TurnLength {
-    TurnLength::new(TURN, Ttl::new(MS(10_000)).unwrap())
-}
-
-/// Returns the pause after a turn that ends at 100 ms.
+/// Returns a pause that begins at 100 ms.
 fn pause() -> Pause {
-    let mut turns = Turns::default();
-    turns.start(at(0), true);
-    let pause = turns.end(at(100), usual_turn(), PollerShare::NONE);
-    pause.expect("the turn was long enough")
+    Pause {
+        until: at(102),
+        others: Others::Notified,
+    }
 }
 
 /// Starts a lease after the pause.
@@ -96,15 +90,10 @@ fn a_lease_whose_time_ends_after_a_pause_makes_its_one_attempt() {
 
 #[test]
 fn another_client_is_noticed_during_a_pause() {
-    let mut turns = Turns::default();
-    turns.start(at(0), true);
-    let mut now = at(0);
-    let pause = loop {
-        now = now.saturating_add(TURN);
-        let pause = turns.end(now, usual_turn(), PollerShare::MAX).unwrap();
-        if pause.is_for_pollers() {
-            break pause;
-        }
+    let now = at(100);
+    let pause = Pause {
+        until: at(108),
+        others: Others::Polling,
     };
     let mut driven = probing(config().retry);
     driven.run(|lease| {

@@ -284,7 +284,7 @@ impl LeaseCell {
     pub(super) fn policy_of_turn(&self, held: Option<Held>) -> QueuePolicy {
         let turn = held.and_then(|it| it.turn);
         QueuePolicy {
-            streak: turn.unwrap_or(self.turn_length().usual()),
+            streak: turn.unwrap_or(self.turn_length().usual),
             ..self.policy
         }
     }

@@ -5,7 +5,7 @@ mod several;
 
 use std::time::Duration;
 
-use redlock_core::{PollerShare, Timestamp};
+use redlock_core::Timestamp;
 
 use super::*;
 use crate::key::Prefix;
@@ -13,7 +13,7 @@ use crate::key::Prefix;
 const POLICY: QueuePolicy = QueuePolicy {
     hands_over: true,
     streak: Duration::from_millis(10),
-    poller_share: PollerShare::NONE,
+    poller_share: 0,
     max_waiters_per_key: 2,
     wait: Duration::from_secs(1),
 };

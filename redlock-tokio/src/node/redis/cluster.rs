@@ -11,8 +11,6 @@ mod voter;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use redlock_core::KeySlot;
-
 pub(crate) use self::authority::ClusterAuthority;
 pub use self::error::ClusterError;
 use self::{seeds::Seeds, voter::ClusterVoter};
@@ -20,6 +18,7 @@ use super::{
     address::AddressMap,
     callback::{Callback, CallbackError},
     credentials::{Credentials, CredentialsCallback},
+    key_slot::KeySlot,
     tls::TlsOptions,
 };
 use crate::node::Node;
@@ -28,9 +27,17 @@ use crate::node::Node;
 /// [`RedlockBuilder::cluster`](crate::RedlockBuilder::cluster).
 ///
 /// A lock over a cluster has three voters by default. Each voter is a hash slot, so all clients agree on the voters,
-/// whatever server owns which slots. The voters are equal distances apart:
-/// [`KeySlot`] lists them. On the server of a voter, a lock's key is `{tag}key`, where the tag is a number in the
-/// voter's slot. The fencing counter of the key is in the same slot. So clients that lock the bare `key` in the
+/// whatever server owns which slots. The voters are equal distances apart, each in the middle of its part. On the server of
+/// a voter, a lock's key is `{tag}key`, where the tag is the smallest decimal number in the voter's slot:
+///
+/// | voters | tags |
+/// |---|---|
+/// | 1 | 8209 |
+/// | 3 | 21418, 8209, 16418 |
+/// | 5 | 736, 11431, 8209, 9345, 12226 |
+/// | 7 | 2589, 7989, 29029, 8209, 28798, 15018, 3238 |
+///
+/// The fencing counter of the key is in the same slot. So clients that lock the bare `key` in the
 /// cluster are not excluded.
 ///
 /// # What a failover costs
@@ -137,7 +144,7 @@ impl ClusterNodes {
     /// Sets the number of voters: an odd number, at most 63. Three by default.
     ///
     /// All clients must use the same number, so it never follows the number of shards by itself. The voters are
-    /// those that [`KeySlot`] lists. Replaces [`tags`](Self::tags).
+    /// those of the [table](Self). Replaces [`tags`](Self::tags).
     pub fn voters(mut self, count: usize) -> Self {
         self.voters = Voters::Count(count);
         self

@@ -1,53 +1,20 @@
 //! The name of a lock's fencing counter.
 
-use std::sync::LazyLock;
-
-use redlock_core::KeySlot;
-
-/// The number of slots of a cluster.
-const SLOTS: usize = KeySlot::COUNT as usize;
-
-/// The smallest decimal number in each slot.
-static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
-    let mut numbers = vec![None; SLOTS];
-    let mut missing = SLOTS;
-    let mut number = 0;
-    while missing > 0 {
-        let place = &mut numbers[index_of(number.to_string().as_bytes())];
-        if place.is_none() {
-            *place = Some(number);
-            missing -= 1;
-        }
-        number += 1;
-    }
-    numbers.into_iter().flatten().collect()
-});
+use super::key_slot::KeySlot;
 
 /// Returns the name of the key's counter: `redlock:fence:{key}`, or `redlock:fence:{tag}:key`. Different
 /// keys have different counters.
 ///
-/// The tag keeps the counter in the slot of the key on a cluster. If the key has a hash tag, that is the tag.
-/// Otherwise the slot depends on the whole key, and the whole key is the tag. But a tag ends at its first
-/// `}`, so a key that contains one cannot be a tag. The tag is then the smallest decimal number in the same
-/// slot.
+/// The tag keeps the counter in the slot of the key, which a proxy before a cluster may ask for. If the key has a hash
+/// tag, that is the tag. Otherwise the slot depends on the whole key, and the whole key is the tag. But a tag ends at its
+/// first `}`, so a key that contains one cannot be a tag. Its counter is `redlock:fence:key`, in another slot.
 pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
-    let number;
-    let (tag, rest): (&[u8], &[u8]) = match KeySlot::hash_tag(key) {
-        Some(tag) => (tag, key),
-        None if !key.contains(&b'}') => (key, &[]),
-        None => {
-            number = NUMBERS[index_of(key)].to_string();
-            (number.as_bytes(), key)
-        }
-    };
-    let separator: &[u8] = if rest.is_empty() { b"" } else { b":" };
     let prefix = crate::Key::COUNTERS.as_bytes();
-    [prefix, b"{", tag, b"}", separator, rest].concat()
-}
-
-/// Returns the number of the key's slot.
-fn index_of(key: &[u8]) -> usize {
-    usize::from(KeySlot::of(key).number())
+    match KeySlot::hash_tag(key) {
+        Some(tag) => [prefix, b"{", tag, b"}:", key].concat(),
+        None if !key.contains(&b'}') => [prefix, b"{", key, b"}"].concat(),
+        None => [prefix, key].concat(),
+    }
 }
 
 #[cfg(test)]
@@ -65,13 +32,10 @@ mod tests {
         assert_eq!(shown("order:42"), "redlock:fence:{order:42}");
         assert_eq!(shown("{u1}:cart"), "redlock:fence:{u1}:{u1}:cart");
         assert_eq!(shown("a{b"), "redlock:fence:{a{b}");
-        let odd = shown("a}b");
-        let number = odd.strip_prefix("redlock:fence:{").unwrap();
-        let number = number.strip_suffix("}:a}b").unwrap();
-        assert!(number.parse::<u32>().is_ok(), "{odd}");
+        assert_eq!(shown("a}b"), "redlock:fence:a}b");
     }
 
-    /// Tries all keys of up to six bytes that are braces or one of two letters, and random keys.
+    /// Those with a `}` and no tag have none in their slot. Tries all keys of up to six bytes that are braces or one of two letters, and random keys.
     #[test]
     fn every_key_has_a_counter_of_its_own_in_its_slot() {
         let mut names = HashSet::new();
@@ -106,16 +70,15 @@ mod tests {
         assert!(kinds.iter().all(|count| *count > 1000), "{kinds:?}");
         for key in &keys {
             let name = name_of(key);
-            assert_eq!(index_of(&name), index_of(key), "{}", name.escape_ascii());
+            if KeySlot::hash_tag(key).is_some() || !key.contains(&b'}') {
+                assert_eq!(
+                    KeySlot::of(&name),
+                    KeySlot::of(key),
+                    "{}",
+                    name.escape_ascii()
+                );
+            }
             assert!(names.insert(name), "two keys have one counter");
-        }
-    }
-
-    #[test]
-    fn every_slot_has_a_number() {
-        assert_eq!(NUMBERS.len(), SLOTS);
-        for (slot, number) in NUMBERS.iter().enumerate() {
-            assert_eq!(index_of(number.to_string().as_bytes()), slot);
         }
     }
 }

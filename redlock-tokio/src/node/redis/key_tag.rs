@@ -100,7 +100,7 @@ impl ToRedisArgs for WireKey<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redlock_core::KeySlot;
+    use crate::node::redis::key_slot::KeySlot;
 
     #[test]
     fn a_tag_stands_before_the_key_on_the_server_and_nowhere_else() {

@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use redlock_core::{KeySlot, MemberId, Tenure};
+use redlock_core::{MemberId, Tenure};
 
 use super::{
     directory::Directory, error::ClusterError, identity::member_id, member::Member, seeds::Seeds,
@@ -11,6 +11,7 @@ use crate::node::{
     redis::{
         address::{AddressMap, Endpoint},
         connect::ConnectionSettings,
+        key_slot::KeySlot,
         key_tag::KeyTag,
         session::RedisSession,
     },

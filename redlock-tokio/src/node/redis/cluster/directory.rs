@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{KeySlot, MemberId};
+use redlock_core::MemberId;
 use tokio::{sync::Notify, time::Instant};
 
 use super::layout::Layout;
@@ -14,6 +14,7 @@ use crate::{
         NodeError,
         redis::{
             address::{AddressMap, Endpoint},
+            key_slot::KeySlot,
             roll_call::RollCall,
         },
     },

@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use redlock_core::{KeySlot, MemberId, Owner, Tenure};
+use redlock_core::{MemberId, Owner, Tenure};
 
 use super::identity::member_id;
-use crate::node::{NodeError, redis::address::Endpoint};
+use crate::node::{
+    NodeError,
+    redis::{address::Endpoint, key_slot::KeySlot},
+};
 
 /// What one node of a cluster says of all its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use deadpool_redis::redis::{Value, aio::MultiplexedConnection, cmd};
-use redlock_core::{KeySlot, MemberId, MemberList, MemberReport, Timestamp};
+use redlock_core::{MemberId, MemberList, MemberReport, Timestamp};
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -15,6 +15,7 @@ use crate::{
         redis::{
             address::Endpoint,
             connect::ConnectionSettings,
+            key_slot::KeySlot,
             server_error::{connect_error, needs_password, refusal},
         },
     },

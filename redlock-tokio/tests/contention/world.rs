@@ -9,13 +9,13 @@ use std::{
 use fastrand::Rng;
 use redlock_core::{
     Drift, Eligibility, Event as LeaseEvent, KeepAlive, Lease, LeaseConfig, NodeId, Nonce,
-    Operation, PollerShare, Quorum, Reply, RetrySchedule, RoundId, Timestamp, Ttl, TurnLength,
-    Turns, Validity,
+    Operation, Quorum, Reply, RetrySchedule, RoundId, Timestamp, Ttl, Validity,
 };
 
 use crate::{
     crowd::Crowd,
     master::{Answer, Master},
+    turns::{TurnLength, Turns},
 };
 
 // In nanoseconds.
@@ -199,7 +199,7 @@ impl Contention {
             && at - since >= TURN.as_nanos() as u64
         {
             let length = TurnLength::new(TURN, Ttl::new(Duration::from_secs(10)).expect("valid"));
-            if let Some(pause) = it.schedule.end(now, length, PollerShare::default()) {
+            if let Some(pause) = it.schedule.end(now, length, 4) {
                 it.backed_off = true;
                 lease.back_off(pause);
             }

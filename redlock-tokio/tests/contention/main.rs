@@ -5,6 +5,8 @@
 
 mod crowd;
 mod master;
+#[path = "../../src/engine/turns.rs"]
+mod turns;
 mod world;
 
 use std::{env, ops::Range};

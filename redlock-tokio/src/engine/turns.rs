@@ -1,6 +1,8 @@
-use core::time::Duration;
+//! How a process that uses a lock without interruption lets other processes have theirs.
 
-use crate::{Timestamp, Ttl, timestamp::saturating_nanos};
+use std::time::Duration;
+
+use redlock_core::{Others, Pause, Timestamp, Ttl};
 
 /// The length of pauses for clients that probe often: ours, where no server notifies them. It is longer than
 /// their delay after they have missed a few openings.
@@ -25,55 +27,14 @@ const MAX_RARITY: u32 = 2;
 /// A longer turn counts as this long. Between turns that are far apart, the lock was not busy.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 
-/// The part of the time for which a process leaves a busy lock free, for clients that poll.
-///
-/// A client that polls every `d` gets the lock about once in `d` divided by this part, whatever the lengths
-/// of the pauses. With four percent, a client that polls every 100 ms waits for 2.5 s.
-///
-/// ```
-/// use redlock_core::PollerShare;
-///
-/// assert_eq!(PollerShare::default(), PollerShare::percent(4));
-/// assert_eq!(PollerShare::percent(80), PollerShare::MAX);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PollerShare {
-    percent: u8,
-}
-
-impl PollerShare {
-    /// No pauses.
-    pub const NONE: Self = Self { percent: 0 };
-
-    /// The largest: half of the time.
-    pub const MAX: Self = Self { percent: 50 };
-
-    /// Creates a share of 0 to 50 percent. More than 50 counts as 50.
-    #[must_use]
-    pub const fn percent(percent: u8) -> Self {
-        if percent < Self::MAX.percent {
-            Self { percent }
-        } else {
-            Self::MAX
-        }
-    }
-}
-
-impl Default for PollerShare {
-    /// Returns four percent. With the time between two turns, the lock is busy for 95 % of the time.
-    fn default() -> Self {
-        Self { percent: 4 }
-    }
-}
-
 /// A turn is not lengthened beyond this, and not at all if it is longer already. A lone process gains little
 /// by longer turns, and a process that comes rarely has to wait for their end.
 const LONGEST_LENGTHENED: Duration = Duration::from_millis(100);
 
 /// The length of the turns of a process: the usual one, and the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TurnLength {
-    usual: Duration,
+pub(crate) struct TurnLength {
+    pub(crate) usual: Duration,
     longest: Duration,
 }
 
@@ -82,8 +43,7 @@ impl TurnLength {
     ///
     /// No turn is longer than half of the ttl, so that the next holder has time to work, and renewal has
     /// time to fail and be tried again.
-    #[must_use]
-    pub fn new(usual: Duration, ttl: Ttl) -> Self {
+    pub(crate) fn new(usual: Duration, ttl: Ttl) -> Self {
         let half = ttl.as_duration() / 2;
         let usual = usual.min(half);
         let lengthened = usual
@@ -94,12 +54,6 @@ impl TurnLength {
             longest: lengthened.max(usual).min(half),
         }
     }
-
-    /// Returns the usual length of a turn.
-    #[must_use]
-    pub const fn usual(self) -> Duration {
-        self.usual
-    }
 }
 
 /// The turns of a process that uses one lock without interruption, among other processes.
@@ -107,23 +61,8 @@ impl TurnLength {
 /// A process has the lock for a while, [ends its turn](Self::end), backs off, and [starts the next
 /// turn](Self::start). Clients that are notified when the lock is free need no more than a moment. Clients
 /// that poll need pauses as long as their delays. The default is a process that has its first turn.
-///
-/// ```
-/// use core::time::Duration;
-/// use redlock_core::{PollerShare, Timestamp, Ttl, TurnLength, Turns};
-///
-/// let length = TurnLength::new(Duration::from_millis(20), Ttl::new(Duration::from_secs(10))?);
-/// let mut turns = Turns::default();
-/// turns.start(Timestamp::ZERO, true); // another client was there before
-///
-/// let after = |millis| Timestamp::ZERO.saturating_add(Duration::from_millis(millis));
-/// assert_eq!(turns.end(after(19), length, PollerShare::default()), None); // it goes on
-/// let pause = turns.end(after(20), length, PollerShare::default());
-/// assert!(pause.is_some()); // for `Lease::back_off`, before the next attempt
-/// # Ok::<(), redlock_core::TtlError>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Turns {
+pub(crate) struct Turns {
     /// When this turn began, or the last one ended. `None` for the first turn.
     since: Option<Timestamp>,
     short: Allowance,
@@ -133,34 +72,8 @@ pub struct Turns {
     last: Kind,
 }
 
-/// The time for which a process backs off between two of its turns. See
-/// [`Lease::back_off`](crate::Lease::back_off).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pause {
-    pub(crate) kind: Kind,
-    pub(crate) until: Timestamp,
-}
-
-impl Pause {
-    /// Returns whether more time is left after the pause than the pause takes.
-    pub(crate) fn fits(&self, now: Timestamp, deadline: Timestamp) -> bool {
-        let time = self.until.saturating_duration_since(now);
-        self.until.saturating_add(time) < deadline
-    }
-
-    /// Returns whether the pause is for clients that poll. A probe shows whether they come.
-    pub(crate) fn is_for_pollers(&self) -> bool {
-        matches!(self.kind, Kind::Short | Kind::Long)
-    }
-
-    /// Returns whether the pause may be for another client, because one came after the last turns or may poll.
-    pub(crate) fn others_came(&self) -> bool {
-        self.kind != Kind::None
-    }
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+enum Kind {
     /// No pause, because no other client came after the last turns.
     None,
     /// For clients that are notified when the lock is free.
@@ -168,6 +81,16 @@ pub(crate) enum Kind {
     Moment,
     Short,
     Long,
+}
+
+impl Kind {
+    const fn others(self) -> Others {
+        match self {
+            Self::None => Others::None,
+            Self::Moment => Others::Notified,
+            Self::Short | Self::Long => Others::Polling,
+        }
+    }
 }
 
 /// The time that was saved for pauses of one kind.
@@ -181,14 +104,14 @@ struct Allowance {
 impl Turns {
     /// Returns the length of the next turn. It is longer than usual if no other client came after the last
     /// turns.
-    #[must_use]
-    pub fn length(&self, turn: TurnLength) -> Duration {
+    pub(crate) fn length(&self, turn: TurnLength) -> Duration {
         let times = self.unused.saturating_add(1).min(MAX_LENGTHENING);
         turn.usual.saturating_mul(times).min(turn.longest)
     }
 
-    /// Ends a turn. Returns the pause before the next one, or `None` if the turn may go on.
-    pub fn end(&mut self, now: Timestamp, turn: TurnLength, share: PollerShare) -> Option<Pause> {
+    /// Ends a turn. Returns the pause before the next one, or `None` if the turn may go on. `share` is the part of the time
+    /// for which the lock is left free for clients that poll, in percent.
+    pub(crate) fn end(&mut self, now: Timestamp, turn: TurnLength, share: u8) -> Option<Pause> {
         let lasted = self.since.map(|since| now.saturating_duration_since(since));
         // Nothing is known of the beginning of the first turn, so it is over when its driver says so.
         let lasted = lasted.unwrap_or_else(|| self.length(turn));
@@ -197,7 +120,7 @@ impl Turns {
         }
         self.since = Some(now);
         let lasted = lasted.min(LONGEST_TURN);
-        let share = u64::from(share.percent);
+        let share = u64::from(share);
         self.short.save(lasted, share * SHORT_PART);
         self.long.save(lasted, share * (100 - SHORT_PART));
         let (kind, time) = if self.long.spend(LONG) {
@@ -210,13 +133,15 @@ impl Turns {
             (Kind::None, Duration::ZERO)
         };
         self.last = kind;
-        let until = now.saturating_add(time);
-        Some(Pause { kind, until })
+        Some(Pause {
+            until: now.saturating_add(time),
+            others: kind.others(),
+        })
     }
 
     /// Starts the turn after a pause. `was_contended` says whether another client came in the pause; see
-    /// [`Lease::was_contended`](crate::Lease::was_contended).
-    pub fn start(&mut self, now: Timestamp, was_contended: bool) {
+    /// [`Lease::was_contended`](redlock_core::Lease::was_contended).
+    pub(crate) fn start(&mut self, now: Timestamp, was_contended: bool) {
         let count = |unused: &mut u32| {
             *unused = if was_contended {
                 0
@@ -237,7 +162,8 @@ impl Turns {
 impl Allowance {
     /// Saves a part of a time, in hundredths of a percent. It saves less if the last pauses were not used.
     fn save(&mut self, time: Duration, part: u64) {
-        let nanos = saturating_nanos(time).saturating_mul(part) / 10_000;
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = nanos.saturating_mul(part) / 10_000;
         let nanos = nanos >> self.unused.min(MAX_RARITY);
         self.saved = self.saved.saturating_add(Duration::from_nanos(nanos));
     }
@@ -253,10 +179,10 @@ impl Allowance {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
-
     use super::*;
-    use crate::said::MS;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+    const DEFAULT_SHARE: u8 = 4;
 
     const TURN: Duration = Duration::from_millis(20);
 
@@ -286,8 +212,8 @@ mod tests {
             };
             let mut last = Timestamp::ZERO;
             while minute.now < Timestamp::ZERO.saturating_add(MS(60_000)) {
-                if let Some(pause) = minute.turn(PollerShare::percent(percent), is_used)
-                    && pause.is_for_pollers()
+                if let Some(pause) = minute.turn(percent, is_used)
+                    && pause.others == Others::Polling
                 {
                     let time = pause.until.saturating_duration_since(minute.now);
                     let without = minute.now.saturating_duration_since(last);
@@ -301,7 +227,7 @@ mod tests {
             minute
         }
 
-        fn turn(&mut self, share: PollerShare, is_used: bool) -> Option<Pause> {
+        fn turn(&mut self, share: u8, is_used: bool) -> Option<Pause> {
             let length = self.turns.length(turn(TURN));
             self.lengths.push(length);
             self.now = self.now.saturating_add(length);
@@ -323,7 +249,6 @@ mod tests {
             assert!(paused >= share / 2, "{percent}: {paused:?}");
         }
         assert!(Minute::of(0, true).pauses.is_empty());
-        assert_eq!(PollerShare::percent(200), PollerShare::MAX);
     }
 
     #[test]
@@ -358,16 +283,12 @@ mod tests {
         let mut turns = Turns::default();
         turns.start(Timestamp::ZERO, true);
         let at = |millis| Timestamp::ZERO.saturating_add(MS(millis));
-        assert_eq!(turns.end(at(19), turn(TURN), PollerShare::default()), None);
-        let pause = turns
-            .end(at(20), turn(TURN), PollerShare::default())
-            .unwrap();
-        assert_eq!((pause.kind, pause.until), (Kind::Moment, at(22)));
-        assert!(pause.fits(at(20), at(25)) && !pause.fits(at(20), at(24)));
-        assert!(pause.others_came());
+        assert_eq!(turns.end(at(19), turn(TURN), DEFAULT_SHARE), None);
+        let pause = turns.end(at(20), turn(TURN), DEFAULT_SHARE).unwrap();
+        assert_eq!((pause.others, pause.until), (Others::Notified, at(22)));
         turns.start(at(22), false);
-        let none = turns.end(at(200), turn(TURN), PollerShare::NONE).unwrap();
-        assert_eq!((none.until, none.others_came()), (at(200), false));
+        let none = turns.end(at(200), turn(TURN), 0).unwrap();
+        assert_eq!((none.others, none.until), (Others::None, at(200)));
     }
 
     #[test]

@@ -1,45 +1,25 @@
-use alloc::{string::String, string::ToString};
-
 /// A hash slot of a cluster: CRC16 (XMODEM) of a key, modulo 16384 (the Redis cluster specification, "Key
 /// distribution model").
 ///
 /// A lock over a cluster has `N` votes. Each voter is a *slot*, and not a server, so that all clients
 /// agree on the voters whatever server owns which slots. The slots are `N` equal distances apart, each in
 /// the middle of its part. A key of a voter is `{tag}key`, where the tag is the smallest decimal number in
-/// the voter's slot:
-///
-/// | N | tags |
-/// |---|---|
-/// | 1 | 8209 |
-/// | 3 | 21418, 8209, 16418 |
-/// | 5 | 736, 11431, 8209, 9345, 12226 |
-/// | 7 | 2589, 7989, 29029, 8209, 28798, 15018, 3238 |
-///
-/// ```
-/// use redlock_core::KeySlot;
-///
-/// assert_eq!(KeySlot::of(b"somekey").number(), 11_058);
-/// let middle = KeySlot::of_voter(1, 3);
-/// assert_eq!(middle.number(), 8_192);
-/// assert_eq!(KeySlot::of(middle.tag().as_bytes()), middle);
-/// ```
+/// the voter's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KeySlot(u16);
+pub(super) struct KeySlot(u16);
 
 impl KeySlot {
     /// The number of slots.
-    pub const COUNT: u16 = 1 << 14;
+    pub(super) const COUNT: u16 = 1 << 14;
 
     /// Returns the slot of a key. If the key has a [hash tag](Self::hash_tag), the slot depends on the tag
     /// alone.
-    #[must_use]
-    pub fn of(key: &[u8]) -> Self {
+    pub(super) fn of(key: &[u8]) -> Self {
         Self(crc16(Self::hash_tag(key).unwrap_or(key)) % Self::COUNT)
     }
 
     /// Returns the slot with this number, or `None` if the number is 16384 or more.
-    #[must_use]
-    pub const fn new(number: u16) -> Option<Self> {
+    pub(super) const fn new(number: u16) -> Option<Self> {
         if number < Self::COUNT {
             Some(Self(number))
         } else {
@@ -52,8 +32,7 @@ impl KeySlot {
     /// # Panics
     ///
     /// If there is no such voter.
-    #[must_use]
-    pub fn of_voter(voter: usize, voters: usize) -> Self {
+    pub(super) fn of_voter(voter: usize, voters: usize) -> Self {
         assert!(voter < voters, "voter {voter} of {voters}");
         let number = (2 * voter + 1) * usize::from(Self::COUNT) / (2 * voters);
         // Smaller than the count, since the first factor is smaller than the divisor.
@@ -61,15 +40,13 @@ impl KeySlot {
     }
 
     /// Returns the number of the slot, from 0 to 16383.
-    #[must_use]
-    pub const fn number(self) -> u16 {
+    pub(super) const fn number(self) -> u16 {
         self.0
     }
 
     /// Returns the smallest decimal number that is in this slot, to use as a hash tag. Tries some ten
     /// thousand numbers, so keep the result.
-    #[must_use]
-    pub fn tag(self) -> String {
+    pub(super) fn tag(self) -> String {
         (0_u32..)
             .map(|number| number.to_string())
             .find(|number| Self(crc16(number.as_bytes()) % Self::COUNT) == self)
@@ -78,8 +55,7 @@ impl KeySlot {
 
     /// Returns the hash tag of a key: the bytes between the first `{` and the first `}` after it, unless
     /// there are none.
-    #[must_use]
-    pub fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    pub(super) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
         let begin = 1 + key.iter().position(|byte| *byte == b'{')?;
         let len = key[begin..].iter().position(|byte| *byte == b'}')?;
         (len > 0).then(|| &key[begin..begin + len])
@@ -103,7 +79,6 @@ fn crc16(bytes: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     fn slot(key: &[u8]) -> u16 {
         KeySlot::of(key).number()
