@@ -3,7 +3,6 @@
 mod acquiring;
 mod agreement;
 mod attempts;
-mod backoff;
 mod config;
 mod event;
 mod gathering;
@@ -11,9 +10,8 @@ mod held;
 mod inputs;
 mod key_watch;
 mod outbox;
-mod pause;
 mod proposals;
-mod retry_state;
+mod retrying;
 mod several_keys;
 mod transmit;
 mod watching;
@@ -22,18 +20,17 @@ use core::time::Duration;
 
 pub use config::LeaseConfig;
 pub use event::{Event, ExpiryAnomaly, LossReason};
-pub use pause::{Others, Pause};
+pub use retrying::{Others, Pause};
 pub use transmit::{Operation, RoundId, Transmit};
 
 use self::{
     acquiring::{Acquiring, Fencing},
     agreement::Agreement,
-    backoff::Backoff,
     gathering::GatheringPlan,
     held::{Context, Held},
     outbox::Outbox,
     proposals::Proposals,
-    retry_state::RetryState,
+    retrying::{Backoff, RetryState},
 };
 use crate::{
     AcquireFailure, FencingToken, Nonce, ReleaseVerdict, Timestamp, Token, Ttl, round::Release,

@@ -19,7 +19,7 @@ use self::launch::Plan;
 use crate::{
     Clock, Durability, Key, LockOptions, Redlock,
     engine::{
-        lane::{LaneLimits, vetting::Rules},
+        lane::{LaneLimits, vetting::VettingRules},
         wall_clock::WallClock,
     },
     key::Prefix,
@@ -325,7 +325,7 @@ impl RedlockBuilder {
                 answer: self.node_timeout,
                 connect: self.connect_timeout,
             },
-            rules: Rules {
+            rules: VettingRules {
                 durability: self.durability,
                 quarantine,
                 allow_unvetted: self.allow_unvetted,

@@ -1,7 +1,7 @@
 //! An attempt that is under way, and how it ends.
 
 use super::{
-    agreement::Agreement, gathering::Gathering, held::Fenced, retry_state::RetryState,
+    agreement::Agreement, gathering::Gathering, held::Fenced, retrying::RetryState,
     transmit::RoundId,
 };
 use crate::{

@@ -3,12 +3,11 @@
 use super::{
     Lease, State,
     acquiring::{Acquiring, FailedAttempt, Fencing, OutbidAttempt, Outcome, Won},
-    backoff::Backoff,
     config::LeaseConfig,
     event::Event,
     gathering::Gathering,
     held::{Extension, Fenced, Held},
-    retry_state::RetryState,
+    retrying::{Backoff, RetryState, can_change},
     transmit::Operation,
 };
 use crate::{
@@ -152,45 +151,11 @@ impl Lease {
         }
     }
 
-    /// Returns when to try or to probe again after a failure, or `None` to give up.
-    fn next_try(
-        &self,
-        now: Timestamp,
-        failure: AcquireFailure,
-        watches: bool,
-        retry: &RetryState,
-    ) -> Option<Timestamp> {
-        let schedule = self.config.retry;
-        let random = self.nonce.jitter(self.attempts);
-        let (deadline, tries) = (retry.deadline, retry.tries(self.attempts));
-        match failure {
-            AcquireFailure::Quarantined { until } => {
-                schedule.next_in_quarantine(deadline, tries, now, until, random)
-            }
-            _ if watches => {
-                let hasty = schedule.with_haste(retry.unseen.count);
-                hasty.next_probe(deadline, tries, now, random)
-            }
-            _ => schedule.next_attempt(deadline, tries, now, random),
-        }
-    }
-
     pub(super) fn exhaust(&mut self, failure: AcquireFailure) {
         self.state = State::Closed;
         self.outbox.tell(Event::Exhausted {
             failure,
             attempts: self.attempts,
         });
-    }
-}
-
-/// Whether another attempt before the deadline may end otherwise.
-const fn can_change(failure: AcquireFailure) -> bool {
-    match failure {
-        AcquireFailure::FenceExhausted | AcquireFailure::Abandoned => false,
-        AcquireFailure::Contended
-        | AcquireFailure::NoQuorum
-        | AcquireFailure::Quarantined { .. }
-        | AcquireFailure::TooSlow => true,
     }
 }

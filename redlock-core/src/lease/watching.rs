@@ -3,9 +3,8 @@
 use super::{
     Lease, State,
     acquiring::FailedAttempt,
-    backoff::{Backoff, Next},
     key_watch::KeyWatch,
-    retry_state::{RetryState, UnseenOpenings},
+    retrying::{Backoff, Next, RetryState, UnseenOpenings},
 };
 use crate::{AcquireFailure, NodeId, Others, Pause, Reply, Timestamp};
 

@@ -11,7 +11,7 @@ use crate::{
     engine::{
         lane::{
             Discovery, Lane, LaneLimits, LaneNode,
-            vetting::{Rules, Vetting},
+            vetting::{Vetting, VettingRules},
         },
         lease_cell::{Client, listeners},
         queue::Queue,
@@ -32,7 +32,7 @@ pub(super) struct Plan {
     pub(super) quorum: Quorum,
     pub(super) nodes: Vec<Arc<dyn Node>>,
     pub(super) limits: LaneLimits,
-    pub(super) rules: Rules,
+    pub(super) rules: VettingRules,
     pub(super) max_ttl: Ttl,
     /// How long a confirmation of a master counts.
     pub(super) window: Duration,

@@ -47,7 +47,7 @@ use self::{
     in_flight::InFlight,
     limits::SILENCE_LIMIT,
     requests::Requests,
-    serving::{Connected, Owner, Serving},
+    serving::{Connected, NamedServer, Serving},
     status_board::StatusBoard,
     vetting::Vetting,
     voting_right::VotingRight,
@@ -56,7 +56,7 @@ pub(crate) use self::{
     discovery::Discovery,
     handle::{LaneHandle, runtime_ended},
     limits::LaneLimits,
-    requester::{Origin, Requester},
+    requester::{ReplyTo, Requester},
     set_requests::SetRequests,
     status_board::Prospect,
     voting_right::OnWithdrawal,
@@ -230,6 +230,7 @@ impl Lane {
             };
             let new = self.requests.refuse_until(attempt, &cause).await?;
             let outcome = new.and_then(|new| self.admit(new));
+            let is_first = first_outcome.is_some();
             if let Some(first_outcome) = first_outcome.take() {
                 // An error means that nobody waits for the outcome.
                 let first = outcome.as_ref().map(drop).map_err(Clone::clone);
@@ -237,7 +238,7 @@ impl Lane {
             }
             match outcome {
                 Ok(admitted) => {
-                    self.log_connection(&cause);
+                    self.log_connection(is_first);
                     return Some(admitted);
                 }
                 Err(error) => {
@@ -289,7 +290,7 @@ impl Lane {
         let inspector = self.connector.inspector(&*session, tenure.clone());
         let owner = tenure
             .zip(self.connector.tenures())
-            .map(|(tenure, tenures)| Owner { tenure, tenures });
+            .map(|(tenure, tenures)| NamedServer { tenure, tenures });
         let counters = Arc::clone(self.requests.counters());
         let serving = Serving::new(
             Connected {
@@ -306,9 +307,9 @@ impl Lane {
         serving.run().await
     }
 
-    fn log_connection(&self, cause: &NodeError) {
+    fn log_connection(&self, is_first: bool) {
         let node = self.connector.address();
-        if *cause == connecting() {
+        if is_first {
             log::debug!(target: "redlock", node, "the node is connected");
         } else {
             log::info!(target: "redlock", node, "the node is connected again");

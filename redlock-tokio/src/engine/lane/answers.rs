@@ -7,7 +7,7 @@ use super::{
     counters::Counters,
     in_flight::Completed,
     owed_releases::OwedReleases,
-    requester::Origin,
+    requester::ReplyTo,
 };
 use crate::{
     Clock, NodeError, foreign,
@@ -56,10 +56,10 @@ impl Answers {
     pub(super) fn deliver_error(&mut self, batch: Batch, error: &NodeError) {
         let now = self.clock.now();
         for (command, purpose) in batch {
-            if let (Operation::Acquire { .. }, Purpose::Request(origin)) =
+            if let (Operation::Acquire { .. }, Purpose::Request(reply_to)) =
                 (command.operation(), &purpose)
             {
-                origin.requester.set_requests().note_unanswered(self.node);
+                reply_to.requester.set_requests().note_unanswered(self.node);
             }
             // An error is no vote, whatever the node's votes are worth.
             let answer = Err(error.clone());
@@ -102,22 +102,22 @@ impl Answers {
         if matches!(command.operation(), Operation::Release { .. }) {
             self.owed_releases.settle(now, command, &purpose, &answer);
         }
-        if let Purpose::Request(Origin { requester, round }) = purpose {
+        if let Purpose::Request(ReplyTo { requester, round }) = purpose {
             // This wakes tasks, and logs: with code of the user.
             foreign::call(|| requester.handle_answer(now, round, self.node, answer, eligibility));
         }
     }
 
     /// Answers for a command that was not sent.
-    pub(super) fn refuse(&mut self, command: Command, origin: Origin, cause: NodeError) {
-        let (now, purpose) = (self.clock.now(), Purpose::Request(origin));
+    pub(super) fn refuse(&mut self, command: Command, reply_to: ReplyTo, cause: NodeError) {
+        let (now, purpose) = (self.clock.now(), Purpose::Request(reply_to));
         self.deliver_one(now, command, purpose, Err(cause), Eligibility::ALWAYS);
     }
 
     /// Answers for a batch whose answers are late. The batch stays in flight.
     pub(super) fn report_late(&self, batch: &Batch, limit: Duration) {
         let now = self.clock.now();
-        for Origin { requester, round } in batch.origins() {
+        for ReplyTo { requester, round } in batch.requesters() {
             let late = Err(NodeError::TimedOut(limit));
             foreign::call(|| {
                 let requester = Arc::clone(requester);

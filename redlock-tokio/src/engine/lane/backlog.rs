@@ -1,6 +1,6 @@
 use std::{collections::VecDeque, mem};
 
-use super::{limits::SMALL, requester::Origin};
+use super::{limits::SMALL, requester::ReplyTo};
 use crate::{engine::shrink, node::Command};
 
 /// The requests that a lane has taken from its inbox and not sent yet.
@@ -17,7 +17,7 @@ pub(super) struct Backlog {
 /// Requests in the order in which they came.
 pub(super) struct Line(VecDeque<Request>);
 
-pub(super) type Request = (Command, Origin);
+pub(super) type Request = (Command, ReplyTo);
 
 impl Backlog {
     pub(super) const fn new() -> Self {
@@ -28,13 +28,13 @@ impl Backlog {
         }
     }
 
-    pub(super) fn push(&mut self, command: Command, origin: Origin) {
+    pub(super) fn push(&mut self, command: Command, reply_to: ReplyTo) {
         let line = if command.key_count() <= SMALL {
             &mut self.small
         } else {
             &mut self.large
         };
-        line.0.push_back((command, origin));
+        line.0.push_back((command, reply_to));
     }
 
     /// Returns the requests whose turn it is: the small ones, unless the large ones were left behind the last time.

@@ -1,6 +1,6 @@
 use redlock_core::Operation;
 
-use super::{owed_releases::Owed, requester::Origin};
+use super::{owed_releases::Owed, requester::ReplyTo};
 use crate::node::Command;
 
 /// Commands that travel together, in order, and the purpose of each.
@@ -16,7 +16,7 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) enum Purpose {
     /// A requester waits for the answer.
-    Request(Origin),
+    Request(ReplyTo),
     /// The node is owed a release.
     OwedRelease(Owed),
 }
@@ -47,9 +47,9 @@ impl Batch {
         &self.commands
     }
 
-    pub(super) fn origins(&self) -> impl Iterator<Item = &Origin> {
+    pub(super) fn requesters(&self) -> impl Iterator<Item = &ReplyTo> {
         self.purposes.iter().filter_map(|purpose| match purpose {
-            Purpose::Request(origin) => Some(origin),
+            Purpose::Request(reply_to) => Some(reply_to),
             Purpose::OwedRelease(_) => None,
         })
     }

@@ -18,14 +18,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Discovery {
     pub(super) named_by: NamedBy,
     /// Ends with the last of the authority's lanes.
-    _watch: Arc<Watch>,
+    _watch: Arc<WatchTask>,
 }
 
 /// A task that passes on what one authority reports. The task ends when this is dropped.
-struct Watch(AbortHandle);
+struct WatchTask(AbortHandle);
 
 /// The nodes of one authority.
-struct Group {
+struct NamedNodes {
     authority: Arc<dyn Authority>,
     nodes: Vec<(NodeId, NamedBy)>,
 }
@@ -45,7 +45,7 @@ impl Discovery {
                 vetting.set_kind(*id, kind(named_by, rule));
             }
             let reports = group.reports(clock, vetting, rule);
-            let watch = Watch::spawn(runtime, Arc::clone(&group.authority), reports);
+            let watch = WatchTask::spawn(runtime, Arc::clone(&group.authority), reports);
             let watch = Arc::new(watch);
             discoveries.extend(group.nodes.into_iter().map(|(id, named_by)| {
                 let watch = Arc::clone(&watch);
@@ -60,7 +60,7 @@ impl Discovery {
     }
 }
 
-impl Group {
+impl NamedNodes {
     /// Returns what takes the reports on the nodes of the group.
     fn reports(&self, clock: &Clock, vetting: &Arc<Vetting>, rule: OwnerRule) -> Reports {
         let (now, vetting) = (clock.clone(), Arc::clone(vetting));
@@ -82,7 +82,7 @@ impl Group {
     }
 }
 
-impl Watch {
+impl WatchTask {
     fn spawn(runtime: &Handle, authority: Arc<dyn Authority>, reports: Reports) -> Self {
         let task = runtime.spawn(async move {
             loop {
@@ -101,15 +101,15 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for WatchTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// Returns the nodes whose servers an authority names, by authority.
-fn groups<'a>(nodes: impl IntoIterator<Item = (NodeId, &'a Arc<dyn Node>)>) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+fn groups<'a>(nodes: impl IntoIterator<Item = (NodeId, &'a Arc<dyn Node>)>) -> Vec<NamedNodes> {
+    let mut groups: Vec<NamedNodes> = Vec::new();
     for (id, node) in nodes {
         let Some(named_by) = node.named_by() else {
             continue;
@@ -119,7 +119,7 @@ fn groups<'a>(nodes: impl IntoIterator<Item = (NodeId, &'a Arc<dyn Node>)>) -> V
             .find(|it| Arc::ptr_eq(&it.authority, &named_by.authority));
         match known {
             Some(group) => group.nodes.push((id, named_by)),
-            None => groups.push(Group {
+            None => groups.push(NamedNodes {
                 authority: Arc::clone(&named_by.authority),
                 nodes: vec![(id, named_by)],
             }),

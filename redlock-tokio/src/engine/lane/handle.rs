@@ -5,7 +5,7 @@ use tokio::sync::{futures::Notified, oneshot};
 
 use super::{
     counters::Counters,
-    requester::Origin,
+    requester::ReplyTo,
     status_board::{Prospect, StatusBoard},
 };
 use crate::{NodeError, NodeStatus, engine::warning::Warning, node::Command, sync::mpsc};
@@ -14,7 +14,7 @@ use crate::{NodeError, NodeStatus, engine::warning::Warning, node::Command, sync
 #[derive(Debug)]
 pub(super) enum Message {
     /// A command for the node.
-    Request(Command, Origin),
+    Request(Command, ReplyTo),
     /// Asks the lane to answer when nothing is in flight or owed.
     Drain(oneshot::Sender<()>),
 }
@@ -26,8 +26,8 @@ pub(crate) struct LaneHandle {
     inbox: mpsc::UnboundedSender<Message>,
     counters: Arc<Counters>,
     status: Arc<StatusBoard>,
-    keys_too_short: Warning,
-    keys_too_long: Warning,
+    expires_too_early: Warning,
+    expires_too_late: Warning,
 }
 
 /// The lane's runtime has ended, so the command was not sent.
@@ -45,15 +45,15 @@ impl LaneHandle {
             inbox,
             counters,
             status,
-            keys_too_short: Warning::default(),
-            keys_too_long: Warning::default(),
+            expires_too_early: Warning::default(),
+            expires_too_late: Warning::default(),
         }
     }
 
     /// Passes a command to the lane. Never blocks.
-    pub(crate) fn send(&self, command: Command, origin: Origin) -> Result<(), LaneClosed> {
+    pub(crate) fn send(&self, command: Command, reply_to: ReplyTo) -> Result<(), LaneClosed> {
         self.counters.note_given(&command);
-        let sent = self.inbox.send(Message::Request(command, origin));
+        let sent = self.inbox.send(Message::Request(command, reply_to));
         sent.map_err(|unsent| {
             if let Message::Request(command, _) = unsent.0 {
                 self.counters.note_taken(&command);
@@ -87,13 +87,13 @@ impl LaneHandle {
     }
 
     /// Returns the warning that keys on the node have less time left than they should have.
-    pub(crate) fn keys_too_short(&self) -> &Warning {
-        &self.keys_too_short
+    pub(crate) fn expires_too_early(&self) -> &Warning {
+        &self.expires_too_early
     }
 
     /// Returns the warning that keys on the node have more time left than they should have.
-    pub(crate) fn keys_too_long(&self) -> &Warning {
-        &self.keys_too_long
+    pub(crate) fn expires_too_late(&self) -> &Warning {
+        &self.expires_too_late
     }
 
     /// Returns how the node is.

@@ -36,12 +36,12 @@ pub(super) struct InFlight {
     counters: Arc<Counters>,
 }
 
-type Answers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
+type PendingAnswers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
 
 struct SentBatch {
     batch: Batch,
     releases: usize,
-    answers: MaybeDone<Unconstrained<Answers>>,
+    answers: MaybeDone<Unconstrained<PendingAnswers>>,
     sent_at: Instant,
     /// When its answers are late.
     deadline: Instant,

@@ -26,7 +26,7 @@ pub(crate) trait Requester: Debug + Send + Sync {
 
 /// Where the answer to a command goes.
 #[derive(Debug)]
-pub(crate) struct Origin {
+pub(crate) struct ReplyTo {
     pub(crate) requester: Arc<dyn Requester>,
     pub(crate) round: RoundId,
 }

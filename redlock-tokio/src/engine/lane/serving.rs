@@ -30,7 +30,7 @@ pub(super) struct Serving<'a> {
     in_flight: InFlight,
     inspector: Inspector,
     /// The tenure of the server and what its authority reports, if there is one.
-    owner: Option<Owner>,
+    owner: Option<NamedServer>,
     timer: Timer,
     /// Whether the node was silent when this was last checked.
     is_silent: bool,
@@ -41,11 +41,11 @@ pub(super) struct Connected {
     pub(super) session: Box<dyn Session>,
     pub(super) inspector: Inspector,
     /// `None` if no authority names the server.
-    pub(super) owner: Option<Owner>,
+    pub(super) owner: Option<NamedServer>,
 }
 
 /// The server of a session as the owner of its node.
-pub(super) struct Owner {
+pub(super) struct NamedServer {
     /// The tenure in which the server was connected to.
     pub(super) tenure: Tenure,
     pub(super) tenures: Tenures,
@@ -208,7 +208,7 @@ impl<'a> Serving<'a> {
 
     /// Breaks if another server is the master now.
     fn handle_report(&self) -> ControlFlow<NodeError> {
-        if let Some(Owner { tenure, tenures }) = &self.owner
+        if let Some(NamedServer { tenure, tenures }) = &self.owner
             && !tenures.is_current(tenure)
         {
             let text = format!("{} is no longer the master", tenure.owner);
@@ -273,7 +273,7 @@ impl<'a> Serving<'a> {
 }
 
 /// Waits for the next report of the authority. Pending for ever if there is none.
-async fn reported(owner: &mut Option<Owner>) {
+async fn reported(owner: &mut Option<NamedServer>) {
     match owner {
         Some(owner) => owner.tenures.reported().await,
         None => pending().await,

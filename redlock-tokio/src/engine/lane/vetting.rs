@@ -17,7 +17,7 @@ use crate::{
 
 /// The requirements that nodes must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rules {
+pub(crate) struct VettingRules {
     /// What a restarted node still knows.
     pub(crate) durability: Durability,
     /// For how long a node has no vote that may have forgotten a lock.
@@ -26,7 +26,7 @@ pub(crate) struct Rules {
     pub(crate) allow_unvetted: bool,
 }
 
-impl Rules {
+impl VettingRules {
     fn voter(self) -> Voter {
         let voter = match self.durability {
             Durability::Volatile => Voter::new(self.quarantine),
@@ -91,7 +91,7 @@ pub(super) struct Decision {
 /// The nodes of one lock service, as the core has seen them last.
 #[derive(Debug)]
 pub(crate) struct Vetting {
-    rules: Rules,
+    rules: VettingRules,
     addresses: Box<[Arc<str>]>,
     /// Locked for each decision as a whole, so that of two addresses of one server, one always gets
     /// no vote.
@@ -103,7 +103,7 @@ pub(crate) struct Vetting {
 
 impl Vetting {
     /// Prepares to vet the nodes with these addresses.
-    pub(crate) fn new(rules: Rules, addresses: impl IntoIterator<Item = Arc<str>>) -> Self {
+    pub(crate) fn new(rules: VettingRules, addresses: impl IntoIterator<Item = Arc<str>>) -> Self {
         let addresses: Box<[_]> = addresses.into_iter().collect();
         Self {
             rules,
@@ -359,7 +359,7 @@ mod tests {
     fn vetting(allow_unvetted: bool) -> Vetting {
         let max_ttl = Ttl::new(Duration::from_secs(10)).unwrap();
         let quarantine = Quarantine::new(max_ttl, Drift::new(0, Duration::ZERO));
-        let rules = Rules {
+        let rules = VettingRules {
             durability: Durability::Volatile,
             quarantine,
             allow_unvetted,

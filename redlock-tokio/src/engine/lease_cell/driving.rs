@@ -16,7 +16,7 @@ use super::{
 use crate::{
     NodeError,
     engine::{
-        lane::{Origin, runtime_ended},
+        lane::{ReplyTo, runtime_ended},
         queue::{FollowUp, JoinOutcome, Refused, Ticket},
     },
     foreign, log,
@@ -104,12 +104,12 @@ impl LeaseCell {
                     handle_unsent(state, now, &transmit, node, NodeError::Overloaded);
                     continue;
                 }
-                let origin = Origin {
+                let reply_to = ReplyTo {
                     requester: Arc::<Self>::clone(self),
                     round: transmit.round,
                 };
                 let lane = &self.client.lanes[node.index()];
-                if lane.send(command.clone(), origin).is_err() {
+                if lane.send(command.clone(), reply_to).is_err() {
                     self.handle_closed_lane(state, now, &transmit, node);
                 }
             }

@@ -120,7 +120,7 @@ impl LeaseCell {
         let node = lane.address();
         match state.lease.judge_remaining(now, extension, remaining) {
             Some(ExpiryAnomaly::TooShort { needed }) => {
-                if let Some(withheld) = lane.keys_too_short().due(now) {
+                if let Some(withheld) = lane.expires_too_early().due(now) {
                     log::warn!(
                         target: "redlock",
                         label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),
@@ -131,7 +131,7 @@ impl LeaseCell {
                 }
             }
             Some(ExpiryAnomaly::TooLong { longest }) => {
-                if let Some(withheld) = lane.keys_too_long().due(now) {
+                if let Some(withheld) = lane.expires_too_late().due(now) {
                     log::warn!(
                         target: "redlock",
                         label = state.label(), keys = self.shown_keys(), token = %state.lease.token(),

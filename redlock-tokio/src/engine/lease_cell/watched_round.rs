@@ -17,11 +17,11 @@ pub(super) struct WatchedRound {
 #[derive(Debug)]
 struct Round {
     id: RoundId,
-    purpose: Purpose,
+    kind: RoundKind,
 }
 
 #[derive(Debug)]
-enum Purpose {
+enum RoundKind {
     Attempt,
     Extension,
     Release,
@@ -36,24 +36,24 @@ impl WatchedRound {
         self.are_old = true;
         self.round = Some(Round {
             id,
-            purpose: Purpose::Attempt,
+            kind: RoundKind::Attempt,
         });
     }
 
     /// Starts to watch an extension.
     pub(super) fn watch_extension(&mut self, id: RoundId) {
-        self.watch(id, Purpose::Extension);
+        self.watch(id, RoundKind::Extension);
     }
 
     /// Starts to watch the release of a held lock.
     pub(super) fn watch_release(&mut self, id: RoundId) {
-        self.watch(id, Purpose::Release);
+        self.watch(id, RoundKind::Release);
     }
 
-    fn watch(&mut self, id: RoundId, purpose: Purpose) {
+    fn watch(&mut self, id: RoundId, kind: RoundKind) {
         self.objections.clear();
         self.are_old = false;
-        self.round = Some(Round { id, purpose });
+        self.round = Some(Round { id, kind });
     }
 
     /// Notes why a node does not agree, if this is its answer to the watched round.
@@ -70,7 +70,7 @@ impl WatchedRound {
         };
         let objection = match answer {
             // A release needs no vote.
-            Ok(Vote::Granted) if matches!(watched.purpose, Purpose::Release) => return,
+            Ok(Vote::Granted) if matches!(watched.kind, RoundKind::Release) => return,
             Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => {
                 match objection_to(now, eligibility) {
                     Some(objection) => objection,

@@ -15,14 +15,14 @@ use crate::{Key, key::KeySet};
 #[derive(Debug)]
 pub(super) struct MultiKeyWaiters<T> {
     waiters: BTreeMap<Ticket, MultiKeyWaiter<T>>,
-    groups: BTreeMap<KeySet, Group>,
+    groups: BTreeMap<KeySet, SameKeys>,
     /// The first of each group, by the key at which it is parked.
     parked: BTreeMap<Key, BTreeSet<Ticket>>,
 }
 
 /// The waiters for one set of keys.
 #[derive(Debug)]
-struct Group {
+struct SameKeys {
     tickets: BTreeSet<Ticket>,
     parked_at: Key,
 }
@@ -39,7 +39,7 @@ impl<T> MultiKeyWaiters<T> {
     /// Adds a waiter, which cannot have all its keys because of this one.
     pub(super) fn push(&mut self, ticket: Ticket, waiter: MultiKeyWaiter<T>, blocked_at: &Key) {
         let group = self.groups.entry(waiter.keys.clone());
-        let group = group.or_insert_with(|| Group {
+        let group = group.or_insert_with(|| SameKeys {
             tickets: BTreeSet::new(),
             parked_at: blocked_at.clone(),
         });

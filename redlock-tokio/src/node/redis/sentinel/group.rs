@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    question::{Answer, question, read},
+    question::{SentinelAnswer, question, read},
     roster::Roster,
 };
 use crate::{
@@ -54,7 +54,7 @@ pub(super) struct Group {
 pub(super) struct Sentinels(pub(super) Arc<Group>);
 
 /// One watch of a group.
-struct Watch {
+struct GroupWatch {
     group: Arc<Group>,
     reports: Reports,
     roll_call: RollCall,
@@ -72,7 +72,7 @@ struct Memory {
 
 impl Authority for Sentinels {
     fn watch(&self, reports: Reports) -> BoxFuture<'static, ()> {
-        let watch = Watch {
+        let watch = GroupWatch {
             group: Arc::clone(&self.0),
             reports,
             roll_call: RollCall::new(&self.0.listed),
@@ -133,7 +133,10 @@ impl Group {
         })
     }
 
-    async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Answer, NodeError> {
+    async fn ask(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<SentinelAnswer, NodeError> {
         let question = question(&self.name);
         let replies = connection
             .send_packed_commands(&question, 0, question.len())
@@ -158,7 +161,7 @@ impl Group {
     }
 }
 
-impl Watch {
+impl GroupWatch {
     /// Asks all sentinels, those that were given and those that they know.
     async fn run(&self) {
         let mut asked: BTreeSet<_> = self.group.listed.iter().map(Endpoint::to_string).collect();
@@ -326,7 +329,7 @@ impl Memory {
     ///
     /// A sentinel that was cut off while the master was a replica for a moment has missed that, and tells an age from
     /// before. So an age counts at most from when a change was heard.
-    fn age(&mut self, now: Timestamp, member: MemberId, answer: &Answer) -> Duration {
+    fn age(&mut self, now: Timestamp, member: MemberId, answer: &SentinelAnswer) -> Duration {
         match &self.last {
             Some((id, tenure)) if *id == member => {
                 if *tenure != answer.tenure {

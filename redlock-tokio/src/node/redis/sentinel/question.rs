@@ -19,7 +19,7 @@ const MOST_OTHERS: usize = 100;
 
 /// What a sentinel says of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct SentinelAnswer {
     /// `None` if the sentinel does not tell its id.
     pub(super) id: Option<MemberId>,
     pub(super) tenure: Option<Tenure>,
@@ -53,7 +53,7 @@ pub(super) fn question(group: &str) -> Pipeline {
 /// # Errors
 ///
 /// Says what must be changed, if the sentinel refuses to answer.
-pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<Answer, NodeError> {
+pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<SentinelAnswer, NodeError> {
     let count = replies.len();
     let Ok([id, master, others]) = <[Value; 3]>::try_from(replies) else {
         let text = format!("{count} replies to three questions");
@@ -74,7 +74,7 @@ pub(super) fn read(group: &str, replies: Vec<Value>) -> Result<Answer, NodeError
         let text = format!("it names {count} other sentinels, more than {MOST_OTHERS}");
         return Err(NodeError::Unexpected(text.into()));
     }
-    Ok(Answer {
+    Ok(SentinelAnswer {
         id: text(&id).and_then(|id| member_id(&id)),
         tenure: tenure(&master),
         age: age(&master),
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn an_answer_is_read_in_both_versions_of_the_protocol() {
         let other = [("ip", "fe80::1"), ("port", "26379"), ("runid", ID)];
-        let expected = Answer {
+        let expected = SentinelAnswer {
             id: member_id(ID),
             tenure: Some(Tenure {
                 owner: Owner::new("10.0.0.1:6379"),
@@ -232,7 +232,7 @@ mod tests {
         let others = Value::Array(vec![Value::Nil, list(&odd), list(&[("runid", "short")])]);
         let unknown = error("ERR Unknown sentinel subcommand 'MYID'");
         let answer = read("group", vec![unknown, list(&odd), others]).unwrap();
-        let nothing = Answer {
+        let nothing = SentinelAnswer {
             id: None,
             tenure: None,
             age: Duration::ZERO,

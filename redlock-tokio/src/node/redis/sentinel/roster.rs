@@ -6,7 +6,7 @@ use std::{
 use redlock_core::MemberId;
 use tokio::time::Instant;
 
-use super::question::Answer;
+use super::question::SentinelAnswer;
 
 /// How long a sentinel is asked of which none of the others tells any more.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ impl Roster {
         &mut self,
         now: Instant,
         address: &str,
-        answer: &Answer,
+        answer: &SentinelAnswer,
     ) -> Option<MemberId> {
         let others: BTreeSet<_> = answer.others.iter().map(|it| it.id).collect();
         let id = answer
@@ -144,12 +144,12 @@ mod tests {
     }
 
     /// An answer of a sentinel that knows these others.
-    fn answer(own: Option<u8>, others: &[u8]) -> Answer {
+    fn answer(own: Option<u8>, others: &[u8]) -> SentinelAnswer {
         let other = |letter: &u8| Other {
             id: id(*letter),
             address: format!("{}:1", char::from(*letter)),
         };
-        Answer {
+        SentinelAnswer {
             id: own.map(id),
             tenure: None,
             age: Duration::ZERO,
