@@ -40,6 +40,8 @@
 #![doc = include_str!("../README.md")]
 // Labels on docs.rs say which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// A run must repeat itself if a test gives the seed and the clocks.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod builder;
 mod clock;
@@ -104,6 +106,7 @@ mod readiness;
 mod redlock;
 mod sync;
 #[cfg(all(unix, feature = "test-util"))]
+#[allow(clippy::disallowed_methods, reason = "it runs servers in real time")]
 pub mod test_util;
 #[cfg(all(test, redlock_shuttle))]
 mod threads;

@@ -22,6 +22,7 @@ enum Source {
 /// The operating system gave no random bits.
 pub(crate) type Failure = getrandom::Error;
 
+#[expect(clippy::disallowed_methods, reason = "this is the one source")]
 impl Random {
     /// Returns the operating system's source.
     pub(crate) const fn system() -> Self {

@@ -3,8 +3,6 @@
 mod support;
 
 use std::{
-    fs,
-    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -261,69 +259,4 @@ fn acquisitions(trace: &[String]) -> Vec<String> {
 fn connects(trace: &[String]) -> Vec<String> {
     let lines = trace.iter().filter(|line| line.contains("node 0 connect"));
     lines.cloned().collect()
-}
-
-/// The sources of randomness and time that no seed controls, and the files that may name them.
-const SOURCES: [(&str, &str); 6] = [
-    ("getrandom", "random.rs"),
-    ("RandomState", "random.rs"),
-    ("fastrand", ""),
-    ("thread_rng", ""),
-    ("SystemTime", "engine/wall_clock.rs"),
-    ("std::time::Instant", "clock.rs"),
-];
-
-/// Lists the uses of sources that no seed controls, and the `select!`s that poll in random order.
-fn uncontrolled(file: &str, source: &str) -> Vec<String> {
-    let code: Vec<_> = source.lines().map(str::trim).collect();
-    let is_code = |line: &&&str| !line.starts_with("//");
-    let mut found = Vec::new();
-    for (name, home) in SOURCES {
-        let lines = code.iter().filter(is_code);
-        if file != home && lines.into_iter().any(|line| line.contains(name)) {
-            found.push(format!("{file} names {name}"));
-        }
-    }
-    let mut lines = code.iter().filter(is_code);
-    while let Some(line) = lines.next() {
-        if line.contains("select! {") && !lines.next().is_some_and(|it| it.starts_with("biased;")) {
-            found.push(format!("{file} has a select! that is not biased"));
-        }
-    }
-    found
-}
-
-/// Returns the source files of a crate, except those of the test kit, by their paths below `src`.
-fn sources(of: &Path) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> = vec![of.into()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(of).unwrap().to_str().unwrap();
-                found.push((name.replace('\\', "/"), fs::read_to_string(&path).unwrap()));
-            }
-        }
-    }
-    found.retain(|(name, _)| !name.starts_with("test_util") && !name.contains("tests"));
-    found
-}
-
-#[test]
-fn no_source_of_randomness_or_time_is_hidden() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for name in ["redlock-tokio", "redlock-tower"] {
-        let sources = sources(&crates.join(name).join("src"));
-        assert!(sources.len() > 10, "{} files of {name}", sources.len());
-        let found: Vec<_> = sources
-            .iter()
-            .flat_map(|(file, source)| uncontrolled(file, source))
-            .collect();
-        assert_eq!(found, [""; 0], "in {name}");
-    }
-    let hidden = "fn f() {\n tokio::select! {\n () = a => {}\n }\n SystemTime::now();\n}";
-    assert_eq!(uncontrolled("lock.rs", hidden).len(), 2);
 }

@@ -32,6 +32,8 @@
 #![doc = include_str!("../README.md")]
 // Labels on docs.rs say which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// A run must repeat itself if a test gives the seed and the clocks.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[cfg(feature = "http")]
 mod body;

@@ -116,17 +116,17 @@ async fn row_03_node_frozen_socket_open() {
     let servers = RedisServers::spawn(3).unwrap();
     let redlock = servers
         .builder()
-        .node_timeout(MS(700))
+        .node_timeout(PATIENCE / 2)
         .build()
         .await
         .unwrap();
     servers.get(0).freeze();
-    assert!(slowest_of_ten(&redlock).await < MS(350));
+    assert!(slowest_of_ten(&redlock).await < PATIENCE / 2);
     eventually("it is known to be silent", || {
         state(&redlock, 0) == NodeState::Silent
     })
     .await;
-    assert!(slowest_of_ten(&redlock).await < MS(350));
+    assert!(slowest_of_ten(&redlock).await < PATIENCE / 2);
     servers.get(0).thaw();
     votes_again(&redlock, 0).await;
     let node = Cli::of(servers.get(0));
@@ -141,17 +141,17 @@ async fn row_04_connect_black_hole() {
     let before = Instant::now();
     let redlock = bed
         .builder()
-        .connect_timeout(MS(300))
+        .connect_timeout(PATIENCE / 2)
         .build()
         .await
         .expect("the service starts");
     assert!(before.elapsed() < PATIENCE, "{:?}", before.elapsed());
-    assert!(slowest_of_ten(&redlock).await < MS(250));
+    assert!(slowest_of_ten(&redlock).await < PATIENCE / 2);
     let NodeState::Reconnecting(error) = state(&redlock, 0) else {
         panic!("{:?}", state(&redlock, 0));
     };
     assert!(
-        error.to_string().contains("no connection within 300ms"),
+        error.to_string().contains("no connection within 2s"),
         "{error}"
     );
     proxy.heal();
@@ -192,13 +192,13 @@ async fn row_06_reset_mid_request() {
 #[tokio::test]
 async fn row_11_slow_node() {
     let bed = Bed::new(3);
-    bed.proxies[0].replies().delay(MS(200));
+    bed.proxies[0].replies().delay(MS(1000));
     let redlock = bed.builder().node_timeout(PATIENCE).build().await.unwrap();
-    assert!(slowest_of_ten(&redlock).await < MS(200));
+    assert!(slowest_of_ten(&redlock).await < MS(1000));
     let slow = || {
         redlock.nodes()[0]
             .round_trip
-            .is_some_and(|it| it >= MS(200))
+            .is_some_and(|it| it >= MS(1000))
     };
     eventually("it is slow, and answers", slow).await;
     bed.no_key_is_left().await;

@@ -104,15 +104,25 @@ async fn a_lock_fails_within_its_wait_with_three_of_five_nodes_killed() {
 
 #[tokio::test]
 async fn a_frozen_minority_costs_nothing_and_gets_its_releases_when_it_is_back() {
-    let (servers, redlock) = five().await;
+    let servers = RedisServers::spawn(5).expect("five servers");
+    let redlock = servers.builder().node_timeout(MS(1000));
+    let redlock = redlock.build().await.unwrap();
     let frozen = [servers.get(0), servers.get(1)];
     frozen.iter().for_each(|it| it.freeze());
     for _ in 0..3 {
         let started = Instant::now();
         let guard = redlock.lock("k").await.expect("three answer");
-        assert!(started.elapsed() < MS(45), "below the node timeout");
+        assert!(started.elapsed() < MS(1000), "it waits for no timeout");
         drop(guard);
     }
+    // With one more, each lock waits for the timeout.
+    let other = servers.builder().node_timeout(MS(1000));
+    let other = other.build().await.unwrap();
+    servers.get(2).freeze();
+    let started = Instant::now();
+    other.try_lock("other").await.unwrap_err();
+    assert!(started.elapsed() >= MS(1000));
+    servers.get(2).thaw();
     frozen.iter().for_each(|it| it.thaw());
     eventually("no key is left, not even on the thawed nodes", || {
         servers.iter().all(|it| Cli::of(it).get("k").is_none())
