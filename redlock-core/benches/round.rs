@@ -27,13 +27,13 @@ fn config() -> LeaseConfig {
     let validity = Validity::new(ttl, Drift::default()).expect("longer than its drift");
     let delay = Duration::from_millis(20)..=Duration::from_millis(200);
     let interval = KeepAlive::default_interval(validity);
-    LeaseConfig {
-        quorum: Quorum::majority(NODES).expect("five nodes have a majority"),
+    LeaseConfig::new(
+        Quorum::majority(NODES).expect("five nodes have a majority"),
         validity,
-        retry: RetrySchedule::new(delay).expect("not empty"),
-        keep_alive: KeepAlive::every(interval, Duration::from_secs(60), validity)
+        RetrySchedule::new(delay).expect("not empty"),
+        KeepAlive::every(interval, Duration::from_secs(60), validity)
             .expect("shorter than the validity"),
-    }
+    )
 }
 
 /// Polls what a driver polls after a command, and returns the round to reply to.

@@ -117,6 +117,7 @@ pub enum Identity {
 /// What becomes of a node that has said what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "the driver must act on the outcome, and tell the withdrawal to all leases"]
+#[non_exhaustive]
 pub struct Admission {
     /// What the node's votes are worth from now on, or why it has none. The driver closes the
     /// connection to an excluded node.

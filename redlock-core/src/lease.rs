@@ -69,12 +69,12 @@ use crate::{
 /// use std::time::Duration;
 ///
 /// let validity = Validity::new(Ttl::new(Duration::from_secs(10))?, Drift::default())?;
-/// let config = LeaseConfig {
-///     quorum: Quorum::majority(3)?,
+/// let config = LeaseConfig::new(
+///     Quorum::majority(3)?,
 ///     validity,
-///     retry: RetrySchedule::new(Duration::from_millis(20)..=Duration::from_millis(200))?,
-///     keep_alive: KeepAlive::on_demand(Duration::from_secs(60)),
-/// };
+///     RetrySchedule::new(Duration::from_millis(20)..=Duration::from_millis(200))?,
+///     KeepAlive::on_demand(Duration::from_secs(60)),
+/// );
 /// let now = Timestamp::ZERO;
 /// let mut lease = Lease::new(config, Nonce::new(0x5eed));
 /// lease.acquire(now, now.saturating_add(Duration::from_secs(5)));

@@ -95,6 +95,7 @@ pub struct OwnerWatch {
 
 /// Members of two authorities, of which only one can be meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Rivals {
     /// A member of the authority that named the owner so far, or of either one if none was confirmed.
     pub member: MemberId,

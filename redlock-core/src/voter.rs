@@ -88,6 +88,7 @@ struct Seen {
 ///
 /// Another server may have given them, and it may not know the locks that the first one knew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Withdrawal {
     /// Votes that were counted at this time or later are withdrawn. At this time the driver asked the
     /// last question to which the node answered as the same server.

@@ -257,6 +257,7 @@ pub(super) const fn can_change(failure: AcquireFailure) -> bool {
 /// The time for which a lease backs off before its first attempt, so that other clients go first. See
 /// [`Lease::back_off`](crate::Lease::back_off).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Pause {
     /// When it is over.
     pub until: Timestamp,
@@ -266,6 +267,7 @@ pub struct Pause {
 
 /// The other clients that may want a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Others {
     /// None came recently.
     None,
@@ -276,6 +278,12 @@ pub enum Others {
 }
 
 impl Pause {
+    /// Creates a pause for these clients.
+    #[must_use]
+    pub const fn new(until: Timestamp, others: Others) -> Self {
+        Self { until, others }
+    }
+
     /// Returns whether more time is left after the pause than the pause takes.
     pub(super) fn fits(&self, now: Timestamp, deadline: Timestamp) -> bool {
         let time = self.until.saturating_duration_since(now);

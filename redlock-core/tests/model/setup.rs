@@ -236,13 +236,13 @@ impl Setup {
             let max_hold = MS(self.max_hold.into());
             KeepAlive::every(MS(1), max_hold, validity).expect("within the validity")
         };
-        LeaseConfig {
-            quorum: Quorum::majority(MASTERS).expect("a quorum"),
+        LeaseConfig::new(
+            Quorum::majority(MASTERS).expect("a quorum"),
             validity,
-            retry: RetrySchedule::new(MS(1)..=MS(1))
+            RetrySchedule::new(MS(1)..=MS(1))
                 .expect("a delay")
                 .with_max_attempts(self.attempts),
             keep_alive,
-        }
+        )
     }
 }

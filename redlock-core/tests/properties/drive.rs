@@ -182,12 +182,12 @@ static STRANGER: LazyLock<RoundId> = LazyLock::new(|| {
     let ttl = Ttl::new(Duration::from_secs(1)).expect("a second");
     let validity = Validity::new(ttl, Drift::default()).expect("longer than its drift");
     let delay = Duration::from_nanos(1)..=Duration::from_nanos(1);
-    let config = LeaseConfig {
-        quorum: Quorum::majority(1).expect("one node"),
+    let config = LeaseConfig::new(
+        Quorum::majority(1).expect("one node"),
         validity,
-        retry: RetrySchedule::new(delay).expect("not empty"),
-        keep_alive: KeepAlive::on_demand(Duration::MAX),
-    };
+        RetrySchedule::new(delay).expect("not empty"),
+        KeepAlive::on_demand(Duration::MAX),
+    );
     let mut lease = Lease::new(config, Nonce::new(0));
     lease.acquire(Timestamp::ZERO, Timestamp::MAX);
     let mut last = None;
@@ -280,15 +280,15 @@ fn configs() -> impl Strategy<Value = LeaseConfig> {
             let validity = Validity::new(ttl, Drift::default()).expect("at least 3 ms");
             let shortest = shortest.max(Duration::from_nanos(1));
             let retry = RetrySchedule::new(shortest..=shortest + more).expect("not empty");
-            LeaseConfig {
-                quorum: Quorum::majority(nodes).expect("1 to 64"),
+            LeaseConfig::new(
+                Quorum::majority(nodes).expect("1 to 64"),
                 validity,
-                retry: limit.map_or(retry, |limit| retry.with_max_attempts(limit)),
-                keep_alive: interval.map_or(KeepAlive::on_demand(hold), |share| {
+                limit.map_or(retry, |limit| retry.with_max_attempts(limit)),
+                interval.map_or(KeepAlive::on_demand(hold), |share| {
                     let interval = validity.span() * share / 1000;
                     KeepAlive::every(interval, hold, validity).expect("a part of the validity")
                 }),
-            }
+            )
         },
     )
 }

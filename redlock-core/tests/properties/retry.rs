@@ -107,12 +107,12 @@ fn lease_delay(nonce: u128, attempts: u32) -> Duration {
     let ttl = Ttl::new(Duration::from_secs(1)).expect("a second");
     let validity = Validity::new(ttl, Drift::default()).expect("longer than its drift");
     let delay = Duration::from_millis(20)..=Duration::from_millis(200);
-    let config = LeaseConfig {
-        quorum: Quorum::majority(1).expect("one node"),
+    let config = LeaseConfig::new(
+        Quorum::majority(1).expect("one node"),
         validity,
-        retry: RetrySchedule::new(delay).expect("not empty"),
-        keep_alive: KeepAlive::on_demand(Duration::MAX),
-    };
+        RetrySchedule::new(delay).expect("not empty"),
+        KeepAlive::on_demand(Duration::MAX),
+    );
     let node = NodeId::new(0).expect("the first");
     let mut lease = Lease::new(config, Nonce::new(nonce));
     let mut now = Timestamp::ZERO;

@@ -133,10 +133,7 @@ impl Turns {
             (Kind::None, Duration::ZERO)
         };
         self.last = kind;
-        Some(Pause {
-            until: now.saturating_add(time),
-            others: kind.others(),
-        })
+        Some(Pause::new(now.saturating_add(time), kind.others()))
     }
 
     /// Starts the turn after a pause. `was_contended` says whether another client came in the pause; see

@@ -93,12 +93,7 @@ impl LockOptions {
                 KeepAlive::every(interval, max_hold, validity)?
             }
         };
-        Ok(LeaseConfig {
-            quorum,
-            validity,
-            retry,
-            keep_alive,
-        })
+        Ok(LeaseConfig::new(quorum, validity, retry, keep_alive))
     }
 }
 

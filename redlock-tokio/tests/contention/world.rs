@@ -166,12 +166,12 @@ fn lease(rng: &mut Rng) -> Lease {
     let millis = Duration::from_millis;
     let ttl = Ttl::new(millis(10_000)).expect("ten seconds");
     let retry = RetrySchedule::new(millis(20)..=millis(200)).expect("a range");
-    let config = LeaseConfig {
-        quorum: Quorum::majority(NODES).expect("five"),
-        validity: Validity::new(ttl, Drift::default()).expect("longer than the drift"),
-        retry: retry.with_probes(),
-        keep_alive: KeepAlive::on_demand(millis(60_000)),
-    };
+    let config = LeaseConfig::new(
+        Quorum::majority(NODES).expect("five"),
+        Validity::new(ttl, Drift::default()).expect("longer than the drift"),
+        retry.with_probes(),
+        KeepAlive::on_demand(millis(60_000)),
+    );
     Lease::new(config, Nonce::new(rng.u128(..)))
 }
 

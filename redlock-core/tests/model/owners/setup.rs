@@ -261,14 +261,14 @@ impl OwnerSetup {
             let max_hold = TICK * self.max_hold.into();
             KeepAlive::every(TICK, max_hold, validity).expect("within the validity")
         };
-        LeaseConfig {
-            quorum: Quorum::majority(1).expect("a quorum"),
+        LeaseConfig::new(
+            Quorum::majority(1).expect("a quorum"),
             validity,
-            retry: RetrySchedule::new(TICK..=TICK)
+            RetrySchedule::new(TICK..=TICK)
                 .expect("a delay")
                 .with_max_attempts(1),
             keep_alive,
-        }
+        )
     }
 }
 

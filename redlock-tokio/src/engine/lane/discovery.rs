@@ -130,7 +130,7 @@ fn groups<'a>(nodes: impl IntoIterator<Item = (NodeId, &'a Arc<dyn Node>)>) -> V
 
 /// Returns the error of a node that two authorities report on.
 pub(super) fn two_authorities(authority: &dyn Authority, rivals: Rivals) -> NodeError {
-    let Rivals { member, other } = rivals;
+    let Rivals { member, other, .. } = rivals;
     NodeError::TwoAuthorities {
         member: authority.name_of(member).into(),
         other: authority.name_of(other).into(),
