@@ -69,7 +69,7 @@ impl Locked {
     ///
     /// Fails if the lock is lost or was released. The error is a response.
     pub fn ensure(&self) -> Result<(), LockLost> {
-        let is_any_lost = self.with_outer().any(|it| it.lock.is_lost());
+        let is_any_lost = self.with_outer().any(|locked| locked.lock.is_lost());
         if self.is_valid() && !is_any_lost {
             Ok(())
         } else {
@@ -85,7 +85,9 @@ impl Locked {
     ///
     /// Cancel safe: dropping the future changes nothing.
     pub async fn lost(&self) -> LossReason {
-        let losses = self.with_outer().map(|it| Box::pin(it.lock.hold().lost()));
+        let losses = self
+            .with_outer()
+            .map(|locked| Box::pin(locked.lock.hold().lost()));
         let (reason, ..) = select_all(losses).await;
         reason
     }
@@ -120,13 +122,14 @@ impl Locked {
     /// Returns whether this lock, or one of a layer further out, is valid and has this key in this lock service.
     pub(crate) fn holds(&self, redlock: &Redlock, key: &[u8]) -> bool {
         let is_key = |held: &Key| held.as_bytes().strip_prefix(redlock.prefix()) == Some(key);
-        self.with_outer()
-            .any(|it| it.redlock.is_same(redlock) && it.keys().any(is_key) && it.is_valid())
+        self.with_outer().any(|locked| {
+            locked.redlock.is_same(redlock) && locked.keys().any(is_key) && locked.is_valid()
+        })
     }
 
     /// Returns this lock, and those of the layers further out.
     fn with_outer(&self) -> impl Iterator<Item = &Self> {
-        successors(Some(self), |it| it.outer.as_deref())
+        successors(Some(self), |locked| locked.outer.as_deref())
     }
 }
 

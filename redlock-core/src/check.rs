@@ -90,7 +90,11 @@ mod tests {
             assert_eq!(set.iter().collect::<Vec<_>>(), chosen);
             assert_eq!(set.is_empty(), chosen.is_empty());
             assert_eq!(set == Checks::NONE, chosen.is_empty());
-            assert!(Check::ALL.iter().all(|it| set.contains(*it) == is_in(it)));
+            assert!(
+                Check::ALL
+                    .iter()
+                    .all(|check| set.contains(*check) == is_in(check))
+            );
         }
         let two: Checks = [Check::Start, Check::Server].into_iter().collect();
         assert_eq!(format!("{two:?}"), "{Server, Start}");

@@ -82,7 +82,7 @@ impl MemberList {
         if self.is_same_as(other) {
             return self.len();
         }
-        self.iter().filter(|it| other.contains(*it)).count()
+        self.iter().filter(|member| other.contains(*member)).count()
     }
 
     /// Adds the member, if it is not listed.
@@ -112,7 +112,9 @@ impl<'a> Circle<'a> {
             let mut next = 0;
             while next < reports.len() && !rest.is_empty() {
                 let one = reports[next];
-                let (known, others) = rest.into_iter().partition(|it| know_each_other(one, it));
+                let (known, others) = rest
+                    .into_iter()
+                    .partition(|report| know_each_other(one, report));
                 let known: Vec<_> = known;
                 reports.extend(known);
                 rest = others;
@@ -138,12 +140,14 @@ impl<'a> Circle<'a> {
     /// Returns a tenure that any member reports, if it is one of another owner than this one.
     pub(crate) fn names_another_than(&self, tenure: &Tenure) -> bool {
         let mut tenures = self.tenures();
-        tenures.any(|it| it.owner != tenure.owner)
+        tenures.any(|other| other.owner != tenure.owner)
     }
 
     /// Returns the tenures that the members report.
     pub(crate) fn tenures(&self) -> impl Iterator<Item = &'a Tenure> {
-        self.reports.iter().filter_map(|it| it.tenure.as_ref())
+        self.reports
+            .iter()
+            .filter_map(|report| report.tenure.as_ref())
     }
 
     /// Returns what a majority of all members reports.
@@ -155,9 +159,9 @@ impl<'a> Circle<'a> {
         }
         let (tenure, _) = votes.into_iter().find(|(_, votes)| *votes >= majority)?;
         let agreeing = self.reports.iter();
-        let agreeing = agreeing.filter(|it| it.tenure.as_ref() == Some(tenure));
-        let mut asked: Vec<Timestamp> = agreeing.clone().map(|it| it.asked_at).collect();
-        let mut ages: Vec<_> = agreeing.map(|it| it.age).collect();
+        let agreeing = agreeing.filter(|report| report.tenure.as_ref() == Some(tenure));
+        let mut asked: Vec<Timestamp> = agreeing.clone().map(|report| report.asked_at).collect();
+        let mut ages: Vec<_> = agreeing.map(|report| report.age).collect();
         // The latest, and the oldest, that a majority has in common.
         let (_, at, _) = asked.select_nth_unstable_by(majority - 1, |a, b| b.cmp(a));
         let (_, age, _) = ages.select_nth_unstable_by(majority - 1, |a, b| b.cmp(a));
@@ -178,8 +182,8 @@ fn know_each_other(one: &MemberReport, other: &MemberReport) -> bool {
 
 fn union(reports: &[&MemberReport]) -> MemberList {
     let first = &reports[0].members;
-    let mut others: Vec<_> = reports.iter().map(|it| &it.members).collect();
-    others.retain(|it| !it.is_same_as(first));
+    let mut others: Vec<_> = reports.iter().map(|report| &report.members).collect();
+    others.retain(|list| !list.is_same_as(first));
     if others.is_empty() {
         return first.clone();
     }

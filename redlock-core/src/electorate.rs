@@ -363,7 +363,7 @@ impl Electorate {
         // First of all: one server under two addresses is a mistake, whatever its role is.
         let may_share = self.member(node).may_share_server;
         let same = |it: &Member| {
-            let is_same = it.server.and_then(|it| it.is_same(&server)) == Some(true);
+            let is_same = it.server.and_then(|known| known.is_same(&server)) == Some(true);
             is_same && !(may_share && it.may_share_server)
         };
         if let Some((&other, _)) = self.members.iter().find(|(_, it)| same(it)) {
@@ -429,7 +429,10 @@ impl Member {
         Admission {
             // A server that does not say anything now does not undo what it said before.
             outcome: outcome.map(|()| eligibility),
-            withdrawal: withdrawal.map(|it| Withdrawal { eligibility, ..it }),
+            withdrawal: withdrawal.map(|withdrawal| Withdrawal {
+                eligibility,
+                ..withdrawal
+            }),
             unmet,
         }
     }

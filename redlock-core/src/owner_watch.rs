@@ -170,7 +170,7 @@ impl OwnerWatch {
         self.forget_old_reports();
         let (agreement, rivals) = self.judge();
         self.rivals = rivals;
-        agreement.is_some_and(|it| self.confirm(it))
+        agreement.is_some_and(|agreement| self.confirm(agreement))
     }
 
     /// Notes that some client had a confirmation of this tenure `age` ago, by a [marker](crate::AgeMarker)
@@ -214,8 +214,8 @@ impl OwnerWatch {
     /// Keeps the report, unless there is a newer one of its member.
     fn note(&mut self, mut report: MemberReport) {
         // Most members know the same list. One copy of it takes less memory, and clones are compared at once.
-        let mut lists = self.reports.values().map(|it| &it.members);
-        if let Some(known) = lists.find(|it| it.is_same_as(&report.members)) {
+        let mut lists = self.reports.values().map(|report| &report.members);
+        if let Some(known) = lists.find(|list| list.is_same_as(&report.members)) {
             report.members = known.clone();
         }
         let last = self.reports.get(&report.member);
@@ -271,10 +271,11 @@ impl OwnerWatch {
         let circles = Circle::all_of(self.reports.values());
         let agreement = |circle: &Circle<'_>| circle.agreement(self.rule);
         let mut agreements: Vec<_> = circles.iter().map(agreement).collect();
-        let is_own = |it: &Option<Agreement>| it.as_ref().is_some_and(|it| self.is_own(it));
+        let is_own =
+            |it: &Option<Agreement>| it.as_ref().is_some_and(|agreement| self.is_own(agreement));
         let own = agreements.iter().position(is_own);
         let rivals = self.side(&circles, own, &agreements).and_then(|side| {
-            let mut others = (0..circles.len()).filter(|it| Some(*it) != own);
+            let mut others = (0..circles.len()).filter(|place| Some(*place) != own);
             let is_rival =
                 |it: &usize| side.is_rival(&circles[*it], agreements[*it].is_some(), self.rule);
             let other = others.find(is_rival)?;

@@ -123,7 +123,7 @@ impl Sighting {
 
     /// Returns which server it is.
     pub(crate) fn server(&self) -> ServerId {
-        let history = self.replication.map(|it| it.id);
+        let history = self.replication.map(|replication| replication.id);
         ServerId {
             run_id: self.run_id,
             history: history.filter(|id| *id != ReplicationId::NONE),

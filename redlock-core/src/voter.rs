@@ -190,7 +190,7 @@ impl Voter {
         let shows_restarts = sighting.run_id.is_some() && !self.allows_unvetted;
         let origin = sighting
             .replication
-            .map_or(Origin::Withheld, |it| it.origin);
+            .map_or(Origin::Withheld, |replication| replication.origin);
         let is_unmet = |check: &Check| match check {
             Check::Server => sighting.server().is_unknown(),
             Check::Role => role == ServerRole::Withheld,
@@ -300,7 +300,7 @@ impl Voter {
         let by_uptime = sighting
             .uptime
             .map_or_else(untold, |uptime| self.quarantine.eligible_at(now, uptime));
-        let by_history = match sighting.replication.map(|it| it.origin) {
+        let by_history = match sighting.replication.map(|replication| replication.origin) {
             None | Some(Origin::Withheld) => untold(),
             Some(Origin::Own) => now,
             Some(Origin::Continues(_)) => {

@@ -229,7 +229,7 @@ mod tests {
         let half = |first| [&[first], &longest[..Key::MAX_LEN / 2 - 12]].concat();
         let len = Key::MAX_LEN + 2;
         let all = KeySet::all(&tagged, [half(b'a'), half(b'b')]);
-        assert_eq!(all.map(|it| it.count()), Err(KeyError::TooLong { len }));
+        assert_eq!(all.map(|set| set.count()), Err(KeyError::TooLong { len }));
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(crate) async fn ready(client: &Client, limit: Duration) -> Result<(), NotRea
         }
         let nodes = client.nodes();
         let remaining = status::quorum_in(&nodes, client.quorum);
-        if remaining.is_some_and(|it| it.is_zero()) {
+        if remaining.is_some_and(|remaining| remaining.is_zero()) {
             return Ok(());
         }
         let now = client.clock.now();
@@ -66,7 +66,7 @@ pub(crate) async fn ready(client: &Client, limit: Duration) -> Result<(), NotRea
                 nodes: status::objections(nodes),
             });
         }
-        let votes_at = remaining.map_or(deadline, |it| now.saturating_add(it));
+        let votes_at = remaining.map_or(deadline, |remaining| now.saturating_add(remaining));
         let mut timer = pin!(client.clock.sleep_until(votes_at.min(deadline)));
         tokio::select! {
             biased; // Any order would do: after either, the nodes are looked at again.

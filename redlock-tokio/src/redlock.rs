@@ -443,7 +443,7 @@ impl Redlock {
         let leases = self.client.timers.all();
         ShutdownReport {
             abandoned: undelivered + self.client.undeliverable.load(Ordering::Relaxed),
-            held: leases.values().filter(|it| it.is_held()).count(),
+            held: leases.values().filter(|lease| lease.is_held()).count(),
             timed_out,
         }
     }
@@ -451,7 +451,12 @@ impl Redlock {
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let addresses: Vec<_> = self.client.lanes.iter().map(|it| it.address()).collect();
+        let addresses: Vec<_> = self
+            .client
+            .lanes
+            .iter()
+            .map(|lane| lane.address())
+            .collect();
         f.debug_struct("Redlock")
             .field("nodes", &addresses)
             .finish_non_exhaustive()

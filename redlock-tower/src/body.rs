@@ -35,7 +35,7 @@ impl<B: Body> Release<Response<B>> for AtBodyEnd {
     type Response = Response<HoldBody<B>>;
 
     fn release(&self, response: Response<B>, guard: Option<CallGuard>) -> Response<HoldBody<B>> {
-        let lock = guard.map(|it| BodyLock::new(it, self.max, response.headers()));
+        let lock = guard.map(|guard| BodyLock::new(guard, self.max, response.headers()));
         response.map(|body| {
             let has_ended = body.is_end_stream();
             let mut it = HoldBody {
@@ -107,12 +107,12 @@ impl<B: Body> Body for HoldBody<B> {
                     .body
                     .as_ref()
                     .as_pin_ref()
-                    .is_none_or(|it| it.is_end_stream());
+                    .is_none_or(|body| body.is_end_stream());
                 is_last
                     || this
                         .lock
                         .as_mut()
-                        .is_some_and(|it| it.is_complete_with(frame))
+                        .is_some_and(|lock| lock.is_complete_with(frame))
             }
             Some(Err(_)) | None => true,
         };

@@ -104,7 +104,7 @@ fn envoy_timeout(headers: &HeaderMap) -> Option<Duration> {
 
 /// Reads digits only. `parse` would accept a sign too.
 fn number(digits: &str) -> Option<u64> {
-    let is_number = digits.bytes().all(|it| it.is_ascii_digit());
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
     digits.parse().ok().filter(|_| is_number)
 }
 
@@ -118,7 +118,7 @@ mod tests {
             let name = HeaderName::try_from(*name).unwrap();
             request.headers_mut().insert(name, value.parse().unwrap());
         }
-        CallerDeadline::of(&request).map(|it| it.remaining())
+        CallerDeadline::of(&request).map(|deadline| deadline.remaining())
     }
 
     #[tokio::test(start_paused = true)]

@@ -99,7 +99,9 @@ where
                     let (request, wanted) = ready!(key.poll(cx));
                     *this.request = Some(request);
                     let wanted = wanted.and_then(|wanted| {
-                        wanted.as_ref().map_or(Ok(()), |it| rules.check_keys(it))?;
+                        wanted
+                            .as_ref()
+                            .map_or(Ok(()), |keys| rules.check_keys(keys))?;
                         Ok(wanted)
                     });
                     match wanted {

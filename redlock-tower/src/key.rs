@@ -240,12 +240,15 @@ mod tests {
     #[test]
     fn closures_return_keys_of_many_kinds() {
         let seven = Some(LockRequest::new("7"));
-        assert_eq!(extract(|it| it.to_string()).unwrap(), seven);
+        assert_eq!(extract(|number| number.to_string()).unwrap(), seven);
         assert_eq!(extract(|_| "7").unwrap(), seven);
-        assert_eq!(extract(|it| *it).unwrap(), seven);
-        assert_eq!(extract(|it| i64::from(*it)).unwrap(), seven);
-        assert_eq!(extract(|it| it.to_string().into_bytes()).unwrap(), seven);
-        assert_eq!(extract(|it| Some(it.to_string())).unwrap(), seven);
+        assert_eq!(extract(|number| *number).unwrap(), seven);
+        assert_eq!(extract(|number| i64::from(*number)).unwrap(), seven);
+        assert_eq!(
+            extract(|number| number.to_string().into_bytes()).unwrap(),
+            seven
+        );
+        assert_eq!(extract(|number| Some(number.to_string())).unwrap(), seven);
         assert_eq!(extract(|_| None::<String>).unwrap(), None);
         assert_eq!(extract(|_| Ok::<_, BoxError>("7")).unwrap(), seven);
     }

@@ -88,7 +88,10 @@ impl Locked {
     /// the layer does not hold it any more.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.guard.lock().as_ref().is_some_and(|it| !it.is_valid())
+        self.guard
+            .lock()
+            .as_ref()
+            .is_some_and(|guard| !guard.is_valid())
     }
 
     pub(crate) fn take(&self) -> Option<LockGuard> {

@@ -69,7 +69,7 @@ impl BodyLimit {
         if body.size_hint().lower() > self.bytes as u64 {
             return Err(KeyRejection::TooLarge { limit: self.bytes });
         }
-        let limit = caller.map_or(self.time, |it| it.remaining().min(self.time));
+        let limit = caller.map_or(self.time, |deadline| deadline.remaining().min(self.time));
         let body = timeout(limit, self.collect(body)).await;
         body.unwrap_or(Err(KeyRejection::TooSlow { limit }))
     }

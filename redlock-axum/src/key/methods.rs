@@ -14,7 +14,7 @@ pub(crate) enum Methods {
 impl Methods {
     pub(crate) fn these(methods: impl IntoIterator<Item = Method>) -> Self {
         let methods = methods.into_iter();
-        Self::These(methods.map(|it| canonical(&it).clone()).collect())
+        Self::These(methods.map(|method| canonical(&method).clone()).collect())
     }
 
     pub(super) fn need_lock(&self, method: &Method) -> bool {

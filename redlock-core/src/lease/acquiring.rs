@@ -67,7 +67,7 @@ impl Acquiring {
     /// The first attempt may run beyond the deadline, so that even a time shorter than a round trip
     /// gets its one chance. The driver answers for silent nodes in time.
     pub(super) fn timeout(&self, attempts: u32) -> Timestamp {
-        let until = self.gathering.as_ref().map(|it| it.until);
+        let until = self.gathering.as_ref().map(|gathering| gathering.until);
         let given_up_at = give_up_at(self.round.valid_until(), &self.retry, attempts);
         until.map_or(given_up_at, |until| until.min(given_up_at))
     }
@@ -76,7 +76,9 @@ impl Acquiring {
     pub(super) fn next_due(&self, attempts: u32) -> Timestamp {
         let given_up_at = self.timeout(attempts);
         let gathering = self.gathering.as_ref();
-        gathering.map_or(given_up_at, |it| it.timeout().min(given_up_at))
+        gathering.map_or(given_up_at, |gathering| {
+            gathering.timeout().min(given_up_at)
+        })
     }
 
     pub(super) fn outcome(&mut self, now: Timestamp, verdict: AcquireVerdict) -> Outcome {

@@ -24,7 +24,7 @@ impl Lease {
             quorum, validity, ..
         } = self.config;
         let token = self.token();
-        let fence = self.proposals.as_mut().map(|it| it.draw(now));
+        let fence = self.proposals.as_mut().map(|proposals| proposals.draw(now));
         let deadline = retry.deadline;
         // At the deadline, the one attempt that is left takes all keys or none.
         let gathers = retry.gathers_at().is_some_and(|at| at <= now) && now < deadline;
@@ -71,7 +71,10 @@ impl Lease {
             counter,
             retry,
         } = *outbid;
-        let fence = self.proposals.as_mut().and_then(|it| it.surpass(counter));
+        let fence = self
+            .proposals
+            .as_mut()
+            .and_then(|proposals| proposals.surpass(counter));
         let Some(fence) = fence else {
             return self.fail_attempt(
                 now,

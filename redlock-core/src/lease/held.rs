@@ -371,7 +371,7 @@ impl Held {
 
     /// Returns the votes that the lock rests on, and those that its token rests on.
     fn agreements(&mut self) -> impl Iterator<Item = &mut Agreement> {
-        let fenced_by = self.fenced.as_mut().map(|it| &mut it.by);
+        let fenced_by = self.fenced.as_mut().map(|fenced| &mut fenced.by);
         [Some(&mut self.rests_on), fenced_by].into_iter().flatten()
     }
 

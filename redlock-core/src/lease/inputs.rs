@@ -48,7 +48,7 @@ impl Lease {
                     self.conclude_release(verdict);
                 }
             }
-            State::Backoff(it) if it.key_watch.as_ref().is_some_and(|it| it.id == id) => {
+            State::Backoff(it) if it.key_watch.as_ref().is_some_and(|watch| watch.id == id) => {
                 self.handle_probe_reply(now, node, reply);
             }
             // A reply to an earlier round.

@@ -172,7 +172,11 @@ impl KeyWatch {
 
     /// Returns whether so many nodes have the key now that the others cannot be a quorum.
     pub(super) fn is_taken(&self, now: Timestamp) -> bool {
-        let taken = self.free_from.iter().flatten().filter(|&&it| it > now);
+        let taken = self
+            .free_from
+            .iter()
+            .flatten()
+            .filter(|&&instant| instant > now);
         taken.count() > self.quorum.tolerated_failures()
     }
 

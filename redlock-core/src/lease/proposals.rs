@@ -32,7 +32,7 @@ impl Proposals {
         let passed = now.saturating_duration_since(self.drawn_at).as_micros();
         let passed = u64::try_from(passed).unwrap_or(u64::MAX);
         let by_clock = FencingToken::new(self.first.get().saturating_add(passed));
-        let least = self.largest.map(|it| it.next().unwrap_or(it));
+        let least = self.largest.map(|fence| fence.next().unwrap_or(fence));
         let proposal = least.map_or(by_clock, |least| least.max(by_clock));
         self.largest = Some(proposal);
         proposal

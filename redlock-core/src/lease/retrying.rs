@@ -66,7 +66,7 @@ impl RetryState {
     /// Returns when to gather the keys, if that is of any use: another client has some of them.
     pub(super) fn gathers_at(&self) -> Option<Timestamp> {
         let is_contended = self.failure == Some(AcquireFailure::Contended);
-        self.gathering.filter(|_| is_contended).map(|it| it.due)
+        self.gathering.filter(|_| is_contended).map(|plan| plan.due)
     }
 
     /// Counts an attempt that failed because of another client. The first attempt finds the key taken, and has
@@ -193,7 +193,7 @@ impl Backoff {
             let is_taken = self
                 .key_watch
                 .as_ref()
-                .is_some_and(|it| it.is_taken(deadline));
+                .is_some_and(|watch| watch.is_taken(deadline));
             return if attempts == 0 && !is_taken {
                 Next::Attempt
             } else {

@@ -188,12 +188,16 @@ pub(super) fn refuse_to_start(
     redlock: &Redlock,
     refusals: Vec<(Arc<str>, NodeError)>,
 ) -> Result<(), BuildError> {
-    let addresses: Vec<_> = redlock.nodes().into_iter().map(|it| it.address).collect();
+    let addresses: Vec<_> = redlock
+        .nodes()
+        .into_iter()
+        .map(|node| node.address)
+        .collect();
     for (address, error) in &refusals {
         if let NodeError::SameServer { address: other } = error {
             // In the order in which the nodes were given, not in which they were connected to.
             let mut pair = [Arc::clone(address), Arc::clone(other)];
-            pair.sort_by_key(|it| addresses.iter().position(|address| address == it));
+            pair.sort_by_key(|name| addresses.iter().position(|address| address == name));
             let [first, second] = pair;
             return Err(BuildError::SameServer { first, second });
         }

@@ -29,7 +29,7 @@ impl RedlockBuilder {
 fn urls_in(list: &str) -> Vec<String> {
     let mut urls: Vec<String> = Vec::new();
     let is_separator = |it: char| it == ',' || it.is_whitespace();
-    for part in list.split(is_separator).filter(|it| !it.is_empty()) {
+    for part in list.split(is_separator).filter(|part| !part.is_empty()) {
         match urls.last_mut().filter(|url| lacks_a_group(url)) {
             Some(url) if !part.contains("://") => *url += &format!(",{part}"),
             _ => urls.push(part.to_owned()),

@@ -44,13 +44,17 @@ impl<V> HashedTable<V> {
     pub(crate) fn remove(&mut self, key: &Key) -> Option<V> {
         let hash = self.hash(key);
         let place = self.known_place(hash)?;
-        place.take_if(|it| it.hash == hash).map(|it| it.value)
+        place
+            .take_if(|entry| entry.hash == hash)
+            .map(|entry| entry.value)
     }
 
     pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut V> {
         let hash = self.hash(key);
         let place = self.known_place(hash)?.as_mut();
-        place.filter(|it| it.hash == hash).map(|it| &mut it.value)
+        place
+            .filter(|entry| entry.hash == hash)
+            .map(|entry| &mut entry.value)
     }
 
     pub(crate) fn get_or_default(&mut self, key: &Key) -> &mut V
@@ -59,7 +63,7 @@ impl<V> HashedTable<V> {
     {
         let hash = self.hash(key);
         let place = self.place(hash);
-        place.take_if(|it| it.hash != hash);
+        place.take_if(|entry| entry.hash != hash);
         let place = place.get_or_insert_with(|| Place {
             hash,
             value: V::default(),
@@ -76,7 +80,7 @@ impl<V> HashedTable<V> {
     /// Returns the place of a hash, unless its page is not allocated.
     fn known_place(&mut self, hash: u64) -> Option<&mut Option<Place<V>>> {
         let (page, place) = position(hash);
-        self.pages[page].as_mut().map(|it| &mut it[place])
+        self.pages[page].as_mut().map(|page| &mut page[place])
     }
 
     fn place(&mut self, hash: u64) -> &mut Option<Place<V>> {
@@ -115,7 +119,7 @@ mod tests {
         let mut found = 0;
         for (number, key) in keys.iter().enumerate() {
             let value = table.remove(key);
-            assert!(value.is_none_or(|it| it == number));
+            assert!(value.is_none_or(|earlier| earlier == number));
             found += usize::from(value.is_some());
         }
         assert!((1..=PLACES).contains(&found), "{found}");

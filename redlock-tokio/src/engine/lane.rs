@@ -156,7 +156,7 @@ impl Lane {
             Arc::clone(handle.address()),
             clock.clone(),
             Arc::clone(&vetting),
-            discovery.as_ref().map(|it| it.named_by.kind),
+            discovery.as_ref().map(|discovery| discovery.named_by.kind),
             on_withdrawal,
             Arc::clone(&status),
         );

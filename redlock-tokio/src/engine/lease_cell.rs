@@ -166,7 +166,7 @@ impl LeaseCell {
     pub(crate) fn is_held_by_another(&self) -> bool {
         let holds = |key: &Key| {
             let turn = self.client.queue.turn(key.as_bytes());
-            turn.is_some_and(|it| it.id() != self.id() && it.is_held())
+            turn.is_some_and(|turn| turn.id() != self.id() && turn.is_held())
         };
         self.keys.iter().any(holds)
     }

@@ -290,7 +290,7 @@ impl<T: Clone> Queues<T> {
             let queue = self.keys.by_key.entry(key.clone()).or_insert_with(|| {
                 let mut past = self.recent.take(key, now);
                 let had_streak = past.streak.is_some();
-                past.streak = past.streak.filter(|it| it.may_go_on(now, policy));
+                past.streak = past.streak.filter(|streak| streak.may_go_on(now, policy));
                 backs_off |= had_streak && past.streak.is_none() && !policy.wait.is_zero();
                 WaitQueue::new(past)
             });
@@ -355,11 +355,16 @@ impl<T: Clone> Queues<T> {
         backs_off: bool,
         follow_ups: &mut Vec<FollowUp<T>>,
     ) {
-        let Some(queue) = self.keys.by_key.get(key).filter(|it| it.turn().is_none()) else {
+        let Some(queue) = self
+            .keys
+            .by_key
+            .get(key)
+            .filter(|queue| queue.turn().is_none())
+        else {
             return;
         };
         let single = queue.first_single().map(|(ticket, _)| ticket);
-        let reserver = single.and_then(|it| self.keys.reserver(queue, it, now));
+        let reserver = single.and_then(|ticket| self.keys.reserver(queue, ticket, now));
         // If the key stays free otherwise, there is no limit: a waiter that is not looked at would wait for no
         // other.
         let max_candidates = match (single, reserver) {

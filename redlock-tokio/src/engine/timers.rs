@@ -121,7 +121,7 @@ impl<T: Timed> Timers<T> {
         let deadlines = self.deadlines.lock();
         // Those in hand may have set a new deadline already.
         let all = deadlines.due.values().chain(&deadlines.in_hand);
-        all.map(|it| (it.id(), it.clone())).collect()
+        all.map(|timed| (timed.id(), timed.clone())).collect()
     }
 
     /// Drops all handles. They and these timers refer to each other, so neither would be freed otherwise.

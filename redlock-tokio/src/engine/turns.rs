@@ -256,7 +256,7 @@ mod tests {
             "{:?}",
             minute.longest_without
         );
-        let long = minute.pauses.iter().filter(|it| **it == LONG).count();
+        let long = minute.pauses.iter().filter(|pause| **pause == LONG).count();
         assert!((4..=5).contains(&long), "{long}");
     }
 

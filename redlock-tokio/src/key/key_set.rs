@@ -112,7 +112,7 @@ mod tests {
         let expected = "[\"a\\nWARN redlock: \\u{1b}[0m \u{fffd}\"]";
         assert_eq!(shown(&[forged]), expected);
         let many: Vec<_> = (b'a'..=b'z').map(|letter| [letter; 300]).collect();
-        let many: Vec<_> = many.iter().map(|it| &it[..]).collect();
+        let many: Vec<_> = many.iter().map(|part| &part[..]).collect();
         assert_eq!(shown(&many).len(), "[]".len() + 8 * 202 + 7 * ", ".len());
     }
 

@@ -47,7 +47,7 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn wait_at_most(mut self, bound: Duration) -> Self {
-        let bound = self.wait_at_most.map_or(bound, |it| it.min(bound));
+        let bound = self.wait_at_most.map_or(bound, |limit| limit.min(bound));
         self.wait_at_most = Some(bound);
         self
     }

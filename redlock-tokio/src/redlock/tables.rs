@@ -36,7 +36,7 @@ impl Redlock {
     #[doc(hidden)]
     pub fn tables(&self) -> impl Fn() -> Option<Tables> + Send + Sync + use<> {
         let client: Weak<Client> = Arc::downgrade(&self.client);
-        move || client.upgrade().map(|it| count(&it))
+        move || client.upgrade().map(|client| count(&client))
     }
 }
 

@@ -192,13 +192,13 @@ async fn row_06_reset_mid_request() {
 #[tokio::test]
 async fn row_11_slow_node() {
     let bed = Bed::new(3);
-    bed.proxies[0].replies().delay(MS(1000));
+    bed.proxies[0].replies().delay(MS(600));
     let redlock = bed.builder().node_timeout(PATIENCE).build().await.unwrap();
-    assert!(slowest_of_ten(&redlock).await < MS(1000));
+    assert!(slowest_of_ten(&redlock).await < MS(600));
     let slow = || {
         redlock.nodes()[0]
             .round_trip
-            .is_some_and(|it| it >= MS(1000))
+            .is_some_and(|it| it >= MS(600))
     };
     eventually("it is slow, and answers", slow).await;
     bed.no_key_is_left().await;

@@ -32,12 +32,14 @@ impl BodyLock {
             sleep(max).await;
             release(&limited);
         });
-        let length = head.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok());
+        let length = head
+            .get(CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok());
         Self {
             guard,
             limit: limit.abort_handle(),
             has_begun: false,
-            left: length.and_then(|it| it.parse().ok()),
+            left: length.and_then(|text| text.parse().ok()),
         }
     }
 

@@ -149,11 +149,11 @@ impl Connector {
     /// may be of an earlier tenure with the same epoch.
     fn marks_tenures(&self) -> bool {
         self.named_by()
-            .is_some_and(|it| it.kind != AuthorityKind::Sentinels)
+            .is_some_and(|named_by| named_by.kind != AuthorityKind::Sentinels)
     }
 
     fn named_by(&self) -> Option<&NamedBy> {
-        self.discovery.as_ref().map(|it| &it.named_by)
+        self.discovery.as_ref().map(|discovery| &discovery.named_by)
     }
 
     /// Opens a session with the server that the authority names. Begins anew if the authority names another.

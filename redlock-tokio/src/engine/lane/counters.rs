@@ -72,7 +72,7 @@ impl Counters {
         } = self;
         [queued, owed, in_flight, abandoned]
             .into_iter()
-            .map(|it| it.load(Ordering::Relaxed))
+            .map(|counter| counter.load(Ordering::Relaxed))
             .sum()
     }
 

@@ -116,7 +116,7 @@ fn groups<'a>(nodes: impl IntoIterator<Item = (NodeId, &'a Arc<dyn Node>)>) -> V
         };
         let known = groups
             .iter_mut()
-            .find(|it| Arc::ptr_eq(&it.authority, &named_by.authority));
+            .find(|group| Arc::ptr_eq(&group.authority, &named_by.authority));
         match known {
             Some(group) => group.nodes.push((id, named_by)),
             None => groups.push(NamedNodes {

@@ -93,7 +93,7 @@ impl InFlight {
         let answers = foreign::call(|| session.execute(batch.commands()))
             .unwrap_or_else(|| ready(Err(panicked())).boxed());
         let answers = AssertUnwindSafe(answers).catch_unwind();
-        let answers = answers.map(move |it| it.unwrap_or_else(|_| Err(panicked())));
+        let answers = answers.map(move |answer| answer.unwrap_or_else(|_| Err(panicked())));
         let mut answers = maybe_done(unconstrained(answers.boxed()));
         let _ = (&mut answers).now_or_never();
         let sent_at = Instant::now();

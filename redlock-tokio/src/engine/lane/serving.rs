@@ -183,7 +183,8 @@ impl<'a> Serving<'a> {
             Event::Closed(error) => ControlFlow::Break(error),
             Event::Reported => self.handle_report(),
             Event::Inspected(statement) => {
-                let outcome = statement.and_then(|it| self.right.handle_inspection(&it));
+                let outcome =
+                    statement.and_then(|statement| self.right.handle_inspection(&statement));
                 outcome.map_or_else(ControlFlow::Break, ControlFlow::Continue)
             }
             Event::TimerFired => self.handle_timer().await,
@@ -198,7 +199,7 @@ impl<'a> Serving<'a> {
         self.status.answered_in(completed.round_trip);
         if let Some(answer) = completed.last_set_answer() {
             let now = self.requests.answers().now();
-            let cause = answer.as_ref().err().filter(|it| it.is_of_the_node());
+            let cause = answer.as_ref().err().filter(|error| error.is_of_the_node());
             self.status.asked_to_set_key(now, cause);
         }
         self.note_silence();

@@ -241,7 +241,7 @@ impl StatusBoard {
                 false
             }
             Condition::Connected { .. }
-                if refusal.is_some_and(|it| it.age(now) < REFUSAL_IS_KNOWN_FOR) =>
+                if refusal.is_some_and(|refusal| refusal.age(now) < REFUSAL_IS_KNOWN_FOR) =>
             {
                 false
             }

@@ -242,7 +242,9 @@ impl Vetting {
                 _,
             ) => Err(self.explain(exclusion, server, named_by)),
             (_, Some(refusal)) => Err(refusal.clone()),
-            (outcome, None) => outcome.map_err(|it| self.explain(it, server, named_by)),
+            (outcome, None) => {
+                outcome.map_err(|exclusion| self.explain(exclusion, server, named_by))
+            }
         };
         Decision {
             outcome,

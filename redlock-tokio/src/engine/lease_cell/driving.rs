@@ -62,7 +62,9 @@ impl LeaseCell {
         change: impl FnOnce(&mut CellState) -> T,
     ) -> T {
         let (result, changes) = self.step(now, change);
-        let follow_ups = changes.departure.map(|it| self.leave(now, it));
+        let follow_ups = changes
+            .departure
+            .map(|departure| self.leave(now, departure));
         let wake_ups = carry_out(now, follow_ups.unwrap_or_default());
         // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
         if changes.for_holder {
@@ -124,7 +126,7 @@ impl LeaseCell {
         let unasked = state.unasked.filter(|(it, _)| *it == token);
         let unasked = unasked.map(|(_, unasked)| unasked);
         if matches!(transmit.operation, Operation::Release { .. }) {
-            let is_unasked = |node: &NodeId| unasked.is_some_and(|it| it.contains(*node));
+            let is_unasked = |node: &NodeId| unasked.is_some_and(|nodes| nodes.contains(*node));
             return nodes.iter().filter(is_unasked).collect();
         }
         let (lanes, votes) = (&self.client.lanes, self.client.quorum.votes());
@@ -276,13 +278,13 @@ impl LeaseCell {
     fn leave(&self, now: Timestamp, departure: Departure) -> Vec<FollowUp<Arc<Self>>> {
         let queue = &self.client.queue;
         let policy = self.policy_of_turn(departure.held);
-        let held_since = departure.held.map(|it| it.since);
+        let held_since = departure.held.map(|held| held.since);
         queue.leave(&self.keys, self.ticket(), now, held_since, &policy)
     }
 
     /// Returns the policy of a turn that may be longer than usual.
     pub(super) fn policy_of_turn(&self, held: Option<Held>) -> QueuePolicy {
-        let turn = held.and_then(|it| it.turn);
+        let turn = held.and_then(|held| held.turn);
         QueuePolicy {
             streak: turn.unwrap_or(self.turn_length().usual),
             ..self.policy

@@ -36,13 +36,16 @@ pub(crate) fn listeners(
             }
         }),
         on_withdrawal: Box::new(move |withdrawal| {
-            let leases = timers.upgrade().map(|it| it.all()).unwrap_or_default();
+            let leases = timers
+                .upgrade()
+                .map(|timers| timers.all())
+                .unwrap_or_default();
             for cell in leases.values() {
                 cell.handle_withdrawal(node, withdrawal);
             }
         }),
         on_connection: Box::new(move || {
-            let turns = connected.upgrade().map(|it| it.turns());
+            let turns = connected.upgrade().map(|queue| queue.turns());
             for cell in turns.into_iter().flatten() {
                 cell.handle_connection(node);
             }

@@ -65,7 +65,7 @@ impl WatchedRound {
         answer: Answer,
         eligibility: Eligibility,
     ) {
-        let Some(watched) = self.round.as_ref().filter(|it| it.id == round) else {
+        let Some(watched) = self.round.as_ref().filter(|watched| watched.id == round) else {
             return;
         };
         let objection = match answer {

@@ -85,11 +85,11 @@ impl<T: Clone> KeyQueues<T> {
         ticket: Ticket,
         now: Timestamp,
     ) -> Option<Ticket> {
-        let first = queue.first_several().filter(|it| *it < ticket)?;
+        let first = queue.first_several().filter(|first| *first < ticket)?;
         let waiter = self.multi.get(first)?;
         let is_first = |key| {
             let queue = self.by_key.get(key);
-            queue.is_some_and(|it| it.first() == Some(first) && !it.is_open(now))
+            queue.is_some_and(|queue| queue.first() == Some(first) && !queue.is_open(now))
         };
         let reserves = waiter.is_due(now, &self.rule)
             && !queue.lets_pass(first, ticket)
@@ -102,7 +102,7 @@ impl<T: Clone> KeyQueues<T> {
     pub(super) fn is_only_obstacle(&self, key: &Key, queue: &WaitQueue<T>, now: Timestamp) -> bool {
         let single = queue.first_single().map(|(ticket, _)| ticket);
         let parked = self.multi.parked_at(key);
-        let in_front = parked.take_while(|it| single.is_none_or(|single| *it < single));
+        let in_front = parked.take_while(|ticket| single.is_none_or(|single| *ticket < single));
         in_front.take(MAX_CANDIDATES).any(|ticket| {
             let is_free = |key| {
                 let queue = self.by_key.get(key);
@@ -111,7 +111,13 @@ impl<T: Clone> KeyQueues<T> {
                 })
             };
             let waiter = self.multi.get(ticket);
-            waiter.is_some_and(|it| it.keys.iter().filter(|it| *it != key).all(is_free))
+            waiter.is_some_and(|waiter| {
+                waiter
+                    .keys
+                    .iter()
+                    .filter(|other| *other != key)
+                    .all(is_free)
+            })
         })
     }
 

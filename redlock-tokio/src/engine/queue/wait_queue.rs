@@ -148,8 +148,8 @@ impl<T> WaitQueue<T> {
 
     /// Returns whether a reservation lets a ticket pass.
     pub(super) fn lets_pass(&self, reserver: Ticket, ticket: Ticket) -> bool {
-        let lapsed = self.lapsed.filter(|it| it.reserver == reserver);
-        lapsed.is_some_and(|it| ticket <= it.last)
+        let lapsed = self.lapsed.filter(|lapsed| lapsed.reserver == reserver);
+        lapsed.is_some_and(|lapsed| ticket <= lapsed.last)
     }
 
     /// Returns whether the holder since `held` may hand the lock over.

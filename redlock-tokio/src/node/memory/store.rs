@@ -236,8 +236,11 @@ impl Store {
         key: &Key,
         fence: FencingToken,
     ) -> Option<FencingToken> {
-        let counter = self.counters.get(key).filter(|it| now < it.expires_at);
-        if let Some(counter) = counter.filter(|it| it.fence >= fence) {
+        let counter = self
+            .counters
+            .get(key)
+            .filter(|counter| now < counter.expires_at);
+        if let Some(counter) = counter.filter(|counter| counter.fence >= fence) {
             return Some(counter.fence);
         }
         if self.counters.len() >= self.sweep_counters_at.max(FEWEST) {

@@ -126,7 +126,7 @@ fn port(digits: &str) -> Result<u16, AddressError> {
         return Err(AddressError::Brackets);
     }
     // A sign would be accepted otherwise.
-    let is_number = digits.bytes().all(|it| it.is_ascii_digit());
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
     let port = digits.parse().ok().filter(|_| is_number);
     port.ok_or(AddressError::InvalidPort)
 }
@@ -200,7 +200,7 @@ mod tests {
         });
         let shown = |announced| {
             let endpoint = Endpoint::announced(announced, Some(&map));
-            endpoint.map_or_else(|error| error.to_string(), |it| it.to_string())
+            endpoint.map_or_else(|error| error.to_string(), |endpoint| endpoint.to_string())
         };
         assert_eq!(shown("a:1"), "[::1]:2");
         assert_eq!(shown("c:1"), "c:1");

@@ -131,7 +131,7 @@ impl RedisNodeBuilder {
     {
         self.stream = Some(Callback::new(move |()| {
             let stream = open();
-            async move { stream.await.map(|it| Box::new(it) as BoxedStream) }
+            async move { stream.await.map(|stream| Box::new(stream) as BoxedStream) }
         }));
         self
     }

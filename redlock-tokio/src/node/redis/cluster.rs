@@ -103,7 +103,10 @@ impl ClusterNodes {
         I::Item: AsRef<str>,
     {
         Self {
-            seeds: seeds.into_iter().map(|it| it.as_ref().to_owned()).collect(),
+            seeds: seeds
+                .into_iter()
+                .map(|seed| seed.as_ref().to_owned())
+                .collect(),
             credentials: None,
             tls: None,
             voters: Voters::Count(3),
@@ -285,7 +288,8 @@ mod tests {
 
     fn tags(nodes: &ClusterNodes) -> Result<String, String> {
         let tags = nodes.tags_of_voters();
-        tags.map(|it| it.join(" ")).map_err(|it| it.to_string())
+        tags.map(|tags| tags.join(" "))
+            .map_err(|error| error.to_string())
     }
 
     fn cluster() -> ClusterNodes {
@@ -325,7 +329,7 @@ mod tests {
     #[test]
     fn each_voter_has_a_name_without_secrets() {
         let voters = cluster().into_voters().unwrap();
-        let names: Vec<_> = voters.nodes.iter().map(|it| it.address()).collect();
+        let names: Vec<_> = voters.nodes.iter().map(|node| node.address()).collect();
         assert_eq!(names[1], "slot 8192 {8209} of the cluster at a:7000");
         assert_eq!(voters.tag_len, "{21418}".len());
         assert!(!format!("{:?}", cluster()).contains("hunter2"));

@@ -91,7 +91,7 @@ fn parse(text: &str) -> ServerInfo {
         id: ReplicationId::new(id),
         origin,
     });
-    let uptime = field("uptime_in_seconds").and_then(|it| it.parse().ok());
+    let uptime = field("uptime_in_seconds").and_then(|text| text.parse().ok());
     let has_memory_limit = field("maxmemory").is_some_and(|limit| limit != "0");
     ServerInfo {
         run_id: digits("run_id").map(RunId::new),
@@ -158,7 +158,9 @@ mod tests {
     fn a_promotion_shows_in_the_second_history() {
         let origin = |second: &str| {
             let text = REDIS.replace(&"0".repeat(40), second);
-            parse(&text).replication.map(|it| it.origin)
+            parse(&text)
+                .replication
+                .map(|replication| replication.origin)
         };
         let second = ReplicationId::new([b'b'; ReplicationId::LEN]);
         assert_eq!(origin(&"0".repeat(40)), Some(Origin::Own));

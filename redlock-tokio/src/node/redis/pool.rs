@@ -56,7 +56,10 @@ impl OwnPool {
         })?;
         Ok(Opened {
             connection: MultiplexedConnection::clone(&connection),
-            invalidations: self.messages.as_ref().map(|it| Arc::clone(&it.0)),
+            invalidations: self
+                .messages
+                .as_ref()
+                .map(|messages| Arc::clone(&messages.0)),
             attachment: Attachment::InPool {
                 _place: PlaceInPool::of(connection),
             },

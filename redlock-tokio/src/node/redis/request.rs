@@ -106,7 +106,9 @@ impl Request {
     pub(super) fn into_answers(self) -> Vec<Answer> {
         let no_answer = || Err(NodeError::Unexpected("no answer".into()));
         let answers = self.answers.into_iter();
-        answers.map(|it| it.unwrap_or_else(no_answer)).collect()
+        answers
+            .map(|answer| answer.unwrap_or_else(no_answer))
+            .collect()
     }
 
     fn take_reply(&mut self, ask: Ask, reply: Value, positions: &[usize]) {

@@ -132,7 +132,11 @@ impl Rights {
         let denied = answers
             .filter(|(_, reply)| is_denied(reply))
             .map(|((name, _), _)| *name)
-            .chain(script.filter(|it| is_failed_script(it)).map(|_| "EVAL"))
+            .chain(
+                script
+                    .filter(|reply| is_failed_script(reply))
+                    .map(|_| "EVAL"),
+            )
             .collect();
         let mut rights = Self {
             denied,
@@ -173,7 +177,7 @@ impl Rights {
             Compare::Natively(Native::Delex) => Some("DELEX"),
             Compare::Natively(Native::DelIfEq) => Some("DELIFEQ"),
         };
-        if native.is_some_and(|it| self.missing(&[it]).is_empty()) {
+        if native.is_some_and(|command| self.missing(&[command]).is_empty()) {
             return Ok(self.compare);
         }
         if missing.is_empty() {

@@ -47,7 +47,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_waits_for_each_address_once_and_no_longer_than_its_limit() {
         let limit = Duration::from_secs(1);
-        let [a, b] = ["a:1", "b:1"].map(|it| Endpoint::parse(it, None).unwrap());
+        let [a, b] = ["a:1", "b:1"].map(|address| Endpoint::parse(address, None).unwrap());
         let both = RollCall::new(&[a.clone(), b.clone()]);
         let mut complete = both.complete(limit).boxed();
         assert!(poll!(&mut complete).is_pending());

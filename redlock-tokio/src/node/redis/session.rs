@@ -118,7 +118,7 @@ impl RedisSession {
             identity::check(&replies.next().unwrap_or(Value::Nil), owner)?;
         }
         let answers: Vec<_> = replies.by_ref().take(rights::REPLIES).collect();
-        let knows_scripts = !replies.any(|it| matches!(it, Value::ServerError(_)));
+        let knows_scripts = !replies.any(|reply| matches!(reply, Value::ServerError(_)));
         let rights = Rights::read(&answers, knows_scripts, compare);
         Ok(Self {
             multiplexed,
@@ -167,10 +167,16 @@ impl RedisSession {
 
 impl Session for RedisSession {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        if batch.iter().all(|it| self.rights.refusal(it).is_none()) {
+        if batch
+            .iter()
+            .all(|command| self.rights.refusal(command).is_none())
+        {
             return self.send(batch);
         }
-        let refusals: Vec<_> = batch.iter().map(|it| self.rights.refusal(it)).collect();
+        let refusals: Vec<_> = batch
+            .iter()
+            .map(|command| self.rights.refusal(command))
+            .collect();
         let allowed: Vec<_> = batch
             .iter()
             .zip(&refusals)

@@ -232,9 +232,9 @@ mod certificates {
         }
         let client = options.client_certificate.as_ref();
         let certificates = TlsCertificates {
-            client_tls: client.map(|it| ClientTlsConfig {
-                client_cert: it.chain.to_vec(),
-                client_key: it.key.to_vec(),
+            client_tls: client.map(|certificate| ClientTlsConfig {
+                client_cert: certificate.chain.to_vec(),
+                client_key: certificate.key.to_vec(),
             }),
             root_cert: options.ca_certificates.as_ref().map(|pem| pem.to_vec()),
         };

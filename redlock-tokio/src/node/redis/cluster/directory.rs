@@ -156,7 +156,9 @@ impl Directory {
         let earlier = heard.answers.insert(layout.myself, answered.clone());
         let count = heard.answers.len();
         heard.answers.retain(|_, it| at - it.at <= KEPT_FOR);
-        if earlier.is_none_or(|it| !it.says_the_same(&answered)) || heard.answers.len() != count {
+        if earlier.is_none_or(|answer| !answer.says_the_same(&answered))
+            || heard.answers.len() != count
+        {
             heard.has_changed = true;
             heard.announced = heard.endpoints();
             self.changed.notify_one();
@@ -200,7 +202,7 @@ impl Directory {
             .answers
             .values()
             .filter(known)
-            .max_by_key(|it| it.at)?;
+            .max_by_key(|answer| answer.at)?;
         self.endpoint_in(newest, member)
     }
 
@@ -215,14 +217,14 @@ impl Directory {
         self.endpoint_of(member)
             .and_then(Result::ok)
             .or_else(foreign)
-            .map_or_else(|| member.to_string(), |it| it.to_string())
+            .map_or_else(|| member.to_string(), |endpoint| endpoint.to_string())
     }
 
     /// Returns the owners of the slots, if a majority agrees on the owner of each.
     pub(super) fn owners(&self, slots: &[KeySlot]) -> Option<Owners> {
         let heard = self.heard.lock();
         let owners = slots.iter().map(|slot| heard.owner(*slot));
-        let newest = heard.answers.values().max_by_key(|it| it.at)?;
+        let newest = heard.answers.values().max_by_key(|answer| answer.at)?;
         Some(Owners {
             members: owners.collect::<Option<_>>()?,
             shards: newest.layout.shards(),
@@ -248,8 +250,8 @@ impl Directory {
         let heard = self.heard.lock();
         let objection = heard.objection(slot, &silent)?;
         // A node whose address the map does not translate cannot be asked.
-        let places = heard.answers.values().map(|it| &it.places);
-        let mut failures = places.filter_map(|it| it.failure.clone());
+        let places = heard.answers.values().map(|answer| &answer.places);
+        let mut failures = places.filter_map(|places| places.failure.clone());
         Some(failures.next().unwrap_or(objection))
     }
 
@@ -269,7 +271,10 @@ impl Directory {
     /// Returns what messages call the nodes that do not answer.
     fn silent(&self) -> String {
         let silent = self.heard.lock().silent();
-        let named = silent.iter().take(MOST_NAMED).map(|it| self.name_of(*it));
+        let named = silent
+            .iter()
+            .take(MOST_NAMED)
+            .map(|place| self.name_of(*place));
         let mut text = named.collect::<Vec<_>>().join(", ");
         if silent.len() > MOST_NAMED {
             text += &format!(" and {} more", silent.len() - MOST_NAMED);
@@ -281,7 +286,7 @@ impl Directory {
     /// function anew: it may know more by now. If the function fails, the earlier places stay.
     fn places_in(&self, from: &Endpoint, layout: &Arc<Layout>) -> Arc<Places> {
         let last = self.heard.lock().answers.get(&layout.myself).cloned();
-        let last = last.filter(|it| it.layout == *layout && it.from == *from);
+        let last = last.filter(|last| last.layout == *layout && last.from == *from);
         if self.map.is_none()
             && let Some(last) = last
         {
@@ -333,7 +338,9 @@ impl Owners {
     pub(super) fn shared(&self) -> Option<SharedServer> {
         let members = self.members.iter().enumerate();
         let mut pairs = members.filter_map(|(second, member)| {
-            let first = self.members[..second].iter().position(|it| it == member)?;
+            let first = self.members[..second]
+                .iter()
+                .position(|earlier| earlier == member)?;
             Some(SharedServer {
                 first,
                 second,
@@ -347,15 +354,18 @@ impl Owners {
 impl Heard {
     /// Returns the same places as another answer has, if there is one. Most answers have the same.
     fn shared(&self, places: Arc<Places>) -> Arc<Places> {
-        let mut known = self.answers.values().map(|it| &it.places);
-        known.find(|it| **it == places).cloned().unwrap_or(places)
+        let mut known = self.answers.values().map(|answer| &answer.places);
+        known
+            .find(|known| **known == places)
+            .cloned()
+            .unwrap_or(places)
     }
 
     /// Returns where all nodes are, by all answers.
     fn endpoints(&self) -> BTreeSet<Endpoint> {
-        let mut places: Vec<_> = self.answers.values().map(|it| &it.places).collect();
+        let mut places: Vec<_> = self.answers.values().map(|answer| &answer.places).collect();
         places.dedup_by(|a, b| Arc::ptr_eq(a, b));
-        let endpoints = places.into_iter().flat_map(|it| &it.endpoints);
+        let endpoints = places.into_iter().flat_map(|endpoint| &endpoint.endpoints);
         endpoints.cloned().collect()
     }
 
@@ -366,7 +376,7 @@ impl Heard {
     }
 
     fn fresh(&self) -> impl Iterator<Item = &Answered> + Clone {
-        self.answers.values().filter(|it| it.is_fresh())
+        self.answers.values().filter(|answer| answer.is_fresh())
     }
 
     /// Returns whether the answer names none of the nodes that the others name. The last of the others are kept until
@@ -378,7 +388,9 @@ impl Heard {
 
     /// Returns all nodes that the answering ones know.
     fn all(&self) -> BTreeSet<MemberId> {
-        self.fresh().flat_map(|it| it.layout.members()).collect()
+        self.fresh()
+            .flat_map(|answer| answer.layout.members())
+            .collect()
     }
 
     /// Returns how many nodes are more than half of all.
@@ -398,7 +410,7 @@ impl Heard {
     /// Returns the node that a majority names as the owner of the slot.
     fn owner(&self, slot: KeySlot) -> Option<MemberId> {
         let mut votes = BTreeMap::<_, usize>::new();
-        for owner in self.fresh().filter_map(|it| it.layout.owner(slot)) {
+        for owner in self.fresh().filter_map(|answer| answer.layout.owner(slot)) {
             *votes.entry(owner).or_default() += 1;
         }
         let majority = self.majority();
@@ -437,7 +449,10 @@ impl Heard {
             );
             return Some(NodeError::Unreachable(text.into()));
         }
-        if self.fresh().all(|it| it.layout.owner(slot).is_none()) {
+        if self
+            .fresh()
+            .all(|answer| answer.layout.owner(slot).is_none())
+        {
             let text = format!("no node of the cluster owns slot {number}: assign the slot to one");
             return Some(NodeError::Misconfigured(text.into()));
         }

@@ -113,7 +113,11 @@ impl Layout {
     }
 
     fn owning_node(&self, slot: KeySlot) -> Option<(&MemberId, &ClusterNode)> {
-        let owns = |node: &ClusterNode| node.slots.iter().any(|it| it.contains(&slot.number()));
+        let owns = |node: &ClusterNode| {
+            node.slots
+                .iter()
+                .any(|range| range.contains(&slot.number()))
+        };
         self.nodes.iter().find(|(_, node)| owns(node))
     }
 
@@ -212,7 +216,7 @@ fn announced(text: &str) -> Result<Announced, NodeError> {
     let odd = || unexpected("an invalid address");
     let mut parts = text.split(',');
     let endpoint = parts.next().unwrap_or_default();
-    let hostname = parts.next().filter(|it| !it.contains('='));
+    let hostname = parts.next().filter(|name| !name.contains('='));
     let endpoint = endpoint.split('@').next().unwrap_or_default();
     // An IPv6 address has no brackets here.
     let (ip, port) = endpoint.rsplit_once(':').ok_or_else(odd)?;

@@ -109,7 +109,10 @@ impl Encoder {
         commands: impl Iterator<Item = &'a Command> + Clone,
     ) -> Cmd {
         let count = commands.clone().count();
-        let keys_len: usize = commands.clone().map(|it| self.key(it).len()).sum();
+        let keys_len: usize = commands
+            .clone()
+            .map(|command| self.key(command).len())
+            .sum();
         let mut cmd = Cmd::with_capacity(3 + 3 * count, 64 + keys_len + count * (Token::LEN + 8));
         call(&mut cmd, shared.script(), by).arg(count);
         for command in commands.clone() {

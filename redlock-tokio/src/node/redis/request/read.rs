@@ -162,7 +162,9 @@ fn failure(reply: Value) -> NodeError {
 /// counter it is, from 1 on, and what is wrong with it.
 fn no_counter(command: &Command, tag: &KeyTag, error: &ServerError) -> NodeError {
     let (number, defect) = error.details().unwrap_or_default().split_once(' ').unzip();
-    let position = number.and_then(|it| it.parse::<usize>().ok()).unwrap_or(1);
+    let position = number
+        .and_then(|text| text.parse::<usize>().ok())
+        .unwrap_or(1);
     let key = command.keys().nth(position.saturating_sub(1));
     let defect = match defect {
         Some("type") => CounterDefect::OtherType,

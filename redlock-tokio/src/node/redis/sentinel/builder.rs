@@ -80,7 +80,9 @@ impl SentinelNodeBuilder {
         I: IntoIterator,
         I::Item: AsRef<str>,
     {
-        let sentinels = sentinels.into_iter().map(|it| it.as_ref().to_owned());
+        let sentinels = sentinels
+            .into_iter()
+            .map(|sentinel| sentinel.as_ref().to_owned());
         Self {
             name: name.to_owned(),
             sentinels: sentinels.collect(),
@@ -332,7 +334,7 @@ mod tests {
             ("redis+sentinel://s1/g?sentinel_tls=true", [false, true]),
         ] {
             let node = from_url(url);
-            let is_on = [&node.servers, &node.at_sentinels].map(|it| it.tls.is_some());
+            let is_on = [&node.servers, &node.at_sentinels].map(|access| access.tls.is_some());
             assert_eq!(is_on, expected);
             let node = node.build();
             assert_eq!(node.is_ok(), cfg!(feature = "tls-rustls"));

@@ -116,7 +116,7 @@ impl Group {
         let listed = self.listed.iter().map(Endpoint::to_string);
         let all_refuse = listed
             .map(|address| objections.get(&address))
-            .all(|it| it.is_some_and(NodeError::is_refusal));
+            .all(|error| error.is_some_and(NodeError::is_refusal));
         let texts: Vec<_> = objections
             .iter()
             .map(|(address, error)| format!("sentinel {address}: {}", without_kind(error)))
@@ -248,7 +248,7 @@ impl GroupWatch {
         let mut told = self.group.roster.lock().told();
         told.any(|announced| {
             let endpoint = self.group.endpoint(&announced);
-            endpoint.is_ok_and(|it| it.to_string() == address)
+            endpoint.is_ok_and(|endpoint| endpoint.to_string() == address)
         })
     }
 
@@ -317,7 +317,7 @@ impl GroupWatch {
         Ok(MemberReport {
             asked_at,
             member,
-            members: answer.others.iter().map(|it| it.id).collect(),
+            members: answer.others.iter().map(|other| other.id).collect(),
             tenure: answer.tenure,
             age,
         })

@@ -109,10 +109,12 @@ fn tenure(master: &Fields) -> Option<Tenure> {
 
 /// Returns the time since the sentinel saw the switch to this master. Zero after a restart of the sentinel.
 fn age(master: &Fields) -> Duration {
-    let is_master = master.get("role-reported").is_some_and(|it| it == "master");
+    let is_master = master
+        .get("role-reported")
+        .is_some_and(|role| role == "master");
     let millis = master
         .get("role-reported-time")
-        .and_then(|it| it.parse().ok());
+        .and_then(|text| text.parse().ok());
     millis
         .filter(|_| is_master)
         .map_or(Duration::ZERO, Duration::from_millis)
@@ -145,7 +147,7 @@ fn fields(reply: &Value) -> Option<Fields> {
         Value::Map(pairs) => Some(pairs.iter().filter_map(|(a, b)| pair(a, b)).collect()),
         Value::Array(list) => Some(
             list.chunks_exact(2)
-                .filter_map(|it| pair(&it[0], &it[1]))
+                .filter_map(|entry| pair(&entry[0], &entry[1]))
                 .collect(),
         ),
         _ => None,

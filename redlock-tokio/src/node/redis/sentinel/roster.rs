@@ -38,7 +38,7 @@ impl Roster {
         address: &str,
         answer: &SentinelAnswer,
     ) -> Option<MemberId> {
-        let others: BTreeSet<_> = answer.others.iter().map(|it| it.id).collect();
+        let others: BTreeSet<_> = answer.others.iter().map(|other| other.id).collect();
         let id = answer
             .id
             .or_else(|| self.only_unlisted(now, address, &others));
@@ -62,7 +62,9 @@ impl Roster {
             .retain(|_, (_, at)| now.duration_since(*at) < FORGOTTEN_AFTER);
         let is_heard = |id: &MemberId| {
             let mut heard = self.heard.values();
-            heard.any(|it| it.id == Some(*id) && now.duration_since(it.at) < silence)
+            heard.any(|sentinel| {
+                sentinel.id == Some(*id) && now.duration_since(sentinel.at) < silence
+            })
         };
         self.told
             .iter()
@@ -102,7 +104,8 @@ impl Roster {
         let mut known = elsewhere
             .flat_map(|(_, heard)| heard.others.iter().chain(&heard.id))
             .peekable();
-        known.peek().is_some() && !known.any(|it| others.contains(it) || id == Some(*it))
+        known.peek().is_some()
+            && !known.any(|member| others.contains(member) || id == Some(*member))
     }
 
     fn only_unlisted(
@@ -120,8 +123,8 @@ impl Roster {
         let is_of_another = |id: MemberId| {
             let mut recent = elsewhere
                 .clone()
-                .filter(|it| now.duration_since(it.at) < FORGOTTEN_AFTER);
-            recent.any(|it| it.id == Some(id))
+                .filter(|sentinel| now.duration_since(sentinel.at) < FORGOTTEN_AFTER);
+            recent.any(|sentinel| sentinel.id == Some(id))
         };
         let mut unlisted = known.into_iter().filter(|id| !listed.contains(id));
         unlisted

@@ -64,7 +64,7 @@ impl GroupUrl {
             has_tls,
             ..Self::default()
         };
-        for parameter in query.split('&').filter(|it| !it.is_empty()) {
+        for parameter in query.split('&').filter(|part| !part.is_empty()) {
             url.set(parameter)?;
         }
         Ok(url)
@@ -91,7 +91,7 @@ impl GroupUrl {
 }
 
 fn some(text: String) -> Option<String> {
-    Some(text).filter(|it| !it.is_empty())
+    Some(text).filter(|text| !text.is_empty())
 }
 
 /// Replaces `%40` and the like.
@@ -108,7 +108,7 @@ fn decoded(text: &str) -> Result<String, UrlError> {
         }
         let digits = others
             .get(..2)
-            .filter(|it| it.iter().all(u8::is_ascii_hexdigit));
+            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
         let digits = str::from_utf8(digits.ok_or_else(error)?).map_err(|_| error())?;
         bytes.push(u8::from_str_radix(digits, 16).map_err(|_| error())?);
         rest = &others[2..];
