@@ -192,8 +192,8 @@ async fn row_06_reset_mid_request() {
 #[tokio::test]
 async fn row_11_slow_node() {
     let bed = Bed::new(3);
-    bed.proxies[0].replies().delay(MS(600));
     let redlock = bed.builder().node_timeout(PATIENCE).build().await.unwrap();
+    bed.proxies[0].replies().delay(MS(600));
     assert!(slowest_of_ten(&redlock).await < MS(600));
     let slow = || {
         redlock.nodes()[0]
