@@ -97,6 +97,14 @@ pub struct Withdrawal {
     pub eligibility: Eligibility,
 }
 
+impl Withdrawal {
+    /// Creates the news, as for drivers of other nodes and for tests.
+    #[must_use]
+    pub const fn new(since: Timestamp, eligibility: Eligibility) -> Self {
+        Self { since, eligibility }
+    }
+}
+
 impl Voter {
     /// Creates the voter for a node that was not seen yet and may forget keys when it restarts.
     #[must_use]
