@@ -1,32 +1,67 @@
 #[cfg(feature = "test-util")]
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{
     fmt,
     hash::{BuildHasher, DefaultHasher, RandomState},
+    sync::{Arc, Mutex, PoisonError},
 };
 
-/// The one source of random bits in this crate. Clones of a seeded source share its sequence.
+use rand::{
+    Rng, SeedableRng,
+    rngs::{StdRng, SysRng},
+};
+
+/// How often a generator is drawn from before the operating system gives it a new seed.
+const DRAWS_PER_SEED: u32 = 4096;
+
+/// The one source of random bits in this crate. Clones share it.
+///
+/// The bits come from a [`StdRng`], a stream cipher with a seed of the operating system, since a system call for each lock
+/// is a seventh of the time of a busy key. Each client has a generator of its own, which is never shared between
+/// processes: a client works in the tasks of its runtime, and those do not survive a `fork`. A machine that is copied while
+/// it runs has the same generator as its copy, but its connections break, and each connection that is opened again asks
+/// for a [new seed](Self::reseed).
 #[derive(Clone)]
 pub(crate) struct Random(Source);
 
 #[derive(Clone)]
 enum Source {
-    System,
+    System(Arc<Mutex<Generator>>),
     #[cfg(feature = "test-util")]
     Seeded(Arc<SplitMix64>),
 }
 
+/// A generator that asks for a seed when it has none or has used it up.
+#[derive(Default)]
+struct Generator {
+    generator: Option<StdRng>,
+    draws: u32,
+}
+
 /// The operating system gave no random bits.
-pub(crate) type Failure = getrandom::Error;
+pub(crate) type Failure = rand::rngs::SysError;
+
+#[expect(clippy::disallowed_methods, reason = "this is the one source")]
+impl Generator {
+    fn seeded(&mut self) -> Result<&mut StdRng, Failure> {
+        let generator = self.generator.take_if(|_| self.draws < DRAWS_PER_SEED);
+        let generator = match generator {
+            Some(generator) => generator,
+            None => {
+                self.draws = 0;
+                StdRng::try_from_rng(&mut SysRng)?
+            }
+        };
+        self.draws += 1;
+        Ok(self.generator.insert(generator))
+    }
+}
 
 #[expect(clippy::disallowed_methods, reason = "this is the one source")]
 impl Random {
-    /// Returns the operating system's source.
-    pub(crate) const fn system() -> Self {
-        Self(Source::System)
+    /// Returns a source whose seeds come from the operating system.
+    pub(crate) fn system() -> Self {
+        Self(Source::System(Arc::default()))
     }
 
     /// Creates a source whose bits follow from the seed.
@@ -35,27 +70,28 @@ impl Random {
         Self(Source::Seeded(Arc::new(SplitMix64(AtomicU64::new(seed)))))
     }
 
+    /// Lets the next draw ask the operating system for a seed.
+    pub(crate) fn reseed(&self) {
+        match &self.0 {
+            Source::System(generator) => lock(generator).generator = None,
+            #[cfg(feature = "test-util")]
+            Source::Seeded(_) => {}
+        }
+    }
+
     pub(crate) fn u32(&self) -> Result<u32, Failure> {
         match &self.0 {
-            Source::System => getrandom::u32(),
+            Source::System(generator) => Ok(lock(generator).seeded()?.next_u32()),
             #[cfg(feature = "test-util")]
             Source::Seeded(sequence) => Ok((sequence.next() >> 32) as u32),
         }
     }
 
-    pub(crate) fn u64(&self) -> Result<u64, Failure> {
-        match &self.0 {
-            Source::System => getrandom::u64(),
-            #[cfg(feature = "test-util")]
-            Source::Seeded(sequence) => Ok(sequence.next()),
-        }
-    }
-
     pub(crate) fn u128(&self) -> Result<u128, Failure> {
         match &self.0 {
-            Source::System => {
+            Source::System(generator) => {
                 let mut bytes = [0; 16];
-                getrandom::fill(&mut bytes)?;
+                lock(generator).seeded()?.fill_bytes(&mut bytes);
                 Ok(u128::from_ne_bytes(bytes))
             }
             #[cfg(feature = "test-util")]
@@ -71,7 +107,7 @@ impl Random {
     pub(crate) fn hasher(&self) -> DefaultHasher {
         match &self.0 {
             // The standard library takes its keys from the operating system, and never fails.
-            Source::System => RandomState::new().build_hasher(),
+            Source::System(_) => RandomState::new().build_hasher(),
             #[cfg(feature = "test-util")]
             Source::Seeded(sequence) => {
                 use std::hash::Hasher;
@@ -90,11 +126,15 @@ impl Random {
 impl fmt::Debug for Random {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Source::System => "Random::system",
+            Source::System(_) => "Random::system",
             #[cfg(feature = "test-util")]
             Source::Seeded(_) => "Random::seeded",
         })
     }
+}
+
+fn lock(generator: &Mutex<Generator>) -> std::sync::MutexGuard<'_, Generator> {
+    generator.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The generator of that name (Steele, Lea and Flood, 2014). Its state only grows, so it needs no mutex.
@@ -120,10 +160,9 @@ mod tests {
     use super::*;
 
     /// Draws of every kind.
-    fn draws(random: &Random) -> (u32, u64, u128, u64) {
+    fn draws(random: &Random) -> (u32, u128, u64) {
         (
             random.u32().unwrap(),
-            random.u64().unwrap(),
             random.u128().unwrap(),
             random.hasher().finish(),
         )
@@ -131,10 +170,9 @@ mod tests {
 
     #[test]
     fn the_sequence_of_a_seed_is_that_of_the_reference_implementation() {
-        let random = Random::seeded(1_234_567);
-        let first: Vec<_> = (0..3).map(|_| random.u64().unwrap()).collect();
+        let sequence = SplitMix64(AtomicU64::new(1_234_567));
         assert_eq!(
-            first,
+            [(); 3].map(|()| sequence.next()),
             [
                 6_457_827_717_110_365_317,
                 3_203_168_211_198_807_973,
@@ -148,8 +186,7 @@ mod tests {
         let first = draws(&Random::seeded(7));
         assert_eq!(draws(&Random::seeded(7)), first);
         let other = draws(&Random::seeded(8));
-        assert!(first.0 != other.0 && first.1 != other.1);
-        assert!(first.2 != other.2 && first.3 != other.3);
+        assert!(first.0 != other.0 && first.1 != other.1 && first.2 != other.2);
     }
 
     #[test]
@@ -163,6 +200,19 @@ mod tests {
     fn two_sources_of_the_system_draw_differently() {
         let (one, other) = (draws(&Random::system()), draws(&Random::system()));
         // Two draws of 32 bits are equal too often for a test.
-        assert!(one.1 != other.1 && one.2 != other.2 && one.3 != other.3);
+        assert!(one.1 != other.1 && one.2 != other.2);
+    }
+
+    /// The second half is drawn after a new seed.
+    #[test]
+    fn no_draw_repeats_another() {
+        let random = Random::system();
+        let clone = random.clone();
+        let mut drawn = std::collections::HashSet::new();
+        for _ in 0..DRAWS_PER_SEED {
+            assert!(drawn.insert(random.u128().unwrap()) && drawn.insert(clone.u128().unwrap()));
+        }
+        clone.reseed();
+        assert!(drawn.insert(random.u128().unwrap()));
     }
 }

@@ -76,7 +76,10 @@ pub(super) fn ask(pipeline: &mut Pipeline, tag: &KeyTag) {
 /// Returns a key that nobody has.
 fn unused_key() -> String {
     // Without randomness it is only less unlikely that somebody has it.
-    format!("redlock:probe:{:016x}", Random::system().u64().unwrap_or(0))
+    format!(
+        "redlock:probe:{:032x}",
+        Random::system().u128().unwrap_or(0)
+    )
 }
 
 /// Asks whether the client may read and write keys with this prefix. Costs one round trip, and changes nothing.
