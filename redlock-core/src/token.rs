@@ -77,14 +77,13 @@ impl Token {
     #[must_use]
     pub const fn to_ascii(self) -> [u8; Self::LEN] {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let (nonce, attempt) = (self.nonce.0.to_be_bytes(), self.attempt.to_be_bytes());
         let mut ascii = [0; Self::LEN];
         let mut i = 0;
-        while i < 32 {
-            ascii[i] = DIGITS[(self.nonce.0 >> (4 * (31 - i))) as usize & 0xf];
-            i += 1;
-        }
-        while i < Self::LEN {
-            ascii[i] = DIGITS[(self.attempt >> (4 * (39 - i))) as usize & 0xf];
+        while i < Self::LEN / 2 {
+            let byte = if i < 16 { nonce[i] } else { attempt[i - 16] };
+            ascii[2 * i] = DIGITS[(byte >> 4) as usize];
+            ascii[2 * i + 1] = DIGITS[(byte & 0xf) as usize];
             i += 1;
         }
         ascii

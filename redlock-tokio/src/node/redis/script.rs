@@ -9,12 +9,20 @@ pub(super) struct Script {
 }
 
 /// Deletes each key whose value is its token. Returns a digit for each key, 1 if it was deleted: a text is
-/// cheaper to make and to read than an array. For each key this is the script of the Redlock page ("Correct
+/// cheaper to make and to read than an array. Mostly all are, which needs no tables. For each key this is the script of the Redlock page ("Correct
 /// implementation with a single instance"). `MGET` finds nothing in a key of another type, where `GET` would
 /// end the script.
 pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('MGET', unpack(KEYS)) \
+         local other = 1 \
+         while other <= #KEYS and found[other] == ARGV[other] do \
+           other = other + 1 \
+         end \
+         if other > #KEYS then \
+           redis.call('DEL', unpack(KEYS)) \
+           return string.rep('1', #KEYS) \
+         end \
          local ours, answers = {}, {} \
          for i = 1, #KEYS do \
            if found[i] == ARGV[i] then \
