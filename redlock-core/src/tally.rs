@@ -79,9 +79,9 @@ impl Tally {
 
     fn hold_back(&mut self, node: NodeId, eligibility: Eligibility) -> bool {
         // Nobody knows when the next confirmation of an owner comes that is no longer confirmed.
-        let has_lapsed =
+        let has_expired =
             eligibility.starts_at() <= self.start && eligibility.ends_at() < self.start;
-        let until = if has_lapsed {
+        let until = if has_expired {
             Timestamp::MAX
         } else {
             eligibility.starts_at()
@@ -280,10 +280,10 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_when_a_vote_counts_again_whose_confirmation_has_lapsed() {
+    fn nobody_knows_when_a_vote_counts_again_whose_confirmation_has_expired() {
         let mut tally = tally(3);
-        let lapsed = ALWAYS.until(Timestamp::from_nanos(99));
-        tally.record(NOW, node(0), Reply::Granted, lapsed);
+        let expired = ALWAYS.until(Timestamp::from_nanos(99));
+        tally.record(NOW, node(0), Reply::Granted, expired);
         tally.record(NOW, node(1), Reply::Granted, Eligibility::NEVER);
         assert_eq!(tally.quarantined(), NodeSet::first(2));
         assert_eq!(tally.quarantined_until(), Timestamp::MAX);

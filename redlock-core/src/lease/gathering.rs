@@ -22,7 +22,7 @@ use crate::{NodeId, NodeSet, Timestamp, Ttl, retry::share, tally::Tally};
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long a gathering lasts at most: some turns of other processes for each of several keys.
-const LASTS: Duration = Duration::from_millis(400);
+const DURATION: Duration = Duration::from_millis(400);
 
 /// Neither is longer than the ttl divided by this, so that most of the validity is left.
 const PART_OF_TTL: u32 = 8;
@@ -38,7 +38,7 @@ const ROUND_TRIPS: u32 = 5;
 pub(super) struct GatheringPlan {
     pub(super) due: Timestamp,
     patience: Duration,
-    lasts: Duration,
+    duration: Duration,
     longest: Duration,
 }
 
@@ -50,7 +50,7 @@ impl GatheringPlan {
         Self {
             due: since.saturating_add(patience),
             patience,
-            lasts: LASTS.min(most),
+            duration: DURATION.min(most),
             longest: most,
         }
     }
@@ -58,7 +58,7 @@ impl GatheringPlan {
     /// Starts to gather, for no longer than to the deadline. Returns until when. After that, others have the keys for a
     /// random time of at least the patience.
     pub(super) fn start(&mut self, now: Timestamp, deadline: Timestamp, random: u64) -> Timestamp {
-        let until = now.saturating_add(self.lasts);
+        let until = now.saturating_add(self.duration);
         let pause = self.patience.saturating_add(share(self.patience, random));
         self.due = until.saturating_add(pause);
         until.min(deadline)
@@ -67,7 +67,7 @@ impl GatheringPlan {
     /// Makes the next gathering and the pause before it long enough for round trips like this one.
     pub(super) fn allow_for(&mut self, now: Timestamp, round_trip: Duration) {
         let round_trips = round_trip.saturating_mul(ROUND_TRIPS);
-        self.lasts = self.lasts.max(round_trips).min(self.longest);
+        self.duration = self.duration.max(round_trips).min(self.longest);
         self.due = self.due.max(now.saturating_add(round_trips));
     }
 }

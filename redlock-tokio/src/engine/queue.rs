@@ -115,7 +115,7 @@ impl<T: Clone> Queue<T> {
             Availability::Taken { key } => (key, None),
             Availability::Reserved { key, by } => (key, Some(by)),
         };
-        // Noted for a waiter that is refused too: it will ask again, and the reservation must lapse by then.
+        // Noted for a waiter that is refused too: it will ask again, and the reservation must expire by then.
         let follow_up = reserved_by.and_then(|by| queues.keys.note_withheld(by, now));
         if let Err(refusal) = queues.admit(keys, policy) {
             return Err(Refused { refusal, follow_up });
@@ -175,7 +175,7 @@ impl<T: Clone> Queue<T> {
 
     /// Ends the reservation for a waiter, if its time is over. The others that wait now may pass.
     #[must_use]
-    pub(crate) fn lapse(&self, ticket: Ticket, now: Timestamp) -> Vec<FollowUp<T>> {
+    pub(crate) fn expire(&self, ticket: Ticket, now: Timestamp) -> Vec<FollowUp<T>> {
         let mut queues = self.0.lock();
         let KeyQueues {
             by_key,
@@ -185,7 +185,7 @@ impl<T: Clone> Queue<T> {
         let Some(waiter) = multi.get_mut(ticket) else {
             return Vec::new();
         };
-        let Some(lasted) = waiter.lapse(now, rule) else {
+        let Some(lasted) = waiter.expire(now, rule) else {
             return Vec::new();
         };
         let keys = waiter.keys.clone();

@@ -91,9 +91,9 @@ const HOLD_CLONES: Scenario = Scenario {
     sometimes: &["extended", "released"],
 };
 
-/// A waiter for two keys has them reserved. The reservation lapses while the waiter gives up.
+/// A waiter for two keys has them reserved. The reservation expires while the waiter gives up.
 const LAPSE_AGAINST_LEAVE: Scenario = Scenario {
-    name: "lapse_of_a_reservation_against_leave",
+    name: "expiry_of_a_reservation_against_leave",
     run: || {
         let world = World::new();
         let guard = world.hold("a", patient());
@@ -102,7 +102,7 @@ const LAPSE_AGAINST_LEAVE: Scenario = Scenario {
         let single = world.visit("b", patient());
         let first = First::default();
         let noted = first.clone();
-        let lapse = world.on_thread(move |events| {
+        let expire = world.on_thread(move |events| {
             events.advance(Duration::from_millis(50));
             noted.note("the time of the reservation is over first");
         });
@@ -117,7 +117,7 @@ const LAPSE_AGAINST_LEAVE: Scenario = Scenario {
             .join()
             .unwrap()
             .expect("the keys are free in the end");
-        lapse.join().unwrap();
+        expire.join().unwrap();
         cancel.join().unwrap();
         world.end();
     },
@@ -128,9 +128,9 @@ const LAPSE_AGAINST_LEAVE: Scenario = Scenario {
     ],
 };
 
-/// The holder of one key wants the other before it releases its own. Only the lapse lets it go on.
+/// The holder of one key wants the other before it releases its own. Only the expiry lets it go on.
 const LAPSE_FREES_HOLDER: Scenario = Scenario {
-    name: "lapse_of_a_reservation_against_a_holder_that_wants_the_key",
+    name: "expiry_of_a_reservation_against_a_holder_that_wants_the_key",
     run: || {
         let world = World::new();
         let guard = world.hold("a", patient());
@@ -143,7 +143,7 @@ const LAPSE_FREES_HOLDER: Scenario = Scenario {
         sometimes("the key is free", waiting < 2);
         let outcome = early.unwrap_or_else(|| future::block_on(single));
         let other = world.referee.visit(outcome);
-        other.expect("the reservation lapses");
+        other.expect("the reservation expires");
         drop(guard);
         several
             .join()
@@ -182,11 +182,11 @@ fn guard_dropped_against_clones_of_its_hold() {
 }
 
 #[test]
-fn lapse_of_a_reservation_against_leave() {
+fn expiry_of_a_reservation_against_leave() {
     LAPSE_AGAINST_LEAVE.explore();
 }
 
 #[test]
-fn lapse_of_a_reservation_against_a_holder_that_wants_the_key() {
+fn expiry_of_a_reservation_against_a_holder_that_wants_the_key() {
     LAPSE_FREES_HOLDER.explore();
 }

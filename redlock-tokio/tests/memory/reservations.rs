@@ -58,7 +58,7 @@ async fn a_free_key_stays_usable_beside_one_patient_waiter_for_several() {
     assert!(both.await.unwrap().is_ok());
 }
 
-/// A caller that does not wait meets a reservation and is refused. The reservation lapses all the same.
+/// A caller that does not wait meets a reservation and is refused. The reservation expires all the same.
 #[tokio::test(start_paused = true)]
 async fn a_free_key_stays_usable_for_callers_that_do_not_wait() {
     let redlock = embedded().await;

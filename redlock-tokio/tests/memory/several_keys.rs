@@ -156,7 +156,7 @@ async fn a_waiter_that_gathers_leaves_the_other_nodes_to_others() {
     assert!(nodes.iter().all(|node| node.is_empty()), "nothing is left");
 }
 
-/// After a long wait, both keys are reserved for their waiter. The reservation lapses, so that the holder of
+/// After a long wait, both keys are reserved for their waiter. The reservation expires, so that the holder of
 /// one key can lock the other one, alone or with a third.
 #[tokio::test(start_paused = true)]
 async fn a_holder_gets_a_reserved_key_after_a_while() {

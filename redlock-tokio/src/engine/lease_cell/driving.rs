@@ -269,8 +269,8 @@ impl LeaseCell {
     }
 
     /// Ends the reservation of the keys, so that other waiters may pass.
-    pub(super) fn lapse(&self, now: Timestamp) {
-        let follow_ups = self.client.queue.lapse(self.ticket(), now);
+    pub(super) fn expire(&self, now: Timestamp) {
+        let follow_ups = self.client.queue.expire(self.ticket(), now);
         carry_out(now, follow_ups).wake_all();
     }
 
@@ -324,8 +324,8 @@ fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Arc<LeaseCell>>>) -> WakeU
                 let ((), changes) = waiter.step(now, |state| waiter.begin(state, now, backs_off));
                 (waiter, changes)
             }
-            FollowUp::ScheduleLapse { waiter, at } => {
-                let ((), changes) = waiter.step(now, |state| state.schedule_lapse(at));
+            FollowUp::ScheduleExpiry { waiter, at } => {
+                let ((), changes) = waiter.step(now, |state| state.schedule_expiry(at));
                 (waiter, changes)
             }
         };

@@ -50,17 +50,17 @@ impl Timed for Arc<LeaseCell> {
     }
 
     fn handle_timeout(&self, now: Timestamp) {
-        let lapses = self.update(now, |state| {
+        let expires = self.update(now, |state| {
             // The timers have forgotten this deadline, unless there is a new one. (Clearing one never fails.)
             let due = state.due.take();
             let _ = self.client.timers.reschedule(self, due, None);
-            let lapses = state.handle_queue_timeout(now);
+            let expires = state.handle_queue_timeout(now);
             state.lease.set_notified(self.client.is_notified());
             state.lease.handle_timeout(now);
-            lapses
+            expires
         });
-        if lapses {
-            self.lapse(now);
+        if expires {
+            self.expire(now);
         }
     }
 

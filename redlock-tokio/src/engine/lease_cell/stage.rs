@@ -34,8 +34,8 @@ pub(super) enum Stage {
 pub(super) struct Queued {
     /// When the time to wait is over.
     pub(super) deadline: Timestamp,
-    /// When the reservation of the keys lapses, if it keeps another waiter from a free key.
-    pub(super) lapses_at: Option<Timestamp>,
+    /// When the reservation of the keys expires, if it keeps another waiter from a free key.
+    pub(super) expires_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug)]

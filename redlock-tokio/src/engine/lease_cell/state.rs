@@ -79,7 +79,7 @@ impl CellState {
             lease,
             stage: Stage::Queued(Queued {
                 deadline,
-                lapses_at: None,
+                expires_at: None,
             }),
             generation: Generation::FIRST,
             label,
@@ -104,22 +104,22 @@ impl CellState {
         }
     }
 
-    pub(super) fn schedule_lapse(&mut self, at: Timestamp) {
+    pub(super) fn schedule_expiry(&mut self, at: Timestamp) {
         if let Stage::Queued(queued) = &mut self.stage {
-            queued.lapses_at = Some(at);
+            queued.expires_at = Some(at);
         }
     }
 
-    /// Does what is due while the lease waits in the queue. Returns whether its reservation lapses.
+    /// Does what is due while the lease waits in the queue. Returns whether its reservation expires.
     pub(super) fn handle_queue_timeout(&mut self, now: Timestamp) -> bool {
         let Stage::Queued(queued) = &mut self.stage else {
             return false;
         };
-        let lapses = queued.lapses_at.take_if(|at| *at <= now).is_some();
+        let expires = queued.expires_at.take_if(|at| *at <= now).is_some();
         if queued.deadline <= now {
             self.exhaust(AcquireFailure::Contended, 0);
         }
-        lapses
+        expires
     }
 
     /// Starts to ask the nodes.
@@ -275,8 +275,8 @@ impl CellState {
         match &self.stage {
             Stage::Queued(Queued {
                 deadline,
-                lapses_at,
-            }) => Some(lapses_at.map_or(*deadline, |at| at.min(*deadline))),
+                expires_at,
+            }) => Some(expires_at.map_or(*deadline, |at| at.min(*deadline))),
             _ => self.lease.poll_timeout(),
         }
     }

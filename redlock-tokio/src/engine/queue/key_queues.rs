@@ -139,13 +139,13 @@ impl<T: Clone> KeyQueues<T> {
         let reserver = self.multi.get_mut(by)?;
         let at = reserver.note_withheld(now)?;
         let waiter = reserver.waiter.clone();
-        Some(FollowUp::ScheduleLapse { waiter, at })
+        Some(FollowUp::ScheduleExpiry { waiter, at })
     }
 
     /// Opens the keys of a waiter that gives up while its reservation keeps another from a free key. Otherwise the
     /// next waiter for several keys would continue the reservation.
     pub(super) fn note_end_of_reservation(&mut self, waiter: &MultiKeyWaiter<T>, now: Timestamp) {
-        if let Some(lasted) = waiter.lasted(now) {
+        if let Some(lasted) = waiter.elapsed(now) {
             self.open(&waiter.keys, now.saturating_add(lasted));
         }
     }

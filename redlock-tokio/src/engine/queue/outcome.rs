@@ -46,6 +46,6 @@ pub(crate) enum FollowUp<T> {
         /// Whether to let other processes go first.
         backs_off: bool,
     },
-    /// Call [`Queue::lapse`](super::Queue::lapse) for this waiter at that time.
-    ScheduleLapse { waiter: T, at: Timestamp },
+    /// Call [`Queue::expire`](super::Queue::expire) for this waiter at that time.
+    ScheduleExpiry { waiter: T, at: Timestamp },
 }

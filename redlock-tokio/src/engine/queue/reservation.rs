@@ -6,7 +6,7 @@
 //! reserved twice, and a reservation waits for holders only.
 //!
 //! A holder may want a reserved key before it releases its own. So a reservation that keeps a free key from another
-//! waiter lapses after a while, and lets the waiters of that moment pass. Then the keys are *open*: for as long as
+//! waiter expires after a while, and lets the waiters of that moment pass. Then the keys are *open*: for as long as
 //! the reservation lasted, no waiter may reserve any of them. So a key that nobody holds is available for half of the
 //! time. The waiter is due again only after it was overtaken as often, or has waited as long, as before. Its next
 //! reservation lasts twice as long, up to a bound, so that it outlasts the holds.
@@ -25,9 +25,9 @@ pub(super) struct ReservationRule {
     /// A waiter is due once it has waited this long.
     pub(super) max_wait: Duration,
     /// How long the first reservation of a waiter keeps a free key from others.
-    pub(super) lasts: Duration,
+    pub(super) duration: Duration,
     /// How long any reservation keeps a free key from others.
-    pub(super) max_lasts: Duration,
+    pub(super) max_duration: Duration,
 }
 
 impl ReservationRule {
@@ -37,8 +37,8 @@ impl ReservationRule {
     pub(super) const DEFAULT: Self = Self {
         max_overtakings: 8,
         max_wait: Duration::from_millis(100),
-        lasts: Duration::from_millis(50),
-        max_lasts: Duration::from_millis(200),
+        duration: Duration::from_millis(50),
+        max_duration: Duration::from_millis(200),
     };
 }
 
@@ -49,8 +49,8 @@ pub(super) struct MultiKeyWaiter<T> {
     pub(super) keys: KeySet,
     since: Timestamp,
     overtakings: u32,
-    lasts: Duration,
-    lapses_at: Option<Timestamp>,
+    duration: Duration,
+    expires_at: Option<Timestamp>,
 }
 
 impl<T> MultiKeyWaiter<T> {
@@ -60,8 +60,8 @@ impl<T> MultiKeyWaiter<T> {
             keys,
             since: now,
             overtakings: 0,
-            lasts: rule.lasts,
-            lapses_at: None,
+            duration: rule.duration,
+            expires_at: None,
         }
     }
 
@@ -75,30 +75,30 @@ impl<T> MultiKeyWaiter<T> {
             || now.saturating_duration_since(self.since) >= rule.max_wait
     }
 
-    /// Notes that another waiter is kept from a free key because of this one. Returns when the reservation lapses, unless
+    /// Notes that another waiter is kept from a free key because of this one. Returns when the reservation expires, unless
     /// it was returned before.
     pub(super) fn note_withheld(&mut self, now: Timestamp) -> Option<Timestamp> {
-        if self.lapses_at.is_some() {
+        if self.expires_at.is_some() {
             return None;
         }
-        self.lapses_at = Some(now.saturating_add(self.lasts));
-        self.lapses_at
+        self.expires_at = Some(now.saturating_add(self.duration));
+        self.expires_at
     }
 
     /// Ends the reservation if its time is over. Returns how long it lasted. The waiter must become due again before the
     /// next one.
-    pub(super) fn lapse(&mut self, now: Timestamp, rule: &ReservationRule) -> Option<Duration> {
-        self.lapses_at.take_if(|at| *at <= now)?;
-        let lasted = self.lasts;
+    pub(super) fn expire(&mut self, now: Timestamp, rule: &ReservationRule) -> Option<Duration> {
+        self.expires_at.take_if(|at| *at <= now)?;
+        let lasted = self.duration;
         self.since = now;
         self.overtakings = 0;
-        self.lasts = lasted.saturating_mul(2).min(rule.max_lasts);
+        self.duration = lasted.saturating_mul(2).min(rule.max_duration);
         Some(lasted)
     }
 
     /// Returns how long the reservation has kept a free key from another waiter so far, if it does.
-    pub(super) fn lasted(&self, now: Timestamp) -> Option<Duration> {
-        let left = self.lapses_at?.saturating_duration_since(now);
-        Some(self.lasts.saturating_sub(left))
+    pub(super) fn elapsed(&self, now: Timestamp) -> Option<Duration> {
+        let left = self.expires_at?.saturating_duration_since(now);
+        Some(self.duration.saturating_sub(left))
     }
 }

@@ -102,13 +102,13 @@ fn turn(waiter: usize) -> FollowUp<usize> {
 }
 
 /// Returns what schedules the end of a waiter's reservation.
-fn lapse(waiter: usize, at: Timestamp) -> FollowUp<usize> {
-    FollowUp::ScheduleLapse { waiter, at }
+fn expire(waiter: usize, at: Timestamp) -> FollowUp<usize> {
+    FollowUp::ScheduleExpiry { waiter, at }
 }
 
 /// What a lease is told that joins a key that is reserved for a waiter until then.
-fn waiting_until_lapse(waiter: usize, at: Timestamp) -> Joined {
-    let follow_up = Some(lapse(waiter, at));
+fn waiting_until_expiry(waiter: usize, at: Timestamp) -> Joined {
+    let follow_up = Some(expire(waiter, at));
     Ok(JoinOutcome::Waiting { follow_up })
 }
 

@@ -20,7 +20,7 @@ pub(super) struct WaitQueue<T> {
     single: BTreeMap<Ticket, T>,
     /// The waiters for this key and others.
     several: BTreeSet<Ticket>,
-    lapsed: Option<Lapsed>,
+    expired: Option<Expired>,
     /// No waiter may reserve the key until then.
     open_until: Timestamp,
     streak: Option<Streak>,
@@ -36,9 +36,9 @@ pub(super) struct TurnEnd {
     pub(super) next_backs_off: bool,
 }
 
-/// A reservation that has lapsed.
+/// A reservation that has expired.
 #[derive(Clone, Copy, Debug)]
-struct Lapsed {
+struct Expired {
     reserver: Ticket,
     /// The last of the waiters that may pass.
     last: Ticket,
@@ -50,7 +50,7 @@ impl<T> WaitQueue<T> {
             turn: None,
             single: BTreeMap::new(),
             several: BTreeSet::new(),
-            lapsed: None,
+            expired: None,
             open_until: Timestamp::ZERO,
             streak,
             holds,
@@ -113,7 +113,7 @@ impl<T> WaitQueue<T> {
     pub(super) fn let_pass(&mut self, reserver: Ticket) {
         let single = self.single.last_key_value().map(|(ticket, _)| *ticket);
         let last = single.max(self.several.last().copied());
-        self.lapsed = last.map(|last| Lapsed { reserver, last });
+        self.expired = last.map(|last| Expired { reserver, last });
     }
 
     /// Lets no waiter reserve the key before `until`.
@@ -148,8 +148,8 @@ impl<T> WaitQueue<T> {
 
     /// Returns whether a reservation lets a ticket pass.
     pub(super) fn lets_pass(&self, reserver: Ticket, ticket: Ticket) -> bool {
-        let lapsed = self.lapsed.filter(|lapsed| lapsed.reserver == reserver);
-        lapsed.is_some_and(|lapsed| ticket <= lapsed.last)
+        let expired = self.expired.filter(|expired| expired.reserver == reserver);
+        expired.is_some_and(|expired| ticket <= expired.last)
     }
 
     /// Returns whether the holder since `held` may hand the lock over.

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use super::*;
 use crate::engine::queue::reservation::ReservationRule;
 
-/// So strict that few waiters show what it does. A reservation may lapse at any moment, and no time passes after
+/// So strict that few waiters show what it does. A reservation may expire at any moment, and no time passes after
 /// that until the next one.
 const RULE: ReservationRule = ReservationRule {
     max_overtakings: 1,
     max_wait: Duration::MAX,
-    lasts: Duration::ZERO,
-    max_lasts: Duration::ZERO,
+    duration: Duration::ZERO,
+    max_duration: Duration::ZERO,
 };
 
 /// Never lets a waiter overtake.
@@ -20,10 +20,10 @@ const STRICT: ReservationRule = ReservationRule {
     ..RULE
 };
 
-/// As strict, but keys are open for a while after a reservation has lapsed.
+/// As strict, but keys are open for a while after a reservation has expired.
 const OPENING: ReservationRule = ReservationRule {
-    lasts: Duration::from_millis(1),
-    max_lasts: Duration::from_millis(1),
+    duration: Duration::from_millis(1),
+    max_duration: Duration::from_millis(1),
     ..STRICT
 };
 
@@ -50,7 +50,7 @@ const SMALL_CASTS: [&[Part]; 3] = [
 enum Mutant {
     None,
     NeverReserves,
-    NeverLapses,
+    NeverExpires,
     /// The waiters that could have a turn when another gives up do not get it.
     ForgetsOthers,
     /// The keys are expected to be open for longer than they are.
@@ -83,7 +83,7 @@ struct Actor {
 struct Waits {
     ticket: Ticket,
     keys: KeySet,
-    lapses_at: Option<Timestamp>,
+    expires_at: Option<Timestamp>,
     overtakings: u32,
     /// The last that may pass, by key.
     lets_pass: BTreeMap<Key, Ticket>,
@@ -97,8 +97,8 @@ struct World {
     tickets: usize,
     policy: QueuePolicy,
     max_overtakings: u32,
-    /// How long each reservation lasts.
-    lasts: Duration,
+    /// The duration of each reservation.
+    duration: Duration,
     mutant: Mutant,
     /// Until when no reservation may keep a waiter from a key.
     open_until: BTreeMap<Key, Timestamp>,
@@ -131,7 +131,7 @@ impl World {
                 ..ROOMY
             },
             max_overtakings,
-            lasts: rule.lasts,
+            duration: rule.duration,
             mutant,
             open_until: BTreeMap::new(),
             fault: None,
@@ -144,7 +144,7 @@ impl World {
             match &actor.waits {
                 _ if actor.is_gone => {}
                 Some(waits) => {
-                    if waits.lapses_at.is_some() && self.mutant != Mutant::NeverLapses {
+                    if waits.expires_at.is_some() && self.mutant != Mutant::NeverExpires {
                         steps.push(Step::Lapse(index));
                     }
                     if waits.keys.has_several() {
@@ -183,9 +183,9 @@ impl World {
             Step::GiveUp(index) => {
                 self.actors[index].is_gone = true;
                 if let Some(waits) = self.actors[index].waits.take() {
-                    if let Some(lapses_at) = waits.lapses_at {
-                        let left = lapses_at.saturating_duration_since(self.now);
-                        self.open(&waits.keys, self.lasts.saturating_sub(left));
+                    if let Some(expires_at) = waits.expires_at {
+                        let left = expires_at.saturating_duration_since(self.now);
+                        self.open(&waits.keys, self.duration.saturating_sub(left));
                     }
                     let next = self.leave(&waits.keys, waits.ticket, None);
                     if self.mutant != Mutant::ForgetsOthers {
@@ -199,18 +199,18 @@ impl World {
                 let Some(waits) = &mut self.actors[index].waits else {
                     return;
                 };
-                let Some(lapses_at) = waits.lapses_at.take() else {
+                let Some(expires_at) = waits.expires_at.take() else {
                     return;
                 };
-                self.now = self.now.max(lapses_at);
+                self.now = self.now.max(expires_at);
                 for key in waits.keys.iter().filter(|key| !taken.contains(*key)) {
                     let last = ticket(self.tickets);
                     waits.lets_pass.insert(key.clone(), last);
                 }
                 waits.overtakings = 0;
                 let (ticket, keys) = (waits.ticket, waits.keys.clone());
-                self.open(&keys, self.lasts);
-                let next = self.queue.lapse(ticket, self.now);
+                self.open(&keys, self.duration);
+                let next = self.queue.expire(ticket, self.now);
                 self.apply(next);
             }
             Step::Close => self.now = self.next_close().unwrap_or(self.now),
@@ -228,7 +228,7 @@ impl World {
 
     fn is_open(&self, key: &Key) -> bool {
         let extra = match self.mutant {
-            Mutant::OpensTooShortly => self.lasts,
+            Mutant::OpensTooShortly => self.duration,
             _ => Duration::ZERO,
         };
         let until = self.open_until.get(key);
@@ -251,7 +251,7 @@ impl World {
         self.actors[index].waits = Some(Waits {
             ticket,
             keys: wanted,
-            lapses_at: None,
+            expires_at: None,
             overtakings: 0,
             lets_pass: BTreeMap::new(),
         });
@@ -284,8 +284,8 @@ impl World {
                     Some(waits) => self.enter(waiter, waits.ticket),
                     None => self.fault = Some("one that does not wait has the turn"),
                 },
-                FollowUp::ScheduleLapse { waiter, at } => match &mut self.actors[waiter].waits {
-                    Some(waits) => waits.lapses_at = Some(at),
+                FollowUp::ScheduleExpiry { waiter, at } => match &mut self.actors[waiter].waits {
+                    Some(waits) => waits.expires_at = Some(at),
                     None => self.fault = Some("one that does not wait has reservations"),
                 },
             }
@@ -456,7 +456,7 @@ fn every_order_of_events_finds_what_is_done_wrong() {
             RULE,
             "overtaken more often than the rule says",
         ),
-        (Mutant::NeverLapses, RULE, "a deadlock"),
+        (Mutant::NeverExpires, RULE, "a deadlock"),
         (
             Mutant::ForgetsOthers,
             RULE,

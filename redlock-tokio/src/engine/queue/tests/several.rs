@@ -81,7 +81,7 @@ fn an_earlier_ticket_comes_first_although_it_joins_later() {
 }
 
 /// Once a waiter for several keys has waited long enough, none overtakes it any more, neither at a free key nor by
-/// handover. And a reservation lapses.
+/// handover. And a reservation expires.
 #[test]
 fn keys_are_reserved_for_one_that_has_waited_long() {
     let queue = queue();
@@ -98,13 +98,13 @@ fn keys_are_reserved_for_one_that_has_waited_long() {
     };
     let busy = Err(Refused {
         refusal: Refusal::Busy,
-        follow_up: Some(lapse(1, at(150))),
+        follow_up: Some(expire(1, at(150))),
     });
     assert_eq!(join_at(&queue, &a, 3, late, &no_wait), busy);
     assert_eq!(join_at(&queue, &a, 3, late, &ROOMY), WAITING, "the same");
     assert_eq!(join_at(&queue, &a, 4, late, &ROOMY), WAITING, "the same");
-    assert_eq!(queue.lapse(ticket(1), at(149)), [], "too early");
-    assert_eq!(queue.lapse(ticket(1), at(150)), [turn(3)]);
+    assert_eq!(queue.expire(ticket(1), at(149)), [], "too early");
+    assert_eq!(queue.expire(ticket(1), at(150)), [turn(3)]);
     assert_eq!(
         leave_at(&queue, &a, 3, at(160), None, &ROOMY),
         Some(turn(4))
@@ -114,17 +114,17 @@ fn keys_are_reserved_for_one_that_has_waited_long() {
     assert_eq!(join_at(&queue, &a, 5, at(249), &ROOMY), TURN, "not due");
     assert_eq!(leave_at(&queue, &a, 5, at(250), None, &ROOMY), None);
     let joined = join_at(&queue, &a, 6, at(250), &ROOMY);
-    assert_eq!(joined, waiting_until_lapse(1, at(350)));
-    assert_eq!(queue.lapse(ticket(1), at(350)), [turn(6)]);
+    assert_eq!(joined, waiting_until_expiry(1, at(350)));
+    assert_eq!(queue.expire(ticket(1), at(350)), [turn(6)]);
     assert_eq!(leave_at(&queue, &a, 6, at(351), None, &ROOMY), None);
     let joined = join_at(&queue, &a, 7, at(450), &ROOMY);
-    assert_eq!(joined, waiting_until_lapse(1, at(650)));
+    assert_eq!(joined, waiting_until_expiry(1, at(650)));
     let next = leave_at(&queue, &b, 0, at(600), None, &ROOMY);
     assert_eq!(next, Some(turn(1)), "before all that came later");
-    assert_eq!(queue.lapse(ticket(1), at(650)), [], "it has its turn");
+    assert_eq!(queue.expire(ticket(1), at(650)), [], "it has its turn");
 }
 
-/// The keys are reserved again, but the reservation holds back only waiters that came after the lapse.
+/// The keys are reserved again, but the reservation holds back only waiters that came after it expired.
 #[test]
 fn waiters_that_a_lapse_let_pass_are_not_held_back_again() {
     let queue = queue();
@@ -132,16 +132,16 @@ fn waiters_that_a_lapse_let_pass_are_not_held_back_again() {
     assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);
     assert_eq!(join_both(&queue, 1), WAITING);
     let joined = join_at(&queue, &a, 2, at(100), &ROOMY);
-    assert_eq!(joined, waiting_until_lapse(1, at(150)));
+    assert_eq!(joined, waiting_until_expiry(1, at(150)));
     assert_eq!(join_at(&queue, &a, 3, at(100), &ROOMY), WAITING);
-    assert_eq!(queue.lapse(ticket(1), at(150)), [turn(2)]);
+    assert_eq!(queue.expire(ticket(1), at(150)), [turn(2)]);
     assert_eq!(join_at(&queue, &a, 4, at(160), &ROOMY), WAITING);
     let leave = |who, now| leave_at(&queue, &a, who, now, None, &ROOMY);
     assert_eq!(leave(2, at(400)), Some(turn(3)));
-    assert_eq!(leave(3, at(400)), Some(lapse(1, at(500))));
+    assert_eq!(leave(3, at(400)), Some(expire(1, at(500))));
 }
 
-/// After a lapse, none of the keys is reserved before as much time has passed as the reservation lasted, however often
+/// After it expires, none of the keys is reserved before as much time has passed as the reservation lasted, however often
 /// the waiter is overtaken. If it gives up, they are not reserved for the next waiter either.
 #[test]
 fn keys_are_open_after_a_reservation_for_as_long_as_it_lasted() {
@@ -153,13 +153,13 @@ fn keys_are_open_after_a_reservation_for_as_long_as_it_lasted() {
             assert_eq!(join_both(&queue, who), WAITING);
         }
         let joined = join_at(&queue, &a, 3, at(100), &ROOMY);
-        assert_eq!(joined, waiting_until_lapse(1, at(150)));
-        // It gives up a moment before its reservation would lapse.
+        assert_eq!(joined, waiting_until_expiry(1, at(150)));
+        // It gives up a moment before its reservation would expire.
         let (now, next) = if gives_up {
             let next = queue.leave(&keys("ab"), ticket(1), at(149), None, &ROOMY);
             (149, next)
         } else {
-            (150, queue.lapse(ticket(1), at(150)))
+            (150, queue.expire(ticket(1), at(150)))
         };
         assert_eq!(next, [turn(3)], "{gives_up}");
         assert_eq!(leave_at(&queue, &a, 3, at(now), None, &ROOMY), None);
@@ -171,11 +171,11 @@ fn keys_are_open_after_a_reservation_for_as_long_as_it_lasted() {
             assert_eq!(next, None);
         }
         let reserver = if gives_up { 2 } else { 1 };
-        let lasts = if gives_up { 50 } else { 100 };
+        let duration = if gives_up { 50 } else { 100 };
         let joined = join_at(&queue, &a, 30, at(open_until), &ROOMY);
         assert_eq!(
             joined,
-            waiting_until_lapse(reserver, at(open_until + lasts))
+            waiting_until_expiry(reserver, at(open_until + lasts))
         );
     }
 }
