@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`.
 
-.PHONY: run test redis browser python servers model sim-driver controls threads soak mutants mutants-driver bounds imports api lint oldest-rust deny
+.PHONY: run test redis browser python servers model sim-driver controls threads cost soak mutants mutants-driver bounds imports api lint oldest-rust deny
 
 # The main job on the embedded default: needs nothing but Rust and its linker.
 run:
@@ -51,6 +51,13 @@ threads:
 	RUST_BACKTRACE=0 RUSTFLAGS="--cfg redlock_shuttle -D warnings" THREADS_SCHEDULES=$(SCHEDULES) THREADS_SEED=$(SEED) THREADS_REPLAY=$(REPLAY) \
 	    THREADS_RECORD="$(RECORD)" \
 	    cargo test -p redlock-tokio --release --lib --target-dir target/threads -- --show-output $(or $(SCENARIO),threads::)
+
+# What a lock costs in instructions and allocations, beside the committed table. Fails if something costs over 3 % more.
+# `make cost COST=--renew` writes the table. Instructions are counted by valgrind (a line says NOT RUN without it), under
+# which rustix must read the clock by libc.
+cost: redis
+	RUSTFLAGS="--cfg rustix_use_libc" cargo bench -q -p redlock-axum --all-features --bench cost --target-dir target/cost \
+	    -- $(COST)
 
 # Takes one rule at a time out of the core or the driver, and expects the simulator, the threads or the queue to notice.
 controls: python

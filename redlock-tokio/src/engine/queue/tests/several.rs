@@ -175,7 +175,7 @@ fn keys_are_open_after_a_reservation_for_as_long_as_it_lasted() {
         let joined = join_at(&queue, &a, 30, at(open_until), &ROOMY);
         assert_eq!(
             joined,
-            waiting_until_expiry(reserver, at(open_until + lasts))
+            waiting_until_expiry(reserver, at(open_until + duration))
         );
     }
 }
