@@ -235,7 +235,9 @@ impl World {
 
     /// A client of the servers that is patient: valgrind makes it slow.
     fn client_of_servers(&self) -> impl Future<Output = Redlock> + use<> {
-        let builder = Redlock::builder().nodes(&self.urls).ttl(Duration::from_secs(60));
+        let builder = Redlock::builder()
+            .nodes(&self.urls)
+            .ttl(Duration::from_secs(60));
         let builder = builder.node_timeout(Duration::from_secs(20)).random_seed(7);
         let builder = builder.durability(Durability::AssumedForTests);
         async { builder.build().await.expect("five servers") }
@@ -366,7 +368,10 @@ fn batches(world: &World, times: u32) {
         let keys: Vec<_> = (0..BATCH).map(|key| format!("k{key}")).collect();
         for _ in 0..times / BATCH {
             let guards = join_all(keys.iter().map(|key| redlock.lock(key).into_future()));
-            let guards = guards.await.into_iter().map(|guard| guard.expect("a free lock"));
+            let guards = guards
+                .await
+                .into_iter()
+                .map(|guard| guard.expect("a free lock"));
             join_all(guards.map(LockGuard::release)).await;
         }
     });
