@@ -269,9 +269,10 @@ fn lease(_: &World, times: u32) {
     let interval = KeepAlive::default_interval(validity);
     let keep_alive = KeepAlive::every(interval, Duration::from_secs(60), validity);
     let config = LeaseConfig::new(quorum, validity, retry, keep_alive.expect("shorter"));
+    let config = Arc::new(config);
     let now = Timestamp::ZERO;
     for nonce in 0..times {
-        let mut lease = Lease::new(config.clone(), Nonce::new(nonce.into()));
+        let mut lease = Lease::new(Arc::clone(&config), Nonce::new(nonce.into()));
         lease.acquire(now, Timestamp::MAX);
         answer(&mut lease, now);
         assert!(lease.valid_until(now).is_some());

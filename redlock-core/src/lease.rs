@@ -16,6 +16,7 @@ mod several_keys;
 mod transmit;
 mod watching;
 
+use alloc::sync::Arc;
 use core::time::Duration;
 
 pub use config::LeaseConfig;
@@ -91,7 +92,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
-    config: LeaseConfig,
+    config: Arc<LeaseConfig>,
     nonce: Nonce,
     attempts: u32,
     /// How this lease backs off before its first attempt.
@@ -129,12 +130,13 @@ struct Releasing {
 }
 
 impl Lease {
-    /// Creates a lease that holds nothing yet.
+    /// Creates a lease that holds nothing yet. Leases may share a configuration.
     ///
     /// Use 128 new random bits as the `nonce` of each lease. Two leases with one nonce use the same tokens,
     /// so each could release the other's keys.
     #[must_use]
-    pub fn new(config: LeaseConfig, nonce: Nonce) -> Self {
+    pub fn new(config: impl Into<Arc<LeaseConfig>>, nonce: Nonce) -> Self {
+        let config = config.into();
         Self {
             outbox: Outbox::new(config.validity.ttl()),
             config,

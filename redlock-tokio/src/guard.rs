@@ -2,7 +2,7 @@ mod acquisition;
 
 use std::{fmt, ops::Deref, time::Duration};
 
-use redlock_core::ReleaseVerdict;
+use redlock_core::{ReleaseVerdict, Timestamp};
 
 pub use self::acquisition::Acquisition;
 use crate::{Hold, NodeReports};
@@ -58,9 +58,9 @@ impl LockGuard {
     }
 
     /// Notes that the caller has the lock after this time. Returns whether the lock is still held.
-    pub(crate) fn claim(&mut self, waited: Duration) -> bool {
+    pub(crate) fn claim(&mut self, now: Timestamp, waited: Duration) -> bool {
         self.waited = waited;
-        self.hold.held().claim()
+        self.hold.held().claim(now)
     }
 
     /// Releases the lock, and waits until a majority of nodes has confirmed that or no longer can.

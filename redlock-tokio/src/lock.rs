@@ -2,7 +2,7 @@ mod conclusion;
 mod outage;
 
 use std::{
-    fmt,
+    fmt, mem,
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
@@ -11,17 +11,17 @@ use std::{
 };
 
 use futures::FutureExt;
-use redlock_core::{Nonce, Timestamp};
+use redlock_core::Timestamp;
 
 use self::{
-    conclusion::conclude,
+    conclusion::{Request, conclude},
     outage::{Outlook, want_connections},
 };
 use crate::{
-    Hold, KeyError, LockError, LockGuard, LockOptions, RandomError, WithLockError,
+    Hold, KeyError, LockError, LockGuard, LockOptions, WithLockError,
     engine::{
         lane::Prospect,
-        lease_cell::{Client, HeldLease, LeaseCell, LeaseRequest},
+        lease_cell::{self, Begun, Client, HeldLease, LeaseRequest, WaitingTask},
     },
     key::KeySet,
 };
@@ -151,19 +151,14 @@ impl Lock {
             return Err(LockError::ShutDown);
         }
         let keys = self.keys.clone().map_err(LockError::InvalidKey)?;
-        let options = self.options.or(client.defaults);
-        let config = client.resolve(options).map_err(LockError::InvalidOptions)?;
-        let policy = options.policy(&client.common);
-        let random = client.random.u128();
-        let random = random.map_err(|error| LockError::Random(RandomError(error)))?;
-        Ok(LeaseRequest {
-            keys,
-            config,
-            policy,
-            nonce: Nonce::new(random),
-            fenced: options.is_fenced(),
-            label: options.label_if_set(),
-        })
+        let terms = client
+            .terms(self.options)
+            .map_err(LockError::InvalidOptions)?;
+        let label = self
+            .options
+            .label_if_set()
+            .or(client.defaults.label_if_set());
+        Ok(LeaseRequest { keys, terms, label })
     }
 }
 
@@ -218,10 +213,16 @@ enum State {
     New(Lock),
     /// The lanes try to connect, to find out whether an outage still lasts.
     InDoubt(AssertUnwindSafe<Settling>),
-    Waiting {
+    /// Waits for its turn in this process.
+    Queued {
+        waiter: WaitingTask,
+        /// The time of the request.
+        since: Timestamp,
+    },
+    /// Waits for the nodes.
+    Acquiring {
         /// Does not hold the lock yet, but already releases it when it is dropped.
         guard: LockGuard,
-        /// The time of the request.
         since: Timestamp,
     },
     Done,
@@ -233,8 +234,8 @@ impl LockFuture {
     #[must_use]
     pub fn is_queued(&self) -> bool {
         match &self.0 {
-            State::Waiting { guard, .. } => guard.cell().is_queued(),
-            State::New(_) | State::InDoubt(_) | State::Done => false,
+            State::Queued { waiter, .. } => waiter.is_waiting(),
+            State::New(_) | State::InDoubt(_) | State::Acquiring { .. } | State::Done => false,
         }
     }
 }
@@ -243,34 +244,29 @@ impl Future for LockFuture {
     type Output = Result<LockGuard, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::New(lock) = &self.0 {
-            let begun = start(lock);
+        loop {
+            let next = match &mut self.0 {
+                State::New(lock) => start(lock),
+                State::InDoubt(settled) => ready!(settled.poll_unpin(cx)),
+                State::Queued { waiter, since } => match ready!(waiter.poll(cx)) {
+                    Ok(held) => Ok(State::acquiring(held, *since)),
+                    Err(end) => Err(Request::of_waiter(waiter, *since).failure(end)),
+                },
+                State::Acquiring { guard, since } => {
+                    let (outcome, since) = (ready!(guard.cell().poll_acquired(cx)), *since);
+                    match mem::replace(&mut self.0, State::Done) {
+                        State::Acquiring { guard, .. } => {
+                            return Poll::Ready(conclude(guard, since, outcome));
+                        }
+                        _ => return Poll::Pending,
+                    }
+                }
+                // Polled again after its end, like a fused future.
+                State::Done => return Poll::Pending,
+            };
             self.0 = State::Done;
-            self.0 = begun?;
+            self.0 = next?;
         }
-        if let State::InDoubt(settled) = &mut self.0 {
-            let begun = ready!(settled.poll_unpin(cx));
-            self.0 = State::Done;
-            self.0 = begun?;
-        }
-        let State::Waiting { guard, .. } = &self.0 else {
-            // Polled again after its end, like a fused future.
-            return Poll::Pending;
-        };
-        let Poll::Ready(outcome) = guard.cell().poll_acquired(cx) else {
-            return Poll::Pending;
-        };
-        let State::Waiting { guard, since } = std::mem::replace(&mut self.0, State::Done) else {
-            return Poll::Pending;
-        };
-        let cell = Arc::clone(guard.cell());
-        let outcome = conclude(&cell, guard, since, outcome);
-        match &outcome {
-            Ok(_) => cell.outage().note_success(),
-            Err(error) if error.is_outage() => cell.outage().note_failure(cell.now(), error),
-            Err(_) => {}
-        }
-        Poll::Ready(outcome)
     }
 }
 
@@ -280,40 +276,62 @@ type Settling = Pin<Box<dyn Future<Output = Result<State, LockError>> + Send + S
 fn start(lock: &Lock) -> Result<State, LockError> {
     let request = lock.prepare()?;
     let client = &lock.client;
-    let outlook = Outlook::new(client, request.policy.wait);
-    let majority = outlook.majority(client);
+    // Redlock step 1: the clock is read before the first byte leaves.
+    let now = client.clock.now();
+    let outlook = Outlook::new(now, request.terms.policy.wait);
+    let majority = outlook.majority(client, now);
     if majority == Prospect::MayVote {
-        return Ok(State::waiting(client, request, outlook.since()));
+        return State::begin(client, &request, now, now);
     }
     want_connections(client);
     let fails_fast = lock.options.or(client.defaults).fails_fast();
-    let has_time = request.policy.wait >= client.node_timeout;
+    let has_time = request.terms.policy.wait >= client.node_timeout;
     match majority {
         Prospect::NoVote if fails_fast => Err(outlook.refusal(client)),
         Prospect::InDoubt if fails_fast && has_time => {
             Ok(State::settling(outlook, Arc::clone(client), request))
         }
-        _ => Ok(State::waiting(client, request, outlook.since())),
+        _ => State::begin(client, &request, now, now),
     }
 }
 
 impl State {
-    fn waiting(client: &Arc<Client>, request: LeaseRequest, since: Timestamp) -> Self {
-        let cell = LeaseCell::start(client, request);
-        if client.is_shut_down() {
-            // The shutdown began after `prepare`. From here on it sees the lease and stops it.
-            cell.stop_acquiring();
-        }
-        Self::Waiting {
-            guard: LockGuard::new(Hold::new(HeldLease::first(cell))),
-            since,
-        }
+    fn begin(
+        client: &Arc<Client>,
+        request: &LeaseRequest,
+        now: Timestamp,
+        since: Timestamp,
+    ) -> Result<Self, LockError> {
+        let begun = lease_cell::begin(client, now, request);
+        let begun = begun.map_err(|end| Request::new(client, request, since).failure(end))?;
+        // The shutdown may have begun after `prepare`. From here on it sees the request and stops it.
+        let is_shut_down = client.is_shut_down();
+        Ok(match begun {
+            Begun::Turn(held) => {
+                if is_shut_down {
+                    held.lease().stop_acquiring();
+                }
+                Self::acquiring(held, since)
+            }
+            Begun::Waiting(waiter) => {
+                if is_shut_down {
+                    waiter.abandon();
+                }
+                Self::Queued { waiter, since }
+            }
+        })
+    }
+
+    fn acquiring(held: HeldLease, since: Timestamp) -> Self {
+        let guard = LockGuard::new(Hold::new(held));
+        Self::Acquiring { guard, since }
     }
 
     fn settling(outlook: Outlook, client: Arc<Client>, mut request: LeaseRequest) -> Self {
         let settled = async move {
-            request.policy.wait = outlook.settle(&client).await?;
-            Ok(Self::waiting(&client, request, outlook.since()))
+            let left = outlook.settle(&client).await?;
+            Arc::make_mut(&mut request.terms).policy.wait = left;
+            Self::begin(&client, &request, client.clock.now(), outlook.since())
         };
         Self::InDoubt(AssertUnwindSafe(Box::pin(settled)))
     }
@@ -324,7 +342,8 @@ impl fmt::Debug for LockFuture {
         f.write_str(match &self.0 {
             State::New(_) => "LockFuture(New)",
             State::InDoubt(_) => "LockFuture(InDoubt)",
-            State::Waiting { .. } => "LockFuture(Waiting)",
+            State::Queued { .. } => "LockFuture(Queued)",
+            State::Acquiring { .. } => "LockFuture(Acquiring)",
             State::Done => "LockFuture(Done)",
         })
     }

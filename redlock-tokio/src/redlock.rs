@@ -14,7 +14,10 @@ pub use self::tables::Tables;
 use crate::{
     Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady, OptionsError,
     WithLockError,
-    engine::{lease_cell::Client, queue::QueueSize},
+    engine::{
+        lease_cell::{Client, Contender},
+        queue::QueueSize,
+    },
     key::KeySet,
     readiness,
 };
@@ -423,8 +426,9 @@ impl Redlock {
     /// Refuses new locks, and ends the leases that do not hold their locks yet.
     pub(crate) fn refuse_locks(&self) {
         self.client.shut_down.store(true, Ordering::SeqCst);
-        for cell in self.client.timers.all().values() {
-            cell.stop_acquiring();
+        // A lease whose turn has just begun has no deadline yet.
+        for contender in self.client.queue.turns().chain(self.client.timers.all()) {
+            contender.stop_acquiring();
         }
     }
 
@@ -440,10 +444,11 @@ impl Redlock {
     fn shutdown_report(&self, timed_out: bool) -> ShutdownReport {
         let lanes = self.client.lanes.iter();
         let undelivered: usize = lanes.map(|lane| lane.undelivered()).sum();
-        let leases = self.client.timers.all();
+        let leases = self.client.timers.scheduled();
+        let leases = leases.filter_map(Contender::into_lease);
         ShutdownReport {
             abandoned: undelivered + self.client.undeliverable.load(Ordering::Relaxed),
-            held: leases.values().filter(|lease| lease.is_held()).count(),
+            held: leases.filter(|lease| lease.is_held()).count(),
             timed_out,
         }
     }

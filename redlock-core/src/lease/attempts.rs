@@ -22,7 +22,7 @@ impl Lease {
         self.attempts += 1;
         let LeaseConfig {
             quorum, validity, ..
-        } = self.config;
+        } = *self.config;
         let token = self.token();
         let fence = self.proposals.as_mut().map(|proposals| proposals.draw(now));
         let deadline = retry.deadline;
@@ -100,7 +100,7 @@ impl Lease {
             validity,
             keep_alive,
             ..
-        } = self.config;
+        } = *self.config;
         let Won {
             acquired_at,
             valid_until,

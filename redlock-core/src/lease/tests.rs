@@ -7,7 +7,7 @@ mod quarantine;
 mod watching;
 mod withdrawing;
 
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use super::*;
@@ -43,6 +43,11 @@ struct Driven {
 }
 
 impl Driven {
+    /// The configuration of the lease, to be changed.
+    fn config(&mut self) -> &mut LeaseConfig {
+        Arc::make_mut(&mut self.lease.config)
+    }
+
     fn new(config: LeaseConfig) -> Self {
         Self {
             lease: Lease::new(config, Nonce::new(7)),

@@ -1,6 +1,9 @@
 //! Starts the background work of a [`Redlock`], and judges how its nodes received it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use redlock_core::{Drift, OwnerRule, Quorum, Ttl};
 use tokio::{runtime::Handle, sync::oneshot};
@@ -97,9 +100,10 @@ impl Plan {
             turns: TurnTable::new(&self.random),
             clock: self.clock,
             random: self.random,
-            leases: 0.into(),
+            requests: 0.into(),
             prefix: self.prefix,
             defaults: self.defaults,
+            default_terms: OnceLock::new(),
             common: self.common,
             max_ttl: (self.rules.durability != Durability::AssumedForTests).then_some(self.max_ttl),
             node_timeout: self.limits.answer,

@@ -1,6 +1,7 @@
 //! A lease that several parties share: its holder, the lanes that bring replies, the timers.
 
 mod client;
+mod contender;
 mod driving;
 mod extensions;
 mod handover;
@@ -9,6 +10,8 @@ mod inputs;
 mod listeners;
 mod stage;
 mod state;
+mod terms;
+mod waiter;
 mod watched_round;
 
 use std::{
@@ -20,48 +23,36 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{
-    FencingToken, Lease, LeaseConfig, LossReason, NodeId, Nonce, Quorum, Timestamp, Token, Ttl,
-};
+use redlock_core::{FencingToken, Lease, LossReason, NodeId, Nonce, Quorum, Timestamp, Token, Ttl};
 
 pub(crate) use self::{
-    client::Client, extensions::ExtensionOutcome, held_lease::HeldLease, listeners::listeners,
-    stage::End, state::WaitOutcome,
+    client::Client,
+    contender::Contender,
+    extensions::ExtensionOutcome,
+    held_lease::HeldLease,
+    listeners::listeners,
+    stage::End,
+    terms::{LeaseRequest, Terms},
+    waiter::{Begun, WaitingTask, begin},
 };
 use self::{stage::Stage, state::CellState};
 use crate::{
-    Key, NodeReports, OptionsError,
-    engine::{lane::SetRequests, turns::TurnLength, warning::Outage},
+    NodeReports, OptionsError,
+    engine::{lane::SetRequests, queue::Ticket, turns::TurnLength},
     foreign,
     key::KeySet,
     log,
-    node::status,
-    options::QueuePolicy,
-    sync::{Mutex, MutexGuard, Notify, atomic::Ordering},
+    sync::{Mutex, MutexGuard, Notify},
 };
-
-/// A lock that is asked for.
-pub(crate) struct LeaseRequest {
-    pub(crate) keys: KeySet,
-    pub(crate) config: LeaseConfig,
-    pub(crate) policy: QueuePolicy,
-    pub(crate) nonce: Nonce,
-    pub(crate) fenced: bool,
-    pub(crate) label: Option<&'static str>,
-}
 
 /// A lease behind a short lock that is never held across an await.
 ///
 /// The task that takes a reply from a node gives it to the lease at once. The task that waits for the lock is
 /// woken once, when the verdict is in.
 pub(crate) struct LeaseCell {
-    /// In the order of creation, within one [`Redlock`](crate::Redlock).
-    id: u64,
+    ticket: Ticket,
     client: Arc<Client>,
-    keys: KeySet,
-    config: LeaseConfig,
-    policy: QueuePolicy,
-    fenced: bool,
+    request: LeaseRequest,
     state: Mutex<CellState>,
     /// Notified of the changes that a holder can see.
     changed: Notify,
@@ -70,29 +61,23 @@ pub(crate) struct LeaseCell {
 }
 
 impl LeaseCell {
-    /// Creates a lease that is not in the queue yet.
-    fn new(client: &Arc<Client>, now: Timestamp, request: LeaseRequest) -> Arc<Self> {
-        let LeaseRequest {
-            keys,
-            config,
-            policy,
-            nonce,
-            fenced,
-            label,
-        } = request;
-        let deadline = now.saturating_add(policy.wait);
-        let mut lease = Lease::new(config.clone(), nonce);
-        if keys.has_several() {
+    /// Creates a lease that has not asked any node.
+    fn new(client: &Arc<Client>, ticket: Ticket, request: &LeaseRequest) -> Arc<Self> {
+        let random = client.random.u128();
+        let nonce = Nonce::new(*random.as_ref().unwrap_or(&0));
+        let mut lease = Lease::new(Arc::clone(&request.terms.config), nonce);
+        if request.keys.has_several() {
             lease.set_several_keys();
         }
+        let mut state = CellState::new(lease, request.label);
+        if let Err(error) = random {
+            state.refuse(End::NoRandomness(error));
+        }
         Arc::new(Self {
-            id: client.leases.fetch_add(1, Ordering::Relaxed),
+            ticket,
             client: Arc::clone(client),
-            keys,
-            config,
-            policy,
-            fenced,
-            state: Mutex::new(CellState::new(lease, deadline, label)),
+            request: request.clone(),
+            state: Mutex::new(state),
             changed: Notify::new(),
             set_requests: SetRequests::default(),
         })
@@ -101,7 +86,7 @@ impl LeaseCell {
     // What the holder asks, or the task that waits for the lock.
 
     /// Waits until the lock is held, or will not be held.
-    pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<WaitOutcome> {
+    pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<Result<(), End>> {
         self.state().poll_acquired(cx.waker())
     }
 
@@ -124,12 +109,12 @@ impl LeaseCell {
 
     /// Checks the ttl of an extension.
     pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<Ttl, OptionsError> {
-        self.client.check_ttl(self.config.validity, ttl)
+        self.client.check_ttl(self.terms().config.validity, ttl)
     }
 
     /// Returns the ttl that the lock was acquired with.
     pub(crate) fn own_ttl(&self) -> Ttl {
-        self.config.validity.ttl()
+        self.terms().config.validity.ttl()
     }
 
     pub(crate) fn attempts(&self) -> u32 {
@@ -141,12 +126,7 @@ impl LeaseCell {
     }
 
     pub(crate) fn keys(&self) -> &KeySet {
-        &self.keys
-    }
-
-    /// Returns whether the lease waits for other leases of this process.
-    pub(crate) fn is_queued(&self) -> bool {
-        matches!(self.state().stage(), Stage::Queued(_))
+        &self.request.keys
     }
 
     /// Returns whether the lease holds the lock.
@@ -162,34 +142,12 @@ impl LeaseCell {
         )
     }
 
-    /// Returns whether another lease of this process holds one of the keys.
-    pub(crate) fn is_held_by_another(&self) -> bool {
-        let holds = |key: &Key| {
-            let turn = self.client.queue.turn(key.as_bytes());
-            turn.is_some_and(|turn| turn.id() != self.id() && turn.is_held())
-        };
-        self.keys.iter().any(holds)
-    }
-
-    pub(crate) fn is_shut_down(&self) -> bool {
-        self.client.is_shut_down()
-    }
-
     pub(crate) fn quorum(&self) -> Quorum {
         self.client.quorum
     }
 
-    pub(crate) fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Arc<Client> {
         &self.client
-    }
-
-    /// Returns after what time a majority may vote, or `None` if that depends on more than quarantines.
-    pub(crate) fn quorum_in(&self) -> Option<Duration> {
-        status::quorum_in(&self.client.nodes(), self.quorum())
-    }
-
-    pub(crate) fn outage(&self) -> &Outage {
-        &self.client.outage
     }
 
     /// Logs that a task has got the lock. The line is in the span of this task.
@@ -210,10 +168,14 @@ impl LeaseCell {
     /// Returns the keys for a line of the log, if they may be logged.
     fn shown_keys(&self) -> Option<impl tracing::Value> {
         let is_allowed = self.client.logs_keys;
-        is_allowed.then(|| tracing::field::debug(self.keys.for_log()))
+        is_allowed.then(|| tracing::field::debug(self.request.keys.for_log()))
     }
 
     // For the modules of this folder.
+
+    fn wake_on_change(&self, waker: Option<std::task::Waker>) {
+        self.state().wake_on_change(waker);
+    }
 
     /// Waits until the state is as wanted.
     async fn wait_for<T>(&self, mut ready: impl FnMut(&CellState) -> Option<T>) -> T {
@@ -238,8 +200,16 @@ impl LeaseCell {
         self.state.lock()
     }
 
-    pub(crate) fn id(&self) -> u64 {
-        self.id
+    pub(crate) const fn id(&self) -> u64 {
+        self.ticket.number()
+    }
+
+    const fn request(&self) -> &LeaseRequest {
+        &self.request
+    }
+
+    fn terms(&self) -> &Terms {
+        &self.request.terms
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -248,7 +218,10 @@ impl LeaseCell {
 
     /// Returns how long the turns of this process are.
     fn turn_length(&self) -> TurnLength {
-        TurnLength::new(self.policy.streak, self.config.validity.ttl())
+        TurnLength::new(
+            self.terms().policy.streak,
+            self.terms().config.validity.ttl(),
+        )
     }
 }
 
@@ -259,8 +232,8 @@ impl RefUnwindSafe for LeaseCell {}
 impl fmt::Debug for LeaseCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseCell")
-            .field("id", &self.id)
-            .field("keys", &self.keys)
+            .field("id", &self.id())
+            .field("keys", self.keys())
             .finish_non_exhaustive()
     }
 }

@@ -12,13 +12,13 @@ mod reservation;
 mod wait_queue;
 
 use std::{
-    collections::{BTreeMap, hash_map::Entry},
+    collections::{BTreeMap, hash_map},
     time::Duration,
 };
 
 use redlock_core::Timestamp;
 
-pub(crate) use self::outcome::{FollowUp, JoinOutcome, Refusal, Refused};
+pub(crate) use self::outcome::{Entry, FollowUp, JoinOutcome, Refusal, Refused};
 use self::{
     key_queues::{Availability, KeyQueues, MAX_CANDIDATES},
     past::Recent,
@@ -63,6 +63,10 @@ impl Ticket {
     pub(crate) const fn new(number: u64) -> Self {
         Self(number)
     }
+
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
 }
 
 #[cfg(feature = "test-util")]
@@ -93,7 +97,8 @@ impl<T: Clone> Queue<T> {
         }))
     }
 
-    /// Takes the turn for all of these keys if they are free. Otherwise waits in their queues.
+    /// Takes the turn for all of these keys if they are free. Otherwise waits in their queues. `enter` makes what
+    /// has the turn, or waits, and must not call back.
     ///
     /// # Errors
     ///
@@ -103,13 +108,14 @@ impl<T: Clone> Queue<T> {
         keys: &KeySet,
         ticket: Ticket,
         now: Timestamp,
-        waiter: &T,
         policy: &QueuePolicy,
+        enter: impl FnOnce(Entry) -> T,
     ) -> Result<JoinOutcome<T>, Refused<T>> {
         let mut queues = self.0.lock();
         let (key, reserved_by) = match queues.keys.availability(keys, ticket, now) {
             Availability::Available => {
-                let backs_off = queues.begin(keys, ticket, now, waiter, policy);
+                let holder = enter(Entry::Turn);
+                let backs_off = queues.begin(keys, ticket, now, &holder, policy);
                 return Ok(JoinOutcome::Turn { backs_off });
             }
             Availability::Taken { key } => (key, None),
@@ -121,14 +127,25 @@ impl<T: Clone> Queue<T> {
             return Err(Refused { refusal, follow_up });
         }
         let until = now.saturating_add(policy.wait);
+        let waiter = enter(Entry::Line);
         if keys.has_several() {
             queues.push_several(keys, ticket, now, waiter, until, key);
         } else {
             let queue = queues.keys.queue(key);
-            queue.push(ticket, waiter.clone(), until);
+            queue.push(ticket, waiter, until);
         }
         queues.waiting += 1;
         Ok(JoinOutcome::Waiting { follow_up })
+    }
+
+    /// Puts another in the place of what has the turn with this ticket, if it still has it.
+    pub(crate) fn replace_turn(&self, keys: &KeySet, ticket: Ticket, holder: &T) {
+        let mut queues = self.0.lock();
+        for key in keys.iter() {
+            if let Some(queue) = queues.keys.by_key.get_mut(key) {
+                queue.replace_turn(ticket, holder);
+            }
+        }
     }
 
     /// Leaves the queues of these keys, after having held the lock since `held`, if at all.
@@ -151,7 +168,7 @@ impl<T: Clone> Queue<T> {
         let mut backs_off = false;
         let mut others_wait = false;
         for key in keys.iter() {
-            let Entry::Occupied(mut queue) = queues.keys.by_key.entry(key.clone()) else {
+            let hash_map::Entry::Occupied(mut queue) = queues.keys.by_key.entry(key.clone()) else {
                 continue;
             };
             match queue.get_mut().end_turn(ticket, now, held, policy) {
@@ -216,31 +233,26 @@ impl<T: Clone> Queue<T> {
             return None;
         }
         let keys = &mut queues.keys;
-        if !keys.by_key.get_mut(key)?.may_hand_over(held, now, policy) {
-            return None;
-        }
-        let queue = keys.by_key.get(key)?;
-        let (ticket, waiter) = queue.first_single()?;
-        if !fits(waiter)
-            || keys.reserver(queue, ticket, now).is_some()
-            || keys.is_only_obstacle(key, queue, now)
-        {
+        if !keys.multi.is_empty() && keys.keeps_from_next(key, now) {
             return None;
         }
         let queue = keys.by_key.get_mut(key)?;
-        let (_, waiter) = queue.pop()?;
+        if !queue.may_hand_over(held, now, policy) || !fits(queue.first_single()?.1) {
+            return None;
+        }
+        let (ticket, waiter) = queue.pop()?;
         queue.note_handover(held, now);
         keys.note_overtaking(key, ticket);
         queues.waiting -= 1;
         Some(waiter)
     }
 
-    /// Returns the lease that has the turn for a key.
+    /// Returns what has the turn for a key.
     pub(crate) fn turn(&self, key: &[u8]) -> Option<T> {
         self.0.lock().keys.by_key.get(key)?.turn().cloned()
     }
 
-    /// Returns the leases that have a turn, in order of arrival. A lease that has several keys is there once.
+    /// Returns all that have a turn, in order of arrival. What has several keys is there once.
     pub(crate) fn turns(&self) -> impl Iterator<Item = T> + use<T> {
         let queues = self.0.lock();
         let turns = queues.keys.by_key.values();
@@ -282,7 +294,7 @@ impl<T: Clone> Queues<T> {
         keys: &KeySet,
         ticket: Ticket,
         now: Timestamp,
-        waiter: &T,
+        holder: &T,
         policy: &QueuePolicy,
     ) -> bool {
         let mut backs_off = false;
@@ -294,7 +306,7 @@ impl<T: Clone> Queues<T> {
                 backs_off |= had_streak && past.streak.is_none() && !policy.wait.is_zero();
                 WaitQueue::new(past)
             });
-            queue.give_turn(ticket, waiter.clone());
+            queue.give_turn(ticket, holder.clone());
             self.keys.note_overtaking(key, ticket);
         }
         backs_off
@@ -327,14 +339,14 @@ impl<T: Clone> Queues<T> {
         keys: &KeySet,
         ticket: Ticket,
         now: Timestamp,
-        waiter: &T,
+        waiter: T,
         until: Timestamp,
         blocked_at: &Key,
     ) {
         for key in keys.iter() {
             self.keys.queue(key).push_several(ticket, until);
         }
-        let waiter = MultiKeyWaiter::new(waiter.clone(), keys.clone(), now, &self.keys.rule);
+        let waiter = MultiKeyWaiter::new(waiter, keys.clone(), now, &self.keys.rule);
         self.keys.multi.push(ticket, waiter, blocked_at);
     }
 

@@ -1,50 +1,161 @@
 //! What a task that waited for a lock gets: a guard, or the reason why there is none.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use redlock_core::{AcquireFailure, LossReason, Timestamp};
 
 use crate::{
-    Attempts, Hold, LockError, LockGuard, NodeError, NodeReport, Objection,
+    Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError,
     engine::{
-        lease_cell::{Client, End, LeaseCell, WaitOutcome},
+        lease_cell::{Client, End, LeaseCell, LeaseRequest, WaitingTask},
         queue::Refusal,
     },
+    key::KeySet,
     node::status,
 };
 
-/// Returns the guard, or the reason why the lease has no lock. `since` is the time of the request.
+/// Returns the guard, or the reason why its lease has no lock. `since` is the time of the request.
 pub(super) fn conclude(
-    cell: &LeaseCell,
-    guard: LockGuard,
+    mut guard: LockGuard,
     since: Timestamp,
-    outcome: WaitOutcome,
+    outcome: Result<(), End>,
 ) -> Result<LockGuard, LockError> {
-    let (mut guard, end) = match outcome {
-        WaitOutcome::Held => (guard, None),
-        // From here on, dropping the guard releases the lock that was handed over. The guard of the lease that
-        // waited has nothing to release.
-        WaitOutcome::HandedOver(held) => (LockGuard::new(Hold::new(held)), None),
-        WaitOutcome::Ended(end) => (guard, Some(end)),
-    };
+    let cell = Arc::clone(guard.cell());
+    let request = Request::of_lease(&cell, since);
+    if let Err(end) = outcome {
+        return Err(request.failure(end));
+    }
     // Without a runtime no lock is given out, and the nodes are not to blame.
-    if cell.is_shut_down() {
+    if request.client.is_shut_down() {
         return Err(LockError::ShutDown);
     }
-    match end {
-        Some(end) => Err(failure(cell, since, end)),
-        None if guard.claim(cell.now().saturating_duration_since(since)) => {
-            guard.cell().log_acquisition();
-            Ok(guard)
+    let now = request.now();
+    if guard.claim(now, now.saturating_duration_since(since)) {
+        cell.log_acquisition();
+        request.client.outage.note_success();
+        return Ok(guard);
+    }
+    // The runtime has ended since the lock was acquired.
+    if cell.is_abandoned() {
+        #[cfg(all(test, redlock_shuttle))]
+        crate::threads::sometimes("the runtime ended before the claim", true);
+        return Err(LockError::ShutDown);
+    }
+    // The task was kept from running since the lock was acquired.
+    Err(LockError::TooSlow(request.attempts(cell.attempts())))
+}
+
+/// A request, for the errors that report on it.
+pub(super) struct Request<'a> {
+    client: &'a Client,
+    keys: &'a KeySet,
+    since: Timestamp,
+    /// None if it never had its turn.
+    lease: Option<&'a LeaseCell>,
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn new(client: &'a Client, request: &'a LeaseRequest, since: Timestamp) -> Self {
+        Self {
+            client,
+            keys: &request.keys,
+            since,
+            lease: None,
         }
-        // The runtime has ended since the lock was acquired.
-        None if guard.cell().is_abandoned() => {
-            #[cfg(all(test, redlock_shuttle))]
-            crate::threads::sometimes("the runtime ended before the claim", true);
-            Err(LockError::ShutDown)
+    }
+
+    pub(super) fn of_waiter(waiter: &'a WaitingTask, since: Timestamp) -> Self {
+        Self::new(waiter.client(), waiter.request(), since)
+    }
+
+    fn of_lease(lease: &'a LeaseCell, since: Timestamp) -> Self {
+        Self {
+            client: lease.client(),
+            keys: lease.keys(),
+            since,
+            lease: Some(lease),
         }
-        // The task was kept from running since the lock was acquired.
-        None => Err(LockError::TooSlow(attempts(cell, since, cell.attempts()))),
+    }
+
+    /// Returns why the request ended without the lock, and notes an outage.
+    pub(super) fn failure(&self, end: End) -> LockError {
+        if self.client.is_shut_down() {
+            return LockError::ShutDown;
+        }
+        let error = self.error(end);
+        if error.is_outage() {
+            self.client.outage.note_failure(self.now(), &error);
+        }
+        error
+    }
+
+    fn error(&self, end: End) -> LockError {
+        match end {
+            End::Refused(Refusal::Busy) => self.passed_over(),
+            End::Refused(Refusal::Full {
+                waiting,
+                limit,
+                limited_by,
+            }) => LockError::QueueFull {
+                waiting,
+                limit,
+                limited_by,
+            },
+            End::NoRandomness(error) => LockError::Random(RandomError(error)),
+            End::Exhausted { failure, attempts } => match failure {
+                AcquireFailure::Contended if attempts == 0 => self.passed_over(),
+                AcquireFailure::Contended => LockError::Contended(self.attempts(attempts)),
+                AcquireFailure::NoQuorum => no_quorum(self.attempts(attempts)),
+                AcquireFailure::TooSlow => LockError::TooSlow(self.attempts(attempts)),
+                AcquireFailure::Quarantined { until } => LockError::Quarantined {
+                    remaining: self
+                        .client
+                        .quorum_in()
+                        .unwrap_or(until.saturating_duration_since(self.now())),
+                    attempts: self.attempts(attempts),
+                },
+                AcquireFailure::FenceExhausted => LockError::FenceExhausted,
+                // The enum may grow. This driver cannot distinguish failures that it does not know.
+                _ => LockError::ShutDown,
+            },
+            End::Lost(LossReason::Abandoned) => LockError::ShutDown,
+            End::Lost(_) | End::Released(_) | End::GivenUp => {
+                let attempts = self.lease.map_or(0, LeaseCell::attempts);
+                LockError::TooSlow(self.attempts(attempts))
+            }
+        }
+    }
+
+    /// Returns why the request never had its turn in this process: another task holds the lock, or the nodes keep that
+    /// task from the lock.
+    fn passed_over(&self) -> LockError {
+        let own = self.lease.map(LeaseCell::id);
+        let attempts = self.attempts(0);
+        if self.client.is_held_by_another(self.keys, own)
+            || self.client.quorum_in() == Some(Duration::ZERO)
+        {
+            return LockError::Contended(attempts);
+        }
+        without_majority(self.client, attempts)
+    }
+
+    fn attempts(&self, count: u32) -> Attempts {
+        let quorum = self.client.quorum;
+        Attempts {
+            count,
+            votes_needed: quorum.votes(),
+            nodes_total: quorum.nodes(),
+            waited: self.waited(),
+            nodes: self.lease.map(LeaseCell::reports).unwrap_or_default(),
+        }
+    }
+
+    fn waited(&self) -> Duration {
+        self.now().saturating_duration_since(self.since)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.client.clock.now()
     }
 }
 
@@ -62,45 +173,6 @@ pub(super) fn without_majority(client: &Client, mut attempts: Attempts) -> LockE
     }
 }
 
-/// Returns why a lease ended without the lock.
-fn failure(cell: &LeaseCell, since: Timestamp, end: End) -> LockError {
-    let attempts = |count| attempts(cell, since, count);
-    match end {
-        End::Refused(Refusal::Busy) => passed_over(cell, attempts(0)),
-        End::Refused(Refusal::Full {
-            waiting,
-            limit,
-            limited_by,
-        }) => LockError::QueueFull {
-            waiting,
-            limit,
-            limited_by,
-        },
-        End::Exhausted {
-            failure,
-            attempts: count,
-        } => match failure {
-            AcquireFailure::Contended if count == 0 => passed_over(cell, attempts(0)),
-            AcquireFailure::Contended => LockError::Contended(attempts(count)),
-            AcquireFailure::NoQuorum => no_quorum(attempts(count)),
-            AcquireFailure::TooSlow => LockError::TooSlow(attempts(count)),
-            AcquireFailure::Quarantined { until } => LockError::Quarantined {
-                remaining: cell
-                    .quorum_in()
-                    .unwrap_or(until.saturating_duration_since(cell.now())),
-                attempts: attempts(count),
-            },
-            AcquireFailure::FenceExhausted => LockError::FenceExhausted,
-            // The enum may grow. This driver cannot distinguish failures that it does not know.
-            _ => LockError::ShutDown,
-        },
-        End::Lost(LossReason::Abandoned) => LockError::ShutDown,
-        End::Lost(_) | End::Released(_) | End::GivenUp | End::TookOver => {
-            LockError::TooSlow(attempts(cell.attempts()))
-        }
-    }
-}
-
 fn no_quorum(attempts: Attempts) -> LockError {
     let is_overloaded = |it: &&NodeReport| it.objection == Objection::Failed(NodeError::Overloaded);
     let overloaded = attempts.nodes.iter().filter(is_overloaded).count();
@@ -110,24 +182,4 @@ fn no_quorum(attempts: Attempts) -> LockError {
     } else {
         LockError::NoQuorum(attempts)
     }
-}
-
-fn attempts(cell: &LeaseCell, since: Timestamp, count: u32) -> Attempts {
-    let quorum = cell.quorum();
-    Attempts {
-        count,
-        votes_needed: quorum.votes(),
-        nodes_total: quorum.nodes(),
-        waited: cell.now().saturating_duration_since(since),
-        nodes: cell.reports(),
-    }
-}
-
-/// Returns why a lease never had its turn in this process: another task holds the lock, or the nodes keep that task
-/// from the lock.
-fn passed_over(cell: &LeaseCell, attempts: Attempts) -> LockError {
-    if cell.is_held_by_another() || cell.quorum_in() == Some(Duration::ZERO) {
-        return LockError::Contended(attempts);
-    }
-    without_majority(cell.client(), attempts)
 }

@@ -20,9 +20,8 @@ pub(super) struct Outlook {
 }
 
 impl Outlook {
-    /// Creates the outlook of a request that begins now.
-    pub(super) fn new(client: &Client, wait: Duration) -> Self {
-        let since = client.clock.now();
+    /// Creates the outlook of a request that begins at `since`.
+    pub(super) fn new(since: Timestamp, wait: Duration) -> Self {
         let until = since.saturating_add(wait);
         Self { since, until }
     }
@@ -32,8 +31,7 @@ impl Outlook {
     }
 
     /// Returns what the lanes know. That a node could not be connected to before the request is no proof.
-    pub(super) fn majority(&self, client: &Client) -> Prospect {
-        let now = client.clock.now();
+    pub(super) fn majority(&self, client: &Client, now: Timestamp) -> Prospect {
         let (mut votes, mut in_doubt) = (0, 0);
         for lane in &client.lanes {
             match lane.prospect(now, self.until, self.since) {
@@ -63,11 +61,9 @@ impl Outlook {
             if client.is_shut_down() {
                 return Err(LockError::ShutDown);
             }
-            match self.majority(client) {
-                Prospect::MayVote => {
-                    let now = client.clock.now();
-                    return Ok(self.until.saturating_duration_since(now));
-                }
+            let now = client.clock.now();
+            match self.majority(client, now) {
+                Prospect::MayVote => return Ok(self.until.saturating_duration_since(now)),
                 Prospect::InDoubt => {
                     want_connections(client);
                     change.await;

@@ -29,6 +29,13 @@ impl LockOptions {
         self.fencing == Some(Fencing::Fenced)
     }
 
+    pub(crate) fn without_label(self) -> Self {
+        Self {
+            label: None,
+            ..self
+        }
+    }
+
     /// Returns the label, if one is set.
     pub(crate) fn label_if_set(&self) -> Option<&'static str> {
         self.label

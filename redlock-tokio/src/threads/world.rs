@@ -3,7 +3,7 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Waker},
@@ -95,9 +95,10 @@ impl World {
             turns: TurnTable::new(&random),
             clock,
             random,
-            leases: 0.into(),
+            requests: 0.into(),
             prefix: Prefix::default(),
             defaults: LockOptions::new().ttl(TTL),
+            default_terms: OnceLock::new(),
             common: CommonSettings::default(),
             max_ttl: None,
             node_timeout: Duration::ZERO,
@@ -268,12 +269,15 @@ fn expect_no_leases(redlock: &Redlock) {
     assert_eq!(client.queue.size(), nothing, "left in the queue");
     // The timers forget the leases that they have called back when they run again.
     for _ in 0..1000 {
-        if client.timers.all().is_empty() {
+        if client.timers.all().next().is_none() {
             return;
         }
         thread::yield_now();
     }
-    panic!("deadlines are left: {:?}", client.timers.all());
+    panic!(
+        "deadlines are left: {:?}",
+        client.timers.all().collect::<Vec<_>>()
+    );
 }
 
 /// How a visit ended.

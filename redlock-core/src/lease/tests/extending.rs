@@ -9,7 +9,7 @@ fn ttl(millis: u64) -> Ttl {
 /// A lock that only its holder extends, acquired at time zero.
 fn held_without_renewal() -> Driven {
     let mut driven = Driven::held();
-    driven.lease.config.keep_alive = KeepAlive::on_demand(MS(5000));
+    driven.config().keep_alive = KeepAlive::on_demand(MS(5000));
     driven
 }
 
@@ -30,7 +30,7 @@ fn sent_ttl(driven: &Driven) -> u64 {
 #[test]
 fn a_longer_extension_is_valid_for_its_ttl_less_its_drift() {
     let mut driven = held_without_renewal();
-    driven.lease.config.validity = Validity::new(ttl(1000), Drift::new(10, MS(100))).unwrap();
+    driven.config().validity = Validity::new(ttl(1000), Drift::new(10, MS(100))).unwrap();
     assert_eq!(extend_for(&mut driven, at(100), 3000), 3000);
     // 3000 ms less 30 ms and 100 ms.
     let valid_until = at(100 + 2870);

@@ -125,7 +125,7 @@ fn a_timer_that_fires_after_max_hold_does_not_extend_and_does_not_spin() {
         keep_alive: KeepAlive::every(MS(300), MS(301), config().validity).unwrap(),
         ..config()
     };
-    driven.lease.config = far;
+    driven.lease.config = far.into();
     driven.run(|lease| lease.handle_timeout(at(400)));
     assert!(driven.sent.is_empty());
     assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
@@ -228,7 +228,7 @@ fn a_lock_that_all_nodes_granted_is_not_extended_sooner() {
 #[test]
 fn an_extension_beyond_max_hold_leaves_late_losses_to_be_repaired() {
     let mut driven = Driven::held();
-    driven.lease.config.keep_alive = KeepAlive::every(MS(300), MS(500), config().validity).unwrap();
+    driven.config().keep_alive = KeepAlive::every(MS(300), MS(500), config().validity).unwrap();
     driven.run(|lease| lease.handle_timeout(at(300)));
     let round = driven.sent[0].round;
     driven.reply(at(301), &[Granted; 3]);

@@ -228,7 +228,7 @@ fn a_handed_over_lock_may_be_held_for_max_hold_again() {
 #[test]
 fn a_lock_whose_renewal_has_ended_is_renewed_at_once_after_a_handover() {
     let mut driven = Driven::held();
-    driven.lease.config.keep_alive = KeepAlive::every(MS(300), MS(310), config().validity).unwrap();
+    driven.config().keep_alive = KeepAlive::every(MS(300), MS(310), config().validity).unwrap();
     driven.run(|lease| lease.handle_timeout(at(300)));
     driven.reply(at(301), &[Granted; 3]);
     driven.run(|lease| lease.hand_over(at(700)));

@@ -1,20 +1,25 @@
 use std::{
     panic::{RefUnwindSafe, UnwindSafe},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use futures::{FutureExt, future::select_all};
 use redlock_core::{LeaseConfig, NodeId, Quorum, Ttl, Validity};
 
-use super::LeaseCell;
+use super::{Contender, Terms};
 use crate::{
-    Clock, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
+    Clock, Key, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
     engine::{
-        lane::LaneHandle, queue::Queue, timers::Timers, turn_table::TurnTable,
-        wall_clock::WallClock, warning::Outage,
+        lane::LaneHandle,
+        queue::{Queue, Ticket},
+        timers::Timers,
+        turn_table::TurnTable,
+        wall_clock::WallClock,
+        warning::Outage,
     },
-    key::Prefix,
+    key::{KeySet, Prefix},
+    node::status,
     options::CommonSettings,
     random::Random,
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -26,17 +31,19 @@ pub(crate) struct Client {
     pub(crate) quorum: Quorum,
     /// One for each node, by the node's id.
     pub(crate) lanes: Box<[LaneHandle]>,
-    pub(crate) timers: Arc<Timers<Arc<LeaseCell>>>,
+    pub(crate) timers: Arc<Timers<Contender>>,
     /// The waiters within this process, by key.
-    pub(crate) queue: Arc<Queue<Arc<LeaseCell>>>,
+    pub(crate) queue: Arc<Queue<Contender>>,
     /// How other processes get their turns.
     pub(crate) turns: TurnTable,
     pub(crate) clock: Clock,
     pub(crate) random: Random,
-    /// How many leases were created.
-    pub(crate) leases: AtomicU64,
+    /// How many requests there were.
+    pub(crate) requests: AtomicU64,
     pub(crate) prefix: Prefix,
     pub(crate) defaults: LockOptions,
+    /// What the defaults mean, once a lock was requested with them.
+    pub(crate) default_terms: OnceLock<Arc<Terms>>,
     pub(crate) common: CommonSettings,
     /// The longest ttl that a lock may have, if restarted nodes must wait for it.
     pub(crate) max_ttl: Option<Ttl>,
@@ -65,6 +72,48 @@ impl Client {
         let config = options.resolve(self.quorum, self.common.drift)?;
         self.check_range(config.validity.ttl())?;
         Ok(config)
+    }
+
+    /// Returns what the options of a lock mean, and the defaults where it has none.
+    ///
+    /// # Errors
+    ///
+    /// Like [`resolve`](Self::resolve).
+    pub(crate) fn terms(&self, options: LockOptions) -> Result<Arc<Terms>, OptionsError> {
+        let is_default = options.without_label() == LockOptions::new();
+        if let Some(known) = self.default_terms.get().filter(|_| is_default) {
+            return Ok(Arc::clone(known));
+        }
+        let options = options.or(self.defaults);
+        let terms = Arc::new(Terms {
+            config: self.resolve(options)?.into(),
+            policy: options.policy(&self.common),
+            fenced: options.is_fenced(),
+        });
+        if is_default {
+            return Ok(Arc::clone(self.default_terms.get_or_init(|| terms)));
+        }
+        Ok(terms)
+    }
+
+    /// Returns the place of a new request in the order of arrival.
+    pub(super) fn next_ticket(&self) -> Ticket {
+        Ticket::new(self.requests.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Returns whether a request of this process, but this one, holds one of the keys.
+    pub(crate) fn is_held_by_another(&self, keys: &KeySet, own: Option<u64>) -> bool {
+        let holds = |key: &Key| {
+            let turn = self.queue.turn(key.as_bytes());
+            let lease = turn.as_ref().and_then(Contender::lease);
+            lease.is_some_and(|lease| Some(lease.id()) != own && lease.is_held())
+        };
+        keys.iter().any(holds)
+    }
+
+    /// Returns after what time a majority may vote, or `None` if that depends on more than quarantines.
+    pub(crate) fn quorum_in(&self) -> Option<Duration> {
+        status::quorum_in(&self.nodes(), self.quorum)
     }
 
     /// Makes a ttl to extend a lock by.

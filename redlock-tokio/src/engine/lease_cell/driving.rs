@@ -9,7 +9,7 @@ use redlock_core::{
 };
 
 use super::{
-    Client, LeaseCell, LeaseRequest,
+    Contender, LeaseCell,
     stage::{Held, Stage},
     state::{CellState, Changes, Departure},
 };
@@ -17,7 +17,7 @@ use crate::{
     NodeError,
     engine::{
         lane::{ReplyTo, runtime_ended},
-        queue::{FollowUp, JoinOutcome, Refused, Ticket},
+        queue::FollowUp,
     },
     foreign, log,
     node::Command,
@@ -26,35 +26,6 @@ use crate::{
 };
 
 impl LeaseCell {
-    /// Creates a lease. It asks the nodes as soon as no other lease of this process has one of its keys.
-    pub(crate) fn start(client: &Arc<Client>, request: LeaseRequest) -> Arc<Self> {
-        // Redlock step 1: the clock is read before the first byte leaves.
-        let now = client.clock.now();
-        let cell = Self::new(client, now, request);
-        cell.join(now);
-        cell
-    }
-
-    /// Asks the nodes, if no other lease of this process has one of the keys. Otherwise waits in the queue.
-    fn join(self: &Arc<Self>, now: Timestamp) {
-        let queue = &self.client.queue;
-        let follow_up = match queue.join(&self.keys, self.ticket(), now, self, &self.policy) {
-            Ok(JoinOutcome::Turn { backs_off }) => {
-                return self.update(now, |state| self.begin(state, now, backs_off));
-            }
-            Ok(JoinOutcome::Waiting { follow_up }) => {
-                // The timers learn of the deadline, as of every change.
-                self.update(now, |_| ());
-                follow_up
-            }
-            Err(Refused { refusal, follow_up }) => {
-                self.update(now, |state| state.refuse(refusal));
-                follow_up
-            }
-        };
-        carry_out(now, follow_up.into_iter().collect()).wake_all();
-    }
-
     /// Changes the lease, and does all that follows from the change: for this lease, and for those whose turns come.
     pub(super) fn update<T>(
         self: &Arc<Self>,
@@ -99,7 +70,7 @@ impl LeaseCell {
     fn transmit(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
         while let Some(transmit) = state.lease.poll_transmit() {
             state.note_transmit(&transmit);
-            let command = Command::for_all(self.keys.clone(), transmit.operation);
+            let command = Command::for_all(self.keys().clone(), transmit.operation);
             let overloaded = self.overloaded(state, &command, &transmit);
             for node in transmit.nodes.iter() {
                 if overloaded.contains(node) {
@@ -213,7 +184,7 @@ impl LeaseCell {
             return None;
         };
         let was_contended = state.lease.was_contended();
-        let (turns, key) = (&self.client.turns, self.keys.first());
+        let (turns, key) = (&self.client.turns, self.keys().first());
         Some(turns.start(key, now, was_contended, self.turn_length()))
     }
 
@@ -228,7 +199,12 @@ impl LeaseCell {
         if is_early_enough {
             return;
         }
-        let rescheduled = self.client.timers.reschedule(self, state.due, due);
+        let rescheduled = {
+            let timed = || Contender::Lease(Arc::clone(self));
+            self.client
+                .timers
+                .reschedule(self.id(), state.due, due, timed)
+        };
         state.due = due;
         if rescheduled.is_err() {
             state.due = None;
@@ -238,21 +214,26 @@ impl LeaseCell {
         }
     }
 
-    // In the queue.
+    // The turn.
 
     /// Asks the nodes, at once or after other processes could go first.
-    fn begin(&self, state: &mut CellState, now: Timestamp, backs_off: bool) {
-        let Stage::Queued(queued) = state.stage() else {
+    pub(super) fn begin(
+        &self,
+        state: &mut CellState,
+        now: Timestamp,
+        deadline: Timestamp,
+        backs_off: bool,
+    ) {
+        let Stage::New = state.stage() else {
             return;
         };
-        let deadline = queued.deadline;
         if self.client.is_shut_down() {
             return state.exhaust(AcquireFailure::Abandoned, 0);
         }
         let pause = if backs_off {
-            let (length, share) = (self.turn_length(), self.policy.poller_share);
+            let (length, share) = (self.turn_length(), self.terms().policy.poller_share);
             let turns = &self.client.turns;
-            turns.end(self.keys.first(), now, length, share)
+            turns.end(self.keys().first(), now, length, share)
         } else {
             None
         };
@@ -260,7 +241,7 @@ impl LeaseCell {
         if let Some(pause) = pause {
             state.lease.back_off(pause);
         }
-        if self.fenced {
+        if self.terms().fenced {
             let proposal = self.client.wall_clock.propose(&self.client.clock, now);
             state.lease.acquire_fenced(now, deadline, proposal);
         } else {
@@ -268,18 +249,12 @@ impl LeaseCell {
         }
     }
 
-    /// Ends the reservation of the keys, so that other waiters may pass.
-    pub(super) fn expire(&self, now: Timestamp) {
-        let follow_ups = self.client.queue.expire(self.ticket(), now);
-        carry_out(now, follow_ups).wake_all();
-    }
-
-    /// Leaves all queues. Returns what to do then.
-    fn leave(&self, now: Timestamp, departure: Departure) -> Vec<FollowUp<Arc<Self>>> {
+    /// Ends the turn. Returns what to do then.
+    fn leave(&self, now: Timestamp, departure: Departure) -> Vec<FollowUp<Contender>> {
         let queue = &self.client.queue;
         let policy = self.policy_of_turn(departure.held);
         let held_since = departure.held.map(|held| held.since);
-        queue.leave(&self.keys, self.ticket(), now, held_since, &policy)
+        queue.leave(self.keys(), self.ticket, now, held_since, &policy)
     }
 
     /// Returns the policy of a turn that may be longer than usual.
@@ -287,12 +262,8 @@ impl LeaseCell {
         let turn = held.and_then(|held| held.turn);
         QueuePolicy {
             streak: turn.unwrap_or(self.turn_length().usual),
-            ..self.policy
+            ..self.terms().policy
         }
-    }
-
-    fn ticket(&self) -> Ticket {
-        Ticket::new(self.id())
     }
 }
 
@@ -315,20 +286,22 @@ fn handle_unsent(
 ///
 /// A lease that ends as soon as it begins (because the runtime has ended) leaves the queue at once, and the next
 /// lease begins. There may be thousands of them, so this must not recurse.
-fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Arc<LeaseCell>>>) -> WakeUps {
+pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) -> WakeUps {
     let mut follow_ups = VecDeque::from(follow_ups);
     let mut wake_ups = WakeUps::default();
     while let Some(next) = follow_ups.pop_front() {
-        let (cell, changes) = match next {
-            FollowUp::StartTurn { waiter, backs_off } => {
-                let ((), changes) = waiter.step(now, |state| waiter.begin(state, now, backs_off));
-                (waiter, changes)
-            }
+        let (waiter, backs_off) = match next {
+            FollowUp::StartTurn { waiter, backs_off } => (waiter, backs_off),
             FollowUp::ScheduleExpiry { waiter, at } => {
-                let ((), changes) = waiter.step(now, |state| state.schedule_expiry(at));
-                (waiter, changes)
+                waiter.schedule_expiry(now, at);
+                continue;
             }
         };
+        let Some((cell, deadline)) = waiter.start_turn() else {
+            continue;
+        };
+        let begin = |state: &mut CellState| cell.begin(state, now, deadline, backs_off);
+        let ((), changes) = cell.step(now, begin);
         if let Some(departure) = changes.departure {
             follow_ups.extend(cell.leave(now, departure));
         }
@@ -340,7 +313,7 @@ fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Arc<LeaseCell>>>) -> WakeU
 /// The tasks to wake, outside of all locks.
 #[derive(Default)]
 #[must_use]
-struct WakeUps(Vec<WakeUp>);
+pub(super) struct WakeUps(Vec<WakeUp>);
 
 enum WakeUp {
     Waiter(Waker),
@@ -355,7 +328,7 @@ impl WakeUps {
         }
     }
 
-    fn wake_all(self) {
+    pub(super) fn wake_all(self) {
         for next in self.0 {
             match next {
                 // If one of the tasks panics when it is woken, the others are woken all the same.

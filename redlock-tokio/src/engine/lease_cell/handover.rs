@@ -5,17 +5,17 @@ use std::sync::Arc;
 use redlock_core::Timestamp;
 
 use super::{
-    LeaseCell,
+    Contender, LeaseCell,
     held_lease::{Generation, HeldLease},
     stage::Stage,
-    state::{CellState, Successor},
+    state::CellState,
+    waiter::Successor,
 };
 
 impl LeaseCell {
     /// Hands the lock over to the next waiter in this process, without a request to the nodes. Returns whether it
     /// did. If not, the lock is to be released.
-    pub(super) fn hand_over(self: &Arc<Self>, generation: Generation) -> bool {
-        let now = self.now();
+    pub(super) fn hand_over(self: &Arc<Self>, now: Timestamp, generation: Generation) -> bool {
         let successor = self.update(now, |state| self.try_hand_over(state, now, generation));
         let is_handed_over = successor.is_some();
         if let Some(successor) = successor {
@@ -30,7 +30,7 @@ impl LeaseCell {
         now: Timestamp,
         generation: Generation,
     ) -> Option<Successor> {
-        if !self.policy.hands_over || self.fenced || self.keys.has_several() {
+        if !self.terms().hands_over() || self.keys().has_several() {
             return None;
         }
         let Stage::Held(held) = *state.stage() else {
@@ -41,41 +41,23 @@ impl LeaseCell {
         }
         // The successor should have time to work, and renewal time to fail and be tried again.
         let left = state.lease.valid_until(now)?.saturating_duration_since(now);
-        if left < self.config.validity.ttl().as_duration() / 2 {
+        if left < self.own_ttl().as_duration() / 2 {
             return None;
         }
         let policy = self.policy_of_turn(Some(held));
-        let fits = |successor: &Arc<Self>| successor.could_take_over(self);
+        let fits = |next: &Contender| next.waiter().is_some_and(|next| next.could_take_over(self));
         loop {
-            let (queue, key) = (&self.client.queue, self.keys.first());
-            let successor = queue.successor(key, now, held.since, &policy, fits)?;
+            let (queue, key) = (&self.client.queue, self.keys().first());
+            let next = queue.successor(key, now, held.since, &policy, fits)?;
             let handed_over = HeldLease {
                 lease: Arc::clone(self),
                 generation: generation.next(),
             };
             // Otherwise it has given up at this very moment.
-            if let Some(successor) = successor.take_over(handed_over) {
-                state.hand_over(now, &successor);
+            if let Some(successor) = next.waiter().and_then(|next| next.take_over(handed_over)) {
+                state.hand_over(now, successor.label);
                 return Some(successor);
             }
         }
-    }
-
-    /// Returns whether the lock of another lease would do.
-    fn could_take_over(&self, other: &Self) -> bool {
-        self.policy.hands_over
-            && !self.keys.has_several()
-            && self.config.validity == other.config.validity
-            && self.config.keep_alive == other.config.keep_alive
-            && !self.fenced
-    }
-
-    fn take_over(self: &Arc<Self>, handed_over: HeldLease) -> Option<Successor> {
-        let mut state = self.state();
-        let successor = state.take_over(handed_over)?;
-        let due = state.due.take();
-        // Clearing a deadline never fails.
-        let _ = self.client.timers.reschedule(self, due, None);
-        Some(successor)
     }
 }

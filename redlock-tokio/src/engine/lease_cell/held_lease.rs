@@ -24,8 +24,6 @@ impl Generation {
 }
 
 /// A lease as one of its holders sees it. A holder of an earlier generation cannot change the lease any more.
-///
-///
 #[derive(Clone, Debug)]
 pub(crate) struct HeldLease {
     pub(super) lease: Arc<LeaseCell>,
@@ -51,8 +49,7 @@ impl HeldLease {
     }
 
     /// Notes that the holder has taken the lock, which is renewed from now on. Returns whether the lock is still held.
-    pub(crate) fn claim(&self) -> bool {
-        let now = self.lease.now();
+    pub(crate) fn claim(&self, now: Timestamp) -> bool {
         let generation = self.generation;
         self.lease.update(now, |state| state.claim(now, generation))
     }
@@ -111,20 +108,15 @@ impl HeldLease {
     }
 
     /// Hands the lock over to the next waiter in this process. Returns whether it did. If not, it is to be released.
-    pub(crate) fn hand_over(&self) -> bool {
-        self.lease.hand_over(self.generation)
+    pub(crate) fn hand_over(&self, now: Timestamp) -> bool {
+        self.lease.hand_over(now, self.generation)
     }
 
     /// Releases the lock, or gives up acquiring it. Changes nothing for a later generation.
-    pub(crate) fn release(&self) {
-        let now = self.lease.now();
+    pub(crate) fn release(&self, now: Timestamp) {
         let generation = self.generation;
-        let untaken = self
-            .lease
+        self.lease
             .update(now, |state| state.release(now, generation));
-        if let Some(handed_over) = untaken {
-            handed_over.release();
-        }
     }
 
     /// Waits until the release has ended. Returns `None` if the lock was lost before.

@@ -4,12 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use redlock_core::{Eligibility, ExpiryAnomaly, NodeId, RoundId, Timestamp, Ttl, Withdrawal};
 
-use super::{LeaseCell, state::CellState};
+use super::{Contender, LeaseCell, state::CellState};
 use crate::{
-    engine::{
-        lane::{Requester, SetRequests},
-        timers::Timed,
-    },
+    engine::lane::{Requester, SetRequests},
     log,
     node::{Answer, Vote, reply_of},
 };
@@ -44,32 +41,23 @@ impl Requester for LeaseCell {
     }
 }
 
-impl Timed for Arc<LeaseCell> {
-    fn id(&self) -> u64 {
-        LeaseCell::id(self)
-    }
-
-    fn handle_timeout(&self, now: Timestamp) {
-        let expires = self.update(now, |state| {
-            // The timers have forgotten this deadline, unless there is a new one. (Clearing one never fails.)
-            let due = state.due.take();
-            let _ = self.client.timers.reschedule(self, due, None);
-            let expires = state.handle_queue_timeout(now);
+impl LeaseCell {
+    /// Does what is due. The timers have forgotten the deadline.
+    pub(super) fn handle_timeout(self: &Arc<Self>, now: Timestamp) {
+        self.update(now, |state| {
+            // Unless there is a new one. (Clearing one never fails.)
+            let (due, timed) = (state.due.take(), || Contender::Lease(Arc::clone(self)));
+            let _ = self.client.timers.reschedule(self.id(), due, None, timed);
             state.lease.set_notified(self.client.is_notified());
             state.lease.handle_timeout(now);
-            expires
         });
-        if expires {
-            self.expire(now);
-        }
     }
 
-    fn abandon(&self) {
+    /// Ends, because nothing will call back any more.
+    pub(super) fn abandon(self: &Arc<Self>) {
         self.update(self.now(), |state| state.abandon());
     }
-}
 
-impl LeaseCell {
     /// Takes the news that votes of a node count for nothing.
     pub(crate) fn handle_withdrawal(self: &Arc<Self>, node: NodeId, withdrawal: Withdrawal) {
         let now = self.now();
@@ -82,7 +70,7 @@ impl LeaseCell {
     pub(crate) fn handle_freed(self: &Arc<Self>, node: NodeId) {
         let now = self.now();
         self.update(now, |state| {
-            if self.keys.has_several() {
+            if self.keys().has_several() {
                 // The other keys may still be there.
                 state.lease.probe_again(node);
             } else {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use redlock_core::NodeId;
 
-use super::LeaseCell;
+use super::Contender;
 use crate::{
     engine::{lane::Listeners, queue::Queue, timers::Timers},
     node::FreedNotifier,
@@ -11,8 +11,8 @@ use crate::{
 /// Returns what brings the news of a lane to the leases that they concern.
 pub(crate) fn listeners(
     node: NodeId,
-    queue: &Arc<Queue<Arc<LeaseCell>>>,
-    timers: &Arc<Timers<Arc<LeaseCell>>>,
+    queue: &Arc<Queue<Contender>>,
+    timers: &Arc<Timers<Contender>>,
 ) -> Listeners {
     // Without the queue there are no waiters, and without the timers no leases.
     let (waiting, connected) = (Arc::downgrade(queue), Arc::downgrade(queue));
@@ -24,30 +24,32 @@ pub(crate) fn listeners(
             };
             match key {
                 Some(key) => {
-                    if let Some(cell) = queue.turn(key) {
-                        cell.handle_freed(node);
+                    if let Some(Contender::Lease(lease)) = queue.turn(key) {
+                        lease.handle_freed(node);
                     }
                 }
                 None => {
-                    for cell in queue.turns() {
-                        cell.handle_freed(node);
+                    for lease in queue.turns().filter_map(Contender::into_lease) {
+                        lease.handle_freed(node);
                     }
                 }
             }
         }),
         on_withdrawal: Box::new(move |withdrawal| {
-            let leases = timers
-                .upgrade()
-                .map(|timers| timers.all())
-                .unwrap_or_default();
-            for cell in leases.values() {
-                cell.handle_withdrawal(node, withdrawal);
+            let timers = timers.upgrade();
+            let leases = timers.into_iter().flat_map(|timers| timers.scheduled());
+            for lease in leases.filter_map(Contender::into_lease) {
+                lease.handle_withdrawal(node, withdrawal);
             }
         }),
         on_connection: Box::new(move || {
             let turns = connected.upgrade().map(|queue| queue.turns());
-            for cell in turns.into_iter().flatten() {
-                cell.handle_connection(node);
+            for lease in turns
+                .into_iter()
+                .flatten()
+                .filter_map(Contender::into_lease)
+            {
+                lease.handle_connection(node);
             }
         }),
     }

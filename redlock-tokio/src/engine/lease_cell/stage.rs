@@ -2,40 +2,27 @@ use std::time::Duration;
 
 use redlock_core::{AcquireFailure, LossReason, ReleaseVerdict, Timestamp};
 
-use super::held_lease::HeldLease;
-use crate::engine::queue::Refusal;
+use crate::{engine::queue::Refusal, random};
 
 /// How far a lease has come.
 ///
 /// ```text
-/// Queued ---------> Acquiring ---------> Held ---------> Releasing
-///   |  \                |                 |                  |
-///   |   HandedOver      |                 |                  |
-///   |       |           |                 |                  |
-///   +-------+-----------+----> Ended <----+------------------+
+/// New ----> Acquiring ----> Held ----> Releasing
+///  |            |             |            |
+///  +------------+--> Ended <--+------------+
 /// ```
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Waits for other leases of this process.
-    Queued(Queued),
+    /// Has the turn, and has not asked any node.
+    New,
     /// Asks the nodes.
     Acquiring {
         /// Whether other processes could go first.
         after_pause: bool,
     },
     Held(Held),
-    /// Waited for this lease, and was handed its lock. The task that waits has not taken it yet.
-    HandedOver(HeldLease),
     Releasing,
     Ended(End),
-}
-
-#[derive(Debug)]
-pub(super) struct Queued {
-    /// When the time to wait is over.
-    pub(super) deadline: Timestamp,
-    /// When the reservation of the keys expires, if it keeps another waiter from a free key.
-    pub(super) expires_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +38,8 @@ pub(super) struct Held {
 pub(crate) enum End {
     /// The queue did not let it wait.
     Refused(Refusal),
-    /// The task that waited has the lock of another lease.
-    TookOver,
+    /// The operating system gave no random bits for its token.
+    NoRandomness(random::Failure),
     Exhausted {
         failure: AcquireFailure,
         attempts: u32,
@@ -64,17 +51,14 @@ pub(crate) enum End {
 }
 
 impl Stage {
-    /// Returns whether the lease has a place in the queues of its keys.
+    /// Returns whether the lease has the turn for its keys.
     pub(super) const fn is_in_queue(&self) -> bool {
-        matches!(
-            self,
-            Self::Queued(_) | Self::Acquiring { .. } | Self::Held(_)
-        )
+        matches!(self, Self::New | Self::Acquiring { .. } | Self::Held(_))
     }
 
     /// Returns whether a task that wants the lock has to wait.
     pub(super) const fn is_pending(&self) -> bool {
-        matches!(self, Self::Queued(_) | Self::Acquiring { .. })
+        matches!(self, Self::New | Self::Acquiring { .. })
     }
 
     /// Returns whether a holder can see the end of this stage.

@@ -1,6 +1,9 @@
 //! The state of a lease, behind the lock of its cell. It knows neither lanes nor queues.
 
-use std::{mem, task::Poll, task::Waker};
+use std::{
+    mem,
+    task::{Poll, Waker},
+};
 
 use redlock_core::{
     AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, ReleaseVerdict, Timestamp,
@@ -9,11 +12,10 @@ use redlock_core::{
 
 use super::{
     extensions::{ExtensionOutcome, ExtensionTicket, Extensions},
-    held_lease::{Generation, HeldLease},
-    stage::{End, Held, Queued, Stage},
+    held_lease::Generation,
+    stage::{End, Held, Stage},
     watched_round::WatchedRound,
 };
-use crate::{engine::queue::Refusal, foreign};
 
 /// What changes in a lease cell.
 pub(super) struct CellState {
@@ -48,19 +50,11 @@ pub(super) struct Changes {
     pub(super) departure: Option<Departure>,
 }
 
-/// The lease has left the queues of its keys.
+/// The turn is over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Departure {
     /// Set if it held the lock until then.
     pub(super) held: Option<Held>,
-}
-
-/// What a task that waits for the lock gets.
-pub(crate) enum WaitOutcome {
-    Held,
-    /// The lock of another lease.
-    HandedOver(HeldLease),
-    Ended(End),
 }
 
 /// What a lease is to one of its holders.
@@ -73,14 +67,10 @@ pub(super) enum HoldState {
 }
 
 impl CellState {
-    /// Creates the state of a lease that waits in the queue until `deadline` at most.
-    pub(super) fn new(lease: Lease, deadline: Timestamp, label: Option<&'static str>) -> Self {
+    pub(super) fn new(lease: Lease, label: Option<&'static str>) -> Self {
         Self {
             lease,
-            stage: Stage::Queued(Queued {
-                deadline,
-                expires_at: None,
-            }),
+            stage: Stage::New,
             generation: Generation::FIRST,
             label,
             watched: WatchedRound::default(),
@@ -94,50 +84,25 @@ impl CellState {
         }
     }
 
-    // In the queue.
+    // The turn.
 
-    pub(super) fn refuse(&mut self, refusal: Refusal) {
-        if let Stage::Queued(_) = self.stage {
-            self.enter(Stage::Ended(End::Refused(refusal)));
-            // It never joined.
-            self.changes.departure = None;
+    /// Ends a lease that cannot ask the nodes.
+    pub(super) fn refuse(&mut self, end: End) {
+        if let Stage::New = self.stage {
+            self.enter(Stage::Ended(end));
         }
     }
 
-    pub(super) fn schedule_expiry(&mut self, at: Timestamp) {
-        if let Stage::Queued(queued) = &mut self.stage {
-            queued.expires_at = Some(at);
+    /// Wakes this task when it need not wait any longer, unless the task has waited here itself.
+    pub(super) fn wake_on_change(&mut self, waker: Option<Waker>) {
+        if self.stage.is_pending() && self.waker.is_none() {
+            self.waker = waker;
         }
-    }
-
-    /// Does what is due while the lease waits in the queue. Returns whether its reservation expires.
-    pub(super) fn handle_queue_timeout(&mut self, now: Timestamp) -> bool {
-        let Stage::Queued(queued) = &mut self.stage else {
-            return false;
-        };
-        let expires = queued.expires_at.take_if(|at| *at <= now).is_some();
-        if queued.deadline <= now {
-            self.exhaust(AcquireFailure::Contended, 0);
-        }
-        expires
     }
 
     /// Starts to ask the nodes.
     pub(super) fn start_acquiring(&mut self, after_pause: bool) {
         self.enter(Stage::Acquiring { after_pause });
-    }
-
-    /// Takes the lock of another lease over, if this lease still waits in the queue. Returns the task to wake
-    /// outside of all locks. The queue has removed this lease already.
-    pub(super) fn take_over(&mut self, held: HeldLease) -> Option<Successor> {
-        let Stage::Queued(_) = self.stage else {
-            return None;
-        };
-        self.stage = Stage::HandedOver(held);
-        Some(Successor {
-            label: self.label,
-            waker: self.waker.take(),
-        })
     }
 
     // Events of the lease.
@@ -204,64 +169,51 @@ impl CellState {
         self.lease.valid_until(now).is_some()
     }
 
-    /// Releases the lock, or gives up acquiring it. Returns a lock that was handed over to this lease and that
-    /// nobody has taken.
-    pub(super) fn release(&mut self, now: Timestamp, generation: Generation) -> Option<HeldLease> {
+    /// Releases the lock, or gives up acquiring it.
+    pub(super) fn release(&mut self, now: Timestamp, generation: Generation) {
         if self.generation != generation {
-            return None;
+            return;
         }
         self.lease.release(now);
         match &self.stage {
-            Stage::Queued(_) | Stage::Acquiring { .. } => self.enter(Stage::Ended(End::GivenUp)),
+            Stage::New | Stage::Acquiring { .. } => self.enter(Stage::Ended(End::GivenUp)),
             Stage::Held(_) => self.enter(Stage::Releasing),
-            Stage::HandedOver(held) => {
-                let held = held.clone();
-                self.enter(Stage::Ended(End::GivenUp));
-                return Some(held);
-            }
             Stage::Releasing | Stage::Ended(_) => {}
         }
-        None
     }
 
-    /// Lets the next holder have the lock, and returns its generation.
-    pub(super) fn hand_over(&mut self, now: Timestamp, successor: &Successor) -> Generation {
+    /// Lets the next holder have the lock.
+    pub(super) fn hand_over(&mut self, now: Timestamp, label: Option<&'static str>) {
         self.lease.hand_over(now);
-        self.label = successor.label;
+        self.label = label;
         if let Stage::Held(held) = &mut self.stage {
             held.since = now;
         }
         self.generation = self.generation.next();
         self.changes.for_holder = true;
-        self.generation
     }
 
     /// Ends a lease that is wanted or held, because nobody can drive it any more.
     pub(super) fn abandon(&mut self) {
         self.lease.abandon();
-        if let Stage::Queued(_) = self.stage {
+        if let Stage::New = self.stage {
             self.exhaust(AcquireFailure::Abandoned, 0);
         }
     }
 
     // Outputs.
 
-    /// Returns what a task that waits for the lock gets. Wakes the task when there is something.
-    pub(super) fn poll_acquired(&mut self, waker: &Waker) -> Poll<WaitOutcome> {
+    /// Returns whether the lock is held, or why it will not be. Wakes the task when it knows.
+    pub(super) fn poll_acquired(&mut self, waker: &Waker) -> Poll<Result<(), End>> {
         match &self.stage {
-            Stage::Queued(_) | Stage::Acquiring { .. } => {
+            Stage::New | Stage::Acquiring { .. } => {
                 self.waker = Some(waker.clone());
                 Poll::Pending
             }
-            Stage::Held(_) => Poll::Ready(WaitOutcome::Held),
-            Stage::HandedOver(held) => {
-                let held = held.clone();
-                self.enter(Stage::Ended(End::TookOver));
-                Poll::Ready(WaitOutcome::HandedOver(held))
-            }
+            Stage::Held(_) => Poll::Ready(Ok(())),
             // Released before the task has taken it.
-            Stage::Releasing => Poll::Ready(WaitOutcome::Ended(End::GivenUp)),
-            Stage::Ended(end) => Poll::Ready(WaitOutcome::Ended(*end)),
+            Stage::Releasing => Poll::Ready(Err(End::GivenUp)),
+            Stage::Ended(end) => Poll::Ready(Err(*end)),
         }
     }
 
@@ -272,13 +224,7 @@ impl CellState {
 
     /// Returns when something is to be done if nothing happens before.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        match &self.stage {
-            Stage::Queued(Queued {
-                deadline,
-                expires_at,
-            }) => Some(expires_at.map_or(*deadline, |at| at.min(*deadline))),
-            _ => self.lease.poll_timeout(),
-        }
+        self.lease.poll_timeout()
     }
 
     // Getters.
@@ -336,20 +282,5 @@ impl CellState {
             self.changes.waker = Some(waker);
         }
         self.changes.for_holder |= before.is_seen_by_holder();
-    }
-}
-
-/// A waiter that was handed the lock, and its task.
-pub(super) struct Successor {
-    label: Option<&'static str>,
-    waker: Option<Waker>,
-}
-
-impl Successor {
-    /// Wakes the task. Call it outside of all locks.
-    pub(super) fn wake(self) {
-        if let Some(waker) = self.waker {
-            foreign::call(|| waker.wake());
-        }
     }
 }

@@ -97,6 +97,15 @@ impl<T: Clone> KeyQueues<T> {
         reserves.then_some(first)
     }
 
+    /// Returns whether the first waiter for this key alone must not have it, for the sake of a waiter for several keys.
+    pub(super) fn keeps_from_next(&self, key: &Key, now: Timestamp) -> bool {
+        let Some(queue) = self.by_key.get(key) else {
+            return false;
+        };
+        let is_reserved = |(ticket, _)| self.reserver(queue, ticket, now).is_some();
+        queue.first_single().is_some_and(is_reserved) || self.is_only_obstacle(key, queue, now)
+    }
+
     /// Returns whether a waiter for several keys would have all of them if this key was free. Looks only at
     /// waiters that came before all waiters for this key alone.
     pub(super) fn is_only_obstacle(&self, key: &Key, queue: &WaitQueue<T>, now: Timestamp) -> bool {

@@ -2,7 +2,15 @@ use redlock_core::Timestamp;
 
 use crate::options::WaiterLimit;
 
-/// How a lease joined the queue.
+/// What a request gets that joins the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Turn,
+    /// A place in the line.
+    Line,
+}
+
+/// How a request joined the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JoinOutcome<T> {
     /// It has the turn at once.
@@ -16,7 +24,7 @@ pub(crate) enum JoinOutcome<T> {
     },
 }
 
-/// Why a lease did not join the queue.
+/// Why a request did not join the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused<T> {
     pub(crate) refusal: Refusal,
@@ -24,7 +32,7 @@ pub(crate) struct Refused<T> {
     pub(crate) follow_up: Option<FollowUp<T>>,
 }
 
-/// Why a lease may not wait.
+/// Why a request may not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// It has no time to wait.

@@ -75,7 +75,7 @@ fn join_at(
     now: Timestamp,
     policy: &QueuePolicy,
 ) -> Joined {
-    queue.join(&key.clone().into(), ticket(who), now, &who, policy)
+    queue.join(&key.clone().into(), ticket(who), now, policy, |_| who)
 }
 
 /// Leaves the queue of a key. Returns what follows.
@@ -118,7 +118,7 @@ fn the_memory_of_a_peak_is_given_back() {
     let key = |number: usize| KeySet::from(Key::new(number.to_string()).unwrap());
     let busy = 0..50_000;
     for who in busy.clone() {
-        let joined = queue.join(&key(who), ticket(who), at(0), &who, &POLICY);
+        let joined = queue.join(&key(who), ticket(who), at(0), &POLICY, |_| who);
         assert!(joined.is_ok());
     }
     let capacity = || queue.0.lock().keys.by_key.capacity();
@@ -368,7 +368,7 @@ impl World {
     fn join(&self, who: usize) -> Joined {
         let keys = key().into();
         self.queue
-            .join(&keys, self.ticket(who), at(0), &who, &POLICY)
+            .join(&keys, self.ticket(who), at(0), &POLICY, |_| who)
     }
 
     fn leave_queue(&self, who: usize, held: Option<Timestamp>) -> Option<FollowUp<usize>> {

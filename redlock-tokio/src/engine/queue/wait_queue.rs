@@ -62,6 +62,16 @@ impl<T> WaitQueue<T> {
         self.turn = Some((ticket, waiter));
     }
 
+    /// Puts another in the place of what has the turn with this ticket.
+    pub(super) fn replace_turn(&mut self, ticket: Ticket, holder: &T)
+    where
+        T: Clone,
+    {
+        if let Some((_, turn)) = self.turn.as_mut().filter(|(has, _)| *has == ticket) {
+            turn.clone_from(holder);
+        }
+    }
+
     /// Ends the turn of a lease that has held the lock since `held`, if at all. Returns `None` if it does not have
     /// the turn.
     pub(super) fn end_turn(

@@ -9,9 +9,9 @@ pub(super) struct Script {
 }
 
 /// Deletes each key whose value is its token. Returns a digit for each key, 1 if it was deleted: a text is
-/// cheaper to make and to read than an array. Mostly all are, which needs no tables. For each key this is the script of the Redlock page ("Correct
-/// implementation with a single instance"). `MGET` finds nothing in a key of another type, where `GET` would
-/// end the script.
+/// cheaper to make and to read than an array. Mostly all keys have their tokens, and then no tables are needed. For each
+/// key this is the script of the Redlock page ("Correct implementation with a single instance"). `MGET` finds nothing in
+/// a key of another type, where `GET` would end the script.
 pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('MGET', unpack(KEYS)) \

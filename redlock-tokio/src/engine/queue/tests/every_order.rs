@@ -247,7 +247,7 @@ impl World {
         let ticket = ticket(self.tickets);
         let joined = self
             .queue
-            .join(&wanted, ticket, self.now, &index, &self.policy);
+            .join(&wanted, ticket, self.now, &self.policy, |_| index);
         self.actors[index].waits = Some(Waits {
             ticket,
             keys: wanted,
