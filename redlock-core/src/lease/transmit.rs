@@ -32,9 +32,9 @@ pub struct Transmit {
 pub enum Operation {
     /// Set the key to the token if it does not exist: `SET key token NX PX ttl`.
     ///
-    /// With a fence, raise the key's fencing counter to it in the same step, and remember the counter for
-    /// [`COUNTER_LIFETIME`](FencingToken::COUNTER_LIFETIME) from then on. If the counter is no smaller than the
-    /// fence, leave the counter, set the key all the same, and answer [`Reply::Outbid`](crate::Reply::Outbid).
+    /// With a fence, then raise the key's fencing counter to it, if the key still has the token, and remember the counter
+    /// for [`COUNTER_LIFETIME`](FencingToken::COUNTER_LIFETIME) from then on. Compare and raise in one step. If the counter
+    /// is no smaller than the fence, leave the counter, and answer [`Reply::Outbid`](crate::Reply::Outbid).
     ///
     /// Of several keys, set all or none, and count one that has the token already as free. If the request gathers, set
     /// those that are free, in their order, up to the first that is not. The answer is

@@ -23,7 +23,7 @@ enum Use {
 
 /// All features work without `HELLO`, `CLIENT`, `COMMAND`, `MULTI`, `DISCARD` and `PING`. `HELLO`,
 /// `CLIENT TRACKING` and `CLIENT CACHING` let the server report that a key is free.
-const FEATURES: [Feature; 5] = [
+const FEATURES: [Feature; 6] = [
     Feature {
         name: "one key, scripts called by hash",
         commands: &[
@@ -46,10 +46,23 @@ const FEATURES: [Feature; 5] = [
         is_used: Use::OneKey,
     },
     Feature {
-        name: "a fence",
+        name: "a fence, scripts called by hash",
         commands: &[
-            "info", "set", "pttl", "mget", "pexpire", "del", "eval", "get",
+            "info",
+            "set",
+            "pttl",
+            "mget",
+            "pexpire",
+            "del",
+            "script|load",
+            "evalsha",
         ],
+        keys: &["app:*", "redlock:fence:*"],
+        is_used: Use::Fence,
+    },
+    Feature {
+        name: "a fence, scripts sent in full",
+        commands: &["info", "set", "pttl", "mget", "pexpire", "del", "eval"],
         keys: &["app:*", "redlock:fence:*"],
         is_used: Use::Fence,
     },

@@ -64,6 +64,10 @@ impl Line {
         Self(VecDeque::new())
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Takes the oldest request.
     pub(super) fn pop(&mut self) -> Option<Request> {
         let request = self.0.pop_front();

@@ -22,6 +22,15 @@ pub(super) enum Purpose {
 }
 
 impl Batch {
+    /// Creates an empty batch with room for so many commands.
+    pub(super) fn with_capacity(commands: usize) -> Self {
+        Self {
+            commands: Vec::with_capacity(commands),
+            purposes: Vec::with_capacity(commands),
+            keys: 0,
+        }
+    }
+
     pub(super) fn push(&mut self, command: Command, purpose: Purpose) {
         self.keys += command.key_count();
         self.commands.push(command);

@@ -10,7 +10,7 @@ use std::{
 
 use futures::{
     FutureExt,
-    future::{BoxFuture, MaybeDone, maybe_done, ready},
+    future::{BoxFuture, CatchUnwind, MaybeDone, maybe_done, ready},
 };
 use redlock_core::Operation;
 use tokio::{
@@ -36,7 +36,10 @@ pub(super) struct InFlight {
     counters: Arc<Counters>,
 }
 
-type PendingAnswers = BoxFuture<'static, Result<Vec<Answer>, NodeError>>;
+type Answers = Result<Vec<Answer>, NodeError>;
+
+/// The answers of a session, whose code may panic.
+type PendingAnswers = CatchUnwind<AssertUnwindSafe<BoxFuture<'static, Answers>>>;
 
 struct SentBatch {
     batch: Batch,
@@ -51,7 +54,7 @@ struct SentBatch {
 /// A batch that was answered, or whose session broke.
 pub(super) struct Completed {
     pub(super) batch: Batch,
-    pub(super) answers: Result<Vec<Answer>, NodeError>,
+    pub(super) answers: Answers,
     /// The answers came after the requesters were told that there are none in time.
     pub(super) was_late: bool,
     /// How long the answers took.
@@ -89,12 +92,10 @@ impl InFlight {
         // The first poll hands the batch to the session. This must happen before the next batch is
         // sent, so the runtime's budget for this task must not postpone it. The lane polls again as
         // soon as it waits, so the waker of this poll does not matter.
-        let panicked = || NodeError::Disconnected("the code of the session panicked".into());
         let answers = foreign::call(|| session.execute(batch.commands()))
             .unwrap_or_else(|| ready(Err(panicked())).boxed());
         let answers = AssertUnwindSafe(answers).catch_unwind();
-        let answers = answers.map(move |answer| answer.unwrap_or_else(|_| Err(panicked())));
-        let mut answers = maybe_done(unconstrained(answers.boxed()));
+        let mut answers = maybe_done(unconstrained(answers));
         let _ = (&mut answers).now_or_never();
         let sent_at = Instant::now();
         let releases = batch.releases();
@@ -126,6 +127,7 @@ impl InFlight {
             let answers = Pin::new(&mut oldest.answers).take_output();
             match (answers, self.queue.pop_front()) {
                 (Some(answers), Some(sent)) => {
+                    let answers = answers.unwrap_or_else(|_| Err(panicked()));
                     self.extend_deadlines();
                     let in_flight = &self.counters.in_flight;
                     in_flight.fetch_sub(sent.releases, Ordering::Relaxed);
@@ -210,6 +212,10 @@ impl InFlight {
             sent.deadline = now + time_for(self.limit, keys);
         }
     }
+}
+
+fn panicked() -> NodeError {
+    NodeError::Disconnected("the code of the session panicked".into())
 }
 
 /// Returns how long a node may take for so many keys in flight.

@@ -87,8 +87,8 @@ impl Requests {
     /// Makes the next batch of what was received, either of small requests or of large ones. It is empty if nothing is
     /// left.
     pub(super) fn take_batch(&mut self) -> Batch {
-        let mut batch = Batch::default();
         let line = self.backlog.next_line();
+        let mut batch = Batch::with_capacity(line.len().min(MAX_BATCH));
         while batch.keys() < MAX_BATCH
             && let Some((command, origin)) = line.pop()
         {

@@ -15,10 +15,10 @@ use redlock_core::Operation;
 use self::{
     encode::Encoder,
     groups::Groups,
-    part::{Ask, Call, Fallback, Part, Shared},
+    part::{Ask, Call, Fallback, Part, Positions, Shared},
 };
 use super::{compare::Compare, key_tag::KeyTag, script};
-use crate::node::{Answer, Command, NodeError};
+use crate::node::{Answer, Command, NodeError, Vote};
 
 /// The most bytes of keys that share a script, which the server runs without a pause: for some
 /// milliseconds. 512 keys of a usual length are a tenth of this.
@@ -34,8 +34,6 @@ pub(super) struct Request {
     pipeline: Pipeline,
     /// One part for each command of the pipeline.
     parts: Vec<Part>,
-    /// The positions in the batch that the parts are for, one part after the other.
-    positions: Vec<usize>,
     /// The positions of commands that were sent as scripts because the server did not seem to have the
     /// command.
     replaced: Vec<usize>,
@@ -49,18 +47,19 @@ impl Request {
         compare: Compare,
         is_tracking: bool,
     ) -> Self {
+        // A `PING` comes behind the commands.
+        let parts = batch.len() + 1;
         let mut request = Self {
             encoder: Encoder::new(tag),
             batch: batch.to_vec(),
             answers: vec![None; batch.len()],
-            pipeline: Pipeline::with_capacity(batch.len()),
+            pipeline: Pipeline::with_capacity(parts),
             parts: Vec::with_capacity(batch.len()),
-            positions: Vec::with_capacity(batch.len()),
             replaced: Vec::new(),
         };
-        match compare {
-            Compare::ByScript => request.push_in_groups(batch, is_tracking),
-            Compare::Natively(_) => {
+        match (compare, batch) {
+            (Compare::ByScript, [_, _, ..]) => request.push_in_groups(batch, is_tracking),
+            _ => {
                 for (position, command) in batch.iter().enumerate() {
                     request.push_command(position, command, compare, is_tracking);
                 }
@@ -79,11 +78,8 @@ impl Request {
     pub(super) fn read(&mut self, replies: Vec<Value>) -> bool {
         self.pipeline = Pipeline::new();
         let parts = mem::take(&mut self.parts);
-        let positions = mem::take(&mut self.positions);
-        let mut positions = positions.as_slice();
         for (part, reply) in parts.into_iter().zip(replies) {
-            let (own, rest) = positions.split_at(part.count);
-            positions = rest;
+            let own = part.positions.as_slice();
             if part.may_be_unknown(&reply) {
                 self.replaced.extend_from_slice(own);
             }
@@ -114,9 +110,14 @@ impl Request {
     fn take_reply(&mut self, ask: Ask, reply: Value, positions: &[usize]) {
         match (ask, positions) {
             (Ask::Shared(shared, _), _) => {
-                let answers = read::shared(shared, reply, positions.len());
+                let commands = positions.iter().map(|&position| &self.batch[position]);
+                let answers = read::shared(shared, reply, commands, self.encoder.tag());
                 for (&position, answer) in positions.iter().zip(answers) {
-                    self.answers[position] = Some(answer);
+                    let earlier = &mut self.answers[position];
+                    // A key that was not set has no counter to raise.
+                    if matches!(earlier, None | Some(Ok(Vote::Granted))) {
+                        *earlier = Some(answer);
+                    }
                 }
             }
             (_, &[position]) => {
@@ -125,23 +126,19 @@ impl Request {
                 let tag = self.encoder.tag();
                 self.answers[position] = read::single(ask, reply, command, tag, earlier);
             }
-            // `CLIENT CACHING` is for no command.
+            // Only shared scripts are for several.
             _ => {}
         }
     }
 
     fn push_fallback(&mut self, fallback: Fallback, positions: &[usize]) {
         match fallback {
-            Fallback::Fence => {
-                for &position in positions {
-                    let cmd = self.encoder.fence(&self.batch[position], Call::InFull);
-                    self.push(Ask::Fence(Call::InFull), cmd, &[position]);
-                }
+            Fallback::Together(shared) => {
+                self.push_shared(shared, Call::InFull, Positions::Many(positions.to_vec()));
             }
-            Fallback::Together(shared) => self.push_shared(shared, Call::InFull, positions),
             Fallback::Apart(shared) => {
                 for &position in positions {
-                    self.push_shared(shared, Call::InFull, &[position]);
+                    self.push_shared(shared, Call::InFull, position);
                 }
             }
         }
@@ -160,41 +157,64 @@ impl Request {
     }
 
     fn push_groups(&mut self, groups: Groups, is_tracking: bool) {
-        self.push_in_chunks(Shared::Extensions, &groups.extensions);
-        self.push_in_chunks(Shared::Releases, &groups.releases);
+        self.push_in_chunks(Shared::Extensions, groups.extensions);
+        self.push_in_chunks(Shared::Releases, groups.releases);
         for position in groups.rest {
             let command = self.batch[position].clone();
-            self.push_command(position, &command, Compare::ByScript, is_tracking);
+            self.push_unshared(position, &command, Compare::ByScript, is_tracking);
         }
+        self.push_in_chunks(Shared::Fences, groups.fences);
     }
 
     /// Shares a script among as many keys as a server may serve without a pause.
-    fn push_in_chunks(&mut self, shared: Shared, positions: &[usize]) {
-        let mut from = 0;
-        let mut len = 0;
-        for (to, &position) in positions.iter().enumerate() {
-            let key = self.batch[position].key().as_bytes();
-            let own = self.encoder.tag().len() + key.len();
-            len += own;
-            if len > MAX_SHARED && to > from {
-                self.push_shared(shared, Call::ByHash, &positions[from..to]);
-                from = to;
-                len = own;
-            }
-        }
-        if from < positions.len() {
-            self.push_shared(shared, Call::ByHash, &positions[from..]);
+    fn push_in_chunks(&mut self, shared: Shared, mut positions: Vec<usize>) {
+        while !positions.is_empty() {
+            let mut len = 0;
+            let mut fits = |&position: &usize| {
+                len += self.encoder.tag().len() + self.batch[position].key().as_bytes().len();
+                len <= MAX_SHARED
+            };
+            // A key that is too long for any chunk has one of its own.
+            let chunk = positions
+                .iter()
+                .take_while(|&position| fits(position))
+                .count()
+                .max(1);
+            let rest = positions.split_off(chunk);
+            self.push_shared(shared, Call::ByHash, Positions::Many(positions));
+            positions = rest;
         }
     }
 
-    fn push_shared(&mut self, shared: Shared, by: Call, positions: &[usize]) {
-        let commands = positions.iter().map(|&position| &self.batch[position]);
+    fn push_shared(&mut self, shared: Shared, by: Call, positions: impl Into<Positions>) {
+        let positions = positions.into();
+        let commands = positions
+            .as_slice()
+            .iter()
+            .map(|&position| &self.batch[position]);
         let cmd = self.encoder.shared(shared, by, commands);
         self.push(Ask::Shared(shared, by), cmd, positions);
     }
 
     /// Encodes one command that shares no script with others.
     fn push_command(
+        &mut self,
+        position: usize,
+        command: &Command,
+        compare: Compare,
+        is_tracking: bool,
+    ) {
+        let is_fenced = command.fence().is_some() && !command.has_several_keys();
+        if !(is_fenced && matches!(command.operation(), Operation::Fence { .. })) {
+            self.push_unshared(position, command, compare, is_tracking);
+        }
+        if is_fenced {
+            self.push_shared(Shared::Fences, Call::ByHash, position);
+        }
+    }
+
+    /// Encodes one command, but not the raising of its counter.
+    fn push_unshared(
         &mut self,
         position: usize,
         command: &Command,
@@ -214,9 +234,11 @@ impl Request {
                     ..
                 },
                 _,
-            ) => {
-                let cmd = self.encoder.acquire_fenced(command, ttl, fence, gathers);
-                (Ask::AcquireFenced, cmd)
+            ) if has_several => {
+                let cmd = self
+                    .encoder
+                    .acquire_all_fenced(command, ttl, fence, gathers);
+                (Ask::FenceAll, cmd)
             }
             (Operation::Acquire { gathers, .. }, _) if has_several => {
                 let script = if gathers {
@@ -236,49 +258,45 @@ impl Request {
                 (Ask::ReleaseAll, cmd)
             }
             (Operation::Acquire { ttl, .. }, _) => (Ask::Set, self.encoder.set(command, ttl)),
-            (Operation::Fence { .. }, _) => {
-                let cmd = self.encoder.fence(command, Call::ByHash);
-                (Ask::Fence(Call::ByHash), cmd)
+            (Operation::Fence { .. }, _) if has_several => {
+                (Ask::FenceAll, self.encoder.fence_all(command))
             }
             (Operation::Extend { ttl, .. }, Compare::Natively(_)) => {
                 let peek = self.encoder.time_left(command.key().as_bytes());
-                self.push(Ask::Peek, peek, &[position]);
+                self.push(Ask::Peek, peek, position);
                 (Ask::Extend, self.encoder.extend(command, ttl))
             }
             (Operation::Release { .. }, Compare::Natively(native)) => {
                 (Ask::Release, self.encoder.release(command, native))
             }
             (Operation::Extend { .. }, Compare::ByScript) => {
-                return self.push_shared(Shared::Extensions, Call::ByHash, &[position]);
+                return self.push_shared(Shared::Extensions, Call::ByHash, position);
             }
             (Operation::Release { .. }, Compare::ByScript) => {
-                return self.push_shared(Shared::Releases, Call::ByHash, &[position]);
+                return self.push_shared(Shared::Releases, Call::ByHash, position);
             }
             _ => {
                 self.answers[position] = Some(Err(NodeError::unknown_operation()));
                 return;
             }
         };
-        self.push(ask, cmd, &[position]);
+        self.push(ask, cmd, position);
     }
 
     /// Probes each key, and asks for a message when the key is gone.
     fn push_probe(&mut self, position: usize, command: &Command, is_tracking: bool) {
         for key in command.keys() {
             if is_tracking {
-                self.push(Ask::Caching, encode::caching(), &[]);
+                self.push(Ask::Caching, encode::caching(), position);
             }
             let cmd = self.encoder.time_left(key.as_bytes());
-            self.push(Ask::Probe, cmd, &[position]);
+            self.push(Ask::Probe, cmd, position);
         }
     }
 
-    fn push(&mut self, ask: Ask, cmd: Cmd, positions: &[usize]) {
+    fn push(&mut self, ask: Ask, cmd: Cmd, positions: impl Into<Positions>) {
+        let positions = positions.into();
         self.pipeline.add_command(cmd);
-        self.parts.push(Part {
-            ask,
-            count: positions.len(),
-        });
-        self.positions.extend_from_slice(positions);
+        self.parts.push(Part { ask, positions });
     }
 }

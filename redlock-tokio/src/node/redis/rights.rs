@@ -40,7 +40,7 @@ const SCRIPTS: [&str; 4] = ["MGET", "PTTL", "PEXPIRE", "DEL"];
 
 /// The commands that a lock of several keys needs, and those that a lock with a fence needs.
 const SEVERAL: [&str; 7] = ["EVAL", "MGET", "EXISTS", "SET", "PTTL", "PEXPIRE", "DEL"];
-const FENCED: [&str; 3] = ["EVAL", "SET", "GET"];
+const FENCED: [&str; 3] = ["EVAL", "SET", "MGET"];
 const SEVERAL_FENCED: [&str; 8] = [
     "EVAL", "MGET", "EXISTS", "SET", "GET", "PTTL", "PEXPIRE", "DEL",
 ];
@@ -123,6 +123,8 @@ pub(super) struct Rights {
     pub(super) denial: Option<NodeError>,
     /// How the server compares values to extend and release keys.
     pub(super) compare: Compare,
+    /// Whether scripts may be called by their hashes.
+    calls_by_hash: bool,
 }
 
 impl Rights {
@@ -145,7 +147,9 @@ impl Rights {
             denied,
             denial: None,
             compare,
+            calls_by_hash: false,
         };
+        rights.calls_by_hash = knows_scripts && rights.missing(&["EVALSHA"]).is_empty();
         let (begun, given_up) = (transaction.first(), transaction.last());
         if begun == Some(&Value::Okay) && given_up.is_some_and(is_denied) {
             rights.denial = Some(misconfigured(
@@ -154,7 +158,7 @@ impl Rights {
             ));
             return rights;
         }
-        match rights.usable(knows_scripts) {
+        match rights.usable() {
             Ok(compare) => rights.compare = compare,
             Err(denial) => rights.denial = Some(denial),
         }
@@ -162,7 +166,7 @@ impl Rights {
     }
 
     /// Returns how the server can compare values, or why the client cannot lock at all.
-    fn usable(&self, knows_scripts: bool) -> Result<Compare, NodeError> {
+    fn usable(&self) -> Result<Compare, NodeError> {
         let always = self.missing(&["SET", "PTTL"]);
         if !always.is_empty() {
             return Err(misconfigured(&format!(
@@ -171,8 +175,7 @@ impl Rights {
             )));
         }
         let mut missing = self.missing(&SCRIPTS);
-        let calls_by_hash = knows_scripts && self.missing(&["EVALSHA"]).is_empty();
-        if !calls_by_hash {
+        if !self.calls_by_hash {
             missing.extend(self.missing(&["EVAL"]));
         }
         let native = match self.compare {
@@ -210,6 +213,7 @@ impl Rights {
         let (what, needs) = match (command.has_several_keys(), fence) {
             (true, Some(_)) => ("a lock of several keys with a fence", &SEVERAL_FENCED[..]),
             (true, None) => ("a lock of several keys", &SEVERAL[..]),
+            (false, Some(_)) if self.calls_by_hash => ("a lock with a fence", &FENCED[1..]),
             (false, Some(_)) => ("a lock with a fence", &FENCED[..]),
             (false, None) => return None,
         };

@@ -152,19 +152,42 @@ macro_rules! gather {
     };
 }
 
-/// Sets the key if it does not exist, and raises its fencing counter. Returns nil if the key exists.
-pub(super) static ACQUIRE_FENCED: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        read_counters!(),
-        "if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
-           return false \
-         end ",
-        raise_counters!("ARGV[3]", "ARGV[4]"),
-    ))
+/// Raises the fencing counter of each key whose value is its token. The counters come after as many keys, the fences
+/// after as many tokens, and the lifetime of the counters last. Returns for each key `1` if its counter was raised, `-` if
+/// the key is not ours, the counter if it is not smaller, or what is wrong with the counter, separated by commas. `MGET`
+/// finds nothing in a counter of another type, which `NX` leaves alone.
+pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local n = #KEYS / 2 \
+         local lifetime = ARGV[2 * n + 1] \
+         local found = redis.call('MGET', unpack(KEYS)) \
+         local answers = {} \
+         for i = 1, n do \
+           local answer = '1' \
+           local fence, name, counter = ARGV[n + i], KEYS[n + i], found[n + i] \
+           if found[i] ~= ARGV[i] then \
+             answer = '-' \
+           elseif not counter then \
+             if not redis.call('SET', name, fence, 'NX', 'PX', lifetime) then \
+               answer = 'type' \
+             end \
+           elseif counter == '' or string.find(counter, '%D') then \
+             answer = 'text' \
+           elseif #counter > 16 or tonumber(counter) > 9007199254740991 then \
+             answer = 'beyond' \
+           elseif tonumber(counter) >= tonumber(fence) then \
+             answer = counter \
+           else \
+             redis.call('SET', name, fence, 'PX', lifetime) \
+           end \
+           answers[i] = answer \
+         end \
+         return table.concat(answers, ',')",
+    )
 });
 
-/// Raises the fencing counters, if the value of each key is the token. Otherwise returns nil.
-pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| {
+/// Raises the fencing counters of several keys, if the value of each key is the token. Otherwise returns nil.
+pub(super) static FENCE_ALL: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         "for i = 1, #KEYS / 2 do \
            if redis.call('GET', KEYS[i]) ~= ARGV[1] then \

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection};
+use deadpool_redis::redis::{Cmd, Pipeline, Value, aio::MultiplexedConnection};
 use futures::{
     FutureExt,
     future::{BoxFuture, ready},
@@ -250,7 +250,9 @@ async fn round_trip(
     pipeline: &mut Pipeline,
     number: u64,
 ) -> Result<Vec<Value>, NodeError> {
-    pipeline.cmd("PING").arg(number);
+    let mut ping = Cmd::with_capacity(2, 24);
+    ping.arg("PING").arg(number);
+    pipeline.add_command(ping);
     let expected = pipeline.len();
     let mut values = connection
         .send_packed_commands(pipeline, 0, expected)
@@ -271,7 +273,7 @@ async fn round_trip(
 /// Returns whether this may be the reply to `PING` with this number. A server may also refuse the command.
 fn is_echo(reply: &Value, number: u64) -> bool {
     match reply {
-        Value::BulkString(text) => *text == number.to_string().as_bytes(),
+        Value::BulkString(text) => str::from_utf8(text).map(str::parse) == Ok(Ok(number)),
         Value::ServerError(error) => matches!(
             error.code(),
             "NOPERM" | "NOAUTH" | "LOADING" | "BUSY" | "MASTERDOWN" | "MISCONF" | "ERR"

@@ -36,24 +36,19 @@ impl Encoder {
     }
 
     /// `EVAL source 2n key.. counter.. token ttl fence lifetime`
-    ///
-    /// Called by its hash, the script might have to be sent again, and would then arrive after the lock's own
-    /// release.
-    pub(super) fn acquire_fenced(
+    pub(super) fn acquire_all_fenced(
         &self,
         command: &Command,
         ttl: Ttl,
         fence: FencingToken,
         gathers: bool,
     ) -> Cmd {
-        let script = match (command.has_several_keys(), gathers) {
-            (true, true) => &script::GATHER_FENCED,
-            (true, false) => &script::ACQUIRE_ALL_FENCED,
-            (false, _) => &script::ACQUIRE_FENCED,
+        let script = if gathers {
+            &script::GATHER_FENCED
+        } else {
+            &script::ACQUIRE_ALL_FENCED
         };
-        let mut cmd = self.start(command);
-        call(&mut cmd, script, Call::InFull);
-        self.add_keys_and_counters(&mut cmd, command);
+        let mut cmd = self.all_keys_and_counters(command, script);
         cmd.arg(command.token())
             .arg(ttl.as_millis())
             .arg(fence.get())
@@ -61,11 +56,9 @@ impl Encoder {
         cmd
     }
 
-    /// `EVALSHA hash 2n key.. counter.. token fence lifetime`
-    pub(super) fn fence(&self, command: &Command, by: Call) -> Cmd {
-        let mut cmd = self.start(command);
-        call(&mut cmd, &script::FENCE, by);
-        self.add_keys_and_counters(&mut cmd, command);
+    /// `EVAL source 2n key.. counter.. token fence lifetime`
+    pub(super) fn fence_all(&self, command: &Command) -> Cmd {
+        let mut cmd = self.all_keys_and_counters(command, &script::FENCE_ALL);
         cmd.arg(command.token())
             .arg(command.fence().map(FencingToken::get))
             .arg(counter_lifetime());
@@ -101,7 +94,7 @@ impl Encoder {
         cmd
     }
 
-    /// `EVALSHA hash n key.. token.. ttl..`
+    /// `EVALSHA hash n key.. token.. ttl..`, or `EVALSHA hash 2n key.. counter.. token.. fence.. lifetime`
     pub(super) fn shared<'a>(
         &self,
         shared: Shared,
@@ -114,15 +107,29 @@ impl Encoder {
             .map(|command| self.key(command).len())
             .sum();
         let mut cmd = Cmd::with_capacity(3 + 3 * count, 64 + keys_len + count * (Token::LEN + 8));
-        call(&mut cmd, shared.script(), by).arg(count);
+        let raises_counters = matches!(shared, Shared::Fences);
+        let keys = if raises_counters { 2 * count } else { count };
+        call(&mut cmd, shared.script(), by).arg(keys);
         for command in commands.clone() {
             cmd.arg(self.key(command));
+        }
+        if raises_counters {
+            for command in commands.clone() {
+                cmd.arg(self.tag.counter_of(command.key().as_bytes()));
+            }
         }
         for command in commands.clone() {
             cmd.arg(command.token());
         }
-        for command in commands {
-            cmd.arg(command.ttl().map(Ttl::as_millis));
+        if raises_counters {
+            for command in commands {
+                cmd.arg(command.fence().map(FencingToken::get));
+            }
+            cmd.arg(counter_lifetime());
+        } else {
+            for command in commands {
+                cmd.arg(command.ttl().map(Ttl::as_millis));
+            }
         }
         cmd
     }
@@ -150,14 +157,16 @@ impl Encoder {
         self.tag.on(command.key().as_bytes())
     }
 
-    fn add_keys_and_counters(&self, cmd: &mut Cmd, command: &Command) {
-        cmd.arg(2 * command.key_count());
+    fn all_keys_and_counters(&self, command: &Command, script: &Script) -> Cmd {
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(script.source()).arg(2 * command.key_count());
         for key in command.keys() {
             cmd.arg(self.tag.on(key.as_bytes()));
         }
         for key in command.keys() {
             cmd.arg(self.tag.counter_of(key.as_bytes()));
         }
+        cmd
     }
 }
 

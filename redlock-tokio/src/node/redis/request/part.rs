@@ -10,11 +10,30 @@ use crate::node::{
 };
 
 /// One command of a pipeline.
-#[derive(Clone, Copy)]
 pub(super) struct Part {
     pub(super) ask: Ask,
-    /// How many commands of the batch the answer is for.
-    pub(super) count: usize,
+    pub(super) positions: Positions,
+}
+
+/// The positions in the batch of the commands that a part is for.
+pub(super) enum Positions {
+    One([usize; 1]),
+    Many(Vec<usize>),
+}
+
+impl Positions {
+    pub(super) fn as_slice(&self) -> &[usize] {
+        match self {
+            Self::One(position) => position,
+            Self::Many(positions) => positions,
+        }
+    }
+}
+
+impl From<usize> for Positions {
+    fn from(position: usize) -> Self {
+        Self::One([position])
+    }
 }
 
 /// A way to ask a server for what one or several commands of a batch want.
@@ -22,11 +41,7 @@ pub(super) struct Part {
 pub(super) enum Ask {
     /// `SET .. NX`.
     Set,
-    /// Acquires one key or several, and raises their fencing counters, by a script that is sent in full.
-    AcquireFenced,
-    /// The raising alone, by a script.
-    Fence(Call),
-    /// Extensions or releases of many keys, by one script.
+    /// Extensions or releases of many keys, or the raising of their fencing counters, by one script.
     Shared(Shared, Call),
     /// `PTTL`, before `SET .. IFEQ`.
     Peek,
@@ -40,6 +55,8 @@ pub(super) enum Ask {
     Probe,
     /// Acquires several keys or none, by a script that is sent in full.
     AcquireAll,
+    /// Likewise, and raises their fencing counters, or raises them alone.
+    FenceAll,
     /// Extends several keys or none, likewise.
     ExtendAll,
     /// Releases several keys, likewise.
@@ -58,13 +75,13 @@ pub(super) enum Call {
 pub(super) enum Shared {
     Extensions,
     Releases,
+    /// The raising of fencing counters, after the keys were set.
+    Fences,
 }
 
 /// Another way to ask, because a server refused the first one.
 #[derive(Clone, Copy)]
 pub(super) enum Fallback {
-    /// By the script that raises the fencing counters, in full.
-    Fence,
     /// By a script in full, for all keys at once.
     Together(Shared),
     /// By a script in full, for each key on its own.
@@ -72,7 +89,7 @@ pub(super) enum Fallback {
 }
 
 impl Shared {
-    /// Returns the script that a command can share; `None` if it can share none.
+    /// Returns the script that a command can share, of those that are sent before all else; `None` if it can share none.
     pub(super) fn of(command: &Command) -> Option<Self> {
         match command.operation() {
             _ if command.has_several_keys() => None,
@@ -86,6 +103,7 @@ impl Shared {
         match self {
             Self::Extensions => &script::EXTEND,
             Self::Releases => &script::RELEASE,
+            Self::Fences => &script::FENCE,
         }
     }
 }
@@ -93,13 +111,13 @@ impl Shared {
 impl Part {
     /// Returns whether the reply suggests that the server does not have the command. The cause may also be
     /// the key.
-    pub(super) fn may_be_unknown(self, reply: &Value) -> bool {
+    pub(super) fn may_be_unknown(&self, reply: &Value) -> bool {
         matches!(self.ask, Ask::Extend | Ask::Release)
             && matches!(reply, Value::ServerError(error) if matches!(error.code(), "NOPERM" | "ERR"))
     }
 
     /// Returns how to ask again because of the reply; `None` if the reply is an answer.
-    pub(super) fn fallback(self, reply: &Value) -> Option<Fallback> {
+    pub(super) fn fallback(&self, reply: &Value) -> Option<Fallback> {
         let Value::ServerError(error) = reply else {
             return None;
         };
@@ -109,12 +127,13 @@ impl Part {
         // The server was restarted, somebody flushed its scripts, or only `EVAL` may be used.
         let hash_is_refused = error.code() == "NOSCRIPT" || is_denied_command(error);
         match self.ask {
-            Ask::Fence(Call::ByHash) if hash_is_refused => Some(Fallback::Fence),
             Ask::Shared(shared, Call::ByHash) if hash_is_refused => {
                 Some(Fallback::Together(shared))
             }
             // One key among them may be the cause.
-            Ask::Shared(shared, _) if self.count > 1 && !concerns_server(error) => {
+            Ask::Shared(shared, _)
+                if self.positions.as_slice().len() > 1 && !concerns_server(error) =>
+            {
                 Some(Fallback::Apart(shared))
             }
             // The script needs no memory.

@@ -21,15 +21,29 @@ use crate::{
 const PTTL_NO_KEY: i64 = -2;
 
 /// Reads the reply for commands that share a script: as many answers as there are commands.
-pub(super) fn shared(shared: Shared, reply: Value, count: usize) -> Vec<Answer> {
-    match (shared, &reply) {
+pub(super) fn shared<'a>(
+    shared: Shared,
+    reply: Value,
+    commands: impl ExactSizeIterator<Item = &'a Command>,
+    tag: &KeyTag,
+) -> Vec<Answer> {
+    let count = commands.len();
+    match (shared, reply) {
         (Shared::Releases, Value::BulkString(digits)) if digits.len() == count => {
-            digits.iter().map(|digit| release(*digit)).collect()
+            digits.into_iter().map(release).collect()
         }
         (Shared::Extensions, Value::BulkString(text)) if text.split(is_comma).count() == count => {
             text.split(is_comma).map(extension).collect()
         }
-        _ => vec![Err(failure(reply)); count],
+        (Shared::Fences, Value::BulkString(text)) if text.split(is_comma).count() == count => {
+            let answers = text.split(is_comma).zip(commands);
+            let answers = answers.map(|(text, command)| fence(text, command, tag));
+            answers.collect()
+        }
+        (Shared::Fences, Value::ServerError(error)) if is_denied_key(&error) => commands
+            .map(|command| Err(no_right_to_counter(command, tag, &error)))
+            .collect(),
+        (_, reply) => vec![Err(failure(reply)); count],
     }
 }
 
@@ -63,13 +77,27 @@ fn vote(ask: Ask, reply: Value, command: &Command, tag: &KeyTag) -> Answer {
             Ok(Vote::Denied)
         }
         (Ask::ExtendAll, Value::BulkString(left)) => extension(&left),
-        (Ask::Fence(_) | Ask::AcquireFenced, reply) => fence(reply, command, tag),
+        (Ask::FenceAll, reply) => fence_all(reply, command, tag),
         (_, reply) => Err(failure(reply)),
     }
 }
 
-/// Reads the reply of a script that raises fencing counters.
-fn fence(reply: Value, command: &Command, tag: &KeyTag) -> Answer {
+/// Reads what a script says of the fencing counter of one key.
+fn fence(text: &[u8], command: &Command, tag: &KeyTag) -> Answer {
+    let defect = match text {
+        b"1" => return Ok(Vote::Granted),
+        b"-" => return Ok(Vote::Denied),
+        b"type" => CounterDefect::OtherType,
+        b"text" => CounterDefect::NoNumber,
+        b"beyond" => CounterDefect::Beyond,
+        text => return counter(text),
+    };
+    let name = shown_counter_name(command.key(), tag).into();
+    Err(NodeError::NotACounter { name, defect })
+}
+
+/// Reads the reply of a script that raises the fencing counters of several keys.
+fn fence_all(reply: Value, command: &Command, tag: &KeyTag) -> Answer {
     match reply {
         Value::Int(1) => Ok(Vote::Granted),
         Value::Nil => Ok(Vote::Denied),

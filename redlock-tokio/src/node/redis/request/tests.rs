@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::{self, Arg};
-use redlock_core::{Nonce, Token, Ttl};
+use redlock_core::{FencingToken, Nonce, Token, Ttl};
 
 use super::*;
 use crate::{
     Key,
-    node::{Vote, redis::compare::Native},
+    node::{CounterDefect, Vote, redis::compare::Native},
 };
 
 fn set(lease: u128) -> Command {
@@ -22,6 +22,27 @@ fn set(lease: u128) -> Command {
             gathers: false,
         },
     )
+}
+
+fn set_fenced(lease: u128) -> Command {
+    let set = set(lease);
+    let Operation::Acquire { token, ttl, .. } = set.operation() else {
+        panic!("{set:?}");
+    };
+    let fence = Some(FencingToken::new(7));
+    let operation = Operation::Acquire {
+        token,
+        ttl,
+        fence,
+        gathers: false,
+    };
+    Command::new(key(lease), operation)
+}
+
+fn fence(lease: u128) -> Command {
+    let token = Nonce::new(lease).token(1);
+    let fence = FencingToken::new(8);
+    Command::new(key(lease), Operation::Fence { token, fence })
 }
 
 fn extend(lease: u128) -> Command {
@@ -57,6 +78,21 @@ fn shown(request: &Request) -> Vec<String> {
         arguments.collect::<Vec<_>>().join(" ")
     };
     request.pipeline.cmd_iter().map(show).collect()
+}
+
+/// Returns the positions of the commands in the order in which they are sent. Of those that are sent in two parts, the
+/// last one counts.
+fn sent(request: &Request) -> Vec<usize> {
+    let parts = request.parts.iter().rev();
+    let positions = parts.flat_map(|part| part.positions.as_slice().iter().rev());
+    let mut sent = Vec::new();
+    for position in positions {
+        if !sent.contains(position) {
+            sent.push(*position);
+        }
+    }
+    sent.reverse();
+    sent
 }
 
 /// Returns the answers so far, and the request if it must be sent again.
@@ -99,6 +135,53 @@ fn releases_and_extensions_share_scripts() {
 }
 
 #[test]
+fn counters_are_raised_by_one_script_after_the_keys_were_set() {
+    let batch = [set_fenced(1), fence(2), set_fenced(3), release(4)];
+    let expected = [
+        "EVALSHA # 1 k4 #",
+        "SET k1 # NX PX 1000",
+        "SET k3 # NX PX 1000",
+        "EVALSHA # 6 k1 k2 k3 redlock:fence:{k1} redlock:fence:{k2} redlock:fence:{k3} # # # 7 8 7 86400000",
+    ];
+    let text = |text: &str| Value::BulkString(text.into());
+    let outbid = |counter| {
+        let counter = FencingToken::new(counter);
+        Some(Ok(Vote::Outbid { counter }))
+    };
+    let defect = |lease: u128, defect| {
+        let name = format!("redlock:fence:{{k{lease}}}").into();
+        Some(Err(NodeError::NotACounter { name, defect }))
+    };
+    for (set, fences, answers) in [
+        (Value::Okay, "1,1,1", [GRANTED, GRANTED, GRANTED]),
+        (Value::Nil, "-,-,1", [DENIED, DENIED, GRANTED]),
+        (Value::Nil, "1,1,1", [DENIED, GRANTED, GRANTED]),
+        (Value::Okay, "-,9,1", [DENIED, outbid(9), GRANTED]),
+        (
+            Value::Okay,
+            "type,text,beyond",
+            [
+                defect(1, CounterDefect::OtherType),
+                defect(2, CounterDefect::NoNumber),
+                defect(3, CounterDefect::Beyond),
+            ],
+        ),
+    ] {
+        let request = request(&batch, Compare::ByScript, false);
+        assert_eq!(shown(&request), expected);
+        let (read, again) = read(request, vec![text("1"), set, Value::Okay, text(fences)]);
+        assert!(again.is_none());
+        assert_eq!(read[..3], answers);
+    }
+    let request = request(&batch, Compare::ByScript, false);
+    let replies = vec![text("1"), Value::Nil, Value::Okay, error("NOSCRIPT")];
+    let (_, again) = read(request, replies);
+    let mut again = again.expect("the script in full");
+    assert!(!again.read(vec![text("1,1,1")]));
+    assert_eq!(again.answers[..3], [DENIED, GRANTED, GRANTED]);
+}
+
+#[test]
 fn servers_that_compare_need_no_script() {
     let batch = [set(1), extend(2), release(3)];
     let valkey = request(&batch, VALKEY, false);
@@ -127,8 +210,9 @@ fn servers_that_compare_need_no_script() {
 #[test]
 fn no_command_overtakes_another_with_its_token() {
     type Make = fn(u128) -> Command;
-    let makes: [(Make, u128); 6] = [
-        (set, 1),
+    let makes: [(Make, u128); 7] = [
+        (set_fenced, 1),
+        (fence, 1),
         (extend, 1),
         (release, 1),
         (set, 2),
@@ -136,13 +220,13 @@ fn no_command_overtakes_another_with_its_token() {
         (release, 2),
     ];
     let mut overtaken = 0;
-    for code in 0..6_usize.pow(5) {
+    for code in 0..7_usize.pow(5) {
         let batch: Vec<Command> = (0..5)
-            .map(|digit| makes[code / 6_usize.pow(digit) % 6])
+            .map(|digit| makes[code / 7_usize.pow(digit) % 7])
             .map(|(make, lease)| make(lease))
             .collect();
         let request = request(&batch, Compare::ByScript, false);
-        let mut sent = request.positions.clone();
+        let mut sent = sent(&request);
         overtaken += usize::from(!sent.is_sorted());
         for (place, &first) in sent.iter().enumerate() {
             for &then in &sent[place + 1..] {
@@ -264,5 +348,5 @@ fn no_script_blocks_the_server_for_long() {
     let batch: Vec<_> = (0..5).map(long).collect();
     let request = request(&batch, Compare::ByScript, false);
     assert_eq!(request.pipeline.len(), 3, "two keys of 64 KiB each");
-    assert_eq!(request.positions, [0, 1, 2, 3, 4]);
+    assert_eq!(sent(&request), [0, 1, 2, 3, 4]);
 }
