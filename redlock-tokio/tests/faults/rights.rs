@@ -126,7 +126,7 @@ async fn row_46_a_script_is_sent_in_full_where_it_may_not_be_called_by_its_hash(
 #[tokio::test]
 async fn row_46_a_missing_right_that_some_locks_need_is_reported_by_those_locks() {
     let sets: [(&[&str], bool, bool); 3] = [
-        (&["exists"], true, false),
+        (&["exists"], true, true),
         (&["get"], false, true),
         (&["eval"], true, true),
     ];
@@ -135,7 +135,7 @@ async fn row_46_a_missing_right_that_some_locks_need_is_reported_by_those_locks(
         let redlock = trusting([&url]).build().await.unwrap();
         let missing = denied[0].to_uppercase();
         let several = redlock.lock_all(["a", "b"]).wait(MS(0)).await;
-        let fenced = redlock.lock("f").fenced().wait(MS(0)).await;
+        let fenced = redlock.lock_all(["e", "f"]).fenced().wait(MS(0)).await;
         for (outcome, is_hindered) in [(several, hinders_several), (fenced, hinders_fenced)] {
             match outcome {
                 Ok(guard) => assert!(!is_hindered && guard.is_valid()),
@@ -147,7 +147,7 @@ async fn row_46_a_missing_right_that_some_locks_need_is_reported_by_those_locks(
                 Err(other) => panic!("{other}"),
             }
         }
-        drop(redlock.lock("k").await.expect("one key without a fence"));
+        drop(redlock.lock("k").fenced().await.expect("one key"));
         let cli = Cli::of(servers.get(0));
         eventually("nothing is left behind", || {
             cli.run(&["KEYS", "k"]).is_empty()
