@@ -16,7 +16,7 @@ mod several_keys;
 mod transmit;
 mod watching;
 
-use alloc::sync::Arc;
+use alloc::{boxed::Box, sync::Arc};
 use core::time::Duration;
 
 pub use config::LeaseConfig;
@@ -95,8 +95,6 @@ pub struct Lease {
     config: Arc<LeaseConfig>,
     nonce: Nonce,
     attempts: u32,
-    /// How this lease backs off before its first attempt.
-    pause: Option<Pause>,
     /// Whether a probe or a notification has shown another client.
     saw_others: bool,
     /// Whether the nodes report when a probed key is gone.
@@ -104,17 +102,21 @@ pub struct Lease {
     /// Whether the lock has several keys, which the lease may gather.
     has_several_keys: bool,
     /// The fencing tokens that its attempts propose, if the lock is fenced.
-    proposals: Option<Proposals>,
+    proposals: Option<Box<Proposals>>,
     state: State,
     outbox: Outbox,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
-    Idle,
-    Acquiring(Acquiring),
-    Fencing(Fencing),
-    Backoff(Backoff),
+    Idle {
+        /// How the lease backs off before its first attempt.
+        pause: Option<Pause>,
+    },
+    // Most leases are held, so what is larger has a place of its own.
+    Acquiring(Box<Acquiring>),
+    Fencing(Box<Fencing>),
+    Backoff(Box<Backoff>),
     Held(Held),
     Releasing(Releasing),
     Closed,
@@ -142,12 +144,11 @@ impl Lease {
             config,
             nonce,
             attempts: 0,
-            pause: None,
             saw_others: false,
             is_notified: false,
             has_several_keys: false,
             proposals: None,
-            state: State::Idle,
+            state: State::Idle { pause: None },
         }
     }
 
@@ -160,8 +161,8 @@ impl Lease {
     ///
     /// Costs one round for each attempt, and one more for the release of an attempt that failed.
     pub fn acquire(&mut self, now: Timestamp, deadline: Timestamp) {
-        if matches!(self.state, State::Idle) {
-            let pause = self.pause.filter(|pause| pause.fits(now, deadline));
+        if let State::Idle { pause } = self.state {
+            let pause = pause.filter(|pause| pause.fits(now, deadline));
             let waits_since = pause.map_or(now, |pause| pause.until);
             let ttl = self.config.validity.ttl();
             let plan = GatheringPlan::new(waits_since, ttl);
@@ -184,8 +185,8 @@ impl Lease {
     /// An attempt costs one round if its proposal is larger than the counters of a majority of nodes,
     /// and otherwise two or more. [`Event::Acquired`] carries the token that a majority accepted.
     pub fn acquire_fenced(&mut self, now: Timestamp, deadline: Timestamp, proposal: FencingToken) {
-        if matches!(self.state, State::Idle) {
-            self.proposals = Some(Proposals::new(proposal, now));
+        if matches!(self.state, State::Idle { .. }) {
+            self.proposals = Some(Box::new(Proposals::new(proposal, now)));
             self.acquire(now, deadline);
         }
     }
@@ -198,8 +199,8 @@ impl Lease {
     /// [probes](crate::RetrySchedule::with_probes), or if the pause would take half of the time until
     /// the deadline or more.
     pub fn back_off(&mut self, pause: Pause) {
-        if matches!(self.state, State::Idle) && self.config.retry.has_probes() {
-            self.pause = Some(pause);
+        if matches!(self.state, State::Idle { .. }) && self.config.retry.has_probes() {
+            self.state = State::Idle { pause: Some(pause) };
         }
     }
 
@@ -212,7 +213,7 @@ impl Lease {
     /// To gather takes 0.4 s at most, or an eighth of the ttl. Then the lease releases the keys, and leaves them to others for
     /// at least as long as it waits at first.
     pub fn set_several_keys(&mut self) {
-        if matches!(self.state, State::Idle) {
+        if matches!(self.state, State::Idle { .. }) {
             self.has_several_keys = true;
         }
     }
@@ -296,7 +297,7 @@ impl Lease {
     pub fn release(&mut self, now: Timestamp) {
         self.expire(now);
         match &self.state {
-            State::Idle | State::Backoff(_) => self.state = State::Closed,
+            State::Idle { .. } | State::Backoff(_) => self.state = State::Closed,
             State::Acquiring(_) | State::Fencing(_) => {
                 self.state = State::Closed;
                 self.release_in_passing();
@@ -320,7 +321,7 @@ impl Lease {
     /// An event tells the holder or the waiter. A driver that can still deliver releases can poll them.
     pub fn abandon(&mut self) {
         match &mut self.state {
-            State::Idle | State::Closed => {}
+            State::Idle { .. } | State::Closed => {}
             State::Acquiring(_) | State::Fencing(_) => {
                 self.release_in_passing();
                 self.exhaust(AcquireFailure::Abandoned);
@@ -345,7 +346,11 @@ impl Lease {
     /// Returns the next thing to tell the holder. The answer may change after any command or
     /// input.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.outbox.poll_event()
+        let event = self.outbox.poll_event();
+        if event.is_none() && matches!(self.state, State::Held(_)) {
+            self.outbox.shrink();
+        }
+        event
     }
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next. The answer may
@@ -353,7 +358,7 @@ impl Lease {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         match &self.state {
-            State::Idle | State::Closed => None,
+            State::Idle { .. } | State::Closed => None,
             State::Acquiring(it) => Some(it.next_due(self.attempts)),
             State::Fencing(it) => Some(it.timeout(self.attempts)),
             State::Backoff(it) => Some(it.timeout()),

@@ -13,13 +13,16 @@ use core::fmt;
 /// assert_ne!(nonce.token(1), nonce.token(2));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Nonce(u128);
+pub struct Nonce(
+    /// In the order of the wire. As bytes they need no alignment, which a lease would pay for several times.
+    [u8; 16],
+);
 
 impl Nonce {
     /// Creates a nonce from 128 random bits.
     #[must_use]
     pub const fn new(random: u128) -> Self {
-        Self(random)
+        Self(random.to_be_bytes())
     }
 
     /// Returns the token of the attempt with this number.
@@ -34,17 +37,22 @@ impl Nonce {
     /// Returns well-mixed bits for the attempt's retry delay, so that clients which failed together do
     /// not retry together: the finaliser of `SplitMix64` over nonce and attempt.
     pub(crate) const fn jitter(self, attempt: u32) -> u64 {
-        let seed = (self.0 as u64) ^ ((self.0 >> 64) as u64).rotate_left(32);
+        let bits = self.bits();
+        let seed = (bits as u64) ^ ((bits >> 64) as u64).rotate_left(32);
         let mut x = seed.wrapping_add((attempt as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         x ^ (x >> 31)
     }
+
+    const fn bits(self) -> u128 {
+        u128::from_be_bytes(self.0)
+    }
 }
 
 impl fmt::Debug for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        write!(f, "{:032x}", self.bits())
     }
 }
 
@@ -77,7 +85,7 @@ impl Token {
     #[must_use]
     pub const fn to_ascii(self) -> [u8; Self::LEN] {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let (nonce, attempt) = (self.nonce.0.to_be_bytes(), self.attempt.to_be_bytes());
+        let (nonce, attempt) = (self.nonce.0, self.attempt.to_be_bytes());
         let mut ascii = [0; Self::LEN];
         let mut i = 0;
         while i < Self::LEN / 2 {
@@ -92,7 +100,7 @@ impl Token {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}{:08x}", self.nonce.0, self.attempt)
+        write!(f, "{:032x}{:08x}", self.nonce.bits(), self.attempt)
     }
 }
 

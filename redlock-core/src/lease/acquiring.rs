@@ -1,5 +1,7 @@
 //! An attempt that is under way, and how it ends.
 
+use alloc::boxed::Box;
+
 use super::{
     agreement::Agreement, gathering::Gathering, held::Fenced, retrying::RetryState,
     transmit::RoundId,
@@ -41,7 +43,7 @@ pub(super) struct Won {
     pub(super) acquired_at: Timestamp,
     pub(super) valid_until: Timestamp,
     pub(super) rests_on: Agreement,
-    pub(super) fenced: Option<Fenced>,
+    pub(super) fenced: Option<Box<Fenced>>,
 }
 
 /// An attempt whose keys are on a majority, and whose fence is not.
@@ -103,7 +105,8 @@ impl Acquiring {
                 Outcome::Won(Won {
                     acquired_at,
                     valid_until,
-                    fenced: fence.map(|fence| Fenced::with_the_key(fence, rests_on.clone())),
+                    fenced: fence
+                        .map(|fence| Box::new(Fenced::with_the_key(fence, rests_on.clone()))),
                     rests_on,
                 })
             }
@@ -138,7 +141,7 @@ impl Fencing {
                 Outcome::Won(Won {
                     acquired_at,
                     valid_until,
-                    fenced: Some(Fenced::after_the_key(fence, rests_on.clone())),
+                    fenced: Some(Box::new(Fenced::after_the_key(fence, rests_on.clone()))),
                     rests_on,
                 })
             }

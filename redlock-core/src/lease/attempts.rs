@@ -1,5 +1,7 @@
 //! From the first attempt to the verdict: attempts and fences.
 
+use alloc::boxed::Box;
+
 use super::{
     Lease, State,
     acquiring::{Acquiring, FailedAttempt, Fencing, OutbidAttempt, Outcome, Won},
@@ -38,7 +40,7 @@ impl Lease {
             gathers,
         };
         let gathering = until.map(|until| Gathering::new(operation, now, until));
-        self.state = State::Acquiring(Acquiring {
+        self.state = State::Acquiring(Box::new(Acquiring {
             id: match gathering {
                 Some(_) => self.outbox.next_round(),
                 None => self.outbox.ask(quorum.all(), operation),
@@ -46,7 +48,7 @@ impl Lease {
             round: Acquire::new(quorum, validity, fence, now),
             retry,
             gathering,
-        });
+        }));
         self.gather_further();
     }
 
@@ -87,12 +89,12 @@ impl Lease {
         };
         let (quorum, token) = (self.config.quorum, self.token());
         let operation = Operation::Fence { token, fence };
-        self.state = State::Fencing(Fencing {
+        self.state = State::Fencing(Box::new(Fencing {
             id: self.outbox.ask(quorum.all(), operation),
             round: Fence::new(quorum, fence, valid_until, now),
             acquired_at,
             retry,
-        });
+        }));
     }
 
     fn hold(&mut self, won: Won) {
@@ -109,7 +111,7 @@ impl Lease {
         } = won;
         self.outbox.tell(Event::Acquired {
             valid_until,
-            fence: fenced.as_ref().map(Fenced::fence),
+            fence: fenced.as_deref().map(Fenced::fence),
             granted_by: rests_on.votes(),
         });
         let mut held = Held {
@@ -150,7 +152,7 @@ impl Lease {
                 failure: Some(failure),
                 ..failed.retry
             };
-            self.state = State::Backoff(Backoff::until(until, retry));
+            self.state = State::Backoff(Box::new(Backoff::until(until, retry)));
         }
     }
 

@@ -1,12 +1,13 @@
 //! While the lock is held: extensions, repair, loss.
 
+use alloc::boxed::Box;
 use core::{mem, time::Duration};
 
 use super::{
     Agreement, Event, ExpiryAnomaly, LeaseConfig, LossReason, Operation, RoundId, outbox::Outbox,
 };
 use crate::{
-    Eligibility, FencingToken, NodeId, NodeSet, Reply, Timestamp, Token, Ttl,
+    Eligibility, FencingToken, NodeId, NodeSet, Quorum, Reply, Timestamp, Token, Ttl,
     round::{Extend, ExtendVerdict},
 };
 
@@ -25,7 +26,7 @@ pub(super) struct Held {
     pub(super) keys_until: Timestamp,
     /// The votes by which the lock is valid until then.
     pub(super) rests_on: Agreement,
-    pub(super) fenced: Option<Fenced>,
+    pub(super) fenced: Option<Box<Fenced>>,
     /// Whether the holder has taken the lock. Renewal starts then.
     pub(super) is_claimed: bool,
     pub(super) extension: Extension,
@@ -46,13 +47,46 @@ pub(super) enum Extension {
         due: Option<Timestamp>,
         /// The last round, for nodes that report late that they lost our key. The key is put back on
         /// them, or they prove that the lock is lost.
-        last: Option<(RoundId, Extend)>,
+        last: Option<LastExtension>,
     },
     Running {
         id: RoundId,
         ttl: Ttl,
-        round: Extend,
+        round: Box<Extend>,
     },
+}
+
+/// What is left of an extension that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LastExtension {
+    id: RoundId,
+    /// The end of the validity that was extended.
+    old_valid_until: Timestamp,
+    /// The nodes that have not replied yet.
+    awaited: NodeSet,
+    /// The nodes that are known to have lost our key.
+    lost_on: NodeSet,
+}
+
+impl LastExtension {
+    fn new(id: RoundId, round: &Extend) -> Self {
+        Self {
+            id,
+            old_valid_until: round.old_valid_until(),
+            awaited: round.tally().undecided(),
+            lost_on: round.lost_on(),
+        }
+    }
+
+    /// Counts a reply that comes after the verdict. Returns the node if it turns out to have lost our key.
+    fn handle_reply(&mut self, node: NodeId, reply: Reply) -> NodeSet {
+        let is_lost = self.awaited.remove(node) && reply == Reply::Denied;
+        if is_lost && self.lost_on.insert(node) {
+            NodeSet::from(node)
+        } else {
+            NodeSet::EMPTY
+        }
+    }
 }
 
 /// The fencing token of a held lock.
@@ -171,7 +205,7 @@ impl Held {
         self.extension = Extension::Running {
             id: cx.outbox.ask(quorum.all(), operation),
             ttl,
-            round: Extend::new(quorum, validity, self.valid_until, now),
+            round: Box::new(Extend::new(quorum, validity, self.valid_until, now)),
         };
         true
     }
@@ -199,13 +233,10 @@ impl Held {
                 self.conclude_extension(cx, verdict)
             }
             Extension::Idle {
-                last: Some((last, round)),
-                ..
-            } if *last == id => {
-                let known = round.lost_on();
-                round.handle_reply(now, node, reply, eligibility);
-                let lost_on = round.lost_on().difference(known);
-                if round.is_lost() {
+                last: Some(last), ..
+            } if last.id == id => {
+                let lost_on = last.handle_reply(node, reply);
+                if is_lost(cx.config.quorum, last.lost_on) {
                     return Some(LossReason::KeysLost);
                 }
                 self.repair(cx, lost_on);
@@ -245,19 +276,18 @@ impl Held {
         remaining: Duration,
         longest: Ttl,
     ) -> Option<ExpiryAnomaly> {
-        let round = match &self.extension {
+        let old_valid_until = match &self.extension {
             Extension::Running {
                 id: current, round, ..
-            } if *current == id => round,
+            } if *current == id => round.old_valid_until(),
             Extension::Idle {
-                last: Some((last, round)),
-                ..
-            } if *last == id => round,
+                last: Some(last), ..
+            } if last.id == id => last.old_valid_until,
             _ => return None,
         };
         // The node answered a while ago, when more time was left. And validity ends before the keys do, by
         // the drift allowance.
-        let needed = round.old_valid_until().saturating_duration_since(now);
+        let needed = old_valid_until.saturating_duration_since(now);
         if remaining < needed {
             Some(ExpiryAnomaly::TooShort { needed })
         } else if remaining > longest.as_duration() + CLOCK_STEP {
@@ -290,7 +320,7 @@ impl Held {
                 let lost_on = round.lost_on();
                 self.extension = Extension::Idle {
                     due: keep_alive.next_extension(self.held_since, round.start()),
-                    last: Some((id, round)),
+                    last: Some(LastExtension::new(id, &round)),
                 };
                 self.repair(cx, lost_on);
                 self.raise_counters(cx, lost_on);
@@ -300,7 +330,7 @@ impl Held {
                 let lost_on = round.lost_on();
                 self.extension = Extension::Idle {
                     due: keep_alive.next_try(self.held_since, cx.now),
-                    last: Some((id, round)),
+                    last: Some(LastExtension::new(id, &round)),
                 };
                 self.repair(cx, lost_on);
                 let valid_until = self.valid_until;
@@ -325,7 +355,7 @@ impl Held {
             let operation = Operation::Acquire {
                 token: self.token,
                 ttl: self.ttl_to_send(cx.now, cx.config.validity.ttl()),
-                fence: self.fenced.as_ref().map(Fenced::fence),
+                fence: self.fenced.as_ref().map(|fenced| fenced.fence),
                 gathers: false,
             };
             cx.outbox.tell_nodes(nodes, operation);
@@ -382,4 +412,9 @@ impl Held {
         let relied_on = self.keys_until.saturating_duration_since(now);
         Ttl::at_least(relied_on).max(ttl)
     }
+}
+
+/// Returns whether so many nodes have lost our key that no majority has it.
+fn is_lost(quorum: Quorum, lost_on: NodeSet) -> bool {
+    lost_on.len() > quorum.tolerated_failures()
 }

@@ -89,7 +89,7 @@ impl Lease {
                 }
             }
             // A probe wins nothing, nor does a release.
-            State::Idle | State::Backoff(_) | State::Releasing(_) | State::Closed => {}
+            State::Idle { .. } | State::Backoff(_) | State::Releasing(_) | State::Closed => {}
         }
     }
 
@@ -119,7 +119,7 @@ impl Lease {
                     self.conclude_release(verdict);
                 }
             }
-            State::Idle | State::Closed => {}
+            State::Idle { .. } | State::Closed => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-use alloc::collections::VecDeque;
+use alloc::{boxed::Box, collections::VecDeque};
 use core::mem;
 
 use super::{Event, Operation, RoundId, Transmit};
@@ -9,6 +9,12 @@ use crate::{NodeId, NodeSet, Token, Ttl};
 pub(super) struct Outbox {
     rounds: u32,
     longest_ttl: Ttl,
+    /// `None` if there is nothing: most leases are held, and neither send nor tell anything for most of the time.
+    pending: Option<Box<Pending>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Pending {
     transmits: Queue<Transmit>,
     events: Queue<Event>,
 }
@@ -19,8 +25,7 @@ impl Outbox {
         Self {
             rounds: 0,
             longest_ttl: ttl,
-            transmits: Queue::new(),
-            events: Queue::new(),
+            pending: None,
         }
     }
 
@@ -41,7 +46,7 @@ impl Outbox {
 
     /// Asks one node again, in the round of an earlier probe.
     pub(super) fn probe_again(&mut self, round: RoundId, node: NodeId, token: Token) {
-        self.transmits.push(Transmit {
+        self.push(Transmit {
             round,
             nodes: NodeSet::from(node),
             operation: Operation::Probe { token },
@@ -58,7 +63,7 @@ impl Outbox {
 
     /// Asks nodes in a round that has begun.
     pub(super) fn ask_in(&mut self, round: RoundId, nodes: NodeSet, operation: Operation) {
-        self.transmits.push(Transmit {
+        self.push(Transmit {
             round,
             nodes,
             operation,
@@ -68,15 +73,20 @@ impl Outbox {
 
     /// Tells the holder something.
     pub(super) fn tell(&mut self, event: Event) {
-        self.events.push(event);
+        self.pending_mut().events.push(event);
     }
 
     pub(super) fn poll_transmit(&mut self) -> Option<Transmit> {
-        self.transmits.pop()
+        self.pending.as_mut()?.transmits.pop()
     }
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop()
+        self.pending.as_mut()?.events.pop()
+    }
+
+    /// Frees the memory of what was polled, if all of it was.
+    pub(super) fn shrink(&mut self) {
+        self.pending.take_if(|pending| pending.is_empty());
     }
 
     /// Returns the id of the last round.
@@ -93,13 +103,32 @@ impl Outbox {
             self.longest_ttl = self.longest_ttl.max(ttl);
         }
         let round = self.next_round();
-        self.transmits.push(Transmit {
+        self.push(Transmit {
             round,
             nodes,
             operation,
             asks_for_votes,
         });
         round
+    }
+
+    fn push(&mut self, transmit: Transmit) {
+        self.pending_mut().transmits.push(transmit);
+    }
+
+    fn pending_mut(&mut self) -> &mut Pending {
+        self.pending.get_or_insert_with(|| {
+            Box::new(Pending {
+                transmits: Queue::new(),
+                events: Queue::new(),
+            })
+        })
+    }
+}
+
+impl Pending {
+    fn is_empty(&self) -> bool {
+        self.transmits.first.is_none() && self.events.first.is_none()
     }
 }
 

@@ -38,11 +38,12 @@ impl Lease {
 
     /// Asks the nodes whose turn it is now.
     pub(super) fn gather_further(&mut self) {
-        if let State::Acquiring(Acquiring {
-            round,
-            gathering: Some(gathering),
-            ..
-        }) = &mut self.state
+        if let State::Acquiring(acquiring) = &mut self.state
+            && let Acquiring {
+                round,
+                gathering: Some(gathering),
+                ..
+            } = &mut **acquiring
         {
             let next = gathering.take_next(round.tally());
             self.ask_to_gather(next);
@@ -58,15 +59,12 @@ impl Lease {
 
     /// Asks nodes to set the keys that are free, and to report when one of the keys changes after that, if they can.
     fn ask_to_gather(&mut self, nodes: NodeSet) {
-        if let State::Acquiring(Acquiring {
-            id,
-            gathering: Some(gathering),
-            ..
-        }) = &self.state
+        if let State::Acquiring(acquiring) = &self.state
+            && let Some(gathering) = &acquiring.gathering
             && !nodes.is_empty()
         {
             let operation = gathering.operation;
-            self.outbox.ask_in(*id, nodes, operation);
+            self.outbox.ask_in(acquiring.id, nodes, operation);
             if self.is_notified {
                 self.outbox.probe(nodes, operation.token());
             }

@@ -362,3 +362,8 @@ fn no_token_is_used_twice_not_even_after_four_billion_attempts() {
     assert!(matches!(driven.told[..], [Event::Exhausted { .. }]));
     assert!(driven.lease.is_closed());
 }
+
+#[test]
+fn a_lease_is_small() {
+    assert!(size_of::<Lease>() <= 224, "{}", size_of::<Lease>());
+}

@@ -1,5 +1,7 @@
 //! Between two attempts: waiting for a delay, or watching a taken key until it is free.
 
+use alloc::boxed::Box;
+
 use super::{
     Lease, State,
     acquiring::FailedAttempt,
@@ -19,12 +21,12 @@ impl Lease {
         retry.handle_defeat();
         let quorum = self.config.quorum;
         let id = self.outbox.probe(quorum.all(), self.token());
-        self.state = State::Backoff(Backoff {
+        self.state = State::Backoff(Box::new(Backoff {
             until,
             not_before: now.saturating_add(backoff).min(until),
             key_watch: Some(KeyWatch::new(id, quorum, retry.missed)),
             retry,
-        });
+        }));
     }
 
     /// Watches the key from the start, because other clients go first.
@@ -45,12 +47,12 @@ impl Lease {
         }
         // As if an attempt had failed now: one that fails later has missed an opening.
         retry.failure = Some(AcquireFailure::Contended);
-        self.state = State::Backoff(Backoff {
+        self.state = State::Backoff(Box::new(Backoff {
             until: next.unwrap_or(not_before),
             not_before,
             retry,
             key_watch: Some(key_watch),
-        });
+        }));
         self.retry(now);
     }
 
@@ -96,10 +98,8 @@ impl Lease {
     /// Probes a node again if what has happened there makes it necessary.
     fn probe_if(&mut self, node: NodeId, is_necessary: impl FnOnce(&mut KeyWatch) -> bool) {
         let token = self.token();
-        if let State::Backoff(Backoff {
-            key_watch: Some(key_watch),
-            ..
-        }) = &mut self.state
+        if let State::Backoff(backoff) = &mut self.state
+            && let Some(key_watch) = &mut backoff.key_watch
             && is_necessary(key_watch)
         {
             self.outbox.probe_again(key_watch.id, node, token);
@@ -146,7 +146,7 @@ impl Lease {
             retry,
             key_watch: Some(key_watch),
             ..
-        } = backoff
+        } = &mut **backoff
         else {
             return;
         };

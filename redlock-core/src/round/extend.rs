@@ -88,13 +88,6 @@ impl Extend {
     pub(crate) const fn lost_on(&self) -> NodeSet {
         self.tally().denied()
     }
-
-    /// Returns whether so many nodes have lost our key that no majority has it. Denials that come after
-    /// the verdict count too.
-    #[must_use]
-    pub(crate) const fn is_lost(&self) -> bool {
-        is_lost(self.tally())
-    }
 }
 
 fn judge(
