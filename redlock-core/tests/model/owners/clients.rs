@@ -239,7 +239,7 @@ impl OwnerSetup {
         }
         if reply == Reply::Granted {
             it.seen.settling |= eligibility.starts_at() > local;
-            it.seen.lapsed |= eligibility.ends_at() < local;
+            it.seen.expired |= eligibility.ends_at() < local;
         }
         it.lease
             .handle_reply(local, round, node(), reply, eligibility);

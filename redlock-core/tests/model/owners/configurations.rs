@@ -130,7 +130,7 @@ const STRANGERS: OwnerSetup = OwnerSetup {
         failovers: 0,
         ..ONE
     },
-    reaches: &["two authorities were heard", "a confirmation lapsed"],
+    reaches: &["two authorities were heard", "a confirmation expired"],
     ..NARROW
 };
 
@@ -183,7 +183,7 @@ const LOSSLESS: OwnerSetup = OwnerSetup {
     reaches: &[
         "the new owner has voted at once",
         "the old owner has voted after the failover",
-        "a confirmation lapsed",
+        "a confirmation expired",
     ],
     ..FAILOVER
 };
@@ -350,7 +350,7 @@ fn negative_controls() -> Vec<OwnerSetup> {
             LATE_ANSWERS,
         ),
         broken(
-            "owners: NOT: a confirmation never lapses",
+            "owners: NOT: a confirmation never expires",
             Some(Mutation::NeverLapses),
             FAILOVER,
         ),

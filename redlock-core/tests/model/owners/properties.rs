@@ -35,8 +35,8 @@ const SOMETIMES: [(&str, Condition); 10] = [
         let has_rivals = |client: &Client| client.electorate.rivals(node()).is_some();
         world.clients.iter().any(has_rivals)
     }),
-    ("a confirmation lapsed", |_, world| {
-        world.clients.iter().any(|client| client.seen.lapsed)
+    ("a confirmation expired", |_, world| {
+        world.clients.iter().any(|client| client.seen.expired)
     }),
     ("an owner had not settled", |_, world| {
         world.clients.iter().any(|client| client.seen.settling)

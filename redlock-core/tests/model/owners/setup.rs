@@ -146,7 +146,7 @@ impl OwnerSetup {
         reaches: &[
             "the new owner has voted",
             "the old owner has voted after the failover",
-            "a confirmation lapsed",
+            "a confirmation expired",
             "an owner had not settled",
         ],
         violates: None,

@@ -107,7 +107,7 @@ pub(super) struct Seen {
     /// It connected to an owner that a member had left already.
     pub(super) old_owner: bool,
     /// A grant did not count, because the owner was not confirmed any more.
-    pub(super) lapsed: bool,
+    pub(super) expired: bool,
     /// A grant did not count, because the owner had not been confirmed for long enough.
     pub(super) settling: bool,
     /// Its lock was extended when a member had turned to another owner.
