@@ -23,7 +23,7 @@ mod lock;
 ///
 /// # Panics
 ///
-/// A response with a lock panics outside of a tokio runtime.
+/// A response with a lock panics outside a tokio runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct AtBodyEnd {
     pub(crate) max: Duration,

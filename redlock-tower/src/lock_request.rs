@@ -2,7 +2,7 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 
 use redlock_tokio::LockOptions;
 
-/// What a request wants locked, and with which options.
+/// The keys that a request wants to lock, and the options.
 ///
 /// ```
 /// use std::time::Duration;
@@ -133,7 +133,7 @@ impl LockRequest {
     }
 
     /// Puts a prefix in front of each key. An empty key stays empty, so that it is still refused.
-    pub fn prefixed(mut self, prefix: impl AsRef<[u8]>) -> Self {
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         let keys = self.keys.first.iter_mut().chain(&mut self.keys.others);
         for key in keys.filter(|key| !key.is_empty()) {
             key.splice(..0, prefix.as_ref().iter().copied());

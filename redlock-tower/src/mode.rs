@@ -1,4 +1,4 @@
-//! What happens to a call whose caller goes away.
+//! The fate of a call whose caller goes away.
 
 mod detached;
 mod inline;

@@ -1,4 +1,4 @@
-/// What happens to the lock of a call that is cut short.
+/// The fate of the lock of a call that is cut short.
 ///
 /// A call is cut short if it panics, if its caller goes away and it runs [`Inline`](crate::Inline), or if the body
 /// of its response holds the lock and is dropped half-way.

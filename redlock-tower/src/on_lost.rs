@@ -1,4 +1,4 @@
-/// What happens to a call whose lock is lost while it runs.
+/// The fate of a call whose lock is lost while it runs.
 ///
 /// With every variant the loss is logged and counted, and the inner service can detect the loss itself by its
 /// [`Locked`](crate::Locked).

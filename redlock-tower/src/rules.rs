@@ -60,14 +60,15 @@ impl Rules {
 
     /// Returns the lock that a request wants, and its keys.
     pub(crate) fn lock(&self, wanted: LockRequest) -> (Lock, Keys) {
-        let LockRequest { keys, options } = wanted.prefixed(&self.prefix);
+        let LockRequest { keys, options } = wanted.prefix(&self.prefix);
         let lock = match keys.only() {
             Some(key) => self.redlock.lock(key),
             None => self.redlock.lock_all(keys.iter()),
         };
         let options = options.or(self.options);
         let options = match self.fail_open {
-            // What is known of the nodes can be out of date. A call runs without a lock only after a full attempt.
+            // The state of the nodes that is known can be out of date. A call runs without a lock only after a full
+            // attempt.
             Some(_) => options.no_fail_fast(),
             None => options,
         };

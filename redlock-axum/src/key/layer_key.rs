@@ -13,7 +13,7 @@ use redlock_tower::{CallerDeadline, ExtractKey, Extracted, LockRequest};
 use super::{BodyLimit, Methods, RequestKey, body::BodyHasArrived};
 use crate::{Locked, Request};
 
-/// What a layer needs to know to find the key of a request.
+/// Everything that a layer needs to find the key of a request.
 pub(crate) struct KeyRules<K> {
     key: Arc<K>,
     pub(crate) methods: Methods,
@@ -32,7 +32,7 @@ impl<K> KeyRules<K> {
     /// Adds the prefix, and leaves out the keys that outer layers hold for this request. Returns `None` if they hold
     /// all of them.
     fn missing(&self, wanted: LockRequest, request: &Request) -> Option<LockRequest> {
-        let wanted = wanted.prefixed(&self.prefix);
+        let wanted = wanted.prefix(&self.prefix);
         let Some(outer) = request.extensions().get::<Locked>() else {
             return Some(wanted);
         };

@@ -29,7 +29,7 @@ use crate::{AtHead, CallError, Release, Running};
 ///
 /// # Panics
 ///
-/// A call with a lock panics outside of a tokio runtime.
+/// A call with a lock panics outside a tokio runtime.
 #[derive(Clone, Debug, Default)]
 pub struct Detached<R = AtHead> {
     pub(crate) release: R,
