@@ -212,7 +212,7 @@ pub struct LockFuture(State);
 enum State {
     New(Lock),
     /// The lanes try to connect, to find out whether an outage still lasts.
-    InDoubt(AssertUnwindSafe<Settling>),
+    InDoubt(AssertUnwindSafe<Doubt>),
     /// Waits for its turn in this process.
     Queued {
         waiter: WaitingTask,
@@ -247,7 +247,7 @@ impl Future for LockFuture {
         loop {
             let next = match &mut self.0 {
                 State::New(lock) => start(lock),
-                State::InDoubt(settled) => ready!(settled.poll_unpin(cx)),
+                State::InDoubt(begun) => ready!(begun.poll_unpin(cx)),
                 State::Queued { waiter, since } => match ready!(waiter.poll(cx)) {
                     Ok(held) => Ok(State::acquiring(held, *since)),
                     Err(end) => Err(Request::of_waiter(waiter, *since).failure(end)),
@@ -270,7 +270,8 @@ impl Future for LockFuture {
     }
 }
 
-type Settling = Pin<Box<dyn Future<Output = Result<State, LockError>> + Send + Sync>>;
+/// Ends the doubt, and begins to wait.
+type Doubt = Pin<Box<dyn Future<Output = Result<State, LockError>> + Send + Sync>>;
 
 /// Begins to wait, unless the request fails at once.
 fn start(lock: &Lock) -> Result<State, LockError> {
@@ -289,7 +290,7 @@ fn start(lock: &Lock) -> Result<State, LockError> {
     match majority {
         Prospect::NoVote if fails_fast => Err(outlook.refusal(client)),
         Prospect::InDoubt if fails_fast && has_time => {
-            Ok(State::settling(outlook, Arc::clone(client), request))
+            Ok(State::in_doubt(outlook, Arc::clone(client), request))
         }
         _ => State::begin(client, &request, now, now),
     }
@@ -327,13 +328,13 @@ impl State {
         Self::Acquiring { guard, since }
     }
 
-    fn settling(outlook: Outlook, client: Arc<Client>, mut request: LeaseRequest) -> Self {
-        let settled = async move {
-            let left = outlook.settle(&client).await?;
+    fn in_doubt(outlook: Outlook, client: Arc<Client>, mut request: LeaseRequest) -> Self {
+        let begun = async move {
+            let left = outlook.resolve(&client).await?;
             Arc::make_mut(&mut request.terms).policy.wait = left;
             Self::begin(&client, &request, client.clock.now(), outlook.since())
         };
-        Self::InDoubt(AssertUnwindSafe(Box::pin(settled)))
+        Self::InDoubt(AssertUnwindSafe(Box::pin(begun)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is known of an outage when a request begins.
+//! Whether a request can succeed during an outage, as far as the lanes know when it begins.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Outlook {
     ///
     /// A lane begins an attempt within the time that a node may take to answer, and notes one that takes longer. So no
     /// timer is needed here, and no runtime.
-    pub(super) async fn settle(&self, client: &Client) -> Result<Duration, LockError> {
+    pub(super) async fn resolve(&self, client: &Client) -> Result<Duration, LockError> {
         loop {
             // Registered first, so that no change is missed.
             let change = client.next_change();
