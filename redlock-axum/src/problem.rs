@@ -62,7 +62,7 @@ pub struct Problem {
     #[serde(serialize_with = "as_number")]
     #[cfg_attr(feature = "utoipa", schema(value_type = u16))]
     status: StatusCode,
-    /// What happened and what to do about it, for people.
+    /// An explanation for people: what happened, and what to do about it.
     detail: Cow<'static, str>,
     /// Whether a retry of the same request is safe and may succeed.
     retryable: bool,

@@ -7,7 +7,7 @@ use crate::{ReplicationId, Tenure};
 /// history exists, or for how long it has been the owner in a tenure.
 ///
 /// A server does not say when it was promoted. So the first client that meets a history writes a key
-/// that is named after the history. From then on the key tells an age that the history has *at least*. A
+/// that is named after the history. From then on the key shows an age that the history has *at least*. A
 /// promotion begins another history, for which there is no key. In the same way, a client that had a
 /// confirmation of a [`Tenure`] writes a key that is named after the tenure on its owner.
 ///

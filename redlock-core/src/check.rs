@@ -1,6 +1,6 @@
 use core::fmt;
 
-/// What an [`Electorate`](crate::Electorate) finds out of a server before the node may vote. A check is
+/// A fact that an [`Electorate`](crate::Electorate) checks before a node may vote. A check is
 /// *unmet* if the server does not say what the check needs.
 ///
 /// ```

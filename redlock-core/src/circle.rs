@@ -7,7 +7,7 @@ use crate::{MemberId, OwnerRule, Tenure, Timestamp};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemberList(Arc<[MemberId]>);
 
-/// What one member of an authority says about one node.
+/// The report of one member of an authority on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MemberReport {
     /// When the member was asked. Read *before* the question left.
@@ -33,14 +33,14 @@ pub(crate) struct Circle<'a> {
     members: MemberList,
 }
 
-/// What the reports agree on.
+/// The agreement of the reports.
 pub(crate) struct Agreement {
     pub(crate) tenure: Tenure,
     /// All members that those who report know.
     pub(crate) members: MemberList,
     /// Each of a majority was asked then or later.
     pub(crate) at: Timestamp,
-    /// Each of a majority has known the tenure for so long.
+    /// Each member of a majority has known the tenure for this long.
     pub(crate) age: Duration,
 }
 

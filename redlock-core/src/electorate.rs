@@ -98,7 +98,7 @@ pub enum NodeKind {
     },
 }
 
-/// What a node says it is.
+/// The identity of a node, according to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Identity {
     /// There is no server: the node is within the client's process, and forgets nothing.
@@ -107,24 +107,24 @@ pub enum Identity {
     Withheld,
     /// The server says this.
     Server {
-        /// What it does.
+        /// Its role.
         role: ServerRole,
         /// Which server it is, and since when.
         sighting: Sighting,
     },
 }
 
-/// What becomes of a node that has said what it is.
+/// The consequence of a node's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[must_use = "the driver must act on the outcome, and tell the withdrawal to all leases"]
+#[must_use = "the driver must act on the outcome, and pass the withdrawal to all leases"]
 #[non_exhaustive]
 pub struct Admission {
-    /// What the node's votes are worth from now on, or why it has none. The driver closes the
+    /// The worth of the node's votes from now on, or why it has none. The driver closes the
     /// connection to an excluded node.
     pub outcome: Result<Eligibility, Exclusion>,
     /// The votes that count for nothing any more.
     ///
-    /// The driver tells it to every lease that is not closed. Before that, it notes the eligibility
+    /// The driver passes it to every lease that has not ended. Before that, it notes the eligibility
     /// in it for the replies that come from now on.
     pub withdrawal: Option<Withdrawal>,
     /// The checks that are unmet, because the node does not say what they need. A node that may vote has
@@ -181,7 +181,7 @@ impl Electorate {
     }
 
     /// Sets how the server of a node is found. Without this, a node is [independent](NodeKind::Independent).
-    /// A driver calls this before it tells anything else of the node.
+    /// A driver calls this before it reports anything else about the node.
     pub fn set_kind(&mut self, node: NodeId, kind: NodeKind) {
         let member = self.member(node);
         let (watch, is_in_cluster, may_share_server) = match kind {
@@ -216,7 +216,7 @@ impl Electorate {
 
     /// Notes that some client had a confirmation of this tenure of the node `age` ago, by a
     /// [marker](crate::AgeMarker) on its owner. `now` must be read *after* the answer came. Changes nothing for a
-    /// [sentinel group](NodeKind::SentinelGroup), whose members tell ages.
+    /// [sentinel group](NodeKind::SentinelGroup), whose members report ages.
     pub fn handle_marker(
         &mut self,
         now: Timestamp,
@@ -255,7 +255,7 @@ impl Electorate {
     }
 
     /// Returns whether the [age](Sighting::history_age) of the server's history is of use, so that the
-    /// driver must find it out before it tells the identity.
+    /// driver must find it out before it reports the identity.
     #[must_use]
     pub fn needs_history_age(&self, identity: &Identity) -> bool {
         match identity {
@@ -295,7 +295,7 @@ impl Electorate {
         let newcomer = self.newcomer.clone();
         let member = self.member(node);
         if member.connected.as_ref() != Some(tenure) {
-            // It is another server on purpose. The authority tells when the locks of the one before are over.
+            // It is another server on purpose. The authority knows when the locks of the one before are over.
             member.voter = newcomer.with_failovers();
             member.connected = Some(tenure.clone());
         }

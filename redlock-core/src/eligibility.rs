@@ -2,7 +2,7 @@ use core::time::Duration;
 
 use crate::Timestamp;
 
-/// What one node's votes are worth, by the knowledge of its [`Voter`](crate::Voter).
+/// The worth of one node's votes, as far as its [`Voter`](crate::Voter) knows.
 ///
 /// The driver gives it to the lease with each reply of that node, for every operation. The round that
 /// gets the reply decides whether the vote counts.

@@ -304,7 +304,7 @@ impl Lease {
             }
             State::Held(_) => {
                 let (quorum, token) = (self.config.quorum, self.token());
-                // What was sent last may still let a key live for this long.
+                // The last request may still let a key live for this long.
                 let longest = self.outbox.longest_ttl().as_duration();
                 self.state = State::Releasing(Releasing {
                     id: self.outbox.ask(quorum.all(), Operation::Release { token }),

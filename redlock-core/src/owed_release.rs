@@ -1,6 +1,6 @@
 use crate::{Reply, Timestamp, Ttl};
 
-/// What became of the requests to set the key of one lease on one node.
+/// The fate of the requests to set the key of one lease on one node.
 ///
 /// The driver notes this for each lease and each node, from the first attempt to the end of the
 /// lease.
@@ -18,7 +18,7 @@ pub enum SetRequestState {
 /// A release that one node is still owed: the node may hold our key, or may set it yet.
 ///
 /// Such a key blocks the other clients until it expires. So the driver sends the release again and
-/// again, and tells this type each reply. The driver chooses when to send. This type decides until
+/// again, and passes each reply to this type. The driver chooses when to send. This type decides until
 /// when.
 ///
 /// ```

@@ -43,7 +43,7 @@ impl OwnerRule {
         }
     }
 
-    /// Counts an authority as one of at least this many members, also while the members that answer know
+    /// Counts an authority as one of at least this many members, even while the members that answer know
     /// fewer.
     ///
     /// A sentinel that has lost its state knows no other sentinel, and names the master of its

@@ -34,7 +34,7 @@ use crate::{
 /// 1. C had a confirmation of X that is dated `c - window` or later. So each member of a majority still
 ///    reported X at that date or later.
 /// 2. D knows a time `since` by which each member of another majority had turned to Y, and `d` is a settling
-///    time after that. It does not matter how D knows: by its own watch, by the ages that the members told,
+///    time after that. It does not matter how D knows: by its own watch, by the ages that the members reported,
 ///    or by a marker of another client that had a confirmation.
 /// 3. The two majorities share a member. That member reported X before it turned to Y, and never turned
 ///    back. So `c - window` is before `since`.
@@ -52,7 +52,7 @@ use crate::{
 /// server shows that it was promoted again. So an [`Electorate`](crate::Electorate) looks at the history of
 /// each server that an authority names, even if nodes are [durable](crate::Voter::durable).
 ///
-/// # What the members must keep to
+/// # Rules for the members
 ///
 /// - A member never goes back to a tenure that it has left. A restart does not change that, since the epoch
 ///   is on disk. A member that was restored from an old backup breaks this.
@@ -66,7 +66,7 @@ use crate::{
 /// An address can lead to a member of another authority. If members of both were counted together, clients would
 /// follow the larger authority, and clients with other addresses would stay in the smaller one. So only members
 /// count together that know each other: each lists the other, or both know the same one in this way. If two such
-/// circles name different servers, nothing is confirmed, and the watch tells the [`Rivals`].
+/// circles name different servers, nothing is confirmed, and the watch reports the [`Rivals`].
 ///
 /// A watch that has confirmed an owner stays with that authority. It recognises the authority if more than half of the
 /// members are the same as at the last confirmation, or if the owner is the same. Without one of these, another
@@ -77,7 +77,7 @@ use crate::{
 /// A group of sentinels can be told to watch another server, and then the first one again, all in one epoch. Then two
 /// tenures of the first server look the same. So a watch [with such epochs](Self::with_epochs_that_begin_anew) begins
 /// anew if a tenure was not confirmed for the longest ttl and the drift allowance: in a shorter time, no other server
-/// can have settled and voted. It believes no markers, only the ages that members tell.
+/// can have settled and voted. It believes no markers, only the ages that members report.
 ///
 /// The nodes of a cluster have epochs that last: a node whose epoch begins anew has another id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

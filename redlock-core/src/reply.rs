@@ -2,7 +2,7 @@ use core::time::Duration;
 
 use crate::{FencingToken, Timestamp};
 
-/// What became of a request to one node.
+/// The fate of a request to one node.
 ///
 /// A driver says here what the node *did*. The [`Eligibility`](crate::Eligibility) that goes with the reply
 /// says what the vote is worth, and the round decides.

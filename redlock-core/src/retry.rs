@@ -16,7 +16,7 @@ const MAX_HASTE: u32 = 3;
 /// the client finds out that late if a notification was lost.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 
-/// After so many of the longest delays without a change, a key is likely to stay with its holder.
+/// After this many of the longest delays without a change, a key is likely to stay with its holder.
 const LONG_HOLD: u32 = 5;
 
 /// When to try again after a failed attempt, and when to give up.
@@ -113,7 +113,7 @@ impl RetrySchedule {
         next.or(Some(deadline).filter(|_| is_allowed && now < deadline))
     }
 
-    /// Returns the same schedule for a client that is notified, after so many scheduled probes. The delays
+    /// Returns the same schedule for a client that is notified, after this many scheduled probes. The delays
     /// double with each probe, but leave time for another one before the deadline.
     pub(crate) fn with_patience(self, probes: u32, left: Duration) -> Self {
         let longer = |delay: Duration, most: Duration| {
@@ -127,7 +127,7 @@ impl RetrySchedule {
         }
     }
 
-    /// Returns the same schedule for a client that has missed so many openings, because it gets no notifications. It
+    /// Returns the same schedule for a client that has missed this many openings, because it gets no notifications. It
     /// probes faster after each of them, so that it gets its turn among clients that are notified: down to between
     /// an eighth and a quarter of the shortest delay.
     pub(crate) fn with_haste(self, unseen: u32) -> Self {
@@ -149,7 +149,7 @@ impl RetrySchedule {
         now.saturating_add(self.shortest).saturating_add(extra)
     }
 
-    /// Returns whether a key that has not changed for so long is likely to stay with its holder.
+    /// Returns whether a key that has not changed for this long is likely to stay with its holder.
     pub(crate) fn is_long(&self, quiet: Duration) -> bool {
         quiet > self.longest.saturating_mul(LONG_HOLD)
     }
@@ -158,7 +158,7 @@ impl RetrySchedule {
         self.probes
     }
 
-    /// Returns how long to back off before the next attempt after so many collisions that nobody has won.
+    /// Returns how long to back off before the next attempt after this many collisions that nobody has won.
     pub(crate) fn backoff(&self, collisions: u32, random: u64) -> Duration {
         let window = self.backoff_window(collisions);
         share(window, random)

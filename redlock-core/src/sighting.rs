@@ -55,7 +55,7 @@ impl ReplicationId {
     pub const NONE: Self = Self([b'0'; Self::LEN]);
 }
 
-/// What a server does.
+/// The role of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServerRole {
     /// It does not say.
@@ -91,7 +91,7 @@ pub enum Origin {
     Withheld,
 }
 
-/// What a node says of itself at one moment. A server may leave out each field; a [`Check`](crate::Check)
+/// A node's description of itself at one moment. A server may leave out each field; a [`Check`](crate::Check)
 /// names what is lost then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sighting {
@@ -131,7 +131,7 @@ impl Sighting {
     }
 }
 
-/// What a server says that tells it from others.
+/// The facts by which a server can be told from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ServerId {
     run_id: Option<RunId>,

@@ -161,7 +161,7 @@ impl Tally {
         yes.len() >= self.quorum.votes()
     }
 
-    /// Returns whether the nodes in `no` are so many that the others cannot be a quorum.
+    /// Returns whether too many nodes are in `no` for the others to be a quorum.
     pub(crate) const fn is_blocking(&self, no: NodeSet) -> bool {
         no.len() > self.quorum.tolerated_failures()
     }

@@ -93,7 +93,7 @@ pub struct Withdrawal {
     /// Votes that were counted at this time or later are withdrawn. At this time the driver asked the
     /// last question to which the node answered as the same server.
     pub since: Timestamp,
-    /// What the node's votes are worth from now on.
+    /// The worth of the node's votes from now on.
     pub eligibility: Eligibility,
 }
 
@@ -330,7 +330,7 @@ impl Voter {
     }
 }
 
-/// What has changed on a node since it was last seen.
+/// The changes on a node since it was last seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     None,

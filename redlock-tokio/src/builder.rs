@@ -245,12 +245,12 @@ impl RedlockBuilder {
     /// Connects to the nodes.
     ///
     /// Waits until each node is connected or the attempt has failed, which takes at most the connect timeout.
-    /// Nodes that are down are no error, even if all of them are: the service can start, and its locks fail with
+    /// Nodes that are down are not an error, even if all of them are: the service can start, and its locks fail with
     /// [`LockError::NoQuorum`](crate::LockError::NoQuorum) until a majority is up. A minority of nodes that refuse
-    /// this client (a wrong password, a replica) is no error either. Each is logged, is shown by
+    /// this client (a wrong password, a replica) is not an error either. Each is logged, is shown by
     /// [`Redlock::nodes`], and is tried again at least once per second.
     ///
-    /// An even number of nodes is logged as a warning: it tolerates no more failures than one node less.
+    /// An even number of nodes is logged as a warning: it tolerates no more failures than one node fewer.
     ///
     /// All background work runs on the runtime that calls this method: requests, renewal and the end of waiting.
     /// The work stops while that runtime is not driven, such as a `current_thread` runtime between two calls of
@@ -271,7 +271,7 @@ impl RedlockBuilder {
     /// - the prefix is too long, or begins with a [reserved](crate::KeyError::Reserved) name;
     /// - a [cluster](Self::cluster) cannot be used, or two of its voters are on one server;
     /// - two addresses are the same, or lead to one server (detected only if the server answers at both);
-    /// - so many nodes refuse this client that the others cannot form a majority;
+    /// - too many nodes refuse this client for the others to form a majority;
     /// - there is no tokio runtime.
     pub async fn build(mut self) -> Result<Redlock, BuildError> {
         let nodes = mem::take(&mut self.nodes);

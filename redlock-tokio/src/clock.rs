@@ -76,7 +76,7 @@ impl Clock {
     /// Returns a clock of your own, for tests of clock faults. It must not go backwards.
     ///
     /// Timers still run on tokio's clock. They only decide when the lock reads this clock. `now` is called on any
-    /// thread, inside and outside of the runtime. It must not block, and must not use the
+    /// thread, inside and outside the runtime. It must not block, and must not use the
     /// [`Redlock`](crate::Redlock). If it panics, time goes on from its last answer at the pace of the
     /// [system's clock](Self::system), so that locks still end in time. Time does not go back when it answers again.
     #[must_use]
@@ -119,7 +119,7 @@ impl Clock {
 }
 
 impl Custom {
-    /// `system` tells the time while the clock panics.
+    /// `system` gives the time while the clock panics.
     fn now(&self, system: impl FnOnce() -> Timestamp) -> Timestamp {
         let answer = foreign::call(&self.now);
         let mut last = self.last.lock();

@@ -1,4 +1,4 @@
-//! What drives leases: it brings what they send to the nodes, and what the nodes and the clock say to them.
+//! The engine drives leases: it brings their requests to the nodes, and the answers of the nodes and the time to them.
 //!
 //! Knows neither guards nor the errors that callers see.
 

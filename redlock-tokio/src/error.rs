@@ -214,7 +214,7 @@ fn taken_by(attempts: &Attempts) -> &'static str {
 pub enum ExtendError {
     /// No majority confirmed the extension. The lock stays valid for `remaining`. Background renewal, if it is on,
     /// tries again.
-    #[error("no majority extended the lock, which is held for {remaining:?} more ({nodes})")]
+    #[error("no majority extended the lock, which is held for another {remaining:?} ({nodes})")]
     NoQuorum {
         /// How long the lock stays valid.
         remaining: Duration,
@@ -224,7 +224,7 @@ pub enum ExtendError {
     /// The lock has been held for [`max_hold`](crate::LockOptions::max_hold), and is not extended any more. The lock
     /// is held for `remaining` more.
     #[error(
-        "the lock was held for max_hold, and is not extended; it is held for {remaining:?} more"
+        "the lock was held for max_hold, and is not extended; it is held for another {remaining:?}"
     )]
     MaxHold {
         /// How long the lock stays valid.

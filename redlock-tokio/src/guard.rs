@@ -33,7 +33,7 @@ use crate::{Hold, NodeReports};
 ///
 /// # Dropping
 ///
-/// Dropping never blocks, spawns or panics, inside or outside of a runtime. The release goes to the connections'
+/// Dropping never blocks, spawns or panics, inside or outside a runtime. The release goes to the connections'
 /// tasks and costs the caller no round trip. A node that cannot be reached gets the release later, and at the latest
 /// the key expires after its ttl. Call [`Redlock::shutdown`](crate::Redlock::shutdown) before the runtime ends, so that
 /// the last releases are delivered.

@@ -171,7 +171,7 @@ pub enum KeyError {
     },
     /// The key, with its prefix, begins with a name that this crate needs for other keys than locks.
     #[error(
-        "the key begins with `{name}`, which is reserved for keys that are no locks: choose another"
+        "the key begins with `{name}`, which is reserved for keys that are not locks: choose another"
     )]
     Reserved {
         /// The beginning that is reserved.

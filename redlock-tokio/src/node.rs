@@ -1,4 +1,4 @@
-//! What an implementation of a [`Node`] needs: a master that stores keys, and the sessions with it.
+//! The types that an implementation of a [`Node`] needs: a master that stores keys, and the sessions with it.
 //!
 //! Users of locks need none of this.
 

@@ -25,7 +25,7 @@ use crate::{
 /// A distributed lock service over independent Redis masters.
 ///
 /// This is a handle. Clones are cheap, and share connections, queues and the task that renews locks. Build one
-/// `Redlock` for a process, since only requests of one `Redlock` wait in one queue.
+/// `Redlock` for each process: only requests of one `Redlock` wait in one queue.
 ///
 /// ```no_run
 /// # use redlock_tokio::Redlock;
@@ -67,7 +67,7 @@ impl Redlock {
     /// # }
     /// ```
     ///
-    /// The key is any bytes, or a [`Key`]. [`Key::parts`] joins several parts to one key without ambiguity:
+    /// The key is any bytes, or a [`Key`]. [`Key::parts`] joins several parts into one key without ambiguity:
     ///
     /// ```
     /// # use redlock_tokio::{Key, LockError, LockGuard, Redlock};
@@ -123,8 +123,8 @@ impl Redlock {
     /// - If a reservation keeps others from a free key, it ends after 50 ms (the next one after 100 ms, later ones
     ///   after 200 ms).
     /// - The requests that wait at that moment go first.
-    /// - Then none of these keys is reserved for as long as the reservation lasted. The next reservation takes 8 more
-    ///   requests or 100 ms more.
+    /// - Then none of these keys is reserved for the same time as the reservation took. The next reservation takes 8
+    ///   more requests or 100 ms more.
     ///
     /// So others can lock a free key for at least half of the time, and a task that holds one of the keys and locks
     /// another one does not deadlock. A request can time out if each of its keys is held again and again for longer
@@ -132,7 +132,7 @@ impl Redlock {
     ///
     /// Reservations do not bind other processes. If other processes have kept some of the keys for 100 ms, the request
     /// *gathers* its keys: it keeps those that it gets, in the order of their bytes, while it waits for the others. It
-    /// begins with one node, and goes on to the others once it has all keys there. So up to then the other nodes are
+    /// begins with one node, and goes on to the others once it has all keys there. So until then the other nodes are
     /// enough for locks of single keys.
     ///
     /// - The request gathers for at most 400 ms, or an eighth of the ttl if that is shorter. Then it releases the keys, and
@@ -195,7 +195,7 @@ impl Redlock {
     /// Acquires the lock, runs `work` and releases the lock in the background. If the lock is lost, `work` is dropped
     /// at its current `await`; what it has done remains. If `work` returns a `Result`, use `??`.
     ///
-    /// The work gets a [`Hold`], which tells the [remaining time](Hold::remaining) and can [extend](Hold::extend) the
+    /// The work gets a [`Hold`], which knows the [remaining time](Hold::remaining) and can [extend](Hold::extend) the
     /// lock. With options the call is `redlock.lock(key).ttl(..).with(work)`.
     ///
     /// ```
@@ -252,10 +252,10 @@ impl Redlock {
     /// 10.2 s after the connection. So 15 s is a good limit if all servers start at the same time.
     /// [`Duration::MAX`] means no limit.
     ///
-    /// Asks no node, but reports what the connections know, which can be a second old. A node that stops answering
-    /// is noticed when a lock is requested, and otherwise after five seconds. A node that answers, but refused the last
-    /// lock (`CLUSTERDOWN`, `NOREPLICAS`, `OOM` and the like), does not count either. That is noticed only when a lock is
-    /// requested, and forgotten when the node grants a lock or denies one, or after ten seconds without a request.
+    /// Asks no node, but reports what the connections know, which can be a second old. A node that stops answering is
+    /// noticed when a lock is requested, and otherwise after five seconds. A node that answers, but refused the last
+    /// lock (`CLUSTERDOWN`, `NOREPLICAS`, `OOM` and the like), does not count either. That is noticed only when a lock
+    /// is requested, and forgotten when the node grants a lock or denies one, or after ten seconds without a request.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
@@ -478,7 +478,7 @@ pub struct QueueStatus {
     pub waiting: usize,
 }
 
-/// What [`Redlock::shutdown`] could not finish.
+/// The work that [`Redlock::shutdown`] could not finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {

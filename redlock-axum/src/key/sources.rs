@@ -188,7 +188,7 @@ where
     KeyPart::at_once(name, move |head| match head.extensions.get::<T>() {
         Some(extension) => Ok(Some(value(extension).to_string())),
         None => Err(KeyRejection::layer(format!(
-            "the request has no extension `{}`: put the layer that adds it outside of this one",
+            "the request has no extension `{}`: put the layer that adds it outside this one",
             type_name::<T>()
         ))),
     })

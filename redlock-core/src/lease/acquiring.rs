@@ -17,7 +17,7 @@ pub(super) struct Acquiring {
     pub(super) id: RoundId,
     pub(super) round: Acquire,
     pub(super) retry: RetryState,
-    /// What was asked of the nodes, if the attempt gathers several keys.
+    /// The state of the nodes, if the attempt gathers several keys.
     pub(super) gathering: Option<Gathering>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Fencing {
     pub(super) retry: RetryState,
 }
 
-/// What has become of an attempt.
+/// The state of an attempt.
 pub(super) enum Outcome {
     Won(Won),
     Outbid(OutbidAttempt),

@@ -2,7 +2,7 @@ use core::{fmt, time::Duration};
 
 use crate::{AcquireFailure, FencingToken, NodeSet, ReleaseVerdict, Timestamp, Ttl};
 
-/// Something that a [`Lease`](crate::Lease) tells its holder.
+/// A change that a [`Lease`](crate::Lease) reports to its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Event {
@@ -38,7 +38,7 @@ pub enum Event {
     Released(ReleaseVerdict),
 }
 
-/// What is wrong with the time to live that a node has for a key.
+/// A fault in the time to live that a node has for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExpiryAnomaly {

@@ -18,7 +18,7 @@ use core::time::Duration;
 use super::transmit::Operation;
 use crate::{NodeId, NodeSet, Timestamp, Ttl, retry::share, tally::Tally};
 
-/// A lease of several keys gathers them after it has waited for so long.
+/// A lease of several keys gathers them after it has waited for this long.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long a gathering lasts at most: some turns of other processes for each of several keys.
@@ -27,7 +27,7 @@ const DURATION: Duration = Duration::from_millis(400);
 /// Neither is longer than the ttl divided by this, so that most of the validity is left.
 const PART_OF_TTL: u32 = 8;
 
-/// Where the nodes are slow, a gathering, and the pause after it, last for so many round trips at least. The first is
+/// Where the nodes are slow, a gathering, and the pause after it, last for at least this many round trips. The first is
 /// enough to ask one node, then again, and then all. The second is enough to see that all keys are free, to confirm it,
 /// and to try to set them at once. Without this, a gathering could be too short to succeed, and leave no time for
 /// anything else.
@@ -72,7 +72,7 @@ impl GatheringPlan {
     }
 }
 
-/// What an attempt that gathers has asked of the nodes.
+/// The state of the nodes in an attempt that gathers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Gathering {
     pub(super) operation: Operation,
@@ -85,7 +85,7 @@ pub(super) struct Gathering {
     again_at: Timestamp,
     /// The nodes that were asked.
     asked: NodeSet,
-    /// Those of them whose last answer was that some key is not ours.
+    /// Those of them whose last answer was that another client has some key.
     lacking: NodeSet,
     /// Those that have not answered yet, and on which a key has changed meanwhile.
     changed: NodeSet,
@@ -117,8 +117,8 @@ impl Gathering {
             .unwrap_or_else(|| now.saturating_duration_since(self.since))
     }
 
-    /// Takes the answer of a node on which some key is not ours. Returns whether to ask it again at once, or else it is
-    /// asked at `again_at`, or with the nodes that have waited for that before.
+    /// Takes the answer of a node on which another client has some key. Returns whether to ask it again at once, or
+    /// else it is asked at `again_at`, or with the nodes that have waited for that before.
     pub(super) fn handle_denial(&mut self, node: NodeId, again_at: Timestamp) -> bool {
         if !self.asked.contains(node) {
             return false;

@@ -32,7 +32,7 @@ pub(super) struct Held {
     pub(super) extension: Extension,
 }
 
-/// What a held lock needs to act.
+/// The parts of the lease that a held lock needs to act.
 pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
     pub(super) config: &'a LeaseConfig,

@@ -1,4 +1,4 @@
-//! What a driver feeds a lease with: replies, withdrawals, time.
+//! The inputs of a lease: replies, withdrawals, time.
 
 use super::{Context, Lease, RoundId, State};
 use crate::{Eligibility, NodeId, Reply, Timestamp, Withdrawal};

@@ -4,7 +4,7 @@ use core::mem;
 use super::{Event, Operation, RoundId, Transmit};
 use crate::{NodeId, NodeSet, Token, Ttl};
 
-/// What a lease has to send and to tell, until its driver polls it.
+/// The requests and events of a lease, until its driver polls them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Outbox {
     rounds: u32,

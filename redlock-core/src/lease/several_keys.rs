@@ -1,10 +1,10 @@
-//! What a lease of several keys asks of the nodes while it [gathers](super::gathering) them.
+//! The requests of a lease of several keys while it [gathers](super::gathering) them.
 
 use super::{Lease, State, acquiring::Acquiring, gathering::Gathering};
 use crate::{NodeId, NodeSet, Timestamp};
 
 impl Lease {
-    /// Takes the answer of a node on which some key is not ours.
+    /// Takes the answer of a node on which another client has some key.
     pub(super) fn handle_lack(&mut self, now: Timestamp, node: NodeId) {
         let schedule = if self.is_notified {
             self.config.retry

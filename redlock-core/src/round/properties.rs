@@ -1,7 +1,5 @@
-//! Properties of the rounds, tried on random replies.
-//!
-//! What holds of a verdict, whatever the order of the replies. Let every node have replied once,
-//! all at one time within the validity:
+//! Properties of the rounds, tried on random replies. The properties of a verdict, whatever the
+//! order of the replies. Let every node have replied once, all at one time within the validity:
 //!
 //! - each round has given exactly one verdict (an extension may have none if nodes answer it with
 //!   `Outbid`, which no node does);
@@ -30,7 +28,7 @@ use crate::{
     Drift, Eligibility, FencingToken, NodeId, Quorum, Reply, Timestamp, Ttl, Validity, tally::Tally,
 };
 
-/// What a node says, and from when on the node has a vote.
+/// A node's reply, and from when on the node has a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Said {
     reply: Reply,
@@ -268,7 +266,7 @@ fn a_verdict_comes_as_soon_as_it_is_certain_and_no_sooner() {
             let is_vote = |said| round.is_vote(said);
             let certain = (1..=nodes).find(|so_far| {
                 let votes = count(&ballots[..*so_far], is_vote);
-                // What the undecided nodes could still bring.
+                // The votes that the undecided nodes could still bring.
                 majority(votes, nodes) || !majority(votes + nodes - so_far, nodes)
             });
             let early = matches!(round, Round::Acquire(_) | Round::Fence(_));

@@ -62,7 +62,7 @@ fn judge(tally: &Tally) -> Option<ReleaseVerdict> {
 pub enum ReleaseVerdict {
     /// The key is gone from a majority of nodes: another client can acquire the lock now.
     Released,
-    /// Our key was missing on so many nodes that the lock had been lost before it was released.
+    /// Our key was missing on too many nodes: the lock had been lost before it was released.
     NotHeld,
     /// Too many nodes did not answer. Their keys go when the owed release reaches them, or when
     /// their ttl ends.

@@ -4,7 +4,7 @@ use redlock_core::Drift;
 
 use super::RedlockBuilder;
 
-/// What holds for all locks.
+/// Settings of all locks.
 impl RedlockBuilder {
     /// Sets the allowance for clocks that run at different rates. The validity of a lock ends this much before its
     /// keys expire. A hundredth of the ttl and 2 ms by default.

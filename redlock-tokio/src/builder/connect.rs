@@ -48,7 +48,7 @@ impl Redlock {
     ///
     /// # Errors
     ///
-    /// Fails outside of a tokio runtime.
+    /// Fails outside a tokio runtime.
     pub async fn embedded() -> Result<Self, BuildError> {
         Self::builder().embedded().build().await
     }

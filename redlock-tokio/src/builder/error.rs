@@ -76,7 +76,7 @@ pub enum BuildError {
     /// No lock can have this prefix, since its keys would be taken for [other keys](crate::KeyError::Reserved) of this
     /// crate.
     #[error(
-        "the prefix begins with `{name}`, which is reserved for keys that are no locks: choose another"
+        "the prefix begins with `{name}`, which is reserved for keys that are not locks: choose another"
     )]
     ReservedPrefix {
         /// The beginning that is reserved.

@@ -167,7 +167,7 @@ pub(super) fn warn_of_single_group(nodes: &[Arc<dyn Node>]) {
             target: "redlock",
             node = node.address(),
             "one sentinel group has one vote: a failover loses all locks, and none can be acquired until max_ttl and \
-             confirmation_window are over; no lock is given to two holders; three groups or more outlive the \
+             confirmation_window are over; no lock is given to two holders; three groups or more survive the \
              failover of one"
         );
     }
@@ -181,7 +181,7 @@ pub(super) fn warn_of_even_number(quorum: Quorum) {
             target: "redlock",
             nodes,
             tolerated_failures = quorum.tolerated_failures(),
-            "an even number of nodes tolerates no more failures than one node less: use an odd number, at least 3"
+            "an even number of nodes tolerates no more failures than one node fewer: use an odd number, at least 3"
         );
     }
 }

@@ -66,7 +66,7 @@ impl RedlockBuilder {
     /// | `master_replid2` | refused | a promoted replica votes at once when this client first sees it, although it may lack locks |
     /// | all, because `INFO` is refused | refused | all of the above |
     ///
-    /// With another [`durability`](Self::durability) than [`Durability::Volatile`], the uptime and `master_replid2` may
+    /// With a [`durability`](Self::durability) other than [`Durability::Volatile`], the uptime and `master_replid2` may
     /// be missing in any case.
     ///
     /// [`NodeStatus::unmet`](crate::NodeStatus::unmet) shows the checks that a node leaves unmet, and one warning

@@ -101,7 +101,7 @@ struct Admitted {
     tenure: Option<Tenure>,
 }
 
-/// What a lane informs the leases of.
+/// The callbacks by which a lane informs the leases.
 pub(crate) struct Listeners {
     pub(crate) freed_notifier: FreedNotifier,
     pub(crate) on_withdrawal: OnWithdrawal,
@@ -116,7 +116,7 @@ pub(crate) type OnConnection = Box<dyn Fn() + Send>;
 pub(crate) struct LaneNode {
     pub(crate) id: NodeId,
     pub(crate) node: Arc<dyn Node>,
-    /// What names the server of the node, if the node has no address of its own.
+    /// The authority that names the server of the node, if the node has no address of its own.
     pub(crate) discovery: Option<Discovery>,
     /// The prefix of all locks.
     pub(crate) prefix: Prefix,

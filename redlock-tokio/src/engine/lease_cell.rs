@@ -83,7 +83,7 @@ impl LeaseCell {
         })
     }
 
-    // What the holder asks, or the task that waits for the lock.
+    // For the holder, or the task that waits for the lock.
 
     /// Waits until the lock is held, or will not be held.
     pub(crate) fn poll_acquired(&self, cx: &Context<'_>) -> Poll<Result<(), End>> {

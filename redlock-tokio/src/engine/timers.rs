@@ -25,11 +25,11 @@ const MAX_AT_ONCE: usize = 256;
 /// How many waits are kept before those that are over are removed.
 const MIN_WAITS: usize = 64;
 
-/// What the timers call back.
+/// A lease or a waiter, which the timers call back.
 ///
 /// A clone is one more handle of the same thing, so cloning must be cheap.
 pub(crate) trait Timed: Clone + Send + Sync + 'static {
-    /// What waits, and has no deadline to clear.
+    /// A waiter, which has no deadline to clear.
     type Waiter: Debug + Send + Sync;
 
     fn of_waiter(waiter: Arc<Self::Waiter>) -> Self;

@@ -1,4 +1,4 @@
-/// What all keys of a [`Redlock`](crate::Redlock) have in front of them.
+/// The bytes that all keys of a [`Redlock`](crate::Redlock) have in front of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prefix {
     bytes: Box<[u8]>,

@@ -1,4 +1,4 @@
-//! What a task that waited for a lock gets: a guard, or the reason why there is none.
+//! The result for a task that waited for a lock: a guard, or the reason why there is none.
 
 use std::{sync::Arc, time::Duration};
 

@@ -54,14 +54,14 @@ pub struct NamedBy {
     pub authority: Arc<dyn Authority>,
     /// The position of the node among those of the authority, from zero.
     pub index: usize,
-    /// What the authority is.
+    /// The kind of the authority.
     pub kind: AuthorityKind,
     /// How many members the authority has at least, whatever they know of each other. One by default. See
     /// [`OwnerRule::with_fewest_members`](redlock_core::OwnerRule::with_fewest_members).
     pub fewest_members: usize,
 }
 
-/// What names the master of a node.
+/// The authority that names the master of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthorityKind {

@@ -1,4 +1,4 @@
-/// What nodes still know of the locks that they granted, after a restart or a failover.
+/// How much nodes still know of the locks that they granted, after a restart or a failover.
 ///
 /// Passed to [`RedlockBuilder::durability`](crate::RedlockBuilder::durability). A node that has forgotten a lock grants
 /// it to a second holder. If in doubt, keep [`Volatile`](Self::Volatile), the default: it costs time, and the others

@@ -58,7 +58,7 @@ pub enum NodeError {
     NotACounter {
         /// The name of the counter's key on the node, with other than ASCII characters escaped.
         name: Arc<str>,
-        /// What is wrong with the key.
+        /// The fault of the key.
         defect: CounterDefect,
     },
     /// No answer came in time. The node may have carried out the command, or may still do so.

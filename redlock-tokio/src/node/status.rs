@@ -28,9 +28,9 @@ use crate::{
 pub struct NodeStatus {
     /// The address, without credentials.
     pub address: Arc<str>,
-    /// What the node can do for a lock.
+    /// Whether the node can vote for a lock, and if not, why.
     pub state: NodeState,
-    /// What the server said of itself at the last connection.
+    /// The server's description of itself at the last connection.
     pub server: Option<ServerInfo>,
     /// The checks that were unmet at the last connection, since the server did not say what they need. A node
     /// that has some votes only because of
@@ -41,7 +41,7 @@ pub struct NodeStatus {
     pub round_trip: Option<Duration>,
 }
 
-/// What a node can do for a lock.
+/// Whether a node can vote for a lock, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {

@@ -45,7 +45,7 @@ pub enum OptionsError {
     /// The ttl of a fenced lock is longer than half of the time for which nodes remember its
     /// [counter](redlock_core::FencingToken::COUNTER_LIFETIME).
     #[error(
-        "the ttl of a fenced lock may be {longest:?} at most, and not {ttl:?}: choose a shorter ttl, which is renewed"
+        "the ttl of a fenced lock may be at most {longest:?}, not {ttl:?}: choose a shorter ttl, which is renewed"
     )]
     TooLongForFence {
         /// The ttl that was requested.

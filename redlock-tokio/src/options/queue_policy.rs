@@ -2,7 +2,7 @@ use std::{fmt, time::Duration};
 
 use redlock_core::Drift;
 
-/// What holds for all locks of a [`Redlock`](crate::Redlock), because it is a fact of its servers or its process.
+/// Settings of all locks of a [`Redlock`](crate::Redlock), because they are facts of its servers or its process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommonSettings {
     pub(crate) drift: Drift,

@@ -23,7 +23,7 @@ const LONGEST_FENCED: Duration = Duration::from_secs(FencingToken::COUNTER_LIFET
 /// time with such changes. In longer turns, waiters wait longer for the turns of other processes.
 const HANDOVER_FOR: Duration = Duration::from_millis(30);
 
-/// What options mean, with the defaults of those that are not set.
+/// Options as a lease needs them, with the defaults of those that are not set.
 impl LockOptions {
     pub(crate) fn is_fenced(&self) -> bool {
         self.fencing == Some(Fencing::Fenced)

@@ -6,8 +6,7 @@ use crate::{
 };
 
 /// How many entries the tables of one [`Redlock`] have, for tests that look for entries that nobody needs.
-///
-/// What a [`Redlock`] remembers of keys that are not in use has a fixed size, and is not part of this.
+/// The memory of a [`Redlock`] for keys that are not in use has a fixed size, and is not part of this.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -9,7 +9,7 @@ pub(crate) struct Light {
     color: Color,
 }
 
-/// What a node can do for a lock.
+/// Whether a node can vote for a lock.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 enum Color {

@@ -40,7 +40,7 @@ impl Counters {
         }
     }
 
-    /// Returns whether so much waits that the lane should not be given the request if other nodes are enough.
+    /// Returns whether too much waits to give the lane the request if other nodes are enough.
     pub(super) fn is_behind(&self, command: &Command) -> bool {
         matches!(
             command.operation(),
@@ -48,7 +48,7 @@ impl Counters {
         ) && self.waiting.load(Ordering::Relaxed) >= MAX_BEHIND
     }
 
-    /// Returns whether so much waits already that the lane should not be given the request. What keeps a lock or ends it
+    /// Returns whether too much waits already to give the lane the request. What keeps a lock or ends it
     /// is never too much.
     pub(super) fn is_too_much(&self, command: &Command) -> bool {
         let limit = match command.operation() {

@@ -13,7 +13,7 @@ use crate::{
 /// How long an authority is left alone whose watch has ended.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What names the server of a node.
+/// The authority that names the server of a node, and the watch of it.
 #[derive(Clone)]
 pub(crate) struct Discovery {
     pub(super) named_by: NamedBy,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{NodeError, NodeStatus, engine::warning::Warning, node::Command, sync::mpsc};
 
-/// What a lane is sent by its handle.
+/// A message to a lane from its handle.
 #[derive(Debug)]
 pub(super) enum Message {
     /// A command for the node.

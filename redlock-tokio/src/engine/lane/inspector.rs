@@ -10,7 +10,7 @@ use crate::{
     node::{Server, Session},
 };
 
-/// How often a server is asked what it is while it is connected. For so long votes may be counted
+/// How often a server is asked what it is while it is connected. For this long votes may be counted
 /// that another server gave in its place, before they are withdrawn.
 const INTERVAL: Duration = Duration::from_secs(1);
 

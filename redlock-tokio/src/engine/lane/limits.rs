@@ -11,7 +11,7 @@ pub(crate) struct LaneLimits {
     pub(crate) connect: Duration,
 }
 
-/// A batch with so many keys is full. (Its last command may have more keys than there was room for.) The limit bounds
+/// A batch with this many keys is full. (Its last command may have more keys than there was room for.) The limit bounds
 /// how long others wait behind a batch. It is far beyond what gathers by itself between two round trips.
 pub(super) const MAX_BATCH: usize = 512;
 
@@ -24,9 +24,9 @@ pub(super) const SMALL: usize = 16;
 /// 1.10 with 64.)
 pub(super) const MAX_BATCHES_IN_FLIGHT: usize = 8;
 
-/// `node_timeout` is the time for so many keys. A node has more time for more keys in flight: what is slow because of our
-/// own load is not silent. (Where sixteen busy processes shared two processors, servers needed up to 0.2 s for commands
-/// of a thousand keys.)
+/// `node_timeout` is the time for this many keys. A node has more time for more keys in flight: what is slow because of
+/// our own load is not silent. (Where sixteen busy processes shared two processors, servers needed up to 0.2 s for
+/// commands of a thousand keys.)
 pub(super) const KEYS_PER_TIMEOUT: usize = MAX_BATCH / 4;
 
 /// No further batch is sent while commands with this many keys are in flight. So a node that falls silent

@@ -5,7 +5,7 @@ use redlock_core::{Eligibility, NodeId, RoundId, Timestamp, Ttl};
 use super::set_requests::SetRequests;
 use crate::node::Answer;
 
-/// What a lane needs from those that send requests through it. Lanes know nothing else of leases.
+/// A lease, as far as the lanes know it: it sends requests and gets the answers.
 pub(crate) trait Requester: Debug + Send + Sync {
     /// Takes a node's answer, or the reason why there is none, and what the node's votes are worth.
     fn handle_answer(

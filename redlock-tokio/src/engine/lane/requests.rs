@@ -133,7 +133,7 @@ impl Requests {
     }
 
     /// Returns whether the lane can end: nothing waits, nothing is owed, and no request can come any more.
-    /// Also tells the callers that drain the lane if nothing waits or is owed. Must be called while nothing
+    /// Also informs the callers that drain the lane if nothing waits or is owed. Must be called while nothing
     /// is in flight.
     pub(super) fn has_ended(&mut self) -> bool {
         if !self.backlog.is_empty() || !self.answers.owed_releases().is_empty() {

@@ -36,7 +36,7 @@ pub(super) struct Serving<'a> {
     is_silent: bool,
 }
 
-/// A session whose node may vote, and what tells of changes of the node.
+/// A session whose node may vote, and the sources of news about the node.
 pub(super) struct Connected {
     pub(super) session: Box<dyn Session>,
     pub(super) inspector: Inspector,
@@ -51,7 +51,7 @@ pub(super) struct NamedServer {
     pub(super) tenures: Tenures,
 }
 
-/// What the lane waits for.
+/// Something that the lane waits for.
 enum Event {
     Completed(Completed),
     Closed(NodeError),
@@ -61,7 +61,7 @@ enum Event {
     Received,
 }
 
-/// What becomes of the requests that come now.
+/// The fate of the requests that come now.
 enum Intake {
     /// They are sent.
     Send,

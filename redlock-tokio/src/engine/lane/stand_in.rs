@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{Clock, NodeError, node::Session, sync::mpsc};
 
-/// What a real lane learns from its timers and its inspector.
+/// The news that a real lane gets from its timers and its inspector.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// All that is in flight is late.

@@ -3,7 +3,7 @@ use std::future::pending;
 use redlock_core::Tenure;
 use tokio::sync::watch;
 
-/// What a lane hears of the server that the authority of its node has confirmed last.
+/// A lane's view of the server that the authority of its node has confirmed last.
 pub(super) struct Tenures(watch::Receiver<Option<Tenure>>);
 
 impl Tenures {

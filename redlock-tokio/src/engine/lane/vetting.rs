@@ -18,7 +18,7 @@ use crate::{
 /// The requirements that nodes must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VettingRules {
-    /// What a restarted node still knows.
+    /// How much a restarted node still knows.
     pub(crate) durability: Durability,
     /// For how long a node has no vote that may have forgotten a lock.
     pub(crate) quarantine: Quarantine,
@@ -42,7 +42,7 @@ impl VettingRules {
     }
 }
 
-/// What a node has said of itself, and when.
+/// A node's description of itself, and when it was asked.
 pub(super) struct Statement {
     /// A time before the node was asked.
     pub(super) asked_at: Timestamp,
@@ -78,11 +78,11 @@ impl Statement {
     }
 }
 
-/// What the lane of a node must do after the node has said what it is.
+/// The consequence of a node's identity for its lane.
 pub(super) struct Decision {
-    /// What the node's votes are worth, or why it may not vote at all.
+    /// The worth of the node's votes, or why it may not vote at all.
     pub(super) outcome: Result<Eligibility, NodeError>,
-    /// What the lane must tell all leases.
+    /// The votes that all leases must give up.
     pub(super) withdrawal: Option<Withdrawal>,
     /// The checks that are unmet.
     pub(super) unmet: Checks,

@@ -16,17 +16,17 @@ use crate::{
 /// Tells all leases that votes of a node count for nothing.
 pub(crate) type OnWithdrawal = Box<dyn Fn(Withdrawal) + Send>;
 
-/// What the votes of a lane's node are worth.
+/// The worth of the votes of a lane's node.
 pub(super) struct VotingRight {
     node: NodeId,
-    /// What logs call the node.
+    /// The node's name in the log.
     address: Arc<str>,
     clock: Clock,
     vetting: Arc<Vetting>,
     on_withdrawal: OnWithdrawal,
     status: Arc<StatusBoard>,
     eligibility: Eligibility,
-    /// What names the server, so that only the electorate knows what its votes are worth.
+    /// The authority that names the server, so that only the electorate knows what its votes are worth.
     named_by: Option<AuthorityKind>,
     /// Whether the node had no vote when this was last checked.
     has_no_vote: bool,

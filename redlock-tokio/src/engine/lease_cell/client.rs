@@ -25,7 +25,7 @@ use crate::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
-/// What all handles, guards and leases of one [`Redlock`](crate::Redlock) share.
+/// The part of a [`Redlock`](crate::Redlock) that all its handles, guards and leases share.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) quorum: Quorum,
@@ -42,7 +42,7 @@ pub(crate) struct Client {
     pub(crate) requests: AtomicU64,
     pub(crate) prefix: Prefix,
     pub(crate) defaults: LockOptions,
-    /// What the defaults mean, once a lock was requested with them.
+    /// The terms of the defaults, once a lock was requested with them.
     pub(crate) default_terms: OnceLock<Arc<Terms>>,
     pub(crate) common: CommonSettings,
     /// The longest ttl that a lock may have, if restarted nodes must wait for it.
@@ -167,7 +167,7 @@ impl Client {
         select_all(changes.collect::<Vec<_>>()).map(drop)
     }
 
-    /// Returns whether so many nodes report when a probed key is gone that they are a quorum.
+    /// Returns whether enough nodes for a quorum report when a probed key is gone.
     pub(crate) fn is_notified(&self) -> bool {
         let notifying = self.lanes.iter().filter(|lane| lane.notifies());
         notifying.count() >= self.quorum.votes()

@@ -5,7 +5,7 @@ use redlock_core::Timestamp;
 use super::{LeaseCell, waiter::Waiter};
 use crate::engine::timers::Timed;
 
-/// What has a place in the queues of its keys.
+/// A lease or a waiter, which has a place in the queues of its keys.
 #[derive(Clone)]
 pub(crate) enum Contender {
     /// It waits for its turn.

@@ -1,4 +1,4 @@
-//! What a holder does with its lease.
+//! The lease as its holder sees it.
 
 use std::{future::pending, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What a lease learns from the lanes and the timers.
+//! The inputs of a lease, from the lanes and the timers.
 
 use std::{sync::Arc, time::Duration};
 

@@ -4,7 +4,7 @@ use redlock_core::LeaseConfig;
 
 use crate::{key::KeySet, options::QueuePolicy};
 
-/// What options mean for a lock. Shared by all requests with the same options.
+/// The options of a lock, resolved. Shared by all requests with the same options.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) config: Arc<LeaseConfig>,

@@ -277,7 +277,7 @@ impl Drop for WaitingTask {
 }
 
 impl Successor {
-    /// Wakes the task. Call it outside of all locks.
+    /// Wakes the task. Call this outside all locks.
     pub(super) fn wake(self) {
         if let Some(waker) = self.waker {
             foreign::call(|| waker.wake());

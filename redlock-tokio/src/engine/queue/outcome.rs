@@ -2,7 +2,7 @@ use redlock_core::Timestamp;
 
 use crate::options::WaiterLimit;
 
-/// What a request gets that joins the queue.
+/// The place of a request that joins the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Turn,
@@ -19,7 +19,7 @@ pub(crate) enum JoinOutcome<T> {
         backs_off: bool,
     },
     Waiting {
-        /// What to do because it waits.
+        /// To be done because it waits.
         follow_up: Option<FollowUp<T>>,
     },
 }
@@ -28,7 +28,7 @@ pub(crate) enum JoinOutcome<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused<T> {
     pub(crate) refusal: Refusal,
-    /// What to do all the same.
+    /// To be done all the same.
     pub(crate) follow_up: Option<FollowUp<T>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Refusal {
     },
 }
 
-/// What to do after a change, outside of the lock of the queue.
+/// To be done after a change, outside the lock of the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FollowUp<T> {
     /// Let this waiter begin: it has the turn.

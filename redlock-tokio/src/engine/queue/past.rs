@@ -30,7 +30,7 @@ struct Released {
     at: Timestamp,
 }
 
-/// What is known of a key from before.
+/// The history of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Past {
     pub(super) streak: Option<Streak>,

@@ -29,7 +29,7 @@ pub(super) struct WaitQueue<T> {
     gone_by: Timestamp,
 }
 
-/// What the end of a turn means for the next one.
+/// The consequence of the end of a turn for the next one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TurnEnd {
     /// Whether to let other processes go first.

@@ -35,7 +35,7 @@ struct Entry {
     expires_at: Timestamp,
 }
 
-/// A key that is gone, and the notifiers to tell. Notify after the store is unlocked: the receiver may act
+/// A key that is gone, and the notifiers to inform. Notify after the store is unlocked: the receiver may act
 /// at once.
 #[must_use]
 pub(super) struct Freed {

@@ -31,7 +31,7 @@ pub(super) enum AddressError {
     NoHost,
     #[error("the host has a character that no host has")]
     InvalidHost,
-    #[error("an IPv6 address must be in brackets, and nothing else may be")]
+    #[error("an IPv6 address must be in brackets, and nothing else may be in brackets")]
     Brackets,
     #[error("the port is missing")]
     NoPort,

@@ -177,7 +177,7 @@ impl ClusterNodes {
         self
     }
 
-    /// Translates the addresses that nodes announce, for a client behind a NAT or outside of a container network.
+    /// Translates the addresses that nodes announce, for a client behind a NAT or outside a container network.
     /// `None` leaves an address as it is. The seeds are not translated.
     ///
     /// The function gets `host:port`, and `[host]:port` for IPv6, in lower case. It may be called at any time, so it

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::node::NodeError;
 
-/// Returns the age that an [`AgeMarker`] under this key tells. Writes the marker if it is missing, and
+/// Returns the age that an [`AgeMarker`] under this key shows. Writes the marker if it is missing, and
 /// renews it when that is due. Costs one round trip, and a second one for a renewal.
 pub(super) async fn age(
     mut connection: MultiplexedConnection,

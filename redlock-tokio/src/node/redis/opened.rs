@@ -13,7 +13,7 @@ pub(super) struct Opened {
     pub(super) attachment: Attachment,
 }
 
-/// What lasts as long as the session that uses a connection.
+/// Kept for as long as the session that uses a connection.
 pub(super) enum Attachment {
     None,
     /// The connection's place in a pool.

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::node::NodeError;
 
-/// What makes the connections of a pool of your own report free locks. Used with
+/// Makes the connections of a pool of your own report free locks. Used with
 /// [`RedisNode::from_pool_with`](crate::RedisNode::from_pool_with), one for each pool.
 ///
 /// A server reports that a lock is free on the connection that has asked for it, and the redis crate passes that on only

@@ -39,10 +39,9 @@ pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Lets each key live for its ttl from now if its value is its token. Returns for each key the milliseconds
-/// that it had left (-1 for a key without an end, as `PTTL` does), or `-` if it is not ours, separated by
-/// commas. The script never shortens a life, so an extension that arrives late, after a longer one, does no
-/// harm.
+/// Lets each key live for its ttl from now if its value is its token. Returns for each key the milliseconds that it had
+/// left (-1 for a key without an end, as `PTTL` does), or `-` if another client has it or it is gone, separated by
+/// commas. The script never shortens a life, so an extension that arrives late, after a longer one, does no harm.
 pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('MGET', unpack(KEYS)) \

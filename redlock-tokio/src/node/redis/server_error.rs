@@ -1,4 +1,4 @@
-//! What the errors of a server mean for a lock.
+//! The meaning of a server's errors for a lock.
 
 use std::{error::Error, io, sync::Arc};
 
@@ -77,7 +77,7 @@ pub(super) fn is_denied_key(error: &ServerError) -> bool {
     error.code() == "NOPERM" && !is_denied_command(error)
 }
 
-/// Returns whether the key holds something else than text, so that it is not ours. (Redis 8.4 gives the
+/// Returns whether the key holds something other than text, so it is another program's. (Redis 8.4 gives the
 /// error of `DELEX` no code of its own.)
 pub(super) fn is_other_type(error: &ServerError) -> bool {
     let details = error.details().unwrap_or_default();

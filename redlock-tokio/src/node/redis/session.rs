@@ -31,7 +31,7 @@ use crate::node::{Answer, Command, FreedNotifier, NodeError, Server, Session};
 /// How long an idle server may take to describe itself. (The lane of a busy server gives up sooner.)
 const INSPECTION_LIMIT: Duration = Duration::from_secs(5);
 
-/// What an inspection asks `INFO` for: the sections that can show a change.
+/// The sections of `INFO` that can show a change, for an inspection.
 const SECTIONS: [&str; 2] = ["server", "replication"];
 
 /// Likewise, of a server that must be a node of a cluster.

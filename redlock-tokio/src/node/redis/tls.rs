@@ -99,7 +99,7 @@ impl TlsOptions {
 
     /// Accepts every certificate, for every name, from everyone. *For tests only*.
     ///
-    /// Anyone on the way can then pose as the server, read the password, and grant one lock to several clients. Each
+    /// Anyone on the network can then pose as the server, read the password, and grant one lock to several clients. Each
     /// node and each cluster logs a warning when it is built. The client asks for no server name (SNI), and ignores
     /// [`ca_certificates`](Self::ca_certificates) and [`server_name`](Self::server_name).
     pub fn insecure(mut self) -> Self {
@@ -143,7 +143,7 @@ impl Tls {
         if options.is_insecure {
             crate::log::warn!(
                 target: "redlock",
-                "TLS is insecure: no server's certificate is checked, so anyone on the way can pose as the server"
+                "TLS is insecure: no server's certificate is checked, so anyone on the network can pose as the server"
             );
         }
         Ok(Self {

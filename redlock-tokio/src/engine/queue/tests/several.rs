@@ -126,7 +126,7 @@ fn keys_are_reserved_for_one_that_has_waited_long() {
 
 /// The keys are reserved again, but the reservation holds back only waiters that came after it expired.
 #[test]
-fn waiters_that_a_lapse_let_pass_are_not_held_back_again() {
+fn waiters_that_passed_when_a_reservation_ended_are_not_held_back_again() {
     let queue = queue();
     let [a, b] = ["a", "b"].map(|key| Key::new(key).unwrap());
     assert_eq!(join_at(&queue, &b, 0, at(0), &ROOMY), TURN);

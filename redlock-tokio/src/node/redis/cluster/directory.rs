@@ -57,7 +57,7 @@ pub(super) struct SharedServer {
     pub(super) member: MemberId,
 }
 
-/// What an answer is worth.
+/// The worth of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It is of a node of the cluster.
@@ -75,7 +75,7 @@ struct Heard {
     foreign: BTreeMap<Endpoint, MemberId>,
     /// Why there was no answer from an address the last time.
     failures: BTreeMap<Endpoint, NodeError>,
-    /// What the nodes have announced.
+    /// Everything that the nodes have announced.
     announced: BTreeSet<Endpoint>,
     /// Whether an answer has changed since the owners were last compared.
     has_changed: bool,
@@ -442,7 +442,7 @@ impl Heard {
         if answering < majority {
             let all = self.all().len();
             let text = format!(
-                "{answering} of {all} nodes of the cluster answer, with the replicas, and {majority} are needed to \
+                "{answering} of {all} nodes of the cluster answer, including replicas, and {majority} are needed to \
                  confirm the owner of slot {number}; silent: {silent}. Forget nodes that are gone: CLUSTER FORGET on \
                  each of the others ({})",
                 failures()

@@ -30,7 +30,7 @@ pub(in crate::node::redis) fn check(reply: &Value, expected: MemberId) -> Result
             return Err(NodeError::Unreachable(shorten(text).into()));
         }
         Value::ServerError(error) => format!("CLUSTER MYID: {}", refusal(error)),
-        other => format!("an odd answer to CLUSTER MYID: {other:?}"),
+        other => format!("an unexpected answer to CLUSTER MYID: {other:?}"),
     };
     Err(NodeError::Misconfigured(shorten(text).into()))
 }

@@ -10,7 +10,7 @@ use crate::node::{
     redis::{address::Endpoint, key_slot::KeySlot},
 };
 
-/// What one node of a cluster says of all its nodes.
+/// One node's view of all nodes of its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// The node that says it.
@@ -60,7 +60,9 @@ impl Layout {
                 continue;
             }
             if line.has_flag("myself") && myself.replace(line.id).is_some() {
-                return Err(unexpected("two nodes that are the one that was asked"));
+                return Err(unexpected(
+                    "two nodes that claim to be the one that answered",
+                ));
             }
             if nodes.insert(line.id, line.node()?).is_some() {
                 return Err(unexpected("two nodes with one id"));
@@ -70,7 +72,8 @@ impl Layout {
             }
         }
         let layout = Self {
-            myself: myself.ok_or_else(|| unexpected("no node that is the one that was asked"))?,
+            myself: myself
+                .ok_or_else(|| unexpected("no node that claims to be the one that answered"))?,
             nodes,
         };
         layout.refuse_shared_slots()?;

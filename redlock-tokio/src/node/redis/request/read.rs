@@ -143,7 +143,7 @@ fn release(digit: u8) -> Answer {
     }
 }
 
-/// Reads the time that a key had left; `-` if the key is not ours.
+/// Reads the time that a key had left; `-` if another client has the key, or it is gone.
 fn extension(text: &[u8]) -> Answer {
     if text == b"-" {
         return Ok(Vote::Denied);

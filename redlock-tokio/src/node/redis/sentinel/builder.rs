@@ -190,7 +190,7 @@ impl SentinelNodeBuilder {
     }
 
     /// Translates the addresses that sentinels name, of servers and of other sentinels, for a client behind a NAT or
-    /// outside of a container network. `None` leaves an address as it is.
+    /// outside a container network. `None` leaves an address as it is.
     ///
     /// The function gets `host:port`, and `[host]:port` for IPv6, in lower case. It may be called at any time, so it
     /// must not block. Each server needs an address of its own: if one address leads to different servers, the client

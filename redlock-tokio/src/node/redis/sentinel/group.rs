@@ -46,7 +46,7 @@ pub(super) struct Group {
     pub(super) map: Option<AddressMap>,
     /// Why sentinels name no master, by their addresses.
     pub(super) objections: Mutex<BTreeMap<String, NodeError>>,
-    /// What the sentinels say about each other.
+    /// The reports of the sentinels on each other.
     pub(super) roster: Mutex<Roster>,
 }
 
@@ -62,7 +62,7 @@ struct GroupWatch {
     hint: Arc<Notify>,
 }
 
-/// What was last heard of one sentinel.
+/// The last news of one sentinel.
 #[derive(Default)]
 struct Memory {
     last: Option<(MemberId, Option<Tenure>)>,
@@ -310,7 +310,7 @@ impl GroupWatch {
         let now = Instant::now();
         let id = self.group.roster.lock().note(now, address, &answer);
         let Some(member) = id else {
-            let text = "it does not tell its id: grant +sentinel|myid, or use Redis 6.2 or later";
+            let text = "it does not report its id: grant +sentinel|myid, or use Redis 6.2 or later";
             return Err(NodeError::Misconfigured(text.into()));
         };
         let age = memory.age(self.reports.now(), member, &answer);
@@ -327,7 +327,7 @@ impl GroupWatch {
 impl Memory {
     /// Returns for how long a sentinel has named this master, at least.
     ///
-    /// A sentinel that was cut off while the master was a replica for a moment has missed that, and tells an age from
+    /// A sentinel that was cut off while the master was a replica for a moment has missed that, and reports an age from
     /// before. So an age counts at most from when a change was heard.
     fn age(&mut self, now: Timestamp, member: MemberId, answer: &SentinelAnswer) -> Duration {
         match &self.last {

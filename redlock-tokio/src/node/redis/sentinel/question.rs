@@ -1,4 +1,4 @@
-//! What a sentinel is asked, and reading its answer.
+//! The question to a sentinel, and its answer.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -17,10 +17,10 @@ use crate::node::{
 /// asked, so a wrong answer with thousands would take the vote and open thousands of connections.
 const MOST_OTHERS: usize = 100;
 
-/// What a sentinel says of one group.
+/// A sentinel's view of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SentinelAnswer {
-    /// `None` if the sentinel does not tell its id.
+    /// `None` if the sentinel does not report its id.
     pub(super) id: Option<MemberId>,
     pub(super) tenure: Option<Tenure>,
     /// For how long the sentinel has known the master, at least.
@@ -93,7 +93,7 @@ fn explain(group: &str, error: &ServerError) -> NodeError {
         "this client may not ask it: grant +sentinel|myid +sentinel|master +sentinel|sentinels"
             .into()
     } else if is_denied_command(error) {
-        "it is a server and not a sentinel: give the port of the sentinel, 26379 by default".into()
+        "it is a server, not a sentinel: give the port of the sentinel, 26379 by default".into()
     } else {
         return refusal(error);
     };

@@ -8,13 +8,13 @@ use tokio::time::Instant;
 
 use super::question::SentinelAnswer;
 
-/// How long a sentinel is asked of which none of the others tells any more.
+/// How long a sentinel is still asked after all others have ceased to list it.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// What the sentinels of a group say about each other.
+/// The reports of a group's sentinels on each other.
 #[derive(Default)]
 pub(super) struct Roster {
-    /// What each sentinel has said last, by the address at which it was asked.
+    /// The last report of each sentinel, by the address at which it was asked.
     heard: BTreeMap<String, Heard>,
     /// When a sentinel was last told of, and its address.
     told: BTreeMap<MemberId, (String, Instant)>,
@@ -29,7 +29,7 @@ struct Heard {
 impl Roster {
     /// Notes the answer of the sentinel at `address`. Returns its id, if that is known.
     ///
-    /// Sentinels before Redis 6.2 do not tell their id. Then the id is the only one that others know and the sentinel
+    /// Sentinels before Redis 6.2 do not report their id. Then the id is the only one that others know and the sentinel
     /// does not: no sentinel lists itself. If a sentinel at another address has that id, this one is a newcomer that
     /// no other knows yet. Under the id of another it would take back what that one has said.
     pub(super) fn note(
@@ -82,7 +82,7 @@ impl Roster {
         asked.or_else(told)
     }
 
-    /// Returns the addresses of the sentinels that others tell of.
+    /// Returns the addresses of the sentinels that others list.
     pub(super) fn told(&self) -> impl Iterator<Item = String> + use<> {
         let told: Vec<_> = self
             .told

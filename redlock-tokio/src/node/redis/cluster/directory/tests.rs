@@ -99,7 +99,7 @@ async fn an_objection_says_what_is_missing() {
     directory.note_answer(&at("seed:1"), &layout(A, A));
     let text = shown(&directory, 0);
     assert!(
-        text.contains("1 of 3 nodes of the cluster answer, with the replicas, and 2 are needed"),
+        text.contains("1 of 3 nodes of the cluster answer, including replicas, and 2 are needed"),
         "{text}"
     );
     assert!(text.contains("silent: b:6379, c:6379. Forget"), "{text}");

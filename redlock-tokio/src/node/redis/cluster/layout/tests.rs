@@ -86,12 +86,8 @@ fn answers_that_make_no_sense_are_refused() {
     let first = REDIS_7.lines().next().unwrap();
     let again = format!("{REDIS_7}{first}");
     for (from, to, named) in [
-        ("myself,", "", "no node that is the one"),
-        (
-            "master,fail?",
-            "myself,master",
-            "two nodes that are the one",
-        ),
+        ("myself,", "", "no node that claims"),
+        ("master,fail?", "myself,master", "two nodes that claim"),
         ("10923-16383", "10922-16383", "two nodes that own one slot"),
         ("10923-16383", "10923-16384", "slots"),
         ("10923-16383", "16383-10923", "slots"),
