@@ -6,9 +6,9 @@ use super::RoundId;
 use crate::{NodeId, NodeSet, Quorum, Reply, Timestamp};
 
 /// How often a waiter that has just begun to wait probes a free key again before it tries.
-const MAX_CONFIRMATIONS: u32 = 3;
+const MAX_RECHECKS: u32 = 3;
 
-/// What nodes have said about the key since the last attempt failed.
+/// Everything that nodes have said about the key since the last attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct KeyWatch {
     /// The round of the last probe.
@@ -21,17 +21,17 @@ pub(super) struct KeyWatch {
     /// Those among them that have sent a notification since. Their answer may be older than it.
     doubtful: NodeSet,
     /// How often to probe again once a quorum is free, before trying.
-    confirmations: u32,
+    rechecks: u32,
     /// Whether a notification came since the last scheduled probe.
     has_news: bool,
     /// Whether there was a scheduled probe.
     was_scheduled: bool,
-    /// Whether a quorum was free, and is being confirmed.
+    /// Whether a quorum was free, and is being rechecked.
     was_free: bool,
 }
 
 impl KeyWatch {
-    /// Starts to watch with the probe of this round, for a waiter that has `missed` the key so often.
+    /// Starts to watch with the probe of this round, for a waiter that has `missed` the key this often.
     pub(super) fn new(id: RoundId, quorum: Quorum, missed: u32) -> Self {
         Self {
             id,
@@ -39,16 +39,16 @@ impl KeyWatch {
             free_from: vec![None; quorum.nodes()],
             asked: quorum.all(),
             doubtful: NodeSet::EMPTY,
-            confirmations: confirmations_after(missed),
+            rechecks: rechecks_after(missed),
             has_news: false,
             was_scheduled: false,
             was_free: false,
         }
     }
 
-    /// Starts to watch for a client that backs off. It assumes that others have the key until then, and
-    /// confirms more often than any waiter that the key is free. If no other client came before, it confirms it once:
-    /// one that comes now is faster after it has missed a few openings.
+    /// Starts to watch for a client that backs off. It assumes that others have the key until then, and rechecks more
+    /// often than any waiter whether the key is still free. If no other client came before, it rechecks once: one that
+    /// comes now is faster after it has missed a few openings.
     pub(super) fn after_others(
         id: RoundId,
         quorum: Quorum,
@@ -58,11 +58,7 @@ impl KeyWatch {
         Self {
             free_from: vec![Some(until); quorum.nodes()],
             asked: NodeSet::EMPTY,
-            confirmations: if others_came {
-                MAX_CONFIRMATIONS + 1
-            } else {
-                1
-            },
+            rechecks: if others_came { MAX_RECHECKS + 1 } else { 1 },
             ..Self::new(id, quorum, 0)
         }
     }
@@ -110,21 +106,21 @@ impl KeyWatch {
         }
     }
 
-    /// Takes one of the probes that confirm that a quorum is free. Returns whether there was one left.
+    /// Takes one of the probes by which a free quorum is rechecked. Returns whether there was one left.
     ///
-    /// A scheduled probe that found the key free needs no confirmation. No other client got a
+    /// A scheduled probe that found the key free needs no recheck. No other client got a
     /// notification at that moment, and one that gets it later would be faster than another probe.
-    pub(super) fn take_confirmation(&mut self) -> bool {
+    pub(super) fn take_recheck(&mut self) -> bool {
         self.was_free = true;
         let was_found =
             self.was_scheduled && !self.has_news && self.free_from.contains(&Some(Timestamp::ZERO));
-        let is_left = self.confirmations > 0 && !was_found;
-        self.confirmations = self.confirmations.saturating_sub(1);
+        let is_left = self.rechecks > 0 && !was_found;
+        self.rechecks = self.rechecks.saturating_sub(1);
         is_left
     }
 
     /// Awaits the answers to a probe, and forgets what was known before.
-    pub(super) fn await_confirmation(&mut self, id: RoundId) {
+    pub(super) fn await_recheck(&mut self, id: RoundId) {
         self.await_probe(id);
         self.free_from.fill(None);
     }
@@ -136,7 +132,7 @@ impl KeyWatch {
 
     /// Notes how often another client was faster by now.
     pub(super) fn handle_missed(&mut self, missed: u32) {
-        self.confirmations = confirmations_after(missed);
+        self.rechecks = rechecks_after(missed);
     }
 
     /// Returns whether a notification came since the last scheduled probe.
@@ -170,7 +166,7 @@ impl KeyWatch {
         Some(known[votes - 1])
     }
 
-    /// Returns whether so many nodes have the key now that the others cannot be a quorum.
+    /// Returns whether too many nodes have the key now for the others to be a quorum.
     pub(super) fn is_taken(&self, now: Timestamp) -> bool {
         let taken = self
             .free_from
@@ -187,14 +183,14 @@ impl KeyWatch {
     }
 }
 
-/// Returns how often a waiter that has `missed` the key so often probes a free key again before it
+/// Returns how often a waiter that has `missed` the key this often probes a free key again before it
 /// tries.
 ///
 /// In the round trip of each probe others may be faster, so the number falls as a waiter waits longer.
 /// Otherwise one client would win again and again, since servers notify their clients in a fixed order.
 /// So up to four waiters that come in turn are told apart. Among more of them, chance decides.
-const fn confirmations_after(missed: u32) -> u32 {
-    MAX_CONFIRMATIONS.saturating_sub(missed)
+const fn rechecks_after(missed: u32) -> u32 {
+    MAX_RECHECKS.saturating_sub(missed)
 }
 
 #[cfg(test)]
@@ -259,7 +255,7 @@ mod tests {
     fn a_missed_opening_counts_once() {
         let mut key_watch = key_watch(&[Reply::Free; 3]);
         assert!(!key_watch.take_was_free(), "nothing is known of it before");
-        key_watch.take_confirmation();
+        key_watch.take_recheck();
         for index in 0..3 {
             assert!(key_watch.handle_change(node(index)));
             key_watch.handle_reply(node(index), taken(9));
@@ -271,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_waiter_confirms_less_the_longer_it_has_waited() {
-        let confirmations = [0, 1, 2, 3, 4, u32::MAX].map(confirmations_after);
-        assert_eq!(confirmations, [3, 2, 1, 0, 0, 0]);
+        let rechecks = [0, 1, 2, 3, 4, u32::MAX].map(rechecks_after);
+        assert_eq!(rechecks, [3, 2, 1, 0, 0, 0]);
     }
 }

@@ -9,7 +9,7 @@ use crate::{AcquireFailure, RetrySchedule, Timestamp};
 /// milliseconds, and the reply takes some time.
 const EXPIRY_TOLERANCE: Duration = Duration::from_millis(5);
 
-/// What a lease remembers from one attempt to the next.
+/// The things that a lease remembers from one attempt to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RetryState {
     /// No attempt but the first starts at this time or later.
@@ -132,16 +132,16 @@ pub(super) struct Backoff {
     /// No attempt starts before this, whatever happens.
     pub(super) not_before: Timestamp,
     pub(super) retry: RetryState,
-    /// What is known about the key, if it is watched.
+    /// The knowledge about the key, if it is watched.
     pub(super) key_watch: Option<KeyWatch>,
 }
 
-/// What a lease that waits does next.
+/// The next step of a lease that waits.
 pub(super) enum Next {
-    /// It goes on to wait.
+    /// It continues to wait.
     Wait,
     GiveUp(AcquireFailure),
-    /// A probe that is due, or that confirms that the key is free.
+    /// A probe that is due, or that rechecks whether the key is still free.
     Probe,
     Confirm,
     Attempt,
@@ -170,7 +170,7 @@ impl Backoff {
         Some(free_at.max(self.not_before))
     }
 
-    /// Returns what a lease that has made so many attempts does now. Every lease makes an attempt, even at its
+    /// Returns what a lease that has made this many attempts does now. Every lease makes an attempt, even at its
     /// deadline, unless another client has the key.
     pub(super) fn next(&mut self, now: Timestamp, attempts: u32) -> Next {
         if let Some(key_watch) = &mut self.key_watch
@@ -206,7 +206,7 @@ impl Backoff {
         };
         if key_watch.is_taken(now) {
             Next::Probe
-        } else if now < self.until && key_watch.take_confirmation() {
+        } else if now < self.until && key_watch.take_recheck() {
             Next::Confirm
         } else {
             Next::Attempt

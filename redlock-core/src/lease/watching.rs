@@ -43,7 +43,7 @@ impl Lease {
         let mut key_watch =
             KeyWatch::after_others(last, quorum, not_before, pause.others != Others::None);
         if pause.others == Others::Polling {
-            key_watch.await_confirmation(self.outbox.probe(quorum.all(), self.token()));
+            key_watch.await_recheck(self.outbox.probe(quorum.all(), self.token()));
         }
         // As if an attempt had failed now: one that fails later has missed an opening.
         retry.failure = Some(AcquireFailure::Contended);
@@ -74,7 +74,7 @@ impl Lease {
         }
     }
 
-    /// Notes whether so many nodes report when a probed key is gone that a quorum of them is sure to. The lease then
+    /// Notes whether enough nodes for a quorum report when a probed key is gone. The lease then
     /// probes a taken key more and more rarely, up to once in one or two seconds, or in the delays of its
     /// [schedule](crate::RetrySchedule) if they are longer.
     pub fn set_notified(&mut self, is_notified: bool) {
@@ -119,7 +119,7 @@ impl Lease {
             Next::Probe => self.probe_on_schedule(now),
             Next::Confirm => {
                 if let Some(key_watch) = &mut backoff.key_watch {
-                    key_watch.await_confirmation(self.outbox.probe(nodes, token));
+                    key_watch.await_recheck(self.outbox.probe(nodes, token));
                 }
             }
             Next::Attempt => {

@@ -35,7 +35,7 @@ fn a_lease_with_a_pause_lets_others_go_first() {
         driven.reply(at(103), &[Reply::Free; 3]);
         probes += 1;
     }
-    assert_eq!(probes, 4, "more confirmations than any waiter needs");
+    assert_eq!(probes, 4, "more rechecks than any waiter needs");
     assert!(!driven.lease.was_contended());
     driven.reply(at(104), &[Granted; 3]);
     assert!(driven.is_held(at(104)));

@@ -36,8 +36,8 @@ pub(super) fn freed(driven: &mut Driven, now: Timestamp, node: usize) {
     driven.run(|lease| lease.handle_freed(now, NodeId::new(node).unwrap()));
 }
 
-/// Answers the probes that confirm that the key is free.
-fn confirm(driven: &mut Driven, now: Timestamp) {
+/// Answers the probes that recheck whether the key is still free.
+fn recheck(driven: &mut Driven, now: Timestamp) {
     let attempts = driven.lease.attempts();
     for _ in 0..3 {
         if driven.lease.attempts() == attempts {
@@ -54,7 +54,7 @@ fn tries_again_as_soon_as_a_quorum_is_free() {
     freed(&mut driven, at(5), 0);
     assert_eq!(driven.lease.attempts(), 1);
     freed(&mut driven, at(6), 3);
-    confirm(&mut driven, at(6));
+    recheck(&mut driven, at(6));
     assert_eq!(driven.lease.attempts(), 2);
     driven.reply(at(7), &[Granted; 3]);
     assert!(driven.is_held(at(7)));
@@ -66,12 +66,12 @@ fn tries_again_when_a_quorum_has_expired() {
     driven.reply(at(2), &[taken(9), taken(7), taken(8), Unknown, taken(800)]);
     assert_eq!(driven.lease.poll_timeout(), Some(at(9)));
     driven.run(|lease| lease.handle_timeout(at(9)));
-    confirm(&mut driven, at(9));
+    recheck(&mut driven, at(9));
     assert_eq!(driven.lease.attempts(), 2);
 }
 
 #[test]
-fn a_waiter_confirms_a_free_key_until_it_has_missed_it_often() {
+fn a_waiter_rechecks_a_free_key_until_it_has_missed_it_often() {
     let mut driven = contended();
     driven.reply(at(2), &[taken(900); 5]);
     let mut probes = Vec::new();
@@ -112,7 +112,7 @@ fn probes_again_without_a_notification() {
     // The key was released, and no notification came.
     let due = driven.lease.poll_timeout().unwrap();
     driven.reply(due.saturating_sub(MS(1)), &[Reply::Free; 3]);
-    confirm(&mut driven, due.saturating_sub(MS(1)));
+    recheck(&mut driven, due.saturating_sub(MS(1)));
     assert_eq!(driven.lease.attempts(), 2);
 }
 
@@ -245,7 +245,7 @@ fn an_answer_from_before_the_notification_is_not_trusted() {
     }
     driven.reply_to(probe, at(3), 0, &[taken(900); 5]);
     driven.reply_to(probe, at(3), 0, &[Reply::Free; 5]);
-    confirm(&mut driven, at(4));
+    recheck(&mut driven, at(4));
     assert_eq!(driven.lease.attempts(), 2, "the key is free on all nodes");
 }
 
@@ -253,7 +253,7 @@ fn an_answer_from_before_the_notification_is_not_trusted() {
 fn a_notification_of_an_acquisition_does_not_mean_that_the_key_is_free() {
     let mut driven = contended();
     driven.reply(at(2), &[Reply::Free; 5]);
-    // During the confirmation another client takes the key, which causes notifications as well.
+    // During the recheck another client takes the key, which causes notifications as well.
     for node in 0..5 {
         freed(&mut driven, at(3), node);
     }
