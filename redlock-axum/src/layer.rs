@@ -19,7 +19,7 @@ use crate::{
 
 /// A layer that serialises the handlers of a route by resource, in every process that locks over the same nodes.
 ///
-/// Works on a [`Router`](axum::Router), on a [`MethodRouter`](axum::routing::MethodRouter) and, best, with
+/// Works on a [`Router`](axum::Router), on a [`MethodRouter`](axum::routing::MethodRouter) and, preferably, with
 /// [`route_layer`](axum::Router::route_layer), which does not affect requests that match no route. The layer never
 /// fails: it answers each error with a response. See the [crate's page](crate) for the responses.
 ///
@@ -52,7 +52,7 @@ use crate::{
 /// # }
 /// ```
 ///
-/// The layer has shortcuts for the options `ttl`, `wait`, `max_hold`, `fenced` and `max_waiters_per_key`.
+/// The layer has shortcuts for the options `ttl`, `wait`, `max_hold`, `fenced`, `max_waiters_per_key` and `label`.
 /// [`options`](Self::options) sets all others.
 ///
 /// | option | default | meaning |
@@ -174,7 +174,7 @@ impl<K> LockLayer<K> {
     /// and then nothing. So the layer waits for the body first, while nobody waits for the lock. The handler gets the
     /// same body, with its trailers. The time for the body is not part of [`wait`](Self::wait).
     ///
-    /// Bodies up to the default limit are those that axum's extractors accept by default. If the route has another
+    /// Bodies up to the default limit are those that axum's extractors accept by default. If the route has a different
     /// [`DefaultBodyLimit`](axum::extract::DefaultBodyLimit), set the same number here. Each request that waits keeps
     /// its body in memory. If the body is part of the key, the limits of the [`json_field`](crate::json_field) count.
     ///
@@ -197,8 +197,8 @@ impl<K> LockLayer<K> {
     /// directions, whose bodies end after the response has begun.
     ///
     /// A client that asks first (`Expect: 100-continue`) then sends its body only once the request has its lock. But a
-    /// client that stops sending keeps the lock until the handler gives up, at the latest for
-    /// [`max_hold`](Self::max_hold). So limit the time in which the handler reads, in all and not for each piece.
+    /// client that stops sending keeps the lock until the handler gives up, or for [`max_hold`](Self::max_hold) at
+    /// most. So limit the time in which the handler reads, in all and not for each piece.
     pub fn stream_body(mut self) -> Self {
         self.key.rules_mut().body_limit = None;
         self
@@ -293,11 +293,11 @@ impl<K> LockLayer<K> {
     /// 503. Then there is no [`Locked`](crate::Locked), so extract `Option<Locked>`.
     ///
     /// A request first tries to get its lock for up to [`wait`](Self::wait), even with
-    /// [`fail_fast`](LockOptions::fail_fast): what is known of the nodes can be out of date, and another request may hold
-    /// the lock. During an outage each request is late by that time, so choose a short `wait`. But with less than 0.1 s, a
-    /// request may run without a lock just after an outage, before this process has connected again. After contention, an invalid key, slow nodes,
-    /// [overload](redlock_tokio::LockError::Overloaded) by this process or a shutdown, the handler does not run: then
-    /// other requests may hold the lock.
+    /// [`fail_fast`](LockOptions::fail_fast): what is known of the nodes can be out of date, and another request may
+    /// hold the lock. During an outage each request is delayed by that time, so choose a short `wait`. But with less
+    /// than 0.1 s, a request may run without a lock just after an outage, before this process has connected again.
+    /// After contention, an invalid key, slow nodes, [overload](redlock_tokio::LockError::Overloaded) by this process
+    /// or a shutdown, the handler does not run: then other requests may hold the lock.
     ///
     /// Each such request is counted. The layer logs a warning at most once in 10 s, with the number of warnings that
     /// it withheld.

@@ -43,8 +43,8 @@ use crate::Problem;
 /// # }
 /// ```
 ///
-/// If there are several layers around the handler, this is the lock of the innermost one that took a lock. To release it
-/// or take it over changes nothing for the others.
+/// If there are several layers around the handler, this is the lock of the innermost one that took a lock. Releasing it
+/// or taking it over changes nothing for the others.
 ///
 /// `Option<Locked>` is `None` for requests that pass without a lock, such as those with safe methods. Without the
 /// `Option` such a request gets a [`LockedRejection`].

@@ -41,8 +41,8 @@ pub enum LockError {
         total = .0.nodes_total
     )]
     NoQuorum(Attempts),
-    /// The nodes work, but this process asks for more locks than they can grant in time, so it asks them no further.
-    /// Fewer keys in one request help, and fewer requests at once.
+    /// The nodes work, but this process asks for more locks than they can grant in time, so it does not ask them any
+    /// more. Fewer keys in one request help, and fewer requests at once.
     #[error(
         "overloaded: this process asks the nodes for more than they can do, and {needed} of {total} must agree ({0})",
         needed = .0.votes_needed,

@@ -92,7 +92,7 @@ impl Hold {
 
     /// Waits until the lock is lost, and returns the reason.
     ///
-    /// A release is no loss: after a release this future never ends.
+    /// A release is not a loss: after a release this future never ends.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
@@ -152,13 +152,13 @@ impl Hold {
     /// Extends the lock so that it is valid for `ttl` from now, less the drift allowance. Use it before a step that
     /// must not be interrupted, for example.
     ///
-    /// The `ttl` is in whole milliseconds, rounded down. It must exceed the drift allowance (with the default, 3 ms
-    /// are enough), and must not exceed [`max_ttl`](crate::RedlockBuilder::max_ttl). An extension never shortens the
+    /// The `ttl` is in whole milliseconds, rounded down. It must exceed the drift allowance (with the default, 3 ms is
+    /// enough), and must not exceed [`max_ttl`](crate::RedlockBuilder::max_ttl). An extension never shortens the
     /// validity.
     ///
     /// Renewal goes on with the lock's own ttl, and never shortens the validity either. While renewal is on, a `ttl`
-    /// shorter than the lock's own counts as the own ttl. If the holder crashes, other clients wait until this
-    /// extension ends.
+    /// shorter than the lock's own ttl has no more effect than that. If the holder crashes, other clients wait until
+    /// this extension ends.
     ///
     /// Costs one round trip to the majority. Joins an extension by at least this ttl that is under way.
     ///

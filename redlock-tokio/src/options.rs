@@ -31,11 +31,11 @@ pub use self::{error::OptionsError, queue_policy::WaiterLimit};
 /// # Shortcuts
 ///
 /// Six options have shortcuts, because programs set them most often: [`ttl`](Self::ttl), [`wait`](Self::wait),
-/// [`max_hold`](Self::max_hold), [`fenced`](Self::fenced),
-/// [`max_waiters_per_key`](Self::max_waiters_per_key) and [`label`](Self::label). All builders have all six: [`Lock`](crate::Lock) for one
-/// lock, [`RedlockBuilder`](crate::RedlockBuilder) for the default of all locks, and the `LockLayer`s of
-/// `redlock-tower` and `redlock-axum` for the locks of a layer. Every other option is set through the method
-/// `options`, which these builders have too:
+/// [`max_hold`](Self::max_hold), [`fenced`](Self::fenced), [`max_waiters_per_key`](Self::max_waiters_per_key) and
+/// [`label`](Self::label). All builders have all six: [`Lock`](crate::Lock) for one lock,
+/// [`RedlockBuilder`](crate::RedlockBuilder) for the default of all locks, and the `LockLayer`s of `redlock-tower` and
+/// `redlock-axum` for the locks of a layer. Every other option is set through the method `options`, which these
+/// builders have too:
 ///
 /// ```
 /// # use redlock_tokio::{LockOptions, Redlock};
@@ -110,8 +110,8 @@ impl LockOptions {
     /// builder's default ttl unless it is set. With [`Durability::AssumedForTests`](crate::Durability), and so with
     /// embedded nodes, the limit is 100 years.
     ///
-    /// The lock of a live holder is renewed, so the ttl need not be as long as the work takes. Choose it much
-    /// longer than a round trip and than the pauses of the process.
+    /// The lock of a live holder is renewed, so the ttl need not be as long as the work takes. Choose a ttl that is
+    /// much longer than a round trip and than any pause of the process.
     ///
     /// ```
     /// # use redlock_tokio::Redlock;
@@ -151,7 +151,7 @@ impl LockOptions {
         self
     }
 
-    /// Turns extension in the background off. The lock is lost after its ttl, unless the holder
+    /// Turns off extension in the background. The lock is lost after its ttl, unless the holder
     /// [extends](crate::Hold::extend) it.
     ///
     /// ```
@@ -238,7 +238,7 @@ impl LockOptions {
     /// [`max_ttl`](crate::RedlockBuilder::max_ttl). If the clock of a machine is far ahead once, its tokens are larger
     /// than those that come after such a loss, and the resource refuses these until you reset the token that it stored.
     ///
-    /// The ttl of a fenced lock may be twelve hours at most.
+    /// The ttl of a fenced lock may be at most twelve hours.
     ///
     /// A lock of several keys has one token for all of them: it is larger than the tokens of all earlier locks of each key.
     ///
@@ -261,8 +261,8 @@ impl LockOptions {
         self
     }
 
-    /// Acquires the lock without a fencing token. This is the default. Set it for a lock that protects nothing which
-    /// checks tokens, where the builder or a layer has set [`fenced`](Self::fenced).
+    /// Acquires the lock without a fencing token. This is the default. Use this for a lock whose resource checks no
+    /// tokens, where the builder or a layer has set [`fenced`](Self::fenced).
     ///
     /// ```
     /// # use redlock_tokio::{LockOptions, Redlock};

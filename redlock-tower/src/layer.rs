@@ -104,7 +104,7 @@ impl<K, H, M> LockLayer<K, H, M> {
     /// wait fail with [`CallError::QueueFull`](crate::CallError::QueueFull).
     ///
     /// A call waits behind another one if that one has or wants the same key, in this process. So the only call for a
-    /// key is never refused, even if another process holds the key. By default there is no limit but those of the
+    /// key is never refused, even if another process holds the key. By default there is no limit except those of the
     /// [`Redlock`].
     pub fn max_waiters_total(mut self, waiters: usize) -> Self {
         self.rules_mut().max_waiters_total = waiters;
@@ -146,12 +146,11 @@ impl<K, H, M> LockLayer<K, H, M> {
     /// not at all.
     ///
     /// A call first tries to get its lock for up to [`wait`](Self::wait), even with
-    /// [`fail_fast`](LockOptions::fail_fast): what is known of the nodes can be out of date, and another call may hold the
-    /// lock. During an outage each call is late by that time, so choose a short `wait`. But with less than 0.1 s, a call
-    /// may run without a lock just after an outage, before this process has connected again. Contention, an invalid key,
-    /// slow nodes,
-    /// [overload](redlock_tokio::LockError::Overloaded) by this process and a shutdown still fail the call: then other
-    /// calls may hold the lock.
+    /// [`fail_fast`](LockOptions::fail_fast): what is known of the nodes can be out of date, and another call may hold
+    /// the lock. During an outage each call is delayed by that time, so choose a short `wait`. But with less than
+    /// 0.1 s, a call may run without a lock just after an outage, before this process has connected again. Contention, an
+    /// invalid key, slow nodes, [overload](redlock_tokio::LockError::Overloaded) by this process and a shutdown still
+    /// fail the call: then other calls may hold the lock.
     ///
     /// Each such call is counted. The layer logs a warning at most once in 10 s, with the number of warnings that
     /// it withheld.

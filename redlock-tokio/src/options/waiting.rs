@@ -7,10 +7,10 @@ impl LockOptions {
     /// Sets the total time to wait for the lock, for holders in this process and in others.
     ///
     /// Zero means one attempt, or none if a task of this process already holds the lock or waits for it.
-    /// [`Duration::MAX`] means no limit. The first attempt always runs to its end, so silent nodes can delay the
-    /// error by their [timeout](crate::RedlockBuilder::node_timeout). Later attempts end when this time is over. A
-    /// request that leaves the key to other processes first makes its first attempt when this time is over at the
-    /// latest, unless another client has the key then.
+    /// [`Duration::MAX`] means no limit. The first attempt always runs to its end, so silent nodes can delay the error
+    /// by their [timeout](crate::RedlockBuilder::node_timeout). Later attempts end when this time is over. A request
+    /// that leaves the key to other processes first makes its first attempt at the latest when this time is over,
+    /// unless another client has the key then.
     ///
     /// ```
     /// # use redlock_tokio::{LockError, Redlock};
@@ -54,7 +54,7 @@ impl LockOptions {
 
     /// Sets the number of attempts within the waiting time. Zero counts as one.
     ///
-    /// A look whether the lock is free, every [`retry_delay`](Self::retry_delay), counts as an attempt.
+    /// Each probe of a taken lock, once per [`retry_delay`](Self::retry_delay), counts as an attempt.
     ///
     /// ```
     /// # use redlock_tokio::{LockOptions, MemoryNode, Redlock};
@@ -80,7 +80,7 @@ impl LockOptions {
     ///
     /// Servers that speak RESP3 and [`MemoryNode`](crate::MemoryNode)s send a notification when a lock is free. There
     /// the next attempt begins as soon as the lock is free on a majority of the nodes, and this delay is the
-    /// interval at which a waiter looks whether it has missed a notification.
+    /// interval at which a waiter checks whether it has missed a notification.
     ///
     /// ```
     /// # use redlock_tokio::{LockOptions, Redlock};
@@ -124,7 +124,7 @@ impl LockOptions {
     /// [`LockError::Quarantined`](crate::LockError::Quarantined) if no majority of the nodes can vote within
     /// [`wait`](Self::wait). Otherwise each request waits that long before it fails, and in an outage they pile up.
     ///
-    /// It is known that a node cannot vote
+    /// A node is known to have no vote
     ///
     /// - if an attempt to connect has failed since the request began, or takes longer than the
     ///   [`node_timeout`](crate::RedlockBuilder::node_timeout);
