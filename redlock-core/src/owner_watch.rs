@@ -22,7 +22,7 @@ use crate::{
 ///
 /// The members count as the answering members know each other, not as they are listed in a configuration:
 /// two clients with different lists could both have a majority of their list. In a cluster the members are
-/// all nodes, with the replicas: a majority of the masters alone changes with the failover.
+/// all nodes, including replicas: a majority of the masters alone changes with the failover.
 ///
 /// All clients must use the same window and the same longest ttl.
 ///

@@ -37,7 +37,7 @@ impl Key {
     /// The prefix of fencing counters.
     pub(crate) const COUNTERS: &'static str = "redlock:fence:";
 
-    /// The prefixes of keys that are no locks: counters, and [markers](redlock_core::AgeMarker) of histories and of
+    /// The prefixes of keys that are not locks: counters, and [markers](redlock_core::AgeMarker) of histories and of
     /// tenures.
     const RESERVED: [&'static str; 3] = [Self::COUNTERS, "redlock:since:", "redlock:owner:"];
 

@@ -173,7 +173,7 @@ const SET_UP_ANEW: OwnerSetup = OwnerSetup {
     ..NARROW
 };
 
-/// Servers that share one log, as their maker says. The locks outlive the failover.
+/// Servers that share one log, according to their vendor. The locks survive the failover.
 const LOSSLESS: OwnerSetup = OwnerSetup {
     name: "owners: failovers that lose nothing, nobody settles",
     failovers: Failovers::LoseNothing,

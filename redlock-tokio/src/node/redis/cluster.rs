@@ -44,7 +44,7 @@ use crate::node::Node;
 ///
 /// A replica that becomes the master may lack the newest locks. So a voter has no vote for about the longest ttl and
 /// three seconds after its server has changed. The other voters go on, and locks stay held. The master of a voter's
-/// slot is the server that more than half of *all* nodes of the cluster name, with the replicas. If half of them
+/// slot is the server that more than half of *all* nodes of the cluster name, including replicas. If half of them
 /// cannot be reached, nobody gets a lock.
 ///
 /// By default a cluster that has lost a master refuses *all* commands for a while, until a replica has taken over. With

@@ -56,7 +56,7 @@ mod tests {
                 "-ERR This instance has cluster support disabled\r\n".into(),
                 "disabled",
             ),
-            (":1\r\n".into(), "odd answer"),
+            (":1\r\n".into(), "an unexpected answer"),
         ] {
             let error = answer(&reply).unwrap_err();
             assert!(error.contains(named), "{error}");

@@ -15,7 +15,7 @@ use crate::node::{
 pub(super) struct Layout {
     /// The node that says it.
     pub(super) myself: MemberId,
-    /// All nodes, with the replicas and the node itself. A node that the others do not know by its id yet is
+    /// All nodes, including the replicas and the node itself. A node that the others do not know by its id yet is
     /// left out.
     nodes: BTreeMap<MemberId, ClusterNode>,
 }
