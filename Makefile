@@ -9,21 +9,21 @@ run:
 # Installs redis-server, and Chromium with its chromedriver, if there are none, then runs the whole test
 # suite, and the driver's part of it against Valkey too (see .ci/test and .ci/test-servers).
 #
-# Each step names the whole workspace, also where it runs a part of it. The dependencies then have the same
+# Each step names the whole workspace, even where it runs only a part of it. The dependencies then have the same
 # features in every step, and are built once.
 test: redis browser
 	cargo test --workspace --all-features --no-run
 	@.ci/test
 
-# What the tests need.
+# The tests need this.
 redis:
 	@command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || sh .ci/install-redis
 
-# What the test of a page needs. Where the browser is, chromedriver knows, or CHROMIUM says.
+# The test of a page needs this. chromedriver knows where the browser is, unless CHROMIUM says so.
 browser:
 	@command -v "$${CHROMEDRIVER:-chromedriver}" >/dev/null || sh .ci/install-browser
 
-# What the checks of the sources need.
+# The checks of the sources need this.
 python:
 	@command -v python3 >/dev/null || sh .ci/install-python
 
@@ -66,7 +66,7 @@ controls: python
 # Hundreds of tasks in several processes, against servers that fail in every way: `make soak
 # MINUTES=10`. SEED replays the faults of an earlier run. First come short runs that must find
 # something: without the lock, with foreign clients that do not lock, with nodes that forget or that vote too
-# soon, with leaks, and with holders that nobody tells of a loss. The runs over a Sentinel group and over a cluster,
+# soon, with leaks, and with holders that learn of no loss. The runs over a Sentinel group and over a cluster,
 # whose masters fail over, share the time of the main run. The foreign clients are fetched with npm and pip; a line says
 # NOT RUN where that is not possible.
 MINUTES ?= 1
@@ -82,7 +82,7 @@ soak: redis
 	    failed=0; for it in $$jobs; do wait $$it || failed=1; done; exit $$failed
 
 # Changes the core one expression at a time, and expects its tests to notice. The tests are the
-# quick ones: those beside the code, and the properties with fewer cases. What `Display` writes is
+# quick ones: those beside the code, and the properties with fewer cases. The text that `Display` writes is
 # for people to read, and not tested. A change that makes a test wait for ever is noticed too. cargo-mutants then exits
 # with 3, whether or not other changes survived, so `missed.txt` decides. On a busy machine: `make mutants TIMEOUT=90`.
 # A part of the changes: `make mutants MUTANTS="--shard 0/8 --sharding round-robin"`. `JOBS=2` tries two at once.
@@ -144,7 +144,7 @@ deny:
 	@if command -v cargo-deny >/dev/null; then cargo deny check licenses bans sources; \
 	else echo "NOT RUN: cargo install --locked cargo-deny"; fi
 
-# What must be clean before a commit.
+# These must be clean before a commit.
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings

@@ -26,7 +26,7 @@ pub struct Eligibility {
 
 impl Eligibility {
     /// The eligibility of a node that cannot have forgotten a lock, such as one within the process. It
-    /// also goes with a reply that is no vote: an error, or silence.
+    /// also goes with a reply that is not a vote: an error, or silence.
     pub const ALWAYS: Self = Self::since(Timestamp::ZERO);
 
     /// The eligibility of a node that has no vote in any round, and of which nobody knows when it will

@@ -2,7 +2,7 @@ use crate::{Eligibility, FencingToken, NodeId, NodeSet, Quorum, Reply, Timestamp
 
 /// The replies to one round, at most one from each node.
 ///
-/// A round keeps its tally, also after the verdict; see [`Acquire::tally`](crate::Acquire::tally).
+/// A round keeps its tally even after the verdict; see [`Acquire::tally`](crate::Acquire::tally).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tally {
     quorum: Quorum,

@@ -87,7 +87,7 @@ async fn main() -> Result<()> {
     let _ = timeout_at(deadline, handlers.wait()).await; // the rest is counted below
     println!("abandoned handlers: {}", handlers.len());
 
-    // 3. The releases, also those to nodes that are down and may be back in time.
+    // 3. The releases, even those to nodes that are down and may be back in time.
     let report = redlock.shutdown_within(options.releases).await;
     println!("abandoned locks: {}", report.held);
     println!("abandoned releases: {}", report.abandoned);

@@ -40,7 +40,7 @@ impl<K> KeyRules<K> {
         if !wanted.keys().any(is_held) {
             return Some(wanted);
         }
-        // A client can cause this with two equal values. So it is no error, and told once.
+        // A client can cause this with two equal values. So it is not an error, and is logged once.
         self.warned.call_once(|| {
             tracing::warn!(
                 target: "redlock",

@@ -172,7 +172,7 @@ pub(crate) enum AcquireVerdict {
 pub enum AcquireFailure {
     /// Another token holds the key on nodes that were needed.
     Contended,
-    /// So many nodes failed that the others are no majority. A node whose vote does not count, and of which
+    /// Too many nodes failed for the others to be a majority. A node whose vote does not count, and of which
     /// nobody knows when it will count, has failed too.
     NoQuorum,
     /// Nodes that were needed came up so recently that they have no vote.

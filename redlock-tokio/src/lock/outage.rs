@@ -30,7 +30,7 @@ impl Outlook {
         self.since
     }
 
-    /// Returns what the lanes know. That a node could not be connected to before the request is no proof.
+    /// Returns what the lanes know. A failure to connect before the request proves nothing.
     pub(super) fn majority(&self, client: &Client, now: Timestamp) -> Prospect {
         let (mut votes, mut in_doubt) = (0, 0);
         for lane in &client.lanes {

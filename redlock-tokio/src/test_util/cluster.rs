@@ -26,7 +26,7 @@ const ORDER_LASTS: Duration = Duration::from_secs(6);
 ///
 /// Nodes and shards have numbers, from zero on. At the start node 0 is the master of shard 0, and so on. After
 /// the masters come the replicas, shard by shard: see [`nodes_of`](Self::nodes_of). All processes end when this
-/// is dropped, and also when the test's process ends in any way.
+/// is dropped, and even when the test's process ends in any way.
 ///
 /// # Faults
 ///

@@ -16,7 +16,7 @@ pub use self::builder::SentinelsBuilder;
 /// interface.
 ///
 /// Each server and each sentinel has a number, from zero on. At the start the master is server 0. All processes
-/// end when this is dropped, and also when the test's process ends in any way.
+/// end when this is dropped, and even when the test's process ends in any way.
 ///
 /// # Faults
 ///

@@ -26,7 +26,7 @@ use crate::sync::{Mutex, MutexGuard};
 const PORT_TRIES: usize = 5;
 
 /// Starts the server given as `"$@"`, prints its pid, and kills it when standard input ends. Standard input
-/// ends when its owner drops it, and also when the owner dies. The shell has not waited for the server by then,
+/// ends when its owner drops it, and even when the owner dies. The shell has not waited for the server by then,
 /// so the pid is still the server's. After the pid is printed, only the server has the shell's standard output,
 /// so the output ends when the server does.
 const WATCHDOG: &str =

@@ -8,7 +8,7 @@ const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Several independent `redis-server` processes on free ports of the loopback interface.
 ///
-/// They store nothing on disk, unless their arguments say so. They end when this is dropped, and also when the
+/// They store nothing on disk, unless their arguments say so. They end when this is dropped, and even when the
 /// process ends in any way.
 ///
 /// ```

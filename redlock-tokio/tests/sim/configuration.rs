@@ -275,7 +275,7 @@ pub(crate) const CONFIGURATIONS: &[Configuration] = &[
     },
     Configuration {
         name: "beyond-unvetted",
-        about: "servers that refuse INFO may vote, also those that restarted empty just now",
+        about: "servers that refuse INFO may vote, even those that restarted empty just now",
         faults: &[&[Fault::ServerEnd, Fault::FleetRestart]],
         allows_unvetted: true,
         ..BEYOND

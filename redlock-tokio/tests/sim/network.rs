@@ -54,7 +54,7 @@ pub(crate) struct Network {
     opened: u64,
     links: BTreeMap<Route, Link>,
     pub(crate) weather: Weather,
-    /// The faults are over, so that all ways are short, also those that are used later for the first time.
+    /// The faults are over, so that all ways are short, even those that are used later for the first time.
     is_calm: bool,
     /// Whether requests of one connection arrive in the order in which they were sent.
     in_order: bool,

@@ -39,7 +39,7 @@ struct SimulatedSession {
     connection: OpenConnection,
 }
 
-/// Closes the connection when it is dropped, also while it is being opened.
+/// Closes the connection when it is dropped, even while it is being opened.
 struct OpenConnection {
     id: ConnectionId,
     network: SharedNetwork,

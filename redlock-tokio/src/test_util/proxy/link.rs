@@ -62,7 +62,7 @@ impl Link {
         });
     }
 
-    /// Loses all bytes, also those that are held or delayed, and the ends of connections.
+    /// Loses all bytes, even those that are held or delayed, and the ends of connections.
     ///
     /// A stream has no gaps: once a connection has lost bytes in this direction, all later bytes in this
     /// direction are lost, even after [`pass`](Self::pass). The other direction and new connections are not

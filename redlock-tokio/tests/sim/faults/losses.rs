@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    /// Lets clocks of servers step forward, also those of servers that have just restarted.
+    /// Lets clocks of servers step forward, even those of servers that have just restarted.
     pub(super) fn step_clocks(&mut self) {
         let by = self.rng.around(2 * self.max_ttl());
         let restarts = self.rng.chance(200_000);

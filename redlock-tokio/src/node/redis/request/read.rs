@@ -178,7 +178,7 @@ fn time_left(left: i64) -> Duration {
     u64::try_from(left).map_or(Duration::MAX, Duration::from_millis)
 }
 
-/// Returns the error of a reply that is no vote.
+/// Returns the error of a reply that is not a vote.
 fn failure(reply: Value) -> NodeError {
     match reply {
         Value::ServerError(error) => refusal(&error),
