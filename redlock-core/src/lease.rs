@@ -274,6 +274,7 @@ impl Lease {
     /// [`Quarantine`]: crate::Quarantine
     pub fn extend_for(&mut self, now: Timestamp, ttl: Ttl) -> bool {
         self.expire(now);
+        let token = self.token();
         let Self {
             config,
             outbox,
@@ -285,6 +286,7 @@ impl Lease {
         };
         let mut cx = Context {
             now,
+            token,
             config,
             outbox,
         };
@@ -347,7 +349,11 @@ impl Lease {
     /// input.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.outbox.poll_event();
-        if event.is_none() && matches!(self.state, State::Held(_)) {
+        // A lock that was extended is probably held for long.
+        if event.is_none()
+            && let State::Held(held) = &self.state
+            && held.was_extended()
+        {
             self.outbox.shrink();
         }
         event

@@ -115,7 +115,6 @@ impl Lease {
             granted_by: rests_on.votes(),
         });
         let mut held = Held {
-            token: self.token(),
             held_since: acquired_at,
             valid_until,
             keys_until: acquired_at.saturating_add(validity.ttl().as_duration()),

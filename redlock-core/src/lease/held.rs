@@ -17,7 +17,6 @@ const CLOCK_STEP: Duration = Duration::from_secs(1);
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held {
-    pub(super) token: Token,
     /// From when on the longest hold counts: the start of the attempt that won, or the time at which the
     /// lock was handed over.
     pub(super) held_since: Timestamp,
@@ -35,6 +34,7 @@ pub(super) struct Held {
 /// The parts of the lease that a held lock needs to act.
 pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
+    pub(super) token: Token,
     pub(super) config: &'a LeaseConfig,
     pub(super) outbox: &'a mut Outbox,
 }
@@ -198,7 +198,7 @@ impl Held {
             self.repair(cx, self.rests_on.denied());
         }
         let operation = Operation::Extend {
-            token: self.token,
+            token: cx.token,
             ttl: self.ttl_to_send(now, ttl),
         };
         let validity = validity.for_ttl(ttl);
@@ -353,7 +353,7 @@ impl Held {
     fn repair(&self, cx: &mut Context<'_>, nodes: NodeSet) {
         if !nodes.is_empty() {
             let operation = Operation::Acquire {
-                token: self.token,
+                token: cx.token,
                 ttl: self.ttl_to_send(cx.now, cx.config.validity.ttl()),
                 fence: self.fenced.as_ref().map(|fenced| fenced.fence),
                 gathers: false,
@@ -371,7 +371,7 @@ impl Held {
     /// loss of any one node, and not only of those that did not vote for it.
     fn raise_counters(&self, cx: &mut Context<'_>, lost_on: NodeSet) {
         if let Some(fenced) = &self.fenced {
-            let (token, fence) = (self.token, fenced.fence);
+            let (token, fence) = (cx.token, fenced.fence);
             let nodes = fenced.behind().difference(lost_on);
             if !nodes.is_empty() {
                 cx.outbox
@@ -392,6 +392,11 @@ impl Held {
         {
             *due = soon.min(*due);
         }
+    }
+
+    /// Returns whether an extension has ended, and the next one has not started.
+    pub(super) const fn was_extended(&self) -> bool {
+        matches!(self.extension, Extension::Idle { last: Some(_), .. })
     }
 
     /// Returns whether the lock rests on the votes that won it, and no extension has started.

@@ -36,6 +36,7 @@ impl Lease {
             State::Held(held) => {
                 let mut cx = Context {
                     now,
+                    token: self.nonce.token(self.attempts),
                     config: &self.config,
                     outbox: &mut self.outbox,
                 };
@@ -81,6 +82,7 @@ impl Lease {
             State::Held(held) => {
                 let mut cx = Context {
                     now,
+                    token: self.nonce.token(self.attempts),
                     config: &self.config,
                     outbox: &mut self.outbox,
                 };
