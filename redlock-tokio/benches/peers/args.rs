@@ -16,6 +16,8 @@ pub(crate) struct Args {
     /// How many guards to hold at once, and for how many seconds.
     pub(crate) guards: Option<usize>,
     pub(crate) hold_for: Option<u64>,
+    /// Whether to hold them over nodes in the memory of the holder.
+    pub(crate) in_memory: bool,
     /// Makes this process the holder of another one's guards.
     pub(crate) hold: Option<String>,
 }
@@ -30,6 +32,7 @@ impl Args {
             only: None,
             guards: None,
             hold_for: None,
+            in_memory: false,
             hold: None,
         };
         while let Some(flag) = args.next() {
@@ -42,6 +45,7 @@ impl Args {
                 "--only" => parsed.only = Some(value()?.parse()?),
                 "--held" => parsed.guards = Some(value()?.parse()?),
                 "--held-for" => parsed.hold_for = Some(value()?.parse()?),
+                "--in-memory" => parsed.in_memory = true,
                 "--hold" => parsed.hold = Some(value()?),
                 _ => return Err(format!("{flag} is not known; {USAGE}").into()),
             }
@@ -50,5 +54,5 @@ impl Args {
     }
 }
 
-const USAGE: &str =
-    "use --quick, --json PATH, --svg PATH, --only SECTION, --held GUARDS, --held-for SECONDS";
+const USAGE: &str = "use --quick, --json PATH, --svg PATH, --only SECTION, --held GUARDS, --held-for SECONDS, \
+     --in-memory";

@@ -61,7 +61,9 @@ pub(crate) fn run(args: &Args, runtime: &Runtime) -> Figures {
         sickness: sections.run(Name::Sickness, || {
             runtime.block_on(sickness::measure(quick))
         }),
-        held: sections.run(Name::Held, || held::measure(guards, seconds)),
+        held: sections.run(Name::Held, || {
+            held::measure(guards, seconds, args.in_memory)
+        }),
         thrift: sections.run(Name::Thrift, || thrift::measure(quick)),
         failures: sections.failures,
     }

@@ -52,13 +52,14 @@ pub(crate) struct Held {
 /// What the holder is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
+    /// None if the nodes are in the memory of the holder.
     urls: Vec<String>,
     guards: usize,
     seconds: u64,
 }
 
-pub(crate) fn measure(guards: usize, seconds: u64) -> Result<Held> {
-    let servers = RedisServers::spawn(5)?;
+pub(crate) fn measure(guards: usize, seconds: u64, in_memory: bool) -> Result<Held> {
+    let servers = RedisServers::spawn(if in_memory { 0 } else { 5 })?;
     let order = Order {
         urls: servers.urls(),
         guards,
