@@ -108,7 +108,10 @@ impl Key {
         } else if len > Self::MAX_LEN {
             Err(KeyError::TooLong { len })
         } else {
-            let key: Arc<[u8]> = [prefix.as_bytes(), key].concat().into();
+            let key: Arc<[u8]> = match prefix.as_bytes() {
+                [] => key.into(),
+                prefix => prefix.iter().chain(key).copied().collect(),
+            };
             match Self::reserved(&key) {
                 Some(name) => Err(KeyError::Reserved { name }),
                 None => Ok(Self(key)),

@@ -6,7 +6,7 @@ use std::{
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
@@ -15,7 +15,7 @@ use redlock_core::Timestamp;
 
 use self::{
     conclusion::{Request, conclude},
-    outage::{Outlook, want_connections},
+    outage::Outlook,
 };
 use crate::{
     Hold, KeyError, LockError, LockGuard, LockOptions, WithLockError,
@@ -48,7 +48,8 @@ use crate::{
 pub struct Lock {
     client: Arc<Client>,
     keys: Result<KeySet, KeyError>,
-    options: LockOptions,
+    /// `None` if none is set, as for most locks.
+    options: Option<Box<LockOptions>>,
 }
 
 impl Lock {
@@ -56,7 +57,7 @@ impl Lock {
         Self {
             client,
             keys,
-            options: LockOptions::new(),
+            options: None,
         }
     }
 
@@ -74,7 +75,8 @@ impl Lock {
     /// # }
     /// ```
     pub fn options(mut self, options: LockOptions) -> Self {
-        self.options = options.or(self.options);
+        let options = options.or(self.set_options());
+        self.options = Some(Box::new(options));
         self
     }
 
@@ -145,20 +147,21 @@ impl Lock {
         }
     }
 
-    fn prepare(&self) -> Result<LeaseRequest, LockError> {
-        let client = &self.client;
+    fn set_options(&self) -> LockOptions {
+        self.options.as_deref().copied().unwrap_or_default()
+    }
+
+    fn prepare(self) -> Result<(Arc<Client>, LeaseRequest), LockError> {
+        let client = self.client;
         if client.is_shut_down() {
             return Err(LockError::ShutDown);
         }
-        let keys = self.keys.clone().map_err(LockError::InvalidKey)?;
-        let terms = client
-            .terms(self.options)
-            .map_err(LockError::InvalidOptions)?;
-        let label = self
-            .options
-            .label_if_set()
-            .or(client.defaults.label_if_set());
-        Ok(LeaseRequest { keys, terms, label })
+        let keys = self.keys.map_err(LockError::InvalidKey)?;
+        let options = self.options.as_deref();
+        let terms = client.terms(options).map_err(LockError::InvalidOptions)?;
+        let label = options.and_then(LockOptions::label_if_set);
+        let label = label.or(client.defaults.label_if_set());
+        Ok((client, LeaseRequest { keys, terms, label }))
     }
 }
 
@@ -175,7 +178,7 @@ impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
             .field("keys", &self.keys)
-            .field("options", &self.options)
+            .field("options", &self.set_options())
             .finish_non_exhaustive()
     }
 }
@@ -246,12 +249,25 @@ impl Future for LockFuture {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let next = match &mut self.0 {
-                State::New(lock) => start(lock),
-                State::InDoubt(begun) => ready!(begun.poll_unpin(cx)),
-                State::Queued { waiter, since } => match ready!(waiter.poll(cx)) {
-                    Ok(held) => Ok(State::acquiring(held, *since)),
-                    Err(end) => Err(Request::of_waiter(waiter, *since).failure(end)),
+                State::New(_) => match mem::replace(&mut self.0, State::Done) {
+                    State::New(lock) => match start(lock, cx.waker()) {
+                        // It wakes this task.
+                        Ok(queued @ State::Queued { .. }) => {
+                            self.0 = queued;
+                            return Poll::Pending;
+                        }
+                        started => started,
+                    },
+                    _ => return Poll::Pending,
                 },
+                State::InDoubt(begun) => ready!(begun.poll_unpin(cx)),
+                State::Queued { waiter, since } => {
+                    let (outcome, since) = (ready!(waiter.poll(cx)), *since);
+                    match outcome {
+                        Ok(held) => Ok(State::acquiring(held, since)),
+                        Err(end) => Err(Request::of_waiter(waiter, since).failure(end)),
+                    }
+                }
                 State::Acquiring { guard, since } => {
                     let (outcome, since) = (ready!(guard.cell().poll_acquired(cx)), *since);
                     match mem::replace(&mut self.0, State::Done) {
@@ -274,39 +290,41 @@ impl Future for LockFuture {
 type Doubt = Pin<Box<dyn Future<Output = Result<State, LockError>> + Send + Sync>>;
 
 /// Begins to wait, unless the request fails at once.
-fn start(lock: &Lock) -> Result<State, LockError> {
-    let request = lock.prepare()?;
-    let client = &lock.client;
+fn start(lock: Lock, waker: &Waker) -> Result<State, LockError> {
+    let (client, request) = lock.prepare()?;
     // Redlock step 1: the clock is read before the first byte leaves.
     let now = client.clock.now();
-    let outlook = Outlook::new(now, request.terms.policy.wait);
-    let majority = outlook.majority(client, now);
-    if majority == Prospect::MayVote {
-        return State::begin(client, &request, now, now);
-    }
-    want_connections(client);
-    let fails_fast = lock.options.or(client.defaults).fails_fast();
-    let has_time = request.terms.policy.wait >= client.node_timeout;
-    match majority {
-        Prospect::NoVote if fails_fast => Err(outlook.refusal(client)),
-        Prospect::InDoubt if fails_fast && has_time => {
-            Ok(State::in_doubt(outlook, Arc::clone(client), request))
+    let wait = request.terms.policy.wait;
+    if request.terms.fails_fast {
+        let outlook = Outlook::new(now, wait);
+        match outlook.majority(&client, now) {
+            Prospect::NoVote => {
+                client.want_connections();
+                return Err(outlook.refusal(&client));
+            }
+            Prospect::InDoubt if wait >= client.node_timeout => {
+                client.want_connections();
+                return Ok(State::in_doubt(outlook, client, request));
+            }
+            Prospect::InDoubt | Prospect::MayVote => {}
         }
-        _ => State::begin(client, &request, now, now),
     }
+    State::begin(client, request, now, now, Some(waker))
 }
 
 impl State {
     fn begin(
-        client: &Arc<Client>,
-        request: &LeaseRequest,
+        client: Arc<Client>,
+        request: LeaseRequest,
         now: Timestamp,
         since: Timestamp,
+        waker: Option<&Waker>,
     ) -> Result<Self, LockError> {
-        let begun = lease_cell::begin(client, now, request);
-        let begun = begun.map_err(|end| Request::new(client, request, since).failure(end))?;
+        let begun = lease_cell::begin(client, now, request, waker).map_err(|failed| {
+            Request::new(failed.client(), failed.request(), since).failure(failed.end)
+        })?;
         // The shutdown may have begun after `prepare`. From here on it sees the request and stops it.
-        let is_shut_down = client.is_shut_down();
+        let is_shut_down = begun.client().is_shut_down();
         Ok(match begun {
             Begun::Turn(held) => {
                 if is_shut_down {
@@ -332,7 +350,8 @@ impl State {
         let begun = async move {
             let left = outlook.resolve(&client).await?;
             Arc::make_mut(&mut request.terms).policy.wait = left;
-            Self::begin(&client, &request, client.clock.now(), outlook.since())
+            let now = client.clock.now();
+            Self::begin(client, request, now, outlook.since(), None)
         };
         Self::InDoubt(AssertUnwindSafe(Box::pin(begun)))
     }

@@ -38,7 +38,7 @@ pub(crate) use self::{
 use self::{stage::Stage, state::CellState};
 use crate::{
     NodeReports, OptionsError,
-    engine::{lane::SetRequests, queue::Ticket, turns::TurnLength},
+    engine::{lane::SetRequests, queue::Ticket},
     foreign,
     key::KeySet,
     log,
@@ -52,7 +52,8 @@ use crate::{
 pub(crate) struct LeaseCell {
     ticket: Ticket,
     client: Arc<Client>,
-    request: LeaseRequest,
+    keys: KeySet,
+    terms: Arc<Terms>,
     state: Mutex<CellState>,
     /// Notified of the changes that a holder can see.
     changed: Notify,
@@ -76,7 +77,8 @@ impl LeaseCell {
         Arc::new(Self {
             ticket,
             client: Arc::clone(client),
-            request: request.clone(),
+            keys: request.keys.clone(),
+            terms: Arc::clone(&request.terms),
             state: Mutex::new(state),
             changed: Notify::new(),
             set_requests: SetRequests::default(),
@@ -109,12 +111,12 @@ impl LeaseCell {
 
     /// Checks the ttl of an extension.
     pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<Ttl, OptionsError> {
-        self.client.check_ttl(self.terms().config.validity, ttl)
+        self.client.check_ttl(self.terms.config.validity, ttl)
     }
 
     /// Returns the ttl that the lock was acquired with.
     pub(crate) fn own_ttl(&self) -> Ttl {
-        self.terms().config.validity.ttl()
+        self.terms.config.validity.ttl()
     }
 
     pub(crate) fn attempts(&self) -> u32 {
@@ -126,7 +128,7 @@ impl LeaseCell {
     }
 
     pub(crate) fn keys(&self) -> &KeySet {
-        &self.request.keys
+        &self.keys
     }
 
     /// Returns whether the lease holds the lock.
@@ -168,7 +170,7 @@ impl LeaseCell {
     /// Returns the keys for a line of the log, if they may be logged.
     fn shown_keys(&self) -> Option<impl tracing::Value> {
         let is_allowed = self.client.logs_keys;
-        is_allowed.then(|| tracing::field::debug(self.request.keys.for_log()))
+        is_allowed.then(|| tracing::field::debug(self.keys.for_log()))
     }
 
     // For the modules of this folder.
@@ -184,8 +186,12 @@ impl LeaseCell {
             let mut changed = pin!(changed);
             // Registered before the state is read, so that no change falls between the two.
             changed.as_mut().enable();
-            if let Some(value) = ready(&self.state()) {
-                return value;
+            {
+                let mut state = self.state();
+                state.is_watched = true;
+                if let Some(value) = ready(&state) {
+                    return value;
+                }
             }
             changed.await;
         }
@@ -204,24 +210,8 @@ impl LeaseCell {
         self.ticket.number()
     }
 
-    const fn request(&self) -> &LeaseRequest {
-        &self.request
-    }
-
-    fn terms(&self) -> &Terms {
-        &self.request.terms
-    }
-
     pub(crate) fn now(&self) -> Timestamp {
         self.client.clock.now()
-    }
-
-    /// Returns how long the turns of this process are.
-    fn turn_length(&self) -> TurnLength {
-        TurnLength::new(
-            self.terms().policy.streak,
-            self.terms().config.validity.ttl(),
-        )
     }
 }
 

@@ -5,6 +5,7 @@
 //! overtake it, within the bounds of [`reservation`].
 
 mod key_queues;
+mod line;
 mod multi_key_waiters;
 mod outcome;
 mod past;
@@ -21,18 +22,12 @@ use redlock_core::Timestamp;
 pub(crate) use self::outcome::{Entry, FollowUp, JoinOutcome, Refusal, Refused};
 use self::{
     key_queues::{Availability, KeyQueues, MAX_CANDIDATES},
+    outcome::admit,
     past::Recent,
     reservation::{MultiKeyWaiter, ReservationRule},
-    wait_queue::{TurnEnd, WaitQueue},
+    wait_queue::WaitQueue,
 };
-use crate::{
-    Key,
-    engine::shrink,
-    key::KeySet,
-    options::{QueuePolicy, WaiterLimit},
-    random::Random,
-    sync::Mutex,
-};
+use crate::{Key, engine::shrink, key::KeySet, options::QueuePolicy, random::Random, sync::Mutex};
 
 /// The wait queues of one [`Redlock`](crate::Redlock). There is one for each key that is held or wanted.
 #[derive(Debug)]
@@ -112,6 +107,21 @@ impl<T: Clone> Queue<T> {
         enter: impl FnOnce(Entry) -> T,
     ) -> Result<JoinOutcome<T>, Refused<T>> {
         let mut queues = self.0.lock();
+        let queues = &mut *queues;
+        let until = now.saturating_add(policy.wait);
+        // Most waiters want one key, which another lease has.
+        if !keys.has_several()
+            && let key = keys.first()
+            && let Some(queue) = queues.keys.by_key.get_mut(key)
+            && queue.turn().is_some()
+        {
+            let (waiting, total) = (queue.waiting(), queues.waiting);
+            admit([waiting].into_iter(), total, queues.max_waiting, policy)?;
+            let past = || queues.recent.take(key);
+            queue.push(ticket, enter(Entry::Line), until, past);
+            queues.waiting += 1;
+            return Ok(JoinOutcome::Waiting { follow_up: None });
+        }
         let (key, reserved_by) = match queues.keys.availability(keys, ticket, now) {
             Availability::Available => {
                 let holder = enter(Entry::Turn);
@@ -123,16 +133,18 @@ impl<T: Clone> Queue<T> {
         };
         // Noted for a waiter that is refused too: it will ask again, and the reservation must expire by then.
         let follow_up = reserved_by.and_then(|by| queues.keys.note_withheld(by, now));
-        if let Err(refusal) = queues.admit(keys, policy) {
-            return Err(Refused { refusal, follow_up });
+        if let Err(refused) = queues.admit(keys, policy) {
+            return Err(Refused {
+                follow_up,
+                ..refused
+            });
         }
-        let until = now.saturating_add(policy.wait);
         let waiter = enter(Entry::Line);
         if keys.has_several() {
             queues.push_several(keys, ticket, now, waiter, until, key);
         } else {
-            let queue = queues.keys.queue(key);
-            queue.push(ticket, waiter, until);
+            let past = || queues.recent.take(key);
+            queues.keys.queue(key).push(ticket, waiter, until, past);
         }
         queues.waiting += 1;
         Ok(JoinOutcome::Waiting { follow_up })
@@ -171,14 +183,20 @@ impl<T: Clone> Queue<T> {
             let hash_map::Entry::Occupied(mut queue) = queues.keys.by_key.entry(key.clone()) else {
                 continue;
             };
-            match queue.get_mut().end_turn(ticket, now, held, policy) {
-                Some(TurnEnd { next_backs_off }) => backs_off |= next_backs_off,
-                None => was_waiting |= queue.get_mut().remove(ticket),
+            let has_waiters = queue.get().waiting() > 0;
+            if queue.get_mut().end_turn(ticket) {
+                backs_off |= match queue.get_mut().past_mut() {
+                    Some(past) => past.end_turn(now, held, policy, has_waiters),
+                    None => queues.recent.end_turn(key, now, held, policy),
+                };
+            } else {
+                was_waiting |= queue.get_mut().remove(ticket);
             }
             others_wait |= queue.get().waiting() > 0;
-            if queue.get().is_empty() {
-                let past = queue.remove().past();
-                queues.recent.note(key, past, now);
+            if queue.get().is_empty()
+                && let Some(past) = queue.remove().past()
+            {
+                queues.recent.note(key, *past, now);
             }
         }
         shrink::map(&mut queues.keys.by_key);
@@ -271,7 +289,11 @@ impl<T: Clone> Queue<T> {
 
     /// Returns how long one more would wait for a key. `None` if that is not known.
     pub(crate) fn expected_wait(&self, key: &Key, now: Timestamp) -> Option<Duration> {
-        self.0.lock().keys.by_key.get(key)?.expected_wait(now)
+        let mut queues = self.0.lock();
+        let queues = &mut *queues;
+        let queue = queues.keys.by_key.get(key)?;
+        let past = queue.past().or_else(|| queues.recent.get(key))?;
+        Some(queue.expected_wait(past.usual_hold()?, now))
     }
 
     #[cfg(feature = "test-util")]
@@ -300,11 +322,8 @@ impl<T: Clone> Queues<T> {
         let mut backs_off = false;
         for key in keys.iter() {
             let queue = self.keys.by_key.entry(key.clone()).or_insert_with(|| {
-                let mut past = self.recent.take(key, now);
-                let had_streak = past.streak.is_some();
-                past.streak = past.streak.filter(|streak| streak.may_go_on(now, policy));
-                backs_off |= had_streak && past.streak.is_none() && !policy.wait.is_zero();
-                WaitQueue::new(past)
+                backs_off |= self.recent.begin_turn(key, now, policy);
+                WaitQueue::new()
             });
             queue.give_turn(ticket, holder.clone());
             self.keys.note_overtaking(key, ticket);
@@ -313,24 +332,10 @@ impl<T: Clone> Queues<T> {
     }
 
     /// Returns why one more cannot wait for these keys.
-    fn admit(&self, keys: &KeySet, policy: &QueuePolicy) -> Result<(), Refusal> {
-        if policy.wait.is_zero() {
-            return Err(Refusal::Busy);
-        }
+    fn admit(&self, keys: &KeySet, policy: &QueuePolicy) -> Result<(), Refused<T>> {
         let queues = keys.iter().filter_map(|key| self.keys.by_key.get(key));
-        let per_key = policy.max_waiters_per_key;
-        let of_keys = queues.map(|queue| (queue.waiting(), per_key, WaiterLimit::PerKey));
-        let total = (self.waiting, self.max_waiting, WaiterLimit::Total);
-        for (waiting, limit, limited_by) in of_keys.chain([total]) {
-            if waiting >= limit {
-                return Err(Refusal::Full {
-                    waiting,
-                    limit,
-                    limited_by,
-                });
-            }
-        }
-        Ok(())
+        let of_keys = queues.map(WaitQueue::waiting);
+        admit(of_keys, self.waiting, self.max_waiting, policy)
     }
 
     /// Lets a lease wait for all of these keys, one of which keeps it from having them now.
@@ -344,7 +349,8 @@ impl<T: Clone> Queues<T> {
         blocked_at: &Key,
     ) {
         for key in keys.iter() {
-            self.keys.queue(key).push_several(ticket, until);
+            let past = || self.recent.take(key);
+            self.keys.queue(key).push_several(ticket, until, past);
         }
         let waiter = MultiKeyWaiter::new(waiter, keys.clone(), now, &self.keys.rule);
         self.keys.multi.push(ticket, waiter, blocked_at);

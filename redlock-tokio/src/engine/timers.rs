@@ -29,8 +29,12 @@ const MIN_WAITS: usize = 64;
 ///
 /// A clone is one more handle of the same thing, so cloning must be cheap.
 pub(crate) trait Timed: Clone + Send + Sync + 'static {
+    /// A lease, which has a deadline.
+    type Lease: Clone + Debug + Send + Sync;
     /// A waiter, which has no deadline to clear.
     type Waiter: Debug + Send + Sync;
+
+    fn of_lease(lease: Self::Lease) -> Self;
 
     fn of_waiter(waiter: Arc<Self::Waiter>) -> Self;
 
@@ -60,7 +64,7 @@ pub(crate) struct Timers<T: Timed> {
 #[derive(Debug)]
 struct Deadlines<T: Timed> {
     /// By time, then by id. Each has one deadline at most.
-    due: BTreeMap<(Timestamp, u64), T>,
+    due: BTreeMap<(Timestamp, u64), T::Lease>,
     /// The first to end is on top. Most are over long before their time, and are removed together.
     waits: BinaryHeap<Wait<T>>,
     /// How many waits there may be until those that are over are removed.
@@ -117,7 +121,7 @@ impl<T: Timed> Timers<T> {
         id: u64,
         from: Option<Timestamp>,
         to: Option<Timestamp>,
-        timed: impl FnOnce() -> T,
+        lease: impl FnOnce() -> T::Lease,
     ) -> Result<(), TimersClosed> {
         let mut deadlines = self.deadlines.lock();
         if let Some(at) = from {
@@ -127,7 +131,7 @@ impl<T: Timed> Timers<T> {
             if deadlines.closed {
                 return Err(TimersClosed);
             }
-            deadlines.due.insert((at, id), timed());
+            deadlines.due.insert((at, id), lease());
             self.wake_before(deadlines, at);
         }
         Ok(())
@@ -187,8 +191,9 @@ impl<T: Timed> Timers<T> {
         let deadlines = self.deadlines.lock();
         let waits = deadlines.waits.iter().filter(|_| with_waiters);
         let waiters = waits.filter_map(Wait::upgrade);
+        let leases = deadlines.due.values().cloned().map(T::of_lease);
         // Those in hand may have set a new deadline already.
-        let scheduled = deadlines.due.values().chain(&deadlines.in_hand).cloned();
+        let scheduled = leases.chain(deadlines.in_hand.iter().cloned());
         let all = scheduled.chain(waiters).map(|timed| (timed.id(), timed));
         all.collect::<BTreeMap<_, _>>().into_values()
     }
@@ -308,7 +313,7 @@ impl<T: Timed> Deadlines<T> {
             && let Some(entry) = self.due.first_entry()
             && entry.key().0 <= now
         {
-            into.push(entry.remove());
+            into.push(T::of_lease(entry.remove()));
         }
     }
 }
@@ -347,7 +352,12 @@ mod tests {
     struct Abandoned(Arc<AtomicBool>);
 
     impl Timed for Abandoned {
+        type Lease = Self;
         type Waiter = Self;
+
+        fn of_lease(lease: Self) -> Self {
+            lease
+        }
 
         fn of_waiter(waiter: Arc<Self>) -> Self {
             (*waiter).clone()
@@ -366,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_task_that_is_dropped_before_it_runs_abandons_everything() {
-        let timers = Timers::new(Clock::system());
+        let timers = Timers::<Abandoned>::new(Clock::system());
         let timed = Abandoned::default();
         let set = || timers.reschedule(0, None, Some(Timestamp::MAX), || timed.clone());
         assert!(set().is_ok());
@@ -377,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_task_that_is_dropped_while_it_calls_back_keeps_nothing() {
-        let timers = Timers::new(Clock::system());
+        let timers = Timers::<Abandoned>::new(Clock::system());
         let timed = Abandoned::default();
         assert!(
             timers

@@ -1,4 +1,4 @@
-use std::{fmt, iter, sync::Arc};
+use std::{fmt, slice, sync::Arc};
 
 use super::prefix::Prefix;
 use crate::{Key, KeyError};
@@ -10,10 +10,13 @@ const LOGGED_CHARS: usize = 200;
 
 /// The keys of a lock: mostly one, or several, in order and without repetitions.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct KeySet {
-    first: Key,
-    /// All keys but the first, if there are several.
-    others: Option<Arc<[Key]>>,
+pub(crate) struct KeySet(Keys);
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Keys {
+    One(Key),
+    /// At least two.
+    Several(Arc<[Key]>),
 }
 
 impl KeySet {
@@ -37,23 +40,30 @@ impl KeySet {
         if len > Key::MAX_LEN {
             return Err(KeyError::TooLong { len });
         }
-        let (first, others) = keys.split_first().ok_or(KeyError::NoKeys)?;
-        Ok(Self {
-            first: first.clone(),
-            others: (!others.is_empty()).then(|| others.into()),
-        })
+        match &keys[..] {
+            [] => Err(KeyError::NoKeys),
+            [key] => Ok(key.clone().into()),
+            _ => Ok(Self(Keys::Several(keys.into()))),
+        }
     }
 
     pub(crate) fn first(&self) -> &Key {
-        &self.first
+        match &self.0 {
+            Keys::One(key) => key,
+            Keys::Several(keys) => &keys[0],
+        }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Key> + Clone {
-        iter::once(&self.first).chain(self.others.as_deref().unwrap_or_default())
+    pub(crate) fn iter(&self) -> slice::Iter<'_, Key> {
+        match &self.0 {
+            Keys::One(key) => slice::from_ref(key),
+            Keys::Several(keys) => keys,
+        }
+        .iter()
     }
 
     pub(crate) fn count(&self) -> usize {
-        1 + self.others.as_ref().map_or(0, |others| others.len())
+        self.iter().len()
     }
 
     /// Returns what a log may show of the keys: text without control characters, of limited length.
@@ -68,7 +78,7 @@ impl KeySet {
     }
 
     pub(crate) fn has_several(&self) -> bool {
-        self.others.is_some()
+        matches!(self.0, Keys::Several(_))
     }
 }
 
@@ -79,11 +89,8 @@ impl fmt::Debug for KeySet {
 }
 
 impl From<Key> for KeySet {
-    fn from(first: Key) -> Self {
-        Self {
-            first,
-            others: None,
-        }
+    fn from(key: Key) -> Self {
+        Self(Keys::One(key))
     }
 }
 

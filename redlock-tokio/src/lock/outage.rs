@@ -32,22 +32,7 @@ impl Outlook {
 
     /// Returns what the lanes know. A failure to connect before the request proves nothing.
     pub(super) fn majority(&self, client: &Client, now: Timestamp) -> Prospect {
-        let (mut votes, mut in_doubt) = (0, 0);
-        for lane in &client.lanes {
-            match lane.prospect(now, self.until, self.since) {
-                Prospect::MayVote => votes += 1,
-                Prospect::InDoubt => in_doubt += 1,
-                Prospect::NoVote => {}
-            }
-        }
-        let needed = client.quorum.votes();
-        if votes >= needed {
-            Prospect::MayVote
-        } else if votes + in_doubt >= needed {
-            Prospect::InDoubt
-        } else {
-            Prospect::NoVote
-        }
+        client.majority(now, self.until, self.since)
     }
 
     /// Waits until the lanes have tried to connect. Returns the rest of the wait if a majority may vote then.
@@ -65,7 +50,7 @@ impl Outlook {
             match self.majority(client, now) {
                 Prospect::MayVote => return Ok(self.until.saturating_duration_since(now)),
                 Prospect::InDoubt => {
-                    want_connections(client);
+                    client.want_connections();
                     change.await;
                 }
                 Prospect::NoVote => return Err(self.refusal(client)),
@@ -86,12 +71,5 @@ impl Outlook {
         let error = without_majority(client, attempts);
         client.outage.note_failure(now, &error);
         error
-    }
-}
-
-/// Ends the pauses between attempts to connect, which are longer than some waits.
-pub(super) fn want_connections(client: &Client) {
-    for lane in &client.lanes {
-        lane.want_connection();
     }
 }

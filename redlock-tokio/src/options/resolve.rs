@@ -29,10 +29,10 @@ impl LockOptions {
         self.fencing == Some(Fencing::Fenced)
     }
 
-    pub(crate) fn without_label(self) -> Self {
+    pub(crate) fn without_label(&self) -> Self {
         Self {
             label: None,
-            ..self
+            ..*self
         }
     }
 

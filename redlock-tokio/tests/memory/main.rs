@@ -22,3 +22,4 @@ mod several_keys;
 #[path = "../support/mod.rs"]
 mod support;
 mod waiting;
+mod weight;

@@ -15,7 +15,7 @@ use crate::support::in_memory::Opens;
 
 /// A session that grants everything and remembers nothing.
 #[derive(Clone)]
-struct Forgetful;
+pub(crate) struct Forgetful;
 
 impl Session for Forgetful {
     fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {

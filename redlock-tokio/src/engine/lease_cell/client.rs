@@ -5,16 +5,17 @@ use std::{
 };
 
 use futures::{FutureExt, future::select_all};
-use redlock_core::{LeaseConfig, NodeId, Quorum, Ttl, Validity};
+use redlock_core::{LeaseConfig, NodeId, Quorum, Timestamp, Ttl, Validity};
 
 use super::{Contender, Terms};
 use crate::{
     Clock, Key, LockOptions, NodeReport, NodeReports, NodeStatus, Objection, OptionsError,
     engine::{
-        lane::LaneHandle,
+        lane::{LaneHandle, Prospect},
         queue::{Queue, Ticket},
         timers::Timers,
         turn_table::TurnTable,
+        turns::TurnLength,
         wall_clock::WallClock,
         warning::Outage,
     },
@@ -79,16 +80,21 @@ impl Client {
     /// # Errors
     ///
     /// Like [`resolve`](Self::resolve).
-    pub(crate) fn terms(&self, options: LockOptions) -> Result<Arc<Terms>, OptionsError> {
-        let is_default = options.without_label() == LockOptions::new();
+    pub(crate) fn terms(&self, options: Option<&LockOptions>) -> Result<Arc<Terms>, OptionsError> {
+        let is_default =
+            options.is_none_or(|options| options.without_label() == LockOptions::new());
         if let Some(known) = self.default_terms.get().filter(|_| is_default) {
             return Ok(Arc::clone(known));
         }
-        let options = options.or(self.defaults);
+        let options = options.map_or(self.defaults, |options| options.or(self.defaults));
+        let config = self.resolve(options)?;
+        let policy = options.policy(&self.common);
         let terms = Arc::new(Terms {
-            config: self.resolve(options)?.into(),
-            policy: options.policy(&self.common),
+            turn_length: TurnLength::new(policy.streak, config.validity.ttl()),
+            config: config.into(),
+            policy,
             fenced: options.is_fenced(),
+            fails_fast: options.fails_fast(),
         });
         if is_default {
             return Ok(Arc::clone(self.default_terms.get_or_init(|| terms)));
@@ -165,6 +171,35 @@ impl Client {
             change
         });
         select_all(changes.collect::<Vec<_>>()).map(drop)
+    }
+
+    /// Returns whether a majority of the nodes may vote by `until`. That a node could not be connected to before `since`
+    /// is no proof.
+    pub(crate) fn majority(&self, now: Timestamp, until: Timestamp, since: Timestamp) -> Prospect {
+        let needed = self.quorum.votes();
+        let (mut votes, mut in_doubt) = (0, 0);
+        for lane in &self.lanes {
+            match lane.prospect(now, until, since) {
+                Prospect::MayVote => votes += 1,
+                Prospect::InDoubt => in_doubt += 1,
+                Prospect::NoVote => {}
+            }
+            if votes >= needed {
+                return Prospect::MayVote;
+            }
+        }
+        if votes + in_doubt >= needed {
+            Prospect::InDoubt
+        } else {
+            Prospect::NoVote
+        }
+    }
+
+    /// Ends the pauses between attempts to connect, which are longer than some waits.
+    pub(crate) fn want_connections(&self) {
+        for lane in &self.lanes {
+            lane.want_connection();
+        }
     }
 
     /// Returns whether enough nodes for a quorum report when a probed key is gone.

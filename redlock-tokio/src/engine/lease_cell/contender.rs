@@ -60,7 +60,12 @@ impl Contender {
 }
 
 impl Timed for Contender {
+    type Lease = Arc<LeaseCell>;
     type Waiter = Waiter;
+
+    fn of_lease(lease: Arc<LeaseCell>) -> Self {
+        Self::Lease(lease)
+    }
 
     fn of_waiter(waiter: Arc<Waiter>) -> Self {
         Self::Waiter(waiter)

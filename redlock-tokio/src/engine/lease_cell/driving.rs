@@ -16,7 +16,7 @@ use super::{
 use crate::{
     NodeError,
     engine::{
-        lane::{ReplyTo, runtime_ended},
+        lane::{Prospect, ReplyTo, runtime_ended},
         queue::FollowUp,
     },
     foreign, log,
@@ -33,10 +33,11 @@ impl LeaseCell {
         change: impl FnOnce(&mut CellState) -> T,
     ) -> T {
         let (result, changes) = self.step(now, change);
-        let follow_ups = changes
+        let wake_ups = changes
             .departure
-            .map(|departure| self.leave(now, departure));
-        let wake_ups = carry_out(now, follow_ups.unwrap_or_default());
+            .map_or_else(WakeUps::default, |departure| {
+                carry_out(now, self.leave(now, departure))
+            });
         // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
         if changes.for_holder {
             self.notify_holders();
@@ -94,8 +95,8 @@ impl LeaseCell {
     /// nothing to release either.
     fn overloaded(&self, state: &mut CellState, command: &Command, transmit: &Transmit) -> NodeSet {
         let (token, nodes) = (transmit.operation.token(), transmit.nodes);
-        let unasked = state.unasked.filter(|(it, _)| *it == token);
-        let unasked = unasked.map(|(_, unasked)| unasked);
+        let (of, unasked) = state.unasked;
+        let unasked = (of == token).then_some(unasked);
         if matches!(transmit.operation, Operation::Release { .. }) {
             let is_unasked = |node: &NodeId| unasked.is_some_and(|nodes| nodes.contains(*node));
             return nodes.iter().filter(is_unasked).collect();
@@ -114,7 +115,7 @@ impl LeaseCell {
         if matches!(transmit.operation, Operation::Acquire { .. }) {
             let asked = nodes.difference(skipped);
             let unasked = unasked.unwrap_or(self.client.quorum.all());
-            state.unasked = Some((token, unasked.difference(asked)));
+            state.unasked = (token, unasked.difference(asked));
         }
         skipped
     }
@@ -185,7 +186,7 @@ impl LeaseCell {
         };
         let was_contended = state.lease.was_contended();
         let (turns, key) = (&self.client.turns, self.keys().first());
-        Some(turns.start(key, now, was_contended, self.turn_length()))
+        Some(turns.start(key, now, was_contended, self.terms.turn_length))
     }
 
     /// Has the timers call back when something is due. Abandons the lease if they have ended.
@@ -200,10 +201,10 @@ impl LeaseCell {
             return;
         }
         let rescheduled = {
-            let timed = || Contender::Lease(Arc::clone(self));
+            let lease = || Arc::clone(self);
             self.client
                 .timers
-                .reschedule(self.id(), state.due, due, timed)
+                .reschedule(self.id(), state.due, due, lease)
         };
         state.due = due;
         if rescheduled.is_err() {
@@ -230,8 +231,12 @@ impl LeaseCell {
         if self.client.is_shut_down() {
             return state.exhaust(AcquireFailure::Abandoned, 0);
         }
+        // A request that only waits in the queue asks for no connection.
+        if self.client.majority(now, deadline, now) != Prospect::MayVote {
+            self.client.want_connections();
+        }
         let pause = if backs_off {
-            let (length, share) = (self.turn_length(), self.terms().policy.poller_share);
+            let (length, share) = (self.terms.turn_length, self.terms.policy.poller_share);
             let turns = &self.client.turns;
             turns.end(self.keys().first(), now, length, share)
         } else {
@@ -241,7 +246,7 @@ impl LeaseCell {
         if let Some(pause) = pause {
             state.lease.back_off(pause);
         }
-        if self.terms().fenced {
+        if self.terms.fenced {
             let proposal = self.client.wall_clock.propose(&self.client.clock, now);
             state.lease.acquire_fenced(now, deadline, proposal);
         } else {
@@ -261,8 +266,8 @@ impl LeaseCell {
     pub(super) fn policy_of_turn(&self, held: Option<Held>) -> QueuePolicy {
         let turn = held.and_then(|held| held.turn);
         QueuePolicy {
-            streak: turn.unwrap_or(self.turn_length().usual),
-            ..self.terms().policy
+            streak: turn.unwrap_or(self.terms.turn_length.usual),
+            ..self.terms.policy
         }
     }
 }
@@ -287,8 +292,12 @@ fn handle_unsent(
 /// A lease that ends as soon as it begins (because the runtime has ended) leaves the queue at once, and the next
 /// lease begins. There may be thousands of them, so this must not recurse.
 pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) -> WakeUps {
-    let mut follow_ups = VecDeque::from(follow_ups);
     let mut wake_ups = WakeUps::default();
+    // Mostly there are none.
+    if follow_ups.is_empty() {
+        return wake_ups;
+    }
+    let mut follow_ups = VecDeque::from(follow_ups);
     while let Some(next) = follow_ups.pop_front() {
         let (waiter, backs_off) = match next {
             FollowUp::StartTurn { waiter, backs_off } => (waiter, backs_off),

@@ -16,13 +16,14 @@ pub(crate) enum ExtensionOutcome {
 /// The extensions of one lease that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Extensions {
-    ended: u64,
+    /// Wraps only after four billion extensions of one lease.
+    ended: u32,
     last_succeeded: bool,
 }
 
 /// Identifies an extension that is under way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ExtensionTicket(u64);
+pub(super) struct ExtensionTicket(u32);
 
 impl Extensions {
     /// Returns the ticket of the next extension to end.
@@ -31,12 +32,12 @@ impl Extensions {
     }
 
     pub(super) const fn note_success(&mut self) {
-        self.ended += 1;
+        self.ended = self.ended.wrapping_add(1);
         self.last_succeeded = true;
     }
 
     pub(super) const fn note_failure(&mut self) {
-        self.ended += 1;
+        self.ended = self.ended.wrapping_add(1);
         self.last_succeeded = false;
     }
 
@@ -47,6 +48,6 @@ impl Extensions {
         } else {
             ExtensionOutcome::Failed
         };
-        (self.ended > ticket.0).then_some(outcome)
+        (self.ended != ticket.0).then_some(outcome)
     }
 }

@@ -30,7 +30,7 @@ impl LeaseCell {
         now: Timestamp,
         generation: Generation,
     ) -> Option<Successor> {
-        if !self.terms().hands_over() || self.keys().has_several() {
+        if !self.terms.hands_over() || self.keys.has_several() {
             return None;
         }
         let Stage::Held(held) = *state.stage() else {
@@ -47,7 +47,7 @@ impl LeaseCell {
         let policy = self.policy_of_turn(Some(held));
         let fits = |next: &Contender| next.waiter().is_some_and(|next| next.could_take_over(self));
         loop {
-            let (queue, key) = (&self.client.queue, self.keys().first());
+            let (queue, key) = (&self.client.queue, self.keys.first());
             let next = queue.successor(key, now, held.since, &policy, fits)?;
             let handed_over = HeldLease {
                 lease: Arc::clone(self),

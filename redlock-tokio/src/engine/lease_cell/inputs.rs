@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use redlock_core::{Eligibility, ExpiryAnomaly, NodeId, RoundId, Timestamp, Ttl, Withdrawal};
 
-use super::{Contender, LeaseCell, state::CellState};
+use super::{LeaseCell, state::CellState};
 use crate::{
     engine::lane::{Requester, SetRequests},
     log,
@@ -46,8 +46,8 @@ impl LeaseCell {
     pub(super) fn handle_timeout(self: &Arc<Self>, now: Timestamp) {
         self.update(now, |state| {
             // Unless there is a new one. (Clearing one never fails.)
-            let (due, timed) = (state.due.take(), || Contender::Lease(Arc::clone(self)));
-            let _ = self.client.timers.reschedule(self.id(), due, None, timed);
+            let (due, lease) = (state.due.take(), || Arc::clone(self));
+            let _ = self.client.timers.reschedule(self.id(), due, None, lease);
             state.lease.set_notified(self.client.is_notified());
             state.lease.handle_timeout(now);
         });

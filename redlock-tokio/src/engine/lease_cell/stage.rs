@@ -25,6 +25,7 @@ pub(super) enum Stage {
     Ended(End),
 }
 
+/// How the lock is held by its present holder.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     /// When the holder of this generation got the lock.

@@ -31,21 +31,24 @@ pub(super) struct CellState {
     /// The nodes whose votes won the lock, once it was acquired.
     pub(super) granted_by: NodeSet,
     /// The token of the last attempt, and the nodes that were not asked to set the key to it.
-    pub(super) unasked: Option<(Token, NodeSet)>,
+    pub(super) unasked: (Token, NodeSet),
     /// The deadline that the timers know.
     pub(super) due: Option<Timestamp>,
     /// The task that waits for the lock.
     waker: Option<Waker>,
-    changes: Changes,
+    /// Whether a holder has waited for a change.
+    pub(super) is_watched: bool,
+    /// Whether a holder can see a difference since the last look at the changes.
+    for_holder: bool,
+    departure: Option<Departure>,
 }
 
 /// What has changed and concerns others. They are told outside of the lock.
-#[derive(Default)]
 #[must_use]
 pub(super) struct Changes {
     /// The task that waited for the lock and need not wait any longer.
     pub(super) waker: Option<Waker>,
-    /// Whether a holder can see a difference.
+    /// Whether a holder can see a difference, and may wait for one.
     pub(super) for_holder: bool,
     pub(super) departure: Option<Departure>,
 }
@@ -69,6 +72,7 @@ pub(super) enum HoldState {
 impl CellState {
     pub(super) fn new(lease: Lease, label: Option<&'static str>) -> Self {
         Self {
+            unasked: (lease.token(), NodeSet::EMPTY),
             lease,
             stage: Stage::New,
             generation: Generation::FIRST,
@@ -77,10 +81,11 @@ impl CellState {
             extensions: Extensions::default(),
             fence: None,
             granted_by: NodeSet::EMPTY,
-            unasked: None,
             due: None,
             waker: None,
-            changes: Changes::default(),
+            is_watched: false,
+            for_holder: false,
+            departure: None,
         }
     }
 
@@ -131,12 +136,12 @@ impl CellState {
 
     pub(super) fn note_extension(&mut self) {
         self.extensions.note_success();
-        self.changes.for_holder = true;
+        self.for_holder = true;
     }
 
     pub(super) fn note_failed_extension(&mut self) {
         self.extensions.note_failure();
-        self.changes.for_holder = true;
+        self.for_holder = true;
     }
 
     pub(super) fn lose(&mut self, reason: LossReason) {
@@ -190,7 +195,7 @@ impl CellState {
             held.since = now;
         }
         self.generation = self.generation.next();
-        self.changes.for_holder = true;
+        self.for_holder = true;
     }
 
     /// Ends a lease that is wanted or held, because nobody can drive it any more.
@@ -219,7 +224,12 @@ impl CellState {
 
     /// Returns what has changed since this was asked last.
     pub(super) fn take_changes(&mut self) -> Changes {
-        mem::take(&mut self.changes)
+        let is_pending = self.stage.is_pending();
+        Changes {
+            waker: self.waker.take_if(|_| !is_pending),
+            for_holder: mem::take(&mut self.for_holder) && self.is_watched,
+            departure: self.departure.take(),
+        }
     }
 
     /// Returns when something is to be done if nothing happens before.
@@ -274,13 +284,8 @@ impl CellState {
                 Stage::Held(held) => Some(held),
                 _ => None,
             };
-            self.changes.departure = Some(Departure { held });
+            self.departure = Some(Departure { held });
         }
-        if !self.stage.is_pending()
-            && let Some(waker) = self.waker.take()
-        {
-            self.changes.waker = Some(waker);
-        }
-        self.changes.for_holder |= before.is_seen_by_holder();
+        self.for_holder |= before.is_seen_by_holder();
     }
 }

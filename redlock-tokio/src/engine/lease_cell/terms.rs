@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use redlock_core::LeaseConfig;
 
-use crate::{key::KeySet, options::QueuePolicy};
+use crate::{engine::turns::TurnLength, key::KeySet, options::QueuePolicy};
 
 /// The options of a lock, resolved. Shared by all requests with the same options.
 #[derive(Clone, Debug)]
@@ -10,6 +10,10 @@ pub(crate) struct Terms {
     pub(crate) config: Arc<LeaseConfig>,
     pub(crate) policy: QueuePolicy,
     pub(crate) fenced: bool,
+    /// Whether a request fails at once in an outage.
+    pub(crate) fails_fast: bool,
+    /// How long the turns of this process are.
+    pub(super) turn_length: TurnLength,
 }
 
 /// A lock that is asked for.
@@ -21,15 +25,13 @@ pub(crate) struct LeaseRequest {
 }
 
 impl LeaseRequest {
-    /// Returns whether the lock of one request would do for the other.
-    pub(super) fn could_share(&self, other: &Self) -> bool {
-        let is_shareable =
-            |request: &Self| request.terms.hands_over() && !request.keys.has_several();
-        is_shareable(self)
-            && is_shareable(other)
-            && (Arc::ptr_eq(&self.terms, &other.terms)
-                || (self.terms.config.validity == other.terms.config.validity
-                    && self.terms.config.keep_alive == other.terms.config.keep_alive))
+    /// Returns whether a lock of one key with these terms, which is handed over, would do for this request.
+    pub(super) fn could_take_over(&self, terms: &Arc<Terms>) -> bool {
+        self.terms.hands_over()
+            && !self.keys.has_several()
+            && (Arc::ptr_eq(&self.terms, terms)
+                || (self.terms.config.validity == terms.config.validity
+                    && self.terms.config.keep_alive == terms.config.keep_alive))
     }
 }
 

@@ -51,8 +51,27 @@ pub(crate) enum Begun {
     Waiting(WaitingTask),
 }
 
+impl Begun {
+    pub(crate) fn client(&self) -> &Client {
+        match self {
+            Self::Turn(held) => held.lease().client(),
+            Self::Waiting(waiter) => waiter.client(),
+        }
+    }
+}
+
+/// A request that may not wait.
+pub(crate) struct Failed {
+    waiter: Arc<Waiter>,
+    pub(crate) end: End,
+}
+
 /// A waiter as its task sees it. Gives up when it is dropped.
-pub(crate) struct WaitingTask(Arc<Waiter>);
+pub(crate) struct WaitingTask {
+    waiter: Arc<Waiter>,
+    /// Whether the task knows how the wait has ended.
+    is_over: bool,
+}
 
 /// The holder that comes next, and its task.
 pub(super) struct Successor {
@@ -60,65 +79,77 @@ pub(super) struct Successor {
     waker: Option<Waker>,
 }
 
-/// Begins a request: asks the nodes, if no other request of this process has one of the keys. Otherwise waits in their queues.
+/// Begins a request: asks the nodes, if no other request of this process has one of the keys. Otherwise waits in their queues,
+/// and wakes the task when the wait is over.
 ///
 /// # Errors
 ///
 /// Fails if the request may not wait.
 pub(crate) fn begin(
-    client: &Arc<Client>,
+    client: Arc<Client>,
     now: Timestamp,
-    request: &LeaseRequest,
-) -> Result<Begun, End> {
-    let deadline = now.saturating_add(request.terms.policy.wait);
-    let ticket = client.next_ticket();
-    let (keys, policy) = (&request.keys, &request.terms.policy);
-    let mut contender = None;
-    let joined = client.queue.join(keys, ticket, now, policy, |entry| {
-        let new = match entry {
-            Entry::Turn => Contender::Lease(LeaseCell::new(client, ticket, request)),
-            Entry::Line => Contender::Waiter(Waiter::new(client, ticket, request, deadline)),
-        };
-        contender.insert(new).clone()
+    request: LeaseRequest,
+    waker: Option<&Waker>,
+) -> Result<Begun, Failed> {
+    // Made before it is known whether it waits, so that the lock of the queue is short.
+    let waiter = Arc::new(Waiter {
+        ticket: client.next_ticket(),
+        client,
+        deadline: now.saturating_add(request.terms.policy.wait),
+        request,
+        state: Mutex::new(State::Waiting(waker.cloned())),
     });
-    match (joined, contender) {
-        (Ok(JoinOutcome::Turn { backs_off }), Some(Contender::Lease(lease))) => {
+    let Waiter {
+        ticket,
+        client,
+        deadline,
+        request: LeaseRequest { keys, terms, .. },
+        ..
+    } = &*waiter;
+    let (ticket, deadline) = (*ticket, *deadline);
+    let mut lease = None;
+    let joined = client
+        .queue
+        .join(keys, ticket, now, &terms.policy, |entry| match entry {
+            Entry::Turn => Contender::Lease(Arc::clone(lease.insert(waiter.new_lease()))),
+            Entry::Line => Contender::Waiter(Arc::clone(&waiter)),
+        });
+    match (joined, lease) {
+        (Ok(JoinOutcome::Turn { backs_off }), Some(lease)) => {
             lease.update(now, |state| lease.begin(state, now, deadline, backs_off));
             Ok(Begun::Turn(HeldLease::first(lease)))
         }
-        (Ok(JoinOutcome::Waiting { follow_up }), Some(Contender::Waiter(waiter))) => {
+        (Ok(JoinOutcome::Waiting { follow_up }), _) => {
             waiter.call_back(now, deadline);
             carry_out(now, follow_up.into_iter().collect()).wake_all();
-            Ok(Begun::Waiting(WaitingTask(waiter)))
+            Ok(Begun::Waiting(WaitingTask {
+                waiter,
+                is_over: false,
+            }))
         }
         (Err(Refused { refusal, follow_up }), _) => {
             carry_out(now, follow_up.into_iter().collect()).wake_all();
-            Err(End::Refused(refusal))
+            Err(Failed {
+                waiter,
+                end: End::Refused(refusal),
+            })
         }
         // The queue has asked for what it says.
-        _ => Err(End::GivenUp),
+        _ => Err(Failed {
+            waiter,
+            end: End::GivenUp,
+        }),
     }
 }
 
 impl Waiter {
-    fn new(
-        client: &Arc<Client>,
-        ticket: Ticket,
-        request: &LeaseRequest,
-        deadline: Timestamp,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            ticket,
-            client: Arc::clone(client),
-            request: request.clone(),
-            deadline,
-            state: Mutex::new(State::Waiting(None)),
-        })
+    fn new_lease(&self) -> Arc<LeaseCell> {
+        LeaseCell::new(&self.client, self.ticket, &self.request)
     }
 
-    /// Returns whether the lock of a lease would do.
+    /// Returns whether the lock of a lease would do, which may be handed over.
     pub(super) fn could_take_over(&self, lease: &LeaseCell) -> bool {
-        self.request.could_share(lease.request())
+        self.request.could_take_over(&lease.terms)
     }
 
     /// Takes over the lock of its predecessor. Returns `None` if it has given up. The queue has removed it already.
@@ -131,7 +162,7 @@ impl Waiter {
         if !self.is_waiting() {
             return None;
         }
-        let lease = LeaseCell::new(&self.client, self.ticket, &self.request);
+        let lease = self.new_lease();
         let contender = Contender::Lease(Arc::clone(&lease));
         let keys = &self.request.keys;
         self.client
@@ -246,33 +277,47 @@ impl Waiter {
     }
 }
 
-impl WaitingTask {
-    /// Waits for the turn, or for a lock that is handed over.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Result<HeldLease, End>> {
-        self.0.poll(cx)
-    }
-
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.0.is_waiting()
-    }
-
+impl Failed {
     pub(crate) fn client(&self) -> &Client {
-        &self.0.client
+        &self.waiter.client
     }
 
     pub(crate) fn request(&self) -> &LeaseRequest {
-        &self.0.request
+        &self.waiter.request
+    }
+}
+
+impl WaitingTask {
+    /// Waits for the turn, or for a lock that is handed over.
+    pub(crate) fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<HeldLease, End>> {
+        let polled = self.waiter.poll(cx);
+        self.is_over = polled.is_ready();
+        polled
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiter.is_waiting()
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.waiter.client
+    }
+
+    pub(crate) fn request(&self) -> &LeaseRequest {
+        &self.waiter.request
     }
 
     /// Ends the wait, because the client is shut down.
     pub(crate) fn abandon(&self) {
-        self.0.abandon(self.0.now());
+        self.waiter.abandon(self.waiter.now());
     }
 }
 
 impl Drop for WaitingTask {
     fn drop(&mut self) {
-        self.0.give_up();
+        if !self.is_over {
+            self.waiter.give_up();
+        }
     }
 }
 

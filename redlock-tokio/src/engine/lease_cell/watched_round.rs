@@ -9,8 +9,14 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct WatchedRound {
     round: Option<Round>,
-    objections: Vec<(NodeId, Objection)>,
-    /// Whether the objections are to the attempt before.
+    /// `None` if there are none, as for most leases.
+    objections: Option<Box<Objections>>,
+}
+
+#[derive(Debug, Default)]
+struct Objections {
+    list: Vec<(NodeId, Objection)>,
+    /// Whether they are to the attempt before.
     are_old: bool,
 }
 
@@ -33,7 +39,9 @@ impl WatchedRound {
     /// The objections to the attempt before stay until the first node objects to this one. An attempt that is cut
     /// short before that fails for the same reasons.
     pub(super) fn watch_attempt(&mut self, id: RoundId) {
-        self.are_old = true;
+        if let Some(objections) = &mut self.objections {
+            objections.are_old = true;
+        }
         self.round = Some(Round {
             id,
             kind: RoundKind::Attempt,
@@ -51,8 +59,7 @@ impl WatchedRound {
     }
 
     fn watch(&mut self, id: RoundId, kind: RoundKind) {
-        self.objections.clear();
-        self.are_old = false;
+        self.objections = None;
         self.round = Some(Round { id, kind });
     }
 
@@ -82,18 +89,18 @@ impl WatchedRound {
             Ok(_) => return,
             Err(error) => Objection::Failed(error),
         };
-        if self.are_old {
-            self.are_old = false;
-            self.objections.clear();
-        }
+        self.objections.take_if(|objections| objections.are_old);
+        let objections = &mut self.objections.get_or_insert_default().list;
         // A late node has two answers. The first one only says that it is late.
-        self.objections.retain(|(earlier, _)| *earlier != node);
-        self.objections.push((node, objection));
+        objections.retain(|(earlier, _)| *earlier != node);
+        objections.push((node, objection));
     }
 
     /// Returns the nodes that objected to the watched round, or to the attempt before it, and why.
     pub(super) fn objections(&self) -> &[(NodeId, Objection)] {
-        &self.objections
+        self.objections
+            .as_ref()
+            .map_or(&[], |objections| &objections.list)
     }
 }
 

@@ -6,7 +6,6 @@ use super::{
     Ticket,
     multi_key_waiters::MultiKeyWaiters,
     outcome::FollowUp,
-    past::Past,
     reservation::{MultiKeyWaiter, ReservationRule},
     wait_queue::WaitQueue,
 };
@@ -52,7 +51,7 @@ impl<T: Clone> KeyQueues<T> {
     /// Returns the queue of a key, which is created if there is none.
     pub(super) fn queue(&mut self, key: &Key) -> &mut WaitQueue<T> {
         let queue = self.by_key.entry(key.clone());
-        queue.or_insert_with(|| WaitQueue::new(Past::default()))
+        queue.or_insert_with(WaitQueue::new)
     }
 
     pub(super) fn availability<'a>(

@@ -1,6 +1,6 @@
 use redlock_core::Timestamp;
 
-use crate::options::WaiterLimit;
+use crate::options::{QueuePolicy, WaiterLimit};
 
 /// The place of a request that joins the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,4 +56,34 @@ pub(crate) enum FollowUp<T> {
     },
     /// Call [`Queue::expire`](super::Queue::expire) for this waiter at that time.
     ScheduleExpiry { waiter: T, at: Timestamp },
+}
+
+/// Returns why one more cannot wait, if so many wait for its keys and for any key.
+pub(super) fn admit<T>(
+    of_keys: impl Iterator<Item = usize>,
+    total: usize,
+    max_total: usize,
+    policy: &QueuePolicy,
+) -> Result<(), Refused<T>> {
+    let refuse = |refusal| {
+        Err(Refused {
+            refusal,
+            follow_up: None,
+        })
+    };
+    if policy.wait.is_zero() {
+        return refuse(Refusal::Busy);
+    }
+    let per_key = policy.max_waiters_per_key;
+    let of_keys = of_keys.map(|waiting| (waiting, per_key, WaiterLimit::PerKey));
+    for (waiting, limit, limited_by) in of_keys.chain([(total, max_total, WaiterLimit::Total)]) {
+        if waiting >= limit {
+            return refuse(Refusal::Full {
+                waiting,
+                limit,
+                limited_by,
+            });
+        }
+    }
+    Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redlock_core::Timestamp;
 
 use super::*;
-use crate::key::Prefix;
+use crate::{key::Prefix, options::WaiterLimit};
 
 const POLICY: QueuePolicy = QueuePolicy {
     hands_over: true,

@@ -1,14 +1,8 @@
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use redlock_core::Timestamp;
 
-use super::{
-    Ticket,
-    past::{HoldTimes, Past, Streak},
-};
+use super::{Ticket, line::Line, past::Past};
 use crate::options::QueuePolicy;
 
 /// The waiters for one key within this process, and the lease that has the turn. That lease contends with other
@@ -16,24 +10,29 @@ use crate::options::QueuePolicy;
 #[derive(Debug)]
 pub(super) struct WaitQueue<T> {
     turn: Option<(Ticket, T)>,
+    /// `None` if nobody has waited yet, as for most locks that are held.
+    rest: Option<Box<Rest<T>>>,
+}
+
+/// What a queue has besides the turn.
+#[derive(Debug)]
+struct Rest<T> {
     /// The waiters for this key alone.
-    single: BTreeMap<Ticket, T>,
-    /// The waiters for this key and others.
-    several: BTreeSet<Ticket>,
-    expired: Option<Expired>,
-    /// No waiter may reserve the key until then.
-    open_until: Timestamp,
-    streak: Option<Streak>,
-    holds: HoldTimes,
+    single: Line<T>,
+    /// `None` if nobody has waited for this key and others.
+    several: Option<Box<Several>>,
+    past: Past,
     /// When the time to wait is over for all that have joined.
     gone_by: Timestamp,
 }
 
-/// The consequence of the end of a turn for the next one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TurnEnd {
-    /// Whether to let other processes go first.
-    pub(super) next_backs_off: bool,
+/// The waiters for a key and others.
+#[derive(Debug)]
+struct Several {
+    tickets: BTreeSet<Ticket>,
+    expired: Option<Expired>,
+    /// No waiter may reserve the key until then.
+    open_until: Timestamp,
 }
 
 /// A reservation that has expired.
@@ -45,16 +44,10 @@ struct Expired {
 }
 
 impl<T> WaitQueue<T> {
-    pub(super) fn new(Past { streak, holds }: Past) -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             turn: None,
-            single: BTreeMap::new(),
-            several: BTreeSet::new(),
-            expired: None,
-            open_until: Timestamp::ZERO,
-            streak,
-            holds,
-            gone_by: Timestamp::ZERO,
+            rest: None,
         }
     }
 
@@ -72,68 +65,75 @@ impl<T> WaitQueue<T> {
         }
     }
 
-    /// Ends the turn of a lease that has held the lock since `held`, if at all. Returns `None` if it does not have
-    /// the turn.
-    pub(super) fn end_turn(
+    /// Ends the turn with this ticket. Returns whether it was there.
+    pub(super) fn end_turn(&mut self, ticket: Ticket) -> bool {
+        self.turn.take_if(|(has, _)| *has == ticket).is_some()
+    }
+
+    /// Adds a waiter for this key alone. It waits until `until` at most. If it is the first that waits for the end of a
+    /// turn, `past` is what was known when the turn began.
+    pub(super) fn push(
         &mut self,
         ticket: Ticket,
-        now: Timestamp,
-        held: Option<Timestamp>,
-        policy: &QueuePolicy,
-    ) -> Option<TurnEnd> {
-        self.turn.take_if(|(has, _)| *has == ticket)?;
-        let Some(held) = held else {
-            // Another process may have had the lock meanwhile.
-            self.streak = None;
-            return Some(TurnEnd {
-                next_backs_off: false,
-            });
-        };
-        self.note_hold(now, held);
-        let next_backs_off = !self.streak(held).may_go_on(now, policy);
-        if next_backs_off && self.waiting() > 0 {
-            self.streak = None;
-        }
-        Some(TurnEnd { next_backs_off })
+        waiter: T,
+        until: Timestamp,
+        past: impl FnOnce() -> Past,
+    ) {
+        let rest = self.rest_or_insert(past);
+        rest.single.push(ticket, waiter);
+        rest.gone_by = rest.gone_by.max(until);
     }
 
-    /// Adds a waiter for this key alone. It waits until `until` at most.
-    pub(super) fn push(&mut self, ticket: Ticket, waiter: T, until: Timestamp) {
-        self.single.insert(ticket, waiter);
-        self.gone_by = self.gone_by.max(until);
-    }
-
-    /// Adds a waiter for this key and others. It waits until `until` at most.
-    pub(super) fn push_several(&mut self, ticket: Ticket, until: Timestamp) {
-        self.several.insert(ticket);
-        self.gone_by = self.gone_by.max(until);
+    /// Adds a waiter for this key and others, likewise.
+    pub(super) fn push_several(
+        &mut self,
+        ticket: Ticket,
+        until: Timestamp,
+        past: impl FnOnce() -> Past,
+    ) {
+        let rest = self.rest_or_insert(past);
+        rest.several_mut().tickets.insert(ticket);
+        rest.gone_by = rest.gone_by.max(until);
     }
 
     /// Removes the first waiter for this key alone.
     pub(super) fn pop(&mut self) -> Option<(Ticket, T)> {
-        self.single.pop_first()
+        self.rest.as_mut()?.single.pop()
     }
 
     /// Removes a waiter. Returns whether it was there.
     pub(super) fn remove(&mut self, ticket: Ticket) -> bool {
-        self.single.remove(&ticket).is_some() || self.several.remove(&ticket)
+        let Some(rest) = &mut self.rest else {
+            return false;
+        };
+        let several = rest.several.as_mut();
+        rest.single.remove(ticket) || several.is_some_and(|it| it.tickets.remove(&ticket))
     }
 
     /// Lets the waiters of this moment pass a reservation.
     pub(super) fn let_pass(&mut self, reserver: Ticket) {
-        let single = self.single.last_key_value().map(|(ticket, _)| *ticket);
-        let last = single.max(self.several.last().copied());
-        self.expired = last.map(|last| Expired { reserver, last });
+        let Some(rest) = &mut self.rest else {
+            return;
+        };
+        let single = rest.single.last();
+        let several = rest.several_mut();
+        let last = single.max(several.tickets.last().copied());
+        several.expired = last.map(|last| Expired { reserver, last });
     }
 
     /// Lets no waiter reserve the key before `until`.
     pub(super) fn open(&mut self, until: Timestamp) {
-        self.open_until = self.open_until.max(until);
+        // Without others that wait, none reserves it.
+        if let Some(rest) = &mut self.rest {
+            let several = rest.several_mut();
+            several.open_until = several.open_until.max(until);
+        }
     }
 
     /// Returns whether no waiter may reserve the key now.
     pub(super) fn is_open(&self, now: Timestamp) -> bool {
-        now < self.open_until
+        self.several()
+            .is_some_and(|several| now < several.open_until)
     }
 
     /// Returns the first waiter, for this key alone or for this key and others.
@@ -147,18 +147,19 @@ impl<T> WaitQueue<T> {
 
     /// Returns the first waiter for this key alone.
     pub(super) fn first_single(&self) -> Option<(Ticket, &T)> {
-        let first = self.single.first_key_value();
-        first.map(|(ticket, waiter)| (*ticket, waiter))
+        let rest = self.rest.as_ref()?;
+        rest.single.first()
     }
 
     /// Returns the first waiter for this key and others.
     pub(super) fn first_several(&self) -> Option<Ticket> {
-        self.several.first().copied()
+        self.several()?.tickets.first().copied()
     }
 
     /// Returns whether a reservation lets a ticket pass.
     pub(super) fn lets_pass(&self, reserver: Ticket, ticket: Ticket) -> bool {
-        let expired = self.expired.filter(|expired| expired.reserver == reserver);
+        let expired = self.several().and_then(|several| several.expired);
+        let expired = expired.filter(|expired| expired.reserver == reserver);
         expired.is_some_and(|expired| ticket <= expired.last)
     }
 
@@ -169,12 +170,14 @@ impl<T> WaitQueue<T> {
         now: Timestamp,
         policy: &QueuePolicy,
     ) -> bool {
-        self.streak(held).may_go_on(now, policy)
+        self.past_mut()
+            .is_some_and(|past| past.may_go_on(held, now, policy))
     }
 
     pub(super) fn note_handover(&mut self, held: Timestamp, now: Timestamp) {
-        self.streak(held);
-        self.note_hold(now, held);
+        if let Some(past) = self.past_mut() {
+            past.note_hold(held, now);
+        }
     }
 
     pub(super) fn turn(&self) -> Option<&T> {
@@ -187,38 +190,62 @@ impl<T> WaitQueue<T> {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.single.len() + self.several.len()
+        let several = self.several().map_or(0, |several| several.tickets.len());
+        self.rest.as_ref().map_or(0, |rest| rest.single.len()) + several
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.turn.is_none() && self.waiting() == 0
     }
 
-    /// Returns how long a lease that joined now would wait, if each hold takes as long as the median of the last ones.
-    /// It cannot be longer than the waiters in front have time to wait.
-    pub(super) fn expected_wait(&self, now: Timestamp) -> Option<Duration> {
-        let ahead = count(1 + self.waiting());
-        let expected = self.holds.median()?.saturating_mul(ahead);
-        if self.waiting() == 0 {
-            return Some(expected);
-        }
-        Some(expected.min(self.gone_by.saturating_duration_since(now)))
-    }
-
-    /// Returns what to remember when the queue is empty.
-    pub(super) fn past(&self) -> Past {
-        Past {
-            streak: self.streak,
-            holds: self.holds,
+    /// Returns how long a lease that joined now would wait, if each hold takes `hold`. It cannot be longer than the
+    /// waiters in front have time to wait.
+    pub(super) fn expected_wait(&self, hold: Duration, now: Timestamp) -> Duration {
+        let expected = hold.saturating_mul(count(1 + self.waiting()));
+        match &self.rest {
+            Some(rest) if self.waiting() > 0 => {
+                expected.min(rest.gone_by.saturating_duration_since(now))
+            }
+            _ => expected,
         }
     }
 
-    fn streak(&mut self, held: Timestamp) -> &mut Streak {
-        self.streak.get_or_insert(Streak::new(held))
+    /// Returns what is known of earlier holds. [`Recent`](super::past::Recent) knows it if nobody has waited yet.
+    pub(super) fn past(&self) -> Option<&Past> {
+        self.rest.as_ref().map(|rest| &rest.past)
     }
 
-    fn note_hold(&mut self, now: Timestamp, held: Timestamp) {
-        self.holds.note(now.saturating_duration_since(held));
+    /// Likewise.
+    pub(super) fn past_mut(&mut self) -> Option<&mut Past> {
+        self.rest.as_mut().map(|rest| &mut rest.past)
+    }
+
+    fn rest_or_insert(&mut self, past: impl FnOnce() -> Past) -> &mut Rest<T> {
+        let has_turn = self.turn.is_some();
+        self.rest.get_or_insert_with(|| {
+            Box::new(Rest {
+                single: Line::new(),
+                several: None,
+                past: if has_turn { past() } else { Past::default() },
+                gone_by: Timestamp::ZERO,
+            })
+        })
+    }
+
+    fn several(&self) -> Option<&Several> {
+        self.rest.as_ref()?.several.as_deref()
+    }
+}
+
+impl<T> Rest<T> {
+    fn several_mut(&mut self) -> &mut Several {
+        self.several.get_or_insert_with(|| {
+            Box::new(Several {
+                tickets: BTreeSet::new(),
+                expired: None,
+                open_until: Timestamp::ZERO,
+            })
+        })
     }
 }
 
