@@ -39,10 +39,6 @@ where
 }
 
 #[pin_project(project = StateProjection)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would cost each call an allocation"
-)]
 enum State<E, F> {
     Extracting {
         #[pin]

@@ -180,7 +180,7 @@ fn end_of_the_timers_against_reschedule() {
 }
 
 /// A schedule in which the timers end after a task has seen its lock, and before the task claims the lock.
-const END_BEFORE_CLAIM: &str = "10005013176596117677:0x7.1x2.0.2.0x7.4.0x7.6.0.7x4.0.8x26.1x6.8x15.7x5.2x3.1x6.2.0.7x3.3x5.4x4.3x5.8x5.3.5x5.6x4.5x6.7x8.1x6.2x3.1x5.2.7x3.3x4.4x4.3x5.7x3.5x4.6.5x2.7x3.1x6.3x6.7x5.8x11.0x2.1.2.0x3.3.4.0x3.5.0x10";
+const END_BEFORE_CLAIM: &str = "10005013176596117677:0x24.8x39.0.1x7.2x3.1x6.3x7.6.4x3.3x2.5x5.6x4.5x5.8x6.5.7x11.1x6.2x3.1x5.2.7x6.5x4.6x4.5x5.7x3.1x6.5x6.7x2.3x6.4x4.3x10.8x10.0x2.1.0x3.2.3.0x3.4.5.0x3.6.7x2.0x9";
 
 #[test]
 fn a_lock_that_the_end_of_the_timers_takes_before_its_claim_is_shut_down() {
