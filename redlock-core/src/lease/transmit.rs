@@ -67,7 +67,7 @@ pub enum Operation {
     ///
     /// A ttl that is sent to a node is never shorter than the time for which the lock still relies on
     /// the key, as long as requests arrive in order. So a node may also set the time to live without
-    /// regard to the old one: `SET key token IFEQ token PX ttl`.
+    /// regard to the old one.
     Extend {
         /// The value to compare with.
         token: Token,

@@ -2,7 +2,6 @@ mod address;
 mod builder;
 mod callback;
 mod cluster;
-mod compare;
 mod connect;
 mod counter_name;
 mod credentials;

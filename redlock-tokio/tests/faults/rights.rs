@@ -9,15 +9,6 @@ use redlock_tokio::{
 
 use crate::support::{Cli, MS, eventually, trusting};
 
-/// The commands of the servers that compare and delete without a script.
-const NATIVE: [&str; 2] = ["DELEX", "DELIFEQ"];
-
-/// Redis 8.4 and Valkey 9 need no scripts for locks of one key.
-fn compares_natively(server: &RedisServer) -> bool {
-    let knows = |name: &&str| !Cli::of(server).run(&["COMMAND", "INFO", name]).is_empty();
-    NATIVE.iter().any(knows)
-}
-
 /// Starts a server, and returns the URL of a user who may use all commands except these.
 fn all_rights_except(denied: &[&str]) -> (RedisServers, String) {
     let servers = RedisServers::spawn(1).unwrap();
@@ -66,11 +57,6 @@ async fn row_46_a_node_that_cannot_release_is_refused_and_named() {
     ];
     for denied in sets {
         let (servers, url) = all_rights_except(denied);
-        let server = servers.get(0);
-        if compares_natively(server) {
-            assert_works(server, &trusting([&url]).build().await.unwrap()).await;
-            continue;
-        }
         let text = refusal(&url).await;
         let missing = denied[0].to_uppercase();
         assert!(
@@ -78,7 +64,8 @@ async fn row_46_a_node_that_cannot_release_is_refused_and_named() {
             "{text}"
         );
         assert!(text.contains(&missing), "{missing}: {text}");
-        assert!(text.contains(&server.address().to_string()), "{text}");
+        let address = servers.get(0).address().to_string();
+        assert!(text.contains(&address), "{text}");
     }
 }
 
@@ -100,12 +87,7 @@ async fn row_46_renamed_commands_are_found_out() {
             .flat_map(|it| ["--rename-command", it, ""])
             .collect();
         let servers = RedisServers::spawn_with(1, &arguments).unwrap();
-        let server = servers.get(0);
-        if compares_natively(server) && renamed != ["SET"] {
-            assert_works(server, &servers.builder().build().await.unwrap()).await;
-            continue;
-        }
-        let text = refusal(&server.url()).await;
+        let text = refusal(&servers.get(0).url()).await;
         assert!(text.contains(renamed[0]), "{text}");
     }
 }

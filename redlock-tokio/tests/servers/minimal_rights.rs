@@ -1,5 +1,4 @@
-//! The rights that each feature needs on a server that compares values by scripts. Each set is enough. Without any
-//! one of its rights, the feature fails.
+//! The rights that each feature needs. Each set is enough. Without any one of its rights, the feature fails.
 
 use redlock_tokio::{LockGuard, LockOptions, Redlock, ReleaseOutcome, test_util::RedisServers};
 
@@ -21,7 +20,7 @@ enum Use {
     SeveralFenced,
 }
 
-/// All features work without `HELLO`, `CLIENT`, `COMMAND`, `MULTI`, `DISCARD` and `PING`. `HELLO`,
+/// All features work without `HELLO`, `CLIENT`, `MULTI`, `DISCARD` and `PING`. `HELLO`,
 /// `CLIENT TRACKING` and `CLIENT CACHING` let the server report that a key is free.
 const FEATURES: [Feature; 6] = [
     Feature {
@@ -131,13 +130,6 @@ async fn acquire(redlock: &Redlock, feature: Use) -> Result<LockGuard, String> {
 #[tokio::test]
 async fn each_right_of_a_feature_is_needed_and_all_together_are_enough() {
     let servers = RedisServers::spawn(1).unwrap();
-    let knows = |name: &&str| {
-        !Cli::of(servers.get(0))
-            .run(&["COMMAND", "INFO", name])
-            .is_empty()
-    };
-    // Redis 8.4 and Valkey 9 compare values by a command. Then locks of one key need no scripts.
-    let native: Vec<_> = ["delex", "delifeq"].into_iter().filter(knows).collect();
     for feature in FEATURES {
         let Feature {
             name,
@@ -160,16 +152,6 @@ async fn each_right_of_a_feature_is_needed_and_all_together_are_enough() {
             let rest: Vec<_> = keys.iter().copied().filter(|it| it != missing).collect();
             let outcome = try_out(&servers, commands, &rest, is_used).await;
             assert!(outcome.is_err(), "{name} works without {missing}");
-        }
-    }
-    for native in native {
-        let commands = ["info", "set", "pttl", "command|info", native];
-        let outcome = try_out(&servers, &commands, &["app:*"], Use::OneKey).await;
-        assert_eq!(outcome, Ok(()), "{native}");
-        for missing in commands {
-            let rest: Vec<_> = commands.into_iter().filter(|it| *it != missing).collect();
-            let outcome = try_out(&servers, &rest, &["app:*"], Use::OneKey).await;
-            assert!(outcome.is_err(), "{native} works without {missing}");
         }
     }
 }

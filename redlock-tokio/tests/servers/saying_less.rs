@@ -18,11 +18,6 @@ use crate::support::{
 /// The longest ttl, which is about the time for which a restarted node has no vote.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
-const UNKNOWN: &str = "-ERR unknown command\r\n";
-
-/// No product here has the commands by which Redis 8.4 and Valkey 9 compare and delete.
-const NO_NATIVE: [(&str, &str); 2] = [("DELEX", UNKNOWN), ("DELIFEQ", UNKNOWN)];
-
 /// Dragonfly ("INFO" and "ROLE" in its command reference): no `run_id`, no `master_replid2`, and a role that is
 /// `master` or `replica`.
 const DRAGONFLY: Shape = Shape {
@@ -44,20 +39,15 @@ const DRAGONFLY: Shape = Shape {
         ];
         keep(text, &fields).replace("role:slave", "role:replica")
     },
-    answers: &NO_NATIVE,
+    answers: &[],
     queues_them: false,
 };
 
-/// Upstash ("INFO", "COMMAND" and "Connection commands" in its command reference): no section on replication,
-/// an empty answer to `COMMAND`, no `CLIENT TRACKING`.
+/// Upstash ("INFO" and "Connection commands" in its command reference): no section on replication, no
+/// `CLIENT TRACKING`.
 const UPSTASH: Shape = Shape {
     info: |text| keep(text, &UPSTASH_FIELDS),
-    answers: &[
-        NO_NATIVE[0],
-        NO_NATIVE[1],
-        ("COMMAND", "*0\r\n"),
-        ("CLIENT TRACKING", "-ERR unknown subcommand\r\n"),
-    ],
+    answers: &[("CLIENT TRACKING", "-ERR unknown subcommand\r\n")],
     queues_them: false,
 };
 
@@ -92,21 +82,14 @@ const GARNET: Shape = Shape {
             false => rest,
         }
     },
-    answers: &NO_NATIVE,
+    answers: &[],
     queues_them: false,
 };
 
 const NO_LUA: &str = "-ERR This instance has Lua scripting support disabled\r\n";
 
 const GARNET_WITHOUT_LUA: Shape = Shape {
-    answers: &[
-        NO_NATIVE[0],
-        NO_NATIVE[1],
-        ("COMMAND INFO", "*2\r\n*-1\r\n*-1\r\n"),
-        ("EVAL", NO_LUA),
-        ("EVALSHA", NO_LUA),
-        ("SCRIPT", NO_LUA),
-    ],
+    answers: &[("EVAL", NO_LUA), ("EVALSHA", NO_LUA), ("SCRIPT", NO_LUA)],
     // The server looks at a command of a transaction only when it carries out the transaction.
     queues_them: true,
     ..GARNET

@@ -11,7 +11,7 @@ use std::{
 };
 
 /// The commands by which keys are locked, extended and released.
-pub(crate) const LOCKING: &[&str] = &["SET", "EVAL", "EVALSHA", "DELEX", "DELIFEQ"];
+pub(crate) const LOCKING: &[&str] = &["SET", "EVAL", "EVALSHA"];
 
 /// A server that speaks just enough of the protocol for a connection, and answers as a test wants. By
 /// default it is a sane master whose keys never expire.
@@ -271,7 +271,6 @@ impl Shared {
             b"HELLO" => b"%2\r\n+server\r\n+redis\r\n+proto\r\n:3\r\n".into(),
             b"PING" => arguments.first().map_or(b"+PONG\r\n".into(), |it| bulk(it)),
             b"INFO" => bulk(&self.info.lock().unwrap()),
-            b"COMMAND" => b"*2\r\n*-1\r\n*-1\r\n".into(),
             // No client relies on this answer.
             b"SCRIPT" => bulk(&[b'0'; 40]),
             b"CLIENT" | b"AUTH" | b"SELECT" => b"+OK\r\n".into(),

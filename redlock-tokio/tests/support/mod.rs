@@ -155,7 +155,7 @@ impl Cli {
 
     /// Returns how often the server compared values, which every release and every extension does.
     pub(crate) fn comparisons(&self) -> u64 {
-        let commands = ["evalsha", "eval", "delifeq", "delex"];
+        let commands = ["evalsha", "eval"];
         commands.iter().map(|command| self.calls(command)).sum()
     }
 

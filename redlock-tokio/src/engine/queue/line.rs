@@ -110,7 +110,7 @@ mod tests {
             if choice % 16 < 9 - number as u32 / 4000 {
                 expected.insert(ticket, number);
                 line.push(ticket, number);
-            } else if choice % 3 == 0 {
+            } else if choice.is_multiple_of(3) {
                 assert_eq!(line.pop(), expected.pop_first());
             } else {
                 let back = u64::from(choice) % (2 * expected.len() as u64 + 1);

@@ -17,7 +17,7 @@ use self::{
     groups::Groups,
     part::{Ask, Call, Fallback, Part, Positions, Shared},
 };
-use super::{compare::Compare, key_tag::KeyTag, script};
+use super::{key_tag::KeyTag, script};
 use crate::node::{Answer, Command, NodeError, Vote};
 
 /// The most bytes of keys that share a script, which the server runs without a pause: for some
@@ -34,19 +34,11 @@ pub(super) struct Request {
     pipeline: Pipeline,
     /// One part for each command of the pipeline.
     parts: Vec<Part>,
-    /// The positions of commands that were sent as scripts because the server did not seem to have the
-    /// command.
-    replaced: Vec<usize>,
 }
 
 impl Request {
     /// Encodes a batch. `is_tracking` says whether the server reports when probed keys change.
-    pub(super) fn new(
-        tag: &KeyTag,
-        batch: &[Command],
-        compare: Compare,
-        is_tracking: bool,
-    ) -> Self {
+    pub(super) fn new(tag: &KeyTag, batch: &[Command], is_tracking: bool) -> Self {
         // A `PING` comes behind the commands.
         let parts = batch.len() + 1;
         let mut request = Self {
@@ -55,15 +47,10 @@ impl Request {
             answers: vec![None; batch.len()],
             pipeline: Pipeline::with_capacity(parts),
             parts: Vec::with_capacity(batch.len()),
-            replaced: Vec::new(),
         };
-        match (compare, batch) {
-            (Compare::ByScript, [_, _, ..]) => request.push_in_groups(batch, is_tracking),
-            _ => {
-                for (position, command) in batch.iter().enumerate() {
-                    request.push_command(position, command, compare, is_tracking);
-                }
-            }
+        match batch {
+            [command] => request.push_command(0, command, is_tracking),
+            _ => request.push_in_groups(batch, is_tracking),
         }
         request
     }
@@ -80,22 +67,12 @@ impl Request {
         let parts = mem::take(&mut self.parts);
         for (part, reply) in parts.into_iter().zip(replies) {
             let own = part.positions.as_slice();
-            if part.may_be_unknown(&reply) {
-                self.replaced.extend_from_slice(own);
-            }
             match part.fallback(&reply) {
                 Some(fallback) => self.push_fallback(fallback, own),
                 None => self.take_reply(part.ask, reply, own),
             }
         }
         !self.parts.is_empty()
-    }
-
-    /// Returns whether a script did what the server refused to do by command. The cause was then the
-    /// command, not the key.
-    pub(super) fn has_replaced_commands(&self) -> bool {
-        let is_done = |position: &usize| matches!(self.answers[*position], Some(Ok(_)));
-        self.replaced.iter().any(is_done)
     }
 
     /// Returns one answer for each command of the batch.
@@ -144,7 +121,7 @@ impl Request {
         }
     }
 
-    /// Encodes the batch for a server that compares by scripts, each of which serves many keys.
+    /// Encodes the batch, whose releases share a script, and whose extensions share another.
     fn push_in_groups(&mut self, batch: &[Command], is_tracking: bool) {
         let mut groups = Groups::default();
         for (position, command) in batch.iter().enumerate() {
@@ -161,7 +138,7 @@ impl Request {
         self.push_in_chunks(Shared::Releases, groups.releases);
         for position in groups.rest {
             let command = self.batch[position].clone();
-            self.push_unshared(position, &command, Compare::ByScript, is_tracking);
+            self.push_unshared(position, &command, is_tracking);
         }
         self.push_in_chunks(Shared::Fences, groups.fences);
     }
@@ -197,16 +174,10 @@ impl Request {
     }
 
     /// Encodes one command that shares no script with others.
-    fn push_command(
-        &mut self,
-        position: usize,
-        command: &Command,
-        compare: Compare,
-        is_tracking: bool,
-    ) {
+    fn push_command(&mut self, position: usize, command: &Command, is_tracking: bool) {
         let is_fenced = command.fence().is_some() && !command.has_several_keys();
         if !(is_fenced && matches!(command.operation(), Operation::Fence { .. })) {
-            self.push_unshared(position, command, compare, is_tracking);
+            self.push_unshared(position, command, is_tracking);
         }
         if is_fenced {
             self.push_shared(Shared::Fences, Call::ByHash, position);
@@ -214,33 +185,24 @@ impl Request {
     }
 
     /// Encodes one command, but not the raising of its counter.
-    fn push_unshared(
-        &mut self,
-        position: usize,
-        command: &Command,
-        compare: Compare,
-        is_tracking: bool,
-    ) {
+    fn push_unshared(&mut self, position: usize, command: &Command, is_tracking: bool) {
         let has_several = command.has_several_keys();
-        let (ask, cmd) = match (command.operation(), compare) {
-            (Operation::Probe { .. }, _) => {
+        let (ask, cmd) = match command.operation() {
+            Operation::Probe { .. } => {
                 return self.push_probe(position, command, is_tracking);
             }
-            (
-                Operation::Acquire {
-                    ttl,
-                    fence: Some(fence),
-                    gathers,
-                    ..
-                },
-                _,
-            ) if has_several => {
+            Operation::Acquire {
+                ttl,
+                fence: Some(fence),
+                gathers,
+                ..
+            } if has_several => {
                 let cmd = self
                     .encoder
                     .acquire_all_fenced(command, ttl, fence, gathers);
                 (Ask::FenceAll, cmd)
             }
-            (Operation::Acquire { gathers, .. }, _) if has_several => {
+            Operation::Acquire { gathers, .. } if has_several => {
                 let script = if gathers {
                     &script::GATHER
                 } else {
@@ -249,30 +211,22 @@ impl Request {
                 let cmd = self.encoder.all_keys(command, script);
                 (Ask::AcquireAll, cmd)
             }
-            (Operation::Extend { .. }, _) if has_several => {
+            Operation::Extend { .. } if has_several => {
                 let cmd = self.encoder.all_keys(command, &script::EXTEND_ALL);
                 (Ask::ExtendAll, cmd)
             }
-            (Operation::Release { .. }, _) if has_several => {
+            Operation::Release { .. } if has_several => {
                 let cmd = self.encoder.all_keys(command, &script::RELEASE_ALL);
                 (Ask::ReleaseAll, cmd)
             }
-            (Operation::Acquire { ttl, .. }, _) => (Ask::Set, self.encoder.set(command, ttl)),
-            (Operation::Fence { .. }, _) if has_several => {
+            Operation::Acquire { ttl, .. } => (Ask::Set, self.encoder.set(command, ttl)),
+            Operation::Fence { .. } if has_several => {
                 (Ask::FenceAll, self.encoder.fence_all(command))
             }
-            (Operation::Extend { ttl, .. }, Compare::Natively(_)) => {
-                let peek = self.encoder.time_left(command.key().as_bytes());
-                self.push(Ask::Peek, peek, position);
-                (Ask::Extend, self.encoder.extend(command, ttl))
-            }
-            (Operation::Release { .. }, Compare::Natively(native)) => {
-                (Ask::Release, self.encoder.release(command, native))
-            }
-            (Operation::Extend { .. }, Compare::ByScript) => {
+            Operation::Extend { .. } => {
                 return self.push_shared(Shared::Extensions, Call::ByHash, position);
             }
-            (Operation::Release { .. }, Compare::ByScript) => {
+            Operation::Release { .. } => {
                 return self.push_shared(Shared::Releases, Call::ByHash, position);
             }
             _ => {

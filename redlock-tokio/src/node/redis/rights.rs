@@ -4,7 +4,6 @@ use deadpool_redis::redis::{Pipeline, Value, aio::MultiplexedConnection};
 use redlock_core::Operation;
 
 use super::{
-    compare::{Compare, Native},
     key_tag::KeyTag,
     server_error::{disconnected, is_denied_command, is_denied_key},
 };
@@ -14,7 +13,7 @@ use crate::{
 };
 
 /// The commands to ask about, with arguments that have no effect. A key that nobody has replaces `KEY`.
-const PROBES: [(&str, &[&str]); 10] = [
+const PROBES: [(&str, &[&str]); 8] = [
     // A contradiction, so a syntax error.
     ("SET", &[KEY, "", "NX", "XX"]),
     ("GET", &[KEY]),
@@ -24,8 +23,6 @@ const PROBES: [(&str, &[&str]); 10] = [
     // No number.
     ("PEXPIRE", &[KEY, "x"]),
     ("DEL", &[KEY]),
-    ("DELEX", &[KEY, "IFEQ", ""]),
-    ("DELIFEQ", &[KEY, ""]),
     // No script has this hash.
     (
         "EVALSHA",
@@ -38,9 +35,8 @@ const KEY: &str = "KEY";
 /// The commands in the scripts that extend and release.
 const SCRIPTS: [&str; 4] = ["MGET", "PTTL", "PEXPIRE", "DEL"];
 
-/// The commands that a lock of several keys needs, and those that a lock with a fence needs.
+/// The commands that a lock of several keys needs, without a fence and with one.
 const SEVERAL: [&str; 7] = ["EVAL", "MGET", "EXISTS", "SET", "PTTL", "PEXPIRE", "DEL"];
-const FENCED: [&str; 3] = ["EVAL", "SET", "MGET"];
 const SEVERAL_FENCED: [&str; 8] = [
     "EVAL", "MGET", "EXISTS", "SET", "GET", "PTTL", "PEXPIRE", "DEL",
 ];
@@ -115,22 +111,17 @@ pub(super) async fn check_prefix(
     )))
 }
 
-/// The rights of the client, and the way to compare values that they allow.
+/// The rights of the client.
 #[derive(Debug)]
 pub(super) struct Rights {
     denied: Vec<&'static str>,
     /// Why the client cannot lock at all, if it cannot.
     pub(super) denial: Option<NodeError>,
-    /// How the server compares values to extend and release keys.
-    pub(super) compare: Compare,
-    /// Whether scripts may be called by their hashes.
-    calls_by_hash: bool,
 }
 
 impl Rights {
-    /// Reads the replies to [`ask`]. `knows_scripts` says whether the server has loaded the scripts, and
-    /// `compare` which commands it has instead.
-    pub(super) fn read(replies: &[Value], knows_scripts: bool, compare: Compare) -> Self {
+    /// Reads the replies to [`ask`]. `knows_scripts` says whether the server has loaded the scripts.
+    pub(super) fn read(replies: &[Value], knows_scripts: bool) -> Self {
         let (script, transaction) = replies.split_last().unzip();
         let transaction = transaction.unwrap_or_default();
         let answers = PROBES.iter().zip(transaction.iter().skip(1));
@@ -146,10 +137,7 @@ impl Rights {
         let mut rights = Self {
             denied,
             denial: None,
-            compare,
-            calls_by_hash: false,
         };
-        rights.calls_by_hash = knows_scripts && rights.missing(&["EVALSHA"]).is_empty();
         let (begun, given_up) = (transaction.first(), transaction.last());
         if begun == Some(&Value::Okay) && given_up.is_some_and(is_denied) {
             rights.denial = Some(misconfigured(
@@ -158,39 +146,27 @@ impl Rights {
             ));
             return rights;
         }
-        match rights.usable() {
-            Ok(compare) => rights.compare = compare,
-            Err(denial) => rights.denial = Some(denial),
-        }
+        rights.denial = rights.hindrance(knows_scripts);
         rights
     }
 
-    /// Returns how the server can compare values, or why the client cannot lock at all.
-    fn usable(&self) -> Result<Compare, NodeError> {
+    /// Returns why the client cannot lock at all, if it cannot.
+    fn hindrance(&self, knows_scripts: bool) -> Option<NodeError> {
         let always = self.missing(&["SET", "PTTL"]);
         if !always.is_empty() {
-            return Err(misconfigured(&format!(
+            return Some(misconfigured(&format!(
                 "every lock needs commands that this client may not use here, or that were renamed: {}",
                 always.join(", ")
             )));
         }
         let mut missing = self.missing(&SCRIPTS);
-        if !self.calls_by_hash {
+        if !(knows_scripts && self.missing(&["EVALSHA"]).is_empty()) {
             missing.extend(self.missing(&["EVAL"]));
         }
-        let native = match self.compare {
-            Compare::ByScript => None,
-            Compare::Natively(Native::Delex) => Some("DELEX"),
-            Compare::Natively(Native::DelIfEq) => Some("DELIFEQ"),
-        };
-        if native.is_some_and(|command| self.missing(&[command]).is_empty()) {
-            return Ok(self.compare);
-        }
         if missing.is_empty() {
-            return Ok(Compare::ByScript);
+            return None;
         }
-        missing.extend(native);
-        Err(misconfigured(&format!(
+        Some(misconfigured(&format!(
             "locks could neither be extended nor released, because this client may not use some commands \
              here, or they were renamed: {}",
             missing.join(", ")
@@ -213,9 +189,8 @@ impl Rights {
         let (what, needs) = match (command.has_several_keys(), fence) {
             (true, Some(_)) => ("a lock of several keys with a fence", &SEVERAL_FENCED[..]),
             (true, None) => ("a lock of several keys", &SEVERAL[..]),
-            (false, Some(_)) if self.calls_by_hash => ("a lock with a fence", &FENCED[1..]),
-            (false, Some(_)) => ("a lock with a fence", &FENCED[..]),
-            (false, None) => return None,
+            // It needs no more than every lock.
+            (false, _) => return None,
         };
         let missing = self.missing(needs);
         if missing.is_empty() {
@@ -260,7 +235,7 @@ mod tests {
     const DENIED: &[u8] = b"-NOPERM User x has no permissions to run the 'x' command\r\n";
 
     /// Returns the rights of a client that may use all commands but these.
-    fn rights(denied: &[&str], knows_scripts: bool, compare: Compare) -> Rights {
+    fn rights(denied: &[&str], knows_scripts: bool) -> Rights {
         let reply = |name: &str| {
             let line = if denied.contains(&name) {
                 DENIED
@@ -276,35 +251,23 @@ mod tests {
             .chain([reply("DISCARD"), reply("EVAL")])
             .collect();
         assert_eq!(replies.len(), REPLIES);
-        Rights::read(&replies, knows_scripts, compare)
+        Rights::read(&replies, knows_scripts)
     }
 
     #[test]
-    fn one_way_to_extend_and_release_is_enough() {
-        const REDIS: Compare = Compare::Natively(Native::Delex);
-        let outcomes: [(&[&str], bool, Compare, Option<Compare>); 9] = [
-            (&[], true, REDIS, Some(REDIS)),
-            (&["EVAL", "EVALSHA", "DEL"], false, REDIS, Some(REDIS)),
-            (&["DELEX"], true, REDIS, Some(Compare::ByScript)),
-            (&["DELEX", "DEL"], true, REDIS, None),
-            (
-                &["EVALSHA"],
-                false,
-                Compare::ByScript,
-                Some(Compare::ByScript),
-            ),
-            (&["EVAL"], true, Compare::ByScript, Some(Compare::ByScript)),
-            (&["EVAL"], false, Compare::ByScript, None),
-            (&["EVAL", "EVALSHA"], true, Compare::ByScript, None),
-            (&["SET"], true, REDIS, None),
+    fn a_script_in_full_or_by_its_hash_is_enough() {
+        let outcomes: [(&[&str], bool, bool); 7] = [
+            (&[], true, true),
+            (&["EVALSHA"], false, true),
+            (&["EVAL"], true, true),
+            (&["EVAL"], false, false),
+            (&["EVAL", "EVALSHA"], true, false),
+            (&["DEL"], true, false),
+            (&["SET"], true, false),
         ];
-        for (denied, knows_scripts, compare, expected) in outcomes {
-            let found = rights(denied, knows_scripts, compare);
-            assert_eq!(
-                found.denial.is_none().then_some(found.compare),
-                expected,
-                "{denied:?}: {found:?}"
-            );
+        for (denied, knows_scripts, expected) in outcomes {
+            let found = rights(denied, knows_scripts);
+            assert_eq!(found.denial.is_none(), expected, "{denied:?}: {found:?}");
         }
     }
 

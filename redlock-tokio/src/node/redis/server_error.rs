@@ -77,13 +77,6 @@ pub(super) fn is_denied_key(error: &ServerError) -> bool {
     error.code() == "NOPERM" && !is_denied_command(error)
 }
 
-/// Returns whether the key holds something other than text, so it is another program's. (Redis 8.4 gives the
-/// error of `DELEX` no code of its own.)
-pub(super) fn is_other_type(error: &ServerError) -> bool {
-    let details = error.details().unwrap_or_default();
-    error.code() == "WRONGTYPE" || details.contains("should be of string type")
-}
-
 /// Returns whether an error concerns the whole server, so that each key alone would get it too.
 pub(super) fn concerns_server(error: &ServerError) -> bool {
     matches!(

@@ -1,10 +1,4 @@
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use deadpool_redis::redis::{Cmd, Pipeline, Value, aio::MultiplexedConnection};
 use futures::{
@@ -15,7 +9,6 @@ use redlock_core::{AgeMarker, MemberId, Replication, Tenure};
 
 use super::{
     cluster::identity,
-    compare::Compare,
     info,
     invalidations::Invalidations,
     key_tag::KeyTag,
@@ -42,10 +35,7 @@ pub(super) struct RedisSession {
     multiplexed: MultiplexedConnection,
     _attachment: Attachment,
     tag: KeyTag,
-    /// The client's rights, and how the server compares values.
     rights: Rights,
-    /// Whether the server has refused to compare values by command.
-    refused: Arc<AtomicBool>,
     server: Server,
     /// The sections of `INFO` that can show a change.
     sections: &'static [&'static str],
@@ -98,7 +88,6 @@ impl RedisSession {
             let tracking = pipeline.cmd("CLIENT").arg("TRACKING").arg("ON");
             tracking.arg("OPTIN").arg("NOLOOP");
         }
-        pipeline.cmd("COMMAND").arg("INFO").arg(&Compare::COMMANDS);
         let mut replies = multiplexed
             .send_packed_commands(&pipeline, 0, pipeline.len())
             .await
@@ -110,7 +99,6 @@ impl RedisSession {
                 return Err(needs_password());
             }
         }
-        let compare = Compare::from_command_info(&replies.pop().unwrap_or(Value::Nil));
         let invalidations = invalidations.filter(|_| replies.pop() == Some(Value::Okay));
         let mut replies = replies.into_iter();
         let server = info::read_first(replies.next().unwrap_or(Value::Nil))?;
@@ -119,13 +107,12 @@ impl RedisSession {
         }
         let answers: Vec<_> = replies.by_ref().take(rights::REPLIES).collect();
         let knows_scripts = !replies.any(|reply| matches!(reply, Value::ServerError(_)));
-        let rights = Rights::read(&answers, knows_scripts, compare);
+        let rights = Rights::read(&answers, knows_scripts);
         Ok(Self {
             multiplexed,
             _attachment: attachment,
             tag,
             rights,
-            refused: Arc::default(),
             server,
             sections: if owner.is_some() {
                 &SECTIONS_IN_CLUSTER
@@ -140,13 +127,9 @@ impl RedisSession {
 
     /// Sends commands that this client may use.
     fn send(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
-        if self.refused.load(Ordering::Relaxed) {
-            self.rights.compare = Compare::ByScript;
-        }
         let mut connection = self.multiplexed.clone();
-        let refused = Arc::clone(&self.refused);
         let is_tracking = self.invalidations.is_some();
-        let mut request = Request::new(&self.tag, batch, self.rights.compare, is_tracking);
+        let mut request = Request::new(&self.tag, batch, is_tracking);
         self.batches += 1;
         let number = self.batches;
         async move {
@@ -155,9 +138,6 @@ impl RedisSession {
                 if !request.read(replies) {
                     break;
                 }
-            }
-            if request.has_replaced_commands() {
-                refused.store(true, Ordering::Relaxed);
             }
             Ok(request.into_answers())
         }

@@ -7,7 +7,6 @@ use super::part::{Call, Shared};
 use crate::node::{
     Command,
     redis::{
-        compare::Native,
         key_tag::{KeyTag, WireKey},
         script::{self, Script},
     },
@@ -69,28 +68,6 @@ impl Encoder {
     pub(super) fn time_left(&self, key: &[u8]) -> Cmd {
         let mut cmd = redis::cmd("PTTL");
         cmd.arg(self.tag.on(key));
-        cmd
-    }
-
-    /// `SET key token IFEQ token PX ttl`
-    ///
-    /// The ttl is never shorter than the time for which the lock relies on the key.
-    pub(super) fn extend(&self, command: &Command, ttl: Ttl) -> Cmd {
-        let mut cmd = self.start(command);
-        cmd.arg("SET").arg(self.key(command)).arg(command.token());
-        cmd.arg("IFEQ").arg(command.token());
-        cmd.arg("PX").arg(ttl.as_millis());
-        cmd
-    }
-
-    /// `DELEX key IFEQ token` or `DELIFEQ key token`
-    pub(super) fn release(&self, command: &Command, native: Native) -> Cmd {
-        let mut cmd = self.start(command);
-        match native {
-            Native::Delex => cmd.arg("DELEX").arg(self.key(command)).arg("IFEQ"),
-            Native::DelIfEq => cmd.arg("DELIFEQ").arg(self.key(command)),
-        };
-        cmd.arg(command.token());
         cmd
     }
 

@@ -5,7 +5,7 @@ use crate::node::{
     Command,
     redis::{
         script::{self, Script},
-        server_error::{concerns_server, is_denied_command, is_other_type},
+        server_error::{concerns_server, is_denied_command},
     },
 };
 
@@ -43,12 +43,6 @@ pub(super) enum Ask {
     Set,
     /// Extensions or releases of many keys, or the raising of their fencing counters, by one script.
     Shared(Shared, Call),
-    /// `PTTL`, before `SET .. IFEQ`.
-    Peek,
-    /// `SET .. IFEQ`.
-    Extend,
-    /// `DELEX` or `DELIFEQ`.
-    Release,
     /// `CLIENT CACHING YES`, whose reply is ignored.
     Caching,
     /// `PTTL`, of a key that anybody may hold.
@@ -109,21 +103,11 @@ impl Shared {
 }
 
 impl Part {
-    /// Returns whether the reply suggests that the server does not have the command. The cause may also be
-    /// the key.
-    pub(super) fn may_be_unknown(&self, reply: &Value) -> bool {
-        matches!(self.ask, Ask::Extend | Ask::Release)
-            && matches!(reply, Value::ServerError(error) if matches!(error.code(), "NOPERM" | "ERR"))
-    }
-
     /// Returns how to ask again because of the reply; `None` if the reply is an answer.
     pub(super) fn fallback(&self, reply: &Value) -> Option<Fallback> {
         let Value::ServerError(error) = reply else {
             return None;
         };
-        if is_other_type(error) {
-            return None;
-        }
         // The server was restarted, somebody flushed its scripts, or only `EVAL` may be used.
         let hash_is_refused = error.code() == "NOSCRIPT" || is_denied_command(error);
         match self.ask {
@@ -136,11 +120,6 @@ impl Part {
             {
                 Some(Fallback::Apart(shared))
             }
-            // The script needs no memory.
-            Ask::Extend if error.code() == "OOM" || self.may_be_unknown(reply) => {
-                Some(Fallback::Apart(Shared::Extensions))
-            }
-            Ask::Release if self.may_be_unknown(reply) => Some(Fallback::Apart(Shared::Releases)),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use crate::{
         Answer, Command, CounterDefect, NodeError, Vote,
         redis::{
             key_tag::KeyTag,
-            server_error::{is_denied_key, is_other_type, refusal, shorten},
+            server_error::{is_denied_key, refusal, shorten},
         },
     },
 };
@@ -57,10 +57,7 @@ pub(super) fn single(
     earlier: Option<Answer>,
 ) -> Option<Answer> {
     match (ask, reply) {
-        (Ask::Peek, Value::Int(left)) if left != PTTL_NO_KEY => Some(Ok(extended(left))),
-        // Then the answer to the extension does not contain it.
-        (Ask::Peek | Ask::Caching, _) => earlier,
-        (Ask::Extend, Value::Okay) => earlier.or(Some(Ok(Vote::Granted))),
+        (Ask::Caching, _) => earlier,
         (Ask::Probe, reply) => Some(last_to_be_free(earlier, probe(reply))),
         (ask, reply) => Some(vote(ask, reply, command, tag)),
     }
@@ -70,12 +67,9 @@ pub(super) fn single(
 fn vote(ask: Ask, reply: Value, command: &Command, tag: &KeyTag) -> Answer {
     match (ask, reply) {
         (Ask::Set, Value::Okay) => Ok(Vote::Granted),
-        (Ask::Set | Ask::Extend | Ask::AcquireAll, Value::Nil) => Ok(Vote::Denied),
-        (Ask::Release | Ask::AcquireAll | Ask::ReleaseAll, Value::Int(1)) => Ok(Vote::Granted),
-        (Ask::Release | Ask::ReleaseAll, Value::Int(0)) => Ok(Vote::Denied),
-        (Ask::Extend | Ask::Release, Value::ServerError(error)) if is_other_type(&error) => {
-            Ok(Vote::Denied)
-        }
+        (Ask::Set | Ask::AcquireAll, Value::Nil) => Ok(Vote::Denied),
+        (Ask::AcquireAll | Ask::ReleaseAll, Value::Int(1)) => Ok(Vote::Granted),
+        (Ask::ReleaseAll, Value::Int(0)) => Ok(Vote::Denied),
         (Ask::ExtendAll, Value::BulkString(left)) => extension(&left),
         (Ask::FenceAll, reply) => fence_all(reply, command, tag),
         (_, reply) => Err(failure(reply)),

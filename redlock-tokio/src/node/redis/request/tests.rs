@@ -6,7 +6,7 @@ use redlock_core::{FencingToken, Nonce, Token, Ttl};
 use super::*;
 use crate::{
     Key,
-    node::{CounterDefect, Vote, redis::compare::Native},
+    node::{CounterDefect, Vote},
 };
 
 fn set(lease: u128) -> Command {
@@ -60,8 +60,8 @@ fn key(lease: u128) -> Key {
     Key::new(format!("k{lease}")).unwrap()
 }
 
-fn request(batch: &[Command], compare: Compare, is_tracking: bool) -> Request {
-    Request::new(&KeyTag::NONE, batch, compare, is_tracking)
+fn request(batch: &[Command]) -> Request {
+    Request::new(&KeyTag::NONE, batch, false)
 }
 
 /// Shows what is sent, with `#` for hashes and tokens.
@@ -106,8 +106,6 @@ fn error(code: &str) -> Value {
     redis::parse_redis_value(line.as_bytes()).unwrap()
 }
 
-const VALKEY: Compare = Compare::Natively(Native::DelIfEq);
-const REDIS: Compare = Compare::Natively(Native::Delex);
 const GRANTED: Option<Answer> = Some(Ok(Vote::Granted));
 const DENIED: Option<Answer> = Some(Ok(Vote::Denied));
 const EXTENDED: Option<Answer> = Some(Ok(Vote::Extended {
@@ -117,7 +115,7 @@ const EXTENDED: Option<Answer> = Some(Ok(Vote::Extended {
 #[test]
 fn releases_and_extensions_share_scripts() {
     let batch = [set(1), release(2), extend(3), set(4), release(5)];
-    let request = request(&batch, Compare::ByScript, false);
+    let request = request(&batch);
     let expected = [
         "EVALSHA # 1 k3 # 1000",
         "EVALSHA # 2 k2 k5 # #",
@@ -167,43 +165,18 @@ fn counters_are_raised_by_one_script_after_the_keys_were_set() {
             ],
         ),
     ] {
-        let request = request(&batch, Compare::ByScript, false);
+        let request = request(&batch);
         assert_eq!(shown(&request), expected);
         let (read, again) = read(request, vec![text("1"), set, Value::Okay, text(fences)]);
         assert!(again.is_none());
         assert_eq!(read[..3], answers);
     }
-    let request = request(&batch, Compare::ByScript, false);
+    let request = request(&batch);
     let replies = vec![text("1"), Value::Nil, Value::Okay, error("NOSCRIPT")];
     let (_, again) = read(request, replies);
     let mut again = again.expect("the script in full");
     assert!(!again.read(vec![text("1,1,1")]));
     assert_eq!(again.answers[..3], [DENIED, GRANTED, GRANTED]);
-}
-
-#[test]
-fn servers_that_compare_need_no_script() {
-    let batch = [set(1), extend(2), release(3)];
-    let valkey = request(&batch, VALKEY, false);
-    let expected = [
-        "SET k1 # NX PX 1000",
-        "PTTL k2",
-        "SET k2 # IFEQ # PX 1000",
-        "DELIFEQ k3 #",
-    ];
-    assert_eq!(shown(&valkey), expected);
-    let redis = request(&batch, REDIS, false);
-    assert_eq!(shown(&redis)[3], "DELEX k3 IFEQ #");
-    for (left, set, extension) in [
-        (Value::Int(700), Value::Okay, EXTENDED),
-        (error("NOPERM"), Value::Okay, GRANTED),
-        (Value::Int(700), Value::Nil, DENIED),
-        (Value::Int(-2), Value::Nil, DENIED),
-    ] {
-        let replies = vec![Value::Okay, left, set, Value::Int(1)];
-        let (answers, _) = read(request(&batch, VALKEY, false), replies);
-        assert_eq!(answers[..3], [GRANTED, extension, GRANTED]);
-    }
 }
 
 /// Tries all batches of five commands of two leases.
@@ -225,7 +198,7 @@ fn no_command_overtakes_another_with_its_token() {
             .map(|digit| makes[code / 7_usize.pow(digit) % 7])
             .map(|(make, lease)| make(lease))
             .collect();
-        let request = request(&batch, Compare::ByScript, false);
+        let request = request(&batch);
         let mut sent = sent(&request);
         overtaken += usize::from(!sent.is_sorted());
         for (place, &first) in sent.iter().enumerate() {
@@ -245,32 +218,14 @@ fn no_command_overtakes_another_with_its_token() {
 #[test]
 fn unknown_scripts_are_sent_in_full() {
     let batch = [release(1), set(2), release(3)];
-    let request = request(&batch, Compare::ByScript, false);
+    let request = request(&batch);
     let (answers, again) = read(request, vec![error("NOSCRIPT"), Value::Okay]);
     assert_eq!(answers, [None, GRANTED, None]);
     let mut again = again.expect("the script in full");
-    assert!(again.replaced.is_empty());
     let expected = format!("EVAL {} 2 k1 k3 # #", script::RELEASE.source());
     assert_eq!(shown(&again), [expected]);
     assert!(!again.read(vec![Value::BulkString(b"10".to_vec())]));
     assert_eq!(again.answers, [GRANTED, GRANTED, DENIED]);
-}
-
-#[test]
-fn commands_that_a_server_does_not_allow_are_replaced_by_scripts() {
-    let batch = [extend(1), release(2)];
-    for compare in [REDIS, VALKEY] {
-        let request = request(&batch, compare, false);
-        let replies = vec![Value::Int(700), error("ERR"), error("NOPERM")];
-        let (_, again) = read(request, replies);
-        let again = again.expect("scripts");
-        assert_eq!(again.replaced, [0, 1]);
-        let expected = [
-            format!("EVAL {} 1 k1 # 1000", script::EXTEND.source()),
-            format!("EVAL {} 1 k2 #", script::RELEASE.source()),
-        ];
-        assert_eq!(shown(&again), expected);
-    }
 }
 
 #[test]
@@ -286,7 +241,7 @@ fn commands_that_share_a_script_share_its_error() {
             "unexpected answer: a vote that is not 0 or 1",
         ),
     ] {
-        let (answers, again) = read(request(&batch, Compare::ByScript, false), vec![reply]);
+        let (answers, again) = read(request(&batch), vec![reply]);
         assert!(again.is_none());
         let Some(Err(error)) = &answers[0] else {
             panic!("{answers:?}");
@@ -294,13 +249,9 @@ fn commands_that_share_a_script_share_its_error() {
         assert!(error.to_string().starts_with(expected), "{error}");
         assert!(answers[1].is_some());
     }
-    let native = request(&batch, VALKEY, false);
-    let (answers, _) = read(
-        native,
-        vec![error("WRONGTYPE"), Value::BulkString(vec![b'x'; 100_000])],
-    );
-    assert_eq!(answers[0], DENIED, "the key is not ours");
-    let Some(Err(error)) = &answers[1] else {
+    let reply = Value::BulkString(vec![b'x'; 100_000]);
+    let (answers, _) = read(request(&batch), vec![reply]);
+    let Some(Err(error)) = &answers[0] else {
         panic!("a strange answer is no vote");
     };
     assert!(error.to_string().len() < 300);
@@ -309,7 +260,7 @@ fn commands_that_share_a_script_share_its_error() {
 #[test]
 fn after_an_error_of_one_key_each_key_is_asked_for_on_its_own() {
     let batch = [extend(1), release(2), extend(3), release(4)];
-    let request = request(&batch, Compare::ByScript, false);
+    let request = request(&batch);
     let (answers, again) = read(request, vec![error("NOPERM"), error("CROSSSLOT")]);
     assert!(answers.iter().all(Option::is_none));
     let mut again = again.expect("each key on its own");
@@ -330,23 +281,13 @@ fn after_an_error_of_one_key_each_key_is_asked_for_on_its_own() {
 }
 
 #[test]
-fn an_extension_needs_no_memory() {
-    let (_, again) = read(
-        request(&[extend(1)], VALKEY, false),
-        vec![Value::Int(700), error("OOM")],
-    );
-    let again = again.expect("by script");
-    assert!(again.replaced.is_empty(), "the command as such is known");
-}
-
-#[test]
 fn no_script_blocks_the_server_for_long() {
     let long = |lease| {
         let key = Key::new(vec![b'k'; Key::MAX_LEN]).unwrap();
         Command::new(key, release(lease).operation())
     };
     let batch: Vec<_> = (0..5).map(long).collect();
-    let request = request(&batch, Compare::ByScript, false);
+    let request = request(&batch);
     assert_eq!(request.pipeline.len(), 3, "two keys of 64 KiB each");
     assert_eq!(sent(&request), [0, 1, 2, 3, 4]);
 }
