@@ -13,6 +13,7 @@ mod outbox;
 mod proposals;
 mod retrying;
 mod several_keys;
+mod sharing;
 mod transmit;
 mod watching;
 
@@ -22,7 +23,8 @@ use core::time::Duration;
 pub use config::LeaseConfig;
 pub use event::{Event, ExpiryAnomaly, LossReason};
 pub use retrying::{Others, Pause};
-pub use transmit::{Operation, RoundId, Transmit};
+pub use sharing::Share;
+pub use transmit::{Access, Operation, RoundId, Transmit};
 
 use self::{
     acquiring::{Acquiring, Fencing},
@@ -32,9 +34,11 @@ use self::{
     outbox::Outbox,
     proposals::Proposals,
     retrying::{Backoff, RetryState},
+    sharing::Slots,
 };
 use crate::{
-    AcquireFailure, FencingToken, Nonce, ReleaseVerdict, Timestamp, Token, Ttl, round::Release,
+    AcquireFailure, FencingToken, Nonce, ReleaseVerdict, SlotSet, Timestamp, Token, Ttl,
+    round::Release,
 };
 
 /// One client's attempt to hold one lock: acquiring, retrying, renewing, releasing.
@@ -101,6 +105,8 @@ pub struct Lease {
     is_notified: bool,
     /// Whether the lock has several keys, which the lease may gather.
     has_several_keys: bool,
+    /// Which slot it asks for, if the lock is a semaphore.
+    slots: Option<Box<Slots>>,
     /// The fencing tokens that its attempts propose, if the lock is fenced.
     proposals: Option<Box<Proposals>>,
     state: State,
@@ -147,6 +153,7 @@ impl Lease {
             saw_others: false,
             is_notified: false,
             has_several_keys: false,
+            slots: None,
             proposals: None,
             state: State::Idle { pause: None },
         }
@@ -170,7 +177,7 @@ impl Lease {
             let retry = RetryState::new(deadline, plan);
             match pause {
                 Some(pause) => self.watch_first(now, pause, retry),
-                None => self.attempt(now, retry),
+                None => self.attempt(now, retry, SlotSet::EMPTY),
             }
         }
     }

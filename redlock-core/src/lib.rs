@@ -51,6 +51,7 @@ mod node;
 mod owed_release;
 mod owner_rule;
 mod owner_watch;
+mod permits;
 /// [`Lease`]: crate::Lease
 /// [`Quarantine`]: crate::Quarantine
 /// [`OwnerWatch`]: crate::OwnerWatch
@@ -82,13 +83,14 @@ pub use eligibility::Eligibility;
 pub use fencing::FencingToken;
 pub use keep_alive::{KeepAlive, KeepAliveError};
 pub use lease::{
-    Event, ExpiryAnomaly, Lease, LeaseConfig, LossReason, Operation, Others, Pause, RoundId,
-    Transmit,
+    Access, Event, ExpiryAnomaly, Lease, LeaseConfig, LossReason, Operation, Others, Pause,
+    RoundId, Share, Transmit,
 };
 pub use node::{NodeId, NodeSet};
 pub use owed_release::{OwedRelease, SetRequestState};
 pub use owner_rule::OwnerRule;
 pub use owner_watch::{OwnerWatch, Rivals};
+pub use permits::{Permits, PermitsError, Slot, SlotSet};
 pub use quarantine::Quarantine;
 pub use quorum::{Quorum, QuorumError};
 pub use reply::Reply;

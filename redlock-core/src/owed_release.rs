@@ -71,7 +71,8 @@ impl OwedRelease {
             | Reply::Denied
             | Reply::Outbid { .. }
             | Reply::Free
-            | Reply::Taken { .. } => true,
+            | Reply::Taken { .. }
+            | Reply::Slots { .. } => true,
         };
         let is_settled = match (requests, reply) {
             (SetRequestState::NeverSent, _) | (_, Reply::Granted) => true,

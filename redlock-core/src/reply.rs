@@ -1,6 +1,6 @@
 use core::time::Duration;
 
-use crate::{FencingToken, Timestamp};
+use crate::{FencingToken, Slot, SlotSet, Timestamp};
 
 /// The fate of a request to one node.
 ///
@@ -22,6 +22,15 @@ pub enum Reply {
     /// The node has the key. An answer to a probe.
     Taken {
         /// When the key expires, unless it is extended or released.
+        until: Timestamp,
+    },
+    /// Which slots of a semaphore the node does not have. An answer to a probe of all slots.
+    Slots {
+        /// The slots that are free.
+        free: SlotSet,
+        /// The slot that expires first among the others.
+        next: Slot,
+        /// When that slot expires, unless it is extended or released. [`Timestamp::MAX`] if no slot is taken.
         until: Timestamp,
     },
     /// The node did not do it, because of the key: another token has it, or ours is gone.
@@ -50,9 +59,43 @@ impl Reply {
     /// ```
     #[must_use]
     pub fn taken_for(now: Timestamp, remaining: Duration) -> Self {
-        let remaining = remaining.saturating_add(Duration::from_millis(1));
         Self::Taken {
-            until: now.saturating_add(remaining),
+            until: end_of(now, remaining),
         }
     }
+
+    /// Returns the reply of a node that said at `now` for how long each slot lives, in order, from the first one on. `None`
+    /// is a slot that the node does not have.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use redlock_core::{Reply, Timestamp};
+    ///
+    /// let millis = |millis| Some(Duration::from_millis(millis));
+    /// let reply = Reply::slots_for(Timestamp::ZERO, [millis(800), None, millis(700)]);
+    /// let Reply::Slots { free, next, until } = reply else { unreachable!() };
+    /// assert_eq!((free.len(), next.index()), (1, 2));
+    /// assert_eq!(until, Timestamp::ZERO.saturating_add(Duration::from_millis(701)));
+    /// ```
+    #[must_use]
+    pub fn slots_for(
+        now: Timestamp,
+        remaining: impl IntoIterator<Item = Option<Duration>>,
+    ) -> Self {
+        let mut free = SlotSet::EMPTY;
+        let mut first = (Timestamp::MAX, Slot::FIRST);
+        for (index, remaining) in remaining.into_iter().enumerate() {
+            let Some(slot) = Slot::new(index) else { break };
+            match remaining {
+                None => _ = free.insert(slot),
+                Some(remaining) => first = first.min((end_of(now, remaining), slot)),
+            }
+        }
+        let (until, next) = first;
+        Self::Slots { free, next, until }
+    }
+}
+
+fn end_of(now: Timestamp, remaining: Duration) -> Timestamp {
+    now.saturating_add(remaining.saturating_add(Duration::from_millis(1)))
 }

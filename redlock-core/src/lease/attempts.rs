@@ -13,14 +13,16 @@ use super::{
     transmit::Operation,
 };
 use crate::{
-    AcquireFailure, Timestamp,
+    AcquireFailure, SlotSet, Timestamp,
     round::{Acquire, Fence},
 };
 
 impl Lease {
     /// Redlock step 1: the time is read before the first request leaves. Each attempt has a token
-    /// of its own, and a proposal of its own if the lock is fenced.
-    pub(super) fn attempt(&mut self, now: Timestamp, mut retry: RetryState) {
+    /// of its own, and a proposal of its own if the lock is fenced. If the lock is a semaphore, the attempt is for one
+    /// slot, the same on all nodes.
+    pub(super) fn attempt(&mut self, now: Timestamp, mut retry: RetryState, best_slots: SlotSet) {
+        self.choose_slot(best_slots);
         self.attempts += 1;
         let LeaseConfig {
             quorum, validity, ..
@@ -139,6 +141,8 @@ impl Lease {
         let failure = failed.failure;
         let watches = failure == AcquireFailure::Contended && self.config.retry.has_probes();
         let next = self.next_try(now, failure, watches, &failed.retry);
+        let looks = watches && self.may_look_once_more(now, &failed.retry);
+        let next = next.or(looks.then_some(now));
         // No token is used twice, not even after four billion attempts.
         let may_go_on = self.attempts < u32::MAX && can_change(failure);
         let Some(until) = next.filter(|_| may_go_on) else {

@@ -1,9 +1,10 @@
-//! Watching a key that another client has: on which nodes it is free, and when it will be.
+//! Watching a key that another client has: on which nodes it is free, and when it will be. A semaphore has several
+//! keys, its slots, of which the waiter needs one. A lock is the case of one slot.
 
 use alloc::{vec, vec::Vec};
 
 use super::RoundId;
-use crate::{NodeId, NodeSet, Quorum, Reply, Timestamp};
+use crate::{NodeId, NodeSet, Permits, Quorum, Reply, Slot, SlotSet, Timestamp};
 
 /// How often a waiter that has just begun to wait probes a free key again before it tries.
 const MAX_RECHECKS: u32 = 3;
@@ -14,12 +15,17 @@ pub(super) struct KeyWatch {
     /// The round of the last probe.
     pub(super) id: RoundId,
     quorum: Quorum,
-    /// From when on the key is free on each node, where that is known.
+    /// The slots that the waiter may ask for.
+    wanted: SlotSet,
+    /// From when on each slot is free on each node, where that is known: all nodes for the first slot, and so on. The end
+    /// of time stands for a slot that is taken until nobody knows when.
     free_from: Vec<Option<Timestamp>>,
     /// The nodes that have not answered the last probe yet.
     asked: NodeSet,
     /// Those among them that have sent a notification since. Their answer may be older than it.
     doubtful: NodeSet,
+    /// The slots that these notifications were about.
+    doubted: SlotSet,
     /// How often to probe again once a quorum is free, before trying.
     rechecks: u32,
     /// Whether a notification came since the last scheduled probe.
@@ -36,9 +42,11 @@ impl KeyWatch {
         Self {
             id,
             quorum,
+            wanted: SlotSet::OF_A_LOCK,
             free_from: vec![None; quorum.nodes()],
             asked: quorum.all(),
             doubtful: NodeSet::EMPTY,
+            doubted: SlotSet::EMPTY,
             rechecks: rechecks_after(missed),
             has_news: false,
             was_scheduled: false,
@@ -63,43 +71,78 @@ impl KeyWatch {
         }
     }
 
+    /// Watches all slots of a semaphore instead of one key. These are the ones that the waiter may ask for.
+    ///
+    /// If the first look finds some of them free, there is room, and no reason to let others go first.
+    pub(super) fn over(mut self, permits: Permits, wanted: SlotSet) -> Self {
+        let known = self.free_from.first().copied().flatten();
+        self.free_from = vec![known; self.quorum.nodes() * permits.count()];
+        self.wanted = wanted;
+        self.was_scheduled = true;
+        self
+    }
+
+    /// Changes which slots the waiter may ask for.
+    pub(super) fn set_wanted(&mut self, wanted: SlotSet) {
+        self.wanted = wanted;
+    }
+
     /// Takes the answer to the last probe. Returns whether to probe the node again.
     pub(super) fn handle_reply(&mut self, node: NodeId, reply: Reply) -> bool {
         let was_asked = self.asked.remove(node);
         let is_doubtful = self.doubtful.remove(node);
-        let free_from = match reply {
-            _ if !was_asked => return false,
-            Reply::Free => Timestamp::ZERO,
-            Reply::Taken { until } => until,
+        if !was_asked || node.index() >= self.quorum.nodes() {
+            return false;
+        }
+        let free_from = |slot| match reply {
+            Reply::Free => Some(Timestamp::ZERO),
+            Reply::Taken { until } => Some(until),
+            Reply::Slots { free, .. } if free.contains(slot) => Some(Timestamp::ZERO),
+            Reply::Slots { next, until, .. } if next == slot => Some(until),
+            Reply::Slots { .. } => Some(Timestamp::MAX),
             // The next scheduled probe asks the node again.
-            _ => return false,
+            _ => None,
         };
+        if free_from(Slot::FIRST).is_none() {
+            return false;
+        }
+        let doubted = self.doubted;
+        for slot in self.slots() {
+            if !(is_doubtful && doubted.contains(slot)) {
+                self.set(node, slot, free_from(slot));
+            }
+        }
         if is_doubtful {
             self.asked.insert(node);
-            return true;
         }
-        self.set(node, free_from);
-        false
+        is_doubtful
     }
 
-    /// Notes that the key is gone from a node. Returns whether to probe the node: if the key was gone
-    /// already, the notification may mean that another client has set the key since.
-    pub(super) fn handle_freed(&mut self, node: NodeId) -> bool {
-        let was_free = self.free_from.get(node.index()) == Some(&Some(Timestamp::ZERO));
+    /// Notes that a slot is gone from a node. Returns whether to probe the node: if the slot was gone already, the
+    /// notification may mean that another client has set it since.
+    pub(super) fn handle_freed(&mut self, node: NodeId, slot: Slot) -> bool {
+        let index = self.index(node, slot);
+        let was_free = self.free_from.get(index) == Some(&Some(Timestamp::ZERO));
         if was_free || self.asked.contains(node) {
-            return self.handle_change(node);
+            return self.ask_again(node, [slot].into_iter().collect());
         }
         self.has_news = true;
-        self.set(node, Timestamp::ZERO);
+        self.set(node, slot, Some(Timestamp::ZERO));
         false
     }
 
     /// Notes that something has changed on a node. Returns whether to probe the node now. If a probe is
     /// under way, its answer comes first.
     pub(super) fn handle_change(&mut self, node: NodeId) -> bool {
+        let all = self.slots().collect();
+        self.ask_again(node, all)
+    }
+
+    fn ask_again(&mut self, node: NodeId, changed: SlotSet) -> bool {
         self.has_news = true;
         if self.asked.contains(node) {
             self.doubtful.insert(node);
+            self.doubted = self.doubted.union(changed);
             false
         } else {
             self.asked.insert(node)
@@ -110,10 +153,11 @@ impl KeyWatch {
     ///
     /// A scheduled probe that found the key free needs no recheck. No other client got a
     /// notification at that moment, and one that gets it later would be faster than another probe.
-    pub(super) fn take_recheck(&mut self) -> bool {
+    pub(super) fn take_recheck(&mut self, now: Timestamp) -> bool {
         self.was_free = true;
+        let is_known = |slot: Slot| self.nodes_of(slot).contains(&Some(Timestamp::ZERO));
         let was_found =
-            self.was_scheduled && !self.has_news && self.free_from.contains(&Some(Timestamp::ZERO));
+            self.was_scheduled && !self.has_news && self.free_slots(now).iter().any(is_known);
         let is_left = self.rechecks > 0 && !was_found;
         self.rechecks = self.rechecks.saturating_sub(1);
         is_left
@@ -152,33 +196,101 @@ impl KeyWatch {
         self.id = id;
         self.asked = self.quorum.all();
         self.doubtful = NodeSet::EMPTY;
+        self.doubted = SlotSet::EMPTY;
     }
 
-    /// Returns from when on a quorum of nodes is free if no holder releases the key before, or `None` if
-    /// too little is known.
+    /// Returns from when on a slot is free on a quorum of nodes if no holder releases one before, or `None` if too little
+    /// is known.
     pub(super) fn free_at(&self) -> Option<Timestamp> {
-        let mut known: Vec<Timestamp> = self.free_from.iter().copied().flatten().collect();
+        let free_at = self
+            .wanted
+            .iter()
+            .filter_map(|slot| self.slot_free_at(slot));
+        free_at.min()
+    }
+
+    /// Returns the slots that are free on a quorum of nodes now.
+    pub(super) fn free_slots(&self, now: Timestamp) -> SlotSet {
+        let is_free = |slot: &Slot| self.slot_free_at(*slot).is_some_and(|at| at <= now);
+        self.wanted.iter().filter(is_free).collect()
+    }
+
+    /// Returns the slots to choose from now: those that are free on a quorum of nodes, or else those that may be.
+    pub(super) fn best_slots(&self, now: Timestamp) -> SlotSet {
+        let free = self.free_slots(now);
+        if !free.is_empty() {
+            return free;
+        }
+        let wanted = self.wanted.iter();
+        wanted
+            .filter(|slot| !self.is_slot_taken(*slot, now))
+            .collect()
+    }
+
+    /// Returns whether too many nodes have each slot now for the others to be a quorum.
+    pub(super) fn is_taken(&self, now: Timestamp) -> bool {
+        let mut wanted = self.wanted.iter();
+        wanted.all(|slot| self.is_slot_taken(slot, now))
+    }
+
+    fn is_slot_taken(&self, slot: Slot, now: Timestamp) -> bool {
+        let known = self.nodes_of(slot).iter().flatten();
+        let taken = known.filter(|instant| **instant > now).count();
+        taken > self.quorum.tolerated_failures()
+    }
+
+    /// Returns whether no answer that is still to come can change what the last probe has shown.
+    pub(super) fn is_settled(&self, now: Timestamp) -> bool {
+        self.asked.is_empty() || self.is_taken(now) || !self.free_slots(now).is_empty()
+    }
+
+    /// Returns whether something is known of a quorum of nodes.
+    pub(super) fn has_quorum(&self) -> bool {
+        let known = self.nodes_of(Slot::FIRST).iter().flatten();
+        known.count() >= self.quorum.votes()
+    }
+
+    fn slot_free_at(&self, slot: Slot) -> Option<Timestamp> {
+        let mut known = [Timestamp::MAX; NodeSet::CAPACITY];
+        let mut count = 0;
+        for instant in self.nodes_of(slot).iter().flatten() {
+            known[count] = *instant;
+            count += 1;
+        }
         let votes = self.quorum.votes();
-        if known.len() < votes {
+        if count < votes {
             return None;
         }
-        known.sort_unstable();
-        Some(known[votes - 1])
+        known[..count].sort_unstable();
+        Some(known[votes - 1]).filter(|at| *at < Timestamp::MAX)
     }
 
-    /// Returns whether too many nodes have the key now for the others to be a quorum.
-    pub(super) fn is_taken(&self, now: Timestamp) -> bool {
-        let taken = self
-            .free_from
-            .iter()
-            .flatten()
-            .filter(|&&instant| instant > now);
-        taken.count() > self.quorum.tolerated_failures()
+    /// Returns from when on the slot is free on each node.
+    fn nodes_of(&self, slot: Slot) -> &[Option<Timestamp>] {
+        let nodes = self.quorum.nodes();
+        let of_slot = self.free_from.chunks_exact(nodes).nth(slot.index());
+        of_slot.unwrap_or_default()
     }
 
-    fn set(&mut self, node: NodeId, free_from: Timestamp) {
-        if let Some(known) = self.free_from.get_mut(node.index()) {
-            *known = Some(free_from);
+    /// Returns all slots, whether they may be asked for or not.
+    fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        let count = self.free_from.len() / self.quorum.nodes();
+        (0..count).filter_map(Slot::new)
+    }
+
+    fn index(&self, node: NodeId, slot: Slot) -> usize {
+        if node.index() < self.quorum.nodes() {
+            slot.index() * self.quorum.nodes() + node.index()
+        } else {
+            // Not a member.
+            self.free_from.len()
+        }
+    }
+
+    fn set(&mut self, node: NodeId, slot: Slot, free_from: Option<Timestamp>) {
+        let index = self.index(node, slot);
+        if let Some(known) = self.free_from.get_mut(index) {
+            *known = free_from;
         }
     }
 }
@@ -226,9 +338,9 @@ mod tests {
         let mut key_watch = key_watch(&replies);
         assert_eq!(key_watch.free_at(), Some(at(8)));
         assert!(key_watch.is_taken(at(6)) && !key_watch.is_taken(at(7)));
-        key_watch.handle_freed(node(2));
+        key_watch.handle_freed(node(2), Slot::FIRST);
         assert_eq!(key_watch.free_at(), Some(at(7)));
-        key_watch.handle_freed(node(63));
+        key_watch.handle_freed(node(63), Slot::FIRST);
         assert_eq!(key_watch.free_at(), Some(at(7)), "not a member");
     }
 
@@ -236,7 +348,7 @@ mod tests {
     fn a_notification_before_an_answer_puts_the_answer_in_doubt() {
         let mut key_watch = key_watch(&[Reply::Free, Reply::Free]);
         for _ in 0..300 {
-            key_watch.handle_freed(node(2));
+            key_watch.handle_freed(node(2), Slot::FIRST);
             assert!(!key_watch.handle_change(node(2)), "one probe at a time");
         }
         assert_eq!(key_watch.free_at(), None);
@@ -255,7 +367,7 @@ mod tests {
     fn a_missed_opening_counts_once() {
         let mut key_watch = key_watch(&[Reply::Free; 3]);
         assert!(!key_watch.take_was_free(), "nothing is known of it before");
-        key_watch.take_recheck();
+        key_watch.take_recheck(at(0));
         for index in 0..3 {
             assert!(key_watch.handle_change(node(index)));
             key_watch.handle_reply(node(index), taken(9));

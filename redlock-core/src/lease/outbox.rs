@@ -1,7 +1,7 @@
 use alloc::{boxed::Box, collections::VecDeque};
 use core::mem;
 
-use super::{Event, Operation, RoundId, Transmit};
+use super::{Access, Event, Operation, RoundId, Transmit};
 use crate::{NodeId, NodeSet, Token, Ttl};
 
 /// The requests and events of a lease, until its driver polls them.
@@ -9,6 +9,10 @@ use crate::{NodeId, NodeSet, Token, Ttl};
 pub(super) struct Outbox {
     rounds: u32,
     longest_ttl: Ttl,
+    /// What requests are about that are not probes.
+    access: Access,
+    /// What probes are about.
+    probed: Access,
     /// `None` if there is nothing: most leases are held, and neither send nor tell anything for most of the time.
     pending: Option<Box<Pending>>,
 }
@@ -25,8 +29,20 @@ impl Outbox {
         Self {
             rounds: 0,
             longest_ttl: ttl,
+            access: Access::Exclusive,
+            probed: Access::Exclusive,
             pending: None,
         }
+    }
+
+    /// Makes the requests from now on about this key, and probes about that one.
+    pub(super) const fn turn_to(&mut self, access: Access, probed: Access) {
+        (self.access, self.probed) = (access, probed);
+    }
+
+    /// Returns which key the requests are about.
+    pub(super) const fn access(&self) -> Access {
+        self.access
     }
 
     /// Sends a request whose replies are votes.
@@ -50,6 +66,7 @@ impl Outbox {
             round,
             nodes: NodeSet::from(node),
             operation: Operation::Probe { token },
+            access: self.probed,
             asks_for_votes: false,
         });
     }
@@ -67,6 +84,7 @@ impl Outbox {
             round,
             nodes,
             operation,
+            access: self.access,
             asks_for_votes: true,
         });
     }
@@ -103,10 +121,15 @@ impl Outbox {
             self.longest_ttl = self.longest_ttl.max(ttl);
         }
         let round = self.next_round();
+        let access = match operation {
+            Operation::Probe { .. } => self.probed,
+            _ => self.access,
+        };
         self.push(Transmit {
             round,
             nodes,
             operation,
+            access,
             asks_for_votes,
         });
         round

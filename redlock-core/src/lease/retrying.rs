@@ -25,6 +25,8 @@ pub(super) struct RetryState {
     pub(super) unseen: UnseenOpenings,
     /// When to gather the keys, if the lock has several.
     pub(super) gathering: Option<GatheringPlan>,
+    /// The deadline has passed, and only one look at the slots of a semaphore is left, and one attempt.
+    pub(super) looks_once: bool,
 }
 
 /// Times at which the key was free, and which no notification announced: the key is taken by now, but
@@ -55,6 +57,7 @@ impl RetryState {
                 last: None,
             },
             gathering,
+            looks_once: false,
         }
     }
 
@@ -170,6 +173,33 @@ impl Backoff {
         Some(free_at.max(self.not_before))
     }
 
+    /// Lets the look that follows the first attempt at a slot go beyond the deadline, but not beyond `until`. Otherwise a
+    /// request that may not wait would fail because of the one slot that it has asked for, although others are free.
+    pub(super) fn allow_a_look(&mut self, now: Timestamp, until: Timestamp) {
+        let awaits = |key_watch: &KeyWatch| !key_watch.is_settled(now);
+        if now >= self.retry.deadline
+            && !self.retry.looks_once
+            && self.key_watch.as_ref().is_some_and(awaits)
+        {
+            self.retry.looks_once = true;
+            self.retry.deadline = until;
+            self.until = until;
+        }
+    }
+
+    /// Returns what a lease does that looks at the slots of a semaphore once.
+    fn next_after_look(&self, now: Timestamp, key_watch: &KeyWatch) -> Next {
+        if !key_watch.free_slots(now).is_empty() {
+            Next::Attempt
+        } else if now < self.until && !key_watch.is_settled(now) {
+            Next::Wait
+        } else if key_watch.has_quorum() {
+            Next::GiveUp(AcquireFailure::Contended)
+        } else {
+            Next::GiveUp(AcquireFailure::NoQuorum)
+        }
+    }
+
     /// Returns what a lease that has made this many attempts does now. Every lease makes an attempt, even at its
     /// deadline, unless another client has the key.
     pub(super) fn next(&mut self, now: Timestamp, attempts: u32) -> Next {
@@ -181,6 +211,9 @@ impl Backoff {
                 self.retry.handle_missed();
                 key_watch.handle_missed(self.retry.missed);
             }
+        }
+        if let Some(key_watch) = self.key_watch.as_ref().filter(|_| self.retry.looks_once) {
+            return self.next_after_look(now, key_watch);
         }
         let is_free = self.free_at().is_some_and(|at| at <= now);
         let gathers = self.retry.gathers_at().is_some_and(|at| at <= now);
@@ -206,7 +239,7 @@ impl Backoff {
         };
         if key_watch.is_taken(now) {
             Next::Probe
-        } else if now < self.until && key_watch.take_recheck() {
+        } else if now < self.until && key_watch.take_recheck(now) {
             Next::Confirm
         } else {
             Next::Attempt
@@ -227,6 +260,9 @@ impl Lease {
         watches: bool,
         retry: &RetryState,
     ) -> Option<Timestamp> {
+        if retry.looks_once {
+            return None;
+        }
         let schedule = self.config.retry;
         let random = self.nonce.jitter(self.attempts);
         let (deadline, tries) = (retry.deadline, retry.tries(self.attempts));
@@ -240,6 +276,13 @@ impl Lease {
             }
             _ => schedule.next_attempt(deadline, tries, now, random),
         }
+    }
+
+    /// Returns whether a request for a permit may look at all slots, whatever its deadline: after its first attempt.
+    pub(super) fn may_look_once_more(&self, now: Timestamp, retry: &RetryState) -> bool {
+        let (schedule, tries) = (self.config.retry, retry.tries(self.attempts));
+        let is_allowed = schedule.next_probe(Timestamp::MAX, tries, now, 0).is_some();
+        self.slots.is_some() && self.attempts == 1 && is_allowed
     }
 }
 
@@ -294,7 +337,7 @@ impl Pause {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NodeId, Quorum, Reply, lease::transmit::RoundId, said::MS};
+    use crate::{NodeId, Quorum, Reply, Slot, lease::transmit::RoundId, said::MS};
 
     #[test]
     fn a_client_that_is_notified_need_not_probe_faster() {
@@ -313,7 +356,7 @@ mod tests {
         }
         assert_eq!(unseen.count, 2, "two other holders came unnoticed");
         let mut notified = watch(at(9000));
-        notified.handle_freed(node);
+        notified.handle_freed(node, Slot::FIRST);
         assert_eq!(unseen.after_probe(at(4000), &notified, &retry).count, 0);
     }
 

@@ -1,4 +1,4 @@
-use crate::{FencingToken, NodeSet, Token, Ttl};
+use crate::{FencingToken, NodeSet, Permits, Slot, Token, Ttl};
 
 /// The id of a round, by which a reply finds the request that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,10 +17,27 @@ pub struct Transmit {
     pub nodes: NodeSet,
     /// What to send.
     pub operation: Operation,
+    /// Which key it is about.
+    pub access: Access,
     /// Whether the replies decide what the lease does next: whether the lock is acquired, extended or
     /// released. A repair decides nothing, nor does the release after a failed attempt or a loss, nor a
     /// probe. An error that a node answers to such a request is no reason for how the lease ends.
     pub asks_for_votes: bool,
+}
+
+/// Which key a request is about.
+///
+/// A driver that does not know a way of access must answer that the request was refused: new ones may be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Access {
+    /// The key itself, or several keys.
+    Exclusive,
+    /// The key of one slot of a semaphore: `<key>:slot:<index>`.
+    Slot(Slot),
+    /// The keys of all slots of a semaphore. Only a [probe](Operation::Probe) is about all of them. The answer is
+    /// [`Reply::Slots`](crate::Reply::Slots).
+    Slots(Permits),
 }
 
 /// What a node is asked to do with the key of the lease.
@@ -83,7 +100,8 @@ pub enum Operation {
     /// [`Reply::Free`](crate::Reply::Free) or [`Reply::Taken`](crate::Reply::Taken).
     ///
     /// A node that can notify its clients also tells when the key is gone
-    /// ([`Lease::handle_freed`](crate::Lease::handle_freed)).
+    /// ([`Lease::handle_freed`](crate::Lease::handle_freed),
+    /// [`Lease::handle_slot_freed`](crate::Lease::handle_slot_freed)).
     Probe {
         /// The token of the last attempt. It is not compared with the key.
         token: Token,

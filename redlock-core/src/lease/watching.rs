@@ -3,12 +3,12 @@
 use alloc::boxed::Box;
 
 use super::{
-    Lease, State,
+    Lease, LeaseConfig, State,
     acquiring::FailedAttempt,
     key_watch::KeyWatch,
     retrying::{Backoff, Next, RetryState, UnseenOpenings},
 };
-use crate::{AcquireFailure, NodeId, Others, Pause, Reply, Timestamp};
+use crate::{AcquireFailure, NodeId, Others, Pause, Reply, Slot, SlotSet, Timestamp};
 
 impl Lease {
     /// Watches a taken key, to try again as soon as it is free.
@@ -21,12 +21,16 @@ impl Lease {
         retry.handle_defeat();
         let quorum = self.config.quorum;
         let id = self.outbox.probe(quorum.all(), self.token());
+        let key_watch = KeyWatch::new(id, quorum, retry.missed);
         self.state = State::Backoff(Box::new(Backoff {
             until,
             not_before: now.saturating_add(backoff).min(until),
-            key_watch: Some(KeyWatch::new(id, quorum, retry.missed)),
+            key_watch: Some(self.over_all_slots(key_watch)),
             retry,
         }));
+        if until <= now {
+            self.retry(now);
+        }
     }
 
     /// Watches the key from the start, because other clients go first.
@@ -51,23 +55,33 @@ impl Lease {
             until: next.unwrap_or(not_before),
             not_before,
             retry,
-            key_watch: Some(key_watch),
+            key_watch: Some(self.over_all_slots(key_watch)),
         }));
         self.retry(now);
     }
 
     /// Takes the answer to a probe.
     pub(super) fn handle_probe_reply(&mut self, now: Timestamp, node: NodeId, reply: Reply) {
-        self.saw_others |= matches!(reply, Reply::Taken { .. });
+        self.saw_others |= match reply {
+            Reply::Taken { .. } => true,
+            // Others may have other permits.
+            Reply::Slots { free, .. } => free.is_empty(),
+            _ => false,
+        };
         self.probe_if(node, |key_watch| key_watch.handle_reply(node, reply));
         self.retry(now);
     }
 
     /// Takes the news that a watched key is gone from a node: it was deleted, or it has expired.
     pub fn handle_freed(&mut self, now: Timestamp, node: NodeId) {
+        self.handle_slot_freed(now, node, Slot::FIRST);
+    }
+
+    /// Takes the news that one slot of a semaphore is gone from a node: it was deleted, or it has expired.
+    pub fn handle_slot_freed(&mut self, now: Timestamp, node: NodeId, slot: Slot) {
         if self.is_watching() {
             self.saw_others = true;
-            self.probe_if(node, |key_watch| key_watch.handle_freed(node));
+            self.probe_if(node, |key_watch| key_watch.handle_freed(node, slot));
             self.retry(now);
         } else {
             self.gather_after_change(node);
@@ -109,10 +123,17 @@ impl Lease {
     /// Does what is due while the lease waits: another attempt, a probe, or nothing yet.
     pub(super) fn retry(&mut self, now: Timestamp) {
         let token = self.token();
-        let nodes = self.config.quorum.all();
+        let LeaseConfig {
+            quorum, validity, ..
+        } = *self.config;
+        let nodes = quorum.all();
+        let is_semaphore = self.slots.is_some();
         let State::Backoff(backoff) = &mut self.state else {
             return;
         };
+        if is_semaphore && self.attempts == 1 {
+            backoff.allow_a_look(now, validity.until(now));
+        }
         match backoff.next(now, self.attempts) {
             Next::Wait => {}
             Next::GiveUp(failure) => self.exhaust(failure),
@@ -124,7 +145,9 @@ impl Lease {
             }
             Next::Attempt => {
                 let retry = backoff.retry;
-                self.attempt(now, retry);
+                let key_watch = backoff.key_watch.as_ref();
+                let best = key_watch.map_or(SlotSet::EMPTY, |watch| watch.best_slots(now));
+                self.attempt(now, retry, best);
             }
         }
     }

@@ -1,0 +1,124 @@
+//! Who else may hold the lock beside this lease, and which slot of a semaphore the lease asks for.
+
+use alloc::boxed::Box;
+
+use super::{Access, Lease, State, key_watch::KeyWatch};
+use crate::{Permits, Slot, SlotSet};
+
+/// Who else may hold a lock at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Share {
+    /// Nobody.
+    Exclusive,
+    /// So many clients together, each with a permit of its own.
+    Permit(Permits),
+}
+
+/// Which slot of a semaphore a lease asks for or holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Slots {
+    permits: Permits,
+    preferred: Option<Slot>,
+    /// The slots that the driver has excluded.
+    excluded: SlotSet,
+}
+
+impl Slots {
+    /// Returns the slots that the lease may ask for.
+    fn wanted(&self) -> SlotSet {
+        self.permits.slots().difference(self.excluded)
+    }
+
+    /// Returns the slot to ask for after so many attempts, if these slots are the best by what a look has shown.
+    fn choose(&self, best: SlotSet, attempts: u32, random: u64) -> Slot {
+        let (best, wanted, all) = (
+            best.intersection(self.wanted()),
+            self.wanted(),
+            self.permits.slots(),
+        );
+        // If all are excluded, the nodes deny whichever it is.
+        let choice = [best, wanted].into_iter().find(|it| !it.is_empty());
+        let choice = choice.unwrap_or(all);
+        let preferred = self.preferred.filter(|_| attempts == 0);
+        if let Some(preferred) = preferred.filter(|slot| choice.contains(*slot)) {
+            return preferred;
+        }
+        let index = (u128::from(random) * choice.len() as u128) >> 64;
+        choice.iter().nth(index as usize).unwrap_or(Slot::FIRST)
+    }
+}
+
+impl Lease {
+    /// Sets who else may hold the lock at the same time: nobody, unless this is called. Has no effect once the lease has
+    /// started.
+    ///
+    /// With [`Share::Permit`] the lock is a semaphore. Each attempt asks all nodes for one slot. After an attempt that
+    /// failed, the lease looks at all slots, and asks for one that is free on a majority of nodes, at random. It fails as
+    /// [contended](crate::AcquireFailure::Contended) if it sees none, or if other clients were faster once more. So even if
+    /// the deadline has passed, it makes one attempt, one look if its schedule has
+    /// [probes](crate::RetrySchedule::with_probes), and one more attempt if it sees a free slot.
+    pub fn set_share(&mut self, share: Share) {
+        if matches!(self.state, State::Idle { .. }) {
+            self.slots = match share {
+                Share::Exclusive => None,
+                Share::Permit(permits) => Some(Box::new(Slots {
+                    permits,
+                    preferred: None,
+                    excluded: SlotSet::EMPTY,
+                })),
+            };
+        }
+    }
+
+    /// Has the first attempt ask for this slot of the semaphore, unless it is excluded or known to be taken. Otherwise the
+    /// first attempt asks for a random one. A process that asks for the slot that it had last often finds it free.
+    pub fn prefer_slot(&mut self, slot: Slot) {
+        if let Some(slots) = &mut self.slots {
+            slots.preferred = Some(slot);
+        }
+    }
+
+    /// Excludes these slots of the semaphore, and only these, from all attempts from now on. Exclude the slots that other
+    /// leases of the process hold or ask for.
+    pub fn exclude_slots(&mut self, excluded: SlotSet) {
+        let Some(slots) = &mut self.slots else {
+            return;
+        };
+        slots.excluded = excluded;
+        let wanted = slots.wanted();
+        if let State::Backoff(it) = &mut self.state
+            && let Some(key_watch) = &mut it.key_watch
+        {
+            key_watch.set_wanted(wanted);
+        }
+    }
+
+    /// Returns the slot that the lease holds or has asked for last, if it is one of a semaphore.
+    #[must_use]
+    pub fn slot(&self) -> Option<Slot> {
+        match self.outbox.access() {
+            Access::Slot(slot) => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// Chooses the slot of the next attempt, by what is known.
+    pub(super) fn choose_slot(&mut self, best: SlotSet) {
+        // Not the bits that decide about delays.
+        let random = self.nonce.jitter(!self.attempts);
+        if let Some(slots) = &self.slots {
+            let slot = slots.choose(best, self.attempts, random);
+            let (access, probed) = (Access::Slot(slot), Access::Slots(slots.permits));
+            self.outbox.turn_to(access, probed);
+        }
+    }
+
+    /// Has the watch know all slots of the semaphore.
+    pub(super) fn over_all_slots(&self, key_watch: KeyWatch) -> KeyWatch {
+        match &self.slots {
+            Some(slots) => key_watch.over(slots.permits, slots.wanted()),
+            None => key_watch,
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! Semaphores: which slot a lease asks for, what it looks at, and when it gives up.
+
+use super::{
+    watching::{freed, probing, taken},
+    *,
+};
+use crate::{NodeId, Permits, Slot, SlotSet};
+
+/// A lease that asks for one of four permits.
+fn semaphore() -> Driven {
+    seeded(7)
+}
+
+fn seeded(nonce: u128) -> Driven {
+    let mut driven = probing(config().retry);
+    driven.lease.nonce = Nonce::new(nonce);
+    driven
+        .lease
+        .set_share(Share::Permit(Permits::new(4).unwrap()));
+    driven
+}
+
+fn slot(index: usize) -> Slot {
+    Slot::new(index).unwrap()
+}
+
+fn slots(indices: &[usize]) -> SlotSet {
+    indices.iter().map(|index| slot(*index)).collect()
+}
+
+/// A node on which only these slots are free. The others expire after five seconds, the lowest of them first.
+fn free(indices: &[usize]) -> Reply {
+    let all = [0, 1, 2, 3];
+    let lowest = all.into_iter().find(|index| !indices.contains(index));
+    Reply::Slots {
+        free: slots(indices),
+        next: slot(lowest.unwrap_or(0)),
+        until: lowest.map_or(Timestamp::MAX, |_| at(5000)),
+    }
+}
+
+fn slot_freed(driven: &mut Driven, now: Timestamp, node: usize, index: usize) {
+    let node = NodeId::new(node).unwrap();
+    driven.run(|lease| lease.handle_slot_freed(now, node, slot(index)));
+}
+
+/// A lease that was denied the first slot after 1 ms, and waits for the answers to its look.
+fn denied() -> Driven {
+    let mut driven = semaphore();
+    driven.lease.prefer_slot(slot(0));
+    driven.acquire(at(0));
+    driven.reply(at(1), &[Denied; 3]);
+    driven
+}
+
+fn accesses(driven: &Driven) -> Vec<Access> {
+    driven.sent.iter().map(|it| it.access).collect()
+}
+
+#[test]
+fn an_attempt_asks_all_nodes_for_the_slot_that_is_preferred() {
+    let mut driven = semaphore();
+    driven.lease.prefer_slot(slot(3));
+    driven.acquire(at(0));
+    assert_eq!(driven.sent[0].nodes, NodeSet::first(5));
+    assert_eq!(accesses(&driven), [Access::Slot(slot(3))]);
+    assert_eq!(driven.lease.slot(), Some(slot(3)));
+    driven.reply(at(1), &[Granted; 3]);
+    assert!(driven.is_held(at(1)));
+}
+
+#[test]
+fn a_lock_has_no_slot() {
+    let mut driven = Driven::held();
+    driven.lease.prefer_slot(slot(3));
+    driven.lease.exclude_slots(slots(&[0]));
+    driven.run(|lease| lease.set_share(Share::Permit(Permits::new(4).unwrap())));
+    assert_eq!(driven.lease.slot(), None, "it has started");
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    assert_eq!(accesses(&driven), [Access::Exclusive]);
+}
+
+#[test]
+fn a_first_attempt_without_a_preference_asks_for_any_slot_that_is_not_excluded() {
+    let mut chosen = SlotSet::EMPTY;
+    for nonce in 0..100 {
+        let mut driven = seeded(nonce);
+        driven.lease.prefer_slot(slot(1));
+        driven.lease.exclude_slots(slots(&[1]));
+        driven.acquire(at(0));
+        chosen.insert(driven.lease.slot().unwrap());
+    }
+    assert_eq!(chosen, slots(&[0, 2, 3]));
+}
+
+#[test]
+fn a_permit_keeps_its_slot_in_extensions_repairs_and_the_release() {
+    let mut driven = semaphore();
+    driven.acquire(at(0));
+    driven.reply(at(1), &[Granted, Granted, Granted, Denied]);
+    driven.run(|lease| lease.claim(at(1)));
+    let held = driven.lease.slot().unwrap();
+    driven.lease.prefer_slot(slot((held.index() + 1) % 4));
+    driven.lease.exclude_slots(slots(&[held.index()]));
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.reply(at(301), &[Granted, Granted, Denied, Granted]);
+    driven.run(|lease| lease.release(at(302)));
+    let is_ours = |it: &Transmit| it.access == Access::Slot(held);
+    assert!(driven.sent.iter().all(is_ours), "{:?}", driven.sent);
+    assert_eq!(driven.lease.slot(), Some(held));
+    let repairs = |it: &&Operation| matches!(it, Operation::Acquire { .. });
+    assert_eq!(driven.operations().iter().filter(repairs).count(), 3);
+}
+
+#[test]
+fn a_failed_attempt_releases_its_slot_looks_at_all_and_asks_for_one_that_is_free() {
+    let mut driven = denied();
+    let permits = Permits::new(4).unwrap();
+    assert!(matches!(
+        driven.operations()[1..],
+        [Operation::Release { .. }, Operation::Probe { .. }]
+    ));
+    let first = Access::Slot(slot(0));
+    assert_eq!(accesses(&driven), [first, first, Access::Slots(permits)]);
+    // Slot 2 is free on a majority, slot 3 is not.
+    driven.reply(at(2), &[free(&[2, 3]), free(&[2, 3]), free(&[2])]);
+    assert_eq!(driven.lease.attempts(), 2, "at once");
+    assert_eq!(driven.lease.slot(), Some(slot(2)));
+    driven.reply(at(3), &[Granted; 3]);
+    assert!(driven.is_held(at(3)));
+}
+
+#[test]
+fn clients_choose_different_ones_of_the_free_slots() {
+    let mut chosen = SlotSet::EMPTY;
+    for nonce in 0..100 {
+        let mut driven = seeded(nonce);
+        driven.lease.prefer_slot(slot(0));
+        driven.acquire(at(0));
+        driven.reply(at(1), &[Denied; 3]);
+        driven.lease.exclude_slots(slots(&[2]));
+        driven.reply(at(2), &[free(&[0, 2, 3]); 3]);
+        assert_eq!(driven.lease.attempts(), 2);
+        chosen.insert(driven.lease.slot().unwrap());
+    }
+    assert_eq!(chosen, slots(&[0, 3]));
+}
+
+#[test]
+fn slots_that_are_free_on_different_nodes_are_no_free_slot() {
+    let mut driven = denied();
+    driven.reply(
+        at(2),
+        &[free(&[0]), free(&[0]), free(&[1]), free(&[1]), free(&[2])],
+    );
+    assert_eq!(driven.lease.attempts(), 1);
+    slot_freed(&mut driven, at(3), 4, 0);
+    driven.reply(at(4), &[free(&[0]); 3]);
+    driven.reply(at(4), &[free(&[0]); 3]);
+    driven.reply(at(4), &[free(&[0]); 3]);
+    assert_eq!(driven.lease.attempts(), 2);
+    assert_eq!(driven.lease.slot(), Some(slot(0)));
+}
+
+#[test]
+fn a_notification_for_one_slot_on_a_majority_starts_an_attempt_at_this_slot() {
+    let mut driven = denied();
+    driven.reply(at(2), &[free(&[]); 5]);
+    for node in 0..3 {
+        slot_freed(&mut driven, at(5), node, 1 + node);
+    }
+    assert!(matches!(
+        driven.operations().last(),
+        Some(Operation::Probe { .. })
+    ));
+    assert_eq!(driven.sent.len(), 3, "no slot is free on a majority");
+    slot_freed(&mut driven, at(6), 3, 2);
+    slot_freed(&mut driven, at(6), 4, 2);
+    assert_eq!(
+        driven.sent.len(),
+        4,
+        "a waiter that came just now confirms it"
+    );
+    for _ in 0..3 {
+        driven.reply(at(7), &[free(&[2]); 3]);
+    }
+    assert_eq!(driven.lease.slot(), Some(slot(2)));
+    assert_eq!(driven.lease.attempts(), 2);
+}
+
+#[test]
+fn the_expiry_of_one_slot_on_a_majority_starts_an_attempt_at_this_slot() {
+    let mut driven = denied();
+    let expires = |index, until| Reply::Slots {
+        free: SlotSet::EMPTY,
+        next: slot(index),
+        until: at(until),
+    };
+    driven.reply(
+        at(2),
+        &[
+            expires(3, 9),
+            expires(2, 5),
+            expires(3, 7),
+            expires(3, 8),
+            Unknown,
+        ],
+    );
+    assert_eq!(driven.lease.poll_timeout(), Some(at(9)));
+    driven.run(|lease| lease.handle_timeout(at(9)));
+    for _ in 0..3 {
+        driven.reply(at(9), &[free(&[3]); 3]);
+    }
+    assert_eq!(driven.lease.slot(), Some(slot(3)));
+}
+
+#[test]
+fn an_answer_is_in_doubt_only_for_the_slot_that_has_changed_since() {
+    let mut driven = denied();
+    for node in 0..5 {
+        slot_freed(&mut driven, at(2), node, 1);
+    }
+    let probe = driven.sent.last().unwrap().round;
+    driven.reply_to(probe, at(3), 0, &[free(&[1, 2]); 3]);
+    assert_eq!(
+        driven.sent.len(),
+        7,
+        "a confirmation follows the three new probes"
+    );
+    assert!(driven.sent[3..6].iter().all(|it| it.round == probe));
+    // Only slot 2 was taken for free. The confirmation knows more.
+    driven.reply(at(4), &[free(&[1]); 3]);
+    driven.reply(at(4), &[free(&[1]); 3]);
+    driven.reply(at(4), &[free(&[1]); 3]);
+    assert_eq!(driven.lease.slot(), Some(slot(1)));
+}
+
+#[test]
+fn a_slot_that_is_not_excluded_any_more_is_asked_for_if_it_is_free() {
+    let mut driven = denied();
+    driven.lease.exclude_slots(slots(&[2]));
+    driven.reply(at(2), &[free(&[2]); 5]);
+    assert_eq!(driven.lease.attempts(), 1);
+    driven.lease.exclude_slots(SlotSet::EMPTY);
+    assert_eq!(driven.lease.poll_timeout(), Some(at(1)), "overdue");
+    driven.run(|lease| lease.handle_timeout(at(3)));
+    assert_eq!(driven.lease.slot(), Some(slot(2)));
+    assert_eq!(driven.lease.attempts(), 2);
+}
+
+/// A request that may not wait, and was denied the first slot.
+fn denied_at_once() -> Driven {
+    let mut driven = semaphore();
+    driven.lease.prefer_slot(slot(0));
+    driven.run(|lease| lease.acquire(at(0), at(0)));
+    driven.reply(at(1), &[Denied; 3]);
+    assert!(matches!(
+        driven.operations()[1..],
+        [Operation::Release { .. }, Operation::Probe { .. }]
+    ));
+    driven
+}
+
+fn contended_after(attempts: u32) -> [Event; 1] {
+    let failure = AcquireFailure::Contended;
+    [Event::Exhausted { failure, attempts }]
+}
+
+#[test]
+fn a_request_that_may_not_wait_looks_once_and_tries_once_more() {
+    let mut driven = denied_at_once();
+    driven.reply(at(2), &[free(&[1]); 3]);
+    assert_eq!(driven.lease.slot(), Some(slot(1)));
+    let mut held = driven.lease.clone();
+    let round = driven.sent.last().unwrap().round;
+    for node in NodeSet::first(3).iter() {
+        held.handle_reply(at(3), round, node, Granted, crate::Eligibility::ALWAYS);
+    }
+    assert!(held.valid_until(at(3)).is_some());
+    // Or another client is faster.
+    driven.reply(at(3), &[Denied; 3]);
+    assert_eq!(driven.told, contended_after(2));
+    let last = driven.sent.last().unwrap();
+    assert!(matches!(last.operation, Operation::Release { .. }));
+    assert_eq!(last.access, Access::Slot(slot(1)));
+}
+
+#[test]
+fn a_request_that_may_not_wait_ends_when_its_look_shows_no_free_slot() {
+    let mut driven = denied_at_once();
+    driven.reply(at(2), &[free(&[1]), free(&[2]), free(&[])]);
+    assert!(
+        driven.told.is_empty(),
+        "slot 1 or 2 may be free on the others"
+    );
+    driven.reply(at(2), &[Refused, Refused, Refused, free(&[1, 2])]);
+    assert!(
+        driven.told.is_empty(),
+        "slot 1 or 2 may be free on a majority"
+    );
+    driven.reply(at(3), &[Refused, Refused, Refused, Refused, free(&[])]);
+    assert_eq!(driven.told, contended_after(1));
+}
+
+#[test]
+fn a_look_that_few_nodes_answer_shows_no_contention() {
+    let mut driven = denied_at_once();
+    driven.reply(at(2), &[free(&[]), Refused, free(&[]), Unknown, Refused]);
+    let failure = AcquireFailure::NoQuorum;
+    assert_eq!(
+        driven.told,
+        [Event::Exhausted {
+            failure,
+            attempts: 1
+        }]
+    );
+}
+
+#[test]
+fn a_look_that_no_node_answers_ends_when_an_attempt_would() {
+    let mut driven = denied_at_once();
+    assert_eq!(driven.lease.poll_timeout(), Some(at(901)));
+    driven.run(|lease| lease.handle_timeout(at(901)));
+    let failure = AcquireFailure::NoQuorum;
+    assert_eq!(
+        driven.told,
+        [Event::Exhausted {
+            failure,
+            attempts: 1
+        }]
+    );
+}
+
+#[test]
+fn a_deadline_during_the_first_look_does_not_cut_it_off() {
+    let mut driven = semaphore();
+    driven.lease.prefer_slot(slot(0));
+    driven.run(|lease| lease.acquire(at(0), at(2)));
+    driven.reply(at(1), &[Denied; 3]);
+    assert_eq!(driven.lease.poll_timeout(), Some(at(2)));
+    driven.run(|lease| lease.handle_timeout(at(2)));
+    assert!(driven.told.is_empty());
+    driven.reply(at(3), &[free(&[3]); 3]);
+    assert_eq!(driven.lease.slot(), Some(slot(3)));
+    driven.reply(at(4), &[Denied; 3]);
+    assert_eq!(driven.told, contended_after(2));
+}
+
+#[test]
+fn a_limit_of_attempts_holds_for_looks_too() {
+    let mut driven = probing(config().retry.with_max_attempts(1));
+    driven
+        .lease
+        .set_share(Share::Permit(Permits::new(4).unwrap()));
+    driven.acquire(at(0));
+    driven.reply(at(1), &[Denied; 3]);
+    assert_eq!(driven.told, contended_after(1));
+}
+
+#[test]
+fn a_semaphore_whose_permits_all_stay_taken_is_given_up_at_the_deadline() {
+    let mut driven = denied();
+    while driven.told.is_empty() {
+        let due = driven.lease.poll_timeout().unwrap();
+        driven.reply(due.saturating_sub(MS(1)), &[free(&[]); 5]);
+        let due = driven.lease.poll_timeout().unwrap();
+        driven.run(|lease| lease.handle_timeout(due));
+    }
+    assert_eq!(driven.told, contended_after(1));
+}
+
+#[test]
+fn a_client_that_lets_others_go_first_asks_for_a_slot_that_they_have_left() {
+    let mut driven = semaphore();
+    driven.lease.prefer_slot(slot(0));
+    driven.lease.back_off(Pause::new(at(10), Others::Notified));
+    driven.acquire(at(0));
+    assert!(driven.sent.is_empty());
+    driven.run(|lease| lease.handle_timeout(at(10)));
+    for _ in 0..4 {
+        driven.reply(at(11), &[free(&[2]); 3]);
+    }
+    assert_eq!(driven.lease.slot(), Some(slot(2)));
+    assert_eq!(driven.lease.attempts(), 1);
+}
+
+#[test]
+fn only_a_semaphore_without_free_slots_shows_other_clients() {
+    let contended = |reply| {
+        let mut driven = semaphore();
+        driven.lease.back_off(Pause::new(at(10), Others::Polling));
+        driven.acquire(at(0));
+        driven.reply(at(1), &[reply]);
+        driven.lease.was_contended()
+    };
+    assert!(!contended(free(&[3])) && contended(free(&[])));
+}
+
+#[test]
+fn a_lock_that_is_asked_as_a_semaphore_is_the_case_of_one_slot() {
+    let mut driven = semaphore();
+    driven
+        .lease
+        .set_share(Share::Permit(Permits::new(1).unwrap()));
+    driven.acquire(at(0));
+    driven.reply(at(1), &[Denied; 3]);
+    driven.reply(at(2), &[taken(900); 5]);
+    for node in 0..3 {
+        freed(&mut driven, at(5), node);
+    }
+    for _ in 0..3 {
+        driven.reply(at(6), &[Reply::Free; 3]);
+    }
+    assert_eq!(
+        (driven.lease.attempts(), driven.lease.slot()),
+        (2, Some(slot(0)))
+    );
+}
