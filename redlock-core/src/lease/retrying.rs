@@ -193,7 +193,7 @@ impl Backoff {
             Next::Attempt
         } else if now < self.until && !key_watch.is_settled(now) {
             Next::Wait
-        } else if key_watch.has_quorum() {
+        } else if key_watch.is_taken(now) || key_watch.has_quorum() {
             Next::GiveUp(AcquireFailure::Contended)
         } else {
             Next::GiveUp(AcquireFailure::NoQuorum)

@@ -153,7 +153,7 @@ impl Setup {
             return;
         };
         if carried_out {
-            execute(self, world, client, master, &message.operation);
+            execute(self, world, client, master, &message);
         }
         let round = message.round;
         self.answer(world, client, master, round, Reply::Unknown, ALWAYS);
@@ -181,7 +181,7 @@ impl Setup {
     }
 
     fn carry_out(&self, world: &mut World, client: usize, master: usize, message: &Message) {
-        let reply = execute(self, world, client, master, &message.operation);
+        let reply = execute(self, world, client, master, message);
         if !message.given_up {
             let reply = self.tell(master, &message.operation, reply);
             let eligibility = self.worth(world, client, master, &message.operation, reply);

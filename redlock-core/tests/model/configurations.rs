@@ -10,7 +10,7 @@ use self::base::{
     LATE_SET_AFTER_RESTART, NONE, ONCE, PROMOTION, RENEWED, RESTART, STRAGGLER,
 };
 use crate::{
-    fences, gathers, repairs,
+    fences, gathers, permits, repairs,
     setup::{Beyond, Setup},
     world::Faults,
 };
@@ -21,10 +21,12 @@ pub(crate) fn all() -> Vec<Setup> {
     all.extend(fences::worlds());
     all.extend(repairs::worlds());
     all.extend(gathers::worlds());
+    all.extend(permits::worlds());
     all.extend(controls::negative_controls());
     all.extend(fences::negative_controls());
     all.extend(repairs::negative_controls());
     all.extend(gathers::negative_controls());
+    all.extend(permits::negative_controls());
     all
 }
 

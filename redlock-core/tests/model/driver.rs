@@ -1,8 +1,11 @@
 //! The driver of the leases: it sends, hands replies over, and breaks one rule if it is told to.
 
-use redlock_core::{Eligibility, Event, FencingToken, Lease, Operation, Reply, RoundId, Timestamp};
+use redlock_core::{
+    Access, Eligibility, Event, FencingToken, Lease, Operation, Reply, RoundId, Timestamp,
+};
 
 use crate::{
+    masters::look,
     setup::{Mutation, Setup},
     world::{Client, Heard, MICROS_PER_TICK, Message, Phase, World, node, ticks},
 };
@@ -82,7 +85,12 @@ impl Setup {
         let now = world.now;
         let it = &mut world.clients[client];
         call(&mut it.lease, local);
+        let mut looks = Vec::new();
         while let Some(transmit) = it.lease.poll_transmit() {
+            if let Operation::Probe { .. } = transmit.operation {
+                looks.push(transmit);
+                continue;
+            }
             for to in transmit.nodes.iter() {
                 let master = to.index();
                 let Some(operation) = self.as_sent(it, transmit.operation) else {
@@ -103,9 +111,11 @@ impl Setup {
                         ..
                     } = operation
                 {
-                    it.links[master].push(prompt(None, Operation::Release { token }));
+                    let release = Operation::Release { token };
+                    it.links[master].push(prompt(None, release, transmit.access));
                 }
-                it.links[master].push(prompt(Some(transmit.round), operation));
+                let message = prompt(Some(transmit.round), operation, transmit.access);
+                it.links[master].push(message);
             }
         }
         while let Some(event) = it.lease.poll_event() {
@@ -124,10 +134,20 @@ impl Setup {
                 {
                     let token = it.lease.token();
                     for link in &mut it.links {
-                        link.push(prompt(None, Operation::Release { token }));
+                        link.push(prompt(
+                            None,
+                            Operation::Release { token },
+                            Access::Exclusive,
+                        ));
                     }
                 }
                 _ => {}
+            }
+        }
+        for transmit in looks {
+            for to in transmit.nodes.iter() {
+                let (round, seen) = (Some(transmit.round), look(world, to.index()));
+                self.answer(world, client, to.index(), round, seen, ALWAYS);
             }
         }
     }
@@ -184,10 +204,11 @@ fn kept_of(client: &Client, fence: FencingToken) -> FencingToken {
     client.kept.filter(|_| is_drawn).unwrap_or(fence)
 }
 
-fn prompt(round: Option<RoundId>, operation: Operation) -> Message {
+fn prompt(round: Option<RoundId>, operation: Operation, access: Access) -> Message {
     Message {
         round,
         operation,
+        access,
         late: false,
         given_up: false,
     }

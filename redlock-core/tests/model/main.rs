@@ -15,6 +15,7 @@ mod gathers;
 mod masters;
 mod next_steps;
 mod owners;
+mod permits;
 mod properties;
 mod repairs;
 mod setup;
@@ -46,6 +47,7 @@ const LARGE: &[&str] = &[
     "three clients",
     "renewed, a straggler",
     "fenced, counters expire",
+    "permits, a straggler",
     "NOT: the first proposal kept",
     "NOT: token reused across attempts",
 ];

@@ -1,10 +1,12 @@
 //! What masters do: set, extend and delete keys, raise counters.
 
-use redlock_core::{FencingToken, Nonce, Operation, Reply, Token, Ttl};
+use std::ops::Range;
+
+use redlock_core::{FencingToken, Nonce, Operation, Reply, Slot, SlotSet, Timestamp, Token, Ttl};
 
 use crate::{
     setup::{Counters, Mutation, Setup},
-    world::{Counter, Key, Master, World},
+    world::{Counter, KEYS, Key, Master, Message, World, ticks},
 };
 
 /// Carries out a message on a master. The answer may never arrive.
@@ -13,10 +15,13 @@ pub(crate) fn execute(
     world: &mut World,
     client: usize,
     master: usize,
-    operation: &Operation,
+    message: &Message,
 ) -> Reply {
-    let now = world.now;
-    let wanted = world.clients[client].keys.clone();
+    let (now, operation) = (world.now, &message.operation);
+    let mut wanted = world.keys_of(client, message.access);
+    if setup.mutation == Some(Mutation::PermitsCounted) {
+        wanted = counted(world, client, master, operation.token());
+    }
     let has_several = wanted.len() > 1;
     let it = &mut world.masters[master];
     if it.is_gone {
@@ -80,11 +85,44 @@ pub(crate) fn execute(
             }
         }
         Operation::Fence { .. } | Operation::Extend { .. } => Reply::Denied,
-        // No lease here sends a probe. A probe only moves the time of the next attempt, and here attempts
-        // are made at any time.
+        // No lock here sends a probe. A probe only moves the time of the next attempt, and here attempts are made at any
+        // time. A look at the slots of a semaphore is answered at once.
         Operation::Probe { .. } => Reply::Unknown,
         _ => Reply::Refused,
     }
+}
+
+/// Which slots a client sees free on a master.
+pub(crate) fn look(world: &World, master: usize) -> Reply {
+    let it = &world.masters[master];
+    if it.is_gone {
+        return Reply::Unknown;
+    }
+    let (mut free, mut first) = (SlotSet::EMPTY, (Timestamp::MAX, 0));
+    for (index, key) in it.keys.iter().enumerate() {
+        match key.as_ref().filter(|key| world.now < key.expires_at) {
+            Some(key) => first = first.min((ticks(key.expires_at), index)),
+            None => _ = free.insert(slot(index)),
+        }
+    }
+    let (until, next) = (first.0, slot(first.1));
+    Reply::Slots { free, next, until }
+}
+
+/// The slot that a master chooses which only counts its holders: the one with this token, or the first that is free.
+fn counted(world: &World, client: usize, master: usize, token: Token) -> Range<usize> {
+    let keys = &world.masters[master].keys;
+    let is_live = |key: &&Key| world.now < key.expires_at;
+    let live = |index: &usize| keys[*index].as_ref().filter(is_live);
+    let has_token = |index: &usize| live(index).is_some_and(|key| key.token == token);
+    let ours = (0..KEYS).find(has_token);
+    let free = (0..KEYS).find(|index| live(index).is_none());
+    let chosen = ours.or(free).unwrap_or(world.clients[client].keys.start);
+    chosen..chosen + 1
+}
+
+pub(crate) fn slot(index: usize) -> Slot {
+    Slot::new(index).expect("there are two slots")
 }
 
 /// A tick is a millisecond.

@@ -1,14 +1,14 @@
 //! What must always hold, and what must be reached so that no property holds vacuously.
 
-use redlock_core::{AcquireFailure, Eligibility, LossReason};
+use redlock_core::{AcquireFailure, Eligibility, LossReason, Operation, Slot};
 use stateright::{Model, Property};
 
 use crate::{
     check::Checked,
-    setup::{Beyond, Setup},
+    setup::{Beyond, Mutation, Setup},
     steps::Step,
     trace,
-    world::{Client, MASTERS, Master, Phase, World},
+    world::{Client, MASTERS, Master, Message, Phase, World},
 };
 
 type Condition = fn(&Setup, &World) -> bool;
@@ -60,7 +60,7 @@ impl Model for Setup {
             Property::always("always a timer", always_a_timer),
             Property::always("nothing left behind", nothing_left_behind),
         ];
-        let sometimes: [(&'static str, Condition); 18] = [
+        let sometimes: [(&'static str, Condition); 21] = [
             ("gathered in parts", |_, world| {
                 let has_part = |master: &Master| match &master.keys {
                     [Some(first), second] => {
@@ -81,6 +81,24 @@ impl Model for Setup {
                     client.phase == Phase::Held && is_second && world.wants_several(it)
                 };
                 (0..world.clients.len()).any(has_gathered)
+            }),
+            ("two permits held", |_, world| {
+                world.holders() == 1 && world.all_holders() == 2
+            }),
+            ("another slot after a denial", |setup, world| {
+                let has_another = |(index, it): (usize, &Client)| {
+                    let preferred = setup.preferred.map(|preferred| preferred(index));
+                    it.phase == Phase::Held && it.lease.slot().map(Slot::index) != preferred
+                };
+                world.clients.iter().enumerate().any(has_another)
+            }),
+            ("repairing", |_, world| {
+                let is_set = |it: &Message| matches!(it.operation, Operation::Acquire { .. });
+                let repairs = |it: &Client| {
+                    let mut messages = it.links.iter().flatten();
+                    it.phase == Phase::Held && it.extended && messages.any(is_set)
+                };
+                world.clients.iter().any(repairs)
             }),
             ("acquired", |_, world| world.holders() == 1),
             ("contended", |_, world| {
@@ -175,7 +193,14 @@ impl Model for Setup {
                 world.fences.is_sorted_by(|earlier, later| earlier < later)
             }));
         }
-        properties.push(if self.beyond.is_some() {
+        if self.preferred.is_some() {
+            let within = |setup: &Self, world: &World| world.all_holders() <= (setup.keys)(0).len();
+            properties.push(Property::always("no more holders than permits", within));
+        }
+        properties.push(if self.mutation == Some(Mutation::PermitsCounted) {
+            // A permit has no slot there.
+            Property::always("one holder", |_, _| true)
+        } else if self.beyond.is_some() {
             Property::sometimes("two holders", |_, world: &World| world.holders() == 2)
         } else {
             // A client that is connected may be deceived for a moment, until it asks again.

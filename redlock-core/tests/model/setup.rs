@@ -3,11 +3,12 @@
 use std::{ops::Range, time::Duration};
 
 use redlock_core::{
-    Drift, Eligibility, FencingToken, KeepAlive, Lease, LeaseConfig, Nonce, Quarantine, Quorum,
-    RetrySchedule, Ttl, Validity,
+    Drift, Eligibility, FencingToken, KeepAlive, Lease, LeaseConfig, Nonce, Permits, Quarantine,
+    Quorum, RetrySchedule, Share, Ttl, Validity,
 };
 
 use crate::{
+    masters::slot,
     steps::Step,
     world::{Client, Counter, Faults, MASTERS, MICROS_PER_TICK, Master, Phase, World},
 };
@@ -24,6 +25,8 @@ pub(crate) struct Setup {
     pub(crate) clients: usize,
     /// The keys that each of them wants.
     pub(crate) keys: fn(usize) -> Range<usize>,
+    /// Whether the keys are the slots of a semaphore. Then this is the slot that each client prefers.
+    pub(crate) preferred: Option<fn(usize) -> usize>,
     /// How often a client may try.
     pub(crate) attempts: u32,
     /// For how many ticks a lock is renewed; 0 for not at all.
@@ -120,6 +123,8 @@ pub(crate) enum Mutation {
     PartOfTheKeys,
     /// Each request to gather releases first what the one before has set.
     ReleasedWhileGathering,
+    /// Masters choose a slot themselves, so that they only count the holders of permits.
+    PermitsCounted,
     /// Timers never fire.
     TimersIgnored,
 }
@@ -130,6 +135,7 @@ impl Setup {
         name: "calm",
         clients: 2,
         keys: |_| 0..1,
+        preferred: None,
         attempts: 2,
         max_hold: 0,
         begin_by: 3,
@@ -204,7 +210,11 @@ impl Setup {
     fn client(&self, index: usize) -> Client {
         let mut lease = Lease::new(self.lease_config(), Nonce::new(index as u128 + 1));
         let keys = (self.keys)(index);
-        if keys.len() > 1 {
+        if let Some(preferred) = self.preferred {
+            let permits = Permits::new(keys.len()).expect("one of the keys");
+            lease.set_share(Share::Permit(permits));
+            lease.prefer_slot(slot(preferred(index)));
+        } else if keys.len() > 1 {
             lease.set_several_keys();
         }
         Client {
@@ -236,12 +246,16 @@ impl Setup {
             let max_hold = MS(self.max_hold.into());
             KeepAlive::every(MS(1), max_hold, validity).expect("within the validity")
         };
+        let retry = RetrySchedule::new(MS(1)..=MS(1))
+            .expect("a delay")
+            .with_max_attempts(self.attempts);
         LeaseConfig::new(
             Quorum::majority(MASTERS).expect("a quorum"),
             validity,
-            RetrySchedule::new(MS(1)..=MS(1))
-                .expect("a delay")
-                .with_max_attempts(self.attempts),
+            match self.preferred {
+                Some(_) => retry.with_probes(),
+                None => retry,
+            },
             keep_alive,
         )
     }

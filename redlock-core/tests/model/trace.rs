@@ -1,6 +1,6 @@
 //! Counterexamples that people can read.
 
-use redlock_core::{Operation, Token};
+use redlock_core::{Access, Operation, Token};
 
 use crate::{
     steps::Step,
@@ -91,6 +91,10 @@ fn describe(world: &World, step: Step) -> String {
 
 fn message(message: &Message) -> String {
     let attempt = |token: Token| token.to_string()[39..].to_owned();
+    let slot = match message.access {
+        Access::Slot(slot) => format!(" {slot}"),
+        _ => String::new(),
+    };
     match message.operation {
         Operation::Acquire {
             token,
@@ -102,10 +106,10 @@ fn message(message: &Message) -> String {
             gathers: true,
             ..
         } => format!("GATHER (attempt {})", attempt(token)),
-        Operation::Acquire { token, .. } => format!("SET (attempt {})", attempt(token)),
+        Operation::Acquire { token, .. } => format!("SET{slot} (attempt {})", attempt(token)),
         Operation::Fence { fence, .. } => format!("FENCE {fence}"),
-        Operation::Extend { .. } => "EXTEND".to_owned(),
-        Operation::Release { token } => format!("DEL (attempt {})", attempt(token)),
+        Operation::Extend { .. } => format!("EXTEND{slot}"),
+        Operation::Release { token } => format!("DEL{slot} (attempt {})", attempt(token)),
         Operation::Probe { .. } => "PTTL".to_owned(),
         other => format!("{other:?}"),
     }

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use redlock_core::{
-    AcquireFailure, Eligibility, FencingToken, Lease, LossReason, NodeId, Operation, Reply,
+    Access, AcquireFailure, Eligibility, FencingToken, Lease, LossReason, NodeId, Operation, Reply,
     RoundId, Timestamp, Token, Voter,
 };
 
-/// How many keys there are.
+/// How many keys there are: those of one lock, or the slots of a semaphore.
 pub(crate) const KEYS: usize = 2;
 
 /// How many masters there are.
@@ -86,7 +86,7 @@ pub(crate) struct Counter {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
     pub(crate) lease: Lease,
-    /// The keys that it wants.
+    /// The keys that it wants, or the slots of which it wants one.
     pub(crate) keys: Range<usize>,
     pub(crate) phase: Phase,
     /// How far its clock is behind.
@@ -138,6 +138,8 @@ pub(crate) struct Message {
     /// `None` for what no lease asked for.
     pub(crate) round: Option<RoundId>,
     pub(crate) operation: Operation,
+    /// Which key it is about.
+    pub(crate) access: Access,
     /// It takes its time.
     pub(crate) late: bool,
     /// The client was told that there is no answer.
@@ -166,6 +168,14 @@ impl World {
         self.clients[client].keys.len() > 1
     }
 
+    /// The keys that a message of this client is about.
+    pub(crate) fn keys_of(&self, client: usize, access: Access) -> Range<usize> {
+        match access {
+            Access::Slot(slot) => slot.index()..slot.index() + 1,
+            _ => self.clients[client].keys.clone(),
+        }
+    }
+
     /// What a client's clock shows.
     pub(crate) fn local(&self, client: usize) -> u8 {
         self.now - self.clients[client].lag
@@ -178,11 +188,22 @@ impl World {
         it.phase != Phase::Crashed && it.lease.valid_until(local).is_some()
     }
 
+    /// How many clients hold something.
+    pub(crate) fn all_holders(&self) -> usize {
+        let clients = 0..self.clients.len();
+        clients.filter(|client| self.is_valid(*client)).count()
+    }
+
     /// How many clients hold the key that most clients hold.
     pub(crate) fn holders(&self) -> usize {
         let clients = 0..self.clients.len();
         let holds = |client: usize, key: usize| {
-            self.clients[client].keys.contains(&key) && self.is_valid(client)
+            let it = &self.clients[client];
+            let is_its = match it.lease.slot() {
+                Some(slot) => slot.index() == key,
+                None => it.keys.contains(&key),
+            };
+            is_its && self.is_valid(client)
         };
         let holders = (0..KEYS).map(|key| clients.clone().filter(|&it| holds(it, key)).count());
         holders.max().unwrap_or(0)

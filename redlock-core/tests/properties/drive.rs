@@ -4,8 +4,8 @@ use std::{iter, sync::LazyLock, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*};
 use redlock_core::{
-    Drift, Event, FencingToken, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Quorum, Reply,
-    RetrySchedule, RoundId, Timestamp, Transmit, Ttl, Validity,
+    Drift, Event, FencingToken, KeepAlive, Lease, LeaseConfig, NodeId, Nonce, Permits, Quorum,
+    Reply, RetrySchedule, RoundId, Share, Slot, SlotSet, Timestamp, Transmit, Ttl, Validity,
 };
 
 use crate::said::Said;
@@ -64,10 +64,14 @@ pub(crate) struct Driven {
 impl Driven {
     /// Lives through the steps.
     pub(crate) fn through(life: &Life) -> Self {
+        let mut lease = Lease::new(life.config.clone(), Nonce::new(life.nonce));
+        if let Some(semaphore) = life.semaphore {
+            semaphore.set_up(&mut lease);
+        }
         let mut driven = Self {
             config: life.config.clone(),
             budget: life.budget,
-            lease: Lease::new(life.config.clone(), Nonce::new(life.nonce)),
+            lease,
             now: life.start,
             log: Vec::new(),
             sent: Vec::new(),
@@ -208,8 +212,33 @@ pub(crate) struct Life {
     /// For how long it tries.
     pub(crate) budget: Duration,
     pub(crate) nonce: u128,
+    /// The permits of which it wants one, if it is no lock.
+    pub(crate) semaphore: Option<Semaphore>,
     pub(crate) start: Timestamp,
     pub(crate) steps: Vec<Step>,
+}
+
+/// What a lease of a semaphore is told at first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Semaphore {
+    pub(crate) permits: Permits,
+    preferred: Option<Slot>,
+    pub(crate) excluded: SlotSet,
+}
+
+impl Semaphore {
+    pub(crate) fn set_up(self, lease: &mut Lease) {
+        lease.set_share(Share::Permit(self.permits));
+        if let Some(preferred) = self.preferred {
+            lease.prefer_slot(preferred);
+        }
+        lease.exclude_slots(self.excluded);
+    }
+
+    /// The slots that may be asked for.
+    pub(crate) fn wanted(self) -> SlotSet {
+        self.permits.slots().difference(self.excluded)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -362,6 +391,26 @@ fn steps() -> impl Strategy<Value = Step> {
     (pause, action).prop_map(|(pause, action)| Step { pause, action })
 }
 
+/// Semaphores of which a slot is left that is not excluded.
+pub(crate) fn semaphores() -> impl Strategy<Value = Semaphore> {
+    let count = prop_oneof![8 => 1..6usize, 1 => 1..=Permits::MAX];
+    let inputs = (count, option::of(0..Permits::MAX), vec(0..6usize, 0..4));
+    inputs.prop_map(|(count, preferred, excluded)| {
+        let permits = Permits::new(count).expect("1 to 128");
+        let excluded: SlotSet = excluded.into_iter().filter_map(Slot::new).collect();
+        let leaves_some = !permits.slots().difference(excluded).is_empty();
+        Semaphore {
+            permits,
+            preferred: preferred.map(|index| index % count).and_then(Slot::new),
+            excluded: if leaves_some {
+                excluded
+            } else {
+                SlotSet::EMPTY
+            },
+        }
+    })
+}
+
 /// Lives that begin to acquire, most of them at an ordinary time, and go on at random.
 pub(crate) fn lives() -> impl Strategy<Value = Life> {
     let start = prop_oneof![
@@ -396,7 +445,7 @@ pub(crate) fn lives() -> impl Strategy<Value = Life> {
     let inputs = (
         configs(),
         budget,
-        any::<u128>(),
+        (any::<u128>(), option::weighted(0.2, semaphores())),
         start,
         first,
         then,
@@ -404,13 +453,14 @@ pub(crate) fn lives() -> impl Strategy<Value = Life> {
         vec(steps(), 0..30),
     );
     inputs.prop_map(
-        |(config, budget, nonce, start, first, then, claim, later)| {
+        |(config, budget, (nonce, semaphore), start, first, then, claim, later)| {
             let begin = iter::once(first).chain(then).chain(claim);
             let steps = begin.chain(later).collect();
             Life {
                 config,
                 budget,
                 nonce,
+                semaphore,
                 start: Timestamp::from_nanos(start),
                 steps,
             }

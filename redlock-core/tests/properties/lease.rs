@@ -1,6 +1,7 @@
 //! What holds of every lease, for every order of inputs.
 
 mod fences;
+mod permits;
 mod stories;
 mod validity;
 

@@ -1,0 +1,149 @@
+//! What holds of every lease of a semaphore.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use proptest::{collection::vec, option, prelude::*};
+use redlock_core::{
+    Access, AcquireFailure, Drift, Eligibility, Event, KeepAlive, Lease, LeaseConfig, NodeId,
+    Nonce, Operation, Quorum, Reply, RetrySchedule, Slot, SlotSet, Timestamp, Ttl, Validity,
+};
+
+use super::check;
+use crate::drive::{Driven, Semaphore, lives, semaphores};
+
+const NOW: Timestamp = Timestamp::ZERO;
+
+#[test]
+fn all_requests_of_an_attempt_are_about_one_slot_that_is_not_excluded() {
+    check(400, &lives(), |life| {
+        let mut driven = Driven::through(&life);
+        driven.finish();
+        let mut slots = BTreeMap::new();
+        for transmit in driven.log.iter().flat_map(|entry| &entry.sent) {
+            match (transmit.access, life.semaphore) {
+                (Access::Slot(slot), Some(semaphore)) => {
+                    let token = transmit.operation.token().to_string();
+                    prop_assert_eq!(*slots.entry(token).or_insert(slot), slot);
+                    prop_assert!(semaphore.wanted().contains(slot), "{slot}");
+                }
+                (access, semaphore) => {
+                    prop_assert_eq!(access, Access::Exclusive);
+                    prop_assert!(semaphore.is_none());
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+/// The answers to the look of a request that may not wait, of one node after the other. `None` is no answer.
+#[derive(Clone, Debug)]
+struct Look {
+    semaphore: Semaphore,
+    nonce: u128,
+    answers: Vec<Option<SlotSet>>,
+}
+
+fn looks() -> impl Strategy<Value = Look> {
+    let free = vec(0..6usize, 0..6);
+    let free = free.prop_map(|free| free.into_iter().filter_map(Slot::new).collect());
+    let answers = vec(option::weighted(0.9, free), 1..=7);
+    (semaphores(), any::<u128>(), answers).prop_map(|(semaphore, nonce, answers)| Look {
+        semaphore,
+        nonce,
+        answers,
+    })
+}
+
+impl Look {
+    fn quorum(&self) -> Quorum {
+        Quorum::majority(self.answers.len()).expect("1 to 7")
+    }
+
+    fn replies(&self) -> impl Iterator<Item = (NodeId, Reply)> {
+        let replies = self.answers.iter().map(|free| {
+            let Some(free) = *free else {
+                return Reply::Unknown;
+            };
+            let mut taken = self.semaphore.permits.slots().difference(free).iter();
+            let (next, until) = match taken.next() {
+                Some(next) => (next, NOW.saturating_add(Duration::from_millis(700))),
+                None => (Slot::new(0).expect("the first"), Timestamp::MAX),
+            };
+            Reply::Slots { free, next, until }
+        });
+        self.quorum().all().iter().zip(replies.collect::<Vec<_>>())
+    }
+
+    /// What a lease does that has heard so: the slot that it asks for, or how it ends.
+    fn through_a_lease(&self) -> Result<Slot, AcquireFailure> {
+        let second = Duration::from_secs(1);
+        let ttl = Ttl::new(second).expect("a second");
+        let validity = Validity::new(ttl, Drift::default()).expect("longer than its drift");
+        let retry = RetrySchedule::new(second..=second).expect("not empty");
+        let config = LeaseConfig::new(
+            self.quorum(),
+            validity,
+            retry.with_probes(),
+            KeepAlive::on_demand(second),
+        );
+        let mut lease = Lease::new(config, Nonce::new(self.nonce));
+        self.semaphore.set_up(&mut lease);
+        lease.acquire(NOW, NOW);
+        let denials = self.quorum().all().iter().map(|node| (node, Reply::Denied));
+        answer(&mut lease, denials);
+        answer(&mut lease, self.replies());
+        match (lease.poll_transmit(), lease.poll_event()) {
+            (Some(transmit), None) => {
+                let is_attempt = matches!(transmit.operation, Operation::Acquire { .. });
+                assert!(is_attempt, "{transmit:?}");
+                Ok(lease.slot().expect("it is a semaphore"))
+            }
+            (None, Some(Event::Exhausted { failure, .. })) => Err(failure),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// How many nodes have said that the slot is free, or else taken.
+    fn count(&self, slot: Slot, is_free: bool) -> usize {
+        let answers = self.answers.iter().flatten();
+        answers
+            .filter(|free| free.contains(slot) == is_free)
+            .count()
+    }
+}
+
+/// Answers the last request.
+fn answer(lease: &mut Lease, replies: impl Iterator<Item = (NodeId, Reply)>) {
+    let mut round = None;
+    while let Some(transmit) = lease.poll_transmit() {
+        round = Some(transmit.round);
+    }
+    let round = round.expect("it has sent something");
+    for (node, reply) in replies {
+        lease.handle_reply(NOW, round, node, reply, Eligibility::ALWAYS);
+    }
+}
+
+#[test]
+fn a_request_that_may_not_wait_fails_only_if_no_slot_is_seen_free_on_a_majority() {
+    check(2000, &looks(), |look| {
+        let votes = look.quorum().votes();
+        let is_free = |slot: &Slot| look.count(*slot, true) >= votes;
+        let free: SlotSet = look.semaphore.wanted().iter().filter(is_free).collect();
+        let is_taken = |slot: Slot| look.count(slot, false) > look.quorum().tolerated_failures();
+        let shows_it = look.answers.iter().flatten().count() >= votes
+            || look.semaphore.wanted().iter().all(is_taken);
+        match look.through_a_lease() {
+            Ok(slot) => prop_assert!(free.contains(slot), "{slot} of {free:?}"),
+            Err(AcquireFailure::Contended) => {
+                prop_assert!(free.is_empty() && shows_it);
+            }
+            Err(failure) => {
+                prop_assert_eq!(failure, AcquireFailure::NoQuorum);
+                prop_assert!(free.is_empty() && !shows_it);
+            }
+        }
+        Ok(())
+    });
+}
