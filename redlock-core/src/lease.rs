@@ -175,6 +175,11 @@ impl Lease {
             let plan = GatheringPlan::new(waits_since, ttl);
             let plan = self.has_several_keys.then_some(plan);
             let retry = RetryState::new(deadline, plan);
+            let retry = if self.is_reader() {
+                retry.of_reader()
+            } else {
+                retry
+            };
             match pause {
                 Some(pause) => self.watch_first(now, pause, retry),
                 None => self.attempt(now, retry, SlotSet::EMPTY),
@@ -190,10 +195,12 @@ impl Lease {
     /// always more than any counter that a node has told.
     ///
     /// An attempt costs one round if its proposal is larger than the counters of a majority of nodes,
-    /// and otherwise two or more. [`Event::Acquired`] carries the token that a majority accepted.
+    /// and otherwise two or more. [`Event::Acquired`] carries the token that a majority accepted. A
+    /// [reader](Share::Reader) gets none.
     pub fn acquire_fenced(&mut self, now: Timestamp, deadline: Timestamp, proposal: FencingToken) {
         if matches!(self.state, State::Idle { .. }) {
-            self.proposals = Some(Box::new(Proposals::new(proposal, now)));
+            let proposals = || Box::new(Proposals::new(proposal, now));
+            self.proposals = (!self.is_reader()).then(proposals);
             self.acquire(now, deadline);
         }
     }
@@ -306,7 +313,14 @@ impl Lease {
     pub fn release(&mut self, now: Timestamp) {
         self.expire(now);
         match &self.state {
-            State::Idle { .. } | State::Backoff(_) => self.state = State::Closed,
+            State::Idle { .. } => self.state = State::Closed,
+            State::Backoff(_) => {
+                self.state = State::Closed;
+                if self.is_writer() {
+                    // The mark.
+                    self.release_in_passing();
+                }
+            }
             State::Acquiring(_) | State::Fencing(_) => {
                 self.state = State::Closed;
                 self.release_in_passing();

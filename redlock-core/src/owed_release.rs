@@ -72,6 +72,7 @@ impl OwedRelease {
             | Reply::Outbid { .. }
             | Reply::Free
             | Reply::Taken { .. }
+            | Reply::Marked { .. }
             | Reply::Slots { .. } => true,
         };
         let is_settled = match (requests, reply) {

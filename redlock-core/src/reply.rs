@@ -24,6 +24,11 @@ pub enum Reply {
         /// When the key expires, unless it is extended or released.
         until: Timestamp,
     },
+    /// The node would let a reader in, if a writer that waits had not marked the key. An answer to a probe.
+    Marked {
+        /// When the mark expires, unless the writer marks the key again.
+        until: Timestamp,
+    },
     /// Which slots of a semaphore the node does not have. An answer to a probe of all slots.
     Slots {
         /// The slots that are free.
@@ -60,6 +65,15 @@ impl Reply {
     #[must_use]
     pub fn taken_for(now: Timestamp, remaining: Duration) -> Self {
         Self::Taken {
+            until: end_of(now, remaining),
+        }
+    }
+
+    /// Returns the reply of a node that said at `now` that the mark of a writer lives for `remaining`, and that the key is
+    /// free or shared. Rounds up as [`taken_for`](Self::taken_for) does.
+    #[must_use]
+    pub fn marked_for(now: Timestamp, remaining: Duration) -> Self {
+        Self::Marked {
             until: end_of(now, remaining),
         }
     }

@@ -67,9 +67,11 @@ impl Tally {
             Reply::Denied => self.denied.insert(node),
             Reply::Refused => self.refused.insert(node),
             // An answer to a probe answers nothing that is counted here.
-            Reply::Unknown | Reply::Free | Reply::Taken { .. } | Reply::Slots { .. } => {
-                self.unknown.insert(node)
-            }
+            Reply::Unknown
+            | Reply::Free
+            | Reply::Taken { .. }
+            | Reply::Marked { .. }
+            | Reply::Slots { .. } => self.unknown.insert(node),
         }
     }
 

@@ -81,6 +81,12 @@ impl Token {
     /// The length of a token on the wire, in bytes.
     pub const LEN: usize = 40;
 
+    /// Returns the nonce of the lease.
+    #[must_use]
+    pub const fn nonce(self) -> Nonce {
+        self.nonce
+    }
+
     /// Returns the token as it goes over the wire.
     #[must_use]
     pub const fn to_ascii(self) -> [u8; Self::LEN] {

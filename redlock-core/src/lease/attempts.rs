@@ -22,7 +22,7 @@ impl Lease {
     /// of its own, and a proposal of its own if the lock is fenced. If the lock is a semaphore, the attempt is for one
     /// slot, the same on all nodes.
     pub(super) fn attempt(&mut self, now: Timestamp, mut retry: RetryState, best_slots: SlotSet) {
-        self.choose_slot(best_slots);
+        self.prepare_access(best_slots, retry.insists());
         self.attempts += 1;
         let LeaseConfig {
             quorum, validity, ..
@@ -128,6 +128,10 @@ impl Lease {
                 last: None,
             },
         };
+        if self.is_reader() {
+            // Readers that are in go on, whoever waits.
+            self.turn_to_reader(true);
+        }
         held.hasten(&self.config);
         self.state = State::Held(held);
     }

@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 use core::{mem, time::Duration};
 
 use super::{
-    Agreement, Event, ExpiryAnomaly, LeaseConfig, LossReason, Operation, RoundId, outbox::Outbox,
+    Access, Agreement, Event, ExpiryAnomaly, LeaseConfig, LossReason, Operation, RoundId,
+    outbox::Outbox,
 };
 use crate::{
     Eligibility, FencingToken, NodeId, NodeSet, Quorum, Reply, Timestamp, Token, Ttl,
@@ -167,6 +168,28 @@ impl Held {
         } else {
             LossReason::MaxHold
         })
+    }
+
+    /// Starts an extension that turns the lock into one of a reader. Returns whether it has started.
+    ///
+    /// The lock rests on the same nodes as before until the extension succeeds. A node on which it has not arrived yet
+    /// has the key for this holder alone, which keeps writers out as well as a reader does.
+    pub(super) fn downgrade(&mut self, cx: &mut Context<'_>) -> bool {
+        if !cx.config.keep_alive.allows(self.held_since, cx.now) {
+            return false;
+        }
+        let reader = Access::Reader { insists: true };
+        cx.outbox.turn_to(reader, reader);
+        // A reader's token cannot be fenced.
+        self.fenced = None;
+        if let Extension::Running { .. } = self.extension {
+            // Where that one arrives later, it finds a reader, and changes nothing.
+            self.extension = Extension::Idle {
+                due: None,
+                last: None,
+            };
+        }
+        self.extend(cx, cx.config.validity.ttl())
     }
 
     /// Starts an extension, unless one for at least this ttl is under way. Returns whether one is now.

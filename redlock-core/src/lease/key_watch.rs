@@ -26,6 +26,10 @@ pub(super) struct KeyWatch {
     doubtful: NodeSet,
     /// The slots that these notifications were about.
     doubted: SlotSet,
+    /// The nodes that would let a reader in but for the mark of a writer.
+    marked: NodeSet,
+    /// Whether marks do not matter.
+    insists: bool,
     /// How often to probe again once a quorum is free, before trying.
     rechecks: u32,
     /// Whether a notification came since the last scheduled probe.
@@ -47,6 +51,8 @@ impl KeyWatch {
             asked: quorum.all(),
             doubtful: NodeSet::EMPTY,
             doubted: SlotSet::EMPTY,
+            marked: NodeSet::EMPTY,
+            insists: false,
             rechecks: rechecks_after(missed),
             has_news: false,
             was_scheduled: false,
@@ -82,6 +88,14 @@ impl KeyWatch {
         self
     }
 
+    /// Takes nodes for free on which only the mark of a writer is in the way of a reader.
+    pub(super) fn insist(&mut self) {
+        self.insists = true;
+        for node in core::mem::take(&mut self.marked).iter() {
+            self.set(node, Slot::FIRST, Some(Timestamp::ZERO));
+        }
+    }
+
     /// Changes which slots the waiter may ask for.
     pub(super) fn set_wanted(&mut self, wanted: SlotSet) {
         self.wanted = wanted;
@@ -94,9 +108,11 @@ impl KeyWatch {
         if !was_asked || node.index() >= self.quorum.nodes() {
             return false;
         }
+        let insists = self.insists;
         let free_from = |slot| match reply {
             Reply::Free => Some(Timestamp::ZERO),
-            Reply::Taken { until } => Some(until),
+            Reply::Marked { .. } if insists => Some(Timestamp::ZERO),
+            Reply::Taken { until } | Reply::Marked { until } => Some(until),
             Reply::Slots { free, .. } if free.contains(slot) => Some(Timestamp::ZERO),
             Reply::Slots { next, until, .. } if next == slot => Some(until),
             Reply::Slots { .. } => Some(Timestamp::MAX),
@@ -105,6 +121,10 @@ impl KeyWatch {
         };
         if free_from(Slot::FIRST).is_none() {
             return false;
+        }
+        self.marked.remove(node);
+        if matches!(reply, Reply::Marked { .. }) && !insists {
+            self.marked.insert(node);
         }
         let doubted = self.doubted;
         for slot in self.slots() {
@@ -123,7 +143,8 @@ impl KeyWatch {
     pub(super) fn handle_freed(&mut self, node: NodeId, slot: Slot) -> bool {
         let index = self.index(node, slot);
         let was_free = self.free_from.get(index) == Some(&Some(Timestamp::ZERO));
-        if was_free || self.asked.contains(node) {
+        // Readers may have left a key that is marked, and the mark may be there still.
+        if was_free || self.asked.contains(node) || self.marked.contains(node) {
             return self.ask_again(node, [slot].into_iter().collect());
         }
         self.has_news = true;
@@ -237,6 +258,30 @@ impl KeyWatch {
         let known = self.nodes_of(slot).iter().flatten();
         let taken = known.filter(|instant| **instant > now).count();
         taken > self.quorum.tolerated_failures()
+    }
+
+    /// Returns whether so many nodes have the token of a writer that readers cannot get in, or `None` if too little is
+    /// known.
+    pub(super) fn has_writer(&self, now: Timestamp) -> Option<bool> {
+        let mut open = self.marked.len();
+        let mut closed = 0;
+        for (node, free_from) in self.quorum.all().iter().zip(self.nodes_of(Slot::FIRST)) {
+            match free_from.filter(|_| !self.marked.contains(node)) {
+                Some(free_from) if free_from > now => closed += 1,
+                Some(_) => open += 1,
+                None => {}
+            }
+        }
+        if closed > self.quorum.tolerated_failures() {
+            Some(true)
+        } else {
+            (open >= self.quorum.votes()).then_some(false)
+        }
+    }
+
+    /// Returns whether a mark is in the way of a reader anywhere.
+    pub(super) const fn is_marked(&self) -> bool {
+        !self.marked.is_empty()
     }
 
     /// Returns whether no answer that is still to come can change what the last probe has shown.

@@ -1,8 +1,12 @@
 use alloc::{boxed::Box, collections::VecDeque};
-use core::mem;
+use core::{mem, time::Duration};
 
 use super::{Access, Event, Operation, RoundId, Transmit};
-use crate::{NodeId, NodeSet, Token, Ttl};
+use crate::{NodeId, NodeSet, Timestamp, Token, Ttl};
+
+/// By how much a mark outlives the time of the next look, which may be late by a round trip or a timer. Readers wait for so
+/// much longer if the writer has died.
+const MARK_MARGIN: Duration = Duration::from_millis(100);
 
 /// The requests and events of a lease, until its driver polls them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +61,22 @@ impl Outbox {
 
     /// Asks nodes whether they have the key.
     pub(super) fn probe(&mut self, nodes: NodeSet, token: Token) -> RoundId {
-        self.send(nodes, Operation::Probe { token }, false)
+        self.send(nodes, Operation::Probe { token, mark: None }, false)
+    }
+
+    /// Asks nodes whether they have the key. A writer that waits, and asks them again at `next`, marks the key until then.
+    pub(super) fn look(
+        &mut self,
+        nodes: NodeSet,
+        token: Token,
+        now: Timestamp,
+        next: Timestamp,
+    ) -> RoundId {
+        let time = next
+            .saturating_duration_since(now)
+            .saturating_add(MARK_MARGIN);
+        let mark = (self.access == Access::Writer).then(|| Ttl::at_least(time));
+        self.send(nodes, Operation::Probe { token, mark }, false)
     }
 
     /// Asks one node again, in the round of an earlier probe.
@@ -65,7 +84,8 @@ impl Outbox {
         self.push(Transmit {
             round,
             nodes: NodeSet::from(node),
-            operation: Operation::Probe { token },
+            // The mark of the last look is still there.
+            operation: Operation::Probe { token, mark: None },
             access: self.probed,
             asks_for_votes: false,
         });

@@ -25,8 +25,21 @@ pub(super) struct RetryState {
     pub(super) unseen: UnseenOpenings,
     /// When to gather the keys, if the lock has several.
     pub(super) gathering: Option<GatheringPlan>,
+    /// What a reader has seen of writers. `None` if the lease is none.
+    pub(super) writer: Option<Writer>,
     /// The deadline has passed, and only one look at the slots of a semaphore is left, and one attempt.
     pub(super) looks_once: bool,
+}
+
+/// What a reader that waits has seen of writers.
+///
+/// A writer that waits marks the key, and so keeps new readers out. Without a limit, busy writers would keep a reader out
+/// for ever. So a reader waits for one writer that comes and goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Writer {
+    Unseen,
+    Came,
+    Went,
 }
 
 /// Times at which the key was free, and which no notification announced: the key is taken by now, but
@@ -57,8 +70,24 @@ impl RetryState {
                 last: None,
             },
             gathering,
+            writer: None,
             looks_once: false,
         }
+    }
+
+    /// Returns the same for a reader. Readers let each other in, so a reader has no reason to let others go first when the
+    /// key is free.
+    pub(super) const fn of_reader(self) -> Self {
+        Self {
+            missed: u32::MAX,
+            writer: Some(Writer::Unseen),
+            ..self
+        }
+    }
+
+    /// Returns whether a reader has waited for a writer, and need not wait for the next one.
+    pub(super) fn insists(&self) -> bool {
+        self.writer == Some(Writer::Went)
     }
 
     /// Returns how often the lock was tried, by attempts or probes.
@@ -102,7 +131,9 @@ impl UnseenOpenings {
         key_watch: &KeyWatch,
         retry: &RetrySchedule,
     ) -> Self {
-        let Some(until) = key_watch.free_at().filter(|_| !key_watch.has_news()) else {
+        // A mark that is renewed is no opening.
+        let is_still = !key_watch.has_news() && !key_watch.is_marked();
+        let Some(until) = key_watch.free_at().filter(|_| is_still) else {
             return Self { count: 0, ..self };
         };
         let found = Some(Opening {
@@ -203,6 +234,10 @@ impl Backoff {
     /// Returns what a lease that has made this many attempts does now. Every lease makes an attempt, even at its
     /// deadline, unless another client has the key.
     pub(super) fn next(&mut self, now: Timestamp, attempts: u32) -> Next {
+        // Before the first attempt, others are only assumed.
+        if attempts > 0 || now >= self.not_before {
+            self.look_for_writers(now);
+        }
         if let Some(key_watch) = &mut self.key_watch
             && key_watch.is_taken(now)
         {
@@ -243,6 +278,21 @@ impl Backoff {
             Next::Confirm
         } else {
             Next::Attempt
+        }
+    }
+
+    /// Has a reader insist once a writer has come and gone.
+    fn look_for_writers(&mut self, now: Timestamp) {
+        let (Some(writer), Some(key_watch)) = (&mut self.retry.writer, &mut self.key_watch) else {
+            return;
+        };
+        match (*writer, key_watch.has_writer(now)) {
+            (Writer::Unseen, Some(true)) => *writer = Writer::Came,
+            (Writer::Came, Some(false)) => *writer = Writer::Went,
+            _ => {}
+        }
+        if *writer == Writer::Went {
+            key_watch.insist();
         }
     }
 

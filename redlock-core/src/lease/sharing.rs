@@ -2,15 +2,23 @@
 
 use alloc::boxed::Box;
 
-use super::{Access, Lease, State, key_watch::KeyWatch};
-use crate::{Permits, Slot, SlotSet};
+#[cfg(doc)]
+use super::Event;
+use super::{Access, Lease, State, held::Context, key_watch::KeyWatch};
+use crate::{Permits, Slot, SlotSet, Timestamp};
 
 /// Who else may hold a lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Share {
-    /// Nobody.
+    /// Nobody. Readers and writers are kept out, but they do not make way.
     Exclusive,
+    /// Nobody. Readers make way while this client waits.
+    Writer,
+    /// Other readers, but no writer and no exclusive lock.
+    ///
+    /// The lock cannot be fenced, and has one key.
+    Reader,
     /// So many clients together, each with a permit of its own.
     Permit(Permits),
 }
@@ -59,16 +67,59 @@ impl Lease {
     /// the deadline has passed, it makes one attempt, one look if its schedule has
     /// [probes](crate::RetrySchedule::with_probes), and one more attempt if it sees a free slot.
     pub fn set_share(&mut self, share: Share) {
-        if matches!(self.state, State::Idle { .. }) {
-            self.slots = match share {
-                Share::Exclusive => None,
-                Share::Permit(permits) => Some(Box::new(Slots {
+        if !matches!(self.state, State::Idle { .. }) {
+            return;
+        }
+        self.slots = None;
+        match share {
+            Share::Exclusive => self.outbox.turn_to(Access::Exclusive, Access::Exclusive),
+            Share::Writer => self.outbox.turn_to(Access::Writer, Access::Writer),
+            Share::Reader => self.turn_to_reader(false),
+            Share::Permit(permits) => {
+                self.slots = Some(Box::new(Slots {
                     permits,
                     preferred: None,
                     excluded: SlotSet::EMPTY,
-                })),
-            };
+                }));
+                // The first attempt chooses the slot.
+                let slot = Access::Slot(Slot::FIRST);
+                self.outbox.turn_to(slot, Access::Slots(permits));
+            }
         }
+    }
+
+    /// Turns a lock that is held by this client alone into one of a reader. Returns whether an extension has started that
+    /// does so. Costs one round.
+    ///
+    /// From now on other readers may hold the lock too. The answer is the next [`Event::Extended`], [`Event::ExtendFailed`]
+    /// or [`Event::Lost`], as for any [extension](Self::extend), and renewal goes on as before. A fencing token does not
+    /// outlive the downgrade.
+    ///
+    /// Nothing happens if the lock is not held, if it is a permit, a reader's or one of several keys, or if it was held
+    /// for the longest time that [`KeepAlive`](crate::KeepAlive) allows.
+    ///
+    /// A reader cannot become a writer: two readers that tried would wait for each other.
+    pub fn downgrade(&mut self, now: Timestamp) -> bool {
+        self.expire(now);
+        let is_alone = matches!(self.outbox.access(), Access::Exclusive | Access::Writer);
+        let token = self.token();
+        let Self {
+            config,
+            outbox,
+            has_several_keys: false,
+            state: State::Held(held),
+            ..
+        } = self
+        else {
+            return false;
+        };
+        let mut cx = Context {
+            now,
+            token,
+            config,
+            outbox,
+        };
+        is_alone && held.downgrade(&mut cx)
     }
 
     /// Has the first attempt ask for this slot of the semaphore, unless it is excluded or known to be taken. Otherwise the
@@ -94,17 +145,33 @@ impl Lease {
         }
     }
 
-    /// Returns the slot that the lease holds or has asked for last, if it is one of a semaphore.
+    /// Returns the slot that the lease holds or has asked for last, if it is one of a semaphore that it has asked for.
     #[must_use]
     pub fn slot(&self) -> Option<Slot> {
         match self.outbox.access() {
-            Access::Slot(slot) => Some(slot),
+            Access::Slot(slot) if self.attempts > 0 => Some(slot),
             _ => None,
         }
     }
 
-    /// Chooses the slot of the next attempt, by what is known.
-    pub(super) fn choose_slot(&mut self, best: SlotSet) {
+    pub(super) const fn is_reader(&self) -> bool {
+        matches!(self.outbox.access(), Access::Reader { .. })
+    }
+
+    pub(super) const fn is_writer(&self) -> bool {
+        matches!(self.outbox.access(), Access::Writer)
+    }
+
+    pub(super) fn turn_to_reader(&mut self, insists: bool) {
+        let access = Access::Reader { insists };
+        self.outbox.turn_to(access, access);
+    }
+
+    /// Chooses the slot of the next attempt, by what is known, or whether a reader insists.
+    pub(super) fn prepare_access(&mut self, best: SlotSet, insists: bool) {
+        if self.is_reader() {
+            self.turn_to_reader(insists);
+        }
         // Not the bits that decide about delays.
         let random = self.nonce.jitter(!self.attempts);
         if let Some(slots) = &self.slots {

@@ -5,6 +5,7 @@ mod holding;
 mod pausing;
 mod permits;
 mod quarantine;
+mod readers;
 mod watching;
 mod withdrawing;
 

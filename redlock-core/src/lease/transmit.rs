@@ -17,7 +17,7 @@ pub struct Transmit {
     pub nodes: NodeSet,
     /// What to send.
     pub operation: Operation,
-    /// Which key it is about.
+    /// Which key it is about, and who may have the key at the same time.
     pub access: Access,
     /// Whether the replies decide what the lease does next: whether the lock is acquired, extended or
     /// released. A repair decides nothing, nor does the release after a failed attempt or a loss, nor a
@@ -25,14 +25,34 @@ pub struct Transmit {
     pub asks_for_votes: bool,
 }
 
-/// Which key a request is about.
+/// Which key a request is about, and who may have it at the same time.
+///
+/// On each node the key is absent, or it has one token, or it is *shared*: then readers have it, each with a token and an
+/// expiry of its own. The key lives for as long as the last of them.
 ///
 /// A driver that does not know a way of access must answer that the request was refused: new ones may be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Access {
-    /// The key itself, or several keys.
+    /// The key itself, or several keys. Nobody else may have it.
     Exclusive,
+    /// As [`Exclusive`](Self::Exclusive), for a client that readers make way for. Its probes
+    /// [mark](Operation::Probe::mark) the key. Its releases delete its mark.
+    Writer,
+    /// The key, which other readers may have too.
+    ///
+    /// - An acquisition adds the token, or raises its expiry, if the key is absent or shared. Otherwise, or if there is a
+    ///   mark, the answer is [`Reply::Denied`](crate::Reply::Denied).
+    /// - An extension raises the expiry of the token if the token is there and has not expired. If the token has the key
+    ///   for itself, it becomes the first reader.
+    /// - A release removes the token, whether it is a reader's or has the key for itself. The key then lives for as long as
+    ///   the last reader that is left.
+    /// - A probe finds the key free if it is absent or shared, or [marked](crate::Reply::Marked) if there is a mark, and
+    ///   otherwise taken.
+    Reader {
+        /// Whether to let the reader in in spite of a mark.
+        insists: bool,
+    },
     /// The key of one slot of a semaphore: `<key>:slot:<index>`.
     Slot(Slot),
     /// The keys of all slots of a semaphore. Only a [probe](Operation::Probe) is about all of them. The answer is
@@ -105,6 +125,9 @@ pub enum Operation {
     Probe {
         /// The token of the last attempt. It is not compared with the key.
         token: Token,
+        /// For how long to mark the key, so that readers make way: `SET mark nonce PX ..`, whose value is the
+        /// [nonce](Token::nonce) of the token. The mark is advice. It may be lost or late.
+        mark: Option<Ttl>,
     },
 }
 
@@ -117,7 +140,7 @@ impl Operation {
             | Self::Fence { token, .. }
             | Self::Extend { token, .. }
             | Self::Release { token }
-            | Self::Probe { token } => token,
+            | Self::Probe { token, .. } => token,
         }
     }
 }

@@ -20,7 +20,7 @@ impl Lease {
         let backoff = schedule.backoff(retry.collisions, random);
         retry.handle_defeat();
         let quorum = self.config.quorum;
-        let id = self.outbox.probe(quorum.all(), self.token());
+        let id = self.outbox.look(quorum.all(), self.token(), now, until);
         let key_watch = KeyWatch::new(id, quorum, retry.missed);
         self.state = State::Backoff(Box::new(Backoff {
             until,
@@ -63,7 +63,7 @@ impl Lease {
     /// Takes the answer to a probe.
     pub(super) fn handle_probe_reply(&mut self, now: Timestamp, node: NodeId, reply: Reply) {
         self.saw_others |= match reply {
-            Reply::Taken { .. } => true,
+            Reply::Taken { .. } | Reply::Marked { .. } => true,
             // Others may have other permits.
             Reply::Slots { free, .. } => free.is_empty(),
             _ => false,
@@ -140,7 +140,8 @@ impl Lease {
             Next::Probe => self.probe_on_schedule(now),
             Next::Confirm => {
                 if let Some(key_watch) = &mut backoff.key_watch {
-                    key_watch.await_recheck(self.outbox.probe(nodes, token));
+                    let next = backoff.until;
+                    key_watch.await_recheck(self.outbox.look(nodes, token, now, next));
                 }
             }
             Next::Attempt => {
@@ -192,7 +193,7 @@ impl Lease {
             None => self.exhaust(failure),
             Some(next) => {
                 *until = next;
-                key_watch.await_scheduled(self.outbox.probe(nodes, token));
+                key_watch.await_scheduled(self.outbox.look(nodes, token, now, next));
             }
         }
     }

@@ -82,7 +82,7 @@ impl Master {
                     Answer::Denied
                 }
             }
-            Operation::Probe { token } => {
+            Operation::Probe { token, .. } => {
                 let others = keys
                     .zip(owners)
                     .filter(|(_, owner)| owner.is_some_and(|it| it != token));

@@ -1,0 +1,324 @@
+//! Readers and writers: who insists, who marks the key, and downgrades.
+
+use super::{
+    watching::{freed, probing, taken},
+    *,
+};
+use crate::{FencingToken, NodeId, Permits, Slot};
+
+const READER: Access = Access::Reader { insists: false };
+const INSISTENT: Access = Access::Reader { insists: true };
+
+fn marked(until: u64) -> Reply {
+    Reply::Marked { until: at(until) }
+}
+
+fn begun(share: Share) -> Driven {
+    let mut driven = probing(config().retry);
+    driven.lease.set_share(share);
+    driven.acquire(at(0));
+    driven
+}
+
+/// A lease that was denied the key after 1 ms, and waits for the answers to its look.
+fn denied(share: Share) -> Driven {
+    let mut driven = begun(share);
+    driven.reply(at(1), &[Denied; 3]);
+    driven
+}
+
+/// A lock that is held, with no request or event left.
+fn held(share: Share) -> Driven {
+    let mut driven = begun(share);
+    driven.reply(at(1), &[Granted; 3]);
+    driven.run(|lease| lease.claim(at(1)));
+    assert!(driven.is_held(at(1)));
+    driven.sent.clear();
+    driven.told.clear();
+    driven
+}
+
+fn last(driven: &Driven) -> Transmit {
+    *driven.sent.last().unwrap()
+}
+
+fn accesses(driven: &Driven) -> Vec<Access> {
+    driven.sent.iter().map(|it| it.access).collect()
+}
+
+#[test]
+fn a_reader_that_is_in_is_let_in_again_whoever_waits() {
+    let mut driven = begun(Share::Reader);
+    driven.reply(at(1), &[Granted, Granted, Granted, Denied]);
+    driven.run(|lease| lease.claim(at(1)));
+    driven.run(|lease| lease.handle_timeout(at(300)));
+    driven.reply(at(301), &[Granted, Granted, Denied, Granted]);
+    driven.run(|lease| lease.release(at(302)));
+    assert_eq!(
+        accesses(&driven),
+        [[READER, INSISTENT], [INSISTENT; 2], [INSISTENT; 2]].concat()[..5]
+    );
+    assert!(matches!(
+        driven.operations()[..],
+        [
+            Operation::Acquire { .. },
+            Operation::Acquire { .. },
+            Operation::Extend { .. },
+            Operation::Acquire { .. },
+            Operation::Release { .. },
+        ]
+    ));
+}
+
+#[test]
+fn a_reader_waits_until_a_mark_has_expired() {
+    let mut driven = denied(Share::Reader);
+    driven.reply(
+        at(2),
+        &[marked(15), marked(16), marked(17), Reply::Free, Unknown],
+    );
+    assert_eq!(driven.lease.attempts(), 1);
+    assert_eq!(driven.lease.poll_timeout(), Some(at(16)));
+    driven.run(|lease| lease.handle_timeout(at(16)));
+    assert_eq!(driven.lease.attempts(), 2);
+    assert_eq!(last(&driven).access, READER, "it has seen no writer");
+    assert!(driven.lease.was_contended());
+}
+
+#[test]
+fn a_reader_insists_once_a_writer_has_come_and_gone() {
+    let mut driven = denied(Share::Reader);
+    driven.reply(at(2), &[taken(900); 5]);
+    freed(&mut driven, at(5), 0);
+    freed(&mut driven, at(5), 1);
+    assert_eq!(driven.lease.attempts(), 1);
+    freed(&mut driven, at(5), 2);
+    assert_eq!(driven.lease.attempts(), 2, "readers recheck nothing");
+    assert_eq!(last(&driven).access, INSISTENT);
+    // The next writer was faster. Its mark, or that of another, does not matter any more.
+    driven.reply(at(6), &[Denied; 3]);
+    assert_eq!(last(&driven).access, INSISTENT);
+    driven.reply(at(7), &[marked(900); 3]);
+    assert_eq!(driven.lease.attempts(), 3);
+    assert_eq!(last(&driven).access, INSISTENT);
+}
+
+#[test]
+fn a_reader_that_finds_a_mark_after_a_writer_insists() {
+    let mut driven = denied(Share::Reader);
+    driven.reply(at(2), &[taken(900), marked(900), taken(900), taken(900)]);
+    let due = driven.lease.poll_timeout().unwrap();
+    driven.run(|lease| lease.handle_timeout(due));
+    driven.reply(due, &[marked(900), marked(900)]);
+    assert_eq!(driven.lease.attempts(), 1, "the writer may be there still");
+    driven.reply(due, &[Unknown, Unknown, marked(900)]);
+    assert_eq!(driven.lease.attempts(), 2);
+    assert_eq!(last(&driven).access, INSISTENT);
+}
+
+#[test]
+fn a_writer_on_a_minority_has_not_come() {
+    let mut driven = denied(Share::Reader);
+    driven.reply(
+        at(2),
+        &[
+            taken(900),
+            taken(900),
+            marked(900),
+            marked(900),
+            marked(900),
+        ],
+    );
+    let due = driven.lease.poll_timeout().unwrap();
+    driven.run(|lease| lease.handle_timeout(due));
+    driven.reply(due, &[marked(900); 5]);
+    assert_eq!(driven.lease.attempts(), 1);
+}
+
+#[test]
+fn a_pause_is_no_writer() {
+    let mut driven = probing(config().retry);
+    driven.lease.set_share(Share::Reader);
+    driven.lease.back_off(Pause::new(at(10), Others::Polling));
+    driven.acquire(at(0));
+    driven.reply(at(1), &[Reply::Free; 5]);
+    driven.run(|lease| lease.handle_timeout(at(10)));
+    for _ in 0..4 {
+        driven.reply(at(11), &[Reply::Free; 3]);
+    }
+    assert_eq!(driven.lease.attempts(), 1);
+    assert_eq!(last(&driven).access, READER);
+}
+
+#[test]
+fn readers_that_leave_a_marked_key_do_not_make_it_free() {
+    let mut driven = denied(Share::Reader);
+    driven.reply(at(2), &[marked(900); 3]);
+    for node in 0..3 {
+        freed(&mut driven, at(3), node);
+        assert_eq!(last(&driven).nodes, only(&[node]), "it looks there again");
+    }
+    assert_eq!(driven.lease.attempts(), 1);
+}
+
+/// For how long the last request marks the key.
+fn mark(driven: &Driven) -> Option<Duration> {
+    match last(driven).operation {
+        Operation::Probe { mark, .. } => mark.map(Ttl::as_duration),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_writer_marks_the_key_until_a_little_after_its_next_look() {
+    let mut driven = denied(Share::Writer);
+    assert_eq!(last(&driven).access, Access::Writer);
+    let mut now = at(1);
+    for _ in 0..3 {
+        let due = driven.lease.poll_timeout().unwrap();
+        let margin = mark(&driven).unwrap() - due.saturating_duration_since(now);
+        assert!(margin >= MS(100) && margin < MS(101), "{margin:?}");
+        driven.reply(now, &[taken(5000); 5]);
+        driven.run(|lease| lease.handle_timeout(due));
+        now = due;
+    }
+    driven.reply(now, &[taken(5000); 5]);
+    driven.run(|lease| lease.probe_again(NodeId::new(4).unwrap()));
+    assert_eq!(mark(&driven), None, "the mark of the look before is there");
+    // A recheck is a look too.
+    for node in 0..3 {
+        freed(&mut driven, now, node);
+    }
+    assert!(mark(&driven).is_some());
+}
+
+#[test]
+fn only_writers_mark() {
+    for share in [
+        Share::Exclusive,
+        Share::Reader,
+        Share::Permit(Permits::new(2).unwrap()),
+    ] {
+        assert_eq!(mark(&denied(share)), None, "{share:?}");
+    }
+}
+
+#[test]
+fn a_writer_that_gives_up_while_it_waits_deletes_its_mark() {
+    let mut driven = denied(Share::Writer);
+    driven.run(|lease| lease.release(at(2)));
+    assert_eq!(
+        driven.operations().last(),
+        Some(&release_of(driven.lease.token()))
+    );
+    assert_eq!(last(&driven).access, Access::Writer);
+    assert!(driven.lease.is_closed() && driven.told.is_empty());
+
+    let mut driven = denied(Share::Exclusive);
+    let sent = driven.sent.len();
+    driven.run(|lease| lease.release(at(2)));
+    assert_eq!(driven.sent.len(), sent, "there is nothing to delete");
+}
+
+#[test]
+fn a_downgrade_is_an_extension_as_a_reader() {
+    for share in [Share::Exclusive, Share::Writer] {
+        let mut driven = held(share);
+        assert!(driven.run(|lease| lease.downgrade(at(100))));
+        assert!(matches!(
+            driven.operations()[..],
+            [Operation::Extend { .. }]
+        ));
+        driven.reply(at(101), &[Granted; 3]);
+        let valid_until = at(1000);
+        assert_eq!(driven.told, [Event::Extended { valid_until }]);
+        driven.run(|lease| lease.release(at(102)));
+        assert_eq!(accesses(&driven), [INSISTENT; 2]);
+    }
+}
+
+#[test]
+fn a_downgrade_that_fails_keeps_the_validity_and_is_tried_again() {
+    let mut driven = held(Share::Writer);
+    driven.run(|lease| lease.downgrade(at(100)));
+    driven.reply(at(101), &[Unknown; 3]);
+    let valid_until = at(900);
+    assert_eq!(driven.told, [Event::ExtendFailed { valid_until }]);
+    let due = driven.lease.poll_timeout().unwrap();
+    driven.run(|lease| lease.handle_timeout(due));
+    assert_eq!(last(&driven).access, INSISTENT);
+    driven.reply(due, &[Granted; 3]);
+    assert!(driven.lease.valid_until(due) > Some(valid_until));
+}
+
+#[test]
+fn a_downgrade_takes_the_place_of_an_extension_that_is_under_way() {
+    let mut driven = held(Share::Writer);
+    let longer = Ttl::new(MS(5000)).unwrap();
+    driven.run(|lease| lease.extend_for(at(100), longer));
+    let exclusive = last(&driven).round;
+    driven.run(|lease| lease.downgrade(at(100)));
+    assert_eq!(accesses(&driven), [Access::Writer, INSISTENT]);
+    // The first one arrives at nodes on which the lock is a reader's by now.
+    driven.reply_to(exclusive, at(101), 0, &[Denied; 5]);
+    assert!(driven.told.is_empty() && driven.is_held(at(101)));
+    driven.reply(at(102), &[Granted; 3]);
+    assert_eq!(driven.lease.valid_until(at(102)), Some(at(1000)));
+}
+
+#[test]
+fn a_downgrade_gives_up_the_fencing_token() {
+    let mut driven = probing(config().retry);
+    driven.lease.set_share(Share::Writer);
+    let proposal = FencingToken::new(7);
+    driven.run(|lease| lease.acquire_fenced(at(0), at(500), proposal));
+    driven.reply(at(1), &[Granted; 3]);
+    driven.run(|lease| lease.downgrade(at(100)));
+    driven.reply(at(101), &[Granted, Granted, Granted, Denied]);
+    let repair = last(&driven);
+    assert!(matches!(
+        repair.operation,
+        Operation::Acquire { fence: None, .. }
+    ));
+    assert_eq!((repair.nodes, repair.access), (only(&[3]), INSISTENT));
+}
+
+#[test]
+fn a_reader_gets_no_fencing_token() {
+    let mut driven = probing(config().retry);
+    driven.lease.set_share(Share::Reader);
+    driven.run(|lease| lease.acquire_fenced(at(0), at(500), FencingToken::new(7)));
+    driven.reply(at(1), &[Granted; 3]);
+    assert!(matches!(
+        driven.told[..],
+        [Event::Acquired { fence: None, .. }]
+    ));
+}
+
+#[test]
+fn what_cannot_be_downgraded_stays_as_it_is() {
+    let slot = Access::Slot(Slot::new(0).unwrap());
+    let one = Permits::new(1).unwrap();
+    for (share, access) in [(Share::Reader, INSISTENT), (Share::Permit(one), slot)] {
+        let mut driven = held(share);
+        assert!(!driven.run(|lease| lease.downgrade(at(100))));
+        driven.run(|lease| lease.release(at(101)));
+        assert_eq!(accesses(&driven), [access]);
+    }
+    let mut unheld = begun(Share::Writer);
+    assert!(!unheld.run(|lease| lease.downgrade(at(0))));
+    let mut too_late = held(Share::Writer);
+    assert!(!too_late.run(|lease| lease.downgrade(at(900))));
+    assert!(matches!(too_late.told[..], [Event::Lost(_)]));
+    let mut renewed = held(Share::Writer);
+    renewed.config().keep_alive = KeepAlive::on_demand(MS(50));
+    assert!(
+        !renewed.run(|lease| lease.downgrade(at(100))),
+        "held for too long"
+    );
+    let mut several = Driven::new(config());
+    several.lease.set_several_keys();
+    several.acquire(at(0));
+    several.reply(at(1), &[Granted; 3]);
+    assert!(!several.run(|lease| lease.downgrade(at(100))));
+}
