@@ -182,21 +182,15 @@ impl Held {
         cx.outbox.turn_to(reader, reader);
         // A reader's token cannot be fenced.
         self.fenced = None;
-        if let Extension::Running { .. } = self.extension {
-            // Where that one arrives later, it finds a reader, and changes nothing.
-            self.extension = Extension::Idle {
-                due: None,
-                last: None,
-            };
-        }
-        self.extend(cx, cx.config.validity.ttl())
+        // Where an extension that is under way arrives later, it finds a reader, and changes nothing.
+        self.start_extension(cx, cx.config.validity.ttl());
+        true
     }
 
     /// Starts an extension, unless one for at least this ttl is under way. Returns whether one is now.
     pub(super) fn extend(&mut self, cx: &mut Context<'_>, ttl: Ttl) -> bool {
         let now = cx.now;
         let LeaseConfig {
-            quorum,
             validity,
             keep_alive,
             ..
@@ -217,6 +211,12 @@ impl Held {
             }
             return false;
         }
+        self.start_extension(cx, ttl);
+        true
+    }
+
+    fn start_extension(&mut self, cx: &mut Context<'_>, ttl: Ttl) {
+        let (now, quorum) = (cx.now, cx.config.quorum);
         if self.was_never_extended() {
             self.repair(cx, self.rests_on.denied());
         }
@@ -224,13 +224,12 @@ impl Held {
             token: cx.token,
             ttl: self.ttl_to_send(now, ttl),
         };
-        let validity = validity.for_ttl(ttl);
+        let validity = cx.config.validity.for_ttl(ttl);
         self.extension = Extension::Running {
             id: cx.outbox.ask(quorum.all(), operation),
             ttl,
             round: Box::new(Extend::new(quorum, validity, self.valid_until, now)),
         };
-        true
     }
 
     /// Counts a reply to an extension, or a late vote for the round that the lock rests on. Returns why

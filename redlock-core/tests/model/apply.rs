@@ -44,6 +44,15 @@ impl Setup {
                 let message = world.clients[client].links[master].remove(index);
                 self.carry_out(world, client, master, &message);
             }
+            Step::Mark { client, master } => {
+                world.faults.marks -= 1;
+                let round = world.clients[client].links[master].remove(0).round;
+                self.answer(world, client, master, round, Reply::Denied, ALWAYS);
+            }
+            Step::Downgrade(client) => {
+                self.drive(world, client, |lease, now| _ = lease.downgrade(now));
+                world.clients[client].reads = true;
+            }
             Step::Repeat { client, master } => self.repeat(world, client, master),
             Step::Delay {
                 client,
@@ -57,12 +66,12 @@ impl Setup {
             } => self.lose(world, client, master, carried_out),
             Step::Promote(master) => {
                 world.faults.promotions -= 1;
-                world.masters[master].keys = Default::default();
+                world.masters[master].forget_all();
                 world.masters[master].promoted_at = Some(world.now);
             }
             Step::Fall(master) => {
                 world.faults.outages -= 1;
-                world.masters[master].keys = Default::default();
+                world.masters[master].forget_all();
                 world.masters[master].is_gone = true;
             }
             Step::Change { client, master } => {
@@ -161,7 +170,7 @@ impl Setup {
 
     fn restart(&self, world: &mut World, master: usize) {
         world.faults.restarts -= 1;
-        world.masters[master].keys = Default::default();
+        world.masters[master].forget_all();
         world.masters[master].restarted = true;
         if matches!(self.counters, Counters::Lost | Counters::AheadAndLost) {
             world.masters[master].counter = None;
@@ -194,8 +203,6 @@ impl Setup {
 fn forget_what_no_longer_matters(world: &mut World) {
     for master in 0..MASTERS {
         let now = world.now;
-        for key in &mut world.masters[master].keys {
-            key.take_if(|key| key.expires_at <= now);
-        }
+        world.masters[master].forget_expired(now);
     }
 }

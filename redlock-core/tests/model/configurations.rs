@@ -10,7 +10,7 @@ use self::base::{
     LATE_SET_AFTER_RESTART, NONE, ONCE, PROMOTION, RENEWED, RESTART, STRAGGLER,
 };
 use crate::{
-    fences, gathers, permits, repairs,
+    fences, gathers, permits, readers, repairs,
     setup::{Beyond, Setup},
     world::Faults,
 };
@@ -22,11 +22,13 @@ pub(crate) fn all() -> Vec<Setup> {
     all.extend(repairs::worlds());
     all.extend(gathers::worlds());
     all.extend(permits::worlds());
+    all.extend(readers::worlds());
     all.extend(controls::negative_controls());
     all.extend(fences::negative_controls());
     all.extend(repairs::negative_controls());
     all.extend(gathers::negative_controls());
     all.extend(permits::negative_controls());
+    all.extend(readers::negative_controls());
     all
 }
 

@@ -114,8 +114,11 @@ impl Setup {
                     let release = Operation::Release { token };
                     it.links[master].push(prompt(None, release, transmit.access));
                 }
-                let message = prompt(Some(transmit.round), operation, transmit.access);
-                it.links[master].push(message);
+                let is_set = matches!(operation, Operation::Acquire { .. });
+                it.links[master].push(Message {
+                    repairs: is_set && it.phase == Phase::Held,
+                    ..prompt(Some(transmit.round), operation, transmit.access)
+                });
             }
         }
         while let Some(event) = it.lease.poll_event() {
@@ -209,6 +212,7 @@ fn prompt(round: Option<RoundId>, operation: Operation, access: Access) -> Messa
         round,
         operation,
         access,
+        repairs: false,
         late: false,
         given_up: false,
     }

@@ -17,6 +17,7 @@ mod next_steps;
 mod owners;
 mod permits;
 mod properties;
+mod readers;
 mod repairs;
 mod setup;
 mod sights;
@@ -48,6 +49,10 @@ const LARGE: &[&str] = &[
     "renewed, a straggler",
     "fenced, counters expire",
     "permits, a straggler",
+    "a reader and a writer, renewed, a straggler",
+    "a reader and a writer, a repeat, overtaking",
+    "a reader and a writer, a late join, a restart",
+    "a reader and two writers",
     "NOT: the first proposal kept",
     "NOT: token reused across attempts",
 ];

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use redlock_core::{FencingToken, Nonce, Operation, Reply, Slot, SlotSet, Timestamp, Token, Ttl};
+use redlock_core::{
+    Access, FencingToken, Nonce, Operation, Reply, Slot, SlotSet, Timestamp, Token, Ttl,
+};
 
 use crate::{
     setup::{Counters, Mutation, Setup},
@@ -27,9 +29,12 @@ pub(crate) fn execute(
     if it.is_gone {
         return Reply::Unknown;
     }
-    for key in &mut it.keys {
-        key.take_if(|key| key.expires_at <= now);
+    it.forget_expired(now);
+    if let Access::Reader { .. } = message.access {
+        return setup.read(now, it, message);
     }
+    let has_readers =
+        !it.readers.is_empty() && setup.mutation != Some(Mutation::WriterBesideReaders);
     let keys = &mut it.keys[wanted];
     let value = |token: Token| -> Token { setup.value(token) };
     let is_ours = |key: &Option<Key>, token: Token| {
@@ -47,6 +52,9 @@ pub(crate) fn execute(
             let is_taken =
                 |key: &Option<Key>| key.is_some() && !(has_several && is_ours(key, token));
             let taken = keys.iter().position(is_taken);
+            if has_readers {
+                return Reply::Denied;
+            }
             let settable = match taken {
                 Some(first) if gathers => first,
                 Some(_) => 0,
@@ -130,7 +138,76 @@ fn in_ticks(ttl: Ttl) -> u8 {
     u8::try_from(ttl.as_millis()).expect("a few ticks")
 }
 
+impl Master {
+    /// Forgets all keys, but not the counter.
+    pub(crate) fn forget_all(&mut self) {
+        self.keys = Default::default();
+        self.readers = Vec::new();
+    }
+
+    pub(crate) fn forget_expired(&mut self, now: u8) {
+        for key in &mut self.keys {
+            key.take_if(|key| key.expires_at <= now);
+        }
+        self.readers.retain(|reader| now < reader.expires_at);
+    }
+}
+
 impl Setup {
+    /// Carries out a request of a reader on a master that has forgotten what has expired.
+    fn read(&self, now: u8, master: &mut Master, message: &Message) -> Reply {
+        let token = message.operation.token();
+        let position = master.readers.iter().position(|it| it.token == token);
+        let is_exclusive = master.keys[0].is_some();
+        match message.operation {
+            Operation::Acquire { ttl, .. } => {
+                let is_blind = match self.mutation {
+                    Some(Mutation::RepairBesideWriter) => message.repairs,
+                    Some(Mutation::JoinBesideWriter) => true,
+                    _ => false,
+                };
+                if is_exclusive && !is_blind {
+                    return Reply::Denied;
+                }
+                self.keep(now, master, token, ttl);
+                Reply::Granted
+            }
+            Operation::Extend { ttl, .. } => {
+                let downgrades = master.keys[0].take_if(|key| key.token == token).is_some();
+                if position.is_none() && !downgrades {
+                    return Reply::Denied;
+                }
+                self.keep(now, master, token, ttl);
+                Reply::Granted
+            }
+            Operation::Release { .. } => {
+                let was_exclusive = master.keys[0].take_if(|key| key.token == token).is_some();
+                if let Some(position) = position {
+                    master.readers.remove(position);
+                } else if !was_exclusive {
+                    return Reply::Denied;
+                }
+                Reply::Granted
+            }
+            _ => Reply::Refused,
+        }
+    }
+
+    /// Adds a reader, or raises its expiry.
+    fn keep(&self, now: u8, master: &mut Master, token: Token, ttl: Ttl) {
+        let expires_at = now + in_ticks(ttl);
+        match master.readers.iter_mut().find(|it| it.token == token) {
+            Some(reader) => reader.expires_at = reader.expires_at.max(expires_at),
+            None => master.readers.push(Key { token, expires_at }),
+        }
+        master.readers.sort_by_key(|it| it.token.to_ascii());
+        if self.mutation == Some(Mutation::RenewedAsAWhole) {
+            for reader in &mut master.readers {
+                reader.expires_at = reader.expires_at.max(expires_at);
+            }
+        }
+    }
+
     fn raise(&self, now: u8, master: &mut Master, fence: FencingToken) -> Reply {
         let expired = master.counter.take_if(|it| it.expires_at <= now);
         master.counter_expired |= expired.is_some();

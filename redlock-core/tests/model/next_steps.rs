@@ -1,5 +1,7 @@
 //! Which steps can come next in a world.
 
+use redlock_core::{Access, Operation};
+
 use crate::{
     setup::Setup,
     steps::Step,
@@ -23,6 +25,16 @@ impl Setup {
                         client: index,
                         master,
                         index: position,
+                    });
+                }
+                let can_be_marked = |message: &Message| {
+                    let is_join = matches!(message.operation, Operation::Acquire { .. });
+                    is_join && message.access == Access::Reader { insists: false }
+                };
+                if faults.marks > 0 && link.first().is_some_and(can_be_marked) {
+                    steps.push(Step::Mark {
+                        client: index,
+                        master,
                     });
                 }
                 let Some(newest) = link.last() else { continue };
@@ -66,7 +78,12 @@ impl Setup {
             }
             match client.phase {
                 Phase::Idle if world.now <= self.begin_by => steps.push(Step::Begin(index)),
-                Phase::Held => steps.push(Step::Release(index)),
+                Phase::Held => {
+                    steps.push(Step::Release(index));
+                    if self.downgrades && !client.reads {
+                        steps.push(Step::Downgrade(index));
+                    }
+                }
                 // The keys are gathered in the second attempt.
                 Phase::Acquiring if client.lease.attempts() > 1 && (self.keys)(index).len() > 1 => {
                     let idle = (0..MASTERS).filter(|&it| client.links[it].is_empty());

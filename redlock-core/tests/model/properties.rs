@@ -1,6 +1,6 @@
 //! What must always hold, and what must be reached so that no property holds vacuously.
 
-use redlock_core::{AcquireFailure, Eligibility, LossReason, Operation, Slot};
+use redlock_core::{AcquireFailure, Eligibility, LossReason, Slot};
 use stateright::{Model, Property};
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     setup::{Beyond, Mutation, Setup},
     steps::Step,
     trace,
-    world::{Client, MASTERS, Master, Message, Phase, World},
+    world::{Client, MASTERS, Master, Phase, World},
 };
 
 type Condition = fn(&Setup, &World) -> bool;
@@ -60,7 +60,7 @@ impl Model for Setup {
             Property::always("always a timer", always_a_timer),
             Property::always("nothing left behind", nothing_left_behind),
         ];
-        let sometimes: [(&'static str, Condition); 21] = [
+        let sometimes: [(&'static str, Condition); 25] = [
             ("gathered in parts", |_, world| {
                 let has_part = |master: &Master| match &master.keys {
                     [Some(first), second] => {
@@ -92,13 +92,17 @@ impl Model for Setup {
                 };
                 world.clients.iter().enumerate().any(has_another)
             }),
+            ("two readers", |_, world| world.readers() == 2),
+            ("a reader beside a downgraded writer", |setup, world| {
+                let is_downgraded = |it: usize| !(setup.reads)(it) && world.clients[it].reads;
+                let mut clients = 0..world.clients.len();
+                world.readers() == 2 && clients.any(|it| is_downgraded(it) && world.is_valid(it))
+            }),
+            ("a reader after a writer", |_, world| after(world, true)),
+            ("a writer after a reader", |_, world| after(world, false)),
             ("repairing", |_, world| {
-                let is_set = |it: &Message| matches!(it.operation, Operation::Acquire { .. });
-                let repairs = |it: &Client| {
-                    let mut messages = it.links.iter().flatten();
-                    it.phase == Phase::Held && it.extended && messages.any(is_set)
-                };
-                world.clients.iter().any(repairs)
+                let mut links = world.clients.iter().flat_map(|it| &it.links);
+                links.any(|link| link.iter().any(|message| message.repairs))
             }),
             ("acquired", |_, world| world.holders() == 1),
             ("contended", |_, world| {
@@ -184,6 +188,9 @@ impl Model for Setup {
                 world.fences.iter().any(|it| *it > Self::proposal())
             }),
         ];
+        if self.lets_writers_in {
+            properties.push(Property::always("a writer gets in", gets_in));
+        }
         if self.faults.outages > 0 {
             properties.push(Property::always("kept", kept));
         }
@@ -215,6 +222,23 @@ impl Model for Setup {
         }
         properties
     }
+}
+
+/// Whether a reader holds the key after a writer has, or the other way round.
+fn after(world: &World, reads: bool) -> bool {
+    let has_held = |it: &Client| matches!(it.phase, Phase::Released | Phase::Lost(_));
+    let holds = |it: usize| world.clients[it].reads == reads && world.is_valid(it);
+    let mut before = world.clients.iter().filter(|it| it.reads != reads);
+    before.any(has_held) && (0..world.clients.len()).any(holds)
+}
+
+/// No writer fails because of others, where it begins only after they are gone.
+fn gets_in(_: &Setup, world: &World) -> bool {
+    let failed = Phase::Exhausted(AcquireFailure::Contended);
+    !world
+        .clients
+        .iter()
+        .any(|it| it.phase == failed && !it.reads)
 }
 
 /// A lock is lost only by its end, as long as a majority of the masters is left.

@@ -27,6 +27,12 @@ pub(crate) struct Setup {
     pub(crate) keys: fn(usize) -> Range<usize>,
     /// Whether the keys are the slots of a semaphore. Then this is the slot that each client prefers.
     pub(crate) preferred: Option<fn(usize) -> usize>,
+    /// Whether a client is a reader.
+    pub(crate) reads: fn(usize) -> bool,
+    /// Whether a writer that begins must get in.
+    pub(crate) lets_writers_in: bool,
+    /// Whether a client that holds the lock alone may become a reader.
+    pub(crate) downgrades: bool,
     /// How often a client may try.
     pub(crate) attempts: u32,
     /// For how many ticks a lock is renewed; 0 for not at all.
@@ -125,6 +131,14 @@ pub(crate) enum Mutation {
     ReleasedWhileGathering,
     /// Masters choose a slot themselves, so that they only count the holders of permits.
     PermitsCounted,
+    /// Masters let a reader repair its token beside a writer's.
+    RepairBesideWriter,
+    /// Masters let any reader in beside a writer.
+    JoinBesideWriter,
+    /// Masters let a writer in beside readers.
+    WriterBesideReaders,
+    /// All readers on a master expire together.
+    RenewedAsAWhole,
     /// Timers never fire.
     TimersIgnored,
 }
@@ -136,6 +150,9 @@ impl Setup {
         clients: 2,
         keys: |_| 0..1,
         preferred: None,
+        reads: |_| false,
+        lets_writers_in: false,
+        downgrades: false,
         attempts: 2,
         max_hold: 0,
         begin_by: 3,
@@ -153,6 +170,7 @@ impl Setup {
             stalls: 0,
             pauses: 0,
             crashes: 0,
+            marks: 0,
         },
         drift: 1,
         quarantine: TTL,
@@ -217,8 +235,13 @@ impl Setup {
         } else if keys.len() > 1 {
             lease.set_several_keys();
         }
+        let reads = (self.reads)(index);
+        if reads {
+            lease.set_share(Share::Reader);
+        }
         Client {
             lease,
+            reads,
             keys,
             phase: Phase::Idle,
             lag: 0,

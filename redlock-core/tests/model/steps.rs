@@ -41,6 +41,13 @@ pub(crate) enum Step {
         master: usize,
         carried_out: bool,
     },
+    /// The oldest message arrives at a master where it is denied because of a mark.
+    Mark {
+        client: usize,
+        master: usize,
+    },
+    /// A client that holds the lock alone becomes a reader.
+    Downgrade(usize),
     Restart(usize),
     /// A master is gone for good.
     Fall(usize),

@@ -72,6 +72,10 @@ fn describe(world: &World, step: Step) -> String {
                 name(client)
             )
         }
+        Step::Mark { client, master } => {
+            format!("{} is denied by a mark at master {master}", name(client))
+        }
+        Step::Downgrade(client) => format!("{} becomes a reader", name(client)),
         Step::Promote(master) => {
             format!("a replica without keys takes the place of master {master}")
         }
@@ -93,6 +97,7 @@ fn message(message: &Message) -> String {
     let attempt = |token: Token| token.to_string()[39..].to_owned();
     let slot = match message.access {
         Access::Slot(slot) => format!(" {slot}"),
+        Access::Reader { .. } => " as a reader".to_owned(),
         _ => String::new(),
     };
     match message.operation {
@@ -106,6 +111,7 @@ fn message(message: &Message) -> String {
             gathers: true,
             ..
         } => format!("GATHER (attempt {})", attempt(token)),
+        Operation::Acquire { .. } if message.repairs => format!("SET{slot} (repair)"),
         Operation::Acquire { token, .. } => format!("SET{slot} (attempt {})", attempt(token)),
         Operation::Fence { fence, .. } => format!("FENCE {fence}"),
         Operation::Extend { .. } => format!("EXTEND{slot}"),

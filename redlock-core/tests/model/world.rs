@@ -53,12 +53,17 @@ pub(crate) struct Faults {
     pub(crate) pauses: u8,
     /// A client that ends without a word.
     pub(crate) crashes: u8,
+    /// A new reader that a master denies because of the mark of a writer. A mark is advice, so it may be anywhere at any
+    /// time.
+    pub(crate) marks: u8,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Master {
     /// In worlds with one key, there is only the first.
     pub(crate) keys: [Option<Key>; KEYS],
+    /// The readers of the first key, in the order of their tokens.
+    pub(crate) readers: Vec<Key>,
     /// The fencing counter.
     pub(crate) counter: Option<Counter>,
     /// A fence was raised after the counter had expired.
@@ -88,6 +93,8 @@ pub(crate) struct Client {
     pub(crate) lease: Lease,
     /// The keys that it wants, or the slots of which it wants one.
     pub(crate) keys: Range<usize>,
+    /// Whether readers may hold the key beside it.
+    pub(crate) reads: bool,
     pub(crate) phase: Phase,
     /// How far its clock is behind.
     pub(crate) lag: u8,
@@ -140,6 +147,8 @@ pub(crate) struct Message {
     pub(crate) operation: Operation,
     /// Which key it is about.
     pub(crate) access: Access,
+    /// It sets a key anew under a lock that is held.
+    pub(crate) repairs: bool,
     /// It takes its time.
     pub(crate) late: bool,
     /// The client was told that there is no answer.
@@ -156,7 +165,8 @@ pub(crate) fn node(index: usize) -> NodeId {
 
 impl World {
     pub(crate) fn live_keys(&self, master: usize) -> impl Iterator<Item = &Key> {
-        let keys = self.masters[master].keys.iter().flatten();
+        let it = &self.masters[master];
+        let keys = it.keys.iter().flatten().chain(&it.readers);
         keys.filter(|key| self.now < key.expires_at)
     }
 
@@ -194,7 +204,15 @@ impl World {
         clients.filter(|client| self.is_valid(*client)).count()
     }
 
-    /// How many clients hold the key that most clients hold.
+    /// How many clients hold something that only readers may hold at once.
+    pub(crate) fn readers(&self) -> usize {
+        let clients = 0..self.clients.len();
+        clients
+            .filter(|client| self.clients[*client].reads && self.is_valid(*client))
+            .count()
+    }
+
+    /// How many clients hold the key that most clients hold. All readers together are one.
     pub(crate) fn holders(&self) -> usize {
         let clients = 0..self.clients.len();
         let holds = |client: usize, key: usize| {
@@ -203,10 +221,10 @@ impl World {
                 Some(slot) => slot.index() == key,
                 None => it.keys.contains(&key),
             };
-            is_its && self.is_valid(client)
+            is_its && !it.reads && self.is_valid(client)
         };
         let holders = (0..KEYS).map(|key| clients.clone().filter(|&it| holds(it, key)).count());
-        holders.max().unwrap_or(0)
+        holders.max().unwrap_or(0) + self.readers().min(1)
     }
 
     /// Whether a client has not seen yet that a master was replaced.
