@@ -18,6 +18,7 @@ pub(crate) enum Input {
     Claim,
     Extend,
     ExtendFor(Ttl),
+    Downgrade,
     Release,
     Abandon,
     Timeout,
@@ -39,7 +40,7 @@ pub(crate) struct Entry {
     pub(crate) after: Lease,
     pub(crate) sent: Vec<Transmit>,
     pub(crate) told: Vec<Event>,
-    /// What `extend` answered.
+    /// What `extend` or `downgrade` answered.
     pub(crate) extending: Option<bool>,
 }
 
@@ -65,8 +66,9 @@ impl Driven {
     /// Lives through the steps.
     pub(crate) fn through(life: &Life) -> Self {
         let mut lease = Lease::new(life.config.clone(), Nonce::new(life.nonce));
-        if let Some(semaphore) = life.semaphore {
-            semaphore.set_up(&mut lease);
+        match life.semaphore {
+            Some(semaphore) => semaphore.set_up(&mut lease),
+            None => lease.set_share(life.share),
         }
         let mut driven = Self {
             config: life.config.clone(),
@@ -115,6 +117,7 @@ impl Driven {
             Input::Claim => lease.claim(*now),
             Input::Extend => return Some(lease.extend(*now)),
             Input::ExtendFor(ttl) => return Some(lease.extend_for(*now, ttl)),
+            Input::Downgrade => return Some(lease.downgrade(*now)),
             Input::Release => lease.release(*now),
             Input::Abandon => lease.abandon(),
             Input::Timeout => lease.handle_timeout(*now),
@@ -212,7 +215,9 @@ pub(crate) struct Life {
     /// For how long it tries.
     pub(crate) budget: Duration,
     pub(crate) nonce: u128,
-    /// The permits of which it wants one, if it is no lock.
+    /// Who may hold the lock too.
+    pub(crate) share: Share,
+    /// Which slots it may ask for, if it is a semaphore.
     pub(crate) semaphore: Option<Semaphore>,
     pub(crate) start: Timestamp,
     pub(crate) steps: Vec<Step>,
@@ -355,7 +360,7 @@ fn volleys() -> impl Strategy<Value = Action> {
     })
 }
 
-fn steps() -> impl Strategy<Value = Step> {
+fn steps(downgrades: u32) -> impl Strategy<Value = Step> {
     let pause = prop_oneof![
         24 => Just(Pause::None),
         16 => up_to(SECOND / 1000).prop_map(Pause::For),
@@ -374,6 +379,7 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => extend_for,
         6 => Just(Input::Claim),
         8 => Just(Input::Extend),
+        downgrades => Just(Input::Downgrade),
         1 => Just(Input::Release),
         1 => Just(Input::Abandon),
         1 => Just(Input::Acquire),
@@ -413,6 +419,15 @@ pub(crate) fn semaphores() -> impl Strategy<Value = Semaphore> {
 
 /// Lives that begin to acquire, most of them at an ordinary time, and go on at random.
 pub(crate) fn lives() -> impl Strategy<Value = Life> {
+    lives_of(false)
+}
+
+/// Lives of readers and writers, too. Some holders become readers.
+pub(crate) fn shared_lives() -> impl Strategy<Value = Life> {
+    lives_of(true)
+}
+
+fn lives_of(is_shared: bool) -> impl Strategy<Value = Life> {
     let start = prop_oneof![
         8 => 0..1_000_000 * SECOND,
         1 => u64::MAX - 20 * SECOND..=u64::MAX,
@@ -442,24 +457,32 @@ pub(crate) fn lives() -> impl Strategy<Value = Life> {
     });
     let budget =
         prop_oneof![4 => up_to(5 * SECOND), 1 => Just(Duration::ZERO), 1 => Just(Duration::MAX)];
+    let is_shared = u32::from(is_shared);
+    let shares = prop_oneof![
+        2 => Just(Share::Exclusive),
+        is_shared => Just(Share::Writer),
+        is_shared => Just(Share::Reader),
+    ];
     let inputs = (
         configs(),
         budget,
-        (any::<u128>(), option::weighted(0.2, semaphores())),
+        any::<u128>(),
+        (shares, option::weighted(0.2, semaphores())),
         start,
         first,
         then,
         claim,
-        vec(steps(), 0..30),
+        vec(steps(2 * is_shared), 0..30),
     );
     inputs.prop_map(
-        |(config, budget, (nonce, semaphore), start, first, then, claim, later)| {
+        |(config, budget, nonce, (share, semaphore), start, first, then, claim, later)| {
             let begin = iter::once(first).chain(then).chain(claim);
             let steps = begin.chain(later).collect();
             Life {
                 config,
                 budget,
                 nonce,
+                share: semaphore.map_or(share, |it: Semaphore| Share::Permit(it.permits)),
                 semaphore,
                 start: Timestamp::from_nanos(start),
                 steps,

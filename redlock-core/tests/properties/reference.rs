@@ -23,21 +23,21 @@ use std::time::Duration;
 
 use proptest::{prelude::*, test_runner::TestCaseResult};
 use redlock_core::{
-    Drift, Event, KeepAlive, LeaseConfig, NodeSet, Nonce, Operation, Quorum, Timestamp, Token,
-    Validity,
+    Access, Drift, Event, KeepAlive, LeaseConfig, NodeSet, Nonce, Operation, Quorum, Share,
+    Timestamp, Token, Validity,
 };
 
 use self::purse::Purse;
 use crate::{
     check,
-    drive::{Driven, Entry, Input, Life, lives},
+    drive::{Driven, Entry, Input, Life, lives, shared_lives},
     finds,
 };
 
 /// What the lease must have done and said after one input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Expected {
-    sent: Vec<(NodeSet, Operation)>,
+    sent: Vec<(NodeSet, Operation, Access)>,
     told: Vec<Event>,
     valid_until: Option<Timestamp>,
     timeout: Option<Timestamp>,
@@ -46,7 +46,8 @@ struct Expected {
 
 impl Expected {
     fn observed(entry: &Entry) -> Self {
-        let sent = entry.sent.iter().map(|sent| (sent.nodes, sent.operation));
+        let sent = entry.sent.iter();
+        let sent = sent.map(|sent| (sent.nodes, sent.operation, sent.access));
         Self {
             sent: sent.collect(),
             told: entry.told.clone(),
@@ -56,6 +57,10 @@ impl Expected {
         }
     }
 }
+
+/// A reader that is not in yet, and one that is.
+const READER: Access = Access::Reader { insists: false };
+const READER_WITHIN: Access = Access::Reader { insists: true };
 
 /// The log is told to its end.
 #[derive(Debug)]
@@ -74,6 +79,8 @@ struct Story<'a> {
     /// Until when the lock is held, if it is.
     held_until: Option<Timestamp>,
     timeout: Option<Timestamp>,
+    /// What requests are about.
+    access: Access,
 }
 
 impl<'a> Story<'a> {
@@ -88,6 +95,11 @@ impl<'a> Story<'a> {
             now: Timestamp::ZERO,
             held_until: None,
             timeout: None,
+            access: match life.share {
+                Share::Writer => Access::Writer,
+                Share::Reader => READER,
+                _ => Access::Exclusive,
+            },
         };
         let Err(LogEnds) = story.tell_all();
         story.expected
@@ -100,6 +112,7 @@ impl<'a> Story<'a> {
             let entry = self.next()?;
             match entry.input {
                 Input::Acquire => break (entry.now, None),
+                Input::AcquireFenced(_) if self.access == READER => break (entry.now, None),
                 Input::AcquireFenced(proposal) => {
                     break (entry.now, Some(Purse::new(entry.now, proposal)));
                 }
@@ -131,7 +144,11 @@ impl<'a> Story<'a> {
             told: Vec::new(),
             valid_until: None,
             timeout: None,
-            extending: matches!(entry.input, Input::Extend | Input::ExtendFor(_)).then_some(false),
+            extending: matches!(
+                entry.input,
+                Input::Extend | Input::ExtendFor(_) | Input::Downgrade
+            )
+            .then_some(false),
         });
         self.now = entry.now;
         Ok(entry)
@@ -156,6 +173,14 @@ impl<'a> Story<'a> {
         self.expect().told.push(event);
     }
 
+    /// Takes the slot of an attempt from the lease. It is random.
+    fn choose_slot(&mut self) {
+        let entry = &self.log[self.expected.len() - 1];
+        if let Some(slot) = entry.after.slot() {
+            self.access = Access::Slot(slot);
+        }
+    }
+
     fn release(&mut self, token: Token) -> usize {
         self.send(Operation::Release { token })
     }
@@ -165,7 +190,8 @@ impl<'a> Story<'a> {
     }
 
     fn send_to(&mut self, nodes: NodeSet, operation: Operation) -> usize {
-        self.expect().sent.push((nodes, operation));
+        let access = self.access;
+        self.expect().sent.push((nodes, operation, access));
         self.requests += 1;
         self.requests - 1
     }
@@ -188,11 +214,13 @@ fn compare(driven: &Driven, life: &Life, config: &LeaseConfig) -> TestCaseResult
 
 #[test]
 fn a_lease_does_what_the_reference_says() {
-    check(1500, &lives(), |life| {
+    let property = |life: Life| {
         let mut driven = Driven::through(&life);
         driven.finish();
         compare(&driven, &life, &life.config)
-    });
+    };
+    check(1500, &lives(), property);
+    check(1500, &shared_lives(), property);
 }
 
 /// The negative controls: a reference with another rule is found to differ.
@@ -222,4 +250,18 @@ fn a_lease_does_not_do_what_another_reference_says() {
         });
         assert!(found, "{name}: no life shows it");
     }
+    let found = finds(200, &shared_lives(), |life| {
+        let driven = Driven::through(&life);
+        let share = Share::Exclusive;
+        compare(
+            &driven,
+            &Life {
+                share,
+                ..life.clone()
+            },
+            &life.config,
+        )
+        .is_err()
+    });
+    assert!(found, "no reader: no life shows it");
 }

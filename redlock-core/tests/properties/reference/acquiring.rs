@@ -1,6 +1,8 @@
 //! How the lock is had, or not: attempts, and the pauses between them.
 
-use redlock_core::{AcquireFailure, Event, FencingToken, NodeSet, Operation, Timestamp, Token};
+use redlock_core::{
+    Access, AcquireFailure, Event, FencingToken, NodeSet, Operation, Timestamp, Token,
+};
 
 use super::{LogEnds, Story, purse::Purse};
 use crate::drive::Input;
@@ -59,7 +61,13 @@ impl Story<'_> {
             start = loop {
                 let entry = self.next()?;
                 match entry.input {
-                    Input::Release => return Ok(None),
+                    Input::Release => {
+                        if self.access == Access::Writer {
+                            // The mark.
+                            self.release(self.nonce.token(number));
+                        }
+                        return Ok(None);
+                    }
                     Input::Abandon => {
                         let failure = AcquireFailure::Abandoned;
                         self.tell(Event::Exhausted { failure, attempts });
@@ -95,6 +103,7 @@ impl Story<'_> {
         };
         let ttl = self.config.validity.ttl();
         let mut fence = purse.as_mut().map(|it| it.attempt(start));
+        self.choose_slot();
         let mut request = self.send(Operation::Acquire {
             token,
             ttl,

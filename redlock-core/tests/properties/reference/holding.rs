@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use redlock_core::{
-    Event, LeaseConfig, LossReason, NodeSet, Operation, ReleaseVerdict, Timestamp, Token, Ttl,
+    Access, Event, LeaseConfig, LossReason, NodeSet, Operation, ReleaseVerdict, Timestamp, Token,
+    Ttl,
 };
 
-use super::{LogEnds, Story, acquiring::Won};
+use super::{LogEnds, READER, READER_WITHIN, Story, acquiring::Won};
 use crate::drive::Input;
 
 /// An extension under way.
@@ -34,13 +35,16 @@ impl Story<'_> {
         let &Won {
             token,
             start,
-            fence,
+            mut fence,
             granted_by,
             request: won_by,
-            fenced_by,
+            mut fenced_by,
             mut valid_until,
         } = won;
         let ttl = validity.ttl();
+        if self.access == READER {
+            self.access = READER_WITHIN;
+        }
         self.tell(Event::Acquired {
             valid_until,
             fence,
@@ -78,7 +82,15 @@ impl Story<'_> {
                 Input::Release => return self.releasing(token, now, longest),
                 Input::Claim => claimed = true,
                 Input::Timeout if now < wake => {}
-                Input::Timeout | Input::Extend | Input::ExtendFor(_) => {
+                Input::Downgrade
+                    if !matches!(self.access, Access::Exclusive | Access::Writer)
+                        || !keep_alive.allows(start, now) => {}
+                Input::Timeout | Input::Extend | Input::ExtendFor(_) | Input::Downgrade => {
+                    if entry.input == Input::Downgrade {
+                        // A reader has no fence. The extension of a writer is no downgrade.
+                        self.access = READER_WITHIN;
+                        (fence, fenced_by, extension) = (None, None, None);
+                    }
                     let wanted = match entry.input {
                         Input::ExtendFor(other) if keep_alive.renews() => ttl.max(other),
                         Input::ExtendFor(other) => other,
