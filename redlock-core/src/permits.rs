@@ -63,7 +63,7 @@ pub struct Slot(u8);
 
 impl Slot {
     /// The first slot. A lock is a semaphore of this slot only, whose key has another name.
-    pub(crate) const FIRST: Self = Self(0);
+    pub const FIRST: Self = Self(0);
 
     /// Creates the slot with this index, or `None` if `index` is 128 or more.
     #[must_use]

@@ -78,34 +78,22 @@ impl Reply {
         }
     }
 
-    /// Returns the reply of a node that said at `now` for how long each slot lives, in order, from the first one on. `None`
-    /// is a slot that the node does not have.
+    /// Returns the reply of a node that said at `now` which slots of a semaphore are free, and for how long the first of the
+    /// others still lives. [`Duration::MAX`] if there is none, or if none of them has an end.
     ///
     /// ```
     /// use core::time::Duration;
-    /// use redlock_core::{Reply, Timestamp};
+    /// use redlock_core::{Reply, Slot, SlotSet, Timestamp};
     ///
-    /// let millis = |millis| Some(Duration::from_millis(millis));
-    /// let reply = Reply::slots_for(Timestamp::ZERO, [millis(800), None, millis(700)]);
-    /// let Reply::Slots { free, next, until } = reply else { unreachable!() };
-    /// assert_eq!((free.len(), next.index()), (1, 2));
+    /// let [first, second] = [0, 1].map(|index| Slot::new(index).expect("below 128"));
+    /// let free = SlotSet::from_iter([first]);
+    /// let reply = Reply::slots(free, second, Timestamp::ZERO, Duration::from_millis(700));
+    /// let Reply::Slots { until, .. } = reply else { unreachable!() };
     /// assert_eq!(until, Timestamp::ZERO.saturating_add(Duration::from_millis(701)));
     /// ```
     #[must_use]
-    pub fn slots_for(
-        now: Timestamp,
-        remaining: impl IntoIterator<Item = Option<Duration>>,
-    ) -> Self {
-        let mut free = SlotSet::EMPTY;
-        let mut first = (Timestamp::MAX, Slot::FIRST);
-        for (index, remaining) in remaining.into_iter().enumerate() {
-            let Some(slot) = Slot::new(index) else { break };
-            match remaining {
-                None => _ = free.insert(slot),
-                Some(remaining) => first = first.min((end_of(now, remaining), slot)),
-            }
-        }
-        let (until, next) = first;
+    pub fn slots(free: SlotSet, next: Slot, now: Timestamp, remaining: Duration) -> Self {
+        let until = end_of(now, remaining);
         Self::Slots { free, next, until }
     }
 }

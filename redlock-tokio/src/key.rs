@@ -1,11 +1,12 @@
 mod key_set;
 mod prefix;
+mod slot_keys;
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
 use thiserror::Error;
 
-pub(crate) use self::{key_set::KeySet, prefix::Prefix};
+pub(crate) use self::{key_set::KeySet, prefix::Prefix, slot_keys::SlotKeys};
 
 /// The name of a lock: 1 byte to 64 KiB of any bytes, as they go to Redis.
 ///

@@ -40,6 +40,11 @@ impl KeySet {
         if len > Key::MAX_LEN {
             return Err(KeyError::TooLong { len });
         }
+        Self::in_order(keys)
+    }
+
+    /// Creates a set of these keys, and leaves them in their order.
+    pub(super) fn in_order(keys: Vec<Key>) -> Result<Self, KeyError> {
         match &keys[..] {
             [] => Err(KeyError::NoKeys),
             [key] => Ok(key.clone().into()),

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use redlock_core::{FencingToken, Operation, Reply, Timestamp, Token, Ttl};
+use redlock_core::{FencingToken, Operation, Reply, Slot, SlotSet, Timestamp, Token, Ttl};
 
 use super::NodeError;
 use crate::key::{Key, KeySet};
@@ -32,6 +32,8 @@ struct Content {
     keys: KeySet,
     operation: Operation,
     token: [u8; Token::LEN],
+    /// Whether the keys are the slots of a semaphore, each of which is probed on its own.
+    are_slots: bool,
 }
 
 impl Command {
@@ -43,10 +45,20 @@ impl Command {
 
     /// Creates a command for several keys. A node carries out the command for all of them or for none.
     pub(crate) fn for_all(keys: KeySet, operation: Operation) -> Self {
+        Self::with_content(keys, operation, false)
+    }
+
+    /// Creates a probe of all slots of a semaphore, whose keys these are.
+    pub(crate) fn for_slots(keys: KeySet, probe: Operation) -> Self {
+        Self::with_content(keys, probe, true)
+    }
+
+    fn with_content(keys: KeySet, operation: Operation, are_slots: bool) -> Self {
         Self(Arc::new(Content {
             keys,
             operation,
             token: operation.token().to_ascii(),
+            are_slots,
         }))
     }
 
@@ -70,6 +82,13 @@ impl Command {
     /// Returns whether there is more than one key.
     pub(crate) fn has_several_keys(&self) -> bool {
         self.0.keys.has_several()
+    }
+
+    /// Returns whether this is a probe of a semaphore, whose slots are the keys, in order. The answer is then
+    /// [`Vote::Slots`]. A node that answers as for a lock of several keys makes waiters wait until all slots are free.
+    #[must_use]
+    pub fn probes_slots(&self) -> bool {
+        self.0.are_slots
     }
 
     /// Returns the operation on the keys.
@@ -141,6 +160,15 @@ pub enum Vote {
         /// an end.
         remaining: Duration,
     },
+    /// The answer to a probe of [all slots](Command::probes_slots) of a semaphore.
+    Slots {
+        /// The slots that the node does not have.
+        free: SlotSet,
+        /// The slot that expires first among the others.
+        next: Slot,
+        /// How long that slot will live. [`Duration::MAX`] if all are free, or if none of the others has an end.
+        remaining: Duration,
+    },
     /// The keys are ours, but the fencing counter of one of them is not smaller than the fence. The node left such
     /// counters unchanged.
     Outbid {
@@ -149,11 +177,38 @@ pub enum Vote {
     },
 }
 
+impl Vote {
+    /// Returns the answer to a probe of slots, from the time that each slot has left. `None` is a slot that is free.
+    #[must_use]
+    pub fn slots(remaining: impl IntoIterator<Item = Option<Duration>>) -> Self {
+        let mut free = SlotSet::EMPTY;
+        let mut first = (Duration::MAX, Slot::FIRST);
+        for (index, remaining) in remaining.into_iter().enumerate() {
+            let Some(slot) = Slot::new(index) else { break };
+            match remaining {
+                None => _ = free.insert(slot),
+                Some(remaining) => first = first.min((remaining, slot)),
+            }
+        }
+        let (remaining, next) = first;
+        Self::Slots {
+            free,
+            next,
+            remaining,
+        }
+    }
+}
+
 /// Returns an answer that came at `now` in the words of the algorithm.
 pub(crate) fn reply_of(answer: &Answer, now: Timestamp) -> Reply {
     match answer {
         Ok(Vote::Free) => Reply::Free,
         Ok(Vote::Taken { remaining }) => Reply::taken_for(now, *remaining),
+        Ok(Vote::Slots {
+            free,
+            next,
+            remaining,
+        }) => Reply::slots(*free, *next, now, *remaining),
         Ok(Vote::Granted | Vote::Extended { .. }) => Reply::Granted,
         Ok(Vote::Denied) => Reply::Denied,
         Ok(Vote::Outbid { counter }) => Reply::Outbid { counter: *counter },

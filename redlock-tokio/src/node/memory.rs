@@ -221,7 +221,7 @@ impl Session for MemoryNode {
         for command in batch {
             let answer = store.execute(now, command);
             match (command.operation(), &answer) {
-                (Operation::Probe { .. }, Ok(Vote::Taken { .. })) => {
+                (Operation::Probe { .. }, Ok(Vote::Taken { .. } | Vote::Slots { .. })) => {
                     if let Some(notifier) = &self.freed {
                         store.watch(command, notifier);
                     }

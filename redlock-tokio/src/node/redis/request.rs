@@ -10,7 +10,7 @@ mod tests;
 use std::mem;
 
 use deadpool_redis::redis::{Cmd, Pipeline, Value};
-use redlock_core::Operation;
+use redlock_core::{Operation, Slot};
 
 use self::{
     encode::Encoder,
@@ -239,12 +239,13 @@ impl Request {
 
     /// Probes each key, and asks for a message when the key is gone.
     fn push_probe(&mut self, position: usize, command: &Command, is_tracking: bool) {
-        for key in command.keys() {
+        for (index, key) in command.keys().enumerate() {
             if is_tracking {
                 self.push(Ask::Caching, encode::caching(), position);
             }
             let cmd = self.encoder.time_left(key.as_bytes());
-            self.push(Ask::Probe, cmd, position);
+            let slot = Slot::new(index).filter(|_| command.probes_slots());
+            self.push(slot.map_or(Ask::Probe, Ask::ProbeSlot), cmd, position);
         }
     }
 

@@ -1,5 +1,5 @@
 use deadpool_redis::redis::Value;
-use redlock_core::Operation;
+use redlock_core::{Operation, Slot};
 
 use crate::node::{
     Command,
@@ -47,6 +47,8 @@ pub(super) enum Ask {
     Caching,
     /// `PTTL`, of a key that anybody may hold.
     Probe,
+    /// Likewise, of one slot of a semaphore.
+    ProbeSlot(Slot),
     /// Acquires several keys or none, by a script that is sent in full.
     AcquireAll,
     /// Likewise, and raises their fencing counters, or raises them alone.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::{ServerError, Value};
-use redlock_core::FencingToken;
+use redlock_core::{FencingToken, Slot};
 
 use super::part::{Ask, Shared};
 use crate::{
@@ -59,6 +59,7 @@ pub(super) fn single(
     match (ask, reply) {
         (Ask::Caching, _) => earlier,
         (Ask::Probe, reply) => Some(last_to_be_free(earlier, probe(reply))),
+        (Ask::ProbeSlot(slot), reply) => Some(with_slot(earlier, slot, probe(reply))),
         (ask, reply) => Some(vote(ask, reply, command, tag)),
     }
 }
@@ -127,6 +128,29 @@ fn last_to_be_free(earlier: Option<Answer>, answer: Answer) -> Answer {
         (Some(Ok(Vote::Free)) | None, answer) => answer,
         (Some(earlier), _) => earlier,
     }
+}
+
+/// Adds the answer for one slot to those for the slots before it.
+fn with_slot(earlier: Option<Answer>, slot: Slot, answer: Answer) -> Answer {
+    let none = Ok(Vote::slots([]));
+    let Vote::Slots {
+        mut free,
+        mut next,
+        mut remaining,
+    } = earlier.unwrap_or(none)?
+    else {
+        return answer;
+    };
+    match answer? {
+        Vote::Free => _ = free.insert(slot),
+        Vote::Taken { remaining: left } if left < remaining => (next, remaining) = (slot, left),
+        _ => {}
+    }
+    Ok(Vote::Slots {
+        free,
+        next,
+        remaining,
+    })
 }
 
 fn release(digit: u8) -> Answer {

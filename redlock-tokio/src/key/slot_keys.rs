@@ -1,0 +1,107 @@
+use redlock_core::{Operation, Permits, Slot};
+
+use super::{KeySet, Prefix};
+use crate::{Key, KeyError, node::Command};
+
+/// Stands between the key of a semaphore and the number of a slot.
+const SEPARATOR: &[u8] = b":slot:";
+
+/// The keys of a semaphore's slots: `<key>:slot:<index>`.
+#[derive(Debug)]
+pub(crate) struct SlotKeys {
+    permits: Permits,
+    /// In the order of the slots.
+    keys: KeySet,
+}
+
+impl SlotKeys {
+    /// Creates the keys for a semaphore with this key, without the prefix.
+    pub(crate) fn new(prefix: &Prefix, key: &[u8], permits: Permits) -> Result<Self, KeyError> {
+        if key.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        let named = |slot: Slot| {
+            let index = slot.index().to_string();
+            Key::with_prefix(prefix, &[key, SEPARATOR, index.as_bytes()].concat())
+        };
+        let keys = permits.slots().iter().map(named);
+        let keys = KeySet::in_order(keys.collect::<Result<_, _>>()?)?;
+        Ok(Self { permits, keys })
+    }
+
+    pub(crate) const fn permits(&self) -> Permits {
+        self.permits
+    }
+
+    /// Returns a command for one slot. `None` if there is no such slot.
+    pub(crate) fn command(&self, slot: Slot, operation: Operation) -> Option<Command> {
+        let key = self.keys.iter().nth(slot.index())?;
+        Some(Command::new(key.clone(), operation))
+    }
+
+    /// Returns a probe of all slots.
+    pub(crate) fn probe(&self, operation: Operation) -> Command {
+        Command::for_slots(self.keys.clone(), operation)
+    }
+
+    /// Returns the semaphore and the slot whose key has this name, if it can be one.
+    pub(crate) fn parse(name: &[u8]) -> Option<(&[u8], Slot)> {
+        let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit());
+        let (rest, index) = name.split_at(name.len() - digits.count());
+        let index = str::from_utf8(index).ok()?.parse().ok()?;
+        Some((rest.strip_suffix(SEPARATOR)?, Slot::new(index)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::Nonce;
+
+    use super::*;
+
+    fn slots(prefix: &Prefix, key: &[u8], permits: usize) -> Result<SlotKeys, KeyError> {
+        SlotKeys::new(prefix, key, Permits::new(permits).unwrap())
+    }
+
+    #[test]
+    fn each_slot_has_a_key_of_its_own_by_which_it_is_found() {
+        let prefix = Prefix::new(b"lock:"[..].into(), 0);
+        let slots = slots(&prefix, b"exports", 12).unwrap();
+        let token = Nonce::new(7).token(1);
+        let probe = slots.probe(Operation::Probe { token });
+        let names: Vec<_> = probe.keys().map(Key::as_bytes).collect();
+        assert_eq!((names[2], names[11]), (&b"lock:exports:slot:2"[..], &b"lock:exports:slot:11"[..]));
+        assert!(probe.probes_slots() && names.len() == 12);
+        let eleventh = Slot::new(11).unwrap();
+        let set = slots.command(eleventh, Operation::Release { token }).unwrap();
+        assert!(!set.probes_slots() && set.key().as_bytes() == names[11]);
+        assert_eq!(SlotKeys::parse(names[11]), Some((&b"lock:exports"[..], eleventh)));
+        let none = Slot::new(12).unwrap();
+        assert!(slots.command(none, Operation::Release { token }).is_none());
+    }
+
+    #[test]
+    fn other_names_are_no_slots() {
+        for name in [
+            &b"order:42"[..],
+            b"order:slot:",
+            b"order:slot:128",
+            b"order:slot:x",
+            b"7",
+            b"",
+            b"order:slot:99999999999999999999999",
+        ] {
+            assert_eq!(SlotKeys::parse(name), None, "{}", name.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_key_leaves_room_for_the_number_of_a_slot() {
+        let none = Prefix::default();
+        assert_eq!(slots(&none, b"", 1).err(), Some(KeyError::Empty));
+        let long = vec![b'k'; Key::MAX_LEN - 8];
+        assert!(slots(&none, &long, 100).is_ok());
+        let len = Key::MAX_LEN + 1;
+        assert_eq!(slots(&none, &long, 101).err(), Some(KeyError::TooLong { len }));
+    }
+}

@@ -1,0 +1,117 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use redlock_core::{Permits, PermitsError};
+
+use crate::{
+    KeyError, Lock, LockError, LockGuard, OptionsError, engine::lease_cell::Client, key::SlotKeys,
+};
+
+/// A semaphore over the nodes: at most so many holders at once in the whole fleet. Made by
+/// [`Redlock::semaphore`](crate::Redlock::semaphore).
+///
+/// Each holder has a permit, which is one of the semaphore's *slots*: a key `<key>:slot:<index>` that is held as a lock is
+/// held. So a permit is as safe as a lock, and has the guard, the options and the errors of one.
+///
+/// ```
+/// # use redlock_tokio::Redlock;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redlock = Redlock::embedded().await?;
+/// let reports = redlock.semaphore("report-engine", 2);
+/// let first = reports.acquire().await?;
+/// let second = reports.acquire().await?;
+/// assert_ne!(first.slot(), second.slot());
+/// assert!(reports.try_acquire().await.unwrap_err().is_contended());
+/// drop(first);
+/// let _third = reports.acquire().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// All clients should agree on the number of permits. If they do not, there are at most as many holders as the largest of
+/// the numbers.
+///
+/// A semaphore has nothing to do with a lock of the same key, and one with a single permit is not a lock of its key. A
+/// plain lock of the key `<key>:slot:<index>`, by any client, takes that permit.
+///
+/// # Order
+///
+/// Within a process, requests get permits in the order in which they came. Among processes, a permit that is given back
+/// goes to one of those that wait. Which one is a matter of chance.
+///
+/// # Fencing
+///
+/// A [fencing token](crate::LockOptions::fenced) of a permit orders the holders of its [slot](crate::Hold::slot). So a
+/// resource that checks tokens keeps one number for each slot.
+#[derive(Clone)]
+pub struct RedlockSemaphore {
+    client: Arc<Client>,
+    slots: Result<Arc<SlotKeys>, SemaphoreError>,
+}
+
+/// Why there is no such semaphore.
+#[derive(Clone, Debug)]
+enum SemaphoreError {
+    Key(KeyError),
+    Permits(PermitsError),
+}
+
+impl From<SemaphoreError> for LockError {
+    fn from(error: SemaphoreError) -> Self {
+        match error {
+            SemaphoreError::Key(error) => Self::InvalidKey(error),
+            SemaphoreError::Permits(error) => Self::InvalidOptions(OptionsError::Permits(error)),
+        }
+    }
+}
+
+impl RedlockSemaphore {
+    pub(crate) fn new(client: Arc<Client>, key: &[u8], permits: usize) -> Self {
+        let permits = Permits::new(permits).map_err(SemaphoreError::Permits);
+        let slots = permits.and_then(|permits| {
+            let slots = SlotKeys::new(&client.prefix, key, permits);
+            slots.map(Arc::new).map_err(SemaphoreError::Key)
+        });
+        Self { client, slots }
+    }
+
+    /// Acquires a permit, and waits while all are taken. [`Lock`] has the options, and
+    /// [`LockFuture`](crate::LockFuture) documents cancel safety.
+    ///
+    /// Costs one round trip to the majority if the permit is free that the request tries first: the one that this process
+    /// gave back last, or a random one. Otherwise the request looks at all permits, and tries one that it has seen free:
+    /// three round trips. A permit that is [handed over](crate::RedlockBuilder::handover_for) within the process costs none.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`LockError::InvalidOptions`] if there are no permits, or more than 128, and with
+    /// [`LockError::Contended`] if all permits were taken until the end of the wait. [`LockError`] lists the other errors.
+    pub fn acquire(&self) -> Lock {
+        let slots = self.slots.clone().map_err(LockError::from);
+        Lock::for_permit(Arc::clone(&self.client), slots)
+    }
+
+    /// Makes one attempt to acquire a permit, or two if the first one was for a permit that is taken and others are free.
+    ///
+    /// Costs one round trip to the majority, or three.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up. Keys that were set on nodes are released in the background.
+    ///
+    /// # Errors
+    ///
+    /// As for [`acquire`](Self::acquire).
+    pub async fn try_acquire(&self) -> Result<LockGuard, LockError> {
+        self.acquire().wait(Duration::ZERO).await
+    }
+}
+
+impl fmt::Debug for RedlockSemaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let permits = self.slots.as_ref().map(|slots| slots.permits().count());
+        f.debug_struct("RedlockSemaphore")
+            .field("permits", &permits)
+            .finish_non_exhaustive()
+    }
+}
