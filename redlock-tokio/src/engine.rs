@@ -7,6 +7,7 @@ pub(crate) mod lane;
 pub(crate) mod lease_cell;
 pub(crate) mod queue;
 mod shrink;
+pub(crate) mod slot_table;
 pub(crate) mod timers;
 pub(crate) mod turn_table;
 pub(crate) mod turns;

@@ -31,7 +31,7 @@ use crate::{
 pub enum LockError {
     /// Another client held the lock until the waiting time was over, or several clients tried at once and none got a
     /// majority. [`Attempts::count`] is 0 if a task of this process held the lock or waited for it.
-    #[error("the lock is taken: {whom} ({0})", whom = taken_by(.0))]
+    #[error("{what} is taken: {whom} ({0})", what = taken(.0), whom = taken_by(.0))]
     Contended(Attempts),
     /// Too few nodes are available to form a majority: the others are down, silent, or refuse this client.
     /// [`Redlock::nodes`](crate::Redlock::nodes) and [`Attempts::nodes`] say why.
@@ -162,6 +162,8 @@ pub struct Attempts {
     pub votes_needed: usize,
     /// How many nodes there are.
     pub nodes_total: usize,
+    /// How many permits the [semaphore](crate::Redlock::semaphore) has. `None` for a lock.
+    pub permits: Option<usize>,
     /// Why nodes did not agree to the last attempt.
     pub nodes: NodeReports,
 }
@@ -179,11 +181,24 @@ impl fmt::Display for Attempts {
     }
 }
 
+/// Returns what was contended.
+fn taken(attempts: &Attempts) -> String {
+    match attempts.permits {
+        None => "the lock".into(),
+        Some(1) => "the only permit".into(),
+        Some(permits) => format!("each of {permits} permits"),
+    }
+}
+
 /// Returns who holds a lock that was contended.
 fn taken_by(attempts: &Attempts) -> &'static str {
-    match attempts.count {
-        0 => "another task of this process holds it or waits for it",
-        _ => "held by another client, or wanted by several at once",
+    match (attempts.count, attempts.permits) {
+        (0, None) => "another task of this process holds it or waits for it",
+        (_, None) => "held by another client, or wanted by several at once",
+        (0, Some(_)) => "other tasks of this process hold permits or wait for one",
+        (_, Some(_)) => {
+            "all permits are held by other clients, or several wanted the same one at once"
+        }
     }
 }
 
@@ -276,6 +291,7 @@ mod tests {
             waited: Duration::from_nanos(5_000_123_456),
             votes_needed: 3,
             nodes_total: 5,
+            permits: None,
             nodes: NodeReports::new(vec![
                 report("a:6379", Objection::Failed(NodeError::Silent)),
                 report("b:6379", Objection::Denied),

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use redlock_core::{FencingToken, LossReason, Token, Ttl};
+use redlock_core::{FencingToken, LossReason, Slot, Token, Ttl};
 
 use crate::{
     ExtendError, Key,
@@ -269,6 +269,13 @@ impl Hold {
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.cell().fence()
+    }
+
+    /// Returns the slot of the [semaphore](crate::Redlock::semaphore) that this permit is: 0 to the number of permits, less
+    /// one. `None` if the lock is no permit. No two clients have the same slot at once.
+    #[must_use]
+    pub fn slot(&self) -> Option<usize> {
+        self.cell().slot().map(Slot::index)
     }
 
     /// Returns the value that the key has on the nodes while the lock is held.

@@ -104,6 +104,7 @@ mod options;
 mod random;
 mod readiness;
 mod redlock;
+mod semaphore;
 mod sync;
 #[cfg(all(unix, feature = "test-util"))]
 #[allow(clippy::disallowed_methods, reason = "it runs servers in real time")]
@@ -138,9 +139,10 @@ pub use readiness::NotReady;
 pub use redlock::Tables;
 pub use redlock::{QueueStatus, Redlock, ShutdownReport};
 pub use redlock_core::{
-    Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, QuorumError,
+    Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, PermitsError, QuorumError,
     RetryScheduleError, Timestamp, Token, Ttl, TtlError, ValidityError,
 };
+pub use semaphore::RedlockSemaphore;
 
 /// The crate whose pools [`RedlockBuilder::pools`] and [`RedisNode::from_pool`] take.
 pub use deadpool_redis;

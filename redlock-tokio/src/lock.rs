@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use redlock_core::Timestamp;
+use redlock_core::{PermitsError, Timestamp};
 
 use self::{
     conclusion::{Request, conclude},
@@ -23,7 +23,7 @@ use crate::{
         lane::Prospect,
         lease_cell::{self, Begun, Client, HeldLease, LeaseRequest, WaitingTask},
     },
-    key::KeySet,
+    key::{KeySet, SlotKeys},
 };
 
 /// A request for a lock, with its options. Made by [`Redlock::lock`](crate::Redlock::lock).
@@ -47,16 +47,52 @@ use crate::{
 #[must_use = "a lock is only requested when awaited"]
 pub struct Lock {
     client: Arc<Client>,
-    keys: Result<KeySet, KeyError>,
+    keys: Result<KeySet, Mistake>,
+    /// Set for a permit.
+    semaphore: Option<Arc<SlotKeys>>,
     /// `None` if none is set, as for most locks.
     options: Option<Box<LockOptions>>,
+}
+
+/// What is wrong with a request. The caller learns of it when the request is awaited.
+#[derive(Clone, Debug)]
+pub(crate) enum Mistake {
+    Key(KeyError),
+    Permits(PermitsError),
+}
+
+impl From<Mistake> for LockError {
+    fn from(mistake: Mistake) -> Self {
+        match mistake {
+            Mistake::Key(error) => Self::InvalidKey(error),
+            Mistake::Permits(error) => Self::InvalidOptions(error.into()),
+        }
+    }
 }
 
 impl Lock {
     pub(crate) fn new(client: Arc<Client>, keys: Result<KeySet, KeyError>) -> Self {
         Self {
             client,
+            keys: keys.map_err(Mistake::Key),
+            semaphore: None,
+            options: None,
+        }
+    }
+
+    /// Requests a permit of a semaphore, with its key and those of its slots.
+    pub(crate) fn for_permit(
+        client: Arc<Client>,
+        semaphore: Result<(KeySet, Arc<SlotKeys>), Mistake>,
+    ) -> Self {
+        let (keys, semaphore) = match semaphore {
+            Ok((key, slots)) => (Ok(key), Some(slots)),
+            Err(mistake) => (Err(mistake), None),
+        };
+        Self {
+            client,
             keys,
+            semaphore,
             options: None,
         }
     }
@@ -156,12 +192,18 @@ impl Lock {
         if client.is_shut_down() {
             return Err(LockError::ShutDown);
         }
-        let keys = self.keys.map_err(LockError::InvalidKey)?;
+        let keys = self.keys?;
         let options = self.options.as_deref();
         let terms = client.terms(options).map_err(LockError::InvalidOptions)?;
         let label = options.and_then(LockOptions::label_if_set);
         let label = label.or(client.defaults.label_if_set());
-        Ok((client, LeaseRequest { keys, terms, label }))
+        let request = LeaseRequest {
+            keys,
+            semaphore: self.semaphore,
+            terms,
+            label,
+        };
+        Ok((client, request))
     }
 }
 

@@ -13,7 +13,7 @@ use futures::future::join_all;
 pub use self::tables::Tables;
 use crate::{
     Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady, OptionsError,
-    WithLockError,
+    RedlockSemaphore, WithLockError,
     engine::{
         lease_cell::{Client, Contender},
         queue::QueueSize,
@@ -160,6 +160,26 @@ impl Redlock {
     {
         let keys = KeySet::all(&self.client.prefix, keys);
         Lock::new(Arc::clone(&self.client), keys)
+    }
+
+    /// Returns the semaphore with this key, of which at most `permits` clients in the whole fleet hold a permit at once.
+    /// Asks no node: see [`RedlockSemaphore::acquire`].
+    ///
+    /// There can be 1 to 128 permits. Another number, or a key that is not allowed, makes each request fail.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let permit = redlock.semaphore("report-engine", 4).acquire().await?;
+    /// assert!(permit.slot() < Some(4));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn semaphore(&self, key: impl AsRef<[u8]>, permits: usize) -> RedlockSemaphore {
+        RedlockSemaphore::new(Arc::clone(&self.client), key.as_ref(), permits)
     }
 
     /// Makes one attempt to acquire the lock with this key.

@@ -1,9 +1,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use redlock_core::{Permits, PermitsError};
+use redlock_core::Permits;
 
 use crate::{
-    KeyError, Lock, LockError, LockGuard, OptionsError, engine::lease_cell::Client, key::SlotKeys,
+    Key, Lock, LockError, LockGuard,
+    engine::lease_cell::Client,
+    key::{KeySet, SlotKeys},
+    lock::Mistake,
 };
 
 /// A semaphore over the nodes: at most so many holders at once in the whole fleet. Made by
@@ -46,33 +49,22 @@ use crate::{
 #[derive(Clone)]
 pub struct RedlockSemaphore {
     client: Arc<Client>,
-    slots: Result<Arc<SlotKeys>, SemaphoreError>,
-}
-
-/// Why there is no such semaphore.
-#[derive(Clone, Debug)]
-enum SemaphoreError {
-    Key(KeyError),
-    Permits(PermitsError),
-}
-
-impl From<SemaphoreError> for LockError {
-    fn from(error: SemaphoreError) -> Self {
-        match error {
-            SemaphoreError::Key(error) => Self::InvalidKey(error),
-            SemaphoreError::Permits(error) => Self::InvalidOptions(OptionsError::Permits(error)),
-        }
-    }
+    semaphore: Result<(KeySet, Arc<SlotKeys>), Mistake>,
 }
 
 impl RedlockSemaphore {
     pub(crate) fn new(client: Arc<Client>, key: &[u8], permits: usize) -> Self {
-        let permits = Permits::new(permits).map_err(SemaphoreError::Permits);
-        let slots = permits.and_then(|permits| {
-            let slots = SlotKeys::new(&client.prefix, key, permits);
-            slots.map(Arc::new).map_err(SemaphoreError::Key)
+        let prefix = &client.prefix;
+        let semaphore = Permits::new(permits).map_err(Mistake::Permits);
+        let semaphore = semaphore.and_then(|permits| {
+            let slots = SlotKeys::new(prefix, key, permits);
+            let keys = slots.and_then(|slots| {
+                let key = Key::with_prefix(prefix, key)?;
+                Ok((key.into(), Arc::new(slots)))
+            });
+            keys.map_err(Mistake::Key)
         });
-        Self { client, slots }
+        Self { client, semaphore }
     }
 
     /// Acquires a permit, and waits while all are taken. [`Lock`] has the options, and
@@ -87,8 +79,7 @@ impl RedlockSemaphore {
     /// Fails with [`LockError::InvalidOptions`] if there are no permits, or more than 128, and with
     /// [`LockError::Contended`] if all permits were taken until the end of the wait. [`LockError`] lists the other errors.
     pub fn acquire(&self) -> Lock {
-        let slots = self.slots.clone().map_err(LockError::from);
-        Lock::for_permit(Arc::clone(&self.client), slots)
+        Lock::for_permit(Arc::clone(&self.client), self.semaphore.clone())
     }
 
     /// Makes one attempt to acquire a permit, or two if the first one was for a permit that is taken and others are free.
@@ -109,7 +100,10 @@ impl RedlockSemaphore {
 
 impl fmt::Debug for RedlockSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let permits = self.slots.as_ref().map(|slots| slots.permits().count());
+        let permits = self
+            .semaphore
+            .as_ref()
+            .map(|(_, slots)| slots.permits().count());
         f.debug_struct("RedlockSemaphore")
             .field("permits", &permits)
             .finish_non_exhaustive()

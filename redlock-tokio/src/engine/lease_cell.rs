@@ -8,6 +8,8 @@ mod handover;
 mod held_lease;
 mod inputs;
 mod listeners;
+mod permits;
+mod place;
 mod stage;
 mod state;
 mod terms;
@@ -40,7 +42,7 @@ use crate::{
     NodeReports, OptionsError,
     engine::{lane::SetRequests, queue::Ticket},
     foreign,
-    key::KeySet,
+    key::{KeySet, SlotKeys},
     log,
     sync::{Mutex, MutexGuard, Notify},
 };
@@ -53,6 +55,8 @@ pub(crate) struct LeaseCell {
     ticket: Ticket,
     client: Arc<Client>,
     keys: KeySet,
+    /// Set for a permit.
+    semaphore: Option<Arc<SlotKeys>>,
     terms: Arc<Terms>,
     state: Mutex<CellState>,
     /// Notified of the changes that a holder can see.
@@ -78,6 +82,7 @@ impl LeaseCell {
             ticket,
             client: Arc::clone(client),
             keys: request.keys.clone(),
+            semaphore: request.semaphore.clone(),
             terms: Arc::clone(&request.terms),
             state: Mutex::new(state),
             changed: Notify::new(),

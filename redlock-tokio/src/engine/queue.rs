@@ -9,11 +9,13 @@ mod line;
 mod multi_key_waiters;
 mod outcome;
 mod past;
+mod permit_line;
+mod permits;
 mod reservation;
 mod wait_queue;
 
 use std::{
-    collections::{BTreeMap, hash_map},
+    collections::{BTreeMap, HashMap, hash_map},
     time::Duration,
 };
 
@@ -24,6 +26,7 @@ use self::{
     key_queues::{Availability, KeyQueues, MAX_CANDIDATES},
     outcome::admit,
     past::Recent,
+    permit_line::PermitLine,
     reservation::{MultiKeyWaiter, ReservationRule},
     wait_queue::WaitQueue,
 };
@@ -36,6 +39,8 @@ pub(crate) struct Queue<T>(Mutex<Queues<T>>);
 #[derive(Debug)]
 struct Queues<T> {
     keys: KeyQueues<T>,
+    /// The queues of semaphores, by key.
+    semaphores: HashMap<Key, PermitLine<T>>,
     recent: Recent,
     waiting: usize,
     max_waiting: usize,
@@ -86,6 +91,7 @@ impl<T: Clone> Queue<T> {
     fn with_rule(max_waiting: usize, rule: ReservationRule, random: &Random) -> Self {
         Self(Mutex::new(Queues {
             keys: KeyQueues::new(rule),
+            semaphores: HashMap::new(),
             recent: Recent::new(random),
             waiting: 0,
             max_waiting,
@@ -275,6 +281,8 @@ impl<T: Clone> Queue<T> {
         let queues = self.0.lock();
         let turns = queues.keys.by_key.values();
         let turns = turns.filter_map(WaitQueue::ticket_and_turn);
+        let permits = queues.semaphores.values().flat_map(PermitLine::turns);
+        let turns = turns.chain(permits);
         let turns: BTreeMap<_, _> = turns.map(|(ticket, it)| (ticket, it.clone())).collect();
         turns.into_values()
     }
@@ -282,7 +290,7 @@ impl<T: Clone> Queue<T> {
     pub(crate) fn size(&self) -> QueueSize {
         let queues = self.0.lock();
         QueueSize {
-            keys: queues.keys.by_key.len(),
+            keys: queues.keys.by_key.len() + queues.semaphores.len(),
             waiting: queues.waiting,
         }
     }

@@ -28,7 +28,9 @@ impl SlotTable {
     /// Returns the slots that other leases of the process use than the one with this slot.
     pub(crate) fn others(&self, semaphore: &Key, own: Option<Slot>) -> SlotSet {
         let mut table = self.0.lock();
-        let in_use = table.get_mut(semaphore).map_or(SlotSet::EMPTY, |slots| slots.in_use);
+        let in_use = table
+            .get_mut(semaphore)
+            .map_or(SlotSet::EMPTY, |slots| slots.in_use);
         in_use.difference(own.into_iter().collect())
     }
 
@@ -55,11 +57,17 @@ mod tests {
         let table = SlotTable::new(&Random::system());
         let key = Key::new("k").unwrap();
         let [zero, one] = [0, 1].map(|index| Slot::new(index).unwrap());
-        assert_eq!((table.last(&key), table.others(&key, None)), (None, SlotSet::EMPTY));
+        assert_eq!(
+            (table.last(&key), table.others(&key, None)),
+            (None, SlotSet::EMPTY)
+        );
         table.change(&key, None, Some(zero));
         table.change(&key, None, Some(one));
         assert_eq!(table.others(&key, Some(one)), [zero].into_iter().collect());
         table.change(&key, Some(zero), None);
-        assert_eq!((table.last(&key), table.others(&key, None)), (Some(zero), [one].into_iter().collect()));
+        assert_eq!(
+            (table.last(&key), table.others(&key, None)),
+            (Some(zero), [one].into_iter().collect())
+        );
     }
 }

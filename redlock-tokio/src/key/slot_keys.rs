@@ -70,12 +70,20 @@ mod tests {
         let token = Nonce::new(7).token(1);
         let probe = slots.probe(Operation::Probe { token });
         let names: Vec<_> = probe.keys().map(Key::as_bytes).collect();
-        assert_eq!((names[2], names[11]), (&b"lock:exports:slot:2"[..], &b"lock:exports:slot:11"[..]));
+        assert_eq!(
+            (names[2], names[11]),
+            (&b"lock:exports:slot:2"[..], &b"lock:exports:slot:11"[..])
+        );
         assert!(probe.probes_slots() && names.len() == 12);
         let eleventh = Slot::new(11).unwrap();
-        let set = slots.command(eleventh, Operation::Release { token }).unwrap();
+        let set = slots
+            .command(eleventh, Operation::Release { token })
+            .unwrap();
         assert!(!set.probes_slots() && set.key().as_bytes() == names[11]);
-        assert_eq!(SlotKeys::parse(names[11]), Some((&b"lock:exports"[..], eleventh)));
+        assert_eq!(
+            SlotKeys::parse(names[11]),
+            Some((&b"lock:exports"[..], eleventh))
+        );
         let none = Slot::new(12).unwrap();
         assert!(slots.command(none, Operation::Release { token }).is_none());
     }
@@ -102,6 +110,9 @@ mod tests {
         let long = vec![b'k'; Key::MAX_LEN - 8];
         assert!(slots(&none, &long, 100).is_ok());
         let len = Key::MAX_LEN + 1;
-        assert_eq!(slots(&none, &long, 101).err(), Some(KeyError::TooLong { len }));
+        assert_eq!(
+            slots(&none, &long, 101).err(),
+            Some(KeyError::TooLong { len })
+        );
     }
 }

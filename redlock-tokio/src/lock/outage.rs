@@ -65,6 +65,7 @@ impl Outlook {
             count: 0,
             votes_needed: client.quorum.votes(),
             nodes_total: client.quorum.nodes(),
+            permits: None,
             waited: now.saturating_duration_since(self.since),
             nodes: NodeReports::default(),
         };

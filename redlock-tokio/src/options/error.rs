@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redlock_core::{KeepAliveError, RetryScheduleError, TtlError, ValidityError};
+use redlock_core::{KeepAliveError, PermitsError, RetryScheduleError, TtlError, ValidityError};
 use thiserror::Error;
 
 /// Why [`LockOptions`](crate::LockOptions) are invalid.
@@ -56,4 +56,7 @@ pub enum OptionsError {
     /// The renewal interval is zero, or too long to keep the lock.
     #[error(transparent)]
     Renewal(#[from] KeepAliveError),
+    /// A semaphore has no permits, or too many.
+    #[error("the semaphore has {0}")]
+    Permits(#[from] PermitsError),
 }

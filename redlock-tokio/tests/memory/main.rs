@@ -13,6 +13,7 @@ mod misbehaving;
 mod odd_node;
 mod outages;
 mod peak;
+mod permits;
 mod probing;
 mod quarantine;
 mod refusals;

@@ -13,6 +13,7 @@ use crate::{
     engine::{
         lane::{LaneHandle, Prospect},
         queue::{Queue, Ticket},
+        slot_table::SlotTable,
         timers::Timers,
         turn_table::TurnTable,
         turns::TurnLength,
@@ -37,6 +38,8 @@ pub(crate) struct Client {
     pub(crate) queue: Arc<Queue<Contender>>,
     /// How other processes get their turns.
     pub(crate) turns: TurnTable,
+    /// The slots of semaphores that the process uses.
+    pub(crate) slots: SlotTable,
     pub(crate) clock: Clock,
     pub(crate) random: Random,
     /// How many requests there were.
@@ -115,6 +118,13 @@ impl Client {
             lease.is_some_and(|lease| Some(lease.id()) != own && lease.is_held())
         };
         keys.iter().any(holds)
+    }
+
+    /// Returns whether a request of this process, but this one, holds a permit of this semaphore.
+    pub(crate) fn has_permit(&self, semaphore: &Key, own: Option<u64>) -> bool {
+        let turns = self.queue.permit_turns(semaphore.as_bytes());
+        let mut leases = turns.iter().filter_map(Contender::lease);
+        leases.any(|lease| Some(lease.id()) != own && lease.is_held())
     }
 
     /// Returns after what time a majority may vote, or `None` if that depends on more than quarantines.

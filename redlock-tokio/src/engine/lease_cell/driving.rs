@@ -10,6 +10,7 @@ use redlock_core::{
 
 use super::{
     Contender, LeaseCell,
+    place::Place,
     stage::{Held, Stage},
     state::{CellState, Changes, Departure},
 };
@@ -38,6 +39,9 @@ impl LeaseCell {
             .map_or_else(WakeUps::default, |departure| {
                 carry_out(now, self.leave(now, departure))
             });
+        if self.semaphore.is_some() {
+            self.tell_others(now, &changes);
+        }
         // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
         if changes.for_holder {
             self.notify_holders();
@@ -59,9 +63,11 @@ impl LeaseCell {
         change: impl FnOnce(&mut CellState) -> T,
     ) -> (T, Changes) {
         let mut state = self.state();
+        self.exclude_slots(&mut state);
         let result = change(&mut state);
         self.transmit(&mut state, now);
         self.apply_events(&mut state, now);
+        self.note_slot(&mut state);
         self.reschedule(&mut state, now);
         (result, state.take_changes())
     }
@@ -71,7 +77,12 @@ impl LeaseCell {
     fn transmit(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
         while let Some(transmit) = state.lease.poll_transmit() {
             state.note_transmit(&transmit);
-            let command = Command::for_all(self.keys().clone(), transmit.operation);
+            let Some(command) = self.command(&transmit) else {
+                for node in transmit.nodes.iter() {
+                    handle_unsent(state, now, &transmit, node, NodeError::unknown_operation());
+                }
+                continue;
+            };
             let overloaded = self.overloaded(state, &command, &transmit);
             for node in transmit.nodes.iter() {
                 if overloaded.contains(node) {
@@ -243,6 +254,7 @@ impl LeaseCell {
             None
         };
         state.start_acquiring(pause.is_some());
+        self.share(state);
         if let Some(pause) = pause {
             state.lease.back_off(pause);
         }
@@ -256,10 +268,18 @@ impl LeaseCell {
 
     /// Ends the turn. Returns what to do then.
     fn leave(&self, now: Timestamp, departure: Departure) -> Vec<FollowUp<Contender>> {
-        let queue = &self.client.queue;
         let policy = self.policy_of_turn(departure.held);
         let held_since = departure.held.map(|held| held.since);
-        queue.leave(self.keys(), self.ticket, now, held_since, &policy)
+        self.place().leave(now, held_since, &policy)
+    }
+
+    pub(super) fn place(&self) -> Place<'_> {
+        Place {
+            queue: &self.client.queue,
+            keys: &self.keys,
+            semaphore: self.semaphore.as_deref(),
+            ticket: self.ticket,
+        }
     }
 
     /// Returns the policy of a turn that may be longer than usual.

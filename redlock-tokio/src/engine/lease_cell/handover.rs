@@ -47,8 +47,7 @@ impl LeaseCell {
         let policy = self.policy_of_turn(Some(held));
         let fits = |next: &Contender| next.waiter().is_some_and(|next| next.could_take_over(self));
         loop {
-            let (queue, key) = (&self.client.queue, self.keys.first());
-            let next = queue.successor(key, now, held.since, &policy, fits)?;
+            let next = self.place().successor(now, held.since, &policy, fits)?;
             let handed_over = HeldLease {
                 lease: Arc::clone(self),
                 generation: generation.next(),

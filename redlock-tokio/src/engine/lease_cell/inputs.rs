@@ -70,8 +70,8 @@ impl LeaseCell {
     pub(crate) fn handle_freed(self: &Arc<Self>, node: NodeId) {
         let now = self.now();
         self.update(now, |state| {
-            if self.keys().has_several() {
-                // The other keys may still be there.
+            if self.keys().has_several() || self.semaphore.is_some() {
+                // Other keys may still be there.
                 state.lease.probe_again(node);
             } else {
                 state.lease.handle_freed(now, node);

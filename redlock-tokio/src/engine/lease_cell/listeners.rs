@@ -5,6 +5,7 @@ use redlock_core::NodeId;
 use super::Contender;
 use crate::{
     engine::{lane::Listeners, queue::Queue, timers::Timers},
+    key::SlotKeys,
     node::FreedNotifier,
 };
 
@@ -26,6 +27,12 @@ pub(crate) fn listeners(
                 Some(key) => {
                     if let Some(Contender::Lease(lease)) = queue.turn(key) {
                         lease.handle_freed(node);
+                    }
+                    if let Some((semaphore, slot)) = SlotKeys::parse(key) {
+                        let turns = queue.permit_turns(semaphore).into_iter();
+                        for lease in turns.filter_map(Contender::into_lease) {
+                            lease.handle_slot_freed(node, slot);
+                        }
                     }
                 }
                 None => {

@@ -6,8 +6,8 @@ use std::{
 };
 
 use redlock_core::{
-    AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, ReleaseVerdict, Timestamp,
-    Token, Transmit, Ttl,
+    AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, ReleaseVerdict, Slot,
+    Timestamp, Token, Transmit, Ttl,
 };
 
 use super::{
@@ -32,6 +32,8 @@ pub(super) struct CellState {
     pub(super) granted_by: NodeSet,
     /// The token of the last attempt, and the nodes that were not asked to set the key to it.
     pub(super) unasked: (Token, NodeSet),
+    /// The slot that other leases of the process know as this one's.
+    pub(super) slot: Option<Slot>,
     /// The deadline that the timers know.
     pub(super) due: Option<Timestamp>,
     /// The task that waits for the lock.
@@ -41,6 +43,8 @@ pub(super) struct CellState {
     /// Whether a holder can see a difference since the last look at the changes.
     for_holder: bool,
     departure: Option<Departure>,
+    /// Whether the lock was acquired since the last look at the changes.
+    is_acquired: bool,
 }
 
 /// What has changed and concerns others. They are told outside of the lock.
@@ -51,6 +55,7 @@ pub(super) struct Changes {
     /// Whether a holder can see a difference, and may wait for one.
     pub(super) for_holder: bool,
     pub(super) departure: Option<Departure>,
+    pub(super) is_acquired: bool,
 }
 
 /// The turn is over.
@@ -81,11 +86,13 @@ impl CellState {
             extensions: Extensions::default(),
             fence: None,
             granted_by: NodeSet::EMPTY,
+            slot: None,
             due: None,
             waker: None,
             is_watched: false,
             for_holder: false,
             departure: None,
+            is_acquired: false,
         }
     }
 
@@ -127,6 +134,7 @@ impl CellState {
     pub(super) fn hold(&mut self, held: Held, fence: Option<FencingToken>, granted_by: NodeSet) {
         self.fence = fence;
         self.granted_by = granted_by;
+        self.is_acquired = true;
         self.enter(Stage::Held(held));
     }
 
@@ -229,6 +237,7 @@ impl CellState {
             waker: self.waker.take_if(|_| !is_pending),
             for_holder: mem::take(&mut self.for_holder) && self.is_watched,
             departure: self.departure.take(),
+            is_acquired: mem::take(&mut self.is_acquired),
         }
     }
 

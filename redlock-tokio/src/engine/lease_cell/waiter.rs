@@ -9,7 +9,8 @@ use std::{
 use redlock_core::{AcquireFailure, Timestamp};
 
 use super::{
-    Client, Contender, End, HeldLease, LeaseCell, driving::carry_out, terms::LeaseRequest,
+    Client, Contender, End, HeldLease, LeaseCell, driving::carry_out, place::Place,
+    terms::LeaseRequest,
 };
 use crate::{
     engine::queue::{Entry, JoinOutcome, Refused, Ticket},
@@ -99,21 +100,12 @@ pub(crate) fn begin(
         request,
         state: Mutex::new(State::Waiting(waker.cloned())),
     });
-    let Waiter {
-        ticket,
-        client,
-        deadline,
-        request: LeaseRequest { keys, terms, .. },
-        ..
-    } = &*waiter;
-    let (ticket, deadline) = (*ticket, *deadline);
+    let (deadline, policy) = (waiter.deadline, &waiter.request.terms.policy);
     let mut lease = None;
-    let joined = client
-        .queue
-        .join(keys, ticket, now, &terms.policy, |entry| match entry {
-            Entry::Turn => Contender::Lease(Arc::clone(lease.insert(waiter.new_lease()))),
-            Entry::Line => Contender::Waiter(Arc::clone(&waiter)),
-        });
+    let joined = waiter.place().join(now, policy, |entry| match entry {
+        Entry::Turn => Contender::Lease(Arc::clone(lease.insert(waiter.new_lease()))),
+        Entry::Line => Contender::Waiter(Arc::clone(&waiter)),
+    });
     match (joined, lease) {
         (Ok(JoinOutcome::Turn { backs_off }), Some(lease)) => {
             lease.update(now, |state| lease.begin(state, now, deadline, backs_off));
@@ -164,10 +156,7 @@ impl Waiter {
         }
         let lease = self.new_lease();
         let contender = Contender::Lease(Arc::clone(&lease));
-        let keys = &self.request.keys;
-        self.client
-            .queue
-            .replace_turn(keys, self.ticket, &contender);
+        self.place().replace_turn(&contender);
         let successor = self.serve(HeldLease::first(Arc::clone(&lease)))?;
         lease.wake_on_change(successor.waker);
         Some((lease, self.deadline))
@@ -238,9 +227,7 @@ impl Waiter {
     }
 
     fn leave(&self, now: Timestamp) {
-        let (keys, policy) = (&self.request.keys, &self.request.terms.policy);
-        let queue = &self.client.queue;
-        let follow_ups = queue.leave(keys, self.ticket, now, None, policy);
+        let follow_ups = self.place().leave(now, None, &self.request.terms.policy);
         carry_out(now, follow_ups).wake_all();
     }
 
@@ -257,6 +244,15 @@ impl Waiter {
             State::Served(held) => Poll::Ready(Ok(held)),
             State::Ended(end) => Poll::Ready(Err(end)),
             State::Waiting(_) | State::Gone => Poll::Pending,
+        }
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place {
+            queue: &self.client.queue,
+            keys: &self.request.keys,
+            semaphore: self.request.semaphore.as_deref(),
+            ticket: self.ticket,
         }
     }
 

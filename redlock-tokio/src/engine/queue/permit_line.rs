@@ -44,8 +44,7 @@ impl<T: Clone> PermitLine<T> {
     /// Returns whether one more request may have a turn.
     pub(super) fn has_room(&self) -> bool {
         let is_asking = |turn: &Turn<T>| turn.since.is_none();
-        self.turns.len() < self.permits
-            && !(self.is_full && self.turns.values().any(is_asking))
+        self.turns.len() < self.permits && !(self.is_full && self.turns.values().any(is_asking))
     }
 
     pub(super) fn give_turn(&mut self, ticket: Ticket, holder: T) {
@@ -120,7 +119,9 @@ impl<T: Clone> PermitLine<T> {
 
     /// Returns all that have a turn, in order of arrival.
     pub(super) fn turns(&self) -> impl Iterator<Item = (Ticket, &T)> {
-        self.turns.iter().map(|(ticket, turn)| (*ticket, &turn.holder))
+        self.turns
+            .iter()
+            .map(|(ticket, turn)| (*ticket, &turn.holder))
     }
 
     pub(super) fn waiting(&self) -> usize {

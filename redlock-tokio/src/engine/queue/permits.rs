@@ -4,7 +4,9 @@ use std::collections::hash_map;
 
 use redlock_core::{Permits, Timestamp};
 
-use super::{Entry, FollowUp, JoinOutcome, Queue, Refused, Ticket, outcome::admit, permit_line::PermitLine};
+use super::{
+    Entry, FollowUp, JoinOutcome, Queue, Refused, Ticket, outcome::admit, permit_line::PermitLine,
+};
 use crate::{Key, options::QueuePolicy};
 
 impl<T: Clone> Queue<T> {
@@ -71,7 +73,12 @@ impl<T: Clone> Queue<T> {
 
     /// Notes that the lease with this ticket has got its permit. Others may ask now.
     #[must_use]
-    pub(crate) fn note_permit(&self, key: &Key, ticket: Ticket, now: Timestamp) -> Vec<FollowUp<T>> {
+    pub(crate) fn note_permit(
+        &self,
+        key: &Key,
+        ticket: Ticket,
+        now: Timestamp,
+    ) -> Vec<FollowUp<T>> {
         let mut queues = self.0.lock();
         let Some(line) = queues.semaphores.get_mut(key) else {
             return Vec::new();
@@ -118,7 +125,11 @@ impl<T: Clone> Queue<T> {
     pub(crate) fn permit_turns(&self, key: &[u8]) -> Vec<T> {
         let queues = self.0.lock();
         let turns = queues.semaphores.get(key).map(PermitLine::turns);
-        turns.into_iter().flatten().map(|(_, holder)| holder.clone()).collect()
+        turns
+            .into_iter()
+            .flatten()
+            .map(|(_, holder)| holder.clone())
+            .collect()
     }
 }
 
@@ -158,7 +169,9 @@ mod tests {
         fn join(&self, ticket: u64) -> Result<bool, Refusal> {
             let (permits, now) = (Permits::new(2).unwrap(), Timestamp::ZERO);
             let number = Ticket::new(ticket);
-            let joined = self.queue.join_semaphore(&self.key, permits, number, now, &policy(), |_| ticket);
+            let joined =
+                self.queue
+                    .join_semaphore(&self.key, permits, number, now, &policy(), |_| ticket);
             let is_turn = |outcome| matches!(outcome, JoinOutcome::Turn { .. });
             joined.map(is_turn).map_err(|refused| refused.refusal)
         }
@@ -166,16 +179,23 @@ mod tests {
         fn leave(&self, ticket: u64, held: bool) -> Vec<u64> {
             let held = held.then_some(Timestamp::ZERO);
             let (ticket, now) = (Ticket::new(ticket), Timestamp::ZERO);
-            begun(self.queue.leave_semaphore(&self.key, ticket, now, held, &policy()))
+            begun(
+                self.queue
+                    .leave_semaphore(&self.key, ticket, now, held, &policy()),
+            )
         }
 
         fn note_permit(&self, ticket: u64) -> Vec<u64> {
-            begun(self.queue.note_permit(&self.key, Ticket::new(ticket), Timestamp::ZERO))
+            begun(
+                self.queue
+                    .note_permit(&self.key, Ticket::new(ticket), Timestamp::ZERO),
+            )
         }
 
         fn hand_over(&self, ticket: u64, after: Duration) -> Option<u64> {
             let now = Timestamp::ZERO.saturating_add(after);
-            self.queue.next_for_permit(&self.key, Ticket::new(ticket), now, &policy(), |_| true)
+            self.queue
+                .next_for_permit(&self.key, Ticket::new(ticket), now, &policy(), |_| true)
         }
     }
 
@@ -190,7 +210,10 @@ mod tests {
     #[test]
     fn there_are_as_many_turns_as_permits_and_the_next_in_line_comes_first() {
         let line = Line::new();
-        assert_eq!([1, 2, 3, 4, 5].map(|ticket| line.join(ticket)), [true, true, false, false, false].map(Ok));
+        assert_eq!(
+            [1, 2, 3, 4, 5].map(|ticket| line.join(ticket)),
+            [true, true, false, false, false].map(Ok)
+        );
         let full = Refusal::Full {
             waiting: 3,
             limit: 3,

@@ -1,0 +1,106 @@
+//! What is different for a lease that asks for a permit, or holds one.
+
+use std::sync::Arc;
+
+use redlock_core::{Access, NodeId, Operation, Share, Slot, Timestamp, Transmit};
+
+use super::{
+    Contender, LeaseCell,
+    driving::carry_out,
+    state::{CellState, Changes},
+};
+use crate::{key::SlotKeys, node::Command};
+
+impl LeaseCell {
+    /// Returns the slot of the permit, if the lock is one.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        self.state().lease.slot()
+    }
+
+    pub(crate) fn semaphore(&self) -> Option<&SlotKeys> {
+        self.semaphore.as_deref()
+    }
+
+    /// Has the lease ask for a permit. It begins with the slot that the process had last.
+    pub(super) fn share(&self, state: &mut CellState) {
+        let Some(semaphore) = &self.semaphore else {
+            return;
+        };
+        state.lease.set_share(Share::Permit(semaphore.permits()));
+        self.exclude_slots(state);
+        if let Some(last) = self.client.slots.last(self.keys.first()) {
+            state.lease.prefer_slot(last);
+        }
+    }
+
+    /// Excludes the slots that other leases of the process use.
+    pub(super) fn exclude_slots(&self, state: &mut CellState) {
+        if self.semaphore.is_some() && state.stage().is_pending() {
+            let others = self.client.slots.others(self.keys.first(), state.slot);
+            state.lease.exclude_slots(others);
+        }
+    }
+
+    /// Notes which slot the lease uses after a change, and whether it has found none free.
+    pub(super) fn note_slot(&self, state: &mut CellState) {
+        if self.semaphore.is_none() {
+            return;
+        }
+        let key = self.keys.first();
+        if state.stage().is_pending() && state.lease.was_contended() {
+            self.client.queue.note_no_permit(key);
+        }
+        let slot = state.lease.slot().filter(|_| state.stage().is_in_queue());
+        if slot != state.slot {
+            self.client.slots.change(key, state.slot, slot);
+            state.slot = slot;
+        }
+    }
+
+    /// Lets other leases of the process ask if this one has got its permit, or has given it back.
+    pub(super) fn tell_others(&self, now: Timestamp, changes: &Changes) {
+        let (queue, key) = (&self.client.queue, self.keys.first());
+        if changes.is_acquired {
+            carry_out(now, queue.note_permit(key, self.ticket, now)).wake_all();
+        }
+        if changes
+            .departure
+            .is_some_and(|departure| departure.held.is_some())
+        {
+            // A server does not notify the connection that has made the change. The look takes a round trip, in which
+            // other processes are notified and go first.
+            for lease in queue
+                .permit_turns(key.as_bytes())
+                .into_iter()
+                .filter_map(Contender::into_lease)
+            {
+                lease.look_again(now);
+            }
+        }
+    }
+
+    fn look_again(self: &Arc<Self>, now: Timestamp) {
+        self.update(now, |state| {
+            for node in self.client.quorum.all().iter() {
+                state.lease.probe_again(node);
+            }
+        });
+    }
+
+    /// Takes the news that a slot is gone from a node.
+    pub(crate) fn handle_slot_freed(self: &Arc<Self>, node: NodeId, slot: Slot) {
+        let now = self.now();
+        self.update(now, |state| state.lease.handle_slot_freed(now, node, slot));
+    }
+
+    /// Returns the command that carries out a request. `None` if this driver does not know the access.
+    pub(super) fn command(&self, transmit: &Transmit) -> Option<Command> {
+        let operation: Operation = transmit.operation;
+        match (transmit.access, &self.semaphore) {
+            (Access::Exclusive, _) => Some(Command::for_all(self.keys.clone(), operation)),
+            (Access::Slot(slot), Some(semaphore)) => semaphore.command(slot, operation),
+            (Access::Slots(_), Some(semaphore)) => Some(semaphore.probe(operation)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Permits of a semaphore: at most so many holders at once, over nodes in memory, by tokio's clock.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use redlock_tokio::{
+    Acquisition, KeyError, LockError, LossReason, MemoryNode, OptionsError, PermitsError, Redlock,
+    ReleaseOutcome, Ttl,
+};
+use tokio::task::JoinSet;
+
+use crate::support::{
+    MS,
+    in_memory::{over, settle, three_nodes},
+};
+
+async fn client(nodes: &[MemoryNode]) -> Redlock {
+    over(nodes).build().await.expect("nodes in memory")
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_holder_has_a_slot_of_its_own_and_no_more_hold_than_there_are_permits() {
+    let nodes = three_nodes();
+    let clients = [client(&nodes).await, client(&nodes).await];
+    let mut permits = Vec::new();
+    for number in 0..4 {
+        let exports = clients[number % 2].semaphore("exports", 4);
+        permits.push(exports.try_acquire().await.expect("one is free"));
+    }
+    let slots: BTreeSet<_> = permits.iter().map(|permit| permit.slot()).collect();
+    assert_eq!(slots, (0..4).map(Some).collect());
+    assert_eq!(permits[0].key().as_bytes(), b"exports");
+    for client in &clients {
+        let error = client
+            .semaphore("exports", 4)
+            .try_acquire()
+            .await
+            .unwrap_err();
+        assert!(error.is_contended());
+        assert!(
+            error.to_string().starts_with("each of 4 permits is taken"),
+            "{error}"
+        );
+    }
+    let lock = clients[0]
+        .try_lock("exports")
+        .await
+        .expect("it has nothing to do with a lock");
+    assert_eq!(lock.slot(), None);
+    let freed = permits.swap_remove(1);
+    let slot = freed.slot();
+    assert_eq!(freed.release().await.outcome, ReleaseOutcome::Released);
+    let again = clients[0]
+        .semaphore("exports", 4)
+        .try_acquire()
+        .await
+        .expect("a look shows it");
+    assert_eq!(again.slot(), slot);
+}
+
+/// The largest number of holders at once, by the entries of all tasks.
+async fn most_at_once(clients: &[Redlock], permits: usize, tasks: usize) -> (usize, usize) {
+    let [now, most, entries] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+    let mut all = JoinSet::new();
+    for task in 0..tasks {
+        let semaphore = clients[task % clients.len()].semaphore("k", permits);
+        let (now, most, entries) = (now.clone(), most.clone(), entries.clone());
+        all.spawn(async move {
+            for _ in 0..5 {
+                let permit = semaphore
+                    .acquire()
+                    .wait(MS(60_000))
+                    .await
+                    .expect("its turn");
+                most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+                entries.fetch_add(1, SeqCst);
+                tokio::time::sleep(MS(3)).await;
+                now.fetch_sub(1, SeqCst);
+                drop(permit);
+            }
+        });
+    }
+    while let Some(done) = all.join_next().await {
+        done.expect("no panic");
+    }
+    (most.load(SeqCst), entries.load(SeqCst))
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_tasks_of_several_processes_share_the_permits() {
+    for permits in [1, 3, 16] {
+        let nodes = three_nodes();
+        let clients = [
+            client(&nodes).await,
+            client(&nodes).await,
+            client(&nodes).await,
+        ];
+        let (most, entries) = most_at_once(&clients, permits, 24).await;
+        assert_eq!(
+            (most, entries),
+            (permits, 120),
+            "all of {permits} are used, and no more"
+        );
+        for client in &clients {
+            client.shutdown().await;
+        }
+        assert!(
+            nodes.iter().all(MemoryNode::is_empty),
+            "nothing is left behind"
+        );
+    }
+}
+
+/// The control of the test before: clients that disagree on the number of permits have as many holders as the largest.
+#[tokio::test(start_paused = true)]
+async fn the_largest_number_of_permits_counts() {
+    let nodes = three_nodes();
+    let (few, many) = (client(&nodes).await, client(&nodes).await);
+    let first = few
+        .semaphore("k", 1)
+        .try_acquire()
+        .await
+        .expect("it is free");
+    let second = many
+        .semaphore("k", 2)
+        .try_acquire()
+        .await
+        .expect("the other slot");
+    assert_eq!((first.slot(), second.slot()), (Some(0), Some(1)));
+    assert!(few.semaphore("k", 1).try_acquire().await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_is_given_back_goes_to_the_next_in_line() {
+    let nodes = three_nodes();
+    let redlock = client(&nodes).await;
+    let exports = redlock.semaphore("exports", 2);
+    let (first, second) = (
+        exports.acquire().await.unwrap(),
+        exports.acquire().await.unwrap(),
+    );
+    let slot = first.slot();
+    let waiting = tokio::spawn(exports.acquire().into_future());
+    settle().await;
+    assert_eq!(redlock.queue().waiting, 1);
+    let old = first.hold().clone();
+    assert_eq!(first.release().await.outcome, ReleaseOutcome::HandedOver);
+    let third = waiting.await.unwrap().unwrap();
+    assert_eq!(third.slot(), slot);
+    assert!(matches!(
+        third.acquisition(),
+        Acquisition::HandedOver { .. }
+    ));
+    assert!(third.is_valid() && second.is_valid() && !old.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_another_process_gets_a_permit_as_soon_as_one_is_free() {
+    let nodes = three_nodes();
+    let (holder, waiter) = (client(&nodes).await, client(&nodes).await);
+    let exports = holder.semaphore("exports", 2);
+    let (first, _second) = (
+        exports.acquire().await.unwrap(),
+        exports.acquire().await.unwrap(),
+    );
+    let waiting = tokio::spawn(waiter.semaphore("exports", 2).acquire().into_future());
+    tokio::time::sleep(MS(500)).await;
+    assert!(!waiting.is_finished());
+    let slot = first.slot();
+    drop(first);
+    let third = tokio::time::timeout(MS(10), waiting)
+        .await
+        .expect("it is notified");
+    assert_eq!(third.unwrap().unwrap().slot(), slot);
+}
+
+/// The waiter is in the process of the holder, which the nodes do not notify of its own release.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_the_same_process_learns_of_a_release() {
+    let nodes = three_nodes();
+    let redlock = over(&nodes).handover_for(MS(0)).build().await.unwrap();
+    let exports = redlock.semaphore("exports", 1);
+    let first = exports.acquire().await.unwrap();
+    let others = client(&nodes).await.semaphore("exports", 1);
+    let waiting = tokio::spawn(exports.acquire().into_future());
+    settle().await;
+    assert!(others.try_acquire().await.is_err());
+    assert_eq!(first.release().await.outcome, ReleaseOutcome::Released);
+    let second = tokio::time::timeout(MS(100), waiting)
+        .await
+        .expect("its turn");
+    assert!(second.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_returns_to_the_slot_that_it_had_last() {
+    let nodes = three_nodes();
+    let redlock = client(&nodes).await;
+    let exports = redlock.semaphore("exports", 128);
+    let first = exports.acquire().await.unwrap();
+    let slot = first.slot();
+    first.release().await;
+    for _ in 0..5 {
+        let again = exports.acquire().await.unwrap();
+        assert_eq!(again.slot(), slot);
+        assert!(
+            again.acquisition().to_string().contains("1 attempt "),
+            "{}",
+            again.acquisition()
+        );
+        again.release().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_lock_of_a_slot_takes_its_permit() {
+    let nodes = three_nodes();
+    let redlock = client(&nodes).await;
+    let exports = redlock.semaphore("exports", 2);
+    let _lock = redlock.try_lock("exports:slot:1").await.unwrap();
+    let permit = exports.try_acquire().await.expect("the other one");
+    assert_eq!(permit.slot(), Some(0));
+    assert!(exports.try_acquire().await.is_err());
+    let foreign = Ttl::new(MS(1000)).unwrap();
+    nodes
+        .iter()
+        .for_each(|node| node.insert("jobs:slot:0", "foreign", foreign));
+    let only = redlock.semaphore("jobs", 1);
+    assert!(only.try_acquire().await.is_err());
+    let after = only.acquire().wait(MS(5000)).await.expect("it has expired");
+    assert_eq!(after.slot(), Some(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_are_renewed_lost_and_fenced_as_locks_are() {
+    let nodes = three_nodes();
+    let redlock = client(&nodes).await;
+    let exports = redlock.semaphore("exports", 2);
+    let first = exports.acquire().ttl(MS(3000)).fenced().await.unwrap();
+    let second = exports.acquire().ttl(MS(3000)).fenced().await.unwrap();
+    assert!(first.fencing_token().is_some() && second.fencing_token().is_some());
+    tokio::time::sleep(MS(10_000)).await;
+    assert!(first.is_valid() && second.is_valid());
+    let key = format!("exports:slot:{}", first.slot().unwrap());
+    nodes.iter().for_each(|node| assert!(node.remove(&key)));
+    assert_eq!(first.lost().await, LossReason::KeysLost);
+    assert!(second.is_valid(), "it has another slot");
+    let third = exports.acquire().fenced().await.unwrap();
+    assert_eq!(third.slot(), first.slot());
+    assert!(
+        third.fencing_token() > first.fencing_token(),
+        "of the same slot"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_leaves_nothing_behind() {
+    let nodes = three_nodes();
+    let redlock = client(&nodes).await;
+    let exports = redlock.semaphore("exports", 2);
+    let held = [
+        exports.acquire().await.unwrap(),
+        exports.acquire().await.unwrap(),
+    ];
+    for _ in 0..3 {
+        let waiting = exports.acquire().into_future();
+        assert!(tokio::time::timeout(MS(20), waiting).await.is_err());
+    }
+    assert_eq!(redlock.queue().waiting, 0);
+    drop(held);
+    let all = [
+        exports.acquire().await.unwrap(),
+        exports.acquire().await.unwrap(),
+    ];
+    drop(all);
+    redlock.shutdown().await;
+    assert!(nodes.iter().all(MemoryNode::is_empty));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_number_of_permits_and_a_wrong_key_are_refused_by_name() {
+    let redlock = client(&three_nodes()).await;
+    for permits in [0, 129] {
+        let error = redlock
+            .semaphore("k", permits)
+            .try_acquire()
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, LockError::InvalidOptions(OptionsError::Permits(_))),
+            "{error}"
+        );
+    }
+    let error = redlock.semaphore("k", 0).try_acquire().await.unwrap_err();
+    let expected = OptionsError::Permits(PermitsError::NoPermits);
+    assert!(error.to_string().contains(&expected.to_string()), "{error}");
+    let error = redlock.semaphore("", 2).try_acquire().await.unwrap_err();
+    assert!(
+        matches!(error, LockError::InvalidKey(KeyError::Empty)),
+        "{error}"
+    );
+}
