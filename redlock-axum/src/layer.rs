@@ -63,6 +63,7 @@ use crate::{
 /// | [`wait`](Self::wait) | 5 s | how long a request waits |
 /// | [`max_hold`](Self::max_hold) | 60 s | for how long the lock of a handler is renewed |
 /// | [`fenced`](Self::fenced) | no | whether the lock has a fencing token |
+/// | [`permits`](Self::permits) | none: one at a time | how many requests with one key run at once |
 /// | [`max_waiters_per_key`](Self::max_waiters_per_key) | 64 | how many requests wait for a key |
 /// | [`max_waiters_total`](Self::max_waiters_total) | 1024 | how many requests wait for any key of the layer |
 /// | [`max_keys`](Self::max_keys) | 16 | how many different keys a request may want |
@@ -147,6 +148,35 @@ impl<K> LockLayer<K> {
     /// several keys has one token for all of them.
     pub fn fenced(self) -> Self {
         self.options(LockOptions::new().fenced())
+    }
+
+    /// Lets up to `permits` requests with one key run at once, in the whole fleet, instead of one. A request takes a permit
+    /// of the [semaphore](Redlock::semaphore) with its key, and gets a 429 if none becomes free in time. There can be 1 to
+    /// 128 permits.
+    ///
+    /// ```
+    /// use axum::{Router, routing::post};
+    /// use redlock_axum::{LockLayer, key, path};
+    /// use redlock_tokio::Redlock;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redlock = Redlock::embedded().await?;
+    /// // At most two exports of a tenant at once.
+    /// let exports = LockLayer::new(redlock, key("export", path("tenant"))).permits(2);
+    /// exports.check()?;
+    /// let app: Router = Router::new()
+    ///     .route("/tenants/{tenant}/export", post(async || "exported"))
+    ///     .route_layer(exports);
+    /// # let _ = app;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn permits(mut self, permits: usize) -> Self {
+        self.inner = self.inner.permits(permits);
+        let status = &mut self.policy_mut().contended;
+        status.get_or_insert(StatusCode::TOO_MANY_REQUESTS);
+        self
     }
 
     /// Sets how many requests may [wait](LockOptions::max_waiters_per_key) for one key in this process; 64 by
@@ -338,7 +368,7 @@ impl<K> LockLayer<K> {
     /// Common choices are 409, 429, and a 2xx for webhooks that must not be sent again. With a 2xx the response has no
     /// `Retry-After`, and with 204 it has no body.
     pub fn contended_status(mut self, status: StatusCode) -> Self {
-        self.policy_mut().contended = status;
+        self.policy_mut().contended = Some(status);
         self
     }
 

@@ -42,7 +42,7 @@ impl<K> LockLayer<K> {
     /// A layer with a [`rejection`](Self::rejection) of its own has other bodies.
     #[must_use]
     pub fn openapi_responses(&self) -> BTreeMap<String, RefOr<Response>> {
-        responses(self.policy.contended)
+        responses(self.policy.contended.unwrap_or(StatusCode::LOCKED))
     }
 }
 
@@ -54,7 +54,7 @@ fn responses(contended: StatusCode) -> BTreeMap<String, RefOr<Response>> {
         ),
         (
             StatusCode::TOO_MANY_REQUESTS,
-            "Too many requests wait for the resource already, or the expected wait exceeds the limit.",
+            "Too many requests use the resource, or wait for it.",
         ),
         (
             StatusCode::SERVICE_UNAVAILABLE,

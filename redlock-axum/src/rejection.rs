@@ -14,7 +14,8 @@ pub(crate) struct RejectionPolicy {
     /// The label of the layer, for the log.
     pub(crate) label: &'static str,
     pub(crate) retry_after: Duration,
-    pub(crate) contended: StatusCode,
+    /// The status of contention, if the layer has set one.
+    pub(crate) contended: Option<StatusCode>,
     pub(crate) respond: Option<Arc<Respond>>,
 }
 
@@ -33,16 +34,31 @@ impl RejectionPolicy {
     /// Contention is not a 5xx, because proxies eject hosts that respond with those.
     fn problem(&self, error: CallError<Infallible>) -> Problem {
         match error {
+            CallError::Contended(refusal) if refusal.has_permits() => {
+                tracing::debug!(target: "redlock", error = %refusal, "a request gets no permit");
+                let status = self.contended.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+                Problem::new(
+                    status,
+                    "urn:redlock:problem:no-permit",
+                    "Too many requests use the resource",
+                )
+                .detail(
+                    "As many requests as allowed are working on this resource. Try again later.",
+                )
+                .retry_after(self.jittered(refusal.expected_wait))
+                .settled_if(status.is_success())
+            }
             CallError::Contended(refusal) => {
                 tracing::debug!(target: "redlock", error = %refusal, "a request gets no lock");
+                let status = self.contended.unwrap_or(StatusCode::LOCKED);
                 Problem::new(
-                    self.contended,
+                    status,
                     "urn:redlock:problem:locked",
                     "The resource is locked",
                 )
                 .detail("Another request is working on this resource. Try again later.")
                 .retry_after(self.jittered(refusal.expected_wait))
-                .settled_if(self.contended.is_success())
+                .settled_if(status.is_success())
             }
             CallError::QueueFull(refusal) => {
                 tracing::debug!(target: "redlock", error = %refusal, "a request gets no lock");
@@ -185,7 +201,7 @@ impl Default for RejectionPolicy {
         Self {
             label: "default",
             retry_after: Duration::from_secs(1),
-            contended: StatusCode::LOCKED,
+            contended: None,
             respond: None,
         }
     }

@@ -139,8 +139,8 @@ pub use readiness::NotReady;
 pub use redlock::Tables;
 pub use redlock::{QueueStatus, Redlock, ShutdownReport};
 pub use redlock_core::{
-    Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, PermitsError, QuorumError,
-    RetryScheduleError, Timestamp, Token, Ttl, TtlError, ValidityError,
+    Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, Permits, PermitsError,
+    QuorumError, RetryScheduleError, Timestamp, Token, Ttl, TtlError, ValidityError,
 };
 pub use semaphore::RedlockSemaphore;
 

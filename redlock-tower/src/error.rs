@@ -49,6 +49,12 @@ impl Refusal {
         };
         limit == Some(WaiterLimit::Total)
     }
+
+    /// Returns whether the call wanted a permit of a [semaphore](redlock::Redlock::semaphore), and all were taken.
+    #[must_use]
+    pub fn has_permits(&self) -> bool {
+        matches!(&self.error, redlock::LockError::Contended(attempts) if attempts.permits.is_some())
+    }
 }
 
 impl fmt::Display for Refusal {

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use redlock_tokio::{LockOptions, OptionsError, Redlock};
+use redlock_tokio::{LockOptions, OptionsError, Permits, Redlock};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
@@ -92,6 +92,17 @@ impl<K, H, M> LockLayer<K, H, M> {
         self.options(LockOptions::new().fenced())
     }
 
+    /// Lets up to `permits` calls with one key run at once, in the whole fleet, instead of one. A call takes a permit of
+    /// the [semaphore](Redlock::semaphore) with its key. There can be 1 to 128 permits; [`check`](Self::check) refuses
+    /// others.
+    ///
+    /// A call with a [number of its own](crate::LockRequest::permits) takes precedence. A call that wants several keys
+    /// fails with [`KeyRejection::Layer`](crate::KeyRejection::Layer).
+    pub fn permits(mut self, permits: usize) -> Self {
+        self.rules_mut().permits = Some(permits);
+        self
+    }
+
     /// Sets how many calls may [wait](LockOptions::max_waiters_per_key) for one key in this process. Further calls
     /// fail with [`CallError::QueueFull`](crate::CallError::QueueFull).
     ///
@@ -176,6 +187,9 @@ impl<K, H, M> LockLayer<K, H, M> {
     ///
     /// Returns the option that is invalid, and why.
     pub fn check(&self) -> Result<(), OptionsError> {
+        if let Some(permits) = self.rules.permits {
+            Permits::new(permits)?;
+        }
         self.rules.redlock.check(self.rules.options)
     }
 

@@ -27,6 +27,8 @@ use redlock_tokio::LockOptions;
 #[must_use]
 pub struct LockRequest {
     pub(crate) keys: Keys,
+    /// How many requests with this key may run at once, if more than one.
+    pub(crate) permits: Option<usize>,
     pub(crate) options: LockOptions,
 }
 
@@ -39,6 +41,7 @@ impl LockRequest {
                 first: Some(key.into()),
                 others: Vec::new(),
             },
+            permits: None,
             options: LockOptions::new(),
         }
     }
@@ -55,6 +58,7 @@ impl LockRequest {
                 first: keys.next(),
                 others: keys.collect(),
             },
+            permits: None,
             options: LockOptions::new(),
         }
     }
@@ -70,7 +74,27 @@ impl LockRequest {
             self.keys.others.extend(other.keys.first);
             self.keys.others.extend(other.keys.others);
         }
+        self.permits = other.permits.or(self.permits);
         self.options(other.options)
+    }
+
+    /// Lets up to `permits` requests with this key run at once, in the whole fleet: the request takes a permit of the
+    /// [semaphore](redlock_tokio::Redlock::semaphore) with this key instead of a lock. There can be 1 to 128 permits.
+    ///
+    /// A request for several keys cannot take permits: the call fails with [`KeyRejection::Layer`].
+    ///
+    /// ```
+    /// use redlock_tower::LockRequest;
+    ///
+    /// // At most two exports of a tenant.
+    /// let export = LockRequest::new("export:acme").permits(2);
+    /// # let _ = export;
+    /// ```
+    ///
+    /// [`KeyRejection::Layer`]: crate::KeyRejection::Layer
+    pub fn permits(mut self, permits: usize) -> Self {
+        self.permits = Some(permits);
+        self
     }
 
     /// Sets options for this request. Options that are not set here keep their earlier value, and then fall back
@@ -147,6 +171,7 @@ impl fmt::Debug for LockRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockRequest")
             .field("keys", &self.keys().count())
+            .field("permits", &self.permits)
             .field("options", &self.options)
             .finish()
     }

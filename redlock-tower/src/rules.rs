@@ -21,6 +21,8 @@ const MAX_KEYS: usize = 16;
 pub(crate) struct Rules {
     pub(crate) redlock: Redlock,
     pub(crate) options: LockOptions,
+    /// How many calls with one key may run at once, if more than one.
+    pub(crate) permits: Option<usize>,
     pub(crate) prefix: Box<[u8]>,
     pub(crate) on_lost: OnLost,
     pub(crate) on_cancel: OnCancel,
@@ -37,6 +39,7 @@ impl Rules {
         Self {
             redlock,
             options: LockOptions::new(),
+            permits: None,
             prefix: Box::default(),
             on_lost: OnLost::default(),
             on_cancel: OnCancel::default(),
@@ -48,22 +51,30 @@ impl Rules {
         }
     }
 
-    /// Checks that a request does not want too many keys.
+    /// Checks that a request does not want too many keys, or permits of several.
     pub(crate) fn check_keys(&self, wanted: &LockRequest) -> Result<(), KeyRejection> {
         if wanted.keys.are_more_than(self.max_keys) {
             return Err(KeyRejection::TooManyKeys {
                 limit: self.max_keys,
             });
         }
+        if wanted.permits.or(self.permits).is_some() && wanted.keys.only().is_none() {
+            return Err(KeyRejection::layer("permits are for requests with one key"));
+        }
         Ok(())
     }
 
     /// Returns the lock that a request wants, and its keys.
     pub(crate) fn lock(&self, wanted: LockRequest) -> (Lock, Keys) {
-        let LockRequest { keys, options } = wanted.prefix(&self.prefix);
-        let lock = match keys.only() {
-            Some(key) => self.redlock.lock(key),
-            None => self.redlock.lock_all(keys.iter()),
+        let LockRequest {
+            keys,
+            permits,
+            options,
+        } = wanted.prefix(&self.prefix);
+        let lock = match (keys.only(), permits.or(self.permits)) {
+            (Some(key), None) => self.redlock.lock(key),
+            (Some(key), Some(permits)) => self.redlock.semaphore(key, permits).acquire(),
+            (None, _) => self.redlock.lock_all(keys.iter()),
         };
         let options = options.or(self.options);
         let options = match self.fail_open {

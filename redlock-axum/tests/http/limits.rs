@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::extract::Request;
+use axum::{extract::Request, http::StatusCode};
 use futures::future::join_all;
 use redlock_axum::{LockLayer, LockRequest};
 use tokio::time::Instant;
@@ -48,6 +48,32 @@ async fn a_full_queue_is_429() {
         text(waiting.await.unwrap()).await;
         text(post(&app, "/events/rock").await).await;
     }
+}
+
+/// A request that gets no permit is told so, with another status and another text than one that gets no lock.
+#[tokio::test(start_paused = true)]
+async fn without_a_free_permit_a_request_is_a_429() {
+    let it = Bed::new().await;
+    let app = it.app(it.layer().permits(2).wait(MS(100)));
+    let event = it.redlock.semaphore("event:rock", 2);
+    let (first, second) = (
+        event.acquire().await.unwrap(),
+        event.acquire().await.unwrap(),
+    );
+    let body = problem(post(&app, "/events/rock").await, 429, "no-permit").await;
+    let (handler_ran, retry_after) = terms(&body);
+    assert!(!handler_ran && retry_after.is_some());
+    drop(first);
+    text(post(&app, "/events/rock").await).await;
+    drop(second);
+    let of_its_own = it.app(
+        it.layer()
+            .permits(1)
+            .contended_status(StatusCode::CONFLICT)
+            .wait(MS(0)),
+    );
+    let _only = it.redlock.try_lock("event:rock:slot:0").await.unwrap();
+    problem(post(&of_its_own, "/events/rock").await, 409, "no-permit").await;
 }
 
 #[tokio::test(start_paused = true)]

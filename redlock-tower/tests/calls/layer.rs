@@ -10,7 +10,7 @@ use std::{
 };
 
 use redlock_tokio::{Hold, Redlock, test_util::TestNodes};
-use redlock_tower::{CallError, KeyRejection, LockLayer, Locked};
+use redlock_tower::{CallError, KeyRejection, LockLayer, LockRequest, Locked};
 use tokio::{task::JoinSet, time::sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -60,6 +60,65 @@ async fn crowd(locked: bool, keys: impl Iterator<Item = String>) -> usize {
         outcome.unwrap().unwrap();
     }
     gauge.most()
+}
+
+/// Calls with one key, of which as many run at once as there are permits. A layer's number is for requests without one.
+#[tokio::test(start_paused = true)]
+async fn as_many_calls_run_at_once_as_there_are_permits() {
+    for (of_layer, of_request, expected) in [
+        (Some(3), None, 3),
+        (Some(3), Some(2), 2),
+        (None, Some(4), 4),
+        (None, None, 1),
+    ] {
+        let (_, redlock) = paused().await;
+        let gauge = Gauge::default();
+        let work = gauge.clone();
+        let layer = LockLayer::new(redlock, move |_: &u32| {
+            let request = LockRequest::new("k");
+            match of_request {
+                Some(permits) => request.permits(permits),
+                None => request,
+            }
+        });
+        let layer = match of_layer {
+            Some(permits) => layer.permits(permits),
+            None => layer,
+        };
+        layer.check().unwrap();
+        let service = layer.wait(MS(60_000)).layer(service_fn(move |_: u32| {
+            let work = work.clone();
+            async move {
+                work.work().await;
+                Ok::<_, Infallible>(())
+            }
+        }));
+        let calls = (0..12).map(|number| service.clone().oneshot(number));
+        for outcome in futures::future::join_all(calls).await {
+            outcome.unwrap();
+        }
+        assert_eq!(gauge.most(), expected, "{of_layer:?}, {of_request:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_of_several_keys_and_a_wrong_number_are_refused() {
+    let (_, redlock) = paused().await;
+    let two = |_: &u32| LockRequest::all(["a", "b"]);
+    let layer = LockLayer::new(redlock.clone(), two).permits(2);
+    let service = layer.layer(service_fn(async |_: u32| Ok::<_, Infallible>(())));
+    let error = service.oneshot(1).await.unwrap_err();
+    assert!(
+        matches!(&error, CallError::Key(KeyRejection::Layer(_))),
+        "{error}"
+    );
+    for permits in [0, 129] {
+        let layer = LockLayer::new(redlock.clone(), |_: &u32| "k").permits(permits);
+        assert!(layer.check().is_err());
+        let service = layer.layer(service_fn(async |_: u32| Ok::<_, Infallible>(())));
+        let error = service.oneshot(1).await.unwrap_err();
+        assert!(matches!(&error, CallError::Misconfigured(_)), "{error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
