@@ -193,6 +193,37 @@ fn a_late_write_without_a_fence_wins() {
     assert!(output.contains("Ada: writes 110\n"), "{output}");
 }
 
+fn exports(nodes: Nodes) {
+    let output = output(env!("CARGO_BIN_EXE_exports"), &[], nodes);
+    for tenant in ["acme", "globex"] {
+        for permit in 0..2 {
+            let line = format!("{tenant}: exported with permit {permit}");
+            assert!(output.contains(&line), "{output}");
+        }
+        let most = format!("{tenant}: at most 2 exports ran at once");
+        assert!(output.contains(&most), "{output}");
+    }
+}
+
+#[test]
+fn two_exports_of_a_tenant_run_at_once_on_embedded_nodes() {
+    exports(None);
+}
+
+#[test]
+fn two_exports_of_a_tenant_run_at_once_on_real_nodes() {
+    exports(masters(&RedisServers::spawn(5).unwrap()));
+}
+
+#[test]
+fn without_the_layer_all_exports_run_at_once() {
+    let arguments = ["--no-limit", "--requests", "3"];
+    let output = run(env!("CARGO_BIN_EXE_exports"), &arguments, None);
+    assert!(!output.status.success(), "there was a limit");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("3 exports of acme ran at once"), "{errors}");
+}
+
 const EVERY_SECOND: [&str; 4] = ["--every", "1s", "--runs", "3"];
 
 /// Returns how often the job was run in each slot in which a runner took part.
