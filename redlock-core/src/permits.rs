@@ -15,7 +15,7 @@ use core::{error::Error, fmt};
 /// assert_eq!(Permits::new(129), Err(PermitsError::TooManyPermits { permits: 129 }));
 /// # Ok::<(), PermitsError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Permits(u8);
 
 impl Permits {

@@ -23,7 +23,7 @@ use crate::{
         lane::Prospect,
         lease_cell::{self, Begun, Client, HeldLease, LeaseRequest, WaitingTask},
     },
-    key::{KeySet, SlotKeys},
+    key::KeySet,
 };
 
 /// A request for a lock, with its options. Made by [`Redlock::lock`](crate::Redlock::lock).
@@ -48,8 +48,6 @@ use crate::{
 pub struct Lock {
     client: Arc<Client>,
     keys: Result<KeySet, Mistake>,
-    /// Set for a permit.
-    semaphore: Option<Arc<SlotKeys>>,
     /// `None` if none is set, as for most locks.
     options: Option<Box<LockOptions>>,
 }
@@ -59,6 +57,12 @@ pub struct Lock {
 pub(crate) enum Mistake {
     Key(KeyError),
     Permits(PermitsError),
+}
+
+impl From<KeyError> for Mistake {
+    fn from(error: KeyError) -> Self {
+        Self::Key(error)
+    }
 }
 
 impl From<Mistake> for LockError {
@@ -71,28 +75,10 @@ impl From<Mistake> for LockError {
 }
 
 impl Lock {
-    pub(crate) fn new(client: Arc<Client>, keys: Result<KeySet, KeyError>) -> Self {
-        Self {
-            client,
-            keys: keys.map_err(Mistake::Key),
-            semaphore: None,
-            options: None,
-        }
-    }
-
-    /// Requests a permit of a semaphore, with its key and those of its slots.
-    pub(crate) fn for_permit(
-        client: Arc<Client>,
-        semaphore: Result<(KeySet, Arc<SlotKeys>), Mistake>,
-    ) -> Self {
-        let (keys, semaphore) = match semaphore {
-            Ok((key, slots)) => (Ok(key), Some(slots)),
-            Err(mistake) => (Err(mistake), None),
-        };
+    pub(crate) fn new(client: Arc<Client>, keys: Result<KeySet, Mistake>) -> Self {
         Self {
             client,
             keys,
-            semaphore,
             options: None,
         }
     }
@@ -197,12 +183,7 @@ impl Lock {
         let terms = client.terms(options).map_err(LockError::InvalidOptions)?;
         let label = options.and_then(LockOptions::label_if_set);
         let label = label.or(client.defaults.label_if_set());
-        let request = LeaseRequest {
-            keys,
-            semaphore: self.semaphore,
-            terms,
-            label,
-        };
+        let request = LeaseRequest { keys, terms, label };
         Ok((client, request))
     }
 }

@@ -19,6 +19,7 @@ use crate::{
         queue::QueueSize,
     },
     key::KeySet,
+    lock::Mistake,
     readiness,
 };
 
@@ -89,7 +90,10 @@ impl Redlock {
     /// released in the background.
     pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
         let key = Key::with_prefix(&self.client.prefix, key.as_ref());
-        Lock::new(Arc::clone(&self.client), key.map(KeySet::from))
+        Lock::new(
+            Arc::clone(&self.client),
+            key.map(KeySet::from).map_err(Mistake::Key),
+        )
     }
 
     /// Acquires the locks of several keys, all or none, under one guard.
@@ -159,7 +163,7 @@ impl Redlock {
         I::Item: AsRef<[u8]>,
     {
         let keys = KeySet::all(&self.client.prefix, keys);
-        Lock::new(Arc::clone(&self.client), keys)
+        Lock::new(Arc::clone(&self.client), keys.map_err(Mistake::Key))
     }
 
     /// Returns the semaphore with this key, of which at most `permits` clients in the whole fleet hold a permit at once.

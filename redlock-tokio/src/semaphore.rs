@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use redlock_core::Permits;
 
 use crate::{
-    Key, Lock, LockError, LockGuard,
+    Lock, LockError, LockGuard,
     engine::lease_cell::Client,
     key::{KeySet, SlotKeys},
     lock::Mistake,
@@ -49,22 +49,17 @@ use crate::{
 #[derive(Clone)]
 pub struct RedlockSemaphore {
     client: Arc<Client>,
-    semaphore: Result<(KeySet, Arc<SlotKeys>), Mistake>,
+    key: Result<KeySet, Mistake>,
 }
 
 impl RedlockSemaphore {
     pub(crate) fn new(client: Arc<Client>, key: &[u8], permits: usize) -> Self {
-        let prefix = &client.prefix;
-        let semaphore = Permits::new(permits).map_err(Mistake::Permits);
-        let semaphore = semaphore.and_then(|permits| {
-            let slots = SlotKeys::new(prefix, key, permits);
-            let keys = slots.and_then(|slots| {
-                let key = Key::with_prefix(prefix, key)?;
-                Ok((key.into(), Arc::new(slots)))
-            });
-            keys.map_err(Mistake::Key)
+        let permits = Permits::new(permits).map_err(Mistake::Permits);
+        let key = permits.and_then(|permits| {
+            let slots = SlotKeys::new(&client.prefix, key, permits);
+            slots.map(KeySet::from).map_err(Mistake::Key)
         });
-        Self { client, semaphore }
+        Self { client, key }
     }
 
     /// Acquires a permit, and waits while all are taken. [`Lock`] has the options, and
@@ -79,7 +74,7 @@ impl RedlockSemaphore {
     /// Fails with [`LockError::InvalidOptions`] if there are no permits, or more than 128, and with
     /// [`LockError::Contended`] if all permits were taken until the end of the wait. [`LockError`] lists the other errors.
     pub fn acquire(&self) -> Lock {
-        Lock::for_permit(Arc::clone(&self.client), self.semaphore.clone())
+        Lock::new(Arc::clone(&self.client), self.key.clone())
     }
 
     /// Makes one attempt to acquire a permit, or two if the first one was for a permit that is taken and others are free.
@@ -100,10 +95,8 @@ impl RedlockSemaphore {
 
 impl fmt::Debug for RedlockSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let permits = self
-            .semaphore
-            .as_ref()
-            .map(|(_, slots)| slots.permits().count());
+        let slots = self.key.as_ref().ok().and_then(KeySet::slots);
+        let permits = slots.map(|slots| slots.permits().count());
         f.debug_struct("RedlockSemaphore")
             .field("permits", &permits)
             .finish_non_exhaustive()

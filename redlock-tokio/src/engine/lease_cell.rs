@@ -42,7 +42,7 @@ use crate::{
     NodeReports, OptionsError,
     engine::{lane::SetRequests, queue::Ticket},
     foreign,
-    key::{KeySet, SlotKeys},
+    key::KeySet,
     log,
     sync::{Mutex, MutexGuard, Notify},
 };
@@ -55,8 +55,6 @@ pub(crate) struct LeaseCell {
     ticket: Ticket,
     client: Arc<Client>,
     keys: KeySet,
-    /// Set for a permit.
-    semaphore: Option<Arc<SlotKeys>>,
     terms: Arc<Terms>,
     state: Mutex<CellState>,
     /// Notified of the changes that a holder can see.
@@ -82,7 +80,6 @@ impl LeaseCell {
             ticket,
             client: Arc::clone(client),
             keys: request.keys.clone(),
-            semaphore: request.semaphore.clone(),
             terms: Arc::clone(&request.terms),
             state: Mutex::new(state),
             changed: Notify::new(),

@@ -1,6 +1,6 @@
 use std::{fmt, slice, sync::Arc};
 
-use super::prefix::Prefix;
+use super::{SlotKeys, prefix::Prefix};
 use crate::{Key, KeyError};
 
 /// How many keys of a lock a line of the log shows: enough to recognise the lock.
@@ -17,6 +17,8 @@ enum Keys {
     One(Key),
     /// At least two.
     Several(Arc<[Key]>),
+    /// The key of a semaphore, with those of its slots.
+    Semaphore(Arc<SlotKeys>),
 }
 
 impl KeySet {
@@ -56,6 +58,7 @@ impl KeySet {
         match &self.0 {
             Keys::One(key) => key,
             Keys::Several(keys) => &keys[0],
+            Keys::Semaphore(slots) => slots.semaphore(),
         }
     }
 
@@ -63,6 +66,7 @@ impl KeySet {
         match &self.0 {
             Keys::One(key) => slice::from_ref(key),
             Keys::Several(keys) => keys,
+            Keys::Semaphore(slots) => slice::from_ref(slots.semaphore()),
         }
         .iter()
     }
@@ -82,6 +86,14 @@ impl KeySet {
         keys.collect::<Vec<String>>()
     }
 
+    /// Returns the slots of a semaphore, if this is its key.
+    pub(crate) fn slots(&self) -> Option<&SlotKeys> {
+        match &self.0 {
+            Keys::Semaphore(slots) => Some(slots),
+            Keys::One(_) | Keys::Several(_) => None,
+        }
+    }
+
     pub(crate) fn has_several(&self) -> bool {
         matches!(self.0, Keys::Several(_))
     }
@@ -90,6 +102,12 @@ impl KeySet {
 impl fmt::Debug for KeySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl From<SlotKeys> for KeySet {
+    fn from(slots: SlotKeys) -> Self {
+        Self(Keys::Semaphore(slots.into()))
     }
 }
 

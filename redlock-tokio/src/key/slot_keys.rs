@@ -7,8 +7,9 @@ use crate::{Key, KeyError, node::Command};
 const SEPARATOR: &[u8] = b":slot:";
 
 /// The keys of a semaphore's slots: `<key>:slot:<index>`.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SlotKeys {
+    semaphore: Key,
     permits: Permits,
     /// In the order of the slots.
     keys: KeySet,
@@ -17,16 +18,23 @@ pub(crate) struct SlotKeys {
 impl SlotKeys {
     /// Creates the keys for a semaphore with this key, without the prefix.
     pub(crate) fn new(prefix: &Prefix, key: &[u8], permits: Permits) -> Result<Self, KeyError> {
-        if key.is_empty() {
-            return Err(KeyError::Empty);
-        }
+        let semaphore = Key::with_prefix(prefix, key)?;
         let named = |slot: Slot| {
             let index = slot.index().to_string();
             Key::with_prefix(prefix, &[key, SEPARATOR, index.as_bytes()].concat())
         };
         let keys = permits.slots().iter().map(named);
         let keys = KeySet::in_order(keys.collect::<Result<_, _>>()?)?;
-        Ok(Self { permits, keys })
+        Ok(Self {
+            semaphore,
+            permits,
+            keys,
+        })
+    }
+
+    /// Returns the key of the semaphore, which no node has.
+    pub(super) const fn semaphore(&self) -> &Key {
+        &self.semaphore
     }
 
     pub(crate) const fn permits(&self) -> Permits {

@@ -10,7 +10,7 @@ use crate::{
         lease_cell::{Client, End, LeaseCell, LeaseRequest, WaitingTask},
         queue::Refusal,
     },
-    key::{KeySet, SlotKeys},
+    key::KeySet,
     node::status,
 };
 
@@ -49,8 +49,6 @@ pub(super) fn conclude(
 pub(super) struct Request<'a> {
     client: &'a Client,
     keys: &'a KeySet,
-    /// Set for a permit.
-    semaphore: Option<&'a SlotKeys>,
     since: Timestamp,
     /// None if it never had its turn.
     lease: Option<&'a LeaseCell>,
@@ -61,7 +59,6 @@ impl<'a> Request<'a> {
         Self {
             client,
             keys: &request.keys,
-            semaphore: request.semaphore.as_deref(),
             since,
             lease: None,
         }
@@ -75,7 +72,6 @@ impl<'a> Request<'a> {
         Self {
             client: lease.client(),
             keys: lease.keys(),
-            semaphore: lease.semaphore(),
             since,
             lease: Some(lease),
         }
@@ -135,7 +131,7 @@ impl<'a> Request<'a> {
     fn passed_over(&self) -> LockError {
         let own = self.lease.map(LeaseCell::id);
         let attempts = self.attempts(0);
-        let is_taken = match self.semaphore {
+        let is_taken = match self.keys.slots() {
             None => self.client.is_held_by_another(self.keys, own),
             Some(_) => self.client.has_permit(self.keys.first(), own),
         };
@@ -152,7 +148,7 @@ impl<'a> Request<'a> {
             votes_needed: quorum.votes(),
             nodes_total: quorum.nodes(),
             waited: self.waited(),
-            permits: self.semaphore.map(|slots| slots.permits().count()),
+            permits: self.keys.slots().map(|slots| slots.permits().count()),
             nodes: self.lease.map(LeaseCell::reports).unwrap_or_default(),
         }
     }

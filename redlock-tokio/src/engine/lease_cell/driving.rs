@@ -39,7 +39,7 @@ impl LeaseCell {
             .map_or_else(WakeUps::default, |departure| {
                 carry_out(now, self.leave(now, departure))
             });
-        if self.semaphore.is_some() {
+        if self.keys.slots().is_some() {
             self.tell_others(now, &changes);
         }
         // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
@@ -277,7 +277,6 @@ impl LeaseCell {
         Place {
             queue: &self.client.queue,
             keys: &self.keys,
-            semaphore: self.semaphore.as_deref(),
             ticket: self.ticket,
         }
     }

@@ -70,7 +70,7 @@ impl LeaseCell {
     pub(crate) fn handle_freed(self: &Arc<Self>, node: NodeId) {
         let now = self.now();
         self.update(now, |state| {
-            if self.keys().has_several() || self.semaphore.is_some() {
+            if self.keys().has_several() || self.keys.slots().is_some() {
                 // Other keys may still be there.
                 state.lease.probe_again(node);
             } else {

@@ -9,7 +9,7 @@ use super::{
     driving::carry_out,
     state::{CellState, Changes},
 };
-use crate::{key::SlotKeys, node::Command};
+use crate::node::Command;
 
 impl LeaseCell {
     /// Returns the slot of the permit, if the lock is one.
@@ -17,16 +17,12 @@ impl LeaseCell {
         self.state().lease.slot()
     }
 
-    pub(crate) fn semaphore(&self) -> Option<&SlotKeys> {
-        self.semaphore.as_deref()
-    }
-
     /// Has the lease ask for a permit. It begins with the slot that the process had last.
     pub(super) fn share(&self, state: &mut CellState) {
-        let Some(semaphore) = &self.semaphore else {
+        let Some(slots) = self.keys.slots() else {
             return;
         };
-        state.lease.set_share(Share::Permit(semaphore.permits()));
+        state.lease.set_share(Share::Permit(slots.permits()));
         self.exclude_slots(state);
         if let Some(last) = self.client.slots.last(self.keys.first()) {
             state.lease.prefer_slot(last);
@@ -35,7 +31,7 @@ impl LeaseCell {
 
     /// Excludes the slots that other leases of the process use.
     pub(super) fn exclude_slots(&self, state: &mut CellState) {
-        if self.semaphore.is_some() && state.stage().is_pending() {
+        if self.keys.slots().is_some() && state.stage().is_pending() {
             let others = self.client.slots.others(self.keys.first(), state.slot);
             state.lease.exclude_slots(others);
         }
@@ -43,7 +39,7 @@ impl LeaseCell {
 
     /// Notes which slot the lease uses after a change, and whether it has found none free.
     pub(super) fn note_slot(&self, state: &mut CellState) {
-        if self.semaphore.is_none() {
+        if self.keys.slots().is_none() {
             return;
         }
         let key = self.keys.first();
@@ -96,10 +92,10 @@ impl LeaseCell {
     /// Returns the command that carries out a request. `None` if this driver does not know the access.
     pub(super) fn command(&self, transmit: &Transmit) -> Option<Command> {
         let operation: Operation = transmit.operation;
-        match (transmit.access, &self.semaphore) {
+        match (transmit.access, self.keys.slots()) {
             (Access::Exclusive, _) => Some(Command::for_all(self.keys.clone(), operation)),
-            (Access::Slot(slot), Some(semaphore)) => semaphore.command(slot, operation),
-            (Access::Slots(_), Some(semaphore)) => Some(semaphore.probe(operation)),
+            (Access::Slot(slot), Some(slots)) => slots.command(slot, operation),
+            (Access::Slots(_), Some(slots)) => Some(slots.probe(operation)),
             _ => None,
         }
     }

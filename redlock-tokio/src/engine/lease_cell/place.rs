@@ -6,7 +6,7 @@ use super::Contender;
 use crate::{
     Key,
     engine::queue::{Entry, FollowUp, JoinOutcome, Queue, Refused, Ticket},
-    key::{KeySet, SlotKeys},
+    key::KeySet,
     options::QueuePolicy,
 };
 
@@ -14,8 +14,6 @@ use crate::{
 pub(super) struct Place<'a> {
     pub(super) queue: &'a Queue<Contender>,
     pub(super) keys: &'a KeySet,
-    /// Set for a permit.
-    pub(super) semaphore: Option<&'a SlotKeys>,
     pub(super) ticket: Ticket,
 }
 
@@ -27,7 +25,7 @@ impl Place<'_> {
         policy: &QueuePolicy,
         enter: impl FnOnce(Entry) -> Contender,
     ) -> Result<JoinOutcome<Contender>, Refused<Contender>> {
-        match self.semaphore {
+        match self.keys.slots() {
             None => self.queue.join(self.keys, self.ticket, now, policy, enter),
             Some(slots) => {
                 let (key, permits) = (self.keys.first(), slots.permits());
@@ -39,7 +37,7 @@ impl Place<'_> {
 
     /// Puts a lease in the place of the waiter that has got the turn.
     pub(super) fn replace_turn(self, holder: &Contender) {
-        match self.semaphore {
+        match self.keys.slots() {
             None => self.queue.replace_turn(self.keys, self.ticket, holder),
             Some(_) => self
                 .queue
@@ -55,7 +53,7 @@ impl Place<'_> {
         held: Option<Timestamp>,
         policy: &QueuePolicy,
     ) -> Vec<FollowUp<Contender>> {
-        match self.semaphore {
+        match self.keys.slots() {
             None => self.queue.leave(self.keys, self.ticket, now, held, policy),
             Some(_) => self
                 .queue
@@ -71,7 +69,7 @@ impl Place<'_> {
         policy: &QueuePolicy,
         fits: impl FnOnce(&Contender) -> bool,
     ) -> Option<Contender> {
-        match self.semaphore {
+        match self.keys.slots() {
             None => self.queue.successor(self.key(), now, held, policy, fits),
             Some(_) => self
                 .queue

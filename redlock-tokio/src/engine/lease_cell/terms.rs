@@ -2,11 +2,7 @@ use std::sync::Arc;
 
 use redlock_core::LeaseConfig;
 
-use crate::{
-    engine::turns::TurnLength,
-    key::{KeySet, SlotKeys},
-    options::QueuePolicy,
-};
+use crate::{engine::turns::TurnLength, key::KeySet, options::QueuePolicy};
 
 /// The options of a lock, resolved. Shared by all requests with the same options.
 #[derive(Clone, Debug)]
@@ -25,8 +21,6 @@ pub(crate) struct Terms {
 pub(crate) struct LeaseRequest {
     /// Of a permit, the key of the semaphore.
     pub(crate) keys: KeySet,
-    /// Set for a permit.
-    pub(crate) semaphore: Option<Arc<SlotKeys>>,
     pub(crate) terms: Arc<Terms>,
     pub(crate) label: Option<&'static str>,
 }

@@ -251,7 +251,6 @@ impl Waiter {
         Place {
             queue: &self.client.queue,
             keys: &self.request.keys,
-            semaphore: self.request.semaphore.as_deref(),
             ticket: self.ticket,
         }
     }
