@@ -21,6 +21,7 @@
 //! [`LockLayer::max_hold`]: crate::LockLayer::max_hold
 //! [`LockLayer::max_keys`]: crate::LockLayer::max_keys
 //! [`LockLayer::methods`]: crate::LockLayer::methods
+//! [`LockLayer::permits`]: crate::LockLayer::permits
 //! [`LockLayer::prefix`]: crate::LockLayer::prefix
 //! [`LockLayer::rejection`]: crate::LockLayer::rejection
 //! [`LockLayer::retry_after`]: crate::LockLayer::retry_after

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_tokio::{FencingToken, Hold};
+use redlock_tokio::{FencingToken, Hold, Key};
 
 use crate::{
     clock::MILLI,
@@ -93,12 +93,9 @@ impl Registry {
         let mut entries = self.lock();
         let at = host.now();
         let valid_until = valid_until(host, hold).unwrap_or(at);
-        let keys = hold.keys();
         let id = entries.judge.granted(Grant {
             client: host.name(),
-            keys: keys
-                .map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned())
-                .collect(),
+            keys: keys_on_nodes(hold),
             at,
             valid_until,
             fence: hold.fencing_token(),
@@ -380,6 +377,17 @@ impl Entries {
 impl Open {
     fn is_valid(&self) -> bool {
         self.invalid_since.is_none() && self.hold.is_valid()
+    }
+}
+
+/// Returns the names that nodes have for the keys of a hold. Of a permit, that is its slot: if no two clients hold the same
+/// one, there are no more holders than permits.
+pub(crate) fn keys_on_nodes(hold: &Hold) -> Vec<String> {
+    let text = |key: &Key| String::from_utf8_lossy(key.as_bytes()).into_owned();
+    let names = hold.keys().map(text);
+    match hold.slot() {
+        Some(slot) => names.map(|name| format!("{name}:slot:{slot}")).collect(),
+        None => names.collect(),
     }
 }
 

@@ -141,6 +141,8 @@ seen! {
         LockedAll = "locks of several keys",
         LockedAllFenced = "locks of several keys with a fencing token",
         LockedAlone = "locks of a key that nobody else wants",
+        Permit = "permits of the first slot",
+        PermitOfAnotherSlot = "permits of another slot",
         HandedOver = "locks handed over",
         TimedOut = "requests that gave up waiting",
         Cancelled = "requests cancelled",

@@ -210,6 +210,16 @@ impl Server {
     }
 
     fn probe(&mut self, now: u64, from: ConnectionId, command: &Command) -> Vote {
+        if command.probes_slots() {
+            for key in command.keys() {
+                self.tracked.entry(key.clone()).or_default().insert(from);
+            }
+            let left = |key| {
+                let entry = self.live(now, key)?;
+                Some(Duration::from_millis(entry.expires_at - now))
+            };
+            return Vote::slots(command.keys().map(left));
+        }
         let ends = command.keys().filter_map(|key| self.live(now, key));
         match ends.map(|it| it.expires_at).max() {
             None => Vote::Free,

@@ -13,6 +13,13 @@ pub(crate) const KEYS: usize = 36;
 /// The keys that are only locked with fences. Fences alone protect their counters.
 pub(crate) const FENCED_KEYS: Range<usize> = KEYS..KEYS + 4;
 
+/// The slots of a semaphore. Each counts as a key: if no two holders have the same slot, there are no more holders than
+/// permits.
+pub(crate) const SLOTS: Range<usize> = FENCED_KEYS.end..FENCED_KEYS.end + 3;
+
+/// The key of the semaphore.
+pub(crate) const SEMAPHORE: &str = "soak:permits";
+
 /// How long a restarted node has no vote, including the time to connect: the longest ttl with its drift, a
 /// second because the uptime is in whole seconds, and a margin.
 pub(crate) const QUARANTINE: Duration = Duration::from_secs(5);
@@ -102,7 +109,10 @@ impl Masters {
 
 /// Returns the name of a lock, and of the counter that the lock protects.
 pub(crate) fn name(key: usize) -> String {
-    format!("soak:{key}")
+    match key.checked_sub(SLOTS.start) {
+        Some(slot) => format!("{SEMAPHORE}:slot:{slot}"),
+        None => format!("soak:{key}"),
+    }
 }
 
 /// Returns the name of the largest fencing token that the store has seen for a counter.

@@ -3,7 +3,7 @@
 use crate::topology::Topology;
 
 /// All events that may happen. An event with another name is a finding: an error that this run cannot cause.
-const KNOWN: [&str; 36] = [
+const KNOWN: [&str; 38] = [
     "acquired",
     "cancelled",
     "extension: done",
@@ -27,6 +27,8 @@ const KNOWN: [&str; 36] = [
     "not acquired: NoQuorum",
     "not acquired: Quarantined",
     "not acquired: TooSlow",
+    "permit of another slot",
+    "permit of the first slot",
     "release: HandedOver",
     "release: NotHeld",
     "release: Released",
@@ -43,7 +45,7 @@ const KNOWN: [&str; 36] = [
 ];
 
 /// Events that each conclusive run must have seen. Every minute brings several of each.
-const SOMETIMES: [&str; 15] = [
+const SOMETIMES: [&str; 17] = [
     "acquired",
     "cancelled",
     "extension: done",
@@ -51,6 +53,8 @@ const SOMETIMES: [&str; 15] = [
     "lost: Expired",
     "lost: MaxHold",
     "not acquired: Contended",
+    "permit of another slot",
+    "permit of the first slot",
     "release: Released",
     "several keys",
     "tokens refused after a loss",

@@ -52,7 +52,7 @@ fn lost_updates(store: &Cli) -> Result<u64> {
     let number =
         |name: &str| -> Result<u64> { Ok(store.get(name).map_or(Ok(0), |it| it.parse())?) };
     let mut lost = 0;
-    for key in 0..bed::FENCED_KEYS.end {
+    for key in 0..bed::SLOTS.end {
         let (value, writes) = (number(&bed::name(key))?, number(&bed::writes(key))?);
         lost += writes
             .checked_sub(value)

@@ -28,6 +28,8 @@ pub(crate) enum Keys {
     /// No lock can have this key.
     Bad,
     Several,
+    /// A permit of a semaphore that others want, too.
+    Permit,
 }
 
 /// How much later than `wait` a request may end: one attempt at most. Each of its rounds, three with a fence, lasts

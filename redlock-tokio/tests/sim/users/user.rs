@@ -66,7 +66,8 @@ impl User {
                 let key = self.key();
                 self.lock_and_work(key, terms).await;
             }
-            8 | 9 => self.try_lock().await,
+            8 => self.try_lock().await,
+            9 => self.acquire_permit(terms).await,
             10 | 11 => self.lock_all(terms).await,
             12 | 13 => {
                 let cancel = self.cancel_sometimes();
@@ -110,15 +111,21 @@ impl User {
         let clock = std::sync::Arc::clone(host);
         let names = keys.to_vec();
         let requests = &environment.records.requests;
+        // Several requests for permits have their turns at once.
+        let order = match keys {
+            [key] if key.starts_with("permits-") => Order::Unwatched,
+            _ => Order::Watched,
+        };
         Asked {
             environment: environment.clone(),
             service: self.service.clone(),
             terms,
-            ticket: requests.begin(self.service.id, names, Order::Watched, move || clock.now()),
+            ticket: requests.begin(self.service.id, names, order, move || clock.now()),
             at: host.timestamp(),
             keys: match keys {
                 [key] if key.is_empty() => Keys::Bad,
                 [key] if key.starts_with("key-") => Keys::Shared,
+                [key] if key.starts_with("permits-") => Keys::Permit,
                 [_] => Keys::Alone,
                 _ => Keys::Several,
             },
@@ -177,6 +184,34 @@ impl User {
                     self.environment.note(Seen::LockedAllFenced);
                 }
             }
+            self.work_under(kept).await;
+        }
+    }
+
+    /// Takes a permit. Processes disagree on the number of permits now and then.
+    async fn acquire_permit(&mut self, terms: Terms) {
+        let key = format!("permits-{}", self.rng.usize(..2));
+        let permits = if self.rng.chance(50_000) { 3 } else { 2 };
+        let semaphore = self.service.redlock.semaphore(&key, permits);
+        let terms = if self.rng.chance(300_000) {
+            terms.fenced()
+        } else {
+            terms
+        };
+        let terms = if self.rng.chance(200_000) {
+            terms.wait(Duration::ZERO)
+        } else {
+            terms
+        };
+        let cancel = self.cancel_sometimes();
+        let asked = self.ask(&[key], terms);
+        let request = semaphore.acquire().options(terms.options);
+        if let Some(kept) = self.wait_for(request, asked, cancel).await {
+            let slot = kept.view().hold.slot();
+            self.environment.note(match slot {
+                Some(0) => Seen::Permit,
+                _ => Seen::PermitOfAnotherSlot,
+            });
             self.work_under(kept).await;
         }
     }

@@ -6,7 +6,9 @@ use std::{
 };
 
 use futures::FutureExt;
-use redlock_tokio::{Acquisition, ExtendError, Hold, LossReason, ReleaseOutcome, Timestamp, Token};
+use redlock_tokio::{
+    Acquisition, ExtendError, Hold, Key, LossReason, ReleaseOutcome, Timestamp, Token,
+};
 
 use super::{
     asked::{self, Asked, Keys},
@@ -18,7 +20,7 @@ use crate::{
     clock::SECOND,
     judge::HoldId,
     network::Network,
-    registry::{Registry, Write},
+    registry::{Registry, Write, keys_on_nodes},
     requests::ServiceId,
     seen::Seen,
 };
@@ -329,7 +331,7 @@ impl View {
     /// Writes to the resource that the lock protects.
     pub(crate) fn write(&self) {
         self.check_longest();
-        let key = String::from_utf8_lossy(self.hold.key().as_bytes()).into_owned();
+        let key = self.key_on_nodes();
         let Some(token) = self.hold.fencing_token() else {
             return;
         };
@@ -401,6 +403,11 @@ impl View {
         self.terms.is_handed_over && !self.terms.is_fenced && !has_several
     }
 
+    /// Returns the name that nodes have for the first key.
+    fn key_on_nodes(&self) -> String {
+        keys_on_nodes(&self.hold).swap_remove(0)
+    }
+
     /// Returns how many servers have the first key.
     fn keys_on_servers(&self) -> Option<usize> {
         self.count_keys(|_, _| true)
@@ -416,13 +423,14 @@ impl View {
         if self.environment.has_owners {
             return None;
         }
-        let (key, token): (_, Token) = (self.hold.key(), self.hold.token());
+        let key = Key::new(self.key_on_nodes()).expect("it was locked");
+        let token: Token = self.hold.token();
         let network = self.environment.network.lock();
         let at = network.at();
         let addresses = 0..self.environment.scale.servers;
         let machines = addresses.map(|address| network.machine(address));
         let counted = machines.filter(|machine| counts(&network, *machine));
-        let have = counted.filter(|machine| network.servers[*machine].holds(at, key, token));
+        let have = counted.filter(|machine| network.servers[*machine].holds(at, &key, token));
         Some(have.count())
     }
 }

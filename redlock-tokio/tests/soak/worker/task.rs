@@ -91,7 +91,8 @@ impl Task {
             68..74 => self.extend(key).await,
             74..79 => self.hold_long(key).await,
             79..82 => self.hold_too_long(key).await,
-            82..90 => self.lock_several(key).await,
+            82..87 => self.lock_several(key).await,
+            87..90 => self.acquire_permit().await,
             90..93 => self.lock_fenced(key).await,
             _ => self.rely_on_fence().await,
         }
@@ -250,6 +251,23 @@ impl Task {
             }
             let pause = self.pause();
             self.increment_in(&keys, Some(&guard), pause).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a permit, whose slot protects a counter of its own.
+    async fn acquire_permit(&mut self) -> Result<()> {
+        let (ttl, wait) = self.times();
+        let semaphore = self.redlock.semaphore(bed::SEMAPHORE, bed::SLOTS.len());
+        let request = semaphore.acquire().ttl(ttl).wait(wait);
+        if let Some(guard) = admitted(request.await) {
+            let slot = guard.slot().ok_or("a permit has a slot")?;
+            journal::saw(match slot {
+                0 => "permit of the first slot",
+                _ => "permit of another slot",
+            });
+            self.increment(bed::SLOTS.start + slot, Some(&guard))
+                .await?;
         }
         Ok(())
     }
