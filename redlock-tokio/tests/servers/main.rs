@@ -12,6 +12,7 @@ mod own_connections;
 #[path = "../../benches/shared/packages.rs"]
 #[allow(dead_code, reason = "other programs fetch packages from pip, too")]
 mod packages;
+mod permits;
 mod promises;
 mod refusals;
 mod saying_less;

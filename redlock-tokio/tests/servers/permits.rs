@@ -1,0 +1,169 @@
+//! Permits over real servers.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use redlock_tokio::{Acquisition, Redlock, test_util::RedisServers};
+use tokio::task::JoinSet;
+
+use crate::support::{Cli, MS, eventually};
+
+async fn clients<const N: usize>(servers: &RedisServers) -> [Redlock; N] {
+    let mut clients = Vec::new();
+    for _ in 0..N {
+        clients.push(servers.builder().build().await.expect("five servers"));
+    }
+    clients.try_into().expect("as many as asked for")
+}
+
+#[tokio::test]
+async fn permits_are_keys_of_their_own_that_a_server_shows() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let [redlock] = clients(&servers).await;
+    let exports = redlock.semaphore("exports", 2);
+    let permits = [
+        exports.acquire().await.unwrap(),
+        exports.acquire().await.unwrap(),
+    ];
+    let cli = Cli::of(servers.get(0));
+    for permit in &permits {
+        let key = format!("exports:slot:{}", permit.slot().unwrap());
+        let value = || cli.get(&key) == Some(permit.token().to_string());
+        eventually("the slot has the token", value).await;
+    }
+    let error = exports.try_acquire().await.unwrap_err();
+    assert!(error.is_contended(), "{error}");
+    // By hand, as an operator frees a lock.
+    assert_eq!(cli.run(&["DBSIZE"]), "2");
+    drop(permits);
+    eventually("nothing is left", || cli.run(&["DBSIZE"]) == "0").await;
+}
+
+/// Where a slot is free that the first attempt has not asked for, a look and another attempt find it.
+#[tokio::test]
+async fn an_attempt_at_a_taken_slot_is_followed_by_one_at_a_free_slot() {
+    let servers = RedisServers::spawn(3).unwrap();
+    let [one, other] = clients(&servers).await;
+    let mut attempts = BTreeMap::<u32, usize>::new();
+    for round in 0..20 {
+        let key = format!("exports-{round}");
+        let held = one.semaphore(&key, 2).acquire().await.unwrap();
+        let second = other
+            .semaphore(&key, 2)
+            .try_acquire()
+            .await
+            .expect("one is free");
+        assert_ne!(second.slot(), held.slot());
+        if let Acquisition::Granted { attempts: made, .. } = second.acquisition() {
+            *attempts.entry(made).or_default() += 1;
+        }
+    }
+    assert!(attempts.keys().eq(&[1, 2]), "{attempts:?}");
+}
+
+#[tokio::test]
+async fn a_waiter_is_notified_of_any_slot_that_becomes_free() {
+    let servers = RedisServers::spawn(5).unwrap();
+    let [holder, waiter] = clients(&servers).await;
+    let (ours, theirs) = (
+        holder.semaphore("exports", 3),
+        waiter.semaphore("exports", 3),
+    );
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(ours.acquire().await.unwrap());
+    }
+    for _ in 0..10 {
+        let waiting = tokio::spawn(theirs.acquire().into_future());
+        tokio::time::sleep(MS(30)).await;
+        let freed = held.swap_remove(0);
+        let slot = freed.slot();
+        freed.release().await;
+        // Without a notification the next look would be at random.
+        let got = waiting.await.unwrap().expect("a permit is free");
+        assert_eq!(got.slot(), slot);
+        got.release().await;
+        held.push(ours.acquire().await.unwrap());
+    }
+}
+
+/// When somebody had a slot.
+type Uses = BTreeMap<usize, Vec<(Instant, Instant)>>;
+
+/// Uses permits from many tasks, while one server after the other is killed and comes back without its keys. Client `i` uses
+/// the semaphore with the key `keys[i]`.
+async fn use_while_servers_restart(keys: [&str; 3]) -> Uses {
+    const TTL: Duration = Duration::from_secs(1);
+    let servers = RedisServers::spawn(5).unwrap();
+    let mut clients = Vec::new();
+    for _ in keys {
+        let builder = Redlock::builder().nodes(servers.urls()).ttl(TTL);
+        let client = builder.max_ttl(TTL).build().await.unwrap();
+        client.ready(MS(20_000)).await.unwrap();
+        clients.push(client);
+    }
+    let mut tasks = JoinSet::new();
+    for task in 0..12 {
+        let semaphore = clients[task % 3].semaphore(keys[task % 3], 3);
+        tasks.spawn(async move {
+            let mut uses = Vec::new();
+            for _ in 0..40 {
+                let Ok(permit) = semaphore.acquire().await else {
+                    continue;
+                };
+                let begin = Instant::now();
+                tokio::time::sleep(MS(20)).await;
+                let end = Instant::now();
+                if permit.is_valid() {
+                    uses.push((permit.slot().unwrap(), (begin, end)));
+                }
+            }
+            uses
+        });
+    }
+    for server in servers.iter() {
+        tokio::time::sleep(MS(300)).await;
+        server.kill();
+        tokio::time::sleep(MS(100)).await;
+        server.restart().unwrap();
+        // Until the server votes again.
+        tokio::time::sleep(3 * TTL).await;
+    }
+    let mut uses = Uses::new();
+    while let Some(done) = tasks.join_next().await {
+        for (slot, time) in done.unwrap() {
+            uses.entry(slot).or_default().push(time);
+        }
+    }
+    uses
+}
+
+/// Returns how often somebody had a slot while another one had it.
+fn overlaps(uses: Uses) -> usize {
+    let of_slot = uses.into_values().map(|mut times| {
+        times.sort_unstable();
+        let pairs = times.windows(2);
+        pairs.filter(|pair| pair[1].0 < pair[0].1).count()
+    });
+    of_slot.sum()
+}
+
+#[tokio::test]
+async fn there_are_never_more_holders_than_permits_while_servers_restart() {
+    let uses = use_while_servers_restart(["exports"; 3]).await;
+    let count: usize = uses.values().map(Vec::len).sum();
+    assert!(
+        uses.len() == 3 && count > 100,
+        "{count} uses of {} slots",
+        uses.len()
+    );
+    assert_eq!(overlaps(uses), 0);
+}
+
+#[tokio::test]
+async fn the_check_finds_holders_of_other_semaphores() {
+    let uses = use_while_servers_restart(["exports", "exports", "reports"]).await;
+    assert!(overlaps(uses) > 0);
+}
