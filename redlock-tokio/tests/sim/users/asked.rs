@@ -36,6 +36,9 @@ pub(crate) enum Keys {
 /// until all nodes have answered or are silent.
 pub(super) const LAST_ATTEMPT: Duration = Duration::from_millis(3 * 50 + 10);
 
+/// How long a look at all slots of a semaphore takes at most.
+const LOOK: Duration = Duration::from_millis(50 + 10);
+
 /// How long a request may take to end once the shutdown has begun.
 const PROMPT: u64 = 10 * MILLI;
 
@@ -45,6 +48,15 @@ impl Asked {
     pub(super) fn longest_attempt(&self) -> Duration {
         match self.keys {
             Keys::Several => LAST_ATTEMPT + self.terms.ttl / 8,
+            _ => LAST_ATTEMPT,
+        }
+    }
+
+    /// Returns how much later than `wait` the request may end. For a permit, a look and another attempt may follow the first
+    /// one.
+    fn last_attempt(&self) -> Duration {
+        match self.keys {
+            Keys::Permit => 2 * LAST_ATTEMPT + LOOK,
             _ => LAST_ATTEMPT,
         }
     }
@@ -155,7 +167,7 @@ impl Asked {
         }
         let registry = &environment.records.registry;
         let stood_still = registry.stood_still_since(&environment.host, self.ticket.since());
-        if attempts.waited > terms.wait.saturating_add(LAST_ATTEMPT) && !stood_still {
+        if attempts.waited > terms.wait.saturating_add(self.last_attempt()) && !stood_still {
             environment.fail(format_args!(
                 "waited longer than {:?}: {attempts}",
                 terms.wait
