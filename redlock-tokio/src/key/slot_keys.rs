@@ -76,7 +76,7 @@ mod tests {
         let prefix = Prefix::new(b"lock:"[..].into(), 0);
         let slots = slots(&prefix, b"exports", 12).unwrap();
         let token = Nonce::new(7).token(1);
-        let probe = slots.probe(Operation::Probe { token });
+        let probe = slots.probe(Operation::Probe { token, mark: None });
         let names: Vec<_> = probe.keys().map(Key::as_bytes).collect();
         assert_eq!(
             (names[2], names[11]),
