@@ -18,6 +18,7 @@
 //! [`Lease::handle_withdrawal`]: crate::Lease::handle_withdrawal
 //! [`Lease::longest_ttl`]: crate::Lease::longest_ttl
 //! [`Lease::poll_timeout`]: crate::Lease::poll_timeout
+//! [`Lease::set_share`]: crate::Lease::set_share
 //! [`Nonce`]: crate::Nonce
 //! [`OwedRelease`]: crate::OwedRelease
 //! [`OwnerWatch`]: crate::OwnerWatch
@@ -27,6 +28,7 @@
 //! [`Reply::Unknown`]: crate::Reply::Unknown
 //! [`RetrySchedule`]: crate::RetrySchedule
 //! [`SetRequestState`]: crate::SetRequestState
+//! [`Transmit::access`]: crate::Transmit::access
 //! [`Ttl`]: crate::Ttl
 //! [`Validity`]: crate::Validity
 //! [`Withdrawal`]: crate::Withdrawal

@@ -179,7 +179,7 @@ fn a_notification_for_one_slot_on_a_majority_starts_an_attempt_at_this_slot() {
     assert_eq!(
         driven.sent.len(),
         4,
-        "a waiter that came just now confirms it"
+        "a waiter that came just now rechecks it"
     );
     for _ in 0..3 {
         driven.reply(at(7), &[free(&[2]); 3]);
@@ -225,10 +225,10 @@ fn an_answer_is_in_doubt_only_for_the_slot_that_has_changed_since() {
     assert_eq!(
         driven.sent.len(),
         7,
-        "a confirmation follows the three new probes"
+        "a recheck follows the three new probes"
     );
     assert!(driven.sent[3..6].iter().all(|it| it.round == probe));
-    // Only slot 2 was taken for free. The confirmation knows more.
+    // Only slot 2 was taken for free. The recheck knows more.
     driven.reply(at(4), &[free(&[1]); 3]);
     driven.reply(at(4), &[free(&[1]); 3]);
     driven.reply(at(4), &[free(&[1]); 3]);
@@ -390,6 +390,8 @@ fn only_a_semaphore_without_free_slots_shows_other_clients() {
         let mut driven = semaphore();
         driven.lease.back_off(Pause::new(at(10), Others::Polling));
         driven.acquire(at(0));
+        let permits = Permits::new(4).unwrap();
+        assert_eq!(accesses(&driven), [Access::Slots(permits)]);
         driven.reply(at(1), &[reply]);
         driven.lease.was_contended()
     };
