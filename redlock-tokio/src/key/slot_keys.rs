@@ -1,7 +1,7 @@
-use redlock_core::{Operation, Permits, Slot};
+use redlock_core::{Permits, Slot};
 
 use super::{KeySet, Prefix};
-use crate::{Key, KeyError, node::Command};
+use crate::{Key, KeyError};
 
 /// Stands between the key of a semaphore and the number of a slot.
 const SEPARATOR: &[u8] = b":slot:";
@@ -41,15 +41,14 @@ impl SlotKeys {
         self.permits
     }
 
-    /// Returns a command for one slot. `None` if there is no such slot.
-    pub(crate) fn command(&self, slot: Slot, operation: Operation) -> Option<Command> {
-        let key = self.keys.iter().nth(slot.index())?;
-        Some(Command::new(key.clone(), operation))
+    /// Returns the key of one slot. `None` if there is no such slot.
+    pub(crate) fn get(&self, slot: Slot) -> Option<&Key> {
+        self.keys.iter().nth(slot.index())
     }
 
-    /// Returns a probe of all slots.
-    pub(crate) fn probe(&self, operation: Operation) -> Command {
-        Command::for_slots(self.keys.clone(), operation)
+    /// Returns the keys of all slots, in the order of the slots.
+    pub(crate) const fn all(&self) -> &KeySet {
+        &self.keys
     }
 
     /// Returns the semaphore and the slot whose key has this name, if it can be one.
@@ -63,8 +62,6 @@ impl SlotKeys {
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::Nonce;
-
     use super::*;
 
     fn slots(prefix: &Prefix, key: &[u8], permits: usize) -> Result<SlotKeys, KeyError> {
@@ -75,25 +72,22 @@ mod tests {
     fn each_slot_has_a_key_of_its_own_by_which_it_is_found() {
         let prefix = Prefix::new(b"lock:"[..].into(), 0);
         let slots = slots(&prefix, b"exports", 12).unwrap();
-        let token = Nonce::new(7).token(1);
-        let probe = slots.probe(Operation::Probe { token, mark: None });
-        let names: Vec<_> = probe.keys().map(Key::as_bytes).collect();
+        let names: Vec<_> = slots.all().iter().map(Key::as_bytes).collect();
         assert_eq!(
-            (names[2], names[11]),
-            (&b"lock:exports:slot:2"[..], &b"lock:exports:slot:11"[..])
+            (names[2], names[11], names.len()),
+            (
+                &b"lock:exports:slot:2"[..],
+                &b"lock:exports:slot:11"[..],
+                12
+            )
         );
-        assert!(probe.probes_slots() && names.len() == 12);
-        let eleventh = Slot::new(11).unwrap();
-        let set = slots
-            .command(eleventh, Operation::Release { token })
-            .unwrap();
-        assert!(!set.probes_slots() && set.key().as_bytes() == names[11]);
+        let last = Slot::new(11).unwrap();
+        assert_eq!(slots.get(last).map(Key::as_bytes), Some(names[11]));
         assert_eq!(
             SlotKeys::parse(names[11]),
-            Some((&b"lock:exports"[..], eleventh))
+            Some((&b"lock:exports"[..], last))
         );
-        let none = Slot::new(12).unwrap();
-        assert!(slots.command(none, Operation::Release { token }).is_none());
+        assert_eq!(slots.get(Slot::new(12).unwrap()), None);
     }
 
     #[test]

@@ -94,8 +94,13 @@ impl LeaseCell {
         let operation: Operation = transmit.operation;
         match (transmit.access, self.keys.slots()) {
             (Access::Exclusive, _) => Some(Command::for_all(self.keys.clone(), operation)),
-            (Access::Slot(slot), Some(slots)) => slots.command(slot, operation),
-            (Access::Slots(_), Some(slots)) => Some(slots.probe(operation)),
+            (Access::Slot(slot), Some(slots)) => {
+                let key = slots.get(slot)?;
+                Some(Command::new(key.clone(), operation))
+            }
+            (Access::Slots(_), Some(slots)) => {
+                Some(Command::for_slots(slots.all().clone(), operation))
+            }
             _ => None,
         }
     }
