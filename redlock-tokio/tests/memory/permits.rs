@@ -159,6 +159,30 @@ async fn a_permit_that_is_given_back_goes_to_the_next_in_line() {
     assert!(third.is_valid() && second.is_valid() && !old.is_valid());
 }
 
+/// A request that counts with two permits does not get the third one from a neighbour that counts with three.
+#[tokio::test(start_paused = true)]
+async fn a_permit_beyond_the_number_of_the_next_in_line_is_not_handed_over() {
+    let nodes = three_nodes();
+    let redlock = client(&nodes).await;
+    let three = redlock.semaphore("exports", 3);
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(three.acquire().await.unwrap());
+    }
+    let waiting = tokio::spawn(redlock.semaphore("exports", 2).acquire().into_future());
+    settle().await;
+    held.sort_by_key(|permit| permit.slot());
+    let third = held.pop().unwrap();
+    assert_eq!(third.release().await.outcome, ReleaseOutcome::Released);
+    tokio::time::sleep(MS(100)).await;
+    assert!(
+        !waiting.is_finished(),
+        "the third slot is not one of its two"
+    );
+    drop(held);
+    assert!(waiting.await.unwrap().unwrap().slot() < Some(2));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_waiter_of_another_process_gets_a_permit_as_soon_as_one_is_free() {
     let nodes = three_nodes();

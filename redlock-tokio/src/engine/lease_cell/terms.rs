@@ -2,7 +2,11 @@ use std::sync::Arc;
 
 use redlock_core::LeaseConfig;
 
-use crate::{engine::turns::TurnLength, key::KeySet, options::QueuePolicy};
+use crate::{
+    engine::turns::TurnLength,
+    key::{KeySet, SlotKeys},
+    options::QueuePolicy,
+};
 
 /// The options of a lock, resolved. Shared by all requests with the same options.
 #[derive(Clone, Debug)]
@@ -26,10 +30,13 @@ pub(crate) struct LeaseRequest {
 }
 
 impl LeaseRequest {
-    /// Returns whether a lock of one key with these terms, which is handed over, would do for this request.
-    pub(super) fn could_take_over(&self, terms: &Arc<Terms>) -> bool {
+    /// Returns whether a lock of these keys with these terms, which is handed over, would do for this request. It has one key, or
+    /// one slot of as many permits as this request counts with.
+    pub(super) fn could_take_over(&self, keys: &KeySet, terms: &Arc<Terms>) -> bool {
+        let permits = |keys: &KeySet| keys.slots().map(SlotKeys::permits);
         self.terms.hands_over()
             && !self.keys.has_several()
+            && permits(&self.keys) == permits(keys)
             && (Arc::ptr_eq(&self.terms, terms)
                 || (self.terms.config.validity == terms.config.validity
                     && self.terms.config.keep_alive == terms.config.keep_alive))

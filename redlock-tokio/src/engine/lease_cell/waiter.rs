@@ -141,7 +141,7 @@ impl Waiter {
 
     /// Returns whether the lock of a lease would do, which may be handed over.
     pub(super) fn could_take_over(&self, lease: &LeaseCell) -> bool {
-        self.request.could_take_over(&lease.terms)
+        self.request.could_take_over(&lease.keys, &lease.terms)
     }
 
     /// Takes over the lock of its predecessor. Returns `None` if it has given up. The queue has removed it already.
