@@ -141,7 +141,7 @@ async fn an_extension_is_a_key() {
     let inner = app(key("user", extension(|user: &User| user.name))).await;
     let app = inner.clone().layer(Extension(User { name: "ada" }));
     assert_eq!(text(&app, empty(post("/orders/42"))).await, "user:ada");
-    let reason = "put the layer that adds it outside of this one";
+    let reason = "put the layer that adds it outside this one";
     misconfigured(&inner, empty(post("/orders/42")), reason).await;
 }
 
