@@ -184,13 +184,7 @@ async fn an_error_is_one_line_even_if_a_node_sends_control_characters() {
 }
 
 /// The commands that a client sends when it connects, in their order.
-const CONNECTING: [&[&str]; 5] = [
-    &["CLIENT"],
-    &["HELLO"],
-    &["SCRIPT"],
-    &["COMMAND"],
-    &["INFO"],
-];
+const CONNECTING: [&[&str]; 4] = [&["CLIENT"], &["HELLO"], &["SCRIPT"], &["INFO"]];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rubbish_while_connecting_names_the_node_or_costs_nothing() {
@@ -261,7 +255,7 @@ async fn a_node_that_turns_odd_on_reconnection_costs_nothing_and_recovers() {
     let scenes = join_all(scenes).await;
     for (scene, (_, acts)) in scenes.iter().zip(&cases) {
         for fake in &scene.fakes {
-            fake.turn_odd_at(&["CLIENT", "SCRIPT", "COMMAND", "INFO"], acts);
+            fake.turn_odd_at(&["CLIENT", "SCRIPT", "INFO"], acts);
             fake.disconnect();
         }
     }

@@ -54,7 +54,7 @@ async fn control_a_key_of_another_client_is_contended() {
 async fn an_answer_before_the_question_is_no_vote() {
     let (fakes, redlock) = with_three().await;
     drop(redlock);
-    for commands in [&["COMMAND"], &["SCRIPT"]] {
+    for commands in [&["EVAL"], &["SCRIPT"]] {
         turn(&fakes, commands, &[Act::Obey("", "+OK\r\n+OK\r\n")]);
         let redlock = connect(&fakes).await;
         assert!(redlock.try_lock("held").await.is_err(), "{commands:?}");
@@ -67,7 +67,7 @@ async fn an_answer_before_the_question_is_no_vote() {
 async fn an_extra_answer_while_connecting_does_not_shift_later_answers() {
     let (fakes, redlock) = with_three().await;
     drop(redlock);
-    turn(&fakes, &["COMMAND"], &[Act::Obey("+OK\r\n", "")]);
+    turn(&fakes, &["SCRIPT"], &[Act::Obey("+OK\r\n", "")]);
     let redlock = connect(&fakes).await;
     was_tested(&fakes);
     for number in 0..10 {
