@@ -117,6 +117,7 @@ impl Service {
 #[tokio::test]
 async fn requests_do_not_pile_up_in_an_outage_and_are_served_at_once_after_it() {
     let fast = LockOptions::new();
+    let mut by_default = Vec::new();
     for (name, options) in [("default", fast), ("no_fail_fast", fast.no_fail_fast())] {
         let service = Service::start(options).await;
         for outage in ["killed", "frozen"] {
@@ -137,11 +138,15 @@ async fn requests_do_not_pile_up_in_an_outage_and_are_served_at_once_after_it() 
             let served = service.served_after().await;
             println!("{name}, {outage}: {fared:?}, served again after {served:?}");
             if name == "default" {
-                // A request waits for up to 0.1 s.
-                assert!(fared.slowest < MS(1000) && fared.peak < 100, "{fared:?}");
-            } else {
-                assert!(fared.median > MS(1500) && fared.peak == 200, "{fared:?}");
+                by_default.push(fared);
+                continue;
             }
+            // The control: each request waits for its lock. By default a request waits for up to 0.1 s, and longer only
+            // where the machine is busy.
+            assert!(fared.median > MS(1500) && fared.peak == 200, "{fared:?}");
+            let fast = by_default.remove(0);
+            let is_fast = fast.slowest < fared.median && 2 * fast.median < fared.median;
+            assert!(is_fast && fast.peak < fared.peak, "{fast:?}");
         }
         until("all nodes vote", || {
             let nodes = service.redlock.nodes();
