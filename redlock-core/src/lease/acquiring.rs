@@ -105,8 +105,7 @@ impl Acquiring {
                 Outcome::Won(Won {
                     acquired_at,
                     valid_until,
-                    fenced: fence
-                        .map(|fence| Box::new(Fenced::with_the_key(fence, rests_on.clone()))),
+                    fenced: fence.map(|fence| Box::new(Fenced::new(fence, rests_on.clone()))),
                     rests_on,
                 })
             }
@@ -141,7 +140,7 @@ impl Fencing {
                 Outcome::Won(Won {
                     acquired_at,
                     valid_until,
-                    fenced: Some(Box::new(Fenced::after_the_key(fence, rests_on.clone()))),
+                    fenced: Some(Box::new(Fenced::new(fence, rests_on.clone()))),
                     rests_on,
                 })
             }

@@ -96,27 +96,12 @@ pub(super) struct Fenced {
     fence: FencingToken,
     /// The votes by which the token is ours.
     by: Agreement,
-    /// Whether the token was settled after the key was set, so that a node may have only one of them.
-    is_after_the_key: bool,
 }
 
 impl Fenced {
-    /// Notes a token that went with the key: a node has both or neither.
-    pub(super) fn with_the_key(fence: FencingToken, by: Agreement) -> Self {
-        Self {
-            fence,
-            by,
-            is_after_the_key: false,
-        }
-    }
-
-    /// Notes a token that went after the key, in a round of its own.
-    pub(super) fn after_the_key(fence: FencingToken, by: Agreement) -> Self {
-        Self {
-            fence,
-            by,
-            is_after_the_key: true,
-        }
+    /// Notes a token, and the votes of the round that settled it.
+    pub(super) fn new(fence: FencingToken, by: Agreement) -> Self {
+        Self { fence, by }
     }
 
     pub(super) fn fence(&self) -> FencingToken {
@@ -125,11 +110,7 @@ impl Fenced {
 
     /// Returns the nodes that may have our key and a smaller counter.
     fn behind(&self) -> NodeSet {
-        if self.is_after_the_key {
-            self.by.others()
-        } else {
-            NodeSet::EMPTY
-        }
+        self.by.others()
     }
 }
 
@@ -387,10 +368,10 @@ impl Held {
     /// Raises the fencing counter on nodes that have our key, but did not confirm the round that
     /// settled the token.
     ///
-    /// Together with [`Self::repair`] this leaves no node with our key and a smaller counter. Where the
-    /// key and the token were set together, a node that has the key has raised the counter, whatever it
-    /// has forgotten. Where the token came after the key, it is sent again. So the token outlives the
-    /// loss of any one node, and not only of those that did not vote for it.
+    /// Together with [`Self::repair`] this leaves no node with our key and a smaller counter. A node that
+    /// has the key need not have raised the counter, even where one request asked for both: the counter
+    /// goes after the key, and may fail alone. So the token is sent again, and outlives the loss of any
+    /// one node, and not only of those that did not vote for it.
     fn raise_counters(&self, cx: &mut Context<'_>, lost_on: NodeSet) {
         if let Some(fenced) = &self.fenced {
             let (token, fence) = (cx.token, fenced.fence);
