@@ -1,4 +1,4 @@
-//! Who else may hold the lock beside this lease, and which slot of a semaphore the lease asks for.
+//! The other holders that a lock may have beside this lease, and which slot of a semaphore the lease asks for.
 
 use alloc::boxed::Box;
 
@@ -7,7 +7,7 @@ use super::Event;
 use super::{Access, Lease, State, held::Context, key_watch::KeyWatch};
 use crate::{Permits, Slot, SlotSet, Timestamp};
 
-/// Who else may hold a lock at the same time.
+/// The other holders that a lock may have at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Share {

@@ -136,7 +136,7 @@ fn a_late_set(world: &World, step: &Step) -> bool {
     }
 }
 
-/// What C sends to master 2 to set or extend the key may be lost.
+/// A message from C to master 2 that sets or extends the key may be lost.
 fn a_loss(world: &World, step: &Step) -> bool {
     match *step {
         Step::Begin(2) => has_begun(world, 1),

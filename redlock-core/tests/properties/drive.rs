@@ -215,7 +215,7 @@ pub(crate) struct Life {
     /// For how long it tries.
     pub(crate) budget: Duration,
     pub(crate) nonce: u128,
-    /// Who may hold the lock too.
+    /// The other holders that the lock may have.
     pub(crate) share: Share,
     /// Which slots it may ask for, if it is a semaphore.
     pub(crate) semaphore: Option<Semaphore>,

@@ -37,7 +37,7 @@ impl Proxy {
                 if until.load(Ordering::Relaxed) {
                     return;
                 }
-                // Who cannot be connected sees the connection end, as with a server that is gone.
+                // A client that cannot be connected sees the connection end, as with a server that is gone.
                 let _ = downstream.and_then(|it| connect(&it, upstream, round_trip / 2));
             }
         });
