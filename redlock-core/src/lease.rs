@@ -288,23 +288,8 @@ impl Lease {
     /// [`Quarantine`]: crate::Quarantine
     pub fn extend_for(&mut self, now: Timestamp, ttl: Ttl) -> bool {
         self.expire(now);
-        let token = self.token();
-        let Self {
-            config,
-            outbox,
-            state: State::Held(held),
-            ..
-        } = self
-        else {
-            return false;
-        };
-        let mut cx = Context {
-            now,
-            token,
-            config,
-            outbox,
-        };
-        held.extend(&mut cx, ttl)
+        self.held(now)
+            .is_some_and(|(held, mut cx)| held.extend(&mut cx, ttl))
     }
 
     /// Ends the lease: releases a held lock, or gives up an attempt that is under way. Costs one round.
@@ -466,6 +451,27 @@ impl Lease {
         {
             self.lose(reason);
         }
+    }
+
+    /// Returns the lock if it is held, and what it works with.
+    fn held(&mut self, now: Timestamp) -> Option<(&mut Held, Context<'_>)> {
+        let token = self.token();
+        let Self {
+            config,
+            outbox,
+            state: State::Held(held),
+            ..
+        } = self
+        else {
+            return None;
+        };
+        let cx = Context {
+            now,
+            token,
+            config,
+            outbox,
+        };
+        Some((held, cx))
     }
 
     /// Ends a held lock that was not released. What is left of its keys would only block other clients.

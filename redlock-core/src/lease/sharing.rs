@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 #[cfg(doc)]
 use super::Event;
-use super::{Access, Lease, State, held::Context, key_watch::KeyWatch};
+use super::{Access, Lease, State, key_watch::KeyWatch};
 use crate::{Permits, Slot, SlotSet, Timestamp};
 
 /// The other holders that a lock may have at the same time.
@@ -102,24 +102,11 @@ impl Lease {
     pub fn downgrade(&mut self, now: Timestamp) -> bool {
         self.expire(now);
         let is_alone = matches!(self.outbox.access(), Access::Exclusive | Access::Writer);
-        let token = self.token();
-        let Self {
-            config,
-            outbox,
-            has_several_keys: false,
-            state: State::Held(held),
-            ..
-        } = self
-        else {
+        if !is_alone || self.has_several_keys {
             return false;
-        };
-        let mut cx = Context {
-            now,
-            token,
-            config,
-            outbox,
-        };
-        is_alone && held.downgrade(&mut cx)
+        }
+        self.held(now)
+            .is_some_and(|(held, mut cx)| held.downgrade(&mut cx))
     }
 
     /// Has the first attempt ask for this slot of the semaphore, unless it is excluded or known to be taken. Otherwise the

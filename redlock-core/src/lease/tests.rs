@@ -120,6 +120,10 @@ fn only(nodes: &[usize]) -> NodeSet {
     nodes.iter().map(|it| NodeId::new(*it).unwrap()).collect()
 }
 
+fn exhausted(failure: AcquireFailure, attempts: u32) -> [Event; 1] {
+    [Event::Exhausted { failure, attempts }]
+}
+
 fn release_of(token: Token) -> Operation {
     Operation::Release { token }
 }
@@ -228,14 +232,7 @@ fn a_later_attempt_is_cut_off_at_the_budget() {
     assert_eq!(driven.lease.poll_timeout(), Some(at(1000)));
     driven.run(|lease| lease.handle_timeout(at(1000)));
     // What stood in the way before is what probably did again.
-    let failure = AcquireFailure::Contended;
-    assert_eq!(
-        driven.told,
-        [Event::Exhausted {
-            failure,
-            attempts: 2
-        }]
-    );
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 2));
 }
 
 #[test]
@@ -246,14 +243,7 @@ fn a_timer_that_comes_after_the_budget_starts_no_attempt() {
     let sent = driven.sent.len();
     driven.run(|lease| lease.handle_timeout(at(1000)));
     assert_eq!(driven.sent.len(), sent);
-    let failure = AcquireFailure::Contended;
-    assert_eq!(
-        driven.told,
-        [Event::Exhausted {
-            failure,
-            attempts: 1
-        }]
-    );
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
 }
 
 #[test]
@@ -261,14 +251,7 @@ fn abandoned_leases_tell_their_holders_and_waiters() {
     let mut acquiring = Driven::new(config());
     acquiring.acquire(at(0));
     acquiring.run(Lease::abandon);
-    let failure = AcquireFailure::Abandoned;
-    assert_eq!(
-        acquiring.told,
-        [Event::Exhausted {
-            failure,
-            attempts: 1
-        }]
-    );
+    assert_eq!(acquiring.told, exhausted(AcquireFailure::Abandoned, 1));
     let token = acquiring.lease.token();
     assert_eq!(acquiring.operations()[1..], [release_of(token)]);
 
@@ -305,14 +288,7 @@ fn the_first_attempt_ends_with_its_validity_at_the_latest() {
     driven.run(|lease| lease.acquire(at(0), at(0)));
     assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
     driven.run(|lease| lease.handle_timeout(at(900)));
-    let failure = AcquireFailure::TooSlow;
-    assert_eq!(
-        driven.told,
-        [Event::Exhausted {
-            failure,
-            attempts: 1
-        }]
-    );
+    assert_eq!(driven.told, exhausted(AcquireFailure::TooSlow, 1));
 }
 
 #[test]

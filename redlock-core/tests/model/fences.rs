@@ -107,13 +107,8 @@ pub(crate) fn worlds() -> Vec<Setup> {
 }
 
 pub(crate) fn negative_controls() -> Vec<Setup> {
-    let broken = |name, violates, mutation, setup| Setup {
-        name,
-        violates: Some(violates),
-        mutation: Some(mutation),
-        reaches: &[],
-        ..setup
-    };
+    let broken =
+        |name, violates, mutation, setup| Setup::broken(name, violates, Some(mutation), setup);
     vec![
         broken(
             "NOT: the first proposal kept",

@@ -69,13 +69,7 @@ pub(crate) fn worlds() -> Vec<Setup> {
 }
 
 pub(crate) fn negative_controls() -> Vec<Setup> {
-    let broken = |name, mutation, setup| Setup {
-        name,
-        mutation: Some(mutation),
-        reaches: &[],
-        violates: Some("one holder"),
-        ..setup
-    };
+    let broken = |name, mutation, setup| Setup::broken(name, "one holder", Some(mutation), setup);
     vec![
         broken(
             "NOT: a part of the keys counts",

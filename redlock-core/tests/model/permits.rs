@@ -87,13 +87,7 @@ pub(crate) fn worlds() -> Vec<Setup> {
 }
 
 pub(crate) fn negative_controls() -> Vec<Setup> {
-    let broken = |name, violates, mutation, setup| Setup {
-        name,
-        violates: Some(violates),
-        mutation,
-        reaches: &[],
-        ..setup
-    };
+    let broken = Setup::broken;
     vec![
         broken(
             "NOT: permits counted at each master",

@@ -197,13 +197,7 @@ pub(crate) fn worlds() -> Vec<Setup> {
 }
 
 pub(crate) fn negative_controls() -> Vec<Setup> {
-    let broken = |name, violates, mutation, setup| Setup {
-        name,
-        violates: Some(violates),
-        mutation,
-        reaches: &[],
-        ..setup
-    };
+    let broken = Setup::broken;
     let one_holder = "one holder";
     vec![
         broken(

@@ -44,13 +44,8 @@ pub(crate) fn worlds() -> Vec<Setup> {
 }
 
 pub(crate) fn negative_controls() -> Vec<Setup> {
-    let broken = |name, setup| Setup {
-        name,
-        violates: Some("kept"),
-        mutation: Some(Mutation::RepairedOnlyOnceExtended),
-        reaches: &[],
-        ..setup
-    };
+    let mutation = Some(Mutation::RepairedOnlyOnceExtended);
+    let broken = |name, setup| Setup::broken(name, "kept", mutation, setup);
     vec![
         broken("NOT: not repaired before an extension", BESIDE_A_RIVAL),
         broken("NOT: repaired only after a success", AFTER_A_LOSS),

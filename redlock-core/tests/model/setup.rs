@@ -181,6 +181,20 @@ impl Setup {
         violates: None,
     };
 
+    /// A negative control: in this world, with the mutation if there is one, the property must be violated.
+    pub(crate) fn broken(
+        name: &'static str,
+        violates: &'static str,
+        mutation: Option<Mutation>,
+        mut world: Self,
+    ) -> Self {
+        world.name = name;
+        world.violates = Some(violates);
+        world.mutation = mutation;
+        world.reaches = &[];
+        world
+    }
+
     pub(crate) fn world(&self) -> World {
         World {
             // An inspection of a master is a moment before what happens in the same tick.

@@ -20,48 +20,43 @@ enum Use {
     SeveralFenced,
 }
 
+/// The commands of one key, with a fence or without.
+const IN_FULL: &[&str] = &["info", "set", "pttl", "mget", "pexpire", "del", "eval"];
+const BY_HASH: &[&str] = &[
+    "info",
+    "set",
+    "pttl",
+    "mget",
+    "pexpire",
+    "del",
+    "script|load",
+    "evalsha",
+];
+
 /// All features work without `HELLO`, `CLIENT`, `MULTI`, `DISCARD` and `PING`. `HELLO`,
 /// `CLIENT TRACKING` and `CLIENT CACHING` let the server report that a key is free.
 const FEATURES: [Feature; 6] = [
     Feature {
         name: "one key, scripts called by hash",
-        commands: &[
-            "info",
-            "set",
-            "pttl",
-            "mget",
-            "pexpire",
-            "del",
-            "script|load",
-            "evalsha",
-        ],
+        commands: BY_HASH,
         keys: &["app:*"],
         is_used: Use::OneKey,
     },
     Feature {
         name: "one key, scripts sent in full",
-        commands: &["info", "set", "pttl", "mget", "pexpire", "del", "eval"],
+        commands: IN_FULL,
         keys: &["app:*"],
         is_used: Use::OneKey,
     },
     Feature {
         name: "a fence, scripts called by hash",
-        commands: &[
-            "info",
-            "set",
-            "pttl",
-            "mget",
-            "pexpire",
-            "del",
-            "script|load",
-            "evalsha",
-        ],
+        commands: BY_HASH,
         keys: &["app:*", "redlock:fence:*"],
         is_used: Use::Fence,
     },
     Feature {
         name: "a fence, scripts sent in full",
-        commands: &["info", "set", "pttl", "mget", "pexpire", "del", "eval"],
+        commands: IN_FULL,
         keys: &["app:*", "redlock:fence:*"],
         is_used: Use::Fence,
     },

@@ -165,14 +165,7 @@ fn a_counter_that_missed_the_second_round_is_raised_where_the_key_is() {
 fn fences_end_at_the_last_one() {
     let mut driven = fenced(7);
     driven.reply(at(1), &[outbid(FencingToken::MAX.get()); 3]);
-    let failure = AcquireFailure::FenceExhausted;
-    assert_eq!(
-        driven.told,
-        [Event::Exhausted {
-            failure,
-            attempts: 1
-        }]
-    );
+    assert_eq!(driven.told, exhausted(AcquireFailure::FenceExhausted, 1));
 }
 
 #[test]
@@ -214,14 +207,7 @@ fn a_fence_without_an_answer_is_too_slow_at_the_end_of_validity() {
     driven.run(|lease| lease.acquire_fenced(at(0), at(1000), FencingToken::new(7)));
     driven.reply(at(1), &[outbid(9); 3]);
     driven.run(|lease| lease.handle_timeout(at(900)));
-    let failure = AcquireFailure::TooSlow;
-    assert_eq!(
-        driven.told,
-        [Event::Exhausted {
-            failure,
-            attempts: 1
-        }]
-    );
+    assert_eq!(driven.told, exhausted(AcquireFailure::TooSlow, 1));
 }
 
 #[test]
@@ -235,12 +221,5 @@ fn a_fence_whose_wait_ends_fails_as_the_attempt_before() {
     assert_eq!(driven.lease.poll_timeout(), Some(at(500)));
     driven.run(|lease| lease.handle_timeout(at(500)));
     // The nodes have answered as they should.
-    let failure = AcquireFailure::Contended;
-    assert_eq!(
-        driven.told,
-        [Event::Exhausted {
-            failure,
-            attempts: 2
-        }]
-    );
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 2));
 }

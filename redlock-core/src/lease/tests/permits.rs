@@ -261,11 +261,6 @@ fn denied_at_once() -> Driven {
     driven
 }
 
-fn contended_after(attempts: u32) -> [Event; 1] {
-    let failure = AcquireFailure::Contended;
-    [Event::Exhausted { failure, attempts }]
-}
-
 #[test]
 fn a_request_that_may_not_wait_looks_once_and_tries_once_more() {
     let mut driven = denied_at_once();
@@ -279,7 +274,7 @@ fn a_request_that_may_not_wait_looks_once_and_tries_once_more() {
     assert!(held.valid_until(at(3)).is_some());
     // Or another client is faster.
     driven.reply(at(3), &[Denied; 3]);
-    assert_eq!(driven.told, contended_after(2));
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 2));
     let last = driven.sent.last().unwrap();
     assert!(matches!(last.operation, Operation::Release { .. }));
     assert_eq!(last.access, Access::Slot(slot(1)));
@@ -299,21 +294,14 @@ fn a_request_that_may_not_wait_ends_when_its_look_shows_no_free_slot() {
         "slot 1 or 2 may be free on a majority"
     );
     driven.reply(at(3), &[Refused, Refused, Refused, Refused, free(&[])]);
-    assert_eq!(driven.told, contended_after(1));
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
 }
 
 #[test]
 fn a_look_that_few_nodes_answer_shows_no_contention() {
     let mut driven = denied_at_once();
     driven.reply(at(2), &[free(&[]), Refused, free(&[]), Unknown, Refused]);
-    let failure = AcquireFailure::NoQuorum;
-    assert_eq!(
-        driven.told,
-        [Event::Exhausted {
-            failure,
-            attempts: 1
-        }]
-    );
+    assert_eq!(driven.told, exhausted(AcquireFailure::NoQuorum, 1));
 }
 
 #[test]
@@ -321,14 +309,7 @@ fn a_look_that_no_node_answers_ends_when_an_attempt_would() {
     let mut driven = denied_at_once();
     assert_eq!(driven.lease.poll_timeout(), Some(at(901)));
     driven.run(|lease| lease.handle_timeout(at(901)));
-    let failure = AcquireFailure::NoQuorum;
-    assert_eq!(
-        driven.told,
-        [Event::Exhausted {
-            failure,
-            attempts: 1
-        }]
-    );
+    assert_eq!(driven.told, exhausted(AcquireFailure::NoQuorum, 1));
 }
 
 #[test]
@@ -343,7 +324,7 @@ fn a_deadline_during_the_first_look_does_not_cut_it_off() {
     driven.reply(at(3), &[free(&[3]); 3]);
     assert_eq!(driven.lease.slot(), Some(slot(3)));
     driven.reply(at(4), &[Denied; 3]);
-    assert_eq!(driven.told, contended_after(2));
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 2));
 }
 
 #[test]
@@ -354,7 +335,7 @@ fn a_limit_of_attempts_holds_for_looks_too() {
         .set_share(Share::Permit(Permits::new(4).unwrap()));
     driven.acquire(at(0));
     driven.reply(at(1), &[Denied; 3]);
-    assert_eq!(driven.told, contended_after(1));
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
 }
 
 #[test]
@@ -366,7 +347,7 @@ fn a_semaphore_whose_permits_all_stay_taken_is_given_up_at_the_deadline() {
         let due = driven.lease.poll_timeout().unwrap();
         driven.run(|lease| lease.handle_timeout(due));
     }
-    assert_eq!(driven.told, contended_after(1));
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
 }
 
 #[test]

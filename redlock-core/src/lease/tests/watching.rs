@@ -170,13 +170,7 @@ fn gives_up_at_the_deadline() {
         let due = driven.lease.poll_timeout().unwrap();
         driven.run(|lease| lease.handle_timeout(due));
     }
-    assert_eq!(
-        driven.told,
-        [Event::Exhausted {
-            failure: AcquireFailure::Contended,
-            attempts: 1,
-        }]
-    );
+    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
 }
 
 #[test]

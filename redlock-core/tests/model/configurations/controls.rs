@@ -10,13 +10,7 @@ use crate::{
 };
 
 pub(super) fn negative_controls() -> Vec<Setup> {
-    let broken = |name, violates, mutation, setup| Setup {
-        name,
-        violates: Some(violates),
-        mutation,
-        reaches: &[],
-        ..setup
-    };
+    let broken = Setup::broken;
     let one_holder = "one holder";
     vec![
         broken(
