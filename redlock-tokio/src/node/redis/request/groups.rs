@@ -5,7 +5,8 @@ use crate::node::Command;
 
 /// Commands in groups, so that the extensions share a script, the releases share another, and so does the raising of
 /// fencing counters. Extensions and releases are sent before the rest, so a command may join them only if it overtakes none
-/// with its own token. Counters are raised after the rest.
+/// with its own token. Counters are raised after the rest, by a script that reads all of them first, so each token is there
+/// once.
 #[derive(Default)]
 pub(super) struct Groups {
     pub(super) extensions: Vec<usize>,
@@ -19,7 +20,8 @@ pub(super) struct Groups {
 impl Groups {
     /// Returns whether the command may join.
     pub(super) fn admits(&self, command: &Command) -> bool {
-        Shared::of(command).is_none() || !self.tokens.contains(&command.operation().token())
+        let is_moved = Shared::of(command).is_some() || raises_counter(command);
+        !is_moved || !self.tokens.contains(&command.operation().token())
     }
 
     /// Adds the command with this position in the batch.
@@ -34,12 +36,17 @@ impl Groups {
         if !matches!(operation, Operation::Probe { .. }) {
             self.tokens.push(operation.token());
         }
-        let has_one_key = !command.has_several_keys();
-        if has_one_key && command.fence().is_some() {
+        let raises_counter = raises_counter(command);
+        if raises_counter {
             self.fences.push(position);
         }
-        if !(has_one_key && matches!(operation, Operation::Fence { .. })) {
+        if !(raises_counter && matches!(operation, Operation::Fence { .. })) {
             self.rest.push(position);
         }
     }
+}
+
+/// Returns whether the command joins the script that raises counters.
+fn raises_counter(command: &Command) -> bool {
+    !command.has_several_keys() && command.fence().is_some()
 }

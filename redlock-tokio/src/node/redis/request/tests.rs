@@ -215,6 +215,17 @@ fn no_command_overtakes_another_with_its_token() {
     assert!(overtaken > 1000, "{overtaken} batches were reordered");
 }
 
+/// The script reads all counters before it raises the first, so it must not be asked for one of them twice.
+#[test]
+fn a_counter_is_raised_once_by_each_script() {
+    let expected = [
+        "SET k1 # NX PX 1000",
+        "EVALSHA # 2 k1 redlock:fence:{k1} # 7 86400000",
+        "EVALSHA # 2 k1 redlock:fence:{k1} # 8 86400000",
+    ];
+    assert_eq!(shown(&request(&[set_fenced(1), fence(1)])), expected);
+}
+
 #[test]
 fn unknown_scripts_are_sent_in_full() {
     let batch = [release(1), set(2), release(3)];
