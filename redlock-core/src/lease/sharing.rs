@@ -141,6 +141,15 @@ impl Lease {
         }
     }
 
+    /// Returns whether the lease waits and has seen that too many nodes have each slot that it may ask for.
+    #[must_use]
+    pub fn finds_all_slots_taken(&self, now: Timestamp) -> bool {
+        let State::Backoff(it) = &self.state else {
+            return false;
+        };
+        self.slots.is_some() && it.key_watch.as_ref().is_some_and(|it| it.is_taken(now))
+    }
+
     pub(super) const fn is_reader(&self) -> bool {
         matches!(self.outbox.access(), Access::Reader { .. })
     }

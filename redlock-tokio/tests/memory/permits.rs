@@ -8,15 +8,17 @@ use std::{
     },
 };
 
+use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
-    Acquisition, KeyError, LockError, LossReason, MemoryNode, OptionsError, PermitsError, Redlock,
-    ReleaseOutcome, Ttl,
+    Acquisition, Clock, KeyError, LockError, LossReason, MemoryNode, NodeError, OptionsError,
+    PermitsError, Redlock, ReleaseOutcome, Ttl,
+    node::{Answer, Command, Session},
 };
 use tokio::task::JoinSet;
 
 use crate::support::{
     MS,
-    in_memory::{over, settle, three_nodes},
+    in_memory::{Opens, over, settle, three_nodes},
 };
 
 async fn client(nodes: &[MemoryNode]) -> Redlock {
@@ -201,6 +203,48 @@ async fn a_waiter_of_another_process_gets_a_permit_as_soon_as_one_is_free() {
         .await
         .expect("it is notified");
     assert_eq!(third.unwrap().unwrap().slot(), slot);
+}
+
+/// A node whose answers take 5 ms.
+#[derive(Clone)]
+struct Distant(MemoryNode);
+
+impl Session for Distant {
+    fn execute(&mut self, batch: &[Command]) -> BoxFuture<'static, Result<Vec<Answer>, NodeError>> {
+        let answers = self.0.execute(batch);
+        async {
+            tokio::time::sleep(MS(5)).await;
+            answers.await
+        }
+        .boxed()
+    }
+}
+
+/// Other requests do not have to wait until a request that met a taken slot has got a free one.
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_free_while_a_neighbour_asks_again() {
+    let nodes = three_nodes();
+    let redlock = Redlock::builder()
+        .custom_nodes(nodes.iter().cloned().map(Distant).map(Opens::new))
+        .clock(Clock::tokio())
+        .build()
+        .await
+        .unwrap();
+    let exports = redlock.semaphore("exports", 8);
+    let first = exports.acquire().await.unwrap();
+    let taken = format!("exports:slot:{}", first.slot().unwrap());
+    first.release().await;
+    let ttl = Ttl::new(MS(10_000)).unwrap();
+    nodes
+        .iter()
+        .for_each(|node| node.insert(&taken, "foreign", ttl));
+    // The first attempt, at the slot that the process had last, a look, and another attempt.
+    let neighbour = tokio::spawn(exports.acquire().into_future());
+    tokio::time::sleep(MS(12)).await;
+    assert!(!neighbour.is_finished());
+    let permit = exports.try_acquire().await.expect("six slots are free");
+    let neighbour = neighbour.await.unwrap().unwrap();
+    assert_ne!(permit.slot(), neighbour.slot());
 }
 
 /// The waiter is in the process of the holder, which the nodes do not notify of its own release.

@@ -67,7 +67,7 @@ impl LeaseCell {
         let result = change(&mut state);
         self.transmit(&mut state, now);
         self.apply_events(&mut state, now);
-        self.note_slot(&mut state);
+        self.note_slot(&mut state, now);
         self.reschedule(&mut state, now);
         (result, state.take_changes())
     }

@@ -38,12 +38,12 @@ impl LeaseCell {
     }
 
     /// Notes which slot the lease uses after a change, and whether it has found none free.
-    pub(super) fn note_slot(&self, state: &mut CellState) {
+    pub(super) fn note_slot(&self, state: &mut CellState, now: Timestamp) {
         if self.keys.slots().is_none() {
             return;
         }
         let key = self.keys.first();
-        if state.stage().is_pending() && state.lease.was_contended() {
+        if state.lease.finds_all_slots_taken(now) {
             self.client.queue.note_no_permit(key);
         }
         let slot = state.lease.slot().filter(|_| state.stage().is_in_queue());
