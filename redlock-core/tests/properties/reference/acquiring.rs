@@ -16,7 +16,7 @@ pub(super) struct Won {
     pub(super) granted_by: NodeSet,
     /// The request that won.
     pub(super) request: usize,
-    /// The request that settled the fence after the key was set, and when it was sent.
+    /// The request that settled the fence, and when it was sent.
     pub(super) fenced_by: Option<(usize, Timestamp)>,
 }
 
@@ -157,7 +157,7 @@ impl Story<'_> {
                                 fence,
                                 request,
                                 granted_by: self.agreed_to(request, asked, fence.is_none()),
-                                fenced_by: fencing.then_some((request, asked)),
+                                fenced_by: fence.is_some().then_some((request, asked)),
                             }));
                         }
                         true
