@@ -12,7 +12,7 @@ use futures::{FutureExt, future::BoxFuture};
 use redlock_tokio::{
     Acquisition, Clock, KeyError, LockError, LossReason, MemoryNode, NodeError, OptionsError,
     PermitsError, Redlock, ReleaseOutcome, Ttl,
-    node::{Answer, Command, Session},
+    node::{Answer, Command, FreedNotifier, Session},
 };
 use tokio::task::JoinSet;
 
@@ -218,18 +218,26 @@ impl Session for Distant {
         }
         .boxed()
     }
+
+    fn watch(&mut self, freed: FreedNotifier) -> bool {
+        self.0.watch(freed)
+    }
+}
+
+async fn distant_client(nodes: &[MemoryNode]) -> Redlock {
+    Redlock::builder()
+        .custom_nodes(nodes.iter().cloned().map(Distant).map(Opens::new))
+        .clock(Clock::tokio())
+        .build()
+        .await
+        .expect("nodes in memory")
 }
 
 /// Other requests do not have to wait until a request that met a taken slot has got a free one.
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_free_while_a_neighbour_asks_again() {
     let nodes = three_nodes();
-    let redlock = Redlock::builder()
-        .custom_nodes(nodes.iter().cloned().map(Distant).map(Opens::new))
-        .clock(Clock::tokio())
-        .build()
-        .await
-        .unwrap();
+    let redlock = distant_client(&nodes).await;
     let exports = redlock.semaphore("exports", 8);
     let first = exports.acquire().await.unwrap();
     let taken = format!("exports:slot:{}", first.slot().unwrap());
@@ -245,6 +253,33 @@ async fn a_permit_is_free_while_a_neighbour_asks_again() {
     let permit = exports.try_acquire().await.expect("six slots are free");
     let neighbour = neighbour.await.unwrap().unwrap();
     assert_ne!(permit.slot(), neighbour.slot());
+}
+
+/// Two requests of a process watch the slots. One of them asks for the slot that becomes free, and is dropped. The nodes
+/// do not notify the process of its own release.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_lets_its_neighbour_ask() {
+    for dropped in [0, 1] {
+        let nodes = three_nodes();
+        let (holder, waiter) = (client(&nodes).await, distant_client(&nodes).await);
+        let exports = holder.semaphore("exports", 2);
+        let held = [
+            exports.acquire().await.unwrap(),
+            exports.acquire().await.unwrap(),
+        ];
+        let exports = waiter.semaphore("exports", 2);
+        let mut waiting = vec![
+            tokio::spawn(exports.acquire().wait(MS(60_000)).into_future()),
+            tokio::spawn(exports.acquire().wait(MS(60_000)).into_future()),
+        ];
+        tokio::time::sleep(MS(5000)).await;
+        let [freed, _held] = held;
+        freed.release().await;
+        tokio::time::sleep(MS(2)).await;
+        waiting.remove(dropped).abort();
+        let permit = tokio::time::timeout(MS(100), waiting.remove(0)).await;
+        assert!(permit.expect("at once").unwrap().is_ok());
+    }
 }
 
 /// The waiter is in the process of the holder, which the nodes do not notify of its own release.

@@ -53,16 +53,14 @@ impl LeaseCell {
         }
     }
 
-    /// Lets other leases of the process ask if this one has got its permit, or has given it back.
+    /// Lets other leases of the process ask if this one has got its permit, or asks no longer.
     pub(super) fn tell_others(&self, now: Timestamp, changes: &Changes) {
         let (queue, key) = (&self.client.queue, self.keys.first());
         if changes.is_acquired {
             carry_out(now, queue.note_permit(key, self.ticket, now)).wake_all();
         }
-        if changes
-            .departure
-            .is_some_and(|departure| departure.held.is_some())
-        {
+        // Without a permit, it may still have kept the others from a slot.
+        if changes.departure.is_some() {
             // A server does not notify the connection that has made the change. The look takes a round trip, in which
             // other processes are notified and go first.
             for lease in queue
