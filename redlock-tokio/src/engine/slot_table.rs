@@ -40,10 +40,10 @@ impl SlotTable {
         let slots = table.get_or_default(semaphore);
         if let Some(before) = before {
             slots.in_use.remove(before);
-            slots.last = Some(before);
         }
-        if let Some(now) = now {
-            slots.in_use.insert(now);
+        match now {
+            Some(now) => _ = slots.in_use.insert(now),
+            None => slots.last = before,
         }
     }
 }
@@ -56,7 +56,7 @@ mod tests {
     fn a_lease_sees_the_slots_of_others_and_the_last_one_that_was_given_back() {
         let table = SlotTable::new(&Random::system());
         let key = Key::new("k").unwrap();
-        let [zero, one] = [0, 1].map(|index| Slot::new(index).unwrap());
+        let [zero, one, two] = [0, 1, 2].map(|index| Slot::new(index).unwrap());
         assert_eq!(
             (table.last(&key), table.others(&key, None)),
             (None, SlotSet::EMPTY)
@@ -64,6 +64,9 @@ mod tests {
         table.change(&key, None, Some(zero));
         table.change(&key, None, Some(one));
         assert_eq!(table.others(&key, Some(one)), [zero].into_iter().collect());
+        table.change(&key, Some(zero), Some(two));
+        assert_eq!(table.last(&key), None, "another client has it");
+        table.change(&key, Some(two), Some(zero));
         table.change(&key, Some(zero), None);
         assert_eq!(
             (table.last(&key), table.others(&key, None)),
