@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Eligibility, Lease, Reply};
+use redlock_core::{Eligibility, Lease, Operation, Reply};
 
 use crate::{
     masters::execute,
@@ -64,6 +64,7 @@ impl Setup {
                 master,
                 carried_out,
             } => self.lose(world, client, master, carried_out),
+            Step::Halve { client, master } => self.halve(world, client, master),
             Step::Promote(master) => {
                 world.faults.promotions -= 1;
                 world.masters[master].forget_all();
@@ -166,6 +167,18 @@ impl Setup {
         }
         let round = message.round;
         self.answer(world, client, master, round, Reply::Unknown, ALWAYS);
+    }
+
+    fn halve(&self, world: &mut World, client: usize, master: usize) {
+        world.faults.halves -= 1;
+        let Some(mut message) = world.clients[client].links[master].pop() else {
+            return;
+        };
+        if let Operation::Acquire { fence, .. } = &mut message.operation {
+            *fence = None;
+        }
+        execute(self, world, client, master, &message);
+        self.answer(world, client, master, message.round, Reply::Unknown, ALWAYS);
     }
 
     fn restart(&self, world: &mut World, master: usize) {

@@ -77,6 +77,18 @@ const SECOND_ROUND_LOST: Setup = Setup {
     ..LOST
 };
 
+/// The same, where a key was set without its counter.
+const HALF_SET: Setup = Setup {
+    name: "fenced, half of a SET lost, then a restart",
+    counters: Counters::Lost,
+    faults: Faults {
+        halves: 1,
+        restarts: 1,
+        ..Setup::CALM.faults
+    },
+    ..SECOND_ROUND_LOST
+};
+
 /// How far the holder's wall clock is ahead of the next one's, in ticks.
 const AHEAD: u8 = 2;
 
@@ -102,6 +114,7 @@ pub(crate) fn worlds() -> Vec<Setup> {
         ONE_WALL_CLOCK,
         ROLLING_RESTARTS,
         SECOND_ROUND_LOST,
+        HALF_SET,
         EXPIRING,
     ]
 }
@@ -127,6 +140,12 @@ pub(crate) fn negative_controls() -> Vec<Setup> {
             "fences grow",
             Mutation::CountersNotRaisedAgain,
             SECOND_ROUND_LOST,
+        ),
+        broken(
+            "NOT: counters trusted beside their keys",
+            "fences grow",
+            Mutation::CountersNotRaisedAgain,
+            HALF_SET,
         ),
         Setup {
             name: "NOT: counters expire too soon",
@@ -186,7 +205,7 @@ fn restart_after_an_extension(world: &World, step: &Step) -> bool {
     match *step {
         Step::Begin(HOLDER) => world.now == 0,
         Step::Begin(_) => world.now >= 4,
-        Step::Lose { client, .. } => client == HOLDER,
+        Step::Lose { client, .. } | Step::Halve { client, .. } => client == HOLDER,
         Step::Restart(_) => {
             let has_arrived = (0..MASTERS).all(|it| holder.links[it].is_empty());
             world.is_valid(HOLDER) && holder.extended && has_arrived

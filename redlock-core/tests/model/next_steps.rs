@@ -57,6 +57,14 @@ impl Setup {
                         });
                     }
                 }
+                let is_fenced =
+                    matches!(newest.operation, Operation::Acquire { fence: Some(_), .. });
+                if fresh && faults.halves > 0 && is_fenced {
+                    steps.push(Step::Halve {
+                        client: index,
+                        master,
+                    });
+                }
                 if fresh && faults.repeats > 0 {
                     steps.push(Step::Repeat {
                         client: index,

@@ -163,6 +163,7 @@ impl Setup {
         faults: Faults {
             stragglers: 0,
             losses: 0,
+            halves: 0,
             repeats: 0,
             restarts: 0,
             promotions: 0,

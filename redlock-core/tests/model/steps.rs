@@ -41,6 +41,11 @@ pub(crate) enum Step {
         master: usize,
         carried_out: bool,
     },
+    /// A master sets the keys, but does not raise the counter, and the client hears nothing.
+    Halve {
+        client: usize,
+        master: usize,
+    },
     /// The oldest message arrives at a master where it is denied because of a mark.
     Mark {
         client: usize,

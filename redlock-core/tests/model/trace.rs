@@ -72,6 +72,13 @@ fn describe(world: &World, step: Step) -> String {
                 name(client)
             )
         }
+        Step::Halve { client, master } => {
+            let message = newest(client, master);
+            format!(
+                "{}'s {message} sets the key on master {master}, and the counter is not raised",
+                name(client)
+            )
+        }
         Step::Mark { client, master } => {
             format!("{} is denied by a mark at master {master}", name(client))
         }

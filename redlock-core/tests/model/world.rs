@@ -39,6 +39,8 @@ pub(crate) struct Faults {
     pub(crate) stragglers: u8,
     /// A message that is lost, or whose answer is.
     pub(crate) losses: u8,
+    /// A fenced SET whose second half is lost: the key is set, and the counter is not raised.
+    pub(crate) halves: u8,
     /// A message that is carried out twice.
     pub(crate) repeats: u8,
     /// A master that forgets its keys.
