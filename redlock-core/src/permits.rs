@@ -2,9 +2,9 @@ use core::{error::Error, fmt};
 
 /// How many clients may hold a semaphore at once: 1 to 128.
 ///
-/// A semaphore is so many keys, its [slots](Slot). To hold a permit is to hold one of them as a lock is held. Two clients
-/// never hold the same slot, so there are no more holders than slots. Clients with different numbers of permits are safe
-/// for the largest of these numbers.
+/// A semaphore has one key for each permit: its [slots](Slot). A client that holds a permit holds one slot, as it would hold
+/// a lock. Two clients never hold the same slot, so there are no more holders than slots. If clients use different numbers
+/// of permits for one key, the largest number is the limit.
 ///
 /// ```
 /// use redlock_core::{Permits, PermitsError};
@@ -202,7 +202,7 @@ impl fmt::Debug for SlotSet {
     }
 }
 
-/// The reason why a semaphore cannot have so many permits.
+/// The reason why a number of permits is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PermitsError {

@@ -9,7 +9,7 @@ use crate::{
     lock::Mistake,
 };
 
-/// A semaphore over the nodes: at most so many holders at once in the whole fleet. Made by
+/// A semaphore over the nodes, which limits how many clients of the fleet hold it at once. Made by
 /// [`Redlock::semaphore`](crate::Redlock::semaphore).
 ///
 /// Each holder has a permit, which is one of the semaphore's *slots*: a key `<key>:slot:<index>` that is held as a lock is

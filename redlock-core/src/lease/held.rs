@@ -57,7 +57,7 @@ pub(super) enum Extension {
     },
 }
 
-/// What is left of an extension that has ended.
+/// The part of an ended extension that is still needed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LastExtension {
     id: RoundId,

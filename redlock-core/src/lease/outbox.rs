@@ -13,9 +13,9 @@ const MARK_MARGIN: Duration = Duration::from_millis(100);
 pub(super) struct Outbox {
     rounds: u32,
     longest_ttl: Ttl,
-    /// What requests are about that are not probes.
+    /// The keys of all requests except probes.
     access: Access,
-    /// What probes are about.
+    /// The keys of probes.
     probed: Access,
     /// `None` if there is nothing: most leases are held, and neither send nor tell anything for most of the time.
     pending: Option<Box<Pending>>,

@@ -19,7 +19,7 @@ pub enum Share {
     ///
     /// The lock cannot be fenced, and has one key.
     Reader,
-    /// So many clients together, each with a permit of its own.
+    /// As many clients as there are permits, each with one of its own.
     Permit(Permits),
 }
 
@@ -45,7 +45,7 @@ impl Slots {
             self.wanted(),
             self.permits.slots(),
         );
-        // If all are excluded, the nodes deny whichever it is.
+        // If all are excluded, the nodes deny any choice.
         let choice = [best, wanted].into_iter().find(|it| !it.is_empty());
         let choice = choice.unwrap_or(all);
         let preferred = self.preferred.filter(|_| attempts == 0);

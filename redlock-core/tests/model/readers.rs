@@ -248,7 +248,7 @@ pub(crate) fn negative_controls() -> Vec<Setup> {
     ]
 }
 
-/// What the newest message to a master asks for.
+/// The operation of the newest message to a master.
 fn newest(world: &World, client: usize, master: usize) -> Option<Operation> {
     let message = world.clients[client].links[master].last()?;
     Some(message.operation)

@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     pub(crate) after: Lease,
     pub(crate) sent: Vec<Transmit>,
     pub(crate) told: Vec<Event>,
-    /// What `extend` or `downgrade` answered.
+    /// The return value of `extend` or `downgrade`.
     pub(crate) extending: Option<bool>,
 }
 
@@ -223,7 +223,7 @@ pub(crate) struct Life {
     pub(crate) steps: Vec<Step>,
 }
 
-/// What a lease of a semaphore is told at first.
+/// The settings of a lease of a semaphore.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Semaphore {
     pub(crate) permits: Permits,

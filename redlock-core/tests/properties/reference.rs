@@ -79,7 +79,7 @@ struct Story<'a> {
     /// Until when the lock is held, if it is.
     held_until: Option<Timestamp>,
     timeout: Option<Timestamp>,
-    /// What requests are about.
+    /// The keys of the requests.
     access: Access,
 }
 

@@ -1,4 +1,4 @@
-//! Permits of a semaphore: at most so many holders at once, over nodes in memory, by tokio's clock.
+//! Permits of a semaphore, over nodes in memory, by tokio's clock.
 
 use std::{
     collections::BTreeSet,

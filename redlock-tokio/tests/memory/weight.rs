@@ -1,4 +1,4 @@
-//! What a held lock and a waiter weigh.
+//! The memory of a held lock and of a waiter.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What holds of every lease of a semaphore.
+//! Properties of every lease of a semaphore.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -75,7 +75,7 @@ impl Look {
         self.quorum().all().iter().zip(replies.collect::<Vec<_>>())
     }
 
-    /// What a lease does that has heard so: the slot that it asks for, or how it ends.
+    /// Returns the slot that a lease asks for after these answers, or how the lease ends.
     fn through_a_lease(&self) -> Result<Slot, AcquireFailure> {
         let second = Duration::from_secs(1);
         let ttl = Ttl::new(second).expect("a second");

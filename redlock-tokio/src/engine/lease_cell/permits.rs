@@ -1,4 +1,4 @@
-//! What is different for a lease that asks for a permit, or holds one.
+//! The rules for a lease that asks for a permit, or holds one.
 
 use std::sync::Arc;
 

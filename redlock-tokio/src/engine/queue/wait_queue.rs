@@ -14,7 +14,7 @@ pub(super) struct WaitQueue<T> {
     rest: Option<Box<Rest<T>>>,
 }
 
-/// What a queue has besides the turn.
+/// The parts of a queue that it needs once somebody has waited.
 #[derive(Debug)]
 struct Rest<T> {
     /// The waiters for this key alone.
