@@ -50,8 +50,7 @@ pub enum NodeError {
         /// The rest of the error.
         message: Arc<str>,
     },
-    /// The key of the lock's fencing counter holds something else. The node did not carry out the command, and
-    /// changed nothing.
+    /// The key of the lock's fencing counter holds something else, which the node left alone.
     #[error(
         "`{name}` is not a fencing counter, because it {defect}: delete it or rename it on the node"
     )]

@@ -71,7 +71,7 @@ const FEATURES: [Feature; 6] = [
     Feature {
         name: "several keys with a fence",
         commands: &[
-            "info", "set", "pttl", "mget", "pexpire", "del", "eval", "exists", "get",
+            "info", "set", "pttl", "mget", "pexpire", "del", "eval", "exists",
         ],
         keys: &["app:*", "redlock:fence:*"],
         is_used: Use::SeveralFenced,

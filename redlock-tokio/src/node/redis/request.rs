@@ -17,7 +17,10 @@ use self::{
     groups::Groups,
     part::{Ask, Call, Fallback, Part, Positions, Shared},
 };
-use super::{key_tag::KeyTag, script};
+use super::{
+    key_tag::KeyTag,
+    script::{self, Script},
+};
 use crate::node::{Answer, Command, NodeError, Vote};
 
 /// The most bytes of keys that share a script, which the server runs without a pause: for some
@@ -184,56 +187,47 @@ impl Request {
         }
     }
 
-    /// Encodes one command, but not the raising of its counter.
+    /// Encodes one command, but not the raising of the counter of a single key.
     fn push_unshared(&mut self, position: usize, command: &Command, is_tracking: bool) {
         let has_several = command.has_several_keys();
-        let (ask, cmd) = match command.operation() {
-            Operation::Probe { .. } => {
-                return self.push_probe(position, command, is_tracking);
-            }
-            Operation::Acquire {
-                ttl,
-                fence: Some(fence),
-                gathers,
-                ..
-            } if has_several => {
-                let cmd = self
-                    .encoder
-                    .acquire_all_fenced(command, ttl, fence, gathers);
-                (Ask::FenceAll, cmd)
-            }
-            Operation::Acquire { gathers, .. } if has_several => {
+        match command.operation() {
+            Operation::Probe { .. } => self.push_probe(position, command, is_tracking),
+            Operation::Acquire { gathers, fence, .. } if has_several => {
                 let script = if gathers {
                     &script::GATHER
                 } else {
                     &script::ACQUIRE_ALL
                 };
-                let cmd = self.encoder.all_keys(command, script);
-                (Ask::AcquireAll, cmd)
+                self.push_all_keys(Ask::AcquireAll, script, position, command);
+                if fence.is_some() {
+                    self.push(Ask::FenceAll, self.encoder.fence_all(command), position);
+                }
+            }
+            Operation::Fence { .. } if has_several => {
+                self.push(Ask::FenceAll, self.encoder.fence_all(command), position);
             }
             Operation::Extend { .. } if has_several => {
-                let cmd = self.encoder.all_keys(command, &script::EXTEND_ALL);
-                (Ask::ExtendAll, cmd)
+                self.push_all_keys(Ask::ExtendAll, &script::EXTEND_ALL, position, command);
             }
             Operation::Release { .. } if has_several => {
-                let cmd = self.encoder.all_keys(command, &script::RELEASE_ALL);
-                (Ask::ReleaseAll, cmd)
+                self.push_all_keys(Ask::ReleaseAll, &script::RELEASE_ALL, position, command);
             }
-            Operation::Acquire { ttl, .. } => (Ask::Set, self.encoder.set(command, ttl)),
-            Operation::Fence { .. } if has_several => {
-                (Ask::FenceAll, self.encoder.fence_all(command))
+            Operation::Acquire { ttl, .. } => {
+                self.push(Ask::Set, self.encoder.set(command, ttl), position);
             }
             Operation::Extend { .. } => {
-                return self.push_shared(Shared::Extensions, Call::ByHash, position);
+                self.push_shared(Shared::Extensions, Call::ByHash, position);
             }
             Operation::Release { .. } => {
-                return self.push_shared(Shared::Releases, Call::ByHash, position);
+                self.push_shared(Shared::Releases, Call::ByHash, position);
             }
-            _ => {
-                self.answers[position] = Some(Err(NodeError::unknown_operation()));
-                return;
-            }
-        };
+            _ => self.answers[position] = Some(Err(NodeError::unknown_operation())),
+        }
+    }
+
+    /// Encodes a command for several keys, which a script of its own carries out.
+    fn push_all_keys(&mut self, ask: Ask, script: &Script, position: usize, command: &Command) {
+        let cmd = self.encoder.all_keys(command, script);
         self.push(ask, cmd, position);
     }
 

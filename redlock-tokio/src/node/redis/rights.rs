@@ -13,10 +13,9 @@ use crate::{
 };
 
 /// The commands to ask about, with arguments that have no effect. A key that nobody has replaces `KEY`.
-const PROBES: [(&str, &[&str]); 8] = [
+const PROBES: [(&str, &[&str]); 7] = [
     // A contradiction, so a syntax error.
     ("SET", &[KEY, "", "NX", "XX"]),
-    ("GET", &[KEY]),
     ("MGET", &[KEY]),
     ("EXISTS", &[KEY]),
     ("PTTL", &[KEY]),
@@ -35,11 +34,8 @@ const KEY: &str = "KEY";
 /// The commands in the scripts that extend and release.
 const SCRIPTS: [&str; 4] = ["MGET", "PTTL", "PEXPIRE", "DEL"];
 
-/// The commands that a lock of several keys needs, without a fence and with one.
+/// The commands that a lock of several keys needs.
 const SEVERAL: [&str; 7] = ["EVAL", "MGET", "EXISTS", "SET", "PTTL", "PEXPIRE", "DEL"];
-const SEVERAL_FENCED: [&str; 8] = [
-    "EVAL", "MGET", "EXISTS", "SET", "GET", "PTTL", "PEXPIRE", "DEL",
-];
 
 /// The number of replies to [`ask`].
 pub(super) const REPLIES: usize = PROBES.len() + 3;
@@ -178,31 +174,27 @@ impl Rights {
         if self.denial.is_some() {
             return self.denial.clone();
         }
-        let fence = match command.operation() {
-            Operation::Acquire { fence, .. } => fence,
-            Operation::Extend { .. }
+        match command.operation() {
+            Operation::Acquire { .. } if command.has_several_keys() => {}
+            // These need no more than every lock.
+            Operation::Acquire { .. }
+            | Operation::Extend { .. }
             | Operation::Fence { .. }
             | Operation::Probe { .. }
             | Operation::Release { .. } => return None,
             _ => return Some(NodeError::unknown_operation()),
-        };
-        let (what, needs) = match (command.has_several_keys(), fence) {
-            (true, Some(_)) => ("a lock of several keys with a fence", &SEVERAL_FENCED[..]),
-            (true, None) => ("a lock of several keys", &SEVERAL[..]),
-            // It needs no more than every lock.
-            (false, _) => return None,
-        };
-        let missing = self.missing(needs);
+        }
+        let missing = self.missing(&SEVERAL);
         if missing.is_empty() {
             return None;
         }
+        let message = format!(
+            "a lock of several keys needs commands that this client may not use here, or that were renamed: {}",
+            missing.join(", ")
+        );
         Some(NodeError::Refused {
             code: "NOPERM".into(),
-            message: format!(
-                "{what} needs commands that this client may not use here, or that were renamed: {}",
-                missing.join(", ")
-            )
-            .into(),
+            message: message.into(),
         })
     }
 

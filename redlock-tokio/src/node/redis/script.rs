@@ -62,169 +62,91 @@ pub(super) static EXTEND: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Reads the fencing counters, which come after as many keys. If one is not a counter, the script ends with an error of
-/// ours before it changes anything: the counter has another type, is not a number, or exceeds the largest token.
-/// `2^53 - 1` is the last number that Lua distinguishes from its neighbours.
-macro_rules! read_counters {
-    () => {
-        "local n = #KEYS / 2 \
-         local counters = {} \
-         for i = 1, n do \
-           local counter = redis.pcall('GET', KEYS[n + i]) \
-           if type(counter) == 'table' then \
-             if string.sub(counter.err, 1, 9) == 'WRONGTYPE' then \
-               return redis.error_reply('NOCOUNTER ' .. i .. ' type') \
-             end \
-             return counter \
-           end \
-           if counter then \
-             if not string.match(counter, '^%d+$') then \
-               return redis.error_reply('NOCOUNTER ' .. i .. ' text') \
-             end \
-             if #counter > 16 or tonumber(counter) > 9007199254740991 then \
-               return redis.error_reply('NOCOUNTER ' .. i .. ' beyond') \
-             end \
-           end \
-           counters[i] = counter \
-         end "
-    };
-}
-
-/// Raises the counters that are smaller than the fence. Returns 1 if all were, and otherwise the largest as a text. A
-/// counter lives for [`FencingToken::COUNTER_LIFETIME`] from each raise.
-///
-/// [`FencingToken::COUNTER_LIFETIME`]: redlock_core::FencingToken::COUNTER_LIFETIME
-macro_rules! raise_counters {
-    ($fence:literal, $lifetime:literal) => {
+/// Raises the fencing counter of each key whose value is its token. The counters come after as many keys, the fences
+/// after as many tokens, and the lifetime of the counters last. Returns for each key `1` if its counter was raised, `-` if
+/// the key is not ours, the counter if it is not smaller, or what is wrong with the counter, separated by commas. `MGET`
+/// finds nothing in a counter of another type, which `NX` leaves alone. `2^53 - 1` is the last number that Lua
+/// distinguishes from its neighbours.
+macro_rules! fence {
+    (unless $is_refused:literal) => {
         concat!(
-            "local largest \
-             for i = 1, n do \
-               local counter = counters[i] \
-               if counter and tonumber(counter) >= tonumber(",
-            $fence,
-            ") then \
-                 if not largest or tonumber(counter) > tonumber(largest) then \
-                   largest = counter \
+            "local n = #KEYS / 2 \
+             local lifetime = ARGV[2 * n + 1] \
+             local found = redis.call('MGET', unpack(KEYS)) \
+             local answers = {} ",
+            $is_refused,
+            "for i = 1, n do \
+               local answer = '1' \
+               local fence, name, counter = ARGV[n + i], KEYS[n + i], found[n + i] \
+               if found[i] ~= ARGV[i] then \
+                 answer = '-' \
+               elseif not counter then \
+                 if not redis.call('SET', name, fence, 'NX', 'PX', lifetime) then \
+                   answer = 'type' \
                  end \
+               elseif counter == '' or string.find(counter, '%D') then \
+                 answer = 'text' \
+               elseif #counter > 16 or tonumber(counter) > 9007199254740991 then \
+                 answer = 'beyond' \
+               elseif tonumber(counter) >= tonumber(fence) then \
+                 answer = counter \
                else \
-                 redis.call('SET', KEYS[n + i], ",
-            $fence,
-            ", 'PX', ",
-            $lifetime,
-            ") \
+                 redis.call('SET', name, fence, 'PX', lifetime) \
                end \
+               answers[i] = answer \
              end \
-             return largest or 1"
+             return table.concat(answers, ',')"
         )
     };
 }
 
-/// Sets all `keys`, unless one of them exists with another value. Then the script ends with nil. Keys with the token
-/// itself are set again, which repairs a node that has lost some of the keys.
-macro_rules! set_all {
-    () => {
-        "local found = redis.call('MGET', unpack(keys)) \
+/// Raises the counters of keys of different locks.
+pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| Script::new(fence!(unless "")));
+
+/// Raises the counters of all keys of one lock, or none: returns `-` alone unless each key has the token.
+pub(super) static FENCE_ALL: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(fence!(unless
+        "for i = 1, n do \
+           if found[i] ~= ARGV[i] then \
+             return '-' \
+           end \
+         end "
+    ))
+});
+
+/// Sets all keys, unless one of them exists with another value. Then the script ends with nil. Keys with the token itself
+/// are set again, which repairs a node that has lost some of the keys. node-redlock sets the same values for several
+/// resources, so the two exclude each other.
+pub(super) static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local found = redis.call('MGET', unpack(KEYS)) \
          local ours = 0 \
-         for i = 1, #keys do \
+         for i = 1, #KEYS do \
            if found[i] == ARGV[1] then \
              ours = ours + 1 \
            end \
          end \
-         if redis.call('EXISTS', unpack(keys)) > ours then \
+         if redis.call('EXISTS', unpack(KEYS)) > ours then \
            return false \
          end \
-         for _, key in ipairs(keys) do \
+         for _, key in ipairs(KEYS) do \
            redis.call('SET', key, ARGV[1], 'PX', ARGV[2]) \
-         end "
-    };
-}
-
-/// Sets the `keys` in their order, up to the first that exists with another value. Then the script ends with nil.
-macro_rules! gather {
-    () => {
-        "local found = redis.call('MGET', unpack(keys)) \
-         for i, key in ipairs(keys) do \
-           if found[i] ~= ARGV[1] and not redis.call('SET', key, ARGV[1], 'NX', 'PX', ARGV[2]) then \
-             return false \
-           end \
-         end "
-    };
-}
-
-/// Raises the fencing counter of each key whose value is its token. The counters come after as many keys, the fences
-/// after as many tokens, and the lifetime of the counters last. Returns for each key `1` if its counter was raised, `-` if
-/// the key is not ours, the counter if it is not smaller, or what is wrong with the counter, separated by commas. `MGET`
-/// finds nothing in a counter of another type, which `NX` leaves alone.
-pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "local n = #KEYS / 2 \
-         local lifetime = ARGV[2 * n + 1] \
-         local found = redis.call('MGET', unpack(KEYS)) \
-         local answers = {} \
-         for i = 1, n do \
-           local answer = '1' \
-           local fence, name, counter = ARGV[n + i], KEYS[n + i], found[n + i] \
-           if found[i] ~= ARGV[i] then \
-             answer = '-' \
-           elseif not counter then \
-             if not redis.call('SET', name, fence, 'NX', 'PX', lifetime) then \
-               answer = 'type' \
-             end \
-           elseif counter == '' or string.find(counter, '%D') then \
-             answer = 'text' \
-           elseif #counter > 16 or tonumber(counter) > 9007199254740991 then \
-             answer = 'beyond' \
-           elseif tonumber(counter) >= tonumber(fence) then \
-             answer = counter \
-           else \
-             redis.call('SET', name, fence, 'PX', lifetime) \
-           end \
-           answers[i] = answer \
          end \
-         return table.concat(answers, ',')",
+         return 1",
     )
 });
 
-/// Raises the fencing counters of several keys, if the value of each key is the token. Otherwise returns nil.
-pub(super) static FENCE_ALL: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        "for i = 1, #KEYS / 2 do \
-           if redis.call('GET', KEYS[i]) ~= ARGV[1] then \
+/// Sets the keys in their order, up to the first that exists with another value. Then the script ends with nil.
+pub(super) static GATHER: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local found = redis.call('MGET', unpack(KEYS)) \
+         for i, key in ipairs(KEYS) do \
+           if found[i] ~= ARGV[1] and not redis.call('SET', key, ARGV[1], 'NX', 'PX', ARGV[2]) then \
              return false \
            end \
-         end ",
-        read_counters!(),
-        raise_counters!("ARGV[2]", "ARGV[3]"),
-    ))
-});
-
-/// Sets all keys or none. node-redlock sets the same values for several resources, so the two exclude each other.
-pub(super) static ACQUIRE_ALL: LazyLock<Script> =
-    LazyLock::new(|| Script::new(concat!("local keys = KEYS ", set_all!(), "return 1")));
-
-/// Sets all keys or none, and raises their fencing counters. Each counter that is smaller is raised, so that a repair
-/// restores those that were lost.
-pub(super) static ACQUIRE_ALL_FENCED: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        read_counters!(),
-        "local keys = {unpack(KEYS, 1, n)} ",
-        set_all!(),
-        raise_counters!("ARGV[3]", "ARGV[4]"),
-    ))
-});
-
-/// Sets the keys that are free. Returns nil unless all of them have the token now.
-pub(super) static GATHER: LazyLock<Script> =
-    LazyLock::new(|| Script::new(concat!("local keys = KEYS ", gather!(), "return 1")));
-
-/// The same, and raises the fencing counters once all keys have the token.
-pub(super) static GATHER_FENCED: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        read_counters!(),
-        "local keys = {unpack(KEYS, 1, n)} ",
-        gather!(),
-        raise_counters!("ARGV[3]", "ARGV[4]"),
-    ))
+         end \
+         return 1",
+    )
 });
 
 /// Extends all keys if all have the token. Returns the least time that one of them had left, or `-`.

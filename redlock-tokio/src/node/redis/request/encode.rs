@@ -4,11 +4,14 @@ use deadpool_redis::redis::{self, Cmd};
 use redlock_core::{FencingToken, Token, Ttl};
 
 use super::part::{Call, Shared};
-use crate::node::{
-    Command,
-    redis::{
-        key_tag::{KeyTag, WireKey},
-        script::{self, Script},
+use crate::{
+    Key,
+    node::{
+        Command,
+        redis::{
+            key_tag::{KeyTag, WireKey},
+            script::{self, Script},
+        },
     },
 };
 
@@ -34,36 +37,6 @@ impl Encoder {
         cmd
     }
 
-    /// `EVAL source 2n key.. counter.. token ttl fence lifetime`
-    pub(super) fn acquire_all_fenced(
-        &self,
-        command: &Command,
-        ttl: Ttl,
-        fence: FencingToken,
-        gathers: bool,
-    ) -> Cmd {
-        let script = if gathers {
-            &script::GATHER_FENCED
-        } else {
-            &script::ACQUIRE_ALL_FENCED
-        };
-        let mut cmd = self.all_keys_and_counters(command, script);
-        cmd.arg(command.token())
-            .arg(ttl.as_millis())
-            .arg(fence.get())
-            .arg(counter_lifetime());
-        cmd
-    }
-
-    /// `EVAL source 2n key.. counter.. token fence lifetime`
-    pub(super) fn fence_all(&self, command: &Command) -> Cmd {
-        let mut cmd = self.all_keys_and_counters(command, &script::FENCE_ALL);
-        cmd.arg(command.token())
-            .arg(command.fence().map(FencingToken::get))
-            .arg(counter_lifetime());
-        cmd
-    }
-
     /// `PTTL key`
     pub(super) fn time_left(&self, key: &[u8]) -> Cmd {
         let mut cmd = redis::cmd("PTTL");
@@ -71,44 +44,32 @@ impl Encoder {
         cmd
     }
 
-    /// `EVALSHA hash n key.. token.. ttl..`, or `EVALSHA hash 2n key.. counter.. token.. fence.. lifetime`
+    /// `EVALSHA hash n key.. token.. ttl..`, or with [counters](Self::counters) instead of the ttls
     pub(super) fn shared<'a>(
         &self,
         shared: Shared,
         by: Call,
         commands: impl Iterator<Item = &'a Command> + Clone,
     ) -> Cmd {
-        let count = commands.clone().count();
-        let keys_len: usize = commands
-            .clone()
-            .map(|command| self.key(command).len())
-            .sum();
-        let mut cmd = Cmd::with_capacity(3 + 3 * count, 64 + keys_len + count * (Token::LEN + 8));
-        let raises_counters = matches!(shared, Shared::Fences);
-        let keys = if raises_counters { 2 * count } else { count };
-        call(&mut cmd, shared.script(), by).arg(keys);
-        for command in commands.clone() {
-            cmd.arg(self.key(command));
+        if let Shared::Fences = shared {
+            let targets = commands.map(|command| (command.key(), command));
+            return self.counters(shared.script(), by, targets);
         }
-        if raises_counters {
-            for command in commands.clone() {
-                cmd.arg(self.tag.counter_of(command.key().as_bytes()));
-            }
-        }
+        let keys = commands.clone().map(Command::key);
+        let mut cmd = self.script(shared.script(), by, keys.clone().count(), keys);
         for command in commands.clone() {
             cmd.arg(command.token());
         }
-        if raises_counters {
-            for command in commands {
-                cmd.arg(command.fence().map(FencingToken::get));
-            }
-            cmd.arg(counter_lifetime());
-        } else {
-            for command in commands {
-                cmd.arg(command.ttl().map(Ttl::as_millis));
-            }
+        for command in commands {
+            cmd.arg(command.ttl().map(Ttl::as_millis));
         }
         cmd
+    }
+
+    /// The same for the counters of all keys of one command, in full.
+    pub(super) fn fence_all(&self, command: &Command) -> Cmd {
+        let targets = command.keys().map(|key| (key, command));
+        self.counters(&script::FENCE_ALL, Call::InFull, targets)
     }
 
     /// `EVAL source n key.. token ttl`
@@ -116,11 +77,7 @@ impl Encoder {
     /// Commands for several keys are rare. If the server did not know the hash of the script, the command
     /// would have to be sent again, after others that came behind it.
     pub(super) fn all_keys(&self, command: &Command, script: &Script) -> Cmd {
-        let mut cmd = redis::cmd("EVAL");
-        cmd.arg(script.source()).arg(command.key_count());
-        for key in command.keys() {
-            cmd.arg(self.tag.on(key.as_bytes()));
-        }
+        let mut cmd = self.script(script, Call::InFull, command.key_count(), command.keys());
         cmd.arg(command.token());
         cmd.arg(command.ttl().map(Ttl::as_millis));
         cmd
@@ -134,14 +91,46 @@ impl Encoder {
         self.tag.on(command.key().as_bytes())
     }
 
-    fn all_keys_and_counters(&self, command: &Command, script: &Script) -> Cmd {
-        let mut cmd = redis::cmd("EVAL");
-        cmd.arg(script.source()).arg(2 * command.key_count());
-        for key in command.keys() {
-            cmd.arg(self.tag.on(key.as_bytes()));
-        }
-        for key in command.keys() {
+    /// `EVALSHA hash 2n key.. counter.. token.. fence.. lifetime`
+    fn counters<'a>(
+        &self,
+        script: &Script,
+        by: Call,
+        targets: impl Iterator<Item = (&'a Key, &'a Command)> + Clone,
+    ) -> Cmd {
+        let keys = targets.clone().map(|(key, _)| key);
+        let mut cmd = self.script(script, by, 2 * keys.clone().count(), keys.clone());
+        for key in keys {
             cmd.arg(self.tag.counter_of(key.as_bytes()));
+        }
+        for (_, command) in targets.clone() {
+            cmd.arg(command.token());
+        }
+        for (_, command) in targets {
+            cmd.arg(command.fence().map(FencingToken::get));
+        }
+        cmd.arg(FencingToken::COUNTER_LIFETIME.as_millis());
+        cmd
+    }
+
+    /// `EVALSHA hash count key..`, or `EVAL source count key..`
+    fn script<'a>(
+        &self,
+        script: &Script,
+        by: Call,
+        count: usize,
+        keys: impl Iterator<Item = &'a Key> + Clone,
+    ) -> Cmd {
+        let keys = keys.map(|key| self.tag.on(key.as_bytes()));
+        let keys_len: usize = keys.clone().map(WireKey::len).sum();
+        let mut cmd = Cmd::with_capacity(3 + 3 * count, 64 + keys_len + count * (Token::LEN + 8));
+        match by {
+            Call::ByHash => cmd.arg("EVALSHA").arg(script.hash()),
+            Call::InFull => cmd.arg("EVAL").arg(script.source()),
+        };
+        cmd.arg(count);
+        for key in keys {
+            cmd.arg(key);
         }
         cmd
     }
@@ -152,16 +141,4 @@ pub(super) fn caching() -> Cmd {
     let mut cmd = redis::cmd("CLIENT");
     cmd.arg("CACHING").arg("YES");
     cmd
-}
-
-/// Returns how long a counter lives after a raise, in milliseconds.
-fn counter_lifetime() -> u128 {
-    FencingToken::COUNTER_LIFETIME.as_millis()
-}
-
-fn call<'a>(cmd: &'a mut Cmd, script: &Script, by: Call) -> &'a mut Cmd {
-    match by {
-        Call::ByHash => cmd.arg("EVALSHA").arg(script.hash()),
-        Call::InFull => cmd.arg("EVAL").arg(script.source()),
-    }
 }

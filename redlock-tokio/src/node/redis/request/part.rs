@@ -51,7 +51,7 @@ pub(super) enum Ask {
     ProbeSlot(Slot),
     /// Acquires several keys or none, by a script that is sent in full.
     AcquireAll,
-    /// Likewise, and raises their fencing counters, or raises them alone.
+    /// Raises the fencing counters of several keys, likewise.
     FenceAll,
     /// Extends several keys or none, likewise.
     ExtendAll,

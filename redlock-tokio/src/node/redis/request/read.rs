@@ -37,11 +37,12 @@ pub(super) fn shared<'a>(
         }
         (Shared::Fences, Value::BulkString(text)) if text.split(is_comma).count() == count => {
             let answers = text.split(is_comma).zip(commands);
-            let answers = answers.map(|(text, command)| fence(text, command, tag));
-            answers.collect()
+            answers
+                .map(|(text, command)| fence(text, command.key(), tag))
+                .collect()
         }
         (Shared::Fences, Value::ServerError(error)) if is_denied_key(&error) => commands
-            .map(|command| Err(no_right_to_counter(command, tag, &error)))
+            .map(|command| Err(no_right_to_counter(command.key(), tag, &error)))
             .collect(),
         (_, reply) => vec![Err(failure(reply)); count],
     }
@@ -60,25 +61,29 @@ pub(super) fn single(
         (Ask::Caching, _) => earlier,
         (Ask::Probe, reply) => Some(last_to_be_free(earlier, probe(reply))),
         (Ask::ProbeSlot(slot), reply) => Some(with_slot(earlier, slot, probe(reply))),
-        (ask, reply) => Some(vote(ask, reply, command, tag)),
+        // Keys that were not set have no counters to raise.
+        (Ask::FenceAll, reply) => match earlier {
+            None | Some(Ok(Vote::Granted)) => Some(fence_all(reply, command, tag)),
+            earlier => earlier,
+        },
+        (ask, reply) => Some(vote(ask, reply)),
     }
 }
 
 /// Reads a reply in the words of this way to ask, and no others.
-fn vote(ask: Ask, reply: Value, command: &Command, tag: &KeyTag) -> Answer {
+fn vote(ask: Ask, reply: Value) -> Answer {
     match (ask, reply) {
         (Ask::Set, Value::Okay) => Ok(Vote::Granted),
         (Ask::Set | Ask::AcquireAll, Value::Nil) => Ok(Vote::Denied),
         (Ask::AcquireAll | Ask::ReleaseAll, Value::Int(1)) => Ok(Vote::Granted),
         (Ask::ReleaseAll, Value::Int(0)) => Ok(Vote::Denied),
         (Ask::ExtendAll, Value::BulkString(left)) => extension(&left),
-        (Ask::FenceAll, reply) => fence_all(reply, command, tag),
         (_, reply) => Err(failure(reply)),
     }
 }
 
 /// Reads what a script says of the fencing counter of one key.
-fn fence(text: &[u8], command: &Command, tag: &KeyTag) -> Answer {
+fn fence(text: &[u8], key: &Key, tag: &KeyTag) -> Answer {
     let defect = match text {
         b"1" => return Ok(Vote::Granted),
         b"-" => return Ok(Vote::Denied),
@@ -87,21 +92,29 @@ fn fence(text: &[u8], command: &Command, tag: &KeyTag) -> Answer {
         b"beyond" => CounterDefect::Beyond,
         text => return counter(text),
     };
-    let name = shown_counter_name(command.key(), tag).into();
+    let name = shown_counter_name(key, tag).into();
     Err(NodeError::NotACounter { name, defect })
 }
 
-/// Reads the reply of a script that raises the fencing counters of several keys.
+/// Reads what a script says of the fencing counters of all keys of a command, or `-` alone if it has raised none.
 fn fence_all(reply: Value, command: &Command, tag: &KeyTag) -> Answer {
     match reply {
-        Value::Int(1) => Ok(Vote::Granted),
-        Value::Nil => Ok(Vote::Denied),
-        Value::BulkString(text) => counter(&text),
-        Value::ServerError(error) if error.code() == "NOCOUNTER" => {
-            Err(no_counter(command, tag, &error))
+        Value::BulkString(text) if text == b"-" => Ok(Vote::Denied),
+        Value::BulkString(text) if text.split(is_comma).count() == command.key_count() => {
+            let mut answers = text.split(is_comma).zip(command.keys());
+            answers.try_fold(Vote::Granted, |vote, (text, key)| {
+                let this = fence(text, key, tag)?;
+                Ok(match (vote, this) {
+                    (Vote::Outbid { counter }, Vote::Outbid { counter: this }) => Vote::Outbid {
+                        counter: counter.max(this),
+                    },
+                    (vote, Vote::Granted) => vote,
+                    (_, this) => this,
+                })
+            })
         }
         Value::ServerError(error) if is_denied_key(&error) => {
-            Err(no_right_to_counter(command, tag, &error))
+            Err(no_right_to_counter(command.key(), tag, &error))
         }
         reply => Err(failure(reply)),
     }
@@ -204,31 +217,12 @@ fn failure(reply: Value) -> NodeError {
     }
 }
 
-/// Returns the error of a server that has something else under the name of a fencing counter. The script says which
-/// counter it is, from 1 on, and what is wrong with it.
-fn no_counter(command: &Command, tag: &KeyTag, error: &ServerError) -> NodeError {
-    let (number, defect) = error.details().unwrap_or_default().split_once(' ').unzip();
-    let position = number
-        .and_then(|text| text.parse::<usize>().ok())
-        .unwrap_or(1);
-    let key = command.keys().nth(position.saturating_sub(1));
-    let defect = match defect {
-        Some("type") => CounterDefect::OtherType,
-        Some("beyond") => CounterDefect::Beyond,
-        _ => CounterDefect::NoNumber,
-    };
-    NodeError::NotACounter {
-        name: shown_counter_name(key.unwrap_or(command.key()), tag).into(),
-        defect,
-    }
-}
-
 /// Names the right that a fenced lock needs. The server does not say which key it has denied.
-fn no_right_to_counter(command: &Command, tag: &KeyTag, error: &ServerError) -> NodeError {
+fn no_right_to_counter(key: &Key, tag: &KeyTag, error: &ServerError) -> NodeError {
     let details = error.details().unwrap_or_default();
     let text = format!(
         "{details}: a fenced lock needs its key and its counter {} (grant the key pattern {}*)",
-        shown_counter_name(command.key(), tag),
+        shown_counter_name(key, tag),
         Key::COUNTERS,
     );
     NodeError::Refused {
