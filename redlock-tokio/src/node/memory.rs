@@ -251,7 +251,7 @@ impl Session for MemoryNode {
 mod tests {
     use std::time::Duration;
 
-    use redlock_core::{FencingToken, Nonce};
+    use redlock_core::{FencingToken, Nonce, Token};
 
     use super::*;
     use crate::key::{KeySet, Prefix};
@@ -260,10 +260,32 @@ mod tests {
         Ttl::new(Duration::from_millis(millis)).unwrap()
     }
 
+    fn token(number: u128) -> Token {
+        Nonce::new(number).token(1)
+    }
+
+    fn acquire(number: u128, millis: u64, fence: Option<u64>) -> Operation {
+        Operation::Acquire {
+            token: token(number),
+            ttl: ttl(millis),
+            fence: fence.map(FencingToken::new),
+            gathers: false,
+        }
+    }
+
+    fn outbid(counter: u64) -> Vote {
+        let counter = FencingToken::new(counter);
+        Vote::Outbid { counter }
+    }
+
     fn execute(node: &MemoryNode, key: &str, operation: Operation) -> Vote {
-        let key = Key::new(key).unwrap();
-        let now = node.clock.now();
-        let answer = node.store().execute(now, &Command::new(key, operation));
+        execute_all(node, &[key], operation)
+    }
+
+    fn execute_all(node: &MemoryNode, names: &[&str], operation: Operation) -> Vote {
+        let keys = KeySet::all(&Prefix::default(), names).unwrap();
+        let command = Command::for_all(keys, operation);
+        let answer = node.store().execute(node.clock.now(), &command);
         answer.expect("the operation is known")
     }
 
@@ -274,43 +296,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_key_belongs_to_its_token_until_it_expires() {
         let node = paused();
-        let [ours, theirs] = [Nonce::new(1).token(1), Nonce::new(2).token(1)];
-        let acquire = |token| Operation::Acquire {
-            token,
-            ttl: ttl(100),
-            fence: None,
-            gathers: false,
-        };
-        assert_eq!(execute(&node, "k", acquire(ours)), Vote::Granted);
-        assert_eq!(execute(&node, "k", acquire(ours)), Vote::Denied, "NX");
-        assert_eq!(execute(&node, "k", acquire(theirs)), Vote::Denied);
-        let release = Operation::Release { token: theirs };
+        let [ours, theirs] = [1, 2].map(|number| acquire(number, 100, None));
+        assert_eq!(execute(&node, "k", ours), Vote::Granted);
+        assert_eq!(execute(&node, "k", ours), Vote::Denied, "NX");
+        assert_eq!(execute(&node, "k", theirs), Vote::Denied);
+        let release = Operation::Release { token: token(2) };
         assert_eq!(execute(&node, "k", release), Vote::Denied);
-        assert_eq!(node.value("k").unwrap(), ours.to_ascii());
+        assert_eq!(node.value("k").unwrap(), token(1).to_ascii());
         tokio::time::advance(Duration::from_millis(100)).await;
         assert!(!node.contains("k") && node.is_empty());
-        assert_eq!(execute(&node, "k", acquire(theirs)), Vote::Granted);
+        assert_eq!(execute(&node, "k", theirs), Vote::Granted);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_extension_raises_only_and_needs_the_token() {
         let node = paused();
-        let [ours, theirs] = [Nonce::new(1).token(1), Nonce::new(2).token(1)];
-        let acquire = Operation::Acquire {
-            token: ours,
-            ttl: ttl(100),
-            fence: None,
-            gathers: false,
-        };
-        let extend = |token, millis| Operation::Extend {
-            token,
+        let extend = |number, millis| Operation::Extend {
+            token: token(number),
             ttl: ttl(millis),
         };
-        assert_eq!(execute(&node, "k", extend(ours, 100)), Vote::Denied);
-        execute(&node, "k", acquire);
-        assert_eq!(execute(&node, "k", extend(theirs, 500)), Vote::Denied);
-        assert_eq!(execute(&node, "k", extend(ours, 200)), Vote::Granted);
-        assert_eq!(execute(&node, "k", extend(ours, 50)), Vote::Granted);
+        assert_eq!(execute(&node, "k", extend(1, 100)), Vote::Denied);
+        execute(&node, "k", acquire(1, 100, None));
+        assert_eq!(execute(&node, "k", extend(2, 500)), Vote::Denied);
+        assert_eq!(execute(&node, "k", extend(1, 200)), Vote::Granted);
+        assert_eq!(execute(&node, "k", extend(1, 50)), Vote::Granted);
         tokio::time::advance(Duration::from_millis(199)).await;
         assert!(node.contains("k"));
         tokio::time::advance(Duration::from_millis(1)).await;
@@ -320,12 +329,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_the_next_key_that_is_set_is_lost() {
         let node = paused();
-        let acquire = Operation::Acquire {
-            token: Nonce::new(1).token(1),
-            ttl: ttl(100),
-            fence: None,
-            gathers: false,
-        };
+        let acquire = acquire(1, 100, None);
         node.lose_next("k");
         assert_eq!(execute(&node, "k", acquire), Vote::Granted);
         assert!(!node.contains("k"), "its holder does not know");
@@ -342,72 +346,47 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn keys_are_gathered_up_to_the_first_that_is_taken() {
         let node = paused();
-        let execute = |names: &[&str], operation| {
-            let keys = KeySet::all(&Prefix::default(), names).unwrap();
-            let command = Command::for_all(keys, operation);
-            let now = node.clock.now();
-            node.store().execute(now, &command).unwrap()
-        };
-        let gather = |fence| Operation::Acquire {
-            token: Nonce::new(1).token(1),
+        let gather = Operation::Acquire {
+            token: token(1),
             ttl: ttl(10),
-            fence: Some(FencingToken::new(fence)),
+            fence: Some(FencingToken::new(7)),
             gathers: true,
         };
-        let token = Nonce::new(2).token(1);
+        let token = token(2);
         node.insert("b", token.to_ascii(), ttl(10));
-        assert_eq!(execute(&["a", "b", "c"], gather(7)), Vote::Denied);
+        assert_eq!(execute_all(&node, &["a", "b", "c"], gather), Vote::Denied);
         assert!(node.contains("a") && !node.contains("c"));
-        assert_eq!(execute(&["b"], Operation::Release { token }), Vote::Granted);
-        assert_eq!(execute(&["a", "b", "c"], gather(7)), Vote::Granted);
-        let outbid = Vote::Outbid {
-            counter: FencingToken::new(7),
-        };
-        assert_eq!(execute(&["a", "b", "c"], gather(7)), outbid);
+        let release = Operation::Release { token };
+        assert_eq!(execute(&node, "b", release), Vote::Granted);
+        assert_eq!(execute_all(&node, &["a", "b", "c"], gather), Vote::Granted);
+        assert_eq!(execute_all(&node, &["a", "b", "c"], gather), outbid(7));
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_fence_raises_the_counters_of_all_keys() {
         let node = paused();
-        let keys = |keys: &[&str]| KeySet::all(&Prefix::default(), keys).unwrap();
-        let execute = |names: &[&str], number, fence| {
-            let operation = Operation::Acquire {
-                token: Nonce::new(number).token(1),
-                ttl: ttl(10),
-                fence: Some(FencingToken::new(fence)),
-                gathers: false,
-            };
-            let command = Command::for_all(keys(names), operation);
-            let now = node.clock.now();
-            node.store().execute(now, &command).unwrap()
-        };
-        let after_the_locks = || tokio::time::advance(Duration::from_millis(10));
-        let outbid = |counter| Vote::Outbid {
-            counter: FencingToken::new(counter),
-        };
-        assert_eq!(execute(&["a", "b"], 1, 7), Vote::Granted);
-        after_the_locks().await;
-        assert_eq!(execute(&["b"], 2, 7), outbid(7));
-        after_the_locks().await;
-        assert_eq!(execute(&["b"], 3, 9), Vote::Granted);
-        after_the_locks().await;
-        // The counters that are smaller are raised all the same.
-        assert_eq!(execute(&["a", "b", "c"], 4, 8), outbid(9));
-        after_the_locks().await;
-        assert_eq!(execute(&["a", "c"], 5, 8), outbid(8));
+        for (number, (keys, fence, expected)) in [
+            (&["a", "b"][..], 7, Vote::Granted),
+            (&["b"], 7, outbid(7)),
+            (&["b"], 9, Vote::Granted),
+            // The counters that are smaller are raised all the same.
+            (&["a", "b", "c"], 8, outbid(9)),
+            (&["a", "c"], 8, outbid(8)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let acquire = acquire(number as u128, 10, Some(fence));
+            assert_eq!(execute_all(&node, keys, acquire), expected, "{keys:?}");
+            tokio::time::advance(Duration::from_millis(10)).await;
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn expired_keys_do_not_pile_up() {
         let node = paused();
         for number in 0..10_000 {
-            let operation = Operation::Acquire {
-                token: Nonce::new(number).token(1),
-                ttl: ttl(10),
-                fence: None,
-                gathers: false,
-            };
-            execute(&node, &format!("k{number}"), operation);
+            execute(&node, &format!("k{number}"), acquire(number, 10, None));
             tokio::time::advance(Duration::from_millis(1)).await;
         }
         let stored = node.store().stored();
@@ -417,19 +396,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_counter_is_remembered_for_a_day() {
         let node = paused();
-        let fence = Some(FencingToken::new(7));
-        let operation = |number| Operation::Acquire {
-            token: Nonce::new(number).token(1),
-            ttl: ttl(10),
-            fence,
-            gathers: false,
-        };
+        let operation = |number| acquire(number, 10, Some(7));
         let minute = Duration::from_secs(60);
         assert_eq!(execute(&node, "k", operation(0)), Vote::Granted);
         for number in 1..24 * 60 {
             tokio::time::advance(minute).await;
-            let outbid = matches!(execute(&node, "k", operation(number)), Vote::Outbid { .. });
-            assert!(outbid, "after {number} minutes");
+            let vote = execute(&node, "k", operation(number));
+            assert_eq!(vote, outbid(7), "after {number} minutes");
         }
         tokio::time::advance(minute).await;
         assert_eq!(execute(&node, "k", operation(0)), Vote::Granted);
