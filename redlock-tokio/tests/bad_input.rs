@@ -53,7 +53,12 @@ async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
         "",
         "not a url",
         "http://secret@host",
+        "redis://:secret@",
+        "redis://:secret@host/x",
         "redis://:secret@host:port",
+        "redis://:secret@host:99999",
+        "redis://:secret@0.0.0.0",
+        "redis://:p@secret#w@127.0.0.1",
         "redis://",
     ] {
         let error = build(&["redis://host", url]).await;

@@ -5,9 +5,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     RedisNode,
     callback::{Callback, CallbackError},
+    connect::{BoxedStream, StreamCallback},
     credentials::{Credentials, CredentialsCallback},
     error::RedisNodeError,
-    stream::{BoxedStream, StreamCallback},
     tls::TlsOptions,
     url::{NodeUrl, UrlError},
 };
@@ -84,7 +84,7 @@ impl RedisNodeBuilder {
         Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<CallbackError>,
     {
-        self.credentials = Some(Callback::new(move |()| ask()));
+        self.credentials = Some(Callback::new(ask));
         self
     }
 
@@ -129,7 +129,7 @@ impl RedisNodeBuilder {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         E: Into<CallbackError>,
     {
-        self.stream = Some(Callback::new(move |()| {
+        self.stream = Some(Callback::new(move || {
             let stream = open();
             async move { stream.await.map(|stream| Box::new(stream) as BoxedStream) }
         }));
@@ -143,10 +143,12 @@ impl RedisNodeBuilder {
     /// [`RedisNodeError`] says what cannot be used. No error repeats a password or a private key.
     pub fn build(self) -> Result<RedisNode, RedisNodeError> {
         let NodeUrl { endpoint, settings } = self.url?;
-        let settings = settings.with_tls(self.tls.as_ref())?;
-        let settings = settings.with_credentials(self.credentials)?;
-        let settings = settings.with_streams(self.stream);
-        let settings = settings.ok_or(RedisNodeError::TlsOverStream)?;
+        let settings = settings
+            .with_tls(self.tls.as_ref())?
+            .with_credentials(self.credentials)
+            .ok_or(RedisNodeError::TwoCredentials)?
+            .with_streams(self.stream)
+            .ok_or(RedisNodeError::TlsOverStream)?;
         Ok(RedisNode::at(NodeUrl { endpoint, settings }))
     }
 }

@@ -7,33 +7,33 @@ use super::server_error::shorten;
 /// Why a function of the user failed.
 pub(super) type CallbackError = Box<dyn Error + Send + Sync>;
 
-type Function<A, T> = dyn Fn(A) -> BoxFuture<'static, Result<T, CallbackError>> + Send + Sync;
+type Function<T> = dyn Fn() -> BoxFuture<'static, Result<T, CallbackError>> + Send + Sync;
 
 /// An async function of the user, which is called for each new connection.
-pub(super) struct Callback<A, T>(Arc<Function<A, T>>);
+pub(super) struct Callback<T>(Arc<Function<T>>);
 
-impl<A, T> Callback<A, T> {
+impl<T> Callback<T> {
     pub(super) fn new<F, Fut, E>(function: F) -> Self
     where
-        F: Fn(A) -> Fut + Send + Sync + 'static,
+        F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<T, E>> + Send + 'static,
         E: Into<CallbackError>,
     {
-        Self(Arc::new(move |argument| {
-            let answer = function(argument);
+        Self(Arc::new(move || {
+            let answer = function();
             async { answer.await.map_err(Into::into) }.boxed()
         }))
     }
 
     /// Calls the function. A panic of the function is an error, because it must not end the task of a lane.
-    pub(super) async fn call(&self, argument: A) -> Result<T, CallbackError> {
-        let answer = AssertUnwindSafe(async { (self.0)(argument).await });
+    pub(super) async fn call(&self) -> Result<T, CallbackError> {
+        let answer = AssertUnwindSafe(async { (self.0)().await });
         let panicked = |_| Err("the function panicked".into());
         answer.catch_unwind().await.unwrap_or_else(panicked)
     }
 }
 
-impl<A, T> Clone for Callback<A, T> {
+impl<T> Clone for Callback<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -75,12 +75,12 @@ mod tests {
 
     #[test]
     fn a_function_that_panics_fails() {
-        let at_once = Callback::new(|()| -> futures::future::Ready<Result<(), CallbackError>> {
+        let at_once = Callback::new(|| -> futures::future::Ready<Result<(), CallbackError>> {
             panic!("at once")
         });
-        let later = Callback::new(async |()| -> Result<(), CallbackError> { panic!("later") });
+        let later = Callback::new(async || -> Result<(), CallbackError> { panic!("later") });
         for callback in [at_once, later] {
-            let error = block_on(callback.call(())).unwrap_err();
+            let error = block_on(callback.call()).unwrap_err();
             assert_eq!(error.to_string(), "the function panicked");
         }
     }

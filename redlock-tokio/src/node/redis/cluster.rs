@@ -7,13 +7,17 @@ pub(super) mod identity;
 mod layout;
 mod member;
 mod seeds;
-mod voter;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
+
 pub(crate) use self::authority::ClusterAuthority;
 pub use self::error::ClusterError;
-use self::{seeds::Seeds, voter::ClusterVoter};
+use self::seeds::Seeds;
 use super::{
     address::AddressMap,
     callback::{Callback, CallbackError},
@@ -21,7 +25,7 @@ use super::{
     key_slot::KeySlot,
     tls::TlsOptions,
 };
-use crate::node::Node;
+use crate::node::{AuthorityKind, NamedBy, Node, NodeError, Session};
 
 /// A Redis (or Valkey) cluster whose slots vote. Give it to
 /// [`RedlockBuilder::cluster`](crate::RedlockBuilder::cluster).
@@ -130,7 +134,7 @@ impl ClusterNodes {
         Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<CallbackError>,
     {
-        self.credentials = Some(Callback::new(move |()| ask()));
+        self.credentials = Some(Callback::new(ask));
         self
     }
 
@@ -220,7 +224,8 @@ impl ClusterNodes {
         seeds.settings = seeds
             .settings
             .with_tls(self.tls.as_ref())?
-            .with_credentials(self.credentials)?;
+            .with_credentials(self.credentials)
+            .ok_or(ClusterError::TwoCredentials)?;
         let name = seeds.endpoints[0].to_string();
         let authority = Arc::new(ClusterAuthority::new(seeds, &tags, self.map));
         let node = |(index, tag): (usize, &String)| {
@@ -248,6 +253,33 @@ pub(crate) struct ClusterVoters {
     pub(crate) tag_len: usize,
     /// The authority that must name a server of its own for each voter, if servers must not be shared.
     pub(crate) unshared: Option<Arc<ClusterAuthority>>,
+}
+
+/// A slot of a cluster, which votes as a node.
+struct ClusterVoter {
+    address: Box<str>,
+    authority: Arc<ClusterAuthority>,
+    index: usize,
+}
+
+impl Node for ClusterVoter {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Session>, NodeError>> {
+        let text = "the nodes of the cluster name the server of a slot";
+        ready(Err(NodeError::Unreachable(text.into()))).boxed()
+    }
+
+    fn named_by(&self) -> Option<NamedBy> {
+        let authority = Arc::clone(&self.authority);
+        let kind = AuthorityKind::Cluster {
+            // Two voters can come together on one server at any time. The check at the start names them.
+            may_share_server: true,
+        };
+        Some(NamedBy::new(authority, self.index, kind))
+    }
 }
 
 fn check_tags(tags: &[String]) -> Result<(), ClusterError> {
@@ -299,7 +331,13 @@ mod tests {
     #[test]
     fn the_voters_are_the_documented_slots_unless_there_are_tags() {
         assert_eq!(tags(&cluster()).as_deref(), Ok("21418 8209 16418"));
-        assert_eq!(tags(&cluster().voters(1)).as_deref(), Ok("8209"));
+        for (count, documented) in [
+            (1, "8209"),
+            (5, "736 11431 8209 9345 12226"),
+            (7, "2589 7989 29029 8209 28798 15018 3238"),
+        ] {
+            assert_eq!(tags(&cluster().voters(count)).as_deref(), Ok(documented));
+        }
         let explicit = cluster().tags(["a", "b", "c"]);
         assert_eq!(tags(&explicit).as_deref(), Ok("a b c"));
         assert_eq!(tags(&explicit.voters(1)).as_deref(), Ok("8209"));

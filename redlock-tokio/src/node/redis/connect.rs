@@ -9,16 +9,17 @@ use deadpool_redis::redis::{
     ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
     aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
-use tokio::sync::watch;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::watch,
+};
 
 use super::{
     address::Endpoint,
-    callback::{CallbackError, text_of},
-    credentials::{CredentialsCallback, TwoCredentials},
+    callback::{Callback, CallbackError, text_of},
+    credentials::CredentialsCallback,
     invalidations::Invalidations,
-    opened::{Attachment, Opened},
     server_error::connect_error,
-    stream::{BoxedStream, StreamCallback},
     tls::{Tls, TlsError, TlsOptions},
 };
 use crate::node::NodeError;
@@ -34,14 +35,35 @@ pub(super) struct ConnectionSettings {
     excludes_resp3: bool,
 }
 
-/// The stream that carries the commands.
+/// What carries the commands.
 #[derive(Clone)]
 pub(super) enum Transport {
     Plain,
     Tls(Tls),
-    /// A function of the user opens the stream.
+    /// A function of the user opens a stream.
     Stream(StreamCallback),
 }
+
+/// The stream that carries the commands of one connection.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+pub(super) type BoxedStream = Box<dyn Stream>;
+
+/// Asks the user of this crate for the stream of a new connection.
+pub(super) type StreamCallback = Callback<BoxedStream>;
+
+/// A new connection, which one session uses alone.
+pub(super) struct Opened {
+    pub(super) connection: MultiplexedConnection,
+    /// Gets the messages that the server sends on this connection without being asked. `None` without RESP3.
+    pub(super) invalidations: Option<Arc<Invalidations>>,
+    pub(super) attachment: Attachment,
+}
+
+/// Dropped with the session. It then closes a stream of the user, or gives up the connection's place in a pool.
+pub(super) type Attachment = Option<Box<dyn Send>>;
 
 /// Why a connection was not opened.
 enum OpenError {
@@ -93,16 +115,11 @@ impl ConnectionSettings {
         })
     }
 
-    /// Asks the function, if there is one, for the credentials of each new connection.
-    pub(super) fn with_credentials(
-        self,
-        callback: Option<CredentialsCallback>,
-    ) -> Result<Self, TwoCredentials> {
+    /// Asks the function, if there is one, for the credentials of each new connection. Returns `None` for settings that
+    /// have a user or a password besides.
+    pub(super) fn with_credentials(self, callback: Option<CredentialsCallback>) -> Option<Self> {
         let is_fixed = self.redis.username().is_some() || self.redis.password().is_some();
-        if callback.is_some() && is_fixed {
-            return Err(TwoCredentials);
-        }
-        Ok(Self {
+        (callback.is_none() || !is_fixed).then_some(Self {
             credentials: callback,
             ..self
         })
@@ -208,7 +225,7 @@ impl ConnectionSettings {
         let redis = redis.set_skip_set_lib_name();
         let (addr, config) = match (endpoint, &self.transport) {
             (_, Transport::Stream(open)) => {
-                let stream = open.call(()).await.map_err(OpenError::Stream)?;
+                let stream = open.call().await.map_err(OpenError::Stream)?;
                 return Ok(connect_over(stream, &redis, config).await?);
             }
             (Endpoint::Unix(path), _) => (ConnectionAddr::Unix(path.to_path_buf()), config),
@@ -223,7 +240,7 @@ impl ConnectionSettings {
         let info = info.set_tcp_settings(tcp_settings());
         let client = Client::open(info.set_redis_settings(redis))?;
         let connection = client.get_multiplexed_async_connection_with_config(&config);
-        Ok((connection.await?, Attachment::None))
+        Ok((connection.await?, None))
     }
 
     async fn with_fresh_credentials(&self) -> Result<Self, NodeError> {
@@ -254,7 +271,7 @@ async fn connect_over(
             () = driver => {}
         }
     });
-    Ok((connection, Attachment::Stream { _session: session }))
+    Ok((connection, Some(Box::new(session))))
 }
 
 /// Returns the configuration of a connection without timers. The lane has its own time limits.

@@ -12,12 +12,8 @@ pub struct Credentials {
     password: String,
 }
 
-/// There are a user or a password, and a function that returns both.
-#[derive(Debug)]
-pub(super) struct TwoCredentials;
-
 /// Asks the user of this crate for the credentials of a new connection.
-pub(super) type CredentialsCallback = Callback<(), Credentials>;
+pub(super) type CredentialsCallback = Callback<Credentials>;
 
 impl Credentials {
     /// Creates credentials. The user of a server that has only a password is `default`.
@@ -55,7 +51,7 @@ impl fmt::Debug for Credentials {
 
 impl CredentialsCallback {
     pub(super) async fn ask(&self) -> Result<Credentials, NodeError> {
-        self.call(())
+        self.call()
             .await
             .map_err(|error| NodeError::Credentials(text_of(&*error)))
     }

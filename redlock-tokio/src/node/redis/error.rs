@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-use super::{credentials::TwoCredentials, tls::TlsError, url::UrlError};
+use super::{tls::TlsError, url::UrlError};
 
 /// Why a [`RedisNode`](crate::RedisNode) could not be built. Never repeats a password or a private key.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -18,10 +18,4 @@ pub enum RedisNodeError {
     /// There is a function that opens streams, and the URL asks for TLS.
     #[error("a stream of your own brings its own TLS: write redis:// instead of rediss://")]
     TlsOverStream,
-}
-
-impl From<TwoCredentials> for RedisNodeError {
-    fn from(TwoCredentials: TwoCredentials) -> Self {
-        Self::TwoCredentials
-    }
 }

@@ -4,8 +4,8 @@ use std::{borrow::Cow, io::Write, sync::Arc};
 
 use deadpool_redis::redis::{RedisWrite, ToRedisArgs};
 
-use super::counter_name;
-use crate::node::FreedNotifier;
+use super::key_slot::KeySlot;
+use crate::{Key, node::FreedNotifier};
 
 /// The text that all keys of a session have in front of them on the server: `{tag}` for a voter of a cluster,
 /// whose keys must all be in one slot, and nothing elsewhere.
@@ -54,9 +54,20 @@ impl KeyTag {
         })
     }
 
-    /// Returns the name of the key's fencing counter.
+    /// Returns the name of the key's fencing counter: `redlock:fence:{key}`, or `redlock:fence:{tag}:key`. Different
+    /// keys have different counters.
+    ///
+    /// The tag keeps the counter in the slot of the key, which a proxy before a cluster may ask for. If the key has a hash
+    /// tag, that is the tag. Otherwise the slot depends on the whole key, and the whole key is the tag. But a tag ends at
+    /// its first `}`, so a key that contains one cannot be a tag. Its counter is `redlock:fence:key`, in another slot.
     pub(super) fn counter_of(&self, key: &[u8]) -> Vec<u8> {
-        counter_name::name_of(&self.on(key).to_bytes())
+        let prefix = Key::COUNTERS.as_bytes();
+        let key = &*self.on(key).to_bytes();
+        match KeySlot::hash_tag(key) {
+            Some(tag) => [prefix, b"{", tag, b"}:", key].concat(),
+            None if !key.contains(&b'}') => [prefix, b"{", key, b"}"].concat(),
+            None => [prefix, key].concat(),
+        }
     }
 
     /// Returns how many bytes longer a key is on the server.
@@ -99,8 +110,9 @@ impl ToRedisArgs for WireKey<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
-    use crate::node::redis::key_slot::KeySlot;
 
     #[test]
     fn a_tag_stands_before_the_key_on_the_server_and_nowhere_else() {
@@ -126,7 +138,37 @@ mod tests {
                 assert_eq!(KeySlot::of(&tag.counter_of(key.as_bytes())), slot, "{key}");
             }
         }
-        let plain = KeyTag::NONE.counter_of(b"a");
-        assert_eq!(plain, b"redlock:fence:{a}");
+    }
+
+    #[test]
+    fn counter_names_are_readable() {
+        for (key, name) in [
+            ("order:42", "redlock:fence:{order:42}"),
+            ("{u1}:cart", "redlock:fence:{u1}:{u1}:cart"),
+            ("a{b", "redlock:fence:{a{b}"),
+            ("a}b", "redlock:fence:a}b"),
+        ] {
+            let counter = KeyTag::NONE.counter_of(key.as_bytes());
+            assert_eq!(String::from_utf8(counter).unwrap(), name);
+        }
+    }
+
+    /// Those with a `}` and no tag have none in their slot. Tries all keys of up to six bytes that are braces or one of
+    /// two letters.
+    #[test]
+    fn every_key_has_a_counter_of_its_own_in_its_slot() {
+        let mut names = HashSet::new();
+        for len in 1..=6u32 {
+            for code in 0..4usize.pow(len) {
+                let byte = |place| b"{}ab"[code / 4usize.pow(place) % 4];
+                let key: Vec<u8> = (0..len).map(byte).collect();
+                let name = KeyTag::NONE.counter_of(&key);
+                if KeySlot::hash_tag(&key).is_some() || !key.contains(&b'}') {
+                    let shown = name.escape_ascii();
+                    assert_eq!(KeySlot::of(&name), KeySlot::of(&key), "{shown}");
+                }
+                assert!(names.insert(name), "two keys have one counter");
+            }
+        }
     }
 }

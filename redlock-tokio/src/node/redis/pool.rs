@@ -3,15 +3,11 @@
 use std::sync::Arc;
 
 use deadpool_redis::{
-    Pool, PoolError,
+    Connection, Pool, PoolError,
     redis::{AsyncConnectionConfig, aio::MultiplexedConnection},
 };
 
-use super::{
-    invalidations::Invalidations,
-    opened::{Attachment, Opened, PlaceInPool},
-    server_error::connect_error,
-};
+use super::{connect::Opened, invalidations::Invalidations, server_error::connect_error};
 use crate::node::NodeError;
 
 /// Makes the connections of a pool of your own report free locks. Used with
@@ -60,9 +56,19 @@ impl OwnPool {
                 .messages
                 .as_ref()
                 .map(|messages| Arc::clone(&messages.0)),
-            attachment: Attachment::InPool {
-                _place: PlaceInPool::of(connection),
-            },
+            attachment: Some(Box::new(PlaceInPool(Some(connection)))),
         })
+    }
+}
+
+/// Counts a connection as one of its pool's.
+struct PlaceInPool(Option<Connection>);
+
+impl Drop for PlaceInPool {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            // A session ends when its connection is useless, so the connection must not go back.
+            drop(Connection::take(connection));
+        }
     }
 }

@@ -9,11 +9,11 @@ use redlock_core::{AgeMarker, MemberId, Replication, Tenure};
 
 use super::{
     cluster::identity,
+    connect::{Attachment, Opened},
     info,
     invalidations::Invalidations,
     key_tag::KeyTag,
     marker,
-    opened::{Attachment, Opened},
     request::Request,
     rights::{self, Rights},
     script,
@@ -24,11 +24,8 @@ use crate::node::{Answer, Command, FreedNotifier, NodeError, Server, Session};
 /// How long an idle server may take to describe itself. (The lane of a busy server gives up sooner.)
 const INSPECTION_LIMIT: Duration = Duration::from_secs(5);
 
-/// The sections of `INFO` that can show a change, for an inspection.
-const SECTIONS: [&str; 2] = ["server", "replication"];
-
-/// Likewise, of a server that must be a node of a cluster.
-const SECTIONS_IN_CLUSTER: [&str; 3] = ["server", "replication", "cluster"];
+/// The sections of `INFO` that can show a change, for an inspection. The last one is for nodes of a cluster.
+const SECTIONS: [&str; 3] = ["server", "replication", "cluster"];
 
 /// A conversation over one multiplexed connection.
 pub(super) struct RedisSession {
@@ -50,20 +47,9 @@ pub(super) struct RedisSession {
 impl RedisSession {
     /// Asks the server what it is and what this client may do, and loads the scripts, so that `EVALSHA`
     /// finds them. If the server loads no scripts, they are sent in full by `EVAL`.
-    pub(super) async fn open(opened: Opened) -> Result<Self, NodeError> {
-        Self::open_with(opened, KeyTag::NONE, None).await
-    }
-
-    /// Likewise, with the server that should be this node of a cluster. All keys have the tag there.
-    pub(super) async fn open_in_cluster(
-        opened: Opened,
-        tag: KeyTag,
-        owner: MemberId,
-    ) -> Result<Self, NodeError> {
-        Self::open_with(opened, tag, Some(owner)).await
-    }
-
-    async fn open_with(
+    ///
+    /// All keys have the tag on the server. In a cluster, the server should be the node `owner`.
+    pub(super) async fn open(
         opened: Opened,
         tag: KeyTag,
         owner: Option<MemberId>,
@@ -115,9 +101,9 @@ impl RedisSession {
             rights,
             server,
             sections: if owner.is_some() {
-                &SECTIONS_IN_CLUSTER
-            } else {
                 &SECTIONS
+            } else {
+                &SECTIONS[..2]
             },
             invalidations,
             batches: 0,

@@ -72,8 +72,7 @@ impl ClusterAuthority {
         let endpoint = endpoint.unwrap_or_else(|| Err(no_address()))?;
         let session = async {
             let opened = self.settings.open(&endpoint).await?;
-            let tag = self.tags[index].clone();
-            RedisSession::open_in_cluster(opened, tag, owner).await
+            RedisSession::open(opened, self.tags[index].clone(), Some(owner)).await
         };
         let session = session.await.map_err(|error| at(&endpoint, error))?;
         Ok(Box::new(session))

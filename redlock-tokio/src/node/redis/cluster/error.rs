@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::node::redis::{credentials::TwoCredentials, tls::TlsError, url::UrlError};
+use crate::node::redis::{tls::TlsError, url::UrlError};
 
 /// Why a cluster cannot be used for locks. See [`ClusterNodes`](crate::ClusterNodes).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -77,10 +77,4 @@ impl ClusterError {
 
     /// The longest tag, in bytes.
     pub(super) const MAX_TAG: usize = 64;
-}
-
-impl From<TwoCredentials> for ClusterError {
-    fn from(TwoCredentials: TwoCredentials) -> Self {
-        Self::TwoCredentials
-    }
 }

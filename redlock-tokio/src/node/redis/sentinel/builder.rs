@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use deadpool_redis::redis::RedisConnectionInfo;
 
-use super::{SentinelNode, group::Group, url::GroupUrl};
+use super::group::{Group, SentinelNode};
 use crate::{
     node::redis::{
         address::{AddressMap, Endpoint},
@@ -94,34 +94,6 @@ impl SentinelNodeBuilder {
         }
     }
 
-    /// Returns the builder of the node at a URL, or `None` if the URL is not one of a group.
-    pub(in crate::node::redis) fn from_url(url: &str) -> Option<Result<Self, UrlError>> {
-        let url = GroupUrl::parse(url.trim())?;
-        Some(url.map(Self::from_parts))
-    }
-
-    fn from_parts(url: GroupUrl) -> Self {
-        let access = |user, password, has_tls: bool| Access {
-            user,
-            password,
-            credentials: None,
-            tls: has_tls.then(TlsOptions::new),
-        };
-        Self {
-            name: url.name,
-            sentinels: url.sentinels,
-            servers: access(url.user, url.password, url.has_tls),
-            at_sentinels: access(
-                url.sentinel_user,
-                url.sentinel_password,
-                url.has_sentinel_tls,
-            ),
-            database: url.database,
-            excludes_resp3: url.excludes_resp3,
-            map: None,
-        }
-    }
-
     /// Sets the user at the servers.
     pub fn user(mut self, user: impl Into<String>) -> Self {
         self.servers.user = Some(user.into());
@@ -149,7 +121,7 @@ impl SentinelNodeBuilder {
         Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<CallbackError>,
     {
-        self.servers.credentials = Some(Callback::new(move |()| ask()));
+        self.servers.credentials = Some(Callback::new(ask));
         self
     }
 
@@ -254,7 +226,8 @@ impl Access {
             None => Transport::Plain,
         };
         let settings = ConnectionSettings::new(redis, transport, excludes_resp3);
-        Ok(settings.with_credentials(self.credentials)?)
+        let settings = settings.with_credentials(self.credentials);
+        settings.ok_or(RedisNodeError::TwoCredentials)
     }
 }
 
@@ -306,12 +279,15 @@ mod tests {
 
     #[test]
     fn a_url_and_the_methods_are_the_same() {
-        let url = "redis+sentinel://me:a@S1,s2:7/g/3?sentinel_user=you&sentinel_password=b&protocol=resp2";
+        let url = "redis+sentinel://me:s%40cret@S1,[::1]:7/my%20group/3\
+                   ?sentinel_user=you&sentinel_password=p%26w&protocol=resp2";
         let by_url = from_url(url);
-        let by_methods = group().user("me").password("a").database(3);
-        let by_methods = by_methods
+        let by_methods = SentinelNodeBuilder::new("my group", ["s1", "[::1]:7"])
+            .user("me")
+            .password("s@cret")
+            .database(3)
             .sentinel_user("you")
-            .sentinel_password("b")
+            .sentinel_password("p&w")
             .resp2();
         let parts = |node: &SentinelNodeBuilder| {
             let pair = |it: &Access| (it.user.clone(), it.password.clone());
@@ -320,11 +296,13 @@ mod tests {
         };
         assert_eq!(parts(&by_url), parts(&by_methods));
         for node in [by_url, by_methods] {
-            assert!(!format!("{node:?}").contains("\"a\""));
+            assert!(!format!("{node:?}").contains("cret"));
             let node = node.build().unwrap();
-            assert_eq!(node.address(), "g@s1:26379,s2:7");
+            assert_eq!(node.address(), "my group@s1:26379,[::1]:7");
             assert_eq!(node.named_by().unwrap().fewest_members, 2);
         }
+        let bare = from_url("redis+sentinel://:pw@s1/g");
+        assert_eq!(parts(&bare), parts(&group().password("pw")));
     }
 
     #[test]

@@ -21,10 +21,11 @@ use super::{
 use crate::{
     log,
     node::{
-        Authority, NodeError, Reports, Session,
+        Authority, AuthorityKind, NamedBy, NodeError, Reports, Session,
         redis::{
             address::{AddressMap, Endpoint},
             connect::ConnectionSettings,
+            key_tag::KeyTag,
             roll_call::RollCall,
             server_error::disconnected,
             session::RedisSession,
@@ -36,8 +37,12 @@ use crate::{
 /// The channel on which a sentinel publishes that a group has another master.
 const SWITCHES: &str = "+switch-master";
 
-/// The sentinels of one group, as the authority that names its master.
-pub(super) struct Group {
+/// The master of a group that sentinels watch, and the authority that names it. A watch keeps a part of it.
+#[derive(Clone)]
+pub(in crate::node::redis) struct SentinelNode(pub(super) Arc<Group>);
+
+/// The sentinels of one group.
+pub(in crate::node::redis) struct Group {
     pub(super) name: String,
     /// The sentinels that were given.
     pub(super) listed: Vec<Endpoint>,
@@ -49,9 +54,6 @@ pub(super) struct Group {
     /// The reports of the sentinels on each other.
     pub(super) roster: Mutex<Roster>,
 }
-
-/// The group as an authority, of which a watch keeps a part.
-pub(super) struct Sentinels(pub(super) Arc<Group>);
 
 /// One watch of a group.
 struct GroupWatch {
@@ -70,7 +72,21 @@ struct Memory {
     changed_at: Option<Timestamp>,
 }
 
-impl Authority for Sentinels {
+impl SentinelNode {
+    /// Returns what logs call the node.
+    pub(in crate::node::redis) fn address(&self) -> String {
+        let addresses: Vec<_> = self.0.listed.iter().map(Endpoint::to_string).collect();
+        format!("{}@{}", self.0.name, addresses.join(","))
+    }
+
+    pub(in crate::node::redis) fn named_by(&self) -> NamedBy {
+        let authority = Arc::new(self.clone());
+        let named_by = NamedBy::new(authority, 0, AuthorityKind::Sentinels);
+        named_by.with_fewest_members(self.0.listed.len())
+    }
+}
+
+impl Authority for SentinelNode {
     fn watch(&self, reports: Reports) -> BoxFuture<'static, ()> {
         let watch = GroupWatch {
             group: Arc::clone(&self.0),
@@ -89,7 +105,7 @@ impl Authority for Sentinels {
         let endpoint = self.0.endpoint(tenure.owner.as_str());
         async move {
             let opened = self.0.server_settings.open(&endpoint?).await?;
-            let session = RedisSession::open(opened).await?;
+            let session = RedisSession::open(opened, KeyTag::NONE, None).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         }
         .boxed()

@@ -1,37 +1,20 @@
 //! Reading the URL of a group.
 
-use crate::node::redis::url::UrlError;
+use super::builder::SentinelNodeBuilder;
+use crate::node::redis::{tls::TlsOptions, url::UrlError};
 
-/// The schemes of such a URL.
-const PLAIN: &str = "redis+sentinel://";
-const TLS: &str = "rediss+sentinel://";
-
-/// The URL of a group in parts.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct GroupUrl {
-    pub(super) name: String,
-    pub(super) sentinels: Vec<String>,
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
-    pub(super) database: u32,
-    pub(super) has_tls: bool,
-    pub(super) sentinel_user: Option<String>,
-    pub(super) sentinel_password: Option<String>,
-    pub(super) has_sentinel_tls: bool,
-    pub(super) excludes_resp3: bool,
-}
-
-impl GroupUrl {
-    /// Reads a URL. Returns `None` if the URL is not one of a group.
-    pub(super) fn parse(url: &str) -> Option<Result<Self, UrlError>> {
-        match (url.strip_prefix(PLAIN), url.strip_prefix(TLS)) {
-            (Some(rest), _) => Some(Self::read(rest, false)),
-            (None, Some(rest)) => Some(Self::read(rest, true)),
-            (None, None) => None,
+impl SentinelNodeBuilder {
+    /// Returns the builder of the node at a URL, or `None` if the URL is not one of a group.
+    pub(in crate::node::redis) fn from_url(url: &str) -> Option<Result<Self, UrlError>> {
+        let url = url.trim();
+        if let Some(rest) = url.strip_prefix("redis+sentinel://") {
+            return Some(Self::read(rest));
         }
+        let rest = url.strip_prefix("rediss+sentinel://")?;
+        Some(Self::read(rest).map(|group| group.tls(TlsOptions::new())))
     }
 
-    fn read(rest: &str, has_tls: bool) -> Result<Self, UrlError> {
+    fn read(rest: &str) -> Result<Self, UrlError> {
         if rest.contains('#') {
             return Err(UrlError::new("a `#` must be written as %23"));
         }
@@ -52,66 +35,56 @@ impl GroupUrl {
         let (credentials, sentinels) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
         let (name, database) = path.split_once('/').unwrap_or((path, ""));
-        let database = if database.is_empty() { "0" } else { database };
-        let mut url = Self {
-            name: decoded(name)?,
-            sentinels: sentinels.split(',').map(str::to_owned).collect(),
-            user: some(decoded(user)?),
-            password: some(decoded(password)?),
-            database: database
-                .parse()
-                .map_err(|_| UrlError::new("the database is not a number"))?,
-            has_tls,
-            ..Self::default()
-        };
-        for parameter in query.split('&').filter(|part| !part.is_empty()) {
-            url.set(parameter)?;
+        let mut group = Self::new(&decoded(name)?, sentinels.split(','));
+        if !user.is_empty() {
+            group = group.user(decoded(user)?);
         }
-        Ok(url)
+        if !password.is_empty() {
+            group = group.password(decoded(password)?);
+        }
+        if !database.is_empty() {
+            let number = database.parse();
+            let number = number.map_err(|_| UrlError::new("the database is not a number"))?;
+            group = group.database(number);
+        }
+        let mut parameters = query.split('&').filter(|part| !part.is_empty());
+        parameters.try_fold(group, Self::with_parameter)
     }
 
-    /// Sets a parameter of the query.
-    fn set(&mut self, parameter: &str) -> Result<(), UrlError> {
+    fn with_parameter(self, parameter: &str) -> Result<Self, UrlError> {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let value = decoded(value)?;
-        match (name, &*value) {
-            ("sentinel_user", _) => self.sentinel_user = some(value),
-            ("sentinel_password", _) => self.sentinel_password = some(value),
-            ("sentinel_tls", "true" | "false") => self.has_sentinel_tls = value == "true",
-            ("protocol", "resp2" | "resp3") => self.excludes_resp3 = value == "resp2",
+        Ok(match (name, &*value) {
+            ("sentinel_user" | "sentinel_password", "")
+            | ("sentinel_tls", "false")
+            | ("protocol", "resp3") => self,
+            ("sentinel_user", _) => self.sentinel_user(value),
+            ("sentinel_password", _) => self.sentinel_password(value),
+            ("sentinel_tls", "true") => self.sentinel_tls(TlsOptions::new()),
+            ("protocol", "resp2") => self.resp2(),
             _ => {
                 return Err(UrlError::new(
                     "the URL of a sentinel group has the parameters sentinel_user, sentinel_password, \
                      sentinel_tls=true and protocol=resp2, and no others",
                 ));
             }
-        }
-        Ok(())
+        })
     }
-}
-
-fn some(text: String) -> Option<String> {
-    Some(text).filter(|text| !text.is_empty())
 }
 
 /// Replaces `%40` and the like.
 fn decoded(text: &str) -> Result<String, UrlError> {
     let error =
         || UrlError::new("a `%` must be followed by two hexadecimal digits of a UTF-8 text");
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, others @ ..] = rest {
-        rest = others;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = others
-            .get(..2)
-            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        let digits = str::from_utf8(digits.ok_or_else(error)?).map_err(|_| error())?;
-        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| error())?);
-        rest = &others[2..];
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2).ok_or_else(error)?;
+        // A sign would be accepted otherwise.
+        let byte = u8::from_str_radix(digits, 16).ok();
+        let byte = byte.filter(|_| !digits.starts_with('+'));
+        bytes.push(byte.ok_or_else(error)?);
+        bytes.extend_from_slice(rest.as_bytes());
     }
     String::from_utf8(bytes).map_err(|_| error())
 }
@@ -120,52 +93,10 @@ fn decoded(text: &str) -> Result<String, UrlError> {
 mod tests {
     use super::*;
 
-    fn read(url: &str) -> Result<GroupUrl, UrlError> {
-        GroupUrl::parse(url).expect("the scheme is one of a group")
-    }
-
-    #[test]
-    fn a_url_has_the_settings_of_servers_and_of_sentinels() {
-        let url = "redis+sentinel://me:s%40cret@S1,[::1]:7/my%20group/3\
-                   ?sentinel_user=you&sentinel_password=p%26w&protocol=resp2";
-        let expected = GroupUrl {
-            name: "my group".into(),
-            sentinels: vec!["S1".into(), "[::1]:7".into()],
-            user: Some("me".into()),
-            password: Some("s@cret".into()),
-            database: 3,
-            sentinel_user: Some("you".into()),
-            sentinel_password: Some("p&w".into()),
-            excludes_resp3: true,
-            ..GroupUrl::default()
-        };
-        assert_eq!(read(url), Ok(expected));
-        let bare = GroupUrl {
-            name: "g".into(),
-            sentinels: vec!["s1".into()],
-            password: Some("pw".into()),
-            ..GroupUrl::default()
-        };
-        assert_eq!(read("redis+sentinel://:pw@s1/g"), Ok(bare));
-    }
-
-    #[test]
-    fn tls_is_apart_for_servers_and_sentinels() {
-        let tls = |url| {
-            let url = read(url).unwrap();
-            [url.has_tls, url.has_sentinel_tls]
-        };
-        assert_eq!(tls("rediss+sentinel://s1/g"), [true, false]);
-        assert_eq!(
-            tls("redis+sentinel://s1/g?sentinel_tls=true"),
-            [false, true]
-        );
-    }
-
     #[test]
     fn other_urls_are_none_of_a_group() {
         for url in ["redis://a", "rediss://a", "", "redis+sentinel"] {
-            assert!(GroupUrl::parse(url).is_none(), "{url}");
+            assert!(SentinelNodeBuilder::from_url(url).is_none(), "{url}");
         }
     }
 
@@ -175,6 +106,8 @@ mod tests {
             ("redis+sentinel://:hunter2@s1", "name"),
             ("redis+sentinel://s1/g/hunter2", "database"),
             ("redis+sentinel://:%zzhunter2@s1/g", "%"),
+            ("redis+sentinel://:%+7hunter2@s1/g", "%"),
+            ("redis+sentinel://:hunter2%@s1/g", "%"),
             ("redis+sentinel://:%ffhunter2@s1/g", "%"),
             ("redis+sentinel://:a#hunter2@s1/g", "%23"),
             ("redis+sentinel://me:1234/hunter2@s1/g", "%2F"),
@@ -184,7 +117,8 @@ mod tests {
                 "sentinel_password",
             ),
         ] {
-            let error = read(url).unwrap_err().to_string();
+            let group = SentinelNodeBuilder::from_url(url).expect("the scheme of a group");
+            let error = group.unwrap_err().to_string();
             assert!(error.contains(words), "{url}: {error}");
             assert!(!error.contains("hunter2"), "{url}: {error}");
         }

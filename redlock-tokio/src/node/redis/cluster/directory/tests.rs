@@ -21,6 +21,12 @@ fn layout(myself: &str, owner: &str) -> Arc<Layout> {
     Arc::new(Layout::parse(&text).unwrap())
 }
 
+/// What the only node of another cluster says.
+fn foreign() -> Arc<Layout> {
+    let text = format!("{D} d:6379@1 myself,master - 0 0 1 connected 0-16383\n");
+    Arc::new(Layout::parse(&text).unwrap())
+}
+
 fn at(text: &str) -> Endpoint {
     Endpoint::parse(text, None).unwrap()
 }
@@ -70,19 +76,18 @@ async fn a_seed_is_left_alone_while_its_node_answers_where_it_announces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_of_another_cluster_at_an_old_address_does_not_count() {
+async fn a_node_of_another_cluster_at_an_old_address_does_not_count_and_is_news_once() {
     let directory = directory();
     directory.note_answer(&at("seed:1"), &layout(A, A));
-    let text = format!("{D} d:6379@1 myself,master - 0 0 1 connected 0-16383\n");
-    let foreign = Arc::new(Layout::parse(&text).unwrap());
-    assert_eq!(
-        directory.note_answer(&at("b:6379"), &foreign),
-        Standing::Unknown
-    );
-    assert_eq!(
-        directory.note_answer(&at("b:6379"), &layout(B, A)),
-        Standing::Own
-    );
+    let error = NodeError::Unreachable("a node that no other knows".into());
+    for is_news in [true, false] {
+        let standing = directory.note_answer(&at("b:6379"), &foreign());
+        assert_eq!(standing, Standing::Unknown);
+        let noted = directory.note_failure(&at("b:6379"), error.clone());
+        assert_eq!(noted, is_news);
+    }
+    let standing = directory.note_answer(&at("b:6379"), &layout(B, A));
+    assert_eq!(standing, Standing::Own);
     assert_eq!(directory.owners(&[slot(0)]).unwrap().members.len(), 1);
 }
 
@@ -137,24 +142,6 @@ async fn voters_that_come_together_are_named_once() {
     assert_eq!(directory.name_of(shared.member), "b:6379");
     directory.note_answer(&at("c:6379"), &layout(C, B));
     assert_eq!(directory.newly_shared(&slots[..1]), None, "they are apart");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_of_another_cluster_is_news_once() {
-    let directory = directory();
-    directory.note_answer(&at("seed:1"), &layout(A, A));
-    let text = format!("{D} d:6379@1 myself,master - 0 0 1 connected 0-16383\n");
-    let foreign = Arc::new(Layout::parse(&text).unwrap());
-    let error = NodeError::Unreachable("a node that no other knows".into());
-    let mut news = Vec::new();
-    for _ in 0..2 {
-        assert_eq!(
-            directory.note_answer(&at("b:6379"), &foreign),
-            Standing::Unknown
-        );
-        news.push(directory.note_failure(&at("b:6379"), error.clone()));
-    }
-    assert_eq!(news, [true, false]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,8 +220,7 @@ async fn a_map_that_fails_takes_no_known_address_and_one_that_knows_more_is_aske
 async fn a_seed_that_leads_to_another_cluster_is_named_and_its_other_nodes_are_not_asked() {
     let directory = Directory::new(vec![at("seed:1"), at("seed:2")], false, None);
     directory.note_answer(&at("seed:1"), &layout(A, A));
-    let text = format!("{D} d:6379@1 myself,master - 0 0 1 connected 0-16383\n");
-    let foreign = Arc::new(Layout::parse(&text).unwrap());
+    let foreign = foreign();
     let standing = directory.note_answer(&at("seed:2"), &foreign);
     assert_eq!(standing, Standing::Foreign);
     assert_eq!(directory.name_of(foreign.myself), "seed:2");
