@@ -40,13 +40,11 @@
 extern crate alloc;
 
 mod age_marker;
-mod ballot;
 mod check;
 mod circle;
 mod electorate;
 mod eligibility;
 mod fencing;
-
 mod keep_alive;
 mod lease;
 mod node;

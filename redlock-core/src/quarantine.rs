@@ -63,27 +63,3 @@ impl Quarantine {
         now.saturating_add(self.length.saturating_sub(age))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_votes_once_every_lock_it_may_have_forgotten_is_over() {
-        let second = Duration::from_secs(1);
-        let max_ttl = Ttl::new(10 * second).unwrap();
-        let quarantine = Quarantine::new(max_ttl, Drift::new(0, second));
-        assert_eq!(quarantine.length(), 11 * second);
-        let now = Timestamp::ZERO.saturating_add(100 * second);
-        let wait = |uptime| {
-            quarantine
-                .eligible_at(now, uptime)
-                .saturating_duration_since(now)
-        };
-        assert_eq!(wait(Duration::ZERO), 11 * second);
-        assert_eq!(wait(second), 11 * second, "it may have come up just now");
-        assert_eq!(wait(5 * second), 7 * second);
-        assert_eq!(wait(12 * second), Duration::ZERO);
-        assert_eq!(wait(Duration::MAX), Duration::ZERO);
-    }
-}

@@ -111,6 +111,7 @@ mod tests {
         for nodes in 1..=64 {
             let quorum = Quorum::majority(nodes).unwrap();
             assert!(2 * quorum.votes() > nodes);
+            assert!(2 * (quorum.votes() - 1) <= nodes, "no more than needed");
             assert_eq!(quorum.tolerated_failures() + quorum.votes(), nodes);
             assert_eq!(quorum.all().len(), nodes);
         }

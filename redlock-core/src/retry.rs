@@ -278,38 +278,6 @@ mod tests {
     }
 
     #[test]
-    fn delays_span_the_range() {
-        let deadline = at(1000);
-        let next = |random| schedule().next_attempt(deadline, 1, at(100), random);
-        assert_eq!(next(0), Some(at(120)));
-        assert_eq!(next(u64::MAX), Some(at(300)));
-        assert_eq!(next(u64::MAX / 2), Some(at(210)));
-    }
-
-    #[test]
-    fn the_range_is_cut_to_the_time_left() {
-        let deadline = at(1000);
-        let next = |now| schedule().next_attempt(deadline, 1, at(now), u64::MAX);
-        assert_eq!(next(900), Some(at(980)));
-        assert_eq!(next(960), Some(at(980)));
-        assert_eq!(next(961), None, "no time for a delay and an attempt");
-        assert_eq!(next(2000), None);
-    }
-
-    #[test]
-    fn attempts_can_be_limited() {
-        let limited = schedule().with_max_attempts(3);
-        let deadline = at(1000);
-        assert!(limited.next_attempt(deadline, 2, at(0), 0).is_some());
-        assert_eq!(limited.next_attempt(deadline, 3, at(0), 0), None);
-    }
-
-    #[test]
-    fn a_deadline_that_is_reached_is_one_attempt() {
-        assert_eq!(schedule().next_attempt(at(5), 1, at(5), 0), None);
-    }
-
-    #[test]
     fn endless_deadlines_and_delays_saturate() {
         let endless = RetrySchedule::new(MS(1)..=Duration::MAX).unwrap();
         let next = endless.next_attempt(Timestamp::MAX, u32::MAX, at(7), u64::MAX);

@@ -16,3 +16,83 @@ pub(crate) use extend::{Extend, ExtendVerdict};
 pub(crate) use fence::{Fence, FenceVerdict};
 pub(crate) use release::Release;
 pub use release::ReleaseVerdict;
+
+use crate::{Eligibility, NodeId, Quorum, Reply, Timestamp, tally::Tally};
+
+/// What is asked in a round, and when the replies decide it.
+pub(crate) trait Rules {
+    type Verdict: Copy;
+
+    /// Returns the verdict at `now` if the tally makes it certain.
+    fn judge(&self, tally: &Tally, now: Timestamp) -> Option<Self::Verdict>;
+}
+
+/// A round: its rules, the replies so far, and the verdict, which is given once.
+///
+/// A repeated reply changes nothing, and neither does a reply from a node that does not belong to the round.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Round<R: Rules> {
+    rules: R,
+    tally: Tally,
+    verdict: Option<R::Verdict>,
+}
+
+impl<R: Rules> Round<R> {
+    /// Starts a round at `start`, which must be read *before* the first request leaves.
+    const fn with_rules(rules: R, quorum: Quorum, start: Timestamp) -> Self {
+        Self {
+            rules,
+            tally: Tally::new(quorum, start),
+            verdict: None,
+        }
+    }
+
+    /// Counts a node's reply, by what the node's votes are worth. Returns the verdict with the reply that makes
+    /// it certain.
+    pub(crate) fn handle_reply(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        reply: Reply,
+        eligibility: Eligibility,
+    ) -> Option<R::Verdict> {
+        let is_counted = self.tally.record(now, node, reply, eligibility);
+        self.judge_if(is_counted, now)
+    }
+
+    /// Takes back a node's vote in this round, if it gave one. Returns the verdict if that makes it certain.
+    pub(crate) fn withdraw(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        eligibility: Eligibility,
+    ) -> Option<R::Verdict> {
+        let is_taken_back = self.tally.withdraw(node, eligibility);
+        self.judge_if(is_taken_back, now)
+    }
+
+    /// Returns the replies so far.
+    pub(crate) const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Returns when the round started.
+    pub(crate) const fn start(&self) -> Timestamp {
+        self.tally.start()
+    }
+
+    fn judge_if(&mut self, has_changed: bool, now: Timestamp) -> Option<R::Verdict> {
+        if !has_changed || self.verdict.is_some() {
+            return None;
+        }
+        self.verdict = self.rules.judge(&self.tally, now);
+        self.verdict
+    }
+
+    /// Ends the round without waiting for the nodes that have not replied. Returns the verdict unless there was
+    /// one before.
+    fn end_with(&mut self, verdict: R::Verdict) -> Option<R::Verdict> {
+        let had_none = self.verdict.is_none();
+        had_none.then(|| *self.verdict.insert(verdict))
+    }
+}

@@ -62,30 +62,3 @@ impl Timestamp {
 pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arithmetic_saturates_at_both_ends() {
-        let now = Timestamp::from_nanos(5);
-        assert_eq!(now.saturating_add(Duration::MAX), Timestamp::MAX);
-        assert_eq!(now.saturating_sub(Duration::MAX), Timestamp::ZERO);
-        assert_eq!(
-            now.saturating_duration_since(Timestamp::MAX),
-            Duration::ZERO
-        );
-    }
-
-    #[test]
-    fn a_difference_undoes_an_addition() {
-        let now = Timestamp::from_nanos(7);
-        let later = now.saturating_add(Duration::from_millis(3));
-        assert_eq!(
-            later.saturating_duration_since(now),
-            Duration::from_millis(3)
-        );
-        assert_eq!(later.saturating_sub(Duration::from_millis(3)), now);
-    }
-}

@@ -159,24 +159,4 @@ mod tests {
         let most = Drift::new(u16::MAX, Duration::MAX);
         assert_eq!(most.allowance(Ttl::MAX), Duration::MAX);
     }
-
-    #[test]
-    fn validity_ends_a_drift_before_the_keys() {
-        let validity = Validity::new(ttl(10_000), Drift::default()).unwrap();
-        let start = Timestamp::from_nanos(1);
-        assert_eq!(validity.span(), Duration::from_millis(9898));
-        assert_eq!(
-            validity.until(start).saturating_duration_since(start),
-            Duration::from_millis(9898)
-        );
-    }
-
-    #[test]
-    fn refuses_a_ttl_within_the_drift() {
-        // 2 ms + 1 % reach the ttl at 2.02 ms, so 2 ms is refused and 3 ms is not.
-        assert!(Validity::new(ttl(2), Drift::default()).is_err());
-        assert!(Validity::new(ttl(3), Drift::default()).is_ok());
-        let exactly = Drift::new(0, Duration::from_millis(5));
-        assert!(Validity::new(ttl(5), exactly).is_err());
-    }
 }

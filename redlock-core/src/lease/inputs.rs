@@ -1,6 +1,6 @@
 //! The inputs of a lease: replies, withdrawals, time.
 
-use super::{Context, Lease, RoundId, State};
+use super::{Lease, RoundId, State};
 use crate::{Eligibility, NodeId, Reply, Timestamp, Withdrawal};
 
 impl Lease {
@@ -33,19 +33,16 @@ impl Lease {
                 let outcome = verdict.map(|verdict| it.outcome(now, verdict));
                 self.conclude_attempt(now, outcome);
             }
-            State::Held(held) => {
-                let mut cx = Context {
-                    now,
-                    token: self.nonce.token(self.attempts),
-                    config: &self.config,
-                    outbox: &mut self.outbox,
-                };
-                if let Some(reason) = held.handle_reply(&mut cx, id, node, reply, eligibility) {
+            State::Held(_) => {
+                let loss = self.held(now).and_then(|(held, mut cx)| {
+                    held.handle_reply(&mut cx, id, node, reply, eligibility)
+                });
+                if let Some(reason) = loss {
                     self.lose(reason);
                 }
             }
             State::Releasing(it) if it.id == id => {
-                if let Some(verdict) = it.round.handle_reply(node, reply) {
+                if let Some(verdict) = it.round.confirm(node, reply) {
                     self.conclude_release(verdict);
                 }
             }
@@ -79,14 +76,11 @@ impl Lease {
                 let outcome = verdict.map(|verdict| it.outcome(now, verdict));
                 self.conclude_attempt(now, outcome);
             }
-            State::Held(held) => {
-                let mut cx = Context {
-                    now,
-                    token: self.nonce.token(self.attempts),
-                    config: &self.config,
-                    outbox: &mut self.outbox,
-                };
-                if let Some(reason) = held.withdraw(&mut cx, node, since, eligibility) {
+            State::Held(_) => {
+                let loss = self
+                    .held(now)
+                    .and_then(|(held, mut cx)| held.withdraw(&mut cx, node, since, eligibility));
+                if let Some(reason) = loss {
                     self.lose(reason);
                 }
             }

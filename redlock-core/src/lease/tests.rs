@@ -185,18 +185,6 @@ fn a_failed_attempt_is_released_everywhere_and_retried_with_a_fresh_token() {
 }
 
 #[test]
-fn late_replies_to_an_earlier_attempt_change_nothing() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
-    let first = driven.sent[0].round;
-    driven.reply(at(1), &[Denied; 3]);
-    driven.run(|lease| lease.handle_timeout(at(300)));
-    let before = driven.lease.clone();
-    driven.reply_to(first, at(300), 0, &[Granted; 5]);
-    assert_eq!(driven.lease, before);
-}
-
-#[test]
 fn gives_up_when_the_budget_is_spent() {
     let mut driven = Driven::new(config());
     driven.acquire(at(0));
@@ -219,31 +207,6 @@ fn gives_up_when_the_budget_is_spent() {
         driven.operations().last(),
         Some(Operation::Release { .. })
     ));
-}
-
-#[test]
-fn a_later_attempt_is_cut_off_at_the_budget() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
-    driven.reply(at(700), &[Denied; 3]);
-    let retry = driven.lease.poll_timeout().unwrap();
-    driven.run(|lease| lease.handle_timeout(retry));
-    // No node answers this attempt.
-    assert_eq!(driven.lease.poll_timeout(), Some(at(1000)));
-    driven.run(|lease| lease.handle_timeout(at(1000)));
-    // What stood in the way before is what probably did again.
-    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 2));
-}
-
-#[test]
-fn a_timer_that_comes_after_the_budget_starts_no_attempt() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
-    driven.reply(at(1), &[Denied; 3]);
-    let sent = driven.sent.len();
-    driven.run(|lease| lease.handle_timeout(at(1000)));
-    assert_eq!(driven.sent.len(), sent);
-    assert_eq!(driven.told, exhausted(AcquireFailure::Contended, 1));
 }
 
 #[test]
@@ -283,15 +246,6 @@ fn abandoned_leases_tell_their_holders_and_waiters() {
 }
 
 #[test]
-fn the_first_attempt_ends_with_its_validity_at_the_latest() {
-    let mut driven = Driven::new(config());
-    driven.run(|lease| lease.acquire(at(0), at(0)));
-    assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
-    driven.run(|lease| lease.handle_timeout(at(900)));
-    assert_eq!(driven.told, exhausted(AcquireFailure::TooSlow, 1));
-}
-
-#[test]
 fn released_at_the_quorum() {
     let mut driven = Driven::held();
     let token = driven.lease.token();
@@ -302,33 +256,6 @@ fn released_at_the_quorum() {
     driven.reply(at(11), &[Granted; 3]);
     assert_eq!(driven.told, [Event::Released(ReleaseVerdict::Released)]);
     assert!(driven.lease.is_closed());
-}
-
-#[test]
-fn a_release_without_an_answer_ends_with_the_ttl() {
-    let mut driven = Driven::held();
-    driven.run(|lease| lease.release(at(10)));
-    assert_eq!(driven.lease.poll_timeout(), Some(at(1010)));
-    driven.run(|lease| lease.handle_timeout(at(1010)));
-    assert_eq!(driven.told, [Event::Released(ReleaseVerdict::Unconfirmed)]);
-}
-
-#[test]
-fn giving_up_while_acquiring_releases_what_may_have_been_set() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
-    driven.run(|lease| lease.release(at(1)));
-    assert_eq!(driven.operations()[1..], [release_of(driven.lease.token())]);
-    assert!(driven.lease.is_closed() && driven.told.is_empty());
-    driven.reply(at(2), &[Granted; 5]);
-    assert!(driven.told.is_empty());
-}
-
-#[test]
-fn a_release_after_the_end_of_validity_reports_the_loss() {
-    let mut driven = Driven::held();
-    driven.run(|lease| lease.release(at(900)));
-    assert_eq!(driven.told, [Event::Lost(LossReason::Expired)]);
 }
 
 #[test]

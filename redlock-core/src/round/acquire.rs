@@ -1,21 +1,17 @@
 use core::fmt;
 
-use crate::{
-    Eligibility, FencingToken, NodeId, Quorum, Reply, Timestamp, Validity, ballot::Ballot,
-    tally::Tally,
-};
+use super::{Round, Rules};
+use crate::{FencingToken, Quorum, Timestamp, Validity, tally::Tally};
 
 /// One attempt to set our key on a majority of nodes (Redlock steps 1 to 3).
 ///
-/// The caller sends `SET key token NX PX ttl` to every node at once and hands each answer to
-/// [`Acquire::handle_reply`]. A repeated reply changes nothing, and neither does a reply from a node that
-/// does not belong to the round.
+/// The caller sends `SET key token NX PX ttl` to every node at once.
+pub(crate) type Acquire = Round<AcquireRules>;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Acquire {
+pub(crate) struct AcquireRules {
     fence: Option<FencingToken>,
-    start: Timestamp,
     valid_until: Timestamp,
-    ballot: Ballot<AcquireVerdict>,
 }
 
 impl Acquire {
@@ -28,42 +24,8 @@ impl Acquire {
         fence: Option<FencingToken>,
         now: Timestamp,
     ) -> Self {
-        Self {
-            fence,
-            start: now,
-            valid_until: validity.until(now),
-            ballot: Ballot::new(quorum, now),
-        }
-    }
-
-    /// Counts a node's reply, by what the node's votes are worth. Returns the verdict once, with the
-    /// reply that makes it certain.
-    pub(crate) fn handle_reply(
-        &mut self,
-        now: Timestamp,
-        node: NodeId,
-        reply: Reply,
-        eligibility: Eligibility,
-    ) -> Option<AcquireVerdict> {
-        let (fence, valid_until) = (self.fence, self.valid_until);
-        self.ballot
-            .handle_reply(now, node, reply, eligibility, |tally| {
-                judge(tally, now, fence, valid_until)
-            })
-    }
-
-    /// Takes back a node's vote in this round, if it gave one. Returns the verdict if that makes it
-    /// certain.
-    pub(crate) fn withdraw(
-        &mut self,
-        now: Timestamp,
-        node: NodeId,
-        eligibility: Eligibility,
-    ) -> Option<AcquireVerdict> {
-        let (fence, valid_until) = (self.fence, self.valid_until);
-        self.ballot.withdraw(node, eligibility, |tally| {
-            judge(tally, now, fence, valid_until)
-        })
+        let valid_until = validity.until(now);
+        Self::with_rules(AcquireRules { fence, valid_until }, quorum, now)
     }
 
     /// Ends the attempt without waiting for the nodes that have not replied. Returns the verdict
@@ -76,71 +38,59 @@ impl Acquire {
         now: Timestamp,
         suspicion: Option<AcquireFailure>,
     ) -> Option<AcquireVerdict> {
-        let is_late = now >= self.valid_until;
-        self.ballot.give_up(|tally| {
-            AcquireVerdict::Failed(if is_late {
-                AcquireFailure::TooSlow
-            } else if !tally.denied().is_empty() {
-                AcquireFailure::Contended
-            } else {
-                suspicion.unwrap_or(AcquireFailure::NoQuorum)
-            })
-        })
-    }
-
-    /// Returns when the attempt started.
-    #[must_use]
-    pub(crate) const fn start(&self) -> Timestamp {
-        self.start
+        let failure = if now >= self.valid_until() {
+            AcquireFailure::TooSlow
+        } else if !self.tally.denied().is_empty() {
+            AcquireFailure::Contended
+        } else {
+            suspicion.unwrap_or(AcquireFailure::NoQuorum)
+        };
+        self.end_with(AcquireVerdict::Failed(failure))
     }
 
     /// Returns the end of validity, if the attempt succeeds. Nothing can be won from then on.
     #[must_use]
     pub(crate) const fn valid_until(&self) -> Timestamp {
-        self.valid_until
-    }
-
-    /// Returns the replies so far.
-    #[must_use]
-    pub(crate) const fn tally(&self) -> &Tally {
-        self.ballot.tally()
+        self.rules.valid_until
     }
 }
 
-fn judge(
-    tally: &Tally,
-    now: Timestamp,
-    fence: Option<FencingToken>,
-    valid_until: Timestamp,
-) -> Option<AcquireVerdict> {
-    let ours = tally.granted().union(tally.outbid());
-    // Redlock step 3: a majority of *all* nodes, and validity time left.
-    if tally.is_quorum(ours) {
-        return Some(if now >= valid_until {
-            AcquireVerdict::Failed(AcquireFailure::TooSlow)
-        } else if fence.is_none() || tally.is_quorum(tally.granted()) {
-            AcquireVerdict::Acquired { valid_until, fence }
+impl Rules for AcquireRules {
+    type Verdict = AcquireVerdict;
+
+    fn judge(&self, tally: &Tally, now: Timestamp) -> Option<AcquireVerdict> {
+        let ours = tally.granted().union(tally.outbid());
+        // Redlock step 3: a majority of *all* nodes, and validity time left.
+        if tally.is_quorum(ours) {
+            return Some(if now >= self.valid_until {
+                AcquireVerdict::Failed(AcquireFailure::TooSlow)
+            } else if self.fence.is_none() || tally.is_quorum(tally.granted()) {
+                AcquireVerdict::Acquired {
+                    valid_until: self.valid_until,
+                    fence: self.fence,
+                }
+            } else {
+                // Nodes that have not replied might still accept the fence. A second round costs less than
+                // to wait for the slowest.
+                AcquireVerdict::Outbid {
+                    counter: tally.highest_counter().unwrap_or(FencingToken::MAX),
+                }
+            });
+        }
+        let held_up = tally.failed().union(tally.quarantined());
+        if tally.is_blocking(tally.failed()) {
+            Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
+        } else if tally.is_blocking(held_up) {
+            Some(AcquireVerdict::Failed(match tally.quarantined_until() {
+                // The authority that names them is out of reach, or has named other servers.
+                Timestamp::MAX => AcquireFailure::NoQuorum,
+                until => AcquireFailure::Quarantined { until },
+            }))
+        } else if tally.is_blocking(held_up.union(tally.denied())) {
+            Some(AcquireVerdict::Failed(AcquireFailure::Contended))
         } else {
-            // Nodes that have not replied might still accept the fence. A second round costs less than
-            // to wait for the slowest.
-            AcquireVerdict::Outbid {
-                counter: tally.highest_counter().unwrap_or(FencingToken::MAX),
-            }
-        });
-    }
-    let held_up = tally.failed().union(tally.quarantined());
-    if tally.is_blocking(tally.failed()) {
-        Some(AcquireVerdict::Failed(AcquireFailure::NoQuorum))
-    } else if tally.is_blocking(held_up) {
-        Some(AcquireVerdict::Failed(match tally.quarantined_until() {
-            // The authority that names them is out of reach, or has named other servers.
-            Timestamp::MAX => AcquireFailure::NoQuorum,
-            until => AcquireFailure::Quarantined { until },
-        }))
-    } else if tally.is_blocking(held_up.union(tally.denied())) {
-        Some(AcquireVerdict::Failed(AcquireFailure::Contended))
-    } else {
-        None
+            None
+        }
     }
 }
 

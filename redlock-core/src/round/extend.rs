@@ -1,6 +1,5 @@
-use crate::{
-    Eligibility, NodeId, NodeSet, Quorum, Reply, Timestamp, Validity, ballot::Ballot, tally::Tally,
-};
+use super::{Round, Rules};
+use crate::{NodeSet, Quorum, Timestamp, Validity, tally::Tally};
 
 /// One attempt to lengthen the life of our keys on a majority of nodes.
 ///
@@ -10,12 +9,12 @@ use crate::{
 /// lock into the majority of instances, and within the validity time" (the Redlock page).
 ///
 /// A failed extension takes nothing away: the validity stays what it was, and nothing is released.
+pub(crate) type Extend = Round<ExtendRules>;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Extend {
-    start: Timestamp,
+pub(crate) struct ExtendRules {
     old_valid_until: Timestamp,
     new_valid_until: Timestamp,
-    ballot: Ballot<ExtendVerdict>,
 }
 
 impl Extend {
@@ -28,99 +27,52 @@ impl Extend {
         valid_until: Timestamp,
         now: Timestamp,
     ) -> Self {
-        Self {
-            start: now,
+        let rules = ExtendRules {
             old_valid_until: valid_until,
             // Raise-only: an extension never shortens.
             new_valid_until: validity.until(now).max(valid_until),
-            ballot: Ballot::new(quorum, now),
-        }
-    }
-
-    /// Counts a node's reply, by what the node's votes are worth. Returns the verdict once, with the
-    /// reply that makes it certain.
-    pub(crate) fn handle_reply(
-        &mut self,
-        now: Timestamp,
-        node: NodeId,
-        reply: Reply,
-        eligibility: Eligibility,
-    ) -> Option<ExtendVerdict> {
-        let (old, new) = (self.old_valid_until, self.new_valid_until);
-        self.ballot
-            .handle_reply(now, node, reply, eligibility, |tally| {
-                judge(tally, now, old, new)
-            })
-    }
-
-    /// Takes back a node's vote in this round, if it gave one. Returns the verdict if that makes it
-    /// certain.
-    pub(crate) fn withdraw(
-        &mut self,
-        now: Timestamp,
-        node: NodeId,
-        eligibility: Eligibility,
-    ) -> Option<ExtendVerdict> {
-        let (old, new) = (self.old_valid_until, self.new_valid_until);
-        self.ballot
-            .withdraw(node, eligibility, |tally| judge(tally, now, old, new))
-    }
-
-    /// Returns when the extension started.
-    #[must_use]
-    pub(crate) const fn start(&self) -> Timestamp {
-        self.start
+        };
+        Self::with_rules(rules, quorum, now)
     }
 
     /// Returns the end of the validity that is being extended.
     pub(crate) const fn old_valid_until(&self) -> Timestamp {
-        self.old_valid_until
-    }
-
-    /// Returns the replies so far.
-    #[must_use]
-    pub(crate) const fn tally(&self) -> &Tally {
-        self.ballot.tally()
+        self.rules.old_valid_until
     }
 
     /// Returns the nodes that are known to have lost our key.
     #[must_use]
     pub(crate) const fn lost_on(&self) -> NodeSet {
-        self.tally().denied()
+        self.tally.denied()
     }
 }
 
-fn judge(
-    tally: &Tally,
-    now: Timestamp,
-    old_valid_until: Timestamp,
-    new_valid_until: Timestamp,
-) -> Option<ExtendVerdict> {
-    if tally.is_quorum(tally.granted()) {
-        return Some(if now < old_valid_until {
-            ExtendVerdict::Extended {
-                valid_until: new_valid_until,
-            }
+impl Rules for ExtendRules {
+    type Verdict = ExtendVerdict;
+
+    fn judge(&self, tally: &Tally, now: Timestamp) -> Option<ExtendVerdict> {
+        if tally.is_quorum(tally.granted()) {
+            return Some(if now < self.old_valid_until {
+                ExtendVerdict::Extended {
+                    valid_until: self.new_valid_until,
+                }
+            } else {
+                ExtendVerdict::Failed
+            });
+        }
+        let against = tally
+            .failed()
+            .union(tally.quarantined())
+            .union(tally.outbid())
+            .union(tally.denied());
+        if tally.is_blocking(tally.denied()) {
+            Some(ExtendVerdict::KeysLost)
+        } else if tally.is_blocking(against) {
+            Some(ExtendVerdict::Failed)
         } else {
-            ExtendVerdict::Failed
-        });
+            None
+        }
     }
-    let against = tally
-        .failed()
-        .union(tally.quarantined())
-        .union(tally.outbid())
-        .union(tally.denied());
-    if is_lost(tally) {
-        Some(ExtendVerdict::KeysLost)
-    } else if tally.is_blocking(against) {
-        Some(ExtendVerdict::Failed)
-    } else {
-        None
-    }
-}
-
-const fn is_lost(tally: &Tally) -> bool {
-    tally.is_blocking(tally.denied())
 }
 
 /// The end of an extension.
@@ -143,10 +95,7 @@ pub(crate) enum ExtendVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Drift, Ttl,
-        said::{Said, quarantined},
-    };
+    use crate::{Drift, Eligibility, NodeId, Reply, Ttl};
     use core::time::Duration;
 
     use Reply::{Denied, Granted, Refused, Unknown};
@@ -161,14 +110,10 @@ mod tests {
         Extend::new(quorum, validity, VALID_UNTIL, NOW)
     }
 
-    fn verdict<R: Into<Said> + Copy>(
-        mut round: Extend,
-        now: Timestamp,
-        replies: &[R],
-    ) -> Option<ExtendVerdict> {
+    fn verdict(mut round: Extend, now: Timestamp, replies: &[Reply]) -> Option<ExtendVerdict> {
         replies.iter().enumerate().find_map(|(index, reply)| {
-            let Said { reply, eligibility } = (*reply).into();
-            round.handle_reply(now, NodeId::new(index).unwrap(), reply, eligibility)
+            let node = NodeId::new(index).unwrap();
+            round.handle_reply(now, node, *reply, Eligibility::ALWAYS)
         })
     }
 
@@ -215,36 +160,5 @@ mod tests {
             verdict(round(10), NOW, &lost),
             Some(ExtendVerdict::KeysLost)
         );
-    }
-
-    #[test]
-    fn nodes_in_quarantine_have_no_vote() {
-        // Gating SET alone is not enough: a late SET may have put our key on a node that has
-        // forgotten another's.
-        let until = Timestamp::from_nanos(NOW.as_nanos() + 1);
-        let held_back = quarantined(Granted, until);
-        let granted = Said::from(Granted);
-        let replies = [granted, granted, held_back, held_back, held_back];
-        assert_eq!(
-            verdict(round(10), NOW, &replies),
-            Some(ExtendVerdict::Failed)
-        );
-        let over = quarantined(Granted, NOW);
-        let replies = [granted, over, over];
-        let verdict = verdict(round(10), NOW, &replies);
-        assert!(matches!(verdict, Some(ExtendVerdict::Extended { .. })));
-    }
-
-    #[test]
-    fn the_verdict_is_given_once_but_late_losses_are_recorded() {
-        let mut round = round(10);
-        for index in 0..3 {
-            let node = NodeId::new(index).unwrap();
-            round.handle_reply(NOW, node, Granted, Eligibility::ALWAYS);
-        }
-        let last = NodeId::new(4).unwrap();
-        let late = round.handle_reply(NOW, last, Denied, Eligibility::ALWAYS);
-        assert_eq!(late, None);
-        assert!(round.lost_on().contains(last));
     }
 }

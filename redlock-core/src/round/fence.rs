@@ -1,7 +1,5 @@
-use crate::{
-    AcquireFailure, Eligibility, FencingToken, NodeId, Quorum, Reply, Timestamp, ballot::Ballot,
-    tally::Tally,
-};
+use super::{Round, Rules};
+use crate::{AcquireFailure, FencingToken, Quorum, Timestamp, tally::Tally};
 
 /// A further proposal for a fencing token, by a client whose keys are already on a majority.
 ///
@@ -9,96 +7,62 @@ use crate::{
 /// counter is smaller. A majority of accepts makes the fence ours: two such majorities share a node,
 /// on which the two clients' keys existed at different times, so the later accept there is strictly
 /// larger.
+pub(crate) type Fence = Round<FenceRules>;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Fence {
+pub(crate) struct FenceRules {
     fence: FencingToken,
     valid_until: Timestamp,
-    ballot: Ballot<FenceVerdict>,
 }
 
 impl Fence {
     /// Starts a proposal at `now`, by the holder of keys that are valid until `valid_until`.
     #[must_use]
-    pub(crate) fn new(
+    pub(crate) const fn new(
         quorum: Quorum,
         fence: FencingToken,
         valid_until: Timestamp,
         now: Timestamp,
     ) -> Self {
-        Self {
-            fence,
-            valid_until,
-            ballot: Ballot::new(quorum, now),
-        }
-    }
-
-    /// Counts a node's reply, by what the node's votes are worth. Returns the verdict once, with the
-    /// reply that makes it certain.
-    pub(crate) fn handle_reply(
-        &mut self,
-        now: Timestamp,
-        node: NodeId,
-        reply: Reply,
-        eligibility: Eligibility,
-    ) -> Option<FenceVerdict> {
-        let valid_until = self.valid_until;
-        self.ballot
-            .handle_reply(now, node, reply, eligibility, |tally| {
-                judge(tally, now, valid_until)
-            })
-    }
-
-    /// Takes back a node's vote in this round, if it gave one. Returns the verdict if that makes it
-    /// certain.
-    pub(crate) fn withdraw(
-        &mut self,
-        now: Timestamp,
-        node: NodeId,
-        eligibility: Eligibility,
-    ) -> Option<FenceVerdict> {
-        let valid_until = self.valid_until;
-        self.ballot
-            .withdraw(node, eligibility, |tally| judge(tally, now, valid_until))
+        Self::with_rules(FenceRules { fence, valid_until }, quorum, now)
     }
 
     /// Returns the token that is proposed.
     #[must_use]
     pub(crate) const fn fence(&self) -> FencingToken {
-        self.fence
+        self.rules.fence
     }
 
     /// Returns the end of validity of the keys.
     #[must_use]
     pub(crate) const fn valid_until(&self) -> Timestamp {
-        self.valid_until
-    }
-
-    /// Returns the replies so far.
-    #[must_use]
-    pub(crate) const fn tally(&self) -> &Tally {
-        self.ballot.tally()
+        self.rules.valid_until
     }
 }
 
-fn judge(tally: &Tally, now: Timestamp, valid_until: Timestamp) -> Option<FenceVerdict> {
-    if tally.is_quorum(tally.granted()) {
-        return Some(if now < valid_until {
-            FenceVerdict::Accepted
+impl Rules for FenceRules {
+    type Verdict = FenceVerdict;
+
+    fn judge(&self, tally: &Tally, now: Timestamp) -> Option<FenceVerdict> {
+        if tally.is_quorum(tally.granted()) {
+            return Some(if now < self.valid_until {
+                FenceVerdict::Accepted
+            } else {
+                FenceVerdict::Failed(AcquireFailure::TooSlow)
+            });
+        }
+        let held_up = tally.failed().union(tally.quarantined());
+        let lost = held_up.union(tally.denied());
+        if tally.is_blocking(held_up) {
+            Some(FenceVerdict::Failed(AcquireFailure::NoQuorum))
+        } else if tally.is_blocking(lost) {
+            Some(FenceVerdict::Failed(AcquireFailure::Contended))
+        } else if tally.is_blocking(lost.union(tally.outbid())) {
+            let counter = tally.highest_counter().unwrap_or(FencingToken::MAX);
+            Some(FenceVerdict::Outbid { counter })
         } else {
-            FenceVerdict::Failed(AcquireFailure::TooSlow)
-        });
-    }
-    let held_up = tally.failed().union(tally.quarantined());
-    let lost = held_up.union(tally.denied());
-    if tally.is_blocking(held_up) {
-        Some(FenceVerdict::Failed(AcquireFailure::NoQuorum))
-    } else if tally.is_blocking(lost) {
-        Some(FenceVerdict::Failed(AcquireFailure::Contended))
-    } else if tally.is_blocking(lost.union(tally.outbid())) {
-        let counter = tally.highest_counter().unwrap_or(FencingToken::MAX);
-        Some(FenceVerdict::Outbid { counter })
-    } else {
-        None
+            None
+        }
     }
 }
 
@@ -121,7 +85,7 @@ pub(crate) enum FenceVerdict {
 mod tests {
     use super::*;
     use crate::{
-        Nonce,
+        NodeId, Reply,
         said::{Said, quarantined},
     };
 
@@ -138,7 +102,6 @@ mod tests {
         replies: &[R],
     ) -> Option<(FenceVerdict, usize)> {
         let quorum = Quorum::majority(5).unwrap();
-        let _token = Nonce::new(1).token(1);
         let mut round = Fence::new(quorum, FencingToken::new(7), VALID_UNTIL, NOW);
         replies.iter().enumerate().find_map(|(index, reply)| {
             let node = NodeId::new(index).unwrap();

@@ -162,7 +162,7 @@ impl Round {
                 let verdict = round.handle_reply(now, node, reply, worth);
                 verdict.map(Verdict::Fence)
             }
-            Self::Release(round) => round.handle_reply(node, reply).map(Verdict::Release),
+            Self::Release(round) => round.confirm(node, reply).map(Verdict::Release),
         }
     }
 

@@ -1,58 +1,51 @@
-use crate::{Eligibility, NodeId, Quorum, Reply, Timestamp, ballot::Ballot, tally::Tally};
+use super::{Round, Rules};
+use crate::{Eligibility, NodeId, Quorum, Reply, Timestamp, tally::Tally};
 
 /// One attempt to delete our key on every node, whether or not the node ever had it (Redlock
 /// step 5).
 ///
 /// The caller sends a compare-and-delete to every node at once, so that only our own token can be
 /// deleted.
+pub(crate) type Release = Round<ReleaseRules>;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Release {
-    ballot: Ballot<ReleaseVerdict>,
-}
+pub(crate) struct ReleaseRules;
 
 impl Release {
     /// Starts the release of a token.
     #[must_use]
     pub(crate) const fn new(quorum: Quorum) -> Self {
-        Self {
-            // No quarantine matters: nothing is won by a release.
-            ballot: Ballot::new(quorum, Timestamp::MAX),
-        }
+        Self::with_rules(ReleaseRules, quorum, Timestamp::ZERO)
     }
 
-    /// Counts a node's reply. Returns the verdict once, with the reply that makes it certain.
-    pub(crate) fn handle_reply(&mut self, node: NodeId, reply: Reply) -> Option<ReleaseVerdict> {
-        // Nor does any time matter.
-        let (now, always) = (Timestamp::ZERO, Eligibility::ALWAYS);
-        self.ballot.handle_reply(now, node, reply, always, judge)
+    /// Counts a node's reply. Neither its time nor a quarantine matters: nothing is won by a release.
+    pub(crate) fn confirm(&mut self, node: NodeId, reply: Reply) -> Option<ReleaseVerdict> {
+        self.handle_reply(Timestamp::ZERO, node, reply, Eligibility::ALWAYS)
     }
 
     /// Ends the release without waiting for the nodes that have not replied. Returns the verdict
     /// unless it was returned before.
     pub(crate) fn give_up(&mut self) -> Option<ReleaseVerdict> {
-        self.ballot.give_up(|_| ReleaseVerdict::Unconfirmed)
-    }
-
-    /// Returns the replies so far.
-    #[must_use]
-    #[cfg(test)]
-    pub(crate) const fn tally(&self) -> &Tally {
-        self.ballot.tally()
+        self.end_with(ReleaseVerdict::Unconfirmed)
     }
 }
 
-fn judge(tally: &Tally) -> Option<ReleaseVerdict> {
-    if tally.is_quorum(tally.granted()) {
-        Some(ReleaseVerdict::Released)
-    } else if tally.is_blocking(tally.failed()) {
-        Some(ReleaseVerdict::Unconfirmed)
-    } else if tally.is_blocking(tally.denied()) {
-        Some(ReleaseVerdict::NotHeld)
-    } else {
-        // All nodes have replied, and neither failures nor losses block. Then the nodes that deleted our
-        // key or never had it are a quorum together.
-        let has_all = tally.undecided().is_empty();
-        has_all.then_some(ReleaseVerdict::Released)
+impl Rules for ReleaseRules {
+    type Verdict = ReleaseVerdict;
+
+    fn judge(&self, tally: &Tally, _: Timestamp) -> Option<ReleaseVerdict> {
+        if tally.is_quorum(tally.granted()) {
+            Some(ReleaseVerdict::Released)
+        } else if tally.is_blocking(tally.failed()) {
+            Some(ReleaseVerdict::Unconfirmed)
+        } else if tally.is_blocking(tally.denied()) {
+            Some(ReleaseVerdict::NotHeld)
+        } else {
+            // All nodes have replied, and neither failures nor losses block. Then the nodes that deleted our
+            // key or never had it are a quorum together.
+            let has_all = tally.undecided().is_empty();
+            has_all.then_some(ReleaseVerdict::Released)
+        }
     }
 }
 
@@ -79,7 +72,7 @@ mod tests {
         let mut round = Release::new(Quorum::majority(5).unwrap());
         replies.iter().enumerate().find_map(|(index, reply)| {
             round
-                .handle_reply(NodeId::new(index).unwrap(), *reply)
+                .confirm(NodeId::new(index).unwrap(), *reply)
                 .map(|verdict| (verdict, index + 1))
         })
     }
@@ -107,13 +100,5 @@ mod tests {
     fn a_divided_answer_still_ends() {
         let divided = [Granted, Granted, Denied, Denied, Unknown];
         assert_eq!(verdict(&divided), Some((ReleaseVerdict::Released, 5)));
-    }
-
-    #[test]
-    fn giving_up_is_a_verdict_once() {
-        let mut round = Release::new(Quorum::majority(1).unwrap());
-        assert_eq!(round.give_up(), Some(ReleaseVerdict::Unconfirmed));
-        assert_eq!(round.give_up(), None);
-        assert_eq!(round.handle_reply(NodeId::new(0).unwrap(), Granted), None);
     }
 }

@@ -119,37 +119,6 @@ fn renewal_ends_at_max_hold() {
 }
 
 #[test]
-fn a_timer_that_fires_after_max_hold_does_not_extend_and_does_not_spin() {
-    let mut driven = Driven::held();
-    let far = LeaseConfig {
-        keep_alive: KeepAlive::every(MS(300), MS(301), config().validity).unwrap(),
-        ..config()
-    };
-    driven.lease.config = far.into();
-    driven.run(|lease| lease.handle_timeout(at(400)));
-    assert!(driven.sent.is_empty());
-    assert_eq!(driven.lease.poll_timeout(), Some(at(900)));
-}
-
-#[test]
-fn an_explicit_extension_joins_one_that_is_under_way() {
-    let mut driven = Driven::held();
-    assert!(driven.run(|lease| lease.extend(at(100))));
-    assert!(driven.run(|lease| lease.extend(at(101))));
-    assert_eq!(driven.sent.len(), 1);
-    driven.reply(at(102), &[Granted; 3]);
-    assert_eq!(driven.lease.valid_until(at(102)), Some(at(1000)));
-}
-
-#[test]
-fn a_loss_that_is_noticed_late_is_told_as_what_it_was() {
-    let mut slept = Driven::held();
-    // The validity ended at 900, while renewal was still allowed; the host slept until 5000.
-    slept.run(|lease| lease.handle_timeout(at(5000)));
-    assert_eq!(slept.told, [Event::Lost(LossReason::Expired)]);
-}
-
-#[test]
 fn denials_that_come_after_a_failed_extension_can_still_show_the_loss() {
     let mut driven = Driven::held();
     driven.run(|lease| lease.handle_timeout(at(300)));
@@ -214,15 +183,6 @@ fn a_lock_that_began_without_some_nodes_is_extended_soon_and_sets_their_keys_fir
         driven.run(|lease| lease.handle_withdrawal(at(42), node, withdrawal));
     }
     assert!(driven.is_held(at(43)));
-}
-
-#[test]
-fn a_lock_that_all_nodes_granted_is_not_extended_sooner() {
-    let mut driven = Driven::new(config());
-    driven.acquire(at(0));
-    driven.reply(at(1), &[Granted, Granted, Granted, Unknown, Refused]);
-    driven.run(|lease| lease.claim(at(1)));
-    assert_eq!(driven.lease.poll_timeout(), Some(at(300)));
 }
 
 #[test]

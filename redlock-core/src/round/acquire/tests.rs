@@ -1,11 +1,11 @@
 use super::*;
 use crate::{
-    Drift, Ttl,
+    Drift, Eligibility, NodeId, Reply, Ttl,
     said::{Said, quarantined},
 };
 use core::time::Duration;
 
-use Reply::{Denied, Granted, Refused, Unknown};
+use Reply::{Denied, Granted, Refused};
 
 fn round(nodes: usize) -> Acquire {
     let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
@@ -39,40 +39,6 @@ fn failure<R: Into<Said> + Copy>(replies: &[R]) -> (AcquireFailure, usize) {
 }
 
 #[test]
-fn acquired_at_the_quorum_not_at_the_last_reply() {
-    let (verdict, after) = verdict(&mut round(5), Timestamp::ZERO, &[Granted; 5]);
-    assert_eq!(after, 3);
-    let valid_until = round(5).valid_until();
-    let fence = None;
-    assert_eq!(verdict, AcquireVerdict::Acquired { valid_until, fence });
-}
-
-#[test]
-fn a_foreign_key_on_a_minority_does_not_prevent_it() {
-    let replies = [Denied, Denied, Granted, Granted, Granted];
-    let (verdict, _) = verdict(&mut round(5), Timestamp::ZERO, &replies);
-    assert!(matches!(verdict, AcquireVerdict::Acquired { .. }));
-}
-
-#[test]
-fn fails_as_soon_as_a_quorum_is_impossible() {
-    assert_eq!(failure(&[Denied; 5]), (AcquireFailure::Contended, 3));
-    assert_eq!(failure(&[Refused; 5]), (AcquireFailure::NoQuorum, 3));
-    assert_eq!(failure(&[Unknown; 5]), (AcquireFailure::NoQuorum, 3));
-}
-
-#[test]
-fn names_what_stood_in_the_way() {
-    // The two failed nodes are a minority: it is the foreign key that tips the scales.
-    let contended = [Unknown, Refused, Granted, Granted, Denied];
-    assert_eq!(failure(&contended), (AcquireFailure::Contended, 5));
-    let no_quorum = [Denied, Unknown, Refused, Denied, Granted];
-    assert_eq!(failure(&no_quorum).0, AcquireFailure::Contended);
-    let down = [Granted, Unknown, Refused, Unknown, Granted];
-    assert_eq!(failure(&down), (AcquireFailure::NoQuorum, 4));
-}
-
-#[test]
 fn a_quorum_at_the_end_of_validity_is_too_slow() {
     let end = round(5).valid_until();
     let just_before = Timestamp::from_nanos(end.as_nanos() - 1);
@@ -80,20 +46,6 @@ fn a_quorum_at_the_end_of_validity_is_too_slow() {
     assert!(matches!(in_time, AcquireVerdict::Acquired { .. }));
     let (late, _) = verdict(&mut round(5), end, &[Granted; 3]);
     assert_eq!(late, AcquireVerdict::Failed(AcquireFailure::TooSlow));
-}
-
-#[test]
-fn the_verdict_is_given_once() {
-    let mut round = round(3);
-    verdict(&mut round, Timestamp::ZERO, &[Granted, Granted]);
-    let last = NodeId::new(2).unwrap();
-    let always = Eligibility::ALWAYS;
-    let late = round.handle_reply(Timestamp::ZERO, last, Granted, always);
-    assert_eq!(late, None);
-    assert_eq!(round.tally().granted().len(), 3, "a late vote is recorded");
-    let repeated = round.handle_reply(Timestamp::ZERO, last, Denied, always);
-    assert_eq!(repeated, None);
-    assert_eq!(round.give_up(Timestamp::ZERO, None), None);
 }
 
 #[test]
@@ -125,56 +77,6 @@ fn giving_up_says_what_is_known_or_suspected() {
 }
 
 #[test]
-fn nodes_in_quarantine_have_no_vote() {
-    let until = Timestamp::from_nanos(9);
-    let held_back = quarantined(Granted, until);
-    let [granted, refused, denied] = [Granted, Refused, Denied].map(Said::from);
-    let replies = [held_back, granted, held_back, granted, held_back];
-    let expected = AcquireFailure::Quarantined { until };
-    assert_eq!(failure(&replies), (expected, 5));
-    let (verdict, _) = verdict(
-        &mut round(5),
-        Timestamp::ZERO,
-        &[held_back, granted, held_back, granted, granted],
-    );
-    assert!(matches!(verdict, AcquireVerdict::Acquired { .. }));
-    // One failed, one in quarantine, one foreign: it is the foreign key that tips the scales.
-    let contended = [refused, held_back, denied];
-    assert_eq!(failure(&contended), (AcquireFailure::Contended, 3));
-}
-
-/// The first of them may be the one that is missing to a majority.
-#[test]
-fn a_round_without_enough_voters_says_when_the_first_of_the_others_votes() {
-    let [soon, late] = [9, 50].map(Timestamp::from_nanos);
-    let [first, other] = [soon, late].map(|until| quarantined(Granted, until));
-    let granted = Granted.into();
-    let expected = AcquireFailure::Quarantined { until: soon };
-    for replies in [
-        [granted, granted, first, other, other],
-        [granted, granted, other, other, first],
-    ] {
-        assert_eq!(failure(&replies), (expected, 5));
-    }
-}
-
-#[test]
-fn a_counter_of_a_node_in_quarantine_is_no_agreement() {
-    let until = Timestamp::from_nanos(9);
-    let counter = FencingToken::new(40);
-    let held_back = quarantined(Reply::Outbid { counter }, until);
-    let mut round = round(3);
-    round.fence = Some(FencingToken::new(7));
-    let (verdict, _) = verdict(
-        &mut round,
-        Timestamp::ZERO,
-        &[Granted.into(), held_back, held_back],
-    );
-    let failure = AcquireFailure::Quarantined { until };
-    assert_eq!(verdict, AcquireVerdict::Failed(failure));
-}
-
-#[test]
 fn what_is_withdrawn_may_decide_the_round() {
     let until = Timestamp::from_nanos(9);
     let doubted = Eligibility::since(until);
@@ -192,9 +94,17 @@ fn what_is_withdrawn_may_decide_the_round() {
     assert_eq!(round.withdraw(now, node(1), doubted), None, "once");
 }
 
+/// One failed, one in quarantine, one foreign: it is the foreign key that tips the scales.
+#[test]
+fn a_foreign_key_that_prevents_a_majority_is_named_before_a_quarantine() {
+    let held_back = quarantined(Granted, Timestamp::from_nanos(9));
+    let replies = [Refused.into(), held_back, Denied.into()];
+    assert_eq!(failure(&replies), (AcquireFailure::Contended, 3));
+}
+
 fn fenced(replies: &[Reply]) -> (AcquireVerdict, usize) {
     let mut round = round(5);
-    round.fence = Some(FencingToken::new(7));
+    round.rules.fence = Some(FencingToken::new(7));
     verdict(&mut round, Timestamp::ZERO, replies)
 }
 
@@ -227,15 +137,6 @@ fn without_a_fence_a_counter_does_not_matter() {
         verdict,
         AcquireVerdict::Acquired { fence: None, .. }
     ));
-}
-
-#[test]
-fn one_node_is_its_own_quorum() {
-    assert_eq!(verdict(&mut round(1), Timestamp::ZERO, &[Granted]).1, 1);
-    assert_eq!(
-        verdict(&mut round(1), Timestamp::ZERO, &[Denied]).0,
-        AcquireVerdict::Failed(AcquireFailure::Contended)
-    );
 }
 
 #[test]
