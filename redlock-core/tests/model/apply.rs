@@ -8,7 +8,7 @@ use crate::{
     masters::execute,
     setup::{Counters, Mutation, Setup},
     steps::Step,
-    world::{Heard, MASTERS, Message, Phase, World, node, ticks},
+    world::{Heard, Link, MASTERS, Message, Phase, World, node, ticks},
 };
 
 const ALWAYS: Eligibility = Eligibility::ALWAYS;
@@ -36,35 +36,23 @@ impl Setup {
                 client,
                 timers_first,
             } => self.resume(world, client, timers_first),
-            Step::Deliver {
-                client,
-                master,
-                index,
-            } => {
-                let message = world.clients[client].links[master].remove(index);
-                self.carry_out(world, client, master, &message);
+            Step::Deliver { link, index } => {
+                let message = world.link_mut(link).remove(index);
+                self.carry_out(world, link, &message);
             }
-            Step::Mark { client, master } => {
+            Step::Mark(link) => {
                 world.faults.marks -= 1;
-                let round = world.clients[client].links[master].remove(0).round;
-                self.answer(world, client, master, round, Reply::Denied, ALWAYS);
+                let round = world.link_mut(link).remove(0).round;
+                self.answer(world, link, round, Reply::Denied, ALWAYS);
             }
             Step::Downgrade(client) => {
                 self.drive(world, client, |lease, now| _ = lease.downgrade(now));
                 world.clients[client].reads = true;
             }
-            Step::Repeat { client, master } => self.repeat(world, client, master),
-            Step::Delay {
-                client,
-                master,
-                given_up,
-            } => self.delay(world, client, master, given_up),
-            Step::Lose {
-                client,
-                master,
-                carried_out,
-            } => self.lose(world, client, master, carried_out),
-            Step::Halve { client, master } => self.halve(world, client, master),
+            Step::Repeat(link) => self.repeat(world, link),
+            Step::Delay { link, given_up } => self.delay(world, link, given_up),
+            Step::Lose { link, carried_out } => self.lose(world, link, carried_out),
+            Step::Halve(link) => self.halve(world, link),
             Step::Promote(master) => {
                 world.faults.promotions -= 1;
                 world.masters[master].forget_all();
@@ -75,10 +63,10 @@ impl Setup {
                 world.masters[master].forget_all();
                 world.masters[master].is_gone = true;
             }
-            Step::Change { client, master } => {
+            Step::Change(Link { client, master }) => {
                 self.drive(world, client, |lease, _| lease.probe_again(node(master)));
             }
-            Step::Notice { client, master } => self.notice(world, client, master),
+            Step::Notice(link) => self.notice(world, link),
             Step::Restart(master) => self.restart(world, master),
         }
     }
@@ -133,52 +121,50 @@ impl Setup {
         self.fire_timers(world, client);
     }
 
-    fn repeat(&self, world: &mut World, client: usize, master: usize) {
+    fn repeat(&self, world: &mut World, link: Link) {
         world.faults.repeats -= 1;
-        let link = &mut world.clients[client].links[master];
-        if let Some(newest) = link.last_mut() {
+        if let Some(newest) = world.link_mut(link).last_mut() {
             // The copy that stays arrives at any time.
             let message = newest.clone();
             newest.late = true;
-            self.carry_out(world, client, master, &message);
+            self.carry_out(world, link, &message);
         }
     }
 
-    fn delay(&self, world: &mut World, client: usize, master: usize, given_up: bool) {
+    fn delay(&self, world: &mut World, link: Link, given_up: bool) {
         world.faults.stragglers -= 1;
-        let Some(newest) = world.clients[client].links[master].last_mut() else {
+        let Some(newest) = world.link_mut(link).last_mut() else {
             return;
         };
         newest.late = true;
         newest.given_up = given_up;
         let round = newest.round;
         if given_up {
-            self.answer(world, client, master, round, Reply::Unknown, ALWAYS);
+            self.answer(world, link, round, Reply::Unknown, ALWAYS);
         }
     }
 
-    fn lose(&self, world: &mut World, client: usize, master: usize, carried_out: bool) {
+    fn lose(&self, world: &mut World, link: Link, carried_out: bool) {
         world.faults.losses -= 1;
-        let Some(message) = world.clients[client].links[master].pop() else {
+        let Some(message) = world.link_mut(link).pop() else {
             return;
         };
         if carried_out {
-            execute(self, world, client, master, &message);
+            execute(self, world, link, &message);
         }
-        let round = message.round;
-        self.answer(world, client, master, round, Reply::Unknown, ALWAYS);
+        self.answer(world, link, message.round, Reply::Unknown, ALWAYS);
     }
 
-    fn halve(&self, world: &mut World, client: usize, master: usize) {
+    fn halve(&self, world: &mut World, link: Link) {
         world.faults.halves -= 1;
-        let Some(mut message) = world.clients[client].links[master].pop() else {
+        let Some(mut message) = world.link_mut(link).pop() else {
             return;
         };
         if let Operation::Acquire { fence, .. } = &mut message.operation {
             *fence = None;
         }
-        execute(self, world, client, master, &message);
-        self.answer(world, client, master, message.round, Reply::Unknown, ALWAYS);
+        execute(self, world, link, &message);
+        self.answer(world, link, message.round, Reply::Unknown, ALWAYS);
     }
 
     fn restart(&self, world: &mut World, master: usize) {
@@ -202,12 +188,12 @@ impl Setup {
         }
     }
 
-    fn carry_out(&self, world: &mut World, client: usize, master: usize, message: &Message) {
-        let reply = execute(self, world, client, master, message);
+    fn carry_out(&self, world: &mut World, link: Link, message: &Message) {
+        let reply = execute(self, world, link, message);
         if !message.given_up {
-            let reply = self.tell(master, &message.operation, reply);
-            let eligibility = self.worth(world, client, master, &message.operation, reply);
-            self.answer(world, client, master, message.round, reply, eligibility);
+            let reply = self.tell(link, &message.operation, reply);
+            let eligibility = self.worth(world, link, &message.operation, reply);
+            self.answer(world, link, message.round, reply, eligibility);
         }
     }
 }

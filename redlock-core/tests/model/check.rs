@@ -21,8 +21,11 @@ pub(crate) trait Checked:
     /// The property that must be violated, in a negative control.
     fn violates(&self) -> Option<&'static str>;
 
-    /// Prints the steps of a path, and how the world stands at its end.
-    fn tell(path: &[(Self::State, Option<Self::Action>)]);
+    /// Describes a step of a counterexample.
+    fn describe(world: &Self::State, step: Self::Action) -> String;
+
+    /// Describes the world at the end of a counterexample.
+    fn describe_end(world: &Self::State) -> String;
 }
 
 /// Explores the configurations whose names pass the filter, and returns which of them were as they should be.
@@ -94,7 +97,13 @@ fn explore<S: Checked, C: Checker<S>>(
     for name in violated {
         let steps = found[name].clone().into_vec();
         println!("   {name}, in {} steps:", steps.len() - 1);
-        S::tell(&steps);
+        for (world, step) in steps {
+            let line = match step {
+                Some(step) => S::describe(&world, step),
+                None => S::describe_end(&world),
+            };
+            println!("      {line}");
+        }
     }
     is_good
 }

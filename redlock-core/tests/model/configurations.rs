@@ -3,16 +3,16 @@
 
 mod base;
 mod controls;
-mod narrowed;
+pub(crate) mod narrowed;
 
 use self::base::{
     CONNECTED, DRIFT, FAILING_RENEWAL, FENCED, FENCED_AFTER_RESTART, LATE_RELEASE,
-    LATE_SET_AFTER_RESTART, NONE, ONCE, PROMOTION, RENEWED, RESTART, STRAGGLER,
+    LATE_SET_AFTER_RESTART, ONCE, PROMOTION, RENEWED, RESTART, STRAGGLER,
 };
 use crate::{
     fences, gathers, permits, readers, repairs,
     setup::{Beyond, Setup},
-    world::Faults,
+    world::faults,
 };
 
 /// Returns all configurations: what must hold, then what must not.
@@ -46,14 +46,14 @@ fn worlds() -> Vec<Setup> {
         },
         Setup {
             name: "a loss",
-            faults: Faults { losses: 1, ..NONE },
+            faults: faults!(losses: 1),
             reaches: &["acquired", "contended", "acquired at the second attempt"],
             ..Setup::CALM
         },
         Setup {
             name: "a repeated message, overtaking",
             fifo: false,
-            faults: Faults { repeats: 1, ..NONE },
+            faults: faults!(repeats: 1),
             ..ONCE
         },
         LATE_RELEASE,
@@ -69,73 +69,46 @@ fn worlds() -> Vec<Setup> {
         FAILING_RENEWAL,
         Setup {
             name: "renewed, a straggler",
-            faults: Faults {
-                stragglers: 1,
-                ..NONE
-            },
+            faults: faults!(stragglers: 1),
             reaches: &["acquired", "contended", "extended", "late SET"],
             ..RENEWED
         },
         Setup {
             name: "renewed, a loss and drift",
-            faults: Faults {
-                losses: 1,
-                stalls: 1,
-                ..NONE
-            },
+            faults: faults!(losses: 1, stalls: 1),
             ..RENEWED
         },
         Setup {
             name: "renewed and repaired after a restart",
             max_hold: 3,
             begin_by: 3,
-            faults: Faults {
-                restarts: 1,
-                stalls: 1,
-                ..NONE
-            },
+            faults: faults!(restarts: 1, stalls: 1),
             reaches: &["acquired", "contended", "restarted while held", "repaired"],
             ..RENEWED
         },
         Setup {
             name: "renewed, a restart and a straggler",
             begin_by: 1,
-            faults: Faults {
-                stragglers: 1,
-                restarts: 1,
-                ..NONE
-            },
+            faults: faults!(stragglers: 1, restarts: 1),
             reaches: &["acquired", "contended", "restarted while held", "repaired"],
             ..RENEWED
         },
         LATE_SET_AFTER_RESTART,
         Setup {
             name: "renewed, a crash and a pause",
-            faults: Faults {
-                pauses: 1,
-                crashes: 1,
-                ..NONE
-            },
+            faults: faults!(pauses: 1, crashes: 1),
             reaches: &["acquired", "contended", "extended", "lost"],
             ..RENEWED
         },
         FENCED,
         Setup {
             name: "fenced, a pause and drift",
-            faults: Faults {
-                stalls: 1,
-                pauses: 1,
-                ..NONE
-            },
+            faults: faults!(stalls: 1, pauses: 1),
             ..FENCED
         },
         Setup {
             name: "fenced, a restart and a loss",
-            faults: Faults {
-                losses: 1,
-                restarts: 1,
-                ..NONE
-            },
+            faults: faults!(losses: 1, restarts: 1),
             ..FENCED
         },
         FENCED_AFTER_RESTART,
@@ -143,23 +116,14 @@ fn worlds() -> Vec<Setup> {
             name: "fenced, beyond the drift allowance",
             drift: 0,
             beyond: Some(Beyond::Clocks),
-            faults: Faults {
-                losses: 1,
-                stalls: 2,
-                ..NONE
-            },
+            faults: faults!(losses: 1, stalls: 2),
             ..FENCED
         },
         Setup {
             name: "fenced, a restart without quarantine",
             quarantine: 0,
             beyond: Some(Beyond::Restarts),
-            faults: Faults {
-                losses: 1,
-                restarts: 1,
-                stalls: 1,
-                ..NONE
-            },
+            faults: faults!(losses: 1, restarts: 1, stalls: 1),
             ..FENCED
         },
         Setup {
@@ -172,7 +136,7 @@ fn worlds() -> Vec<Setup> {
             name: "three clients, drift",
             clients: 3,
             begin_by: 0,
-            faults: Faults { stalls: 1, ..NONE },
+            faults: faults!(stalls: 1),
             ..ONCE
         },
     ]

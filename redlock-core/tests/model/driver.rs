@@ -7,16 +7,16 @@ use redlock_core::{
 use crate::{
     masters::look,
     setup::{Mutation, Setup},
-    world::{Client, Heard, MICROS_PER_TICK, Message, Phase, World, node, ticks},
+    world::{Client, Heard, Link, MICROS_PER_TICK, Message, Phase, World, node, ticks},
 };
 
 const ALWAYS: Eligibility = Eligibility::ALWAYS;
 
 impl Setup {
     /// What the driver tells the lease about a master's answer: the truth, unless the driver is broken.
-    pub(crate) fn tell(&self, master: usize, operation: &Operation, reply: Reply) -> Reply {
+    pub(crate) fn tell(&self, link: Link, operation: &Operation, reply: Reply) -> Reply {
         let releases = matches!(operation, Operation::Release { .. });
-        if self.mutation == Some(Mutation::QuorumOneShort) && master == 0 && !releases {
+        if self.mutation == Some(Mutation::QuorumOneShort) && link.master == 0 && !releases {
             return Reply::Granted;
         }
         if self.mutation == Some(Mutation::CountersIgnored) && matches!(reply, Reply::Outbid { .. })
@@ -30,8 +30,7 @@ impl Setup {
     pub(crate) fn worth(
         &self,
         world: &World,
-        client: usize,
-        master: usize,
+        Link { client, master }: Link,
         operation: &Operation,
         reply: Reply,
     ) -> Eligibility {
@@ -50,8 +49,7 @@ impl Setup {
     pub(crate) fn answer(
         &self,
         world: &mut World,
-        client: usize,
-        master: usize,
+        Link { client, master }: Link,
         round: Option<RoundId>,
         reply: Reply,
         eligibility: Eligibility,
@@ -149,8 +147,9 @@ impl Setup {
         }
         for transmit in looks {
             for to in transmit.nodes.iter() {
-                let (round, seen) = (Some(transmit.round), look(world, to.index()));
-                self.answer(world, client, to.index(), round, seen, ALWAYS);
+                let master = to.index();
+                let (round, seen) = (Some(transmit.round), look(world, master));
+                self.answer(world, Link { client, master }, round, seen, ALWAYS);
             }
         }
     }
@@ -158,45 +157,27 @@ impl Setup {
 
 impl Setup {
     /// What a driver that breaks a rule of repairs or fences sends instead of an operation, if anything.
-    fn as_sent(&self, client: &Client, operation: Operation) -> Option<Operation> {
+    fn as_sent(&self, client: &Client, mut operation: Operation) -> Option<Operation> {
         let repairs = client.phase == Phase::Held;
-        match (operation, self.mutation) {
-            (Operation::Acquire { .. }, Some(Mutation::RepairedOnlyOnceExtended))
+        let Some(mutation) = self.mutation else {
+            return Some(operation);
+        };
+        match (&mut operation, mutation) {
+            (Operation::Acquire { .. }, Mutation::RepairedOnlyOnceExtended)
                 if repairs && !client.extended =>
             {
-                None
+                return None;
             }
-            (Operation::Acquire { token, ttl, .. }, Some(Mutation::RepairWithoutCounter))
-                if repairs =>
-            {
-                let (fence, gathers) = (None, false);
-                Some(Operation::Acquire {
-                    token,
-                    ttl,
-                    fence,
-                    gathers,
-                })
+            (Operation::Fence { .. }, Mutation::CountersNotRaisedAgain) if repairs => return None,
+            (Operation::Acquire { fence, .. }, Mutation::RepairWithoutCounter) if repairs => {
+                *fence = None;
             }
-            (Operation::Fence { .. }, Some(Mutation::CountersNotRaisedAgain)) if repairs => None,
-            (
-                Operation::Acquire {
-                    token,
-                    ttl,
-                    fence,
-                    gathers,
-                },
-                Some(Mutation::ProposalKept),
-            ) => {
-                let fence = fence.map(|fence| kept_of(client, fence));
-                Some(Operation::Acquire {
-                    token,
-                    ttl,
-                    fence,
-                    gathers,
-                })
+            (Operation::Acquire { fence, .. }, Mutation::ProposalKept) => {
+                *fence = fence.map(|fence| kept_of(client, fence));
             }
-            _ => Some(operation),
+            _ => {}
         }
+        Some(operation)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Fencing counters that are lost or expire: what keeps tokens growing all the same, each with a control.
 
 use crate::{
-    setup::{Counters, Mutation, Setup, TTL, WallClocks},
+    setup::{Counters, Mutation::*, Setup, TTL, WallClocks},
     steps::Step,
-    world::{Faults, MASTERS, World, ticks},
+    world::{MASTERS, World, faults, ticks},
 };
 
 /// The first client holds the lock; the second gets it later.
@@ -22,11 +22,7 @@ const ONE_WALL_CLOCK: Setup = Setup {
     name: "fenced, counters lost, one wall clock",
     attempts: 2,
     wall_clocks: WallClocks::Agree,
-    faults: Faults {
-        restarts: 2,
-        pauses: 1,
-        ..Setup::CALM.faults
-    },
+    faults: faults!(restarts: 2, pauses: 1),
     allows: paused_before_the_holder,
     reaches: &[
         "acquired",
@@ -41,10 +37,7 @@ const ROLLING_RESTARTS: Setup = Setup {
     name: "fenced, rolling restarts, wall clocks apart",
     begin_by: 7,
     max_hold: 5,
-    faults: Faults {
-        restarts: 2,
-        ..Setup::CALM.faults
-    },
+    faults: faults!(restarts: 2),
     allows: rolling_restarts,
     reaches: &[
         "acquired",
@@ -62,11 +55,7 @@ const SECOND_ROUND_LOST: Setup = Setup {
     begin_by: 5,
     max_hold: 2,
     counters: Counters::AheadAndLost,
-    faults: Faults {
-        losses: 1,
-        restarts: 1,
-        ..Setup::CALM.faults
-    },
+    faults: faults!(losses: 1, restarts: 1),
     allows: restart_after_an_extension,
     reaches: &[
         "acquired",
@@ -81,11 +70,7 @@ const SECOND_ROUND_LOST: Setup = Setup {
 const HALF_SET: Setup = Setup {
     name: "fenced, half of a SET lost, then a restart",
     counters: Counters::Lost,
-    faults: Faults {
-        halves: 1,
-        restarts: 1,
-        ..Setup::CALM.faults
-    },
+    faults: faults!(halves: 1, restarts: 1),
     ..SECOND_ROUND_LOST
 };
 
@@ -100,10 +85,7 @@ const EXPIRING: Setup = Setup {
     max_hold: 3,
     counters: Counters::Expire { after: AHEAD + TTL },
     wall_clocks: WallClocks::FirstAhead(AHEAD),
-    faults: Faults {
-        stragglers: 2,
-        ..Setup::CALM.faults
-    },
+    faults: faults!(stragglers: 2),
     allows: late_sets_of_the_next_holder,
     reaches: &["acquired", "extended", "fenced after a counter expired"],
     ..LOST
@@ -120,40 +102,31 @@ pub(crate) fn worlds() -> Vec<Setup> {
 }
 
 pub(crate) fn negative_controls() -> Vec<Setup> {
-    let broken =
-        |name, violates, mutation, setup| Setup::broken(name, violates, Some(mutation), setup);
     vec![
-        broken(
-            "NOT: the first proposal kept",
-            "fences grow",
-            Mutation::ProposalKept,
-            ONE_WALL_CLOCK,
-        ),
-        broken(
-            "NOT: repaired without the counter",
-            "fences grow",
-            Mutation::RepairWithoutCounter,
-            ROLLING_RESTARTS,
-        ),
-        broken(
-            "NOT: counters repaired only with the key",
-            "fences grow",
-            Mutation::CountersNotRaisedAgain,
-            SECOND_ROUND_LOST,
-        ),
-        broken(
-            "NOT: counters trusted beside their keys",
-            "fences grow",
-            Mutation::CountersNotRaisedAgain,
-            HALF_SET,
-        ),
+        ONE_WALL_CLOCK
+            .broken(ProposalKept, "NOT: the first proposal kept")
+            .violating("fences grow"),
+        ROLLING_RESTARTS
+            .broken(RepairWithoutCounter, "NOT: repaired without the counter")
+            .violating("fences grow"),
+        SECOND_ROUND_LOST
+            .broken(
+                CountersNotRaisedAgain,
+                "NOT: counters repaired only with the key",
+            )
+            .violating("fences grow"),
+        HALF_SET
+            .broken(
+                CountersNotRaisedAgain,
+                "NOT: counters trusted beside their keys",
+            )
+            .violating("fences grow"),
         Setup {
-            name: "NOT: counters expire too soon",
             counters: Counters::Expire { after: AHEAD + 1 },
-            violates: Some("fences grow"),
-            reaches: &[],
             ..EXPIRING
-        },
+        }
+        .control("NOT: counters expire too soon")
+        .violating("fences grow"),
     ]
 }
 
@@ -192,9 +165,7 @@ fn late_sets_of_the_next_holder(world: &World, step: &Step) -> bool {
     match *step {
         Step::Begin(HOLDER) => world.now == 0,
         Step::Begin(_) => world.now > 0,
-        Step::Delay {
-            client, given_up, ..
-        } => client == NEXT && !given_up,
+        Step::Delay { link, given_up } => link.client == NEXT && !given_up,
         _ => true,
     }
 }
@@ -205,7 +176,7 @@ fn restart_after_an_extension(world: &World, step: &Step) -> bool {
     match *step {
         Step::Begin(HOLDER) => world.now == 0,
         Step::Begin(_) => world.now >= 4,
-        Step::Lose { client, .. } | Step::Halve { client, .. } => client == HOLDER,
+        Step::Lose { link, .. } | Step::Halve(link) => link.client == HOLDER,
         Step::Restart(_) => {
             let has_arrived = (0..MASTERS).all(|it| holder.links[it].is_empty());
             world.is_valid(HOLDER) && holder.extended && has_arrived

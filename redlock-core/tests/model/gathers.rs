@@ -1,8 +1,8 @@
 //! Worlds in which clients gather several keys.
 
 use crate::{
-    setup::{Mutation, Setup},
-    world::Faults,
+    setup::{Mutation::*, Setup},
+    world::faults,
 };
 
 /// Two clients that want both keys, and one that wants the second.
@@ -28,10 +28,7 @@ const OVERTAKING: Setup = Setup {
     name: "two keys gathered, a straggler, overtaking",
     begin_by: 0,
     fifo: false,
-    faults: Faults {
-        stragglers: 1,
-        ..Setup::CALM.faults
-    },
+    faults: faults!(stragglers: 1),
     ..BESIDE_ONE
 };
 
@@ -41,45 +38,28 @@ pub(crate) fn worlds() -> Vec<Setup> {
         OVERTAKING,
         Setup {
             name: "two keys gathered, a straggler",
-            faults: Faults {
-                stragglers: 1,
-                ..Setup::CALM.faults
-            },
+            faults: faults!(stragglers: 1),
             ..BESIDE_ONE
         },
         Setup {
             name: "two keys gathered, a loss and drift",
-            faults: Faults {
-                losses: 1,
-                stalls: 1,
-                ..Setup::CALM.faults
-            },
+            faults: faults!(losses: 1, stalls: 1),
             ..BESIDE_ONE
         },
         Setup {
             name: "two keys gathered, a restart",
-            faults: Faults {
-                restarts: 1,
-                stalls: 1,
-                ..Setup::CALM.faults
-            },
+            faults: faults!(restarts: 1, stalls: 1),
             ..BESIDE_ONE
         },
     ]
 }
 
 pub(crate) fn negative_controls() -> Vec<Setup> {
-    let broken = |name, mutation, setup| Setup::broken(name, "one holder", Some(mutation), setup);
     vec![
-        broken(
-            "NOT: a part of the keys counts",
-            Mutation::PartOfTheKeys,
-            BESIDE_ONE,
-        ),
-        broken(
+        BESIDE_ONE.broken(PartOfTheKeys, "NOT: a part of the keys counts"),
+        OVERTAKING.broken(
+            ReleasedWhileGathering,
             "NOT: released while keys are gathered",
-            Mutation::ReleasedWhileGathering,
-            OVERTAKING,
         ),
     ]
 }

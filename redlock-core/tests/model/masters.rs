@@ -8,15 +8,14 @@ use redlock_core::{
 
 use crate::{
     setup::{Counters, Mutation, Setup},
-    world::{Counter, KEYS, Key, Master, Message, World, ticks},
+    world::{Counter, KEYS, Key, Link, Master, Message, World, ticks},
 };
 
 /// Carries out a message on a master. The answer may never arrive.
 pub(crate) fn execute(
     setup: &Setup,
     world: &mut World,
-    client: usize,
-    master: usize,
+    Link { client, master }: Link,
     message: &Message,
 ) -> Reply {
     let (now, operation) = (world.now, &message.operation);

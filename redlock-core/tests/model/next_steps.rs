@@ -5,7 +5,7 @@ use redlock_core::{Access, Operation};
 use crate::{
     setup::Setup,
     steps::Step,
-    world::{MASTERS, Message, Phase, World},
+    world::{Link, MASTERS, Message, Phase, World},
 };
 
 impl Setup {
@@ -13,64 +13,12 @@ impl Setup {
         let mut steps = Vec::new();
         let faults = &world.faults;
         for (index, client) in world.clients.iter().enumerate() {
-            for (master, link) in client.links.iter().enumerate() {
-                // In order, only the oldest message can arrive.
-                let arriving = if self.fifo {
-                    link.len().min(1)
-                } else {
-                    link.len()
-                };
-                for position in 0..arriving {
-                    steps.push(Step::Deliver {
-                        client: index,
-                        master,
-                        index: position,
-                    });
-                }
-                let can_be_marked = |message: &Message| {
-                    let is_join = matches!(message.operation, Operation::Acquire { .. });
-                    is_join && message.access == Access::Reader { insists: false }
-                };
-                if faults.marks > 0 && link.first().is_some_and(can_be_marked) {
-                    steps.push(Step::Mark {
-                        client: index,
-                        master,
-                    });
-                }
-                let Some(newest) = link.last() else { continue };
-                let fresh = !newest.late;
-                if fresh && faults.stragglers > 0 {
-                    for given_up in [false, true] {
-                        steps.push(Step::Delay {
-                            client: index,
-                            master,
-                            given_up,
-                        });
-                    }
-                }
-                if fresh && faults.losses > 0 {
-                    for carried_out in [false, true] {
-                        steps.push(Step::Lose {
-                            client: index,
-                            master,
-                            carried_out,
-                        });
-                    }
-                }
-                let is_fenced =
-                    matches!(newest.operation, Operation::Acquire { fence: Some(_), .. });
-                if fresh && faults.halves > 0 && is_fenced {
-                    steps.push(Step::Halve {
-                        client: index,
-                        master,
-                    });
-                }
-                if fresh && faults.repeats > 0 {
-                    steps.push(Step::Repeat {
-                        client: index,
-                        master,
-                    });
-                }
+            let link = |master| Link {
+                client: index,
+                master,
+            };
+            for master in 0..MASTERS {
+                self.push_steps_of_link(&mut steps, world, link(master));
             }
             if client.phase == Phase::Crashed {
                 continue;
@@ -95,10 +43,7 @@ impl Setup {
                 // The keys are gathered in the second attempt.
                 Phase::Acquiring if client.lease.attempts() > 1 && (self.keys)(index).len() > 1 => {
                     let idle = (0..MASTERS).filter(|&it| client.links[it].is_empty());
-                    steps.extend(idle.map(|master| Step::Change {
-                        client: index,
-                        master,
-                    }));
+                    steps.extend(idle.map(|master| Step::Change(link(master))));
                 }
                 _ => {}
             }
@@ -123,8 +68,9 @@ impl Setup {
             steps.extend(full.map(Step::Promote));
         }
         for client in 0..world.clients.len() {
-            let deceived = (0..MASTERS).filter(|&it| world.is_deceived(client, it));
-            steps.extend(deceived.map(|master| Step::Notice { client, master }));
+            let links = (0..MASTERS).map(|master| Link { client, master });
+            let deceived = links.filter(|link| world.is_deceived(*link));
+            steps.extend(deceived.map(Step::Notice));
         }
         if self.may_tick(world) {
             steps.push(Step::Tick { stalled: None });
@@ -140,17 +86,44 @@ impl Setup {
         steps
     }
 
+    fn push_steps_of_link(&self, steps: &mut Vec<Step>, world: &World, link: Link) {
+        let (faults, messages) = (&world.faults, world.link(link));
+        let arriving = 0..self.arriving(messages).len();
+        steps.extend(arriving.map(|index| Step::Deliver { link, index }));
+        let can_be_marked =
+            |it: &Message| it.sets() && it.access == Access::Reader { insists: false };
+        if faults.marks > 0 && messages.first().is_some_and(can_be_marked) {
+            steps.push(Step::Mark(link));
+        }
+        let Some(newest) = messages.last().filter(|newest| !newest.late) else {
+            return;
+        };
+        if faults.stragglers > 0 {
+            steps.extend([false, true].map(|given_up| Step::Delay { link, given_up }));
+        }
+        if faults.losses > 0 {
+            steps.extend([false, true].map(|carried_out| Step::Lose { link, carried_out }));
+        }
+        let is_fenced = matches!(newest.operation, Operation::Acquire { fence: Some(_), .. });
+        if faults.halves > 0 && is_fenced {
+            steps.push(Step::Halve(link));
+        }
+        if faults.repeats > 0 {
+            steps.push(Step::Repeat(link));
+        }
+    }
+
+    /// The messages that can arrive: in order, only the oldest.
+    fn arriving<'a>(&self, messages: &'a [Message]) -> &'a [Message] {
+        let count = if self.fifo { 1 } else { messages.len() };
+        &messages[..count.min(messages.len())]
+    }
+
     /// Time passes once every message that is not late has arrived, and as long as anything can
     /// still come of it.
     fn may_tick(&self, world: &World) -> bool {
-        let is_prompt = |link: &Vec<Message>| {
-            let arriving = if self.fifo {
-                &link[..link.len().min(1)]
-            } else {
-                link
-            };
-            arriving.iter().any(|message| !message.late)
-        };
+        let is_prompt =
+            |link: &Vec<Message>| self.arriving(link).iter().any(|message| !message.late);
         let waits_for_prompt = world
             .clients
             .iter()

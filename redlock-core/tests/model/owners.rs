@@ -17,7 +17,6 @@ mod next_steps;
 mod properties;
 mod setup;
 mod steps;
-mod trace;
 mod world;
 
 pub(crate) use configurations::all;

@@ -1,15 +1,10 @@
 //! A semaphore of two permits, and three clients.
 
-use redlock_core::Operation;
-
 use crate::{
-    setup::{Mutation, Setup, TTL},
+    setup::{Mutation::*, Setup, TTL},
     steps::Step,
-    world::{Faults, Phase, World},
+    world::{Link, Phase, World, faults},
 };
-
-/// No fault.
-const NONE: Faults = Setup::CALM.faults;
 
 /// Two clients begin with slot 0, and one with slot 1.
 const PERMITS: Setup = Setup {
@@ -33,12 +28,7 @@ const RESTART: Setup = Setup {
     name: "permits, a restart",
     attempts: 1,
     begin_by: 3,
-    faults: Faults {
-        losses: 1,
-        restarts: 1,
-        stalls: 1,
-        ..NONE
-    },
+    faults: faults!(losses: 1, restarts: 1, stalls: 1),
     allows: a_restart,
     reaches: &[
         "acquired",
@@ -54,10 +44,7 @@ pub(crate) fn worlds() -> Vec<Setup> {
         PERMITS,
         Setup {
             name: "permits, a straggler",
-            faults: Faults {
-                stragglers: 1,
-                ..NONE
-            },
+            faults: faults!(stragglers: 1),
             allows: a_late_set,
             reaches: &[
                 "acquired",
@@ -71,7 +58,7 @@ pub(crate) fn worlds() -> Vec<Setup> {
         Setup {
             name: "permits, renewed, a loss",
             max_hold: 2,
-            faults: Faults { losses: 1, ..NONE },
+            faults: faults!(losses: 1),
             allows: a_loss,
             reaches: &[
                 "acquired",
@@ -87,23 +74,15 @@ pub(crate) fn worlds() -> Vec<Setup> {
 }
 
 pub(crate) fn negative_controls() -> Vec<Setup> {
-    let broken = Setup::broken;
     vec![
-        broken(
-            "NOT: permits counted at each master",
-            "no more holders than permits",
-            Some(Mutation::PermitsCounted),
-            PERMITS,
-        ),
-        broken(
-            "NOT: permits, quarantine shorter than max_ttl",
-            "one holder",
-            None,
-            Setup {
-                quarantine: TTL - 1,
-                ..RESTART
-            },
-        ),
+        PERMITS
+            .broken(PermitsCounted, "NOT: permits counted at each master")
+            .violating("no more holders than permits"),
+        Setup {
+            quarantine: TTL - 1,
+            ..RESTART
+        }
+        .control("NOT: permits, quarantine shorter than max_ttl"),
     ]
 }
 
@@ -118,14 +97,15 @@ fn narrowed(world: &World, step: &Step) -> bool {
 
 /// A's request to set the key on master 0 may be late.
 fn a_late_set(world: &World, step: &Step) -> bool {
-    let is_late = |client, master| (client, master) == (0, 0) && sets(world, client, master);
+    let is_late = |link| {
+        link == Link {
+            client: 0,
+            master: 0,
+        } && world.sets(link)
+    };
     match *step {
         Step::Begin(2) => has_begun(world, 1),
-        Step::Delay {
-            client,
-            master,
-            given_up,
-        } => !given_up && is_late(client, master),
+        Step::Delay { link, given_up } => !given_up && is_late(link),
         _ => narrowed(world, step),
     }
 }
@@ -134,11 +114,13 @@ fn a_late_set(world: &World, step: &Step) -> bool {
 fn a_loss(world: &World, step: &Step) -> bool {
     match *step {
         Step::Begin(2) => has_begun(world, 1),
-        Step::Lose {
-            client,
-            master,
-            carried_out,
-        } => (client, master) == (2, 2) && !carried_out && !releases(world, client, master),
+        Step::Lose { link, carried_out } => {
+            link == Link {
+                client: 2,
+                master: 2,
+            } && !carried_out
+                && !world.releases(link)
+        }
         Step::Release(_) => false,
         _ => narrowed(world, step),
     }
@@ -150,11 +132,7 @@ fn a_restart(world: &World, step: &Step) -> bool {
         Step::Begin(2) => world.now == 0 && has_begun(world, 0),
         Step::Begin(0) => world.now == 0,
         Step::Begin(_) => has_begun(world, 2),
-        Step::Lose {
-            client,
-            carried_out,
-            ..
-        } => client == 0 && !carried_out,
+        Step::Lose { link, carried_out } => link.client == 0 && !carried_out,
         Step::Tick { stalled } => stalled.is_none_or(|client| client == 0),
         Step::Release(_) => false,
         _ => true,
@@ -163,15 +141,4 @@ fn a_restart(world: &World, step: &Step) -> bool {
 
 fn has_begun(world: &World, client: usize) -> bool {
     world.clients[client].phase != Phase::Idle
-}
-
-/// Whether the newest message sets a key.
-fn sets(world: &World, client: usize, master: usize) -> bool {
-    let newest = world.clients[client].links[master].last();
-    newest.is_some_and(|it| matches!(it.operation, Operation::Acquire { .. }))
-}
-
-fn releases(world: &World, client: usize, master: usize) -> bool {
-    let newest = world.clients[client].links[master].last();
-    newest.is_some_and(|it| matches!(it.operation, Operation::Release { .. }))
 }

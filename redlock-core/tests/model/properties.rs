@@ -22,8 +22,12 @@ impl Checked for Setup {
         self.violates
     }
 
-    fn tell(path: &[(World, Option<Step>)]) {
-        trace::tell(path);
+    fn describe(world: &World, step: Step) -> String {
+        trace::describe(world, step)
+    }
+
+    fn describe_end(world: &World) -> String {
+        trace::describe_end(world)
     }
 }
 

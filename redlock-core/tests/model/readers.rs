@@ -1,21 +1,17 @@
 //! Readers and writers of one key.
 
-use redlock_core::Operation;
-
 use crate::{
-    setup::{Mutation, Setup, TTL},
+    configurations::narrowed,
+    setup::{Mutation::*, Setup, TTL},
     steps::Step,
-    world::{Faults, Phase, World},
+    world::{Faults, Link, Phase, World, faults},
 };
-
-/// No fault.
-const NONE: Faults = Setup::CALM.faults;
 
 /// A reader and a writer.
 const CALM: Setup = Setup {
     name: "a reader and a writer",
     reads: |client| client == 0,
-    faults: Faults { marks: 1, ..NONE },
+    faults: faults!(marks: 1),
     reaches: &[
         "acquired",
         "contended",
@@ -31,7 +27,7 @@ const RENEWED: Setup = Setup {
     attempts: 1,
     max_hold: 2,
     begin_by: 2,
-    faults: NONE,
+    faults: Faults::NONE,
     ..CALM
 };
 
@@ -39,13 +35,8 @@ const RENEWED: Setup = Setup {
 const RESTART: Setup = Setup {
     name: "a reader and a writer, a restart",
     attempts: 1,
-    faults: Faults {
-        losses: 1,
-        restarts: 1,
-        stalls: 1,
-        ..NONE
-    },
-    allows: losses_of_acquisitions,
+    faults: faults!(losses: 1, restarts: 1, stalls: 1),
+    allows: narrowed::lost_sets,
     reaches: &["acquired", "contended", "restarted while held"],
     ..CALM
 };
@@ -53,7 +44,7 @@ const RESTART: Setup = Setup {
 /// The world in which the allowance for drift matters.
 const DRIFT: Setup = Setup {
     name: "a reader and a writer, drift",
-    faults: Faults { stalls: 1, ..NONE },
+    faults: faults!(stalls: 1),
     ..CALM
 };
 
@@ -62,11 +53,7 @@ const LATE_REPAIR: Setup = Setup {
     name: "a reader and a writer, a late repair",
     max_hold: 3,
     drift: 0,
-    faults: Faults {
-        stragglers: 2,
-        losses: 2,
-        ..NONE
-    },
+    faults: faults!(stragglers: 2, losses: 2),
     allows: late_repair,
     reaches: &["acquired", "contended", "extended", "repairing"],
     ..RENEWED
@@ -77,14 +64,8 @@ const LATE_JOIN: Setup = Setup {
     name: "a reader and a writer, a late join, a restart",
     begin_by: 2,
     max_hold: 3,
-    faults: Faults {
-        stragglers: 2,
-        losses: 1,
-        restarts: 1,
-        stalls: 1,
-        ..NONE
-    },
-    allows: late_join,
+    faults: faults!(stragglers: 2, losses: 1, restarts: 1, stalls: 1),
+    allows: narrowed::late_set_after_restart,
     reaches: &["acquired", "contended", "extended", "restarted while held"],
     ..RENEWED
 };
@@ -93,12 +74,8 @@ const PROMOTION: Setup = Setup {
     name: "a reader and a writer, a promotion",
     attempts: 1,
     begin_by: 4,
-    faults: Faults {
-        losses: 1,
-        promotions: 1,
-        ..NONE
-    },
-    allows: losses_of_acquisitions,
+    faults: faults!(losses: 1, promotions: 1),
+    allows: narrowed::lost_sets,
     reaches: &["acquired", "promoted while held", "votes by its marker"],
     ..CALM
 };
@@ -112,7 +89,7 @@ const DEAD_READER: Setup = Setup {
     attempts: 1,
     max_hold: 2,
     begin_by: 5,
-    faults: Faults { crashes: 1, ..NONE },
+    faults: faults!(crashes: 1),
     allows: after_a_dead_reader,
     reaches: &["two readers", "a writer after a reader"],
     ..CALM
@@ -122,7 +99,7 @@ const THREE: Setup = Setup {
     clients: 3,
     attempts: 1,
     begin_by: 1,
-    faults: Faults { stalls: 1, ..NONE },
+    faults: faults!(stalls: 1),
     allows: alike,
     reaches: &["acquired", "contended"],
     ..CALM
@@ -136,7 +113,7 @@ const DOWNGRADE: Setup = Setup {
     attempts: 1,
     max_hold: 1,
     begin_by: 1,
-    faults: Faults { losses: 1, ..NONE },
+    faults: faults!(losses: 1),
     allows: a_downgrade,
     reaches: &[
         "acquired",
@@ -151,21 +128,14 @@ pub(crate) fn worlds() -> Vec<Setup> {
         CALM,
         Setup {
             name: "a reader and a writer, renewed, a straggler",
-            faults: Faults {
-                stragglers: 1,
-                ..NONE
-            },
+            faults: faults!(stragglers: 1),
             reaches: &["acquired", "contended", "extended", "late SET"],
             ..RENEWED
         },
         DRIFT,
         Setup {
             name: "a reader and a writer, renewed, a loss and drift",
-            faults: Faults {
-                losses: 1,
-                stalls: 1,
-                ..NONE
-            },
+            faults: faults!(losses: 1, stalls: 1),
             reaches: &["acquired", "contended", "extended", "repairing", "lost"],
             ..RENEWED
         },
@@ -174,7 +144,7 @@ pub(crate) fn worlds() -> Vec<Setup> {
             name: "a reader and a writer, a repeat, overtaking",
             attempts: 1,
             fifo: false,
-            faults: Faults { repeats: 1, ..NONE },
+            faults: faults!(repeats: 1),
             reaches: &["acquired", "contended"],
             ..CALM
         },
@@ -197,106 +167,21 @@ pub(crate) fn worlds() -> Vec<Setup> {
 }
 
 pub(crate) fn negative_controls() -> Vec<Setup> {
-    let broken = Setup::broken;
-    let one_holder = "one holder";
     vec![
-        broken(
-            "NOT: readers, no drift allowance",
-            one_holder,
-            None,
-            Setup { drift: 0, ..DRIFT },
-        ),
-        broken(
-            "NOT: readers, quarantine shorter than max_ttl",
-            one_holder,
-            None,
-            Setup {
-                quarantine: TTL - 1,
-                ..RESTART
-            },
-        ),
-        broken(
-            "NOT: readers, EXTEND votes not gated",
-            one_holder,
-            Some(Mutation::ExtendNotGated),
-            LATE_JOIN,
-        ),
-        broken(
-            "NOT: a reader repaired beside a writer",
-            one_holder,
-            Some(Mutation::RepairBesideWriter),
-            LATE_REPAIR,
-        ),
-        broken(
-            "NOT: a reader let in beside a writer",
-            one_holder,
-            Some(Mutation::JoinBesideWriter),
-            CALM,
-        ),
-        broken(
-            "NOT: a writer let in beside readers",
-            one_holder,
-            Some(Mutation::WriterBesideReaders),
-            CALM,
-        ),
-        broken(
-            "NOT: readers renewed as a whole",
-            "a writer gets in",
-            Some(Mutation::RenewedAsAWhole),
-            DEAD_READER,
-        ),
-    ]
-}
-
-/// The operation of the newest message to a master.
-fn newest(world: &World, client: usize, master: usize) -> Option<Operation> {
-    let message = world.clients[client].links[master].last()?;
-    Some(message.operation)
-}
-
-fn acquires(operation: Option<Operation>) -> bool {
-    matches!(operation, Some(Operation::Acquire { .. }))
-}
-
-/// Requests that set a key or add a reader may be lost on their way. Only master 2 is replaced.
-fn losses_of_acquisitions(world: &World, step: &Step) -> bool {
-    match *step {
-        Step::Lose {
-            client,
-            master,
-            carried_out,
-        } => !carried_out && acquires(newest(world, client, master)),
-        Step::Promote(master) | Step::Restart(master) => master == 2,
-        _ => true,
-    }
-}
-
-/// Requests that set a key or add a reader may be late, the reader's extensions may be lost on master 1, and only master 2
-/// restarts.
-fn late_join(world: &World, step: &Step) -> bool {
-    match *step {
-        Step::Begin(client) => (client == 0) == (world.now == 0),
-        Step::Release(_) => false,
-        Step::Delay {
-            client,
-            master,
-            given_up,
-        } => !given_up && acquires(newest(world, client, master)),
-        Step::Lose {
-            client,
-            master,
-            carried_out,
-        } => {
-            let extends = matches!(
-                newest(world, client, master),
-                Some(Operation::Extend { .. })
-            );
-            !carried_out && (client, master) == (0, 1) && extends
+        Setup { drift: 0, ..DRIFT }.control("NOT: readers, no drift allowance"),
+        Setup {
+            quarantine: TTL - 1,
+            ..RESTART
         }
-        Step::Restart(master) => master == 2,
-        Step::Tick { stalled } => stalled != Some(1),
-        _ => true,
-    }
+        .control("NOT: readers, quarantine shorter than max_ttl"),
+        LATE_JOIN.broken(ExtendNotGated, "NOT: readers, EXTEND votes not gated"),
+        LATE_REPAIR.broken(RepairBesideWriter, "NOT: a reader repaired beside a writer"),
+        CALM.broken(JoinBesideWriter, "NOT: a reader let in beside a writer"),
+        CALM.broken(WriterBesideReaders, "NOT: a writer let in beside readers"),
+        DEAD_READER
+            .broken(RenewedAsAWhole, "NOT: readers renewed as a whole")
+            .violating("a writer gets in"),
+    ]
 }
 
 /// A's request to join master 2 and its extensions on master 1 may be lost. Its repair of master 2 may be late, and so may
@@ -306,22 +191,16 @@ fn late_repair(world: &World, step: &Step) -> bool {
         Step::Begin(client) => client == 1 || world.now == 0,
         Step::Release(_) => false,
         Step::Lose {
-            client: 0,
-            master,
+            link: link @ Link { client: 0, master },
             carried_out: false,
-        } => match newest(world, 0, master) {
-            Some(Operation::Acquire { .. }) => master == 2 && world.now == 0,
-            Some(Operation::Extend { .. }) => master == 1,
-            _ => false,
-        },
-        Step::Lose { .. } => false,
-        Step::Delay {
-            client,
-            master,
-            given_up,
         } => {
-            let is_late = [(0, 2), (1, 1)].contains(&(client, master));
-            !given_up && is_late && acquires(newest(world, client, master))
+            let joins = world.sets(link) && master == 2 && world.now == 0;
+            joins || world.extends(link) && master == 1
+        }
+        Step::Lose { .. } => false,
+        Step::Delay { link, given_up } => {
+            let is_late = [(0, 2), (1, 1)].contains(&(link.client, link.master));
+            !given_up && is_late && world.sets(link)
         }
         _ => true,
     }
@@ -361,10 +240,7 @@ fn a_downgrade(world: &World, step: &Step) -> bool {
         Step::Begin(1) => world.clients[0].phase != Phase::Idle,
         Step::Begin(_) => world.now == 1,
         Step::Downgrade(client) => client == 0,
-        Step::Lose { client, master, .. } => {
-            let newest = newest(world, client, master);
-            client == 0 && matches!(newest, Some(Operation::Extend { .. }))
-        }
+        Step::Lose { link, .. } => link.client == 0 && world.extends(link),
         Step::Release(client) => client == 0,
         _ => true,
     }

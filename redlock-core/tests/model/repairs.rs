@@ -1,12 +1,10 @@
 //! Locks that began without the vote of one master, when another one is gone for good: what keeps them, each with a
 //! control.
 
-use redlock_core::Operation;
-
 use crate::{
-    setup::{Mutation, Setup},
+    setup::{Mutation::*, Setup},
     steps::Step,
-    world::{Faults, World},
+    world::{World, faults},
 };
 
 /// Another client had the key on a master for a moment. The extension must set the key first: the validity is over before
@@ -16,10 +14,7 @@ const BESIDE_A_RIVAL: Setup = Setup {
     attempts: 1,
     max_hold: 3,
     begin_by: 0,
-    faults: Faults {
-        outages: 1,
-        ..Setup::CALM.faults
-    },
+    faults: faults!(outages: 1),
     reaches: &["acquired", "contended", "extended without a master"],
     ..Setup::CALM
 };
@@ -30,11 +25,7 @@ const AFTER_A_LOSS: Setup = Setup {
     name: "renewed, a master gone, a loss at first",
     max_hold: 4,
     drift: 0,
-    faults: Faults {
-        outages: 1,
-        losses: 1,
-        ..Setup::CALM.faults
-    },
+    faults: faults!(outages: 1, losses: 1),
     allows: losses_of_the_first_sets,
     ..BESIDE_A_RIVAL
 };
@@ -44,21 +35,25 @@ pub(crate) fn worlds() -> Vec<Setup> {
 }
 
 pub(crate) fn negative_controls() -> Vec<Setup> {
-    let mutation = Some(Mutation::RepairedOnlyOnceExtended);
-    let broken = |name, setup| Setup::broken(name, "kept", mutation, setup);
     vec![
-        broken("NOT: not repaired before an extension", BESIDE_A_RIVAL),
-        broken("NOT: repaired only after a success", AFTER_A_LOSS),
+        BESIDE_A_RIVAL
+            .broken(
+                RepairedOnlyOnceExtended,
+                "NOT: not repaired before an extension",
+            )
+            .violating("kept"),
+        AFTER_A_LOSS
+            .broken(
+                RepairedOnlyOnceExtended,
+                "NOT: repaired only after a success",
+            )
+            .violating("kept"),
     ]
 }
 
 fn losses_of_the_first_sets(world: &World, step: &Step) -> bool {
     match *step {
-        Step::Lose { client, master, .. } => {
-            let newest = world.clients[client].links[master].last();
-            let is_set = newest.is_some_and(|it| matches!(it.operation, Operation::Acquire { .. }));
-            is_set && world.now == 0
-        }
+        Step::Lose { link, .. } => world.sets(link) && world.now == 0,
         _ => true,
     }
 }

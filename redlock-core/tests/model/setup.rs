@@ -160,19 +160,7 @@ impl Setup {
         fenced: false,
         counters: Counters::Durable,
         wall_clocks: WallClocks::Apart,
-        faults: Faults {
-            stragglers: 0,
-            losses: 0,
-            halves: 0,
-            repeats: 0,
-            restarts: 0,
-            promotions: 0,
-            outages: 0,
-            stalls: 0,
-            pauses: 0,
-            crashes: 0,
-            marks: 0,
-        },
+        faults: Faults::NONE,
         drift: 1,
         quarantine: TTL,
         mutation: None,
@@ -182,18 +170,24 @@ impl Setup {
         violates: None,
     };
 
-    /// A negative control: in this world, with the mutation if there is one, the property must be violated.
-    pub(crate) fn broken(
-        name: &'static str,
-        violates: &'static str,
-        mutation: Option<Mutation>,
-        mut world: Self,
-    ) -> Self {
-        world.name = name;
-        world.violates = Some(violates);
-        world.mutation = mutation;
-        world.reaches = &[];
-        world
+    /// A negative control: in this world two clients can hold the lock.
+    pub(crate) const fn control(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self.violates = Some("one holder");
+        self.reaches = &[];
+        self
+    }
+
+    /// A negative control: the same because of the driver.
+    pub(crate) const fn broken(mut self, mutation: Mutation, name: &'static str) -> Self {
+        self.mutation = Some(mutation);
+        self.control(name)
+    }
+
+    /// The negative control violates this property instead.
+    pub(crate) const fn violating(mut self, property: &'static str) -> Self {
+        self.violates = Some(property);
+        self
     }
 
     pub(crate) fn world(&self) -> World {
@@ -275,26 +269,35 @@ impl Setup {
     }
 
     fn lease_config(&self) -> LeaseConfig {
-        let ttl = Ttl::new(MS(TTL.into())).expect("a ttl");
-        let drift = Drift::new(0, MS(self.drift.into()));
-        let validity = Validity::new(ttl, drift).expect("longer than the drift");
-        let keep_alive = if self.max_hold == 0 {
-            KeepAlive::on_demand(Duration::ZERO)
-        } else {
-            let max_hold = MS(self.max_hold.into());
-            KeepAlive::every(MS(1), max_hold, validity).expect("within the validity")
-        };
-        let retry = RetrySchedule::new(MS(1)..=MS(1))
-            .expect("a delay")
-            .with_max_attempts(self.attempts);
-        LeaseConfig::new(
-            Quorum::majority(MASTERS).expect("a quorum"),
-            validity,
-            match self.preferred {
-                Some(_) => retry.with_probes(),
-                None => retry,
-            },
-            keep_alive,
-        )
+        let [ttl, drift, max_hold] = [TTL, self.drift, self.max_hold].map(|it| MS(it.into()));
+        let mut config = lease_config(MASTERS, ttl, drift, max_hold);
+        config.retry = config.retry.with_max_attempts(self.attempts);
+        if self.preferred.is_some() {
+            config.retry = config.retry.with_probes();
+        }
+        config
     }
+}
+
+/// The configuration of a lease that is renewed each millisecond for so long, or not at all, and tries again after a
+/// millisecond.
+pub(crate) fn lease_config(
+    masters: usize,
+    ttl: Duration,
+    drift: Duration,
+    max_hold: Duration,
+) -> LeaseConfig {
+    let ttl = Ttl::new(ttl).expect("a ttl");
+    let validity = Validity::new(ttl, Drift::new(0, drift)).expect("longer than the drift");
+    let keep_alive = if max_hold.is_zero() {
+        KeepAlive::on_demand(max_hold)
+    } else {
+        KeepAlive::every(MS(1), max_hold, validity).expect("within the validity")
+    };
+    LeaseConfig::new(
+        Quorum::majority(masters).expect("a quorum"),
+        validity,
+        RetrySchedule::new(MS(1)..=MS(1)).expect("a delay"),
+        keep_alive,
+    )
 }

@@ -6,7 +6,7 @@ use redlock_core::{Origin, Replication, ReplicationId, RunId, Sighting, Timestam
 
 use crate::{
     setup::{Mutation, Setup},
-    world::{MASTERS, Sight, World, node, ticks},
+    world::{Link, MASTERS, Sight, World, node, ticks},
 };
 
 /// Longer than any quarantine.
@@ -49,7 +49,7 @@ impl Setup {
     }
 
     /// A client asks a master that was replaced.
-    pub(crate) fn notice(&self, world: &mut World, client: usize, master: usize) {
+    pub(crate) fn notice(&self, world: &mut World, Link { client, master }: Link) {
         let now = ticks(world.local(client));
         let sighting = self.sighting(world, master, now);
         let promoted_at = world.masters[master].promoted_at;

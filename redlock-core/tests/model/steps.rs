@@ -1,5 +1,7 @@
 //! What can happen in a world.
 
+use crate::world::Link;
+
 /// One step of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
@@ -20,37 +22,25 @@ pub(crate) enum Step {
     },
     /// A master carries out a message, and the client hears of it.
     Deliver {
-        client: usize,
-        master: usize,
+        link: Link,
         index: usize,
     },
     /// The same, but the message stays under way.
-    Repeat {
-        client: usize,
-        master: usize,
-    },
+    Repeat(Link),
     /// A message takes its time. `given_up`: the client is told that there is no answer.
     Delay {
-        client: usize,
-        master: usize,
+        link: Link,
         given_up: bool,
     },
     /// A message is lost, or carried out without an answer.
     Lose {
-        client: usize,
-        master: usize,
+        link: Link,
         carried_out: bool,
     },
     /// A master sets the keys, but does not raise the counter, and the client hears nothing.
-    Halve {
-        client: usize,
-        master: usize,
-    },
+    Halve(Link),
     /// The oldest message arrives at a master where it is denied because of a mark.
-    Mark {
-        client: usize,
-        master: usize,
-    },
+    Mark(Link),
     /// A client that holds the lock alone becomes a reader.
     Downgrade(usize),
     Restart(usize),
@@ -59,13 +49,7 @@ pub(crate) enum Step {
     /// A replica without the keys takes the place of a master.
     Promote(usize),
     /// A client that gathers its keys learns that one of them has changed on a master.
-    Change {
-        client: usize,
-        master: usize,
-    },
+    Change(Link),
     /// A client asks a master what it is, and sees that it was replaced.
-    Notice {
-        client: usize,
-        master: usize,
-    },
+    Notice(Link),
 }

@@ -4,100 +4,42 @@ use redlock_core::{Access, Operation, Token};
 
 use crate::{
     steps::Step,
-    world::{MASTERS, Message, World},
+    world::{MASTERS, Message, World, name},
 };
 
-/// Tells the steps of a path, and how the world stands at its end.
-pub(crate) fn tell(path: &[(World, Option<Step>)]) {
-    for (world, step) in path {
-        if let Some(step) = step {
-            println!("      {:>2}  {}", world.now, describe(world, *step));
-        }
-    }
-    if let Some((world, _)) = path.last() {
-        println!("      {:>2}  {}", world.now, standing(world));
-    }
+/// Describes a step, with the message that it is about.
+pub(crate) fn describe(world: &World, step: Step) -> String {
+    let about = match step {
+        Step::Deliver { link, index } => world.link(link).get(index),
+        Step::Mark(link) => world.link(link).first(),
+        Step::Repeat(link)
+        | Step::Delay { link, .. }
+        | Step::Lose { link, .. }
+        | Step::Halve(link) => world.link(link).last(),
+        _ => None,
+    };
+    let message = about.map(message).unwrap_or_default();
+    format!("{:>2}  {step:?} {message}", world.now)
 }
 
-fn describe(world: &World, step: Step) -> String {
-    let newest = |client: usize, master: usize| {
-        let link = &world.clients[client].links[master];
-        link.last().map(message).unwrap_or_default()
-    };
-    match step {
-        Step::Tick { stalled: None } => "a tick passes".to_owned(),
-        Step::Tick { stalled: Some(it) } => {
-            format!("a tick passes, which {}'s clock misses", name(it))
-        }
-        Step::Begin(it) => format!("{} begins to acquire", name(it)),
-        Step::Release(it) => format!("{} releases", name(it)),
-        Step::Crash(it) => format!("{} crashes", name(it)),
-        Step::Pause(it) => format!("{} stands still", name(it)),
-        Step::Resume { client, .. } => format!("{} goes on", name(client)),
-        Step::Deliver {
-            client,
-            master,
-            index,
-        } => {
-            let link = &world.clients[client].links[master];
-            let message = link.get(index).map(message).unwrap_or_default();
-            format!("{}'s {message} arrives at master {master}", name(client))
-        }
-        Step::Repeat { client, master } => format!(
-            "{}'s {} arrives at master {master}, and will again",
-            name(client),
-            newest(client, master)
-        ),
-        Step::Delay {
-            client,
-            master,
-            given_up,
-        } => {
-            let given_up = if given_up { "; given up" } else { "" };
-            let message = newest(client, master);
-            format!(
-                "{}'s {message} to master {master} is late{given_up}",
-                name(client)
-            )
-        }
-        Step::Lose {
-            client,
-            master,
-            carried_out,
-        } => {
-            let what = if carried_out { "the answer to " } else { "" };
-            let message = newest(client, master);
-            format!(
-                "{what}{}'s {message} to master {master} is lost",
-                name(client)
-            )
-        }
-        Step::Halve { client, master } => {
-            let message = newest(client, master);
-            format!(
-                "{}'s {message} sets the key on master {master}, and the counter is not raised",
-                name(client)
-            )
-        }
-        Step::Mark { client, master } => {
-            format!("{} is denied by a mark at master {master}", name(client))
-        }
-        Step::Downgrade(client) => format!("{} becomes a reader", name(client)),
-        Step::Promote(master) => {
-            format!("a replica without keys takes the place of master {master}")
-        }
-        Step::Notice { client, master } => {
-            format!("{} sees that master {master} was replaced", name(client))
-        }
-        Step::Change { client, master } => {
-            format!(
-                "{} hears that a key has changed on master {master}",
-                name(client)
-            )
-        }
-        Step::Fall(master) => format!("master {master} is gone for good"),
-        Step::Restart(master) => format!("master {master} restarts empty"),
-    }
+/// Describes who holds the lock, and what the masters have.
+pub(crate) fn describe_end(world: &World) -> String {
+    let valid: Vec<_> = (0..world.clients.len())
+        .filter(|&it| world.is_valid(it))
+        .map(name)
+        .collect();
+    let keys: Vec<_> = (0..MASTERS)
+        .map(|it| {
+            let owners = world.live_keys(it);
+            let owners = owners.map(|key| world.owner(key.token).map_or('?', name));
+            owners.collect::<String>()
+        })
+        .collect();
+    format!(
+        "{:>2}  valid holders {valid:?}, keys {keys:?}, fences {:?}",
+        world.now,
+        world.fences.iter().map(|it| it.get()).collect::<Vec<_>>()
+    )
 }
 
 fn message(message: &Message) -> String {
@@ -126,26 +68,4 @@ fn message(message: &Message) -> String {
         Operation::Probe { .. } => "PTTL".to_owned(),
         other => format!("{other:?}"),
     }
-}
-
-fn standing(world: &World) -> String {
-    let valid: Vec<_> = (0..world.clients.len())
-        .filter(|&it| world.is_valid(it))
-        .map(name)
-        .collect();
-    let keys: Vec<_> = (0..MASTERS)
-        .map(|it| {
-            let owners = world.live_keys(it);
-            let owners = owners.map(|key| world.owner(key.token).map_or('?', name));
-            owners.collect::<String>()
-        })
-        .collect();
-    format!(
-        "valid holders {valid:?}, keys {keys:?}, fences {:?}",
-        world.fences.iter().map(|it| it.get()).collect::<Vec<_>>()
-    )
-}
-
-fn name(client: usize) -> char {
-    (b'A' + client as u8) as char
 }

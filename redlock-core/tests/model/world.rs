@@ -1,6 +1,6 @@
 //! The state of a small world: masters, clients with real leases, messages between them.
 
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
 use redlock_core::{
     Access, AcquireFailure, Eligibility, FencingToken, Lease, LossReason, NodeId, Operation, Reply,
@@ -60,6 +60,30 @@ pub(crate) struct Faults {
     pub(crate) marks: u8,
 }
 
+impl Faults {
+    pub(crate) const NONE: Self = Self {
+        stragglers: 0,
+        losses: 0,
+        halves: 0,
+        repeats: 0,
+        restarts: 0,
+        promotions: 0,
+        outages: 0,
+        stalls: 0,
+        pauses: 0,
+        crashes: 0,
+        marks: 0,
+    };
+}
+
+/// These faults, and no others.
+macro_rules! faults {
+    ($($fault:ident: $times:literal),+) => {
+        $crate::world::Faults { $($fault: $times,)+ ..$crate::world::Faults::NONE }
+    };
+}
+pub(crate) use faults;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Master {
     /// In worlds with one key, there is only the first.
@@ -111,6 +135,13 @@ pub(crate) struct Client {
     /// The messages under way to each master, oldest first.
     pub(crate) links: [Vec<Message>; MASTERS],
     pub(crate) extended: bool,
+}
+
+/// The way of messages from a client to a master.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Link {
+    pub(crate) client: usize,
+    pub(crate) master: usize,
 }
 
 /// What a client has seen of a master.
@@ -165,7 +196,44 @@ pub(crate) fn node(index: usize) -> NodeId {
     NodeId::new(index).expect("there are three masters")
 }
 
+/// The client's name in a counterexample.
+pub(crate) fn name(client: usize) -> char {
+    (b'A' + client as u8) as char
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}->{}", name(self.client), self.master)
+    }
+}
+
 impl World {
+    /// The messages under way, oldest first.
+    pub(crate) fn link(&self, link: Link) -> &[Message] {
+        &self.clients[link.client].links[link.master]
+    }
+
+    pub(crate) fn link_mut(&mut self, link: Link) -> &mut Vec<Message> {
+        &mut self.clients[link.client].links[link.master]
+    }
+
+    /// Whether the newest message sets a key or adds a reader.
+    pub(crate) fn sets(&self, link: Link) -> bool {
+        self.link(link).last().is_some_and(Message::sets)
+    }
+
+    /// Whether the newest message is an extension.
+    pub(crate) fn extends(&self, link: Link) -> bool {
+        let extends = |it: &Message| matches!(it.operation, Operation::Extend { .. });
+        self.link(link).last().is_some_and(extends)
+    }
+
+    /// Whether the newest message is a release.
+    pub(crate) fn releases(&self, link: Link) -> bool {
+        let releases = |it: &Message| matches!(it.operation, Operation::Release { .. });
+        self.link(link).last().is_some_and(releases)
+    }
+
     pub(crate) fn live_keys(&self, master: usize) -> impl Iterator<Item = &Key> {
         let it = &self.masters[master];
         let keys = it.keys.iter().flatten().chain(&it.readers);
@@ -230,7 +298,7 @@ impl World {
     }
 
     /// Whether a client has not seen yet that a master was replaced.
-    pub(crate) fn is_deceived(&self, client: usize, master: usize) -> bool {
+    pub(crate) fn is_deceived(&self, Link { client, master }: Link) -> bool {
         let it = &self.clients[client];
         let seen = it.sights.as_ref().map(|sights| sights[master].promoted_at);
         it.phase.is_active() && seen.is_some_and(|seen| seen != self.masters[master].promoted_at)
@@ -240,8 +308,8 @@ impl World {
     pub(crate) fn is_anyone_deceived(&self) -> bool {
         let clients = 0..self.clients.len();
         clients
-            .flat_map(|client| (0..MASTERS).map(move |master| (client, master)))
-            .any(|(client, master)| self.is_deceived(client, master))
+            .flat_map(|client| (0..MASTERS).map(move |master| Link { client, master }))
+            .any(|link| self.is_deceived(link))
     }
 
     /// Which client's token this is.
@@ -256,6 +324,13 @@ impl World {
         self.clients
             .iter()
             .all(|client| client.links.iter().all(Vec::is_empty) && client.paused.is_none())
+    }
+}
+
+impl Message {
+    /// Whether it sets a key or adds a reader.
+    pub(crate) fn sets(&self) -> bool {
+        matches!(self.operation, Operation::Acquire { .. })
     }
 }
 

@@ -18,9 +18,10 @@ mod arithmetic;
 mod drive;
 mod electorate;
 mod lease;
+mod node_sets;
 mod owed_release;
 mod owner_watch;
-mod quorums;
+
 mod reference;
 mod retry;
 mod said;

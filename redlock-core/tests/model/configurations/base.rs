@@ -3,11 +3,8 @@
 use super::narrowed;
 use crate::{
     setup::{Setup, TTL},
-    world::Faults,
+    world::faults,
 };
-
-/// Nothing goes wrong.
-pub(super) const NONE: Faults = Setup::CALM.faults;
 
 /// One lock that is renewed for two ticks, by clients that try once.
 pub(super) const RENEWED: Setup = Setup {
@@ -28,13 +25,7 @@ pub(super) const ONCE: Setup = Setup {
 pub(super) const LATE_SET_AFTER_RESTART: Setup = Setup {
     name: "a late SET on a restarted master, EXTEND gated",
     max_hold: 3,
-    faults: Faults {
-        stragglers: 2,
-        losses: 1,
-        restarts: 1,
-        stalls: 1,
-        ..NONE
-    },
+    faults: faults!(stragglers: 2, losses: 1, restarts: 1, stalls: 1),
     allows: narrowed::late_set_after_restart,
     reaches: &["acquired", "contended", "extended", "restarted while held"],
     ..RENEWED
@@ -45,11 +36,7 @@ pub(super) const LATE_RELEASE: Setup = Setup {
     name: "a late release, fresh tokens",
     begin_by: 0,
     fifo: false,
-    faults: Faults {
-        stragglers: 1,
-        losses: 2,
-        ..NONE
-    },
+    faults: faults!(stragglers: 1, losses: 2),
     allows: narrowed::late_release,
     reaches: &["acquired", "acquired at the second attempt"],
     ..Setup::CALM
@@ -59,12 +46,7 @@ pub(super) const LATE_RELEASE: Setup = Setup {
 pub(super) const RESTART: Setup = Setup {
     name: "restart, quarantine of max_ttl",
     quarantine: TTL,
-    faults: Faults {
-        losses: 1,
-        restarts: 1,
-        stalls: 1,
-        ..NONE
-    },
+    faults: faults!(losses: 1, restarts: 1, stalls: 1),
     reaches: &["acquired", "contended", "restarted while held"],
     ..ONCE
 };
@@ -73,12 +55,8 @@ pub(super) const RESTART: Setup = Setup {
 pub(super) const PROMOTION: Setup = Setup {
     name: "a promotion, first-time clients",
     begin_by: 4,
-    faults: Faults {
-        losses: 1,
-        promotions: 1,
-        ..NONE
-    },
-    allows: narrowed::promotion,
+    faults: faults!(losses: 1, promotions: 1),
+    allows: narrowed::lost_sets,
     reaches: &["acquired", "promoted while held", "votes by its marker"],
     ..ONCE
 };
@@ -87,19 +65,15 @@ pub(super) const PROMOTION: Setup = Setup {
 pub(super) const CONNECTED: Setup = Setup {
     name: "renewed, a promotion under connected clients",
     begin_by: 2,
-    faults: Faults {
-        losses: 1,
-        promotions: 1,
-        ..NONE
-    },
-    allows: narrowed::promotion,
+    faults: faults!(losses: 1, promotions: 1),
+    allows: narrowed::lost_sets,
     reaches: &["acquired", "extended", "deceived", "votes withdrawn"],
     ..RENEWED
 };
 
 pub(super) const DRIFT: Setup = Setup {
     name: "drift within the allowance",
-    faults: Faults { stalls: 1, ..NONE },
+    faults: faults!(stalls: 1),
     reaches: &[
         "acquired",
         "contended",
@@ -111,17 +85,14 @@ pub(super) const DRIFT: Setup = Setup {
 
 pub(super) const FAILING_RENEWAL: Setup = Setup {
     name: "renewal with two losses",
-    faults: Faults { losses: 2, ..NONE },
+    faults: faults!(losses: 2),
     reaches: &["acquired", "contended", "extended", "lost"],
     ..RENEWED
 };
 
 pub(super) const STRAGGLER: Setup = Setup {
     name: "a straggler, in order",
-    faults: Faults {
-        stragglers: 1,
-        ..NONE
-    },
+    faults: faults!(stragglers: 1),
     reaches: &[
         "acquired",
         "contended",
@@ -136,11 +107,7 @@ pub(super) const STRAGGLER: Setup = Setup {
 pub(super) const FENCED_AFTER_RESTART: Setup = Setup {
     name: "fenced, a late SET on a restarted master",
     begin_by: 0,
-    faults: Faults {
-        stragglers: 1,
-        restarts: 1,
-        ..NONE
-    },
+    faults: faults!(stragglers: 1, restarts: 1),
     reaches: &["acquired", "restarted while held", "outbid in quarantine"],
     ..FENCED
 };
@@ -148,10 +115,7 @@ pub(super) const FENCED_AFTER_RESTART: Setup = Setup {
 pub(super) const FENCED: Setup = Setup {
     name: "fenced, a straggler",
     fenced: true,
-    faults: Faults {
-        stragglers: 1,
-        ..NONE
-    },
+    faults: faults!(stragglers: 1),
     reaches: &["acquired", "contended", "fenced twice"],
     ..ONCE
 };

@@ -2,104 +2,41 @@
 
 use super::base::{
     CONNECTED, DRIFT, FAILING_RENEWAL, FENCED, FENCED_AFTER_RESTART, LATE_RELEASE,
-    LATE_SET_AFTER_RESTART, NONE, ONCE, PROMOTION, RESTART, STRAGGLER,
+    LATE_SET_AFTER_RESTART, ONCE, PROMOTION, RESTART, STRAGGLER,
 };
 use crate::{
-    setup::{Mutation, Setup, TTL},
-    world::Faults,
+    setup::{Mutation::*, Setup, TTL},
+    world::faults,
 };
 
 pub(super) fn negative_controls() -> Vec<Setup> {
-    let broken = Setup::broken;
-    let one_holder = "one holder";
     vec![
-        broken(
-            "NOT: no drift allowance",
-            one_holder,
-            None,
-            Setup { drift: 0, ..DRIFT },
-        ),
-        broken(
-            "NOT: token reused across attempts",
-            one_holder,
-            Some(Mutation::TokenReused),
-            LATE_RELEASE,
-        ),
-        broken(
-            "NOT: quarantine shorter than max_ttl",
-            one_holder,
-            None,
-            Setup {
-                quarantine: TTL - 1,
-                ..RESTART
-            },
-        ),
-        broken(
-            "NOT: promotions ignored",
-            one_holder,
-            Some(Mutation::PromotionsIgnored),
-            PROMOTION,
-        ),
-        broken(
-            "NOT: a marker of any age believed",
-            one_holder,
-            Some(Mutation::MarkerAgeIgnored),
-            PROMOTION,
-        ),
-        broken(
-            "NOT: votes of a replaced master kept",
-            one_holder,
-            Some(Mutation::NothingWithdrawn),
-            CONNECTED,
-        ),
-        broken(
-            "NOT: EXTEND votes not gated",
-            one_holder,
-            Some(Mutation::ExtendNotGated),
-            LATE_SET_AFTER_RESTART,
-        ),
-        broken(
-            "NOT: votes for a fence not gated",
-            one_holder,
-            Some(Mutation::FenceNotGated),
-            FENCED_AFTER_RESTART,
-        ),
-        broken(
-            "NOT: quorum one short of a majority",
-            one_holder,
-            Some(Mutation::QuorumOneShort),
-            Setup::CALM,
-        ),
-        broken(
-            "NOT: failed extension releases",
-            one_holder,
-            Some(Mutation::FailedExtendReleases),
-            FAILING_RENEWAL,
-        ),
-        broken(
-            "NOT: fencing counters ignored",
-            "fences grow",
-            Some(Mutation::CountersIgnored),
-            FENCED,
-        ),
-        broken(
-            "NOT: released only where granted",
-            "nothing left behind",
-            Some(Mutation::ReleaseOnlyGranted),
-            STRAGGLER,
-        ),
-        broken(
-            "NOT: timers ignored",
-            "ends in time",
-            Some(Mutation::TimersIgnored),
-            Setup {
-                begin_by: 0,
-                faults: Faults {
-                    stragglers: 2,
-                    ..NONE
-                },
-                ..ONCE
-            },
-        ),
+        Setup { drift: 0, ..DRIFT }.control("NOT: no drift allowance"),
+        LATE_RELEASE.broken(TokenReused, "NOT: token reused across attempts"),
+        Setup {
+            quarantine: TTL - 1,
+            ..RESTART
+        }
+        .control("NOT: quarantine shorter than max_ttl"),
+        PROMOTION.broken(PromotionsIgnored, "NOT: promotions ignored"),
+        PROMOTION.broken(MarkerAgeIgnored, "NOT: a marker of any age believed"),
+        CONNECTED.broken(NothingWithdrawn, "NOT: votes of a replaced master kept"),
+        LATE_SET_AFTER_RESTART.broken(ExtendNotGated, "NOT: EXTEND votes not gated"),
+        FENCED_AFTER_RESTART.broken(FenceNotGated, "NOT: votes for a fence not gated"),
+        Setup::CALM.broken(QuorumOneShort, "NOT: quorum one short of a majority"),
+        FAILING_RENEWAL.broken(FailedExtendReleases, "NOT: failed extension releases"),
+        FENCED
+            .broken(CountersIgnored, "NOT: fencing counters ignored")
+            .violating("fences grow"),
+        STRAGGLER
+            .broken(ReleaseOnlyGranted, "NOT: released only where granted")
+            .violating("nothing left behind"),
+        Setup {
+            begin_by: 0,
+            faults: faults!(stragglers: 2),
+            ..ONCE
+        }
+        .broken(TimersIgnored, "NOT: timers ignored")
+        .violating("ends in time"),
     ]
 }

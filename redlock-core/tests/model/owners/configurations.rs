@@ -1,7 +1,7 @@
 //! The worlds with an authority, and each rule once with the rule broken.
 
 use super::{
-    setup::{Authority, Failovers, Mutation, OwnerSetup},
+    setup::{Authority, Failovers, Mutation::*, OwnerSetup},
     world::Faults,
 };
 
@@ -264,166 +264,107 @@ fn worlds() -> Vec<OwnerSetup> {
 }
 
 fn negative_controls() -> Vec<OwnerSetup> {
-    let broken = |name, mutation, setup| OwnerSetup {
-        name,
-        violates: Some("one holder"),
-        mutation,
-        reaches: &[],
-        ..setup
-    };
     vec![
-        broken(
+        OwnerSetup {
+            lists: [&[0, 1], &[2, 3]],
+            polls: [&[2]; 2],
+            ..LISTS
+        }
+        .broken(
+            ListedMembersOnly,
             "owners: NOT: a majority of the listed members",
-            Some(Mutation::ListedMembersOnly),
-            OwnerSetup {
-                lists: [&[0, 1], &[2, 3]],
-                polls: [&[2]; 2],
-                ..LISTS
-            },
         ),
-        broken(
+        STRANGERS.broken(
+            StrangersCounted,
             "owners: NOT: members of two authorities counted together",
-            Some(Mutation::StrangersCounted),
-            STRANGERS,
         ),
-        broken(
-            "owners: NOT: the same at the start",
-            Some(Mutation::StrangersCounted),
-            STRANGERS_AT_THE_START,
-        ),
-        broken(
-            "owners: NOT: a majority of the masters",
-            Some(Mutation::MastersOnly),
-            OwnerSetup {
-                lists: [&[0, 2], &[1, 3]],
-                polls: [&[2]; 2],
-                begin_by: [4, 4],
-                ..CLUSTER
-            },
-        ),
-        broken(
+        STRANGERS_AT_THE_START.broken(StrangersCounted, "owners: NOT: the same at the start"),
+        OwnerSetup {
+            lists: [&[0, 2], &[1, 3]],
+            polls: [&[2]; 2],
+            begin_by: [4, 4],
+            ..CLUSTER
+        }
+        .broken(MastersOnly, "owners: NOT: a majority of the masters"),
+        FAILOVER.broken(
+            WatchNotRestarted,
             "owners: NOT: the watch goes on in another tenure",
-            Some(Mutation::WatchNotRestarted),
-            FAILOVER,
         ),
-        broken(
-            "owners: NOT: a longer window than others",
-            Some(Mutation::LongerWindow),
-            FAILOVER,
-        ),
-        broken(
+        FAILOVER.broken(LongerWindow, "owners: NOT: a longer window than others"),
+        OwnerSetup {
+            ttl: 2,
+            begin_by: [2, 4],
+            ..FAILOVER
+        }
+        .broken(
+            SettledTooSoon,
             "owners: NOT: settled before the longest ttl",
-            Some(Mutation::SettledTooSoon),
-            OwnerSetup {
-                ttl: 2,
-                begin_by: [2, 4],
-                ..FAILOVER
-            },
         ),
-        broken(
-            "owners: NOT: nobody settles, and failovers lose keys",
-            None,
-            OwnerSetup {
-                failovers: Failovers::LoseKeys,
-                ..LOSSLESS
-            },
-        ),
-        broken(
-            "owners: NOT: nobody settles, and the old owner goes on",
-            None,
-            OwnerSetup {
-                failovers: Failovers::CopyKeys,
-                ..LOSSLESS
-            },
-        ),
-        broken(
-            "owners: NOT: no drift allowance",
-            None,
-            OwnerSetup {
-                drift: 0,
-                ..STALLED
-            },
-        ),
-        broken(
-            "owners: NOT: dated by the answer",
-            Some(Mutation::DatedByTheAnswer),
-            LATE_ANSWERS,
-        ),
-        broken(
-            "owners: NOT: a confirmation never expires",
-            Some(Mutation::NeverLapses),
-            FAILOVER,
-        ),
-        broken(
+        OwnerSetup {
+            failovers: Failovers::LoseKeys,
+            ..LOSSLESS
+        }
+        .control("owners: NOT: nobody settles, and failovers lose keys"),
+        OwnerSetup {
+            failovers: Failovers::CopyKeys,
+            ..LOSSLESS
+        }
+        .control("owners: NOT: nobody settles, and the old owner goes on"),
+        OwnerSetup {
+            drift: 0,
+            ..STALLED
+        }
+        .control("owners: NOT: no drift allowance"),
+        LATE_ANSWERS.broken(DatedByTheAnswer, "owners: NOT: dated by the answer"),
+        FAILOVER.broken(NeverLapses, "owners: NOT: a confirmation never expires"),
+        OwnerSetup {
+            ages: true,
+            lists: [&[1, 2]; 2],
+            begin_by: [3, 3],
+            ..SLOW_FAILBACK
+        }
+        .broken(
+            AgeOfTheServer,
             "owners: NOT: ages of servers, not of tenures",
-            Some(Mutation::AgeOfTheServer),
-            OwnerSetup {
-                ages: true,
-                lists: [&[1, 2]; 2],
-                begin_by: [3, 3],
-                ..SLOW_FAILBACK
-            },
         ),
-        broken(
-            "owners: NOT: markers without the epoch",
-            Some(Mutation::MarkerWithoutEpoch),
-            OwnerSetup {
-                markers: true,
-                ..SLOW_FAILBACK
-            },
-        ),
-        broken(
-            "owners: NOT: epochs that begin anew, and a watch that goes on",
-            None,
-            OwnerSetup {
-                authority: Authority::Cluster,
-                ..ANEW
-            },
-        ),
-        broken(
-            "owners: NOT: epochs that begin anew, and markers",
-            None,
-            OwnerSetup {
-                authority: Authority::Cluster,
-                ..ANEW_MARKED
-            },
-        ),
-        broken(
-            "owners: NOT: a marker without a majority",
-            Some(Mutation::MarkedTooSoon),
-            OwnerSetup {
-                begin_by: [4, 4],
-                ..MARKERS
-            },
-        ),
-        broken(
-            "owners: NOT: promotions within a window ignored",
-            None,
-            OwnerSetup {
-                sees_promotions: false,
-                ..FAILBACK
-            },
-        ),
-        broken(
+        OwnerSetup {
+            markers: true,
+            ..SLOW_FAILBACK
+        }
+        .broken(MarkerWithoutEpoch, "owners: NOT: markers without the epoch"),
+        OwnerSetup {
+            authority: Authority::Cluster,
+            ..ANEW
+        }
+        .control("owners: NOT: epochs that begin anew, and a watch that goes on"),
+        OwnerSetup {
+            authority: Authority::Cluster,
+            ..ANEW_MARKED
+        }
+        .control("owners: NOT: epochs that begin anew, and markers"),
+        OwnerSetup {
+            begin_by: [4, 4],
+            ..MARKERS
+        }
+        .broken(MarkedTooSoon, "owners: NOT: a marker without a majority"),
+        OwnerSetup {
+            sees_promotions: false,
+            ..FAILBACK
+        }
+        .control("owners: NOT: promotions within a window ignored"),
+        FAILOVER.broken(
+            ConnectionKept,
             "owners: NOT: a connection kept over a failover",
-            Some(Mutation::ConnectionKept),
-            FAILOVER,
         ),
-        broken(
-            "owners: NOT: a member that is alone is a majority",
-            None,
-            OwnerSetup {
-                fewest_members: 1,
-                ..SET_UP_ANEW
-            },
-        ),
-        broken(
-            "owners: NOT: a member goes back",
-            None,
-            OwnerSetup {
-                faults: Faults { returns: 1, ..ONE },
-                ..NARROW
-            },
-        ),
+        OwnerSetup {
+            fewest_members: 1,
+            ..SET_UP_ANEW
+        }
+        .control("owners: NOT: a member that is alone is a majority"),
+        OwnerSetup {
+            faults: Faults { returns: 1, ..ONE },
+            ..NARROW
+        }
+        .control("owners: NOT: a member goes back"),
     ]
 }

@@ -5,7 +5,6 @@ use stateright::{Model, Property};
 use super::{
     setup::OwnerSetup,
     steps::OwnerStep,
-    trace,
     world::{Client, OwnerWorld, node},
 };
 use crate::check::Checked;
@@ -71,8 +70,17 @@ impl Checked for OwnerSetup {
         self.violates
     }
 
-    fn tell(path: &[(OwnerWorld, Option<OwnerStep>)]) {
-        trace::tell(path);
+    fn describe(world: &OwnerWorld, step: OwnerStep) -> String {
+        format!("{:>2}  {step:?}", world.now)
+    }
+
+    fn describe_end(world: &OwnerWorld) -> String {
+        let holders = (0..world.clients.len()).filter(|&it| world.is_valid(it));
+        format!(
+            "{:>2}  valid holders {:?}",
+            world.now,
+            holders.collect::<Vec<_>>()
+        )
     }
 }
 

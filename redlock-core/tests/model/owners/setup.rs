@@ -1,13 +1,11 @@
 //! What is checked: the configurations, and the mutations that must be caught.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::ops::RangeInclusive;
 
-use redlock_core::{
-    Drift, Electorate, KeepAlive, Lease, LeaseConfig, NodeKind, Nonce, OwnerRule, Quarantine,
-    Quorum, RetrySchedule, Ttl, Validity, Voter,
-};
+use redlock_core::{Drift, Electorate, Lease, NodeKind, Nonce, OwnerRule, Quarantine, Ttl, Voter};
 
 use super::world::{Client, Faults, Member, OwnerWorld, Phase, Reign, Seen, Server, TICK, node};
+use crate::setup::lease_config;
 
 /// One configuration of a world with an authority.
 #[derive(Clone, Debug)]
@@ -152,6 +150,20 @@ impl OwnerSetup {
         violates: None,
     };
 
+    /// A negative control: in this world two clients can hold the lock.
+    pub(super) const fn control(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self.violates = Some("one holder");
+        self.reaches = &[];
+        self
+    }
+
+    /// A negative control: the same because of a driver or a member.
+    pub(super) const fn broken(mut self, mutation: Mutation, name: &'static str) -> Self {
+        self.mutation = Some(mutation);
+        self.control(name)
+    }
+
     pub(super) fn world(&self) -> OwnerWorld {
         let reign = |member| {
             if self.is_stranger(member) {
@@ -236,9 +248,13 @@ impl OwnerSetup {
             },
         };
         electorate.set_kind(node(), kind);
+        let [ttl, drift, max_hold] =
+            [self.ttl, self.drift, self.max_hold].map(|it| TICK * it.into());
+        let mut config = lease_config(1, ttl, drift, max_hold);
+        config.retry = config.retry.with_max_attempts(1);
         Client {
             electorate,
-            lease: Lease::new(self.lease_config(), Nonce::new(index as u128 + 1)),
+            lease: Lease::new(config, Nonce::new(index as u128 + 1)),
             phase: Phase::Idle,
             lag: 0,
             server: None,
@@ -251,24 +267,6 @@ impl OwnerSetup {
 
     fn drift(&self) -> Drift {
         Drift::new(0, TICK * self.drift.into())
-    }
-
-    fn lease_config(&self) -> LeaseConfig {
-        let validity = Validity::new(ttl(self.ttl), self.drift()).expect("longer than the drift");
-        let keep_alive = if self.max_hold == 0 {
-            KeepAlive::on_demand(Duration::ZERO)
-        } else {
-            let max_hold = TICK * self.max_hold.into();
-            KeepAlive::every(TICK, max_hold, validity).expect("within the validity")
-        };
-        LeaseConfig::new(
-            Quorum::majority(1).expect("a quorum"),
-            validity,
-            RetrySchedule::new(TICK..=TICK)
-                .expect("a delay")
-                .with_max_attempts(1),
-            keep_alive,
-        )
     }
 }
 

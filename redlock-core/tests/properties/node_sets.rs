@@ -1,38 +1,14 @@
-//! Quorums, and sets of nodes.
+//! Sets of nodes.
 
 use std::collections::BTreeSet;
 
-use proptest::{collection::vec, prelude::*, sample::subsequence, test_runner::TestCaseResult};
-use redlock_core::{NodeId, NodeSet, Quorum};
+use proptest::{collection::vec, prelude::*, test_runner::TestCaseResult};
+use redlock_core::{NodeId, NodeSet};
 
 use crate::check;
 
 fn node(index: usize) -> NodeId {
     NodeId::new(index).expect("below 64")
-}
-
-#[test]
-fn any_two_quorums_share_a_node() {
-    let inputs = (1..=64usize).prop_flat_map(|nodes| {
-        let quorum = Quorum::majority(nodes).expect("1 to 64");
-        let all: Vec<_> = quorum.all().iter().collect();
-        let some = || subsequence(all.clone(), quorum.votes());
-        (Just(quorum), some(), some())
-    });
-    check(1000, &inputs, |(quorum, one, other)| {
-        let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
-        let (one, other) = (set(&one), set(&other));
-        let shared = one.difference(one.difference(other));
-        prop_assert!(!shared.is_empty());
-        prop_assert!(
-            shared
-                .iter()
-                .all(|node| one.contains(node) && other.contains(node))
-        );
-        // One vote less, and two clients could win.
-        prop_assert!(2 * (quorum.votes() - 1) <= quorum.nodes());
-        Ok(())
-    });
 }
 
 #[test]
