@@ -115,6 +115,7 @@ mod whole_seconds;
 
 pub use builder::{BuildError, RedlockBuilder};
 pub use clock::Clock;
+pub use engine::queue::QueueStatus;
 pub use error::{Attempts, ExtendError, LockError, RandomError, WithLockError};
 pub use guard::{Acquisition, LockGuard, ReleaseOutcome, ReleaseReport};
 pub use hold::Hold;
@@ -137,7 +138,7 @@ pub use readiness::NotReady;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub use redlock::Tables;
-pub use redlock::{QueueStatus, Redlock, ShutdownReport};
+pub use redlock::{Redlock, ShutdownReport};
 pub use redlock_core::{
     Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, Permits, PermitsError,
     QuorumError, RetryScheduleError, Timestamp, Token, Ttl, TtlError, ValidityError,

@@ -60,7 +60,7 @@ fn refused(refusal: Refusal) -> Joined {
 }
 
 fn size(queue: &Queue<usize>) -> (usize, usize) {
-    let QueueSize { keys, waiting } = queue.size();
+    let QueueStatus { keys, waiting } = queue.status();
     (keys, waiting)
 }
 

@@ -427,7 +427,7 @@ impl World {
             Some("all keys are free, and some wait")
         } else if !waiting.is_empty() && !self.steps().iter().any(goes_on) {
             Some("a deadlock")
-        } else if self.queue.size().waiting != waiting.len() {
+        } else if self.queue.status().waiting != waiting.len() {
             Some("the queue is not of those that wait")
         } else if waiting.iter().any(is_withheld) {
             Some("kept from keys that are free and open")
