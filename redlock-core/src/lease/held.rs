@@ -125,8 +125,13 @@ impl Held {
 
     /// Passes the lock to its next holder, who has to claim it.
     pub(super) fn hand_over(&mut self, now: Timestamp, config: &LeaseConfig) {
-        self.held_since = now;
         self.is_claimed = false;
+        self.join(now, config);
+    }
+
+    /// Lets another holder have the lock beside those it has.
+    pub(super) fn join(&mut self, now: Timestamp, config: &LeaseConfig) {
+        self.held_since = now;
         if let Extension::Idle {
             due: due @ None, ..
         } = &mut self.extension

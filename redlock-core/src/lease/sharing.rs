@@ -109,6 +109,23 @@ impl Lease {
             .is_some_and(|(held, mut cx)| held.downgrade(&mut cx))
     }
 
+    /// Notes that one more reader of this client has a held lock, beside those that have it already, without a request to the
+    /// nodes. Returns whether the lock was held by readers.
+    ///
+    /// The longest time for which the lock may be held starts anew. The driver must release the lock only after the last of
+    /// them has gone.
+    pub fn join(&mut self, now: Timestamp) -> bool {
+        self.expire(now);
+        let is_reader = self.is_reader();
+        let State::Held(held) = &mut self.state else {
+            return false;
+        };
+        if is_reader {
+            held.join(now, &self.config);
+        }
+        is_reader
+    }
+
     /// Has the first attempt ask for this slot of the semaphore, unless it is excluded or known to be taken. Otherwise the
     /// first attempt asks for a random one. A process that asks for the slot that it had last often finds it free.
     pub fn prefer_slot(&mut self, slot: Slot) {

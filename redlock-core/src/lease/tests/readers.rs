@@ -283,6 +283,54 @@ fn a_downgrade_gives_up_the_fencing_token() {
     assert_eq!((repair.nodes, repair.access), (only(&[3]), INSISTENT));
 }
 
+/// A lock that one client holds alone has no room for others, and neither has one that has ended.
+#[test]
+fn readers_join_a_lock_that_readers_hold_and_none_else() {
+    for (share, joins) in [
+        (Share::Reader, true),
+        (Share::Writer, false),
+        (Share::Exclusive, false),
+    ] {
+        let mut driven = held(share);
+        assert_eq!(driven.run(|lease| lease.join(at(2))), joins, "{share:?}");
+        assert!(driven.sent.is_empty(), "it costs no request");
+        driven.run(|lease| lease.downgrade(at(2)));
+        assert!(driven.run(|lease| lease.join(at(3))), "{share:?}");
+        driven.run(|lease| lease.release(at(4)));
+        assert!(!driven.run(|lease| lease.join(at(5))));
+    }
+    assert!(!begun(Share::Reader).run(|lease| lease.join(at(1))));
+}
+
+/// Returns when a lock that readers hold ends, if one of them joins it at each of these times.
+fn end_of_hold(joins: &[u64]) -> Timestamp {
+    let mut driven = held(Share::Reader);
+    let mut joins = joins.iter().copied().map(at).peekable();
+    loop {
+        let due = driven.lease.poll_timeout().unwrap();
+        if let Some(join) = joins.next_if(|join| *join < due) {
+            assert!(driven.run(|lease| lease.join(join)));
+            continue;
+        }
+        driven.run(|lease| lease.handle_timeout(due));
+        if driven.told.last() == Some(&Event::Lost(LossReason::MaxHold)) {
+            return due;
+        }
+        driven.reply(due, &[Granted; 3]);
+    }
+}
+
+#[test]
+fn the_longest_hold_counts_from_the_last_reader_that_joined() {
+    let alone = end_of_hold(&[]);
+    assert!(alone > at(2000) && alone < at(3000), "{alone:?}");
+    let joined = end_of_hold(&[500, 1500]);
+    assert!(joined > at(3500) && joined < at(4500), "{joined:?}");
+    // Renewal had ended, and goes on.
+    let late = end_of_hold(&[2100]);
+    assert!(late > at(4100) && late < at(5100), "{late:?}");
+}
+
 #[test]
 fn a_reader_gets_no_fencing_token() {
     let mut driven = probing(config().retry);
