@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-use redlock_core::{FencingToken, LossReason};
+use redlock_core::{FencingToken, LossReason, Share};
 use thiserror::Error;
 
 use crate::{
@@ -164,6 +164,8 @@ pub struct Attempts {
     pub nodes_total: usize,
     /// How many permits the [semaphore](crate::Redlock::semaphore) has. `None` for a lock.
     pub permits: Option<usize>,
+    /// Who else may hold what was asked for.
+    pub(crate) share: Share,
     /// Why nodes did not agree to the last attempt.
     pub nodes: NodeReports,
 }
@@ -193,6 +195,15 @@ fn taken(attempts: &Attempts) -> String {
 /// Returns who holds a lock that was contended.
 fn taken_by(attempts: &Attempts) -> &'static str {
     match (attempts.count, attempts.permits) {
+        (0, None) if attempts.share == Share::Reader => {
+            "a writer of this process holds it, or others wait for it before"
+        }
+        (_, None) if attempts.share == Share::Reader => {
+            "a writer or another client holds it, or a writer waits for it"
+        }
+        (1.., None) if attempts.share == Share::Writer => {
+            "readers or another client hold it, or several wanted it at once"
+        }
         (0, None) => "another task of this process holds it or waits for it",
         (_, None) => "held by another client, or wanted by several at once",
         (0, Some(_)) => "other tasks of this process hold permits or wait for one",
@@ -256,6 +267,18 @@ pub enum ExtendError {
     Released,
 }
 
+/// Why the lock of a writer did not become one of a reader. See [`LockGuard::downgrade`](crate::LockGuard::downgrade).
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DowngradeError {
+    /// The lock is not one of a [writer](crate::RedlockRwLock::write). Nothing has changed.
+    #[error("only the lock of a writer can be downgraded")]
+    NotAWriter,
+    /// The nodes were not told, or not enough of them.
+    #[error(transparent)]
+    Extend(#[from] ExtendError),
+}
+
 /// Why [`Redlock::with_lock`](crate::Redlock::with_lock) did not finish its work.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
@@ -292,6 +315,7 @@ mod tests {
             votes_needed: 3,
             nodes_total: 5,
             permits: None,
+            share: Share::Exclusive,
             nodes: NodeReports::new(vec![
                 report("a:6379", Objection::Failed(NodeError::Silent)),
                 report("b:6379", Objection::Denied),

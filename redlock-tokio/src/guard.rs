@@ -5,7 +5,7 @@ use std::{fmt, ops::Deref, time::Duration};
 use redlock_core::{ReleaseVerdict, Timestamp};
 
 pub use self::acquisition::Acquisition;
-use crate::{Hold, NodeReports};
+use crate::{DowngradeError, Hold, NodeReports};
 
 /// A held lock. Dropping the guard releases the lock.
 ///
@@ -104,6 +104,48 @@ impl LockGuard {
         }
     }
 
+    /// Turns the lock of a [writer](crate::RedlockRwLock::write) into one of a reader, without a moment at which it is free.
+    /// Other readers may come from then on, and no writer.
+    ///
+    /// Use it if the work goes on with what was written. A [fencing token](Hold::fencing_token) ends with the downgrade. There
+    /// is no way back. A lock that was downgraded already stays as it is.
+    ///
+    /// Costs one round trip to the majority, which also extends the lock.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let catalogue = redlock.rw_lock("catalogue");
+    /// let guard = catalogue.write().await?;
+    /// // .. write ..
+    /// guard.downgrade().await?;
+    /// assert!(catalogue.try_read().await.is_ok());
+    /// assert!(guard.is_valid());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the future was polled, the lock counts as one of a reader, and the downgrade goes on without its caller.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`DowngradeError::NotAWriter`] for other locks, which stay as they are. After [`ExtendError::NoQuorum`] the
+    /// lock is still held, but counts as one of a reader: nodes may have let others in. Renewal goes on, and downgrades it on
+    /// the other nodes.
+    ///
+    /// [`ExtendError::NoQuorum`]: crate::ExtendError::NoQuorum
+    pub async fn downgrade(&self) -> Result<(), DowngradeError> {
+        if !self.hold.cell().is_writers() {
+            return Err(DowngradeError::NotAWriter);
+        }
+        let outcome = self.hold.held().downgrade().await;
+        Ok(self.hold.judge(outcome)?)
+    }
+
     /// Returns a view of the lock, which can be cloned and passed on. A view does not keep the lock.
     #[must_use]
     pub fn hold(&self) -> &Hold {
@@ -133,6 +175,9 @@ impl LockGuard {
     pub fn acquisition(&self) -> Acquisition {
         let waited = self.waited;
         if self.hold.held().is_handed_over() {
+            if self.hold.cell().is_readers() {
+                return Acquisition::Joined { waited };
+            }
             return Acquisition::HandedOver { waited };
         }
         let cell = self.hold.cell();
@@ -183,7 +228,8 @@ pub struct ReleaseReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {
-    /// The lock went to the next waiter in this process, and was not released on the nodes.
+    /// The lock went to the next waiter in this process, or stays with other readers of this process. It was not released
+    /// on the nodes.
     HandedOver,
     /// A majority of nodes deleted the key: the lock is free.
     Released,

@@ -189,7 +189,12 @@ impl Hold {
     }
 
     async fn extend_by(&self, ttl: Ttl) -> Result<(), ExtendError> {
-        match self.held.extend_for(ttl).await {
+        let outcome = self.held.extend_for(ttl).await;
+        self.judge(outcome)
+    }
+
+    pub(crate) fn judge(&self, outcome: ExtensionOutcome) -> Result<(), ExtendError> {
+        match outcome {
             ExtensionOutcome::Extended => Ok(()),
             ExtensionOutcome::Failed => Err(ExtendError::NoQuorum {
                 remaining: self.remaining(),

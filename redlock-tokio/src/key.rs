@@ -38,9 +38,24 @@ impl Key {
     /// The prefix of fencing counters.
     pub(crate) const COUNTERS: &'static str = "redlock:fence:";
 
-    /// The prefixes of keys that are not locks: counters, and [markers](redlock_core::AgeMarker) of histories and of
-    /// tenures.
-    const RESERVED: [&'static str; 3] = [Self::COUNTERS, "redlock:since:", "redlock:owner:"];
+    /// The prefix of the sets of readers.
+    pub(crate) const READERS: &'static str = "redlock:readers:";
+
+    /// The prefix of the marks of writers that wait.
+    pub(crate) const MARKS: &'static str = "redlock:wait:";
+
+    /// The value of a key that readers have.
+    pub(crate) const SHARED: &'static str = "redlock:shared";
+
+    /// The prefixes of keys that are not locks: counters, sets of readers, marks of writers, and
+    /// [markers](redlock_core::AgeMarker) of histories and of tenures.
+    const RESERVED: [&'static str; 5] = [
+        Self::COUNTERS,
+        Self::READERS,
+        Self::MARKS,
+        "redlock:since:",
+        "redlock:owner:",
+    ];
 
     /// Creates a key.
     ///
@@ -48,8 +63,8 @@ impl Key {
     ///
     /// - [`KeyError::Empty`]: all callers with a missing key would share it.
     /// - [`KeyError::TooLong`]: the key exceeds [`Key::MAX_LEN`].
-    /// - [`KeyError::Reserved`]: the key begins with `redlock:fence:`, `redlock:since:` or `redlock:owner:`. Fencing
-    ///   counters and markers have such names.
+    /// - [`KeyError::Reserved`]: the key begins with `redlock:fence:`, `redlock:readers:`, `redlock:wait:`, `redlock:since:`
+    ///   or `redlock:owner:`. Fencing counters, sets of readers, marks of writers, and markers have such names.
     pub fn new(key: impl AsRef<[u8]>) -> Result<Self, KeyError> {
         Self::with_prefix(&Prefix::default(), key.as_ref())
     }
@@ -293,6 +308,11 @@ mod tests {
         let in_two = Key::with_prefix(&prefix("redlock:"), b"fence:x");
         assert_eq!(in_two, reserved("redlock:fence:"));
         assert!(Key::with_prefix(&prefix("lock:"), b"redlock:fence:x").is_ok());
+        assert_eq!(
+            Key::new("redlock:readers:{a}"),
+            reserved("redlock:readers:")
+        );
+        assert_eq!(Key::new("redlock:wait:{a}"), reserved("redlock:wait:"));
 
         let history = ReplicationId::new([b'7'; ReplicationId::LEN]);
         let marker = Key::new(AgeMarker::key_of_history(history));
@@ -303,5 +323,11 @@ mod tests {
         };
         let marker = Key::new(AgeMarker::key_of_tenure(&tenure));
         assert_eq!(marker, reserved("redlock:owner:"));
+    }
+
+    #[test]
+    fn debug_shows_only_the_length() {
+        let key = Key::new("account:12345").unwrap();
+        assert_eq!(format!("{key:?}"), "Key(13 bytes)");
     }
 }

@@ -104,6 +104,7 @@ mod options;
 mod random;
 mod readiness;
 mod redlock;
+mod rw_lock;
 mod semaphore;
 mod sync;
 #[cfg(all(unix, feature = "test-util"))]
@@ -115,8 +116,7 @@ mod whole_seconds;
 
 pub use builder::{BuildError, RedlockBuilder};
 pub use clock::Clock;
-pub use engine::queue::QueueStatus;
-pub use error::{Attempts, ExtendError, LockError, RandomError, WithLockError};
+pub use error::{Attempts, DowngradeError, ExtendError, LockError, RandomError, WithLockError};
 pub use guard::{Acquisition, LockGuard, ReleaseOutcome, ReleaseReport};
 pub use hold::Hold;
 pub use key::{Key, KeyError};
@@ -138,11 +138,12 @@ pub use readiness::NotReady;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub use redlock::Tables;
-pub use redlock::{Redlock, ShutdownReport};
+pub use redlock::{QueueStatus, Redlock, ShutdownReport};
 pub use redlock_core::{
     Check, Checks, Drift, FencingToken, KeepAliveError, LossReason, Permits, PermitsError,
     QuorumError, RetryScheduleError, Timestamp, Token, Ttl, TtlError, ValidityError,
 };
+pub use rw_lock::RedlockRwLock;
 pub use semaphore::RedlockSemaphore;
 
 /// The crate whose pools [`RedlockBuilder::pools`] and [`RedisNode::from_pool`] take.

@@ -18,7 +18,7 @@ use self::{
     outage::Outlook,
 };
 use crate::{
-    Hold, KeyError, LockError, LockGuard, LockOptions, WithLockError,
+    Hold, KeyError, LockError, LockGuard, LockOptions, OptionsError, WithLockError,
     engine::{
         lane::Prospect,
         lease_cell::{self, Begun, Client, HeldLease, LeaseRequest, WaitingTask},
@@ -84,6 +84,18 @@ impl Lock {
     }
 
     /// Sets options for this lock. Options that are not set keep what was set before.
+    ///
+    /// ```
+    /// # use redlock_tokio::{LockOptions, Redlock};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let options = LockOptions::new().max_attempts(3).no_renewal();
+    /// let guard = redlock.lock("order:42").options(options).await?;
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn options(mut self, options: LockOptions) -> Self {
         let options = options.or(self.set_options());
         self.options = Some(Box::new(options));
@@ -120,12 +132,27 @@ impl Lock {
         self.options(LockOptions::new().label(label))
     }
 
-    /// Acquires the lock and runs `work` under it, as [`Redlock::with_lock`](crate::Redlock::with_lock) does, with the
-    /// options of this lock.
+    /// Acquires the lock, runs `work` and releases the lock in the background. If the lock is lost, `work` is dropped
+    /// at its current `await`; what it has done remains. If `work` returns a `Result`, use `??`.
+    /// [`Redlock::with_lock`](crate::Redlock::with_lock) documents cancel safety.
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let lock = redlock.lock("report").max_hold(Duration::from_secs(3600));
+    /// let pages = lock.with(async |_hold| 12).await?;
+    /// assert_eq!(pages, 12);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Redlock::with_lock`](crate::Redlock::with_lock) lists the errors, and documents cancel safety.
+    /// Fails with [`WithLockError::Lock`] if the work was not begun, and with [`WithLockError::Lost`] if the lock
+    /// was lost before the end of the work.
     pub async fn with<T>(self, work: impl AsyncFnOnce(&Hold) -> T) -> Result<T, WithLockError> {
         let guard = self.await?;
         tokio::select! {
@@ -153,6 +180,9 @@ impl Lock {
         }
         let keys = self.keys?;
         let options = self.options.as_deref();
+        if keys.is_to_read() && options.is_some_and(LockOptions::is_fenced) {
+            return Err(LockError::InvalidOptions(OptionsError::FencedReader));
+        }
         let terms = client.terms(options).map_err(LockError::InvalidOptions)?;
         let label = options.and_then(LockOptions::label_if_set);
         let label = label.or(client.defaults.label_if_set());
@@ -214,7 +244,7 @@ enum State {
     InDoubt(AssertUnwindSafe<Doubt>),
     /// Waits for its turn in this process.
     Queued {
-        task: WaitingTask,
+        waiter: WaitingTask,
         /// The time of the request.
         since: Timestamp,
     },
@@ -233,7 +263,7 @@ impl LockFuture {
     #[must_use]
     pub fn is_queued(&self) -> bool {
         match &self.0 {
-            State::Queued { task, .. } => task.waiter.is_waiting(),
+            State::Queued { waiter, .. } => waiter.is_waiting(),
             State::New(_) | State::InDoubt(_) | State::Acquiring { .. } | State::Done => false,
         }
     }
@@ -257,11 +287,11 @@ impl Future for LockFuture {
                     _ => return Poll::Pending,
                 },
                 State::InDoubt(begun) => ready!(begun.poll_unpin(cx)),
-                State::Queued { task, since } => {
-                    let (outcome, since) = (ready!(task.poll(cx)), *since);
+                State::Queued { waiter, since } => {
+                    let (outcome, since) = (ready!(waiter.poll(cx)), *since);
                     match outcome {
                         Ok(held) => Ok(State::acquiring(held, since)),
-                        Err(end) => Err(Request::of_waiter(&task.waiter, since).failure(end)),
+                        Err(end) => Err(Request::of_waiter(waiter, since).failure(end)),
                     }
                 }
                 State::Acquiring { guard, since } => {
@@ -316,21 +346,23 @@ impl State {
         since: Timestamp,
         waker: Option<&Waker>,
     ) -> Result<Self, LockError> {
-        let begun = lease_cell::begin(client, now, request, waker)
-            .map_err(|failed| Request::of_waiter(&failed.waiter, since).failure(failed.end))?;
+        let begun = lease_cell::begin(client, now, request, waker).map_err(|failed| {
+            Request::new(failed.client(), failed.request(), since).failure(failed.end)
+        })?;
         // The shutdown may have begun after `prepare`. From here on it sees the request and stops it.
+        let is_shut_down = begun.client().is_shut_down();
         Ok(match begun {
             Begun::Turn(held) => {
-                if held.lease().client().is_shut_down() {
+                if is_shut_down {
                     held.lease().stop_acquiring();
                 }
                 Self::acquiring(held, since)
             }
-            Begun::Waiting(task) => {
-                if task.waiter.client.is_shut_down() {
-                    task.waiter.abandon();
+            Begun::Waiting(waiter) => {
+                if is_shut_down {
+                    waiter.abandon();
                 }
-                Self::Queued { task, since }
+                Self::Queued { waiter, since }
             }
         })
     }

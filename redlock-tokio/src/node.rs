@@ -17,8 +17,8 @@ pub(crate) mod status;
 use futures::future::BoxFuture;
 
 pub use redlock_core::{
-    MemberId, MemberReport, Operation, Origin, Replication, ReplicationId, RunId, Slot, SlotSet,
-    Tenure,
+    Access, MemberId, MemberReport, Operation, Origin, Replication, ReplicationId, RunId, Slot,
+    SlotSet, Tenure,
 };
 
 pub use self::{

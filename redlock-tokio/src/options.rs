@@ -61,9 +61,9 @@ pub struct LockOptions {
     renewal: Option<Renewal>,
     max_hold: Option<Duration>,
     max_waiters_per_key: Option<usize>,
-    fail_fast: Option<Switch>,
-    handover: Option<Switch>,
-    fencing: Option<Switch>,
+    outages: Option<Outages>,
+    handover: Option<Handover>,
+    fencing: Option<Fencing>,
     label: Option<&'static str>,
 }
 
@@ -80,9 +80,21 @@ enum Renewal {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Switch {
-    On,
-    Off,
+enum Outages {
+    Refused,
+    WaitedOut,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handover {
+    Allowed,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fencing {
+    Fenced,
+    Unfenced,
 }
 
 impl LockOptions {
@@ -198,14 +210,14 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn no_handover(mut self) -> Self {
-        self.handover = Some(Switch::Off);
+        self.handover = Some(Handover::Never);
         self
     }
 
     /// Hands the lock over to the next request that waits in this process. This is the default. See
     /// [`handover_for`](crate::RedlockBuilder::handover_for).
     pub fn allow_handover(mut self) -> Self {
-        self.handover = Some(Switch::On);
+        self.handover = Some(Handover::Allowed);
         self
     }
 
@@ -245,7 +257,7 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn fenced(mut self) -> Self {
-        self.fencing = Some(Switch::On);
+        self.fencing = Some(Fencing::Fenced);
         self
     }
 
@@ -263,7 +275,7 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn unfenced(mut self) -> Self {
-        self.fencing = Some(Switch::Off);
+        self.fencing = Some(Fencing::Unfenced);
         self
     }
 
@@ -312,7 +324,7 @@ impl LockOptions {
             renewal: self.renewal.or(fallback.renewal),
             max_hold: self.max_hold.or(fallback.max_hold),
             max_waiters_per_key: self.max_waiters_per_key.or(fallback.max_waiters_per_key),
-            fail_fast: self.fail_fast.or(fallback.fail_fast),
+            outages: self.outages.or(fallback.outages),
             handover: self.handover.or(fallback.handover),
             fencing: self.fencing.or(fallback.fencing),
             label: self.label.or(fallback.label),

@@ -13,8 +13,11 @@ use futures::future::join_all;
 pub use self::tables::Tables;
 use crate::{
     Hold, Key, Lock, LockError, LockGuard, LockOptions, NodeStatus, NotReady, OptionsError,
-    QueueStatus, RedlockSemaphore, WithLockError,
-    engine::lease_cell::{Client, Contender},
+    RedlockRwLock, RedlockSemaphore, WithLockError,
+    engine::{
+        lease_cell::{Client, Contender},
+        queue::QueueSize,
+    },
     key::KeySet,
     lock::Mistake,
     readiness,
@@ -181,6 +184,27 @@ impl Redlock {
     #[must_use]
     pub fn semaphore(&self, key: impl AsRef<[u8]>, permits: usize) -> RedlockSemaphore {
         RedlockSemaphore::new(Arc::clone(&self.client), key.as_ref(), permits)
+    }
+
+    /// Returns the lock with this key that many readers share, or one writer has. Asks no node: see
+    /// [`RedlockRwLock::read`] and [`RedlockRwLock::write`].
+    ///
+    /// ```
+    /// # use redlock_tokio::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redlock = Redlock::embedded().await?;
+    /// let catalogue = redlock.rw_lock("catalogue");
+    /// let reader = catalogue.read().await?;
+    /// assert!(catalogue.try_read().await.is_ok());
+    /// assert!(catalogue.try_write().await.is_err());
+    /// # drop(reader);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn rw_lock(&self, key: impl AsRef<[u8]>) -> RedlockRwLock {
+        RedlockRwLock::new(Arc::clone(&self.client), key.as_ref())
     }
 
     /// Makes one attempt to acquire the lock with this key.
@@ -359,7 +383,8 @@ impl Redlock {
     /// ```
     #[must_use]
     pub fn queue(&self) -> QueueStatus {
-        self.client.queue.status()
+        let QueueSize { keys, waiting } = self.client.queue.size();
+        QueueStatus { keys, waiting }
     }
 
     /// Returns how long a new request for this lock would probably wait for earlier requests of this process. Asks
@@ -463,7 +488,7 @@ impl Redlock {
 
     fn shutdown_report(&self, timed_out: bool) -> ShutdownReport {
         let lanes = self.client.lanes.iter();
-        let undelivered: usize = lanes.map(|lane| lane.counters.undelivered()).sum();
+        let undelivered: usize = lanes.map(|lane| lane.undelivered()).sum();
         let leases = self.client.timers.scheduled();
         let leases = leases.filter_map(Contender::into_lease);
         ShutdownReport {
@@ -476,12 +501,26 @@ impl Redlock {
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lanes = self.client.lanes.iter();
-        let addresses: Vec<_> = lanes.map(|lane| &lane.address).collect();
+        let addresses: Vec<_> = self
+            .client
+            .lanes
+            .iter()
+            .map(|lane| lane.address())
+            .collect();
         f.debug_struct("Redlock")
             .field("nodes", &addresses)
             .finish_non_exhaustive()
     }
+}
+
+/// The locks that are held or wanted within this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueStatus {
+    /// How many keys are held or wanted.
+    pub keys: usize,
+    /// How many requests wait behind another request of this process.
+    pub waiting: usize,
 }
 
 /// The work that [`Redlock::shutdown`] could not finish.

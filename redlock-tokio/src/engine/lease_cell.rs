@@ -6,10 +6,12 @@ mod driving;
 mod extensions;
 mod handover;
 mod held_lease;
+mod holders;
 mod inputs;
 mod listeners;
 mod permits;
 mod place;
+mod read_write;
 mod stage;
 mod state;
 mod terms;
@@ -35,7 +37,7 @@ pub(crate) use self::{
     listeners::listeners,
     stage::End,
     terms::{LeaseRequest, Terms},
-    waiter::{Begun, Waiter, WaitingTask, begin},
+    waiter::{Begun, WaitingTask, begin},
 };
 use self::{stage::Stage, state::CellState};
 use crate::{
@@ -107,7 +109,7 @@ impl LeaseCell {
     /// Returns the addresses of the nodes whose votes won the lock.
     pub(crate) fn granted_by(&self) -> Vec<Arc<str>> {
         let nodes = self.state().granted_by;
-        let address = |node: NodeId| Arc::clone(&self.client.lanes[node.index()].address);
+        let address = |node: NodeId| Arc::clone(self.client.lanes[node.index()].address());
         nodes.iter().map(address).collect()
     }
 

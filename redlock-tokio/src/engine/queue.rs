@@ -11,6 +11,8 @@ mod outcome;
 mod past;
 mod permit_line;
 mod permits;
+mod read_write;
+mod read_write_line;
 mod reservation;
 mod wait_queue;
 
@@ -21,14 +23,18 @@ use std::{
 
 use redlock_core::Timestamp;
 
-pub(crate) use self::outcome::{Entry, FollowUp, JoinOutcome, Refusal, Refused};
 use self::{
     key_queues::{Availability, KeyQueues, MAX_CANDIDATES},
     outcome::admit,
     past::Recent,
     permit_line::PermitLine,
+    read_write_line::ReadWriteLine,
     reservation::{MultiKeyWaiter, ReservationRule},
     wait_queue::WaitQueue,
+};
+pub(crate) use self::{
+    outcome::{Entry, FollowUp, JoinOutcome, Refusal, Refused},
+    read_write_line::Role,
 };
 use crate::{Key, engine::shrink, key::KeySet, options::QueuePolicy, random::Random, sync::Mutex};
 
@@ -41,19 +47,20 @@ struct Queues<T> {
     keys: KeyQueues<T>,
     /// The queues of semaphores, by key.
     semaphores: HashMap<Key, PermitLine<T>>,
+    /// The queues of locks for readers and writers, by key.
+    read_write: HashMap<Key, ReadWriteLine<T>>,
     recent: Recent,
     waiting: usize,
     max_waiting: usize,
 }
 
-/// The locks that are held or wanted within this process.
+/// How many locks are held or wanted within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct QueueStatus {
-    /// How many keys are held or wanted.
-    pub keys: usize,
-    /// How many requests wait behind another request of this process.
-    pub waiting: usize,
+pub(crate) struct QueueSize {
+    /// The keys that are held or wanted.
+    pub(crate) keys: usize,
+    /// The leases that wait for their turn.
+    pub(crate) waiting: usize,
 }
 
 /// The place of a waiter in the order of arrival: the smaller ticket came first.
@@ -93,6 +100,7 @@ impl<T: Clone> Queue<T> {
         Self(Mutex::new(Queues {
             keys: KeyQueues::new(rule),
             semaphores: HashMap::new(),
+            read_write: HashMap::new(),
             recent: Recent::new(random),
             waiting: 0,
             max_waiting,
@@ -283,15 +291,16 @@ impl<T: Clone> Queue<T> {
         let turns = queues.keys.by_key.values();
         let turns = turns.filter_map(WaitQueue::ticket_and_turn);
         let permits = queues.semaphores.values().flat_map(PermitLine::turns);
-        let turns = turns.chain(permits);
+        let read_write = queues.read_write.values().flat_map(ReadWriteLine::turns);
+        let turns = turns.chain(permits).chain(read_write);
         let turns: BTreeMap<_, _> = turns.map(|(ticket, it)| (ticket, it.clone())).collect();
         turns.into_values()
     }
 
-    pub(crate) fn status(&self) -> QueueStatus {
+    pub(crate) fn size(&self) -> QueueSize {
         let queues = self.0.lock();
-        QueueStatus {
-            keys: queues.keys.by_key.len() + queues.semaphores.len(),
+        QueueSize {
+            keys: queues.keys.by_key.len() + queues.semaphores.len() + queues.read_write.len(),
             waiting: queues.waiting,
         }
     }

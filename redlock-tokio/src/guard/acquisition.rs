@@ -27,6 +27,12 @@ pub enum Acquisition {
         /// The time from the request to the lock.
         waited: Duration,
     },
+    /// Another reader of this process had the lock, and shares it. No node was asked.
+    #[non_exhaustive]
+    Joined {
+        /// The time from the request to the lock.
+        waited: Duration,
+    },
 }
 
 impl Acquisition {
@@ -34,7 +40,9 @@ impl Acquisition {
     #[must_use]
     pub fn waited(&self) -> Duration {
         match self {
-            Self::Granted { waited, .. } | Self::HandedOver { waited } => *waited,
+            Self::Granted { waited, .. }
+            | Self::HandedOver { waited }
+            | Self::Joined { waited } => *waited,
         }
     }
 }
@@ -59,6 +67,7 @@ impl fmt::Display for Acquisition {
                 )
             }
             Self::HandedOver { .. } => write!(f, "handed over within this process in {waited:?}"),
+            Self::Joined { .. } => write!(f, "shared within this process in {waited:?}"),
         }
     }
 }

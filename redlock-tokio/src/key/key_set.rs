@@ -1,5 +1,7 @@
 use std::{fmt, slice, sync::Arc};
 
+use redlock_core::Share;
+
 use super::{SlotKeys, prefix::Prefix};
 use crate::{Key, KeyError};
 
@@ -19,6 +21,10 @@ enum Keys {
     Several(Arc<[Key]>),
     /// The key of a semaphore, with those of its slots.
     Semaphore(Arc<SlotKeys>),
+    /// A key that readers share.
+    Read(Key),
+    /// The same key, for a writer.
+    Write(Key),
 }
 
 impl KeySet {
@@ -56,7 +62,7 @@ impl KeySet {
 
     pub(crate) fn first(&self) -> &Key {
         match &self.0 {
-            Keys::One(key) => key,
+            Keys::One(key) | Keys::Read(key) | Keys::Write(key) => key,
             Keys::Several(keys) => &keys[0],
             Keys::Semaphore(slots) => slots.semaphore(),
         }
@@ -64,7 +70,7 @@ impl KeySet {
 
     pub(crate) fn iter(&self) -> slice::Iter<'_, Key> {
         match &self.0 {
-            Keys::One(key) => slice::from_ref(key),
+            Keys::One(key) | Keys::Read(key) | Keys::Write(key) => slice::from_ref(key),
             Keys::Several(keys) => keys,
             Keys::Semaphore(slots) => slice::from_ref(slots.semaphore()),
         }
@@ -90,8 +96,41 @@ impl KeySet {
     pub(crate) fn slots(&self) -> Option<&SlotKeys> {
         match &self.0 {
             Keys::Semaphore(slots) => Some(slots),
-            Keys::One(_) | Keys::Several(_) => None,
+            Keys::One(_) | Keys::Several(_) | Keys::Read(_) | Keys::Write(_) => None,
         }
+    }
+
+    /// Creates the set of one key that readers share.
+    pub(crate) const fn to_read(key: Key) -> Self {
+        Self(Keys::Read(key))
+    }
+
+    /// Creates the set of one key, for a writer beside readers.
+    pub(crate) const fn to_write(key: Key) -> Self {
+        Self(Keys::Write(key))
+    }
+
+    /// Returns who else may hold the lock.
+    pub(crate) fn share(&self) -> Share {
+        match &self.0 {
+            Keys::One(_) | Keys::Several(_) => Share::Exclusive,
+            Keys::Semaphore(slots) => Share::Permit(slots.permits()),
+            Keys::Read(_) => Share::Reader,
+            Keys::Write(_) => Share::Writer,
+        }
+    }
+
+    /// Returns whether this is a lock of one key or of several, which nobody shares.
+    pub(crate) const fn is_plain(&self) -> bool {
+        matches!(self.0, Keys::One(_) | Keys::Several(_))
+    }
+
+    pub(crate) const fn is_to_read(&self) -> bool {
+        matches!(self.0, Keys::Read(_))
+    }
+
+    pub(crate) const fn is_to_write(&self) -> bool {
+        matches!(self.0, Keys::Write(_))
     }
 
     pub(crate) fn has_several(&self) -> bool {

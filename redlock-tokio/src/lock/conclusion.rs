@@ -7,7 +7,7 @@ use redlock_core::{AcquireFailure, LossReason, Timestamp};
 use crate::{
     Attempts, LockError, LockGuard, NodeError, NodeReport, Objection, RandomError,
     engine::{
-        lease_cell::{Client, End, LeaseCell, Waiter},
+        lease_cell::{Client, End, LeaseCell, LeaseRequest, WaitingTask},
         queue::Refusal,
     },
     key::KeySet,
@@ -55,13 +55,17 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub(super) fn of_waiter(waiter: &'a Waiter, since: Timestamp) -> Self {
+    pub(super) fn new(client: &'a Client, request: &'a LeaseRequest, since: Timestamp) -> Self {
         Self {
-            client: &waiter.client,
-            keys: &waiter.request.keys,
+            client,
+            keys: &request.keys,
             since,
             lease: None,
         }
+    }
+
+    pub(super) fn of_waiter(waiter: &'a WaitingTask, since: Timestamp) -> Self {
+        Self::new(waiter.client(), waiter.request(), since)
     }
 
     fn of_lease(lease: &'a LeaseCell, since: Timestamp) -> Self {
@@ -127,9 +131,10 @@ impl<'a> Request<'a> {
     fn passed_over(&self) -> LockError {
         let own = self.lease.map(LeaseCell::id);
         let attempts = self.attempts(0);
-        let is_taken = match self.keys.slots() {
-            None => self.client.is_held_by_another(self.keys, own),
-            Some(_) => self.client.has_permit(self.keys.first(), own),
+        let is_taken = if self.keys.is_plain() {
+            self.client.is_held_by_another(self.keys, own)
+        } else {
+            self.client.has_shared(self.keys, own)
         };
         if is_taken || self.client.quorum_in() == Some(Duration::ZERO) {
             return LockError::Contended(attempts);
@@ -145,6 +150,7 @@ impl<'a> Request<'a> {
             nodes_total: quorum.nodes(),
             waited: self.waited(),
             permits: self.keys.slots().map(|slots| slots.permits().count()),
+            share: self.keys.share(),
             nodes: self.lease.map(LeaseCell::reports).unwrap_or_default(),
         }
     }

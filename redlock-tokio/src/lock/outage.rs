@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::Timestamp;
+use redlock_core::{Share, Timestamp};
 
 use super::conclusion::without_majority;
 use crate::{
@@ -66,6 +66,7 @@ impl Outlook {
             votes_needed: client.quorum.votes(),
             nodes_total: client.quorum.nodes(),
             permits: None,
+            share: Share::Exclusive,
             waited: now.saturating_duration_since(self.since),
             nodes: NodeReports::default(),
         };

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use redlock_core::{FencingToken, Operation, Reply, Slot, SlotSet, Timestamp, Token, Ttl};
+use redlock_core::{Access, FencingToken, Operation, Reply, Slot, SlotSet, Timestamp, Token, Ttl};
 
 use super::NodeError;
 use crate::key::{Key, KeySet};
@@ -32,33 +32,32 @@ struct Content {
     keys: KeySet,
     operation: Operation,
     token: [u8; Token::LEN],
-    /// Whether the keys are the slots of a semaphore, each of which is probed on its own.
-    are_slots: bool,
+    access: Access,
 }
 
 impl Command {
-    /// Creates a command for one key.
+    /// The length of a nonce on the wire, in bytes.
+    const NONCE_LEN: usize = 32;
+
+    /// Creates a command for one key that nobody else may have.
     #[must_use]
     pub fn new(key: Key, operation: Operation) -> Self {
-        Self::for_all(key.into(), operation)
+        Self::with_access(key, operation, Access::Exclusive)
+    }
+
+    /// Creates a command for one key, which a writer or a reader wants, for example.
+    #[must_use]
+    pub fn with_access(key: Key, operation: Operation, access: Access) -> Self {
+        Self::for_all(key.into(), operation, access)
     }
 
     /// Creates a command for several keys. A node carries out the command for all of them or for none.
-    pub(crate) fn for_all(keys: KeySet, operation: Operation) -> Self {
-        Self::with_content(keys, operation, false)
-    }
-
-    /// Creates a probe of all slots of a semaphore, whose keys these are.
-    pub(crate) fn for_slots(keys: KeySet, probe: Operation) -> Self {
-        Self::with_content(keys, probe, true)
-    }
-
-    fn with_content(keys: KeySet, operation: Operation, are_slots: bool) -> Self {
+    pub(crate) fn for_all(keys: KeySet, operation: Operation, access: Access) -> Self {
         Self(Arc::new(Content {
             keys,
             operation,
             token: operation.token().to_ascii(),
-            are_slots,
+            access,
         }))
     }
 
@@ -88,7 +87,27 @@ impl Command {
     /// [`Vote::Slots`]. A node that answers as for a lock of several keys makes waiters wait until all slots are free.
     #[must_use]
     pub fn probes_slots(&self) -> bool {
-        self.0.are_slots
+        matches!(self.0.access, Access::Slots(_))
+    }
+
+    /// Returns who else may have the key. [`Access`] says what a node does for a reader and for a writer.
+    ///
+    /// A node that treats all of them as [`Access::Exclusive`] is safe, but it lets one reader in at a time.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.0.access
+    }
+
+    /// Returns whether this is a command of a reader, which other readers may have the key beside.
+    pub(crate) fn is_readers(&self) -> bool {
+        matches!(self.0.access, Access::Reader { .. })
+    }
+
+    /// Returns the value of the mark that this command sets or deletes, if it is a writer's.
+    pub(crate) fn mark(&self) -> Option<&[u8]> {
+        // A token on the wire begins with the nonce of its lease.
+        let is_writers = matches!(self.0.access, Access::Writer);
+        is_writers.then(|| &self.0.token[..Self::NONCE_LEN])
     }
 
     /// Returns the operation on the keys.
@@ -160,6 +179,11 @@ pub enum Vote {
         /// an end.
         remaining: Duration,
     },
+    /// The answer to a reader's probe: the key is free or shared, but a writer that waits has marked it.
+    Marked {
+        /// How long the mark will live unless the writer marks the key again. [`Duration::MAX`] for one without an end.
+        remaining: Duration,
+    },
     /// The answer to a probe of [all slots](Command::probes_slots) of a semaphore.
     Slots {
         /// The slots that the node does not have.
@@ -204,6 +228,7 @@ pub(crate) fn reply_of(answer: &Answer, now: Timestamp) -> Reply {
     match answer {
         Ok(Vote::Free) => Reply::Free,
         Ok(Vote::Taken { remaining }) => Reply::taken_for(now, *remaining),
+        Ok(Vote::Marked { remaining }) => Reply::marked_for(now, *remaining),
         Ok(Vote::Slots {
             free,
             next,

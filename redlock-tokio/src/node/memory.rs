@@ -101,7 +101,7 @@ impl MemoryNode {
     ///
     /// # Panics
     ///
-    /// Panics if the key is empty, longer than [`Key::MAX_LEN`], or begins with `redlock:fence:`.
+    /// Panics if the key is empty, longer than [`Key::MAX_LEN`], or [reserved](crate::KeyError::Reserved).
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Ttl) {
         let key = Key::new(key).unwrap_or_else(|error| panic!("not a key: {error}"));
         let expires_at = self.clock.now().saturating_add(ttl.as_duration());
@@ -221,7 +221,10 @@ impl Session for MemoryNode {
         for command in batch {
             let answer = store.execute(now, command);
             match (command.operation(), &answer) {
-                (Operation::Probe { .. }, Ok(Vote::Taken { .. } | Vote::Slots { .. })) => {
+                (
+                    Operation::Probe { .. },
+                    Ok(Vote::Taken { .. } | Vote::Marked { .. } | Vote::Slots { .. }),
+                ) => {
                     if let Some(notifier) = &self.freed {
                         store.watch(command, notifier);
                     }
@@ -251,7 +254,7 @@ impl Session for MemoryNode {
 mod tests {
     use std::time::Duration;
 
-    use redlock_core::{FencingToken, Nonce, Token};
+    use redlock_core::{Access, FencingToken, Nonce, Token};
 
     use super::*;
     use crate::key::{KeySet, Prefix};
@@ -284,7 +287,7 @@ mod tests {
 
     fn execute_all(node: &MemoryNode, names: &[&str], operation: Operation) -> Vote {
         let keys = KeySet::all(&Prefix::default(), names).unwrap();
-        let command = Command::for_all(keys, operation);
+        let command = Command::for_all(keys, operation, Access::Exclusive);
         let answer = node.store().execute(node.clock.now(), &command);
         answer.expect("the operation is known")
     }

@@ -56,6 +56,9 @@ pub enum OptionsError {
     /// The renewal interval is zero, or too long to keep the lock.
     #[error(transparent)]
     Renewal(#[from] KeepAliveError),
+    /// A reader asks for a fencing token. A token orders holders that follow each other, and readers do not.
+    #[error("a reader has no fencing token: only a writer can have one")]
+    FencedReader,
     /// A semaphore has no permits, or too many.
     #[error("the semaphore has {0}")]
     Permits(#[from] PermitsError),

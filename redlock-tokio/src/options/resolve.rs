@@ -4,7 +4,10 @@ use redlock_core::{
     Drift, FencingToken, KeepAlive, LeaseConfig, Quorum, RetrySchedule, Ttl, Validity,
 };
 
-use super::{CommonSettings, LockOptions, OptionsError, QueuePolicy, Renewal, RetryDelay, Switch};
+use super::{
+    CommonSettings, Fencing, Handover, LockOptions, OptionsError, Outages, QueuePolicy, Renewal,
+    RetryDelay,
+};
 
 const TTL: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(5);
@@ -23,7 +26,7 @@ const HANDOVER_FOR: Duration = Duration::from_millis(30);
 /// Options as a lease needs them, with the defaults of those that are not set.
 impl LockOptions {
     pub(crate) fn is_fenced(&self) -> bool {
-        self.fencing == Some(Switch::On)
+        self.fencing == Some(Fencing::Fenced)
     }
 
     pub(crate) fn without_label(&self) -> Self {
@@ -50,13 +53,13 @@ impl LockOptions {
     }
 
     pub(crate) fn fails_fast(&self) -> bool {
-        self.fail_fast == Some(Switch::On)
+        self.outages == Some(Outages::Refused)
     }
 
     /// Returns how to wait within this process, by options and defaults.
     pub(crate) fn policy(&self, common: &CommonSettings) -> QueuePolicy {
         QueuePolicy {
-            hands_over: self.handover != Some(Switch::Off),
+            hands_over: self.handover != Some(Handover::Never),
             streak: common
                 .handover_for
                 .unwrap_or(HANDOVER_FOR)

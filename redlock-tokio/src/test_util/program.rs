@@ -1,6 +1,6 @@
 use std::{env, io, process::Command};
 
-use super::error::SpawnError;
+use super::spawn_error::SpawnError;
 
 /// The installed server program.
 #[derive(Debug)]

@@ -13,6 +13,7 @@
 
 mod door;
 mod link;
+mod links;
 mod relay;
 
 use std::{
@@ -27,7 +28,7 @@ use tokio::{net::TcpStream, runtime, sync::mpsc, task::JoinSet};
 
 use self::{
     door::{Admission, Door},
-    link::Links,
+    links::Links,
     relay::Relay,
 };
 use super::port::Port;

@@ -1,13 +1,12 @@
 mod builder;
 mod group;
 
-use std::collections::BTreeMap;
-
+use self::group::Group;
 use super::{
-    error::TopologyError,
     peer::{Peer, divide},
     proxy::Proxy,
     server::RedisServer,
+    topology_error::TopologyError,
     waiting::{in_words, wait_until},
 };
 
@@ -57,13 +56,7 @@ pub use self::builder::SentinelsBuilder;
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Sentinels {
-    name: String,
-    servers: Vec<Peer>,
-    sentinels: Vec<Peer>,
-    password: Option<String>,
-    sentinel_password: Option<String>,
-}
+pub struct Sentinels(Group);
 
 impl SentinelsBuilder {
     /// Starts the processes. Blocks until the replicas have the master's data and the sentinels know each other,
@@ -73,13 +66,14 @@ impl SentinelsBuilder {
     ///
     /// As for [`Sentinels::spawn`].
     pub fn spawn(self) -> Result<Sentinels, TopologyError> {
-        let mut group = Sentinels::spawn_servers(&self)?;
+        let mut group = Group::spawn_servers(&self)?;
         // The sentinels look at a master's replicas when they start, and then only once in ten seconds.
         wait_until("the replicas have the master's data", || {
             let mut servers = 0..group.servers.len();
             servers.try_for_each(|it| group.check_server(it, 0))
         })?;
         group.spawn_sentinels(&self)?;
+        let group = Sentinels(group);
         group.settle()?;
         Ok(group)
     }
@@ -113,15 +107,16 @@ impl Sentinels {
     ///
     /// [`TopologyError::TimedOut`] if no replica can be promoted, or if there is no majority of sentinels.
     pub fn fail_over(&self) -> Result<usize, TopologyError> {
+        let group = &self.0;
         let old = wait_until("the sentinels name a master", || {
-            self.master().ok_or_else(|| self.opinions())
+            self.master().ok_or_else(|| group.opinions())
         })?;
         wait_until("a sentinel starts a failover", || {
             // Another failover may be under way, or the sentinel may not know yet that a replica is fit.
-            let order = ["SENTINEL", "FAILOVER", &self.name];
+            let order = ["SENTINEL", "FAILOVER", &group.name];
             let mut refusals = Vec::new();
-            for sentinel in &self.sentinels {
-                let commands = sentinel.commands(self.sentinel_password.as_deref());
+            for sentinel in &group.sentinels {
+                let commands = sentinel.commands(group.sentinel_password.as_deref());
                 match commands.ask::<()>(&order) {
                     Ok(()) => return Ok(()),
                     Err(error) => refusals.push(in_words(&error)),
@@ -141,8 +136,8 @@ impl Sentinels {
     pub fn wait_for_other_master(&self, old: usize) -> Result<usize, TopologyError> {
         wait_until("the sentinels name another master", || {
             let new = self.master().filter(|new| *new != old);
-            let new = new.ok_or_else(|| self.opinions())?;
-            self.check_server(new, new).map(|()| new)
+            let new = new.ok_or_else(|| self.0.opinions())?;
+            self.0.check_server(new, new).map(|()| new)
         })
     }
 
@@ -153,7 +148,7 @@ impl Sentinels {
     ///
     /// [`TopologyError::TimedOut`] if that does not happen, for instance since a process is down.
     pub fn settle(&self) -> Result<usize, TopologyError> {
-        wait_until("all servers and sentinels agree", || self.settled())
+        wait_until("all servers and sentinels agree", || self.0.settled())
     }
 
     /// Cuts these servers and these sentinels off from all others: nothing passes any more between the two
@@ -167,20 +162,21 @@ impl Sentinels {
     /// If there is no server or sentinel with one of these numbers. On systems other than Linux, where all
     /// processes have one address.
     pub fn cut_off(&self, servers: &[usize], sentinels: &[usize]) {
+        let group = &self.0;
         let check = |all: &[Peer], some: &[usize]| {
             let unknown = some.iter().find(|it| **it >= all.len());
             assert_eq!(unknown, None, "there are only {}", all.len());
         };
-        check(&self.servers, servers);
-        check(&self.sentinels, sentinels);
+        check(&group.servers, servers);
+        check(&group.sentinels, sentinels);
         let inside = |numbers: &[usize], all| -> Vec<bool> {
             (0..all).map(|it| numbers.contains(&it)).collect()
         };
         let is_in = [
-            inside(servers, self.servers.len()),
-            inside(sentinels, self.sentinels.len()),
+            inside(servers, group.servers.len()),
+            inside(sentinels, group.sentinels.len()),
         ];
-        let peers = self.servers.iter().chain(&self.sentinels);
+        let peers = group.servers.iter().chain(&group.sentinels);
         divide(&peers.zip(is_in.concat()).collect::<Vec<_>>());
     }
 
@@ -195,27 +191,19 @@ impl Sentinels {
     /// The server may be down, if the sentinels have not noticed yet.
     #[must_use]
     pub fn master(&self) -> Option<usize> {
-        let mut votes = BTreeMap::new();
-        for sentinel in &self.sentinels {
-            if let Ok(port) = self.port_named_by(sentinel) {
-                *votes.entry(port).or_insert(0) += 1;
-            }
-        }
-        let majority = self.sentinels.len() / 2 + 1;
-        let (port, _) = votes.into_iter().find(|(_, count)| *count >= majority)?;
-        self.server_at(port)
+        self.0.master()
     }
 
     /// Returns the name by which the sentinels know the master.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
 
     /// Returns the addresses of all sentinels, such as `127.0.0.1:26379`.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
-        let addresses = self.sentinels.iter().map(|it| it.address().to_string());
+        let addresses = self.0.sentinels.iter().map(|it| it.address().to_string());
         addresses.collect()
     }
 
@@ -223,17 +211,20 @@ impl Sentinels {
     /// the group's passwords.
     #[must_use]
     pub fn url(&self) -> String {
-        let user = self
-            .password
-            .as_deref()
-            .map(|it| format!(":{}@", encoded(it)));
-        let query = self.sentinel_password.as_deref();
+        let Group {
+            name,
+            password,
+            sentinel_password,
+            ..
+        } = &self.0;
+        let user = password.as_deref().map(|it| format!(":{}@", encoded(it)));
+        let query = sentinel_password.as_deref();
         let query = query.map(|it| format!("?sentinel_password={}", encoded(it)));
         let addresses = self.addresses().join(",");
         format!(
             "redis+sentinel://{}{addresses}/{}{}",
             user.unwrap_or_default(),
-            encoded(&self.name),
+            encoded(name),
             query.unwrap_or_default()
         )
     }
@@ -245,7 +236,7 @@ impl Sentinels {
     /// If there is no server with this number.
     #[must_use]
     pub fn server(&self, number: usize) -> &RedisServer {
-        &self.servers[number].process
+        &self.0.servers[number].process
     }
 
     /// Returns one of the sentinels, which is a process like a server.
@@ -255,7 +246,7 @@ impl Sentinels {
     /// If there is no sentinel with this number.
     #[must_use]
     pub fn sentinel(&self, number: usize) -> &RedisServer {
-        &self.sentinels[number].process
+        &self.0.sentinels[number].process
     }
 
     /// Returns the proxy between the clients and one of the servers.
@@ -265,7 +256,7 @@ impl Sentinels {
     /// If there is no server with this number.
     #[must_use]
     pub fn server_proxy(&self, number: usize) -> &Proxy {
-        &self.servers[number].proxy
+        &self.0.servers[number].proxy
     }
 
     /// Returns the proxy between the clients and one of the sentinels.
@@ -275,19 +266,19 @@ impl Sentinels {
     /// If there is no sentinel with this number.
     #[must_use]
     pub fn sentinel_proxy(&self, number: usize) -> &Proxy {
-        &self.sentinels[number].proxy
+        &self.0.sentinels[number].proxy
     }
 
     /// Returns the number of servers: the master and its replicas.
     #[must_use]
     pub fn server_count(&self) -> usize {
-        self.servers.len()
+        self.0.servers.len()
     }
 
     /// Returns the number of sentinels.
     #[must_use]
     pub fn sentinel_count(&self) -> usize {
-        self.sentinels.len()
+        self.0.sentinels.len()
     }
 }
 

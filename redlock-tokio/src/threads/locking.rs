@@ -5,28 +5,27 @@ use std::time::Duration;
 use shuttle::{future, thread};
 
 use super::{
-    explore::{Choice, Scenario, explore, sometimes},
+    explore::{Choice, Scenario, sometimes},
     world::{Handed, World},
 };
 use crate::{Acquisition, LockError, LockOptions};
 
-#[test]
-fn several_visitors_of_one_key() {
-    let reached = &["handed over", "granted each time"];
-    explore("several_visitors_of_one_key", reached, || {
+const SEVERAL_VISITORS: Scenario = Scenario {
+    name: "several_visitors_of_one_key",
+    run: || {
         let world = World::new();
         let visits = [0; 3].map(|_| world.visit("k", LockOptions::new()));
         let handed = visits.map(|it| it.join().unwrap().expect("the lock is free in the end"));
         sometimes("handed over", handed.contains(&Handed::Over));
         sometimes("granted each time", handed == [Handed::ByNodes; 3]);
         world.end();
-    });
-}
+    },
+    sometimes: &["handed over", "granted each time"],
+};
 
-#[test]
-fn visitors_of_overlapping_keys() {
-    let reached = &["others wait for a pair", "others wait for one key"];
-    explore("visitors_of_overlapping_keys", reached, || {
+const OVERLAPPING_KEYS: Scenario = Scenario {
+    name: "visitors_of_overlapping_keys",
+    run: || {
         let world = World::new();
         let visits = [&["a", "b"][..], &["b", "c"], &["b"], &["c"]].map(|keys| {
             let (redlock, referee) = (world.redlock.clone(), world.referee.clone());
@@ -42,14 +41,14 @@ fn visitors_of_overlapping_keys() {
             visit.join().unwrap().expect("the keys are free in the end");
         }
         world.end();
-    });
-}
+    },
+    sometimes: &["others wait for a pair", "others wait for one key"],
+};
 
 /// Answers come late. No visitor may find the key of an earlier one on the nodes: the node gets the release first.
-#[test]
-fn release_against_a_late_reply() {
-    let reached = &["in time", "too late"];
-    explore("release_against_a_late_reply", reached, || {
+const LATE_REPLY: Scenario = Scenario {
+    name: "release_against_a_late_reply",
+    run: || {
         let world = World::new();
         let once = LockOptions::new().max_attempts(1);
         let visits = [0; 2].map(|_| world.visit("k", once));
@@ -66,15 +65,15 @@ fn release_against_a_late_reply() {
         }
         late.join().unwrap();
         world.end();
-    });
-}
+    },
+    sometimes: &["in time", "too late"],
+};
 
 /// Two nodes break their connections, and are back later. No request may be forgotten, and no visitor may find the key of
 /// an earlier one on the nodes.
-#[test]
-fn release_against_broken_connections() {
-    let reached = &["locked", "no quorum"];
-    explore("release_against_broken_connections", reached, || {
+const BROKEN_CONNECTIONS: Scenario = Scenario {
+    name: "release_against_broken_connections",
+    run: || {
         let world = World::new();
         let once = LockOptions::new().max_attempts(1);
         let visits = [0; 2].map(|_| world.visit("k", once));
@@ -97,14 +96,14 @@ fn release_against_broken_connections() {
         breaks.join().unwrap();
         // A node is owed a release until the key must have expired, if a request to set the key was not answered.
         world.end_after_expiry();
-    });
-}
+    },
+    sometimes: &["locked", "no quorum"],
+};
 
 /// Two clients of the same nodes. The nodes report when the key is free.
-#[test]
-fn two_clients_of_one_key() {
-    let reached = &["free at once", "taken at first"];
-    explore("two_clients_of_one_key", reached, || {
+const TWO_CLIENTS: Scenario = Scenario {
+    name: "two_clients_of_one_key",
+    run: || {
         let holder = World::new();
         let waiter = World::beside(&holder);
         let guard = holder.hold("k", LockOptions::new());
@@ -131,8 +130,9 @@ fn two_clients_of_one_key() {
         holder.drain();
         waiter.end();
         holder.end();
-    });
-}
+    },
+    sometimes: &["free at once", "taken at first"],
+};
 
 /// The control of the referee: two clients that do not share their nodes.
 const TWO_HOLDERS: Scenario = Scenario {
@@ -150,4 +150,29 @@ const TWO_HOLDERS: Scenario = Scenario {
 #[test]
 fn two_holders_are_found() {
     assert!(TWO_HOLDERS.search(Choice::Random, 0, 1).is_err());
+}
+
+#[test]
+fn several_visitors_of_one_key() {
+    SEVERAL_VISITORS.explore();
+}
+
+#[test]
+fn visitors_of_overlapping_keys() {
+    OVERLAPPING_KEYS.explore();
+}
+
+#[test]
+fn release_against_a_late_reply() {
+    LATE_REPLY.explore();
+}
+
+#[test]
+fn release_against_broken_connections() {
+    BROKEN_CONNECTIONS.explore();
+}
+
+#[test]
+fn two_clients_of_one_key() {
+    TWO_CLIENTS.explore();
 }

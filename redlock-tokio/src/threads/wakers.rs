@@ -14,7 +14,7 @@ use shuttle::{
 use tokio::sync::oneshot;
 
 use super::{
-    explore::{explore, sometimes},
+    explore::{Scenario, sometimes},
     world::World,
 };
 use crate::{LockFuture, LockOptions, Redlock};
@@ -58,10 +58,9 @@ fn reenters(world: &World) -> (Waker, oneshot::Receiver<ThreadId>) {
     (waker, was_woken)
 }
 
-#[test]
-fn waker_of_a_waiter_that_locks() {
-    let reached = &["woken by the release"];
-    explore("waker_of_a_waiter_that_locks", reached, || {
+const WAITERS_WAKER: Scenario = Scenario {
+    name: "waker_of_a_waiter_that_locks",
+    run: || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
         let mut first = world.wait("k", LockOptions::new());
@@ -77,13 +76,13 @@ fn waker_of_a_waiter_that_locks() {
         visit.join().unwrap().expect("the others are gone");
         release.join().unwrap();
         world.end();
-    });
-}
+    },
+    sometimes: &["woken by the release"],
+};
 
-#[test]
-fn waker_of_a_holder_that_locks() {
-    let reached = &["locked by a waker"];
-    explore("waker_of_a_holder_that_locks", reached, || {
+const HOLDERS_WAKER: Scenario = Scenario {
+    name: "waker_of_a_holder_that_locks",
+    run: || {
         let world = World::new();
         let guard = world.hold("k", LockOptions::new());
         let (waker, woken) = reenters(&world);
@@ -101,5 +100,16 @@ fn waker_of_a_holder_that_locks() {
         }
         drop(hold);
         world.end();
-    });
+    },
+    sometimes: &["locked by a waker"],
+};
+
+#[test]
+fn waker_of_a_waiter_that_locks() {
+    WAITERS_WAKER.explore();
+}
+
+#[test]
+fn waker_of_a_holder_that_locks() {
+    HOLDERS_WAKER.explore();
 }

@@ -3,7 +3,7 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Waker},
@@ -19,11 +19,17 @@ use crate::{
     Clock, LockError, LockFuture, LockGuard, LockOptions, MemoryNode, Redlock,
     engine::{
         lane::stand_in::{Order, StandIn},
-        lease_cell::listeners,
-        queue::{Queue, QueueStatus},
+        lease_cell::{Client, listeners},
+        queue::{Queue, QueueSize},
+        slot_table::SlotTable,
         timers::Timers,
+        turn_table::TurnTable,
+        wall_clock::WallClock,
+        warning::Outage,
     },
+    key::Prefix,
     node::Session,
+    options::CommonSettings,
     random::Random,
 };
 
@@ -60,7 +66,8 @@ impl World {
 
     fn over(seed: u64, time: Arc<Time>, nodes: Vec<MemoryNode>, referee: Referee) -> Self {
         let clock = Clock::explored(Arc::clone(&time));
-        let queue = Arc::new(Queue::new(usize::MAX, &Random::seeded(seed)));
+        let random = Random::seeded(seed);
+        let queue = Arc::new(Queue::new(usize::MAX, &random));
         let timers = Timers::new(clock.clone());
         let quorum = Quorum::majority(NODES).expect("there are nodes");
         let (mut handles, mut lanes) = (Vec::new(), Vec::new());
@@ -81,12 +88,29 @@ impl World {
             orders.push(orderer);
         }
         let running = future::spawn(Arc::clone(&timers).run());
-        let settings = Redlock::builder()
-            .clock(clock)
-            .random_seed(seed)
-            .ttl(TTL)
-            .node_timeout(Duration::ZERO);
-        let redlock = Redlock::new(settings.client(quorum, None, None, handles, timers, queue));
+        let redlock = Redlock::new(Client {
+            quorum,
+            lanes: handles.into(),
+            timers,
+            queue,
+            turns: TurnTable::new(&random),
+            slots: SlotTable::new(&random),
+            clock,
+            random,
+            requests: 0.into(),
+            prefix: Prefix::default(),
+            defaults: LockOptions::new().ttl(TTL),
+            default_terms: OnceLock::new(),
+            common: CommonSettings::default(),
+            max_ttl: None,
+            node_timeout: Duration::ZERO,
+            window: None,
+            outage: Outage::default(),
+            shut_down: false.into(),
+            wall_clock: WallClock::system(),
+            undeliverable: 0.into(),
+            logs_keys: false,
+        });
         let events = Events {
             time: Arc::clone(&time),
             orders,
@@ -195,7 +219,7 @@ impl World {
     pub(super) fn end(self) {
         self.drain();
         let lanes = &self.redlock.client().lanes;
-        let undelivered: usize = lanes.iter().map(|it| it.counters.undelivered()).sum();
+        let undelivered: usize = lanes.iter().map(|it| it.undelivered()).sum();
         assert_eq!(undelivered, 0, "releases that were not delivered");
         self.end_drained();
     }
@@ -240,11 +264,11 @@ impl World {
 /// Checks that no lease is in the queue or has a deadline.
 fn expect_no_leases(redlock: &Redlock) {
     let client = redlock.client();
-    let nothing = QueueStatus {
+    let nothing = QueueSize {
         keys: 0,
         waiting: 0,
     };
-    assert_eq!(client.queue.status(), nothing, "left in the queue");
+    assert_eq!(client.queue.size(), nothing, "left in the queue");
     // The timers forget the leases that they have called back when they run again.
     for _ in 0..1000 {
         if client.timers.all().next().is_none() {

@@ -16,6 +16,7 @@ mod peak;
 mod permits;
 mod probing;
 mod quarantine;
+mod readers;
 mod refusals;
 mod releases;
 mod reservations;

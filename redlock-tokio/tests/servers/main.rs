@@ -16,6 +16,7 @@ mod permits;
 mod promises;
 mod refusals;
 mod saying_less;
+mod sharing;
 mod starting;
 #[path = "../support/mod.rs"]
 mod support;

@@ -20,15 +20,15 @@ use crate::{
 /// Opens sessions with one node.
 #[derive(Clone)]
 pub(super) struct Connector {
-    pub(super) id: NodeId,
-    pub(super) node: Arc<dyn Node>,
-    pub(super) discovery: Option<Discovery>,
+    id: NodeId,
+    node: Arc<dyn Node>,
+    discovery: Option<Discovery>,
     /// The prefix of all locks.
-    pub(super) prefix: Prefix,
-    pub(super) clock: Clock,
+    prefix: Prefix,
+    clock: Clock,
     /// How long one attempt may take.
-    pub(super) limit: Duration,
-    pub(super) vetting: Arc<Vetting>,
+    limit: Duration,
+    vetting: Arc<Vetting>,
 }
 
 /// A session whose node has no vote yet, and what is known of the node.
@@ -42,6 +42,26 @@ pub(super) struct NewSession {
 }
 
 impl Connector {
+    pub(super) fn new(
+        id: NodeId,
+        node: Arc<dyn Node>,
+        discovery: Option<Discovery>,
+        prefix: Prefix,
+        clock: Clock,
+        limit: Duration,
+        vetting: Arc<Vetting>,
+    ) -> Self {
+        Self {
+            id,
+            node,
+            discovery,
+            prefix,
+            clock,
+            limit,
+            vetting,
+        }
+    }
+
     /// Returns what logs call the node.
     pub(super) fn address(&self) -> &str {
         self.node.address()
@@ -58,11 +78,17 @@ impl Connector {
     }
 
     /// Creates the inspector of a session.
-    pub(super) fn inspector(&self, statement: &Statement, tenure: Option<Tenure>) -> Inspector {
+    pub(super) fn inspector(&self, session: &dyn Session, tenure: Option<Tenure>) -> Inspector {
+        let statement = Statement {
+            asked_at: self.clock.now(),
+            server: session.server(),
+            history_age: None,
+        };
+        let has_marker = self.vetting.needs_history_age(&statement);
         Inspector::new(
             self.clock.clone(),
             &statement.server,
-            self.vetting.needs_history_age(statement),
+            has_marker,
             tenure.filter(|_| self.marks_tenures()),
             self.limit,
         )

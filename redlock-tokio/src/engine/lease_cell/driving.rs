@@ -11,7 +11,7 @@ use redlock_core::{
 use super::{
     Contender, LeaseCell,
     place::Place,
-    stage::{End, Held, Stage},
+    stage::{Held, Stage},
     state::{CellState, Changes, Departure},
 };
 use crate::{
@@ -39,7 +39,7 @@ impl LeaseCell {
             .map_or_else(WakeUps::default, |departure| {
                 carry_out(now, self.leave(now, departure))
             });
-        if self.keys.slots().is_some() {
+        if !self.keys.is_plain() {
             self.tell_others(now, &changes);
         }
         // Tasks are woken outside of all locks, because a woken task first takes the lock of its lease.
@@ -106,15 +106,14 @@ impl LeaseCell {
     /// nothing to release either.
     fn overloaded(&self, state: &mut CellState, command: &Command, transmit: &Transmit) -> NodeSet {
         let (token, nodes) = (transmit.operation.token(), transmit.nodes);
-        let (of, unasked) = state.unasked;
-        let unasked = (of == token).then_some(unasked);
+        let unasked = (state.unasked_token == token).then_some(state.unasked);
         if matches!(transmit.operation, Operation::Release { .. }) {
             let is_unasked = |node: &NodeId| unasked.is_some_and(|nodes| nodes.contains(*node));
             return nodes.iter().filter(is_unasked).collect();
         }
         let (lanes, votes) = (&self.client.lanes, self.client.quorum.votes());
-        let is_behind = |node: &NodeId| lanes[node.index()].counters.is_behind(command);
-        let is_overloaded = |node: &NodeId| lanes[node.index()].counters.is_too_much(command);
+        let is_behind = |node: &NodeId| lanes[node.index()].is_behind(command);
+        let is_overloaded = |node: &NodeId| lanes[node.index()].is_overloaded(command);
         let mut skipped: NodeSet = nodes.iter().filter(is_behind).collect();
         let votes = votes.min(nodes.len());
         if transmit.asks_for_votes && nodes.difference(skipped).len() < votes {
@@ -126,7 +125,8 @@ impl LeaseCell {
         if matches!(transmit.operation, Operation::Acquire { .. }) {
             let asked = nodes.difference(skipped);
             let unasked = unasked.unwrap_or(self.client.quorum.all());
-            state.unasked = (token, unasked.difference(asked));
+            state.unasked_token = token;
+            state.unasked = unasked.difference(asked);
         }
         skipped
     }
@@ -159,9 +159,9 @@ impl LeaseCell {
                     self.start_turn(state, now);
                     state.exhaust(failure, attempts);
                 }
-                Event::Extended { .. } => state.note_extension(true),
+                Event::Extended { .. } => state.note_extension(),
                 Event::ExtendFailed { .. } => {
-                    state.note_extension(false);
+                    state.note_failed_extension();
                     log::debug!(
                         target: "redlock",
                         label = state.label(),
@@ -181,9 +181,9 @@ impl LeaseCell {
                         %reason,
                         "a lock was lost"
                     );
-                    state.enter(Stage::Ended(End::Lost(reason)));
+                    state.lose(reason);
                 }
-                Event::Released(verdict) => state.enter(Stage::Ended(End::Released(verdict))),
+                Event::Released(verdict) => state.finish_release(verdict),
                 // The enum may grow. An event that this driver does not know concerns nobody here.
                 _ => {}
             }
@@ -202,7 +202,7 @@ impl LeaseCell {
 
     /// Has the timers call back when something is due. Abandons the lease if they have ended.
     fn reschedule(self: &Arc<Self>, state: &mut CellState, now: Timestamp) {
-        let due = state.lease.poll_timeout();
+        let due = state.next_due();
         let is_early_enough = match (state.due, due) {
             // A call that comes too early only sets the next deadline.
             (Some(known), Some(due)) => known <= due,
@@ -253,9 +253,7 @@ impl LeaseCell {
         } else {
             None
         };
-        state.enter(Stage::Acquiring {
-            after_pause: pause.is_some(),
-        });
+        state.start_acquiring(pause.is_some());
         self.share(state);
         if let Some(pause) = pause {
             state.lease.back_off(pause);
@@ -320,16 +318,14 @@ pub(super) fn carry_out(now: Timestamp, follow_ups: Vec<FollowUp<Contender>>) ->
     }
     let mut follow_ups = VecDeque::from(follow_ups);
     while let Some(next) = follow_ups.pop_front() {
-        let (contender, backs_off) = match next {
+        let (waiter, backs_off) = match next {
             FollowUp::StartTurn { waiter, backs_off } => (waiter, backs_off),
             FollowUp::ScheduleExpiry { waiter, at } => {
-                if let Some(waiter) = waiter.waiter() {
-                    waiter.call_back(at);
-                }
+                waiter.schedule_expiry(now, at);
                 continue;
             }
         };
-        let Some((cell, deadline)) = contender.waiter().and_then(|it| it.start_turn()) else {
+        let Some((cell, deadline)) = waiter.start_turn() else {
             continue;
         };
         let begin = |state: &mut CellState| cell.begin(state, now, deadline, backs_off);

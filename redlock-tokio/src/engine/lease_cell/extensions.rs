@@ -31,9 +31,14 @@ impl Extensions {
         ExtensionTicket(self.ended)
     }
 
-    pub(super) const fn note_end(&mut self, succeeded: bool) {
+    pub(super) const fn note_success(&mut self) {
         self.ended = self.ended.wrapping_add(1);
-        self.last_succeeded = succeeded;
+        self.last_succeeded = true;
+    }
+
+    pub(super) const fn note_failure(&mut self) {
+        self.ended = self.ended.wrapping_add(1);
+        self.last_succeeded = false;
     }
 
     /// Returns how the extension with this ticket ended, or how a later one did. `None` while it is under way.

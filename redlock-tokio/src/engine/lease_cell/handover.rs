@@ -12,21 +12,28 @@ use super::{
     waiter::Successor,
 };
 
-impl HeldLease {
-    /// Hands the lock over to the next waiter in this process, without a request to the nodes. Returns whether it
-    /// did. If not, the lock is to be released.
-    pub(crate) fn hand_over(&self, now: Timestamp) -> bool {
-        let Self { lease, generation } = self;
-        let successor = lease.update(now, |state| lease.try_hand_over(state, now, *generation));
+impl LeaseCell {
+    /// Hands the lock over to the next waiter in this process, or leaves it to other readers, without a request to the
+    /// nodes. Returns whether it did. If not, the lock is to be released.
+    pub(super) fn hand_over(self: &Arc<Self>, now: Timestamp, generation: Generation) -> bool {
+        let successor = self.update(now, |state| {
+            if state.reads {
+                return Err(state.leave(generation));
+            }
+            Ok(self.try_hand_over(state, now, generation))
+        });
+        let successor = match successor {
+            Ok(successor) => successor,
+            // The other readers of this process keep the lock.
+            Err(has_others) => return has_others,
+        };
         let is_handed_over = successor.is_some();
         if let Some(successor) = successor {
             successor.wake();
         }
         is_handed_over
     }
-}
 
-impl LeaseCell {
     fn try_hand_over(
         self: &Arc<Self>,
         state: &mut CellState,
@@ -56,7 +63,7 @@ impl LeaseCell {
                 generation: generation.next(),
             };
             // Otherwise it has given up at this very moment.
-            if let Some(successor) = next.waiter().and_then(|next| next.serve(handed_over)) {
+            if let Some(successor) = next.waiter().and_then(|next| next.take_over(handed_over)) {
                 state.hand_over(now, successor.label);
                 return Some(successor);
             }

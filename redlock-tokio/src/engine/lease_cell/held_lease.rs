@@ -11,9 +11,9 @@ use super::{
     state::HoldState,
 };
 
-/// Counts the holders that a lease had: each handover starts a new generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Generation(u64);
+/// Counts the holders that a lease had: each handover starts a new generation, and so does each reader that joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Generation(u32);
 
 impl Generation {
     pub(super) const FIRST: Self = Self(0);
@@ -105,6 +105,11 @@ impl HeldLease {
             HoldState::Lost(reason) => reason,
             HoldState::Held | HoldState::Released => pending().await,
         }
+    }
+
+    /// Hands the lock over to the next waiter in this process. Returns whether it did. If not, it is to be released.
+    pub(crate) fn hand_over(&self, now: Timestamp) -> bool {
+        self.lease.hand_over(now, self.generation)
     }
 
     /// Releases the lock, or gives up acquiring it. Changes nothing for a later generation.

@@ -28,6 +28,10 @@ pub(crate) fn listeners(
                     if let Some(Contender::Lease(lease)) = queue.turn(key) {
                         lease.handle_freed(node);
                     }
+                    let turns = queue.read_write_turns(key).into_iter();
+                    for lease in turns.filter_map(Contender::into_lease) {
+                        lease.handle_freed(node);
+                    }
                     if let Some((semaphore, slot)) = SlotKeys::parse(key) {
                         let turns = queue.permit_turns(semaphore).into_iter();
                         for lease in turns.filter_map(Contender::into_lease) {

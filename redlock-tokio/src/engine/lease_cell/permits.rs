@@ -17,12 +17,14 @@ impl LeaseCell {
         self.state().lease.slot()
     }
 
-    /// Has the lease ask for a permit. It begins with the slot that the process had last.
+    /// Has the lease ask for a permit, or as a reader or a writer. A permit begins with the slot that the process had last.
     pub(super) fn share(&self, state: &mut CellState) {
-        let Some(slots) = self.keys.slots() else {
+        let share = self.keys.share();
+        if share == Share::Exclusive {
             return;
-        };
-        state.lease.set_share(Share::Permit(slots.permits()));
+        }
+        state.lease.set_share(share);
+        state.reads = share == Share::Reader;
         self.exclude_slots(state);
         if let Some(last) = self.client.slots.last(self.keys.first()) {
             state.lease.prefer_slot(last);
@@ -54,7 +56,10 @@ impl LeaseCell {
     }
 
     /// Lets other leases of the process ask if this one has got its permit, or asks no longer.
-    pub(super) fn tell_others(&self, now: Timestamp, changes: &Changes) {
+    pub(super) fn tell_others(self: &Arc<Self>, now: Timestamp, changes: &Changes) {
+        if self.keys.slots().is_none() {
+            return self.tell_readers_and_writers(now, changes);
+        }
         let (queue, key) = (&self.client.queue, self.keys.first());
         if changes.is_acquired {
             carry_out(now, queue.note_permit(key, self.ticket, now)).wake_all();
@@ -73,7 +78,7 @@ impl LeaseCell {
         }
     }
 
-    fn look_again(self: &Arc<Self>, now: Timestamp) {
+    pub(super) fn look_again(self: &Arc<Self>, now: Timestamp) {
         self.update(now, |state| {
             for node in self.client.quorum.all().iter() {
                 state.lease.probe_again(node);
@@ -91,13 +96,17 @@ impl LeaseCell {
     pub(super) fn command(&self, transmit: &Transmit) -> Option<Command> {
         let operation: Operation = transmit.operation;
         match (transmit.access, self.keys.slots()) {
-            (Access::Exclusive, _) => Some(Command::for_all(self.keys.clone(), operation)),
             (Access::Slot(slot), Some(slots)) => {
-                let key = slots.get(slot)?;
-                Some(Command::new(key.clone(), operation))
+                let key = slots.get(slot)?.clone();
+                Some(Command::with_access(key, operation, transmit.access))
             }
             (Access::Slots(_), Some(slots)) => {
-                Some(Command::for_slots(slots.all().clone(), operation))
+                let keys = slots.all().clone();
+                Some(Command::for_all(keys, operation, transmit.access))
+            }
+            (Access::Exclusive | Access::Writer | Access::Reader { .. }, None) => {
+                let keys = self.keys.clone();
+                Some(Command::for_all(keys, operation, transmit.access))
             }
             _ => None,
         }

@@ -1,11 +1,11 @@
 //! The place of a request in its process: in the queues of its keys, or in the queue of its semaphore.
 
-use redlock_core::Timestamp;
+use redlock_core::{Share, Timestamp};
 
 use super::Contender;
 use crate::{
     Key,
-    engine::queue::{Entry, FollowUp, JoinOutcome, Queue, Refused, Ticket},
+    engine::queue::{Entry, FollowUp, JoinOutcome, Queue, Refused, Role, Ticket},
     key::KeySet,
     options::QueuePolicy,
 };
@@ -25,23 +25,26 @@ impl Place<'_> {
         policy: &QueuePolicy,
         enter: impl FnOnce(Entry) -> Contender,
     ) -> Result<JoinOutcome<Contender>, Refused<Contender>> {
-        match self.keys.slots() {
-            None => self.queue.join(self.keys, self.ticket, now, policy, enter),
-            Some(slots) => {
-                let (key, permits) = (self.keys.first(), slots.permits());
-                self.queue
-                    .join_semaphore(key, permits, self.ticket, now, policy, enter)
+        let (queue, key, ticket) = (self.queue, self.key(), self.ticket);
+        match self.keys.share() {
+            Share::Permit(permits) => {
+                queue.join_semaphore(key, permits, ticket, now, policy, enter)
             }
+            Share::Reader | Share::Writer => {
+                let role = self.role(policy);
+                queue.join_readers_or_writers(key, role, ticket, now, policy, enter)
+            }
+            _ => queue.join(self.keys, ticket, now, policy, enter),
         }
     }
 
     /// Puts a lease in the place of the waiter that has got the turn.
     pub(super) fn replace_turn(self, holder: &Contender) {
-        match self.keys.slots() {
-            None => self.queue.replace_turn(self.keys, self.ticket, holder),
-            Some(_) => self
-                .queue
-                .replace_permit_turn(self.key(), self.ticket, holder),
+        let (queue, key, ticket) = (self.queue, self.key(), self.ticket);
+        match self.keys.share() {
+            Share::Permit(_) => queue.replace_permit_turn(key, ticket, holder),
+            Share::Reader | Share::Writer => queue.replace_read_write_turn(key, ticket, holder),
+            _ => queue.replace_turn(self.keys, ticket, holder),
         }
     }
 
@@ -53,11 +56,14 @@ impl Place<'_> {
         held: Option<Timestamp>,
         policy: &QueuePolicy,
     ) -> Vec<FollowUp<Contender>> {
-        match self.keys.slots() {
-            None => self.queue.leave(self.keys, self.ticket, now, held, policy),
-            Some(_) => self
-                .queue
-                .leave_semaphore(self.key(), self.ticket, now, held, policy),
+        let (queue, key, ticket) = (self.queue, self.key(), self.ticket);
+        match self.keys.share() {
+            Share::Permit(_) => queue.leave_semaphore(key, ticket, now, held, policy),
+            Share::Reader | Share::Writer => {
+                let role = self.role(policy);
+                queue.leave_readers_or_writers(key, role, ticket, now, held, policy)
+            }
+            _ => queue.leave(self.keys, ticket, now, held, policy),
         }
     }
 
@@ -69,11 +75,21 @@ impl Place<'_> {
         policy: &QueuePolicy,
         fits: impl FnOnce(&Contender) -> bool,
     ) -> Option<Contender> {
-        match self.keys.slots() {
-            None => self.queue.successor(self.key(), now, held, policy, fits),
-            Some(_) => self
-                .queue
-                .next_for_permit(self.key(), self.ticket, now, policy, fits),
+        let (queue, key, ticket) = (self.queue, self.key(), self.ticket);
+        match self.keys.share() {
+            Share::Permit(_) => queue.next_for_permit(key, ticket, now, policy, fits),
+            Share::Reader | Share::Writer => queue.next_writer(key, ticket, now, policy, fits),
+            _ => queue.successor(key, now, held, policy, fits),
+        }
+    }
+
+    /// Returns what a reader or a writer wants. A reader that may not wait asks the nodes itself, even if another one does.
+    fn role(self, policy: &QueuePolicy) -> Role {
+        let joins = policy.hands_over && !policy.streak.is_zero() && !policy.wait.is_zero();
+        match (self.keys.is_to_write(), joins) {
+            (true, _) => Role::Writer,
+            (false, true) => Role::Reader,
+            (false, false) => Role::LoneReader,
         }
     }
 

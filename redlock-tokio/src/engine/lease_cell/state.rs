@@ -6,13 +6,14 @@ use std::{
 };
 
 use redlock_core::{
-    AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, Slot, Timestamp, Token,
-    Transmit, Ttl,
+    AcquireFailure, FencingToken, Lease, LossReason, NodeSet, Operation, ReleaseVerdict, Slot,
+    Timestamp, Token, Transmit, Ttl,
 };
 
 use super::{
     extensions::{ExtensionOutcome, ExtensionTicket, Extensions},
     held_lease::Generation,
+    holders::Holders,
     stage::{End, Held, Stage},
     watched_round::WatchedRound,
 };
@@ -22,6 +23,10 @@ pub(super) struct CellState {
     pub(super) lease: Lease,
     stage: Stage,
     generation: Generation,
+    /// Those that share the lock, if it was ever shared.
+    holders: Holders,
+    /// Whether the lock is, or will be, a reader's, which others may share.
+    pub(super) reads: bool,
     /// What the lock is for, according to its present holder.
     label: Option<&'static str>,
     pub(super) watched: WatchedRound,
@@ -31,7 +36,8 @@ pub(super) struct CellState {
     /// The nodes whose votes won the lock, once it was acquired.
     pub(super) granted_by: NodeSet,
     /// The token of the last attempt, and the nodes that were not asked to set the key to it.
-    pub(super) unasked: (Token, NodeSet),
+    pub(super) unasked_token: Token,
+    pub(super) unasked: NodeSet,
     /// The slot that other leases of the process know as this one's.
     pub(super) slot: Option<Slot>,
     /// The deadline that the timers know.
@@ -77,10 +83,13 @@ pub(super) enum HoldState {
 impl CellState {
     pub(super) fn new(lease: Lease, label: Option<&'static str>) -> Self {
         Self {
-            unasked: (lease.token(), NodeSet::EMPTY),
+            unasked_token: lease.token(),
+            unasked: NodeSet::EMPTY,
             lease,
             stage: Stage::New,
             generation: Generation::FIRST,
+            holders: Holders::default(),
+            reads: false,
             label,
             watched: WatchedRound::default(),
             extensions: Extensions::default(),
@@ -112,6 +121,11 @@ impl CellState {
         }
     }
 
+    /// Starts to ask the nodes.
+    pub(super) fn start_acquiring(&mut self, after_pause: bool) {
+        self.enter(Stage::Acquiring { after_pause });
+    }
+
     // Events of the lease.
 
     /// Notes a request that is about to be sent.
@@ -120,8 +134,8 @@ impl CellState {
         match transmit.operation {
             // The objections to what came before are still wanted.
             _ if !transmit.asks_for_votes => {}
-            Operation::Extend { .. } => self.watched.watch(round, false),
-            Operation::Release { .. } => self.watched.watch(round, true),
+            Operation::Extend { .. } => self.watched.watch_extension(round),
+            Operation::Release { .. } => self.watched.watch_release(round),
             _ => self.watched.watch_attempt(round),
         }
     }
@@ -137,9 +151,22 @@ impl CellState {
         self.enter(Stage::Ended(End::Exhausted { failure, attempts }));
     }
 
-    pub(super) fn note_extension(&mut self, succeeded: bool) {
-        self.extensions.note_end(succeeded);
+    pub(super) fn note_extension(&mut self) {
+        self.extensions.note_success();
         self.for_holder = true;
+    }
+
+    pub(super) fn note_failed_extension(&mut self) {
+        self.extensions.note_failure();
+        self.for_holder = true;
+    }
+
+    pub(super) fn lose(&mut self, reason: LossReason) {
+        self.enter(Stage::Ended(End::Lost(reason)));
+    }
+
+    pub(super) fn finish_release(&mut self, verdict: ReleaseVerdict) {
+        self.enter(Stage::Ended(End::Released(verdict)));
     }
 
     // Commands.
@@ -152,12 +179,45 @@ impl CellState {
         ttl: Ttl,
     ) -> Option<ExtensionTicket> {
         let ticket = self.extensions.ticket();
-        (self.generation == generation && self.lease.extend_for(now, ttl)).then_some(ticket)
+        (self.is_generation(generation) && self.lease.extend_for(now, ttl)).then_some(ticket)
+    }
+
+    /// Starts to turn the lock of a writer into one of a reader. Returns `None` if that is not possible.
+    pub(super) fn downgrade(
+        &mut self,
+        now: Timestamp,
+        generation: Generation,
+    ) -> Option<ExtensionTicket> {
+        let ticket = self.extensions.ticket();
+        if !self.is_generation(generation) || !self.lease.downgrade(now) {
+            return None;
+        }
+        self.reads = true;
+        self.fence = None;
+        if let Stage::Held(held) = &mut self.stage {
+            held.since = now;
+        }
+        Some(ticket)
+    }
+
+    /// Adds a holder beside the others. Returns its number, or `None` if no readers hold the lock.
+    pub(super) fn join(&mut self, now: Timestamp) -> Option<Generation> {
+        self.lease.join(now).then(|| {
+            self.holders.join(&mut self.generation);
+            self.generation
+        })
+    }
+
+    /// Removes a holder. Returns whether others are left, which keep the lock.
+    pub(super) fn leave(&mut self, generation: Generation) -> bool {
+        let has_others = self.holders.leave(generation);
+        self.for_holder |= has_others;
+        has_others
     }
 
     /// Notes that the holder has taken the lock. Returns whether the lock is still held.
     pub(super) fn claim(&mut self, now: Timestamp, generation: Generation) -> bool {
-        if self.generation != generation {
+        if !self.is_generation(generation) {
             return false;
         }
         self.lease.claim(now);
@@ -166,7 +226,7 @@ impl CellState {
 
     /// Releases the lock, or gives up acquiring it.
     pub(super) fn release(&mut self, now: Timestamp, generation: Generation) {
-        if self.generation != generation {
+        if !self.is_generation(generation) || self.leave(generation) {
             return;
         }
         self.lease.release(now);
@@ -223,6 +283,11 @@ impl CellState {
         }
     }
 
+    /// Returns when something is to be done if nothing happens before.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.lease.poll_timeout()
+    }
+
     // Getters.
 
     pub(super) const fn stage(&self) -> &Stage {
@@ -234,13 +299,13 @@ impl CellState {
     }
 
     pub(super) fn is_generation(&self, generation: Generation) -> bool {
-        self.generation == generation
+        self.holders.contains(generation, self.generation)
     }
 
     /// Returns what the lease is to the holder of a generation.
     pub(super) fn hold_state(&self, generation: Generation) -> HoldState {
         match self.stage {
-            _ if self.generation != generation => HoldState::Released,
+            _ if !self.is_generation(generation) => HoldState::Released,
             Stage::Held(_) => HoldState::Held,
             Stage::Ended(End::Lost(reason)) => HoldState::Lost(reason),
             _ => HoldState::Released,
@@ -260,8 +325,10 @@ impl CellState {
         }
     }
 
-    /// Enters a stage. All changes of stage but handovers go this way, so that none is forgotten.
-    pub(super) fn enter(&mut self, stage: Stage) {
+    // Private.
+
+    /// All changes of stage but handovers go this way, so that none is forgotten.
+    fn enter(&mut self, stage: Stage) {
         let before = mem::replace(&mut self.stage, stage);
         if before.is_in_queue() && !self.stage.is_in_queue() {
             let held = match before {

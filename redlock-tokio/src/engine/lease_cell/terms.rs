@@ -2,7 +2,11 @@ use std::sync::Arc;
 
 use redlock_core::LeaseConfig;
 
-use crate::{engine::turns::TurnLength, key::KeySet, options::QueuePolicy};
+use crate::{
+    engine::turns::TurnLength,
+    key::{KeySet, SlotKeys},
+    options::QueuePolicy,
+};
 
 /// The options of a lock, resolved. Shared by all requests with the same options.
 #[derive(Clone, Debug)]
@@ -23,6 +27,32 @@ pub(crate) struct LeaseRequest {
     pub(crate) keys: KeySet,
     pub(crate) terms: Arc<Terms>,
     pub(crate) label: Option<&'static str>,
+}
+
+impl LeaseRequest {
+    /// Returns whether a lock of these keys with these terms, which is handed over, would do for this request. It has one key, or
+    /// one slot of as many permits as this request counts with.
+    pub(super) fn could_take_over(&self, keys: &KeySet, terms: &Arc<Terms>) -> bool {
+        let permits = |keys: &KeySet| keys.slots().map(SlotKeys::permits);
+        self.terms.hands_over()
+            && !self.keys.has_several()
+            && permits(&self.keys) == permits(keys)
+            && self.fits(terms)
+    }
+
+    /// Returns whether a reader could share a lock with these terms, which other readers of this process hold.
+    pub(super) fn could_join(&self, terms: &Arc<Terms>) -> bool {
+        self.keys.is_to_read()
+            && self.terms.policy.hands_over
+            && terms.policy.hands_over
+            && self.fits(terms)
+    }
+
+    fn fits(&self, terms: &Arc<Terms>) -> bool {
+        Arc::ptr_eq(&self.terms, terms)
+            || (self.terms.config.validity == terms.config.validity
+                && self.terms.config.keep_alive == terms.config.keep_alive)
+    }
 }
 
 impl Terms {

@@ -9,13 +9,12 @@ use std::{
 use redlock_core::{AcquireFailure, Timestamp};
 
 use super::{
-    Client, Contender, End, HeldLease, LeaseCell, driving::carry_out, place::Place,
+    Client, Contender, End, HeldLease, LeaseCell, driving::carry_out, place::Place, read_write,
     terms::LeaseRequest,
 };
 use crate::{
     engine::queue::{Entry, JoinOutcome, Refused, Ticket},
     foreign,
-    key::{KeySet, SlotKeys},
     sync::{Mutex, MutexGuard},
 };
 
@@ -28,8 +27,8 @@ use crate::{
 /// ```
 pub(crate) struct Waiter {
     ticket: Ticket,
-    pub(crate) client: Arc<Client>,
-    pub(crate) request: LeaseRequest,
+    client: Arc<Client>,
+    request: LeaseRequest,
     /// When the time to wait is over.
     deadline: Timestamp,
     state: Mutex<State>,
@@ -53,15 +52,24 @@ pub(crate) enum Begun {
     Waiting(WaitingTask),
 }
 
+impl Begun {
+    pub(crate) fn client(&self) -> &Client {
+        match self {
+            Self::Turn(held) => held.lease().client(),
+            Self::Waiting(waiter) => waiter.client(),
+        }
+    }
+}
+
 /// A request that may not wait.
 pub(crate) struct Failed {
-    pub(crate) waiter: Arc<Waiter>,
+    waiter: Arc<Waiter>,
     pub(crate) end: End,
 }
 
 /// A waiter as its task sees it. Gives up when it is dropped.
 pub(crate) struct WaitingTask {
-    pub(crate) waiter: Arc<Waiter>,
+    waiter: Arc<Waiter>,
     /// Whether the task knows how the wait has ended.
     is_over: bool,
 }
@@ -84,6 +92,11 @@ pub(crate) fn begin(
     request: LeaseRequest,
     waker: Option<&Waker>,
 ) -> Result<Begun, Failed> {
+    if request.keys.is_to_read()
+        && let Some(held) = read_write::join(&client, now, &request)
+    {
+        return Ok(Begun::Turn(held));
+    }
     // Made before it is known whether it waits, so that the lock of the queue is short.
     let waiter = Arc::new(Waiter {
         ticket: client.next_ticket(),
@@ -104,7 +117,7 @@ pub(crate) fn begin(
             Ok(Begun::Turn(HeldLease::first(lease)))
         }
         (Ok(JoinOutcome::Waiting { follow_up }), _) => {
-            waiter.call_back(deadline);
+            waiter.call_back(now, deadline);
             carry_out(now, follow_up.into_iter().collect()).wake_all();
             Ok(Begun::Waiting(WaitingTask {
                 waiter,
@@ -131,17 +144,19 @@ impl Waiter {
         LeaseCell::new(&self.client, self.ticket, &self.request)
     }
 
-    /// Returns whether the lock of a lease, which is handed over, would do for this request. It has one key, or one slot
-    /// of as many permits as this request counts with.
+    /// Returns whether the lock of a lease would do, which may be handed over.
     pub(super) fn could_take_over(&self, lease: &LeaseCell) -> bool {
-        let LeaseRequest { keys, terms, .. } = &self.request;
-        let permits = |keys: &KeySet| keys.slots().map(SlotKeys::permits);
-        terms.hands_over()
-            && !keys.has_several()
-            && permits(keys) == permits(&lease.keys)
-            && (Arc::ptr_eq(terms, &lease.terms)
-                || (terms.config.validity == lease.terms.config.validity
-                    && terms.config.keep_alive == lease.terms.config.keep_alive))
+        self.request.could_take_over(&lease.keys, &lease.terms)
+    }
+
+    /// Returns whether it could share a lease that readers have.
+    pub(super) fn could_join(&self, lease: &LeaseCell) -> bool {
+        self.request.could_join(&lease.terms)
+    }
+
+    /// Takes over the lock of its predecessor. Returns `None` if it has given up. The queue has removed it already.
+    pub(super) fn take_over(&self, held: HeldLease) -> Option<Successor> {
+        self.serve(held)
     }
 
     /// Begins the turn. Returns the lease, unless the waiter has given up. The queue has given it the turn already.
@@ -157,9 +172,8 @@ impl Waiter {
         Some((lease, self.deadline))
     }
 
-    /// Notes what the waiter waited for: a lease of its own, or the lock of its predecessor. Returns `None` if it does not
-    /// wait any more. The queue has removed it already, or given it the turn.
-    pub(super) fn serve(&self, held: HeldLease) -> Option<Successor> {
+    /// Notes what the waiter waited for. Returns `None` if it does not wait any more.
+    fn serve(&self, held: HeldLease) -> Option<Successor> {
         let mut state = self.state();
         let State::Waiting(waker) = &mut *state else {
             return None;
@@ -171,10 +185,10 @@ impl Waiter {
     }
 
     /// Has the timers call back. Without them, the wait ends now.
-    pub(super) fn call_back(self: &Arc<Self>, at: Timestamp) {
+    pub(super) fn call_back(self: &Arc<Self>, now: Timestamp, at: Timestamp) {
         let timers = &self.client.timers;
         if timers.wait(at, self.ticket.number(), self).is_err() {
-            self.abandon();
+            self.abandon(now);
         }
     }
 
@@ -189,8 +203,8 @@ impl Waiter {
     }
 
     /// Ends the wait, because nobody would give it a turn any more.
-    pub(crate) fn abandon(&self) {
-        self.end(self.now(), AcquireFailure::Abandoned);
+    pub(super) fn abandon(&self, now: Timestamp) {
+        self.end(now, AcquireFailure::Abandoned);
     }
 
     fn end(&self, now: Timestamp, failure: AcquireFailure) {
@@ -251,7 +265,7 @@ impl Waiter {
         }
     }
 
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         matches!(*self.state(), State::Waiting(_))
     }
 
@@ -259,7 +273,7 @@ impl Waiter {
         self.ticket
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         self.client.clock.now()
     }
 
@@ -268,12 +282,39 @@ impl Waiter {
     }
 }
 
+impl Failed {
+    pub(crate) fn client(&self) -> &Client {
+        &self.waiter.client
+    }
+
+    pub(crate) fn request(&self) -> &LeaseRequest {
+        &self.waiter.request
+    }
+}
+
 impl WaitingTask {
-    /// Waits for the turn, or for a lock that is handed over.
+    /// Waits for the turn, or for a lock that is handed over or shared.
     pub(crate) fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<HeldLease, End>> {
         let polled = self.waiter.poll(cx);
         self.is_over = polled.is_ready();
         polled
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiter.is_waiting()
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.waiter.client
+    }
+
+    pub(crate) fn request(&self) -> &LeaseRequest {
+        &self.waiter.request
+    }
+
+    /// Ends the wait, because the client is shut down.
+    pub(crate) fn abandon(&self) {
+        self.waiter.abandon(self.waiter.now());
     }
 }
 

@@ -23,7 +23,14 @@ struct Objections {
 #[derive(Debug)]
 struct Round {
     id: RoundId,
-    is_release: bool,
+    kind: RoundKind,
+}
+
+#[derive(Debug)]
+enum RoundKind {
+    Attempt,
+    Extension,
+    Release,
 }
 
 impl WatchedRound {
@@ -35,14 +42,25 @@ impl WatchedRound {
         if let Some(objections) = &mut self.objections {
             objections.are_old = true;
         }
-        let is_release = false;
-        self.round = Some(Round { id, is_release });
+        self.round = Some(Round {
+            id,
+            kind: RoundKind::Attempt,
+        });
     }
 
-    /// Starts to watch an extension, or the release of a held lock.
-    pub(super) fn watch(&mut self, id: RoundId, is_release: bool) {
+    /// Starts to watch an extension.
+    pub(super) fn watch_extension(&mut self, id: RoundId) {
+        self.watch(id, RoundKind::Extension);
+    }
+
+    /// Starts to watch the release of a held lock.
+    pub(super) fn watch_release(&mut self, id: RoundId) {
+        self.watch(id, RoundKind::Release);
+    }
+
+    fn watch(&mut self, id: RoundId, kind: RoundKind) {
         self.objections = None;
-        self.round = Some(Round { id, is_release });
+        self.round = Some(Round { id, kind });
     }
 
     /// Notes why a node does not agree, if this is its answer to the watched round.
@@ -59,7 +77,7 @@ impl WatchedRound {
         };
         let objection = match answer {
             // A release needs no vote.
-            Ok(Vote::Granted) if watched.is_release => return,
+            Ok(Vote::Granted) if matches!(watched.kind, RoundKind::Release) => return,
             Ok(Vote::Granted | Vote::Extended { .. } | Vote::Outbid { .. }) => {
                 match objection_to(now, eligibility) {
                     Some(objection) => objection,

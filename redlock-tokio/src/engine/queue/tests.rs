@@ -1,4 +1,4 @@
-//! The queue of one key: its limits and streaks.
+//! The queue of one key: its limits, streaks, and every order of events for three waiters.
 
 mod every_order;
 mod several;
@@ -60,7 +60,7 @@ fn refused(refusal: Refusal) -> Joined {
 }
 
 fn size(queue: &Queue<usize>) -> (usize, usize) {
-    let QueueStatus { keys, waiting } = queue.status();
+    let QueueSize { keys, waiting } = queue.size();
     (keys, waiting)
 }
 
@@ -219,5 +219,224 @@ fn a_lease_that_follows_at_once_continues_the_streak() {
     assert_eq!(go(11), TURN, "a new streak");
     for now in (20..60).step_by(4) {
         assert_eq!(go(now), TURN, "{now}: after a pause");
+    }
+}
+
+/// How far one of the leases that want the key has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Away,
+    Waiting,
+    Turn,
+    Held,
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Join(usize),
+    /// Gives up, or fails to acquire, or loses the lock.
+    Leave(usize),
+    Acquire(usize),
+    Release(usize),
+    /// Releases, while the next gives up at that very moment.
+    ReleaseToNobody(usize),
+}
+
+/// What is done wrong on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutant {
+    None,
+    /// A waiter that gives up stays in the queue.
+    Stays,
+    /// A successor keeps its place in the queue.
+    SuccessorStays,
+    /// The turn does not pass on.
+    KeepsTurn,
+}
+
+struct World {
+    queue: Queue<usize>,
+    stages: [Stage; 3],
+    /// The lease that acquired the lock. After a handover the queue still knows the turn by this lease.
+    lease: Option<usize>,
+    /// In the order of their tickets.
+    joined: Vec<usize>,
+    served: Vec<usize>,
+    mutant: Mutant,
+}
+
+impl World {
+    fn new(mutant: Mutant) -> Self {
+        Self {
+            queue: queue(),
+            stages: [Stage::Away; 3],
+            lease: None,
+            joined: Vec::new(),
+            served: Vec::new(),
+            mutant,
+        }
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let of = |who: usize| match self.stages[who] {
+            Stage::Away => vec![Step::Join(who)],
+            Stage::Waiting => vec![Step::Leave(who)],
+            Stage::Turn => vec![Step::Acquire(who), Step::Leave(who)],
+            Stage::Held => vec![
+                Step::Leave(who),
+                Step::Release(who),
+                Step::ReleaseToNobody(who),
+            ],
+            Stage::Gone => vec![],
+        };
+        (0..3).flat_map(of).collect()
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Join(who) => {
+                self.joined.push(who);
+                self.stages[who] = match self.join(who) {
+                    Ok(JoinOutcome::Turn { .. }) => Stage::Turn,
+                    Ok(JoinOutcome::Waiting { .. }) => Stage::Waiting,
+                    Err(refusal) => panic!("{refusal:?}"),
+                };
+            }
+            Step::Leave(who) => {
+                let was = std::mem::replace(&mut self.stages[who], Stage::Gone);
+                if was == Stage::Waiting && self.mutant == Mutant::Stays {
+                    return;
+                }
+                self.leave(who, was == Stage::Held);
+            }
+            Step::Acquire(who) => {
+                self.stages[who] = Stage::Held;
+                self.lease = Some(who);
+                self.served.push(who);
+            }
+            Step::Release(who) => {
+                self.stages[who] = Stage::Gone;
+                let successor = self
+                    .queue
+                    .successor(&key(), at(0), at(0), &POLICY, |_| true);
+                match successor {
+                    Some(successor) => {
+                        if self.mutant == Mutant::SuccessorStays {
+                            self.join(successor).unwrap();
+                        }
+                        self.stages[successor] = Stage::Held;
+                        self.served.push(successor);
+                    }
+                    None => self.leave(who, true),
+                }
+            }
+            Step::ReleaseToNobody(who) => {
+                self.stages[who] = Stage::Gone;
+                while let Some(successor) =
+                    self.queue
+                        .successor(&key(), at(0), at(0), &POLICY, |_| true)
+                {
+                    // It has given up, and is in no queue any more.
+                    self.stages[successor] = Stage::Gone;
+                    assert_eq!(self.leave_queue(successor, None), None);
+                }
+                self.leave(who, true);
+            }
+        }
+    }
+
+    fn leave(&mut self, who: usize, held: bool) {
+        // The queue knows a lock that was handed over by the lease that acquired it.
+        let name = if held {
+            self.lease.take().unwrap_or(who)
+        } else {
+            who
+        };
+        if self.mutant == Mutant::KeepsTurn {
+            return;
+        }
+        let held = held.then(|| at(0));
+        if let Some(next) = self.leave_queue(name, held) {
+            let FollowUp::StartTurn { waiter, .. } = next else {
+                panic!("no lease wants several keys: {next:?}");
+            };
+            self.stages[waiter] = Stage::Turn;
+        }
+    }
+
+    fn join(&self, who: usize) -> Joined {
+        let keys = key().into();
+        self.queue
+            .join(&keys, self.ticket(who), at(0), &POLICY, |_| who)
+    }
+
+    fn leave_queue(&self, who: usize, held: Option<Timestamp>) -> Option<FollowUp<usize>> {
+        let keys = key().into();
+        let next = self
+            .queue
+            .leave(&keys, self.ticket(who), at(0), held, &POLICY);
+        next.into_iter().next()
+    }
+
+    fn ticket(&self, who: usize) -> Ticket {
+        let place = self.joined.iter().position(|it| *it == who);
+        ticket(place.expect("it has joined"))
+    }
+
+    /// Returns what is wrong, if anything.
+    fn fault(&self) -> Option<&'static str> {
+        let count = |stage| self.stages.iter().filter(|it| **it == stage).count();
+        let (turns, held, waiting) = (
+            count(Stage::Turn),
+            count(Stage::Held),
+            count(Stage::Waiting),
+        );
+        if turns + held > 1 {
+            return Some("two have the turn");
+        }
+        if waiting > 0 && turns + held == 0 {
+            return Some("some wait and none has the turn");
+        }
+        if size(&self.queue) != (usize::from(turns + held > 0), waiting) {
+            return Some("the queue does not hold the leases that are there");
+        }
+        let order = self.joined.iter().filter(|it| self.served.contains(it));
+        if !order.eq(&self.served) {
+            return Some("not served in order of arrival");
+        }
+        None
+    }
+}
+
+/// Returns how many orders of events there are, or what is wrong in one of them.
+fn explore(mutant: Mutant) -> Result<usize, (Vec<Step>, &'static str)> {
+    let mut orders = 0;
+    let mut paths: Vec<Vec<Step>> = vec![vec![]];
+    while let Some(path) = paths.pop() {
+        let mut world = World::new(mutant);
+        for step in &path {
+            world.take(*step);
+        }
+        if let Some(fault) = world.fault() {
+            return Err((path, fault));
+        }
+        let steps = world.steps();
+        orders += usize::from(steps.is_empty());
+        paths.extend(steps.into_iter().map(|step| {
+            let mut path = path.clone();
+            path.push(step);
+            path
+        }));
+    }
+    Ok(orders)
+}
+
+#[test]
+fn every_order_of_events_leaves_a_queue_of_the_leases_that_are_there() {
+    let orders = explore(Mutant::None).unwrap_or_else(|(path, fault)| panic!("{fault}: {path:?}"));
+    assert!(orders > 1000, "{orders}");
+    for mutant in [Mutant::Stays, Mutant::SuccessorStays, Mutant::KeepsTurn] {
+        assert!(explore(mutant).is_err(), "{mutant:?} is found out");
     }
 }

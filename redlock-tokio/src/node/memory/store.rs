@@ -1,6 +1,10 @@
+mod readers;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use redlock_core::{FencingToken, Operation, Timestamp, Token, Ttl};
+
+use self::readers::Sharing;
 
 use crate::{
     Key,
@@ -11,6 +15,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Store {
     entries: HashMap<Key, Entry>,
+    sharing: Sharing,
     /// The fencing counters.
     counters: HashMap<Key, Counter>,
     /// When this many counters exist, the expired ones are removed.
@@ -54,6 +59,9 @@ impl Freed {
 impl Store {
     /// Carries out a command, for all its keys or for none.
     pub(super) fn execute(&mut self, now: Timestamp, command: &Command) -> Answer {
+        if command.is_readers() {
+            return self.execute_for_reader(now, command);
+        }
         Ok(match command.operation() {
             Operation::Acquire {
                 token,
@@ -80,8 +88,14 @@ impl Store {
                 }
             }
             Operation::Extend { token, ttl } => self.extend(now, command, token, ttl),
-            Operation::Release { token } => self.release(now, command, token),
-            Operation::Probe { .. } => self.probe(now, command),
+            Operation::Release { token } => {
+                self.delete_mark(command);
+                self.release(now, command, token)
+            }
+            Operation::Probe { .. } => {
+                self.set_mark(now, command);
+                self.probe(now, command)
+            }
             _ => return Err(NodeError::unknown_operation()),
         })
     }
@@ -112,6 +126,7 @@ impl Store {
     pub(super) fn clear(&mut self) -> Vec<Freed> {
         self.entries.clear();
         self.counters.clear();
+        self.sharing.clear();
         let watchers = std::mem::take(&mut self.watchers);
         watchers
             .into_iter()
@@ -124,6 +139,11 @@ impl Store {
         self.doomed.insert(key);
     }
 
+    /// Returns once whether to lose the key, which is about to be set.
+    fn take_doomed(&mut self, key: &Key) -> bool {
+        self.doomed.remove(key)
+    }
+
     /// Remembers whom to notify when a key of the command is gone.
     pub(super) fn watch(&mut self, command: &Command, freed: &FreedNotifier) {
         for key in command.keys() {
@@ -134,9 +154,9 @@ impl Store {
         }
     }
 
-    /// Takes the watchers of the key, if the key is gone.
+    /// Takes the watchers of the key, if the key is gone, or free for readers.
     pub(super) fn take_freed(&mut self, now: Timestamp, key: &Key) -> Option<Freed> {
-        if self.live(now, key).is_some() {
+        if self.live(now, key).is_some() && !self.is_open(now, key) {
             return None;
         }
         let (key, notifiers) = self.watchers.remove_entry(key)?;
@@ -146,7 +166,7 @@ impl Store {
     /// Returns the number of keys and counters in memory, the expired ones included.
     #[cfg(test)]
     pub(super) fn stored(&self) -> usize {
-        self.entries.len() + self.counters.len()
+        self.entries.len() + self.counters.len() + self.sharing.stored()
     }
 
     /// Sets all keys or none. Returns whether it did.
@@ -161,7 +181,7 @@ impl Store {
         self.sweep(now);
         let expires_at = now.saturating_add(ttl.as_duration());
         for key in command.keys() {
-            if !self.doomed.remove(key) {
+            if !self.take_doomed(key) {
                 self.insert(key.clone(), &token.to_ascii(), expires_at);
             }
         }
@@ -271,6 +291,7 @@ impl Store {
     fn sweep(&mut self, now: Timestamp) {
         if self.entries.len() >= self.sweep_at.max(FEWEST) {
             self.entries.retain(|_, entry| entry.is_live(now));
+            self.sharing.sweep(now);
             // The waiters for a key that has expired know when it would expire.
             let entries = &self.entries;
             self.watchers.retain(|key, _| entries.contains_key(key));

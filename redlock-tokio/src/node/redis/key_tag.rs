@@ -54,14 +54,19 @@ impl KeyTag {
         })
     }
 
-    /// Returns the name of the key's fencing counter: `redlock:fence:{key}`, or `redlock:fence:{tag}:key`. Different
-    /// keys have different counters.
-    ///
-    /// The tag keeps the counter in the slot of the key, which a proxy before a cluster may ask for. If the key has a hash
-    /// tag, that is the tag. Otherwise the slot depends on the whole key, and the whole key is the tag. But a tag ends at
-    /// its first `}`, so a key that contains one cannot be a tag. Its counter is `redlock:fence:key`, in another slot.
+    /// Returns the name of the key's fencing counter.
     pub(super) fn counter_of(&self, key: &[u8]) -> Vec<u8> {
-        let prefix = Key::COUNTERS.as_bytes();
+        self.beside(Key::COUNTERS, key)
+    }
+
+    /// Returns the name with this prefix that goes with the key, such as `redlock:fence:{key}` or `redlock:fence:{tag}:key`.
+    /// Different keys have different names.
+    ///
+    /// The tag keeps it in the slot of the key, which a proxy before a cluster may ask for. If the key has a hash tag, that
+    /// is the tag. Otherwise the slot depends on the whole key, and the whole key is the tag. But a tag ends at its first
+    /// `}`, so a key that contains one cannot be a tag. Its counter is `redlock:fence:key`, in another slot.
+    pub(super) fn beside(&self, prefix: &str, key: &[u8]) -> Vec<u8> {
+        let prefix = prefix.as_bytes();
         let key = &*self.on(key).to_bytes();
         match KeySlot::hash_tag(key) {
             Some(tag) => [prefix, b"{", tag, b"}:", key].concat(),
@@ -135,7 +140,10 @@ mod tests {
                     panic!("one argument");
                 };
                 assert_eq!(KeySlot::of(name), slot, "{key}");
-                assert_eq!(KeySlot::of(&tag.counter_of(key.as_bytes())), slot, "{key}");
+                for prefix in [Key::COUNTERS, Key::READERS, Key::MARKS] {
+                    let beside = tag.beside(prefix, key.as_bytes());
+                    assert_eq!(KeySlot::of(&beside), slot, "{key}");
+                }
             }
         }
     }

@@ -4,6 +4,7 @@ mod encode;
 mod groups;
 mod part;
 mod read;
+mod sharing;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use self::{
     encode::Encoder,
     groups::Groups,
     part::{Ask, Call, Fallback, Part, Positions, Shared},
+    sharing::Sharing,
 };
 use super::{
     key_tag::KeyTag,
@@ -121,6 +123,12 @@ impl Request {
                     self.push_shared(shared, Call::InFull, position);
                 }
             }
+            Fallback::Alone(sharing) => {
+                for &position in positions {
+                    let command = self.batch[position].clone();
+                    self.push_sharing(sharing, Call::InFull, position, &command);
+                }
+            }
         }
     }
 
@@ -187,8 +195,16 @@ impl Request {
         }
     }
 
+    fn push_sharing(&mut self, sharing: Sharing, by: Call, position: usize, command: &Command) {
+        let cmd = sharing.encode(&self.encoder, command, by);
+        self.push(Ask::Sharing(sharing, by), cmd, position);
+    }
+
     /// Encodes one command, but not the raising of the counter of a single key.
     fn push_unshared(&mut self, position: usize, command: &Command, is_tracking: bool) {
+        if let Some(sharing) = Sharing::of(command) {
+            return self.push_sharing(sharing, Call::ByHash, position, command);
+        }
         let has_several = command.has_several_keys();
         match command.operation() {
             Operation::Probe { .. } => self.push_probe(position, command, is_tracking),
@@ -231,15 +247,28 @@ impl Request {
         self.push(ask, cmd, position);
     }
 
-    /// Probes each key, and asks for a message when the key is gone.
+    /// Probes each key, and asks for a message when the key is gone. A reader asks whether the key is shared or marked, too,
+    /// and a writer marks it.
     fn push_probe(&mut self, position: usize, command: &Command, is_tracking: bool) {
+        if let Some(cmd) = sharing::mark(command, self.encoder.tag()) {
+            self.push(Ask::Ignored, cmd, position);
+        }
+        let is_readers = command.is_readers();
         for (index, key) in command.keys().enumerate() {
             if is_tracking {
-                self.push(Ask::Caching, encode::caching(), position);
+                self.push(Ask::Ignored, encode::caching(), position);
+            }
+            if is_readers {
+                let cmd = self.encoder.value(key.as_bytes());
+                self.push(Ask::Value, cmd, position);
             }
             let cmd = self.encoder.time_left(key.as_bytes());
             let slot = Slot::new(index).filter(|_| command.probes_slots());
             self.push(slot.map_or(Ask::Probe, Ask::ProbeSlot), cmd, position);
+            if is_readers {
+                let cmd = self.encoder.mark_left(key.as_bytes());
+                self.push(Ask::Mark, cmd, position);
+            }
         }
     }
 

@@ -1,3 +1,5 @@
+pub(super) mod readers;
+
 use std::sync::LazyLock;
 
 use deadpool_redis::redis;
@@ -188,8 +190,16 @@ pub(super) static RELEASE_ALL: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// Returns the scripts that are called by hash. A new connection loads them.
-pub(super) fn all() -> [&'static Script; 3] {
-    [&*RELEASE, &*EXTEND, &*FENCE]
+pub(super) fn all() -> [&'static Script; 7] {
+    [
+        &*RELEASE,
+        &*EXTEND,
+        &*FENCE,
+        &*readers::JOIN,
+        &*readers::EXTEND_READER,
+        &*readers::LEAVE,
+        &*readers::LEAVE_AS_WRITER,
+    ]
 }
 
 impl Script {

@@ -37,6 +37,20 @@ impl Encoder {
         cmd
     }
 
+    /// `MGET key`
+    pub(super) fn value(&self, key: &[u8]) -> Cmd {
+        let mut cmd = redis::cmd("MGET");
+        cmd.arg(self.tag.on(key));
+        cmd
+    }
+
+    /// `PTTL mark`
+    pub(super) fn mark_left(&self, key: &[u8]) -> Cmd {
+        let mut cmd = redis::cmd("PTTL");
+        cmd.arg(self.tag.beside(Key::MARKS, key));
+        cmd
+    }
+
     /// `PTTL key`
     pub(super) fn time_left(&self, key: &[u8]) -> Cmd {
         let mut cmd = redis::cmd("PTTL");
@@ -114,7 +128,7 @@ impl Encoder {
     }
 
     /// `EVALSHA hash count key..`, or `EVAL source count key..`
-    fn script<'a>(
+    pub(super) fn script<'a>(
         &self,
         script: &Script,
         by: Call,

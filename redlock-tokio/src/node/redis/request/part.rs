@@ -1,6 +1,8 @@
 use deadpool_redis::redis::Value;
 use redlock_core::{Operation, Slot};
 
+use super::sharing::Sharing;
+
 use crate::node::{
     Command,
     redis::{
@@ -43,12 +45,18 @@ pub(super) enum Ask {
     Set,
     /// Extensions or releases of many keys, or the raising of their fencing counters, by one script.
     Shared(Shared, Call),
-    /// `CLIENT CACHING YES`, whose reply is ignored.
-    Caching,
+    /// What only a reader or a writer asks for, by a script.
+    Sharing(Sharing, Call),
+    /// `CLIENT CACHING YES`, or the mark of a writer. The reply is ignored.
+    Ignored,
     /// `PTTL`, of a key that anybody may hold.
     Probe,
     /// Likewise, of one slot of a semaphore.
     ProbeSlot(Slot),
+    /// `MGET`, of a key that a reader looks at.
+    Value,
+    /// `PTTL`, of the mark of a writer.
+    Mark,
     /// Acquires several keys or none, by a script that is sent in full.
     AcquireAll,
     /// Raises the fencing counters of several keys, likewise.
@@ -82,13 +90,15 @@ pub(super) enum Fallback {
     Together(Shared),
     /// By a script in full, for each key on its own.
     Apart(Shared),
+    /// By a script in full, of which this is the only one.
+    Alone(Sharing),
 }
 
 impl Shared {
     /// Returns the script that a command can share, of those that are sent before all else; `None` if it can share none.
     pub(super) fn of(command: &Command) -> Option<Self> {
         match command.operation() {
-            _ if command.has_several_keys() => None,
+            _ if command.has_several_keys() || Sharing::of(command).is_some() => None,
             Operation::Extend { .. } => Some(Self::Extensions),
             Operation::Release { .. } => Some(Self::Releases),
             _ => None,
@@ -115,6 +125,9 @@ impl Part {
         match self.ask {
             Ask::Shared(shared, Call::ByHash) if hash_is_refused => {
                 Some(Fallback::Together(shared))
+            }
+            Ask::Sharing(sharing, Call::ByHash) if hash_is_refused => {
+                Some(Fallback::Alone(sharing))
             }
             // One key among them may be the cause.
             Ask::Shared(shared, _)

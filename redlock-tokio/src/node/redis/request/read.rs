@@ -5,7 +5,10 @@ use std::time::Duration;
 use deadpool_redis::redis::{ServerError, Value};
 use redlock_core::{FencingToken, Slot};
 
-use super::part::{Ask, Shared};
+use super::{
+    part::{Ask, Shared},
+    sharing,
+};
 use crate::{
     Key,
     node::{
@@ -58,8 +61,12 @@ pub(super) fn single(
     earlier: Option<Answer>,
 ) -> Option<Answer> {
     match (ask, reply) {
-        (Ask::Caching, _) => earlier,
+        (Ask::Ignored, _) => earlier,
+        (Ask::Probe, reply) if command.is_readers() => earlier.or_else(|| Some(probe(reply))),
         (Ask::Probe, reply) => Some(last_to_be_free(earlier, probe(reply))),
+        (Ask::Value, reply) => sharing::value(reply),
+        (Ask::Mark, reply) => sharing::marked(earlier, reply),
+        (Ask::Sharing(sharing, _), reply) => Some(sharing.read(reply, command, tag)),
         (Ask::ProbeSlot(slot), reply) => Some(with_slot(earlier, slot, probe(reply))),
         // Keys that were not set have no counters to raise.
         (Ask::FenceAll, reply) => match earlier {
@@ -175,7 +182,7 @@ fn release(digit: u8) -> Answer {
 }
 
 /// Reads the time that a key had left; `-` if another client has the key, or it is gone.
-fn extension(text: &[u8]) -> Answer {
+pub(super) fn extension(text: &[u8]) -> Answer {
     if text == b"-" {
         return Ok(Vote::Denied);
     }
@@ -205,12 +212,12 @@ fn extended(left: i64) -> Vote {
 }
 
 /// `left` is in milliseconds, or negative for a key without an end.
-fn time_left(left: i64) -> Duration {
+pub(super) fn time_left(left: i64) -> Duration {
     u64::try_from(left).map_or(Duration::MAX, Duration::from_millis)
 }
 
 /// Returns the error of a reply that is not a vote.
-fn failure(reply: Value) -> NodeError {
+pub(super) fn failure(reply: Value) -> NodeError {
     match reply {
         Value::ServerError(error) => refusal(&error),
         other => NodeError::Unexpected(shorten(format!("{other:?}")).into()),

@@ -1,0 +1,204 @@
+//! What a node in memory does for readers and for writers that wait, as the scripts for a server do it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use redlock_core::{Access, Operation, Timestamp, Ttl};
+
+use super::{Entry, Store};
+use crate::{
+    Key,
+    node::{Answer, Command, NodeError, Vote},
+};
+
+/// The sets of readers, and the marks of writers that wait.
+#[derive(Default)]
+pub(super) struct Sharing {
+    /// The tokens of readers, and when they expire. What is here for a key that is not shared is left over.
+    readers: HashMap<Key, BTreeMap<Box<[u8]>, Timestamp>>,
+    marks: HashMap<Key, Entry>,
+}
+
+impl Sharing {
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Removes what has expired.
+    pub(super) fn sweep(&mut self, now: Timestamp) {
+        let is_live = |end: &Timestamp| now < *end;
+        self.readers.retain(|_, set| set.values().any(is_live));
+        self.marks.retain(|_, mark| mark.is_live(now));
+    }
+
+    #[cfg(test)]
+    pub(super) fn stored(&self) -> usize {
+        self.readers.len() + self.marks.len()
+    }
+}
+
+impl Store {
+    /// Carries out a command of a reader.
+    pub(super) fn execute_for_reader(&mut self, now: Timestamp, command: &Command) -> Answer {
+        let key = command.key();
+        Ok(match command.operation() {
+            Operation::Acquire { ttl, .. } => self.join(now, command, ttl),
+            Operation::Extend { ttl, .. } => self.extend_reader(now, command, ttl),
+            Operation::Release { .. } => self.release_reader(now, command),
+            Operation::Probe { .. } => {
+                let taken = self.live(now, key).filter(|entry| !entry.is_shared());
+                let left = |entry: &Entry| entry.expires_at.saturating_duration_since(now);
+                match (taken, self.mark(now, key)) {
+                    (Some(entry), _) => Vote::Taken {
+                        remaining: left(entry),
+                    },
+                    (None, Some(mark)) => Vote::Marked {
+                        remaining: left(mark),
+                    },
+                    (None, None) => Vote::Free,
+                }
+            }
+            _ => return Err(NodeError::unknown_operation()),
+        })
+    }
+
+    /// Marks the key, if this is the probe of a writer that waits.
+    pub(super) fn set_mark(&mut self, now: Timestamp, command: &Command) {
+        if let Operation::Probe {
+            mark: Some(ttl), ..
+        } = command.operation()
+            && let Some(value) = command.mark()
+        {
+            let (value, expires_at) = (value.into(), now.saturating_add(ttl.as_duration()));
+            let mark = Entry { value, expires_at };
+            self.sharing.marks.insert(command.key().clone(), mark);
+        }
+    }
+
+    /// Deletes the mark of this writer.
+    pub(super) fn delete_mark(&mut self, command: &Command) {
+        let marks = &mut self.sharing.marks;
+        let mark = marks.get(command.key());
+        if mark.is_some_and(|mark| Some(&*mark.value) == command.mark()) {
+            marks.remove(command.key());
+        }
+    }
+
+    /// Returns whether a reader would be let in.
+    pub(super) fn is_open(&self, now: Timestamp, key: &Key) -> bool {
+        self.mark(now, key).is_none() && self.live(now, key).is_none_or(Entry::is_shared)
+    }
+
+    fn join(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> Vote {
+        let (key, token) = (command.key(), command.token());
+        let is_shared = self.is_shared(now, key);
+        if !is_shared && self.live(now, key).is_some() {
+            return Vote::Denied;
+        }
+        let insists = matches!(command.access(), Access::Reader { insists: true });
+        let own = self.reader(now, key, token);
+        if !insists && own.is_none() && self.mark(now, key).is_some() {
+            return Vote::Denied;
+        }
+        self.sweep(now);
+        let ends = now.saturating_add(ttl.as_duration());
+        let ends = own.map_or(ends, |own| own.max(ends));
+        if !self.take_doomed(key) {
+            self.set_reader(now, key, token, ends, is_shared);
+        }
+        Vote::Granted
+    }
+
+    fn extend_reader(&mut self, now: Timestamp, command: &Command, ttl: Ttl) -> Vote {
+        let (key, token) = (command.key(), command.token());
+        let ends = now.saturating_add(ttl.as_duration());
+        let is_shared = self.is_shared(now, key);
+        let own = if self.value(now, key) == Some(token) {
+            self.live(now, key).map(|entry| entry.expires_at)
+        } else {
+            self.reader(now, key, token)
+        };
+        let Some(own) = own else {
+            return Vote::Denied;
+        };
+        self.set_reader(now, key, token, own.max(ends), is_shared);
+        Vote::Granted
+    }
+
+    fn release_reader(&mut self, now: Timestamp, command: &Command) -> Vote {
+        let (key, token) = (command.key(), command.token());
+        if self.value(now, key) == Some(token) {
+            self.entries.remove(key);
+            return Vote::Granted;
+        }
+        if !self.is_shared(now, key) {
+            return Vote::Denied;
+        }
+        let set = self.sharing.readers.get_mut(key);
+        if set.is_none_or(|set| set.remove(token).is_none()) {
+            return Vote::Denied;
+        }
+        self.live_with_the_last(now, key);
+        Vote::Granted
+    }
+
+    /// Adds a reader, or changes when it expires.
+    fn set_reader(
+        &mut self,
+        now: Timestamp,
+        key: &Key,
+        token: &[u8],
+        ends: Timestamp,
+        is_shared: bool,
+    ) {
+        let set = self.sharing.readers.entry(key.clone()).or_default();
+        if !is_shared {
+            set.clear();
+            self.entries.insert(
+                key.clone(),
+                Entry {
+                    value: Key::SHARED.as_bytes().into(),
+                    expires_at: ends,
+                },
+            );
+        }
+        set.insert(token.into(), ends);
+        self.live_with_the_last(now, key);
+    }
+
+    /// Lets the key live for as long as the last reader.
+    fn live_with_the_last(&mut self, now: Timestamp, key: &Key) {
+        let Some(set) = self.sharing.readers.get_mut(key) else {
+            return;
+        };
+        set.retain(|_, ends| now < *ends);
+        match (set.values().max(), self.entries.get_mut(key)) {
+            (Some(last), Some(entry)) => entry.expires_at = *last,
+            _ => {
+                self.sharing.readers.remove(key);
+                self.entries.remove(key);
+            }
+        }
+    }
+
+    fn is_shared(&self, now: Timestamp, key: &Key) -> bool {
+        self.live(now, key).is_some_and(Entry::is_shared)
+    }
+
+    /// Returns when the reader with this token expires, if it is in.
+    fn reader(&self, now: Timestamp, key: &Key, token: &[u8]) -> Option<Timestamp> {
+        let set = self.sharing.readers.get(key)?;
+        let ends = set.get(token).copied().filter(|ends| now < *ends)?;
+        self.is_shared(now, key).then_some(ends)
+    }
+
+    fn mark(&self, now: Timestamp, key: &Key) -> Option<&Entry> {
+        let mark = self.sharing.marks.get(key);
+        mark.filter(|mark| mark.is_live(now))
+    }
+}
+
+impl Entry {
+    fn is_shared(&self) -> bool {
+        *self.value == *Key::SHARED.as_bytes()
+    }
+}

@@ -1,0 +1,143 @@
+//! The scripts of readers and writers. See [`Access`](redlock_core::Access).
+//!
+//! While readers have a key, its value is `redlock:shared`. A sorted set beside it has their tokens, with the time at which
+//! each expires as its score, in milliseconds of the server's clock. Both live for as long as the last reader. A set without
+//! such a key is left over, and counts for nothing.
+
+use std::sync::LazyLock;
+
+use super::Script;
+
+/// Reads the value of the key, and the clock. `MGET` finds nothing in a key of another type.
+macro_rules! look {
+    () => {
+        "local key, readers, token = KEYS[1], KEYS[2], ARGV[1] \
+         local value = redis.call('MGET', key)[1] \
+         local time = redis.call('TIME') \
+         local now = time[1] * 1000 + math.floor(time[2] / 1000) "
+    };
+}
+
+/// Reads when our token expires. Ends with the server's error, before anything has changed, if something else than a set is
+/// there.
+macro_rules! find_own {
+    () => {
+        "local score = redis.pcall('ZSCORE', readers, token) \
+         if type(score) == 'table' then \
+           return score \
+         end \
+         score = score and tonumber(score) "
+    };
+}
+
+/// Lets the key and the set live for as long as the last reader. `ends` must be a time to come, as a text.
+macro_rules! live_with_the_last {
+    () => {
+        "local ends = redis.call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2] \
+         redis.call('PEXPIREAT', key, ends) \
+         redis.call('PEXPIREAT', readers, ends) "
+    };
+}
+
+/// Adds a reader for a ttl, or raises its expiry. Returns 1 if it is in, and 0 if it is not: another client has the key for
+/// itself, or a writer has marked it and this reader neither insists nor is in already. A mark without an end was set by
+/// nobody of ours, and keeps nobody out.
+///
+/// The first command that changes something may be refused for lack of memory. A server never stops a script after that.
+pub(in crate::node::redis) static JOIN: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        look!(),
+        "local is_shared = value == 'redlock:shared' \
+         if not is_shared and redis.call('EXISTS', key) == 1 then \
+           return 0 \
+         end ",
+        find_own!(),
+        "local is_in = is_shared and score and score > now \
+         if ARGV[3] == '0' and not is_in and redis.call('PTTL', KEYS[3]) > 0 then \
+           return 0 \
+         end \
+         local ends = now + ARGV[2] \
+         if is_in and score > ends then \
+           ends = score \
+         end \
+         if not is_shared then \
+           redis.call('SET', key, 'redlock:shared', 'PX', ARGV[2]) \
+           redis.call('DEL', readers) \
+         end \
+         redis.call('ZADD', readers, string.format('%.0f', ends), token) \
+         redis.call('ZREMRANGEBYSCORE', readers, '-inf', now) ",
+        live_with_the_last!(),
+        "return 1",
+    ))
+});
+
+/// Lets a reader live for its ttl from now, or makes the holder of an exclusive token the first reader. Returns the
+/// milliseconds that it had left, or `-` if it is not there or has expired. Never shortens a life.
+///
+/// The first command that changes something removes what has expired, which needs no memory. So a server that has none
+/// left still extends its readers.
+pub(in crate::node::redis) static EXTEND_READER: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        look!(),
+        find_own!(),
+        "if value == token then \
+           local left = redis.call('PTTL', key) \
+           redis.call('DEL', readers) \
+           score = left < 0 and now or now + left \
+           redis.call('ZADD', readers, string.format('%.0f', math.max(score, now + ARGV[2])), token) \
+           redis.call('SET', key, 'redlock:shared', 'PX', ARGV[2]) ",
+        live_with_the_last!(),
+        "  return tostring(left) \
+         end \
+         if value ~= 'redlock:shared' or not score or score <= now then \
+           return '-' \
+         end \
+         redis.call('ZREMRANGEBYSCORE', readers, '-inf', now) \
+         if score < now + ARGV[2] then \
+           redis.call('ZADD', readers, string.format('%.0f', now + ARGV[2]), token) \
+         end ",
+        live_with_the_last!(),
+        "return tostring(score - now)",
+    ))
+});
+
+/// Removes a reader, or deletes a key that has its token alone. Returns 1 if it was there. The others keep their lives.
+pub(in crate::node::redis) static LEAVE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        look!(),
+        "if value == token then \
+           redis.call('DEL', key) \
+           return 1 \
+         end \
+         if value ~= 'redlock:shared' then \
+           return 0 \
+         end ",
+        find_own!(),
+        "if not score then \
+           return 0 \
+         end \
+         redis.call('ZREM', readers, token) \
+         redis.call('ZREMRANGEBYSCORE', readers, '-inf', now) \
+         if redis.call('EXISTS', readers) == 0 then \
+           redis.call('DEL', key) \
+         elseif score > tonumber(redis.call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]) then ",
+        live_with_the_last!(),
+        "end \
+         return 1",
+    ))
+});
+
+/// Releases a writer's key, and deletes its mark. Returns 1 if it had the key.
+pub(in crate::node::redis) static LEAVE_AS_WRITER: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local found = redis.call('MGET', KEYS[1], KEYS[2]) \
+         if found[2] == ARGV[2] then \
+           redis.call('DEL', KEYS[2]) \
+         end \
+         if found[1] ~= ARGV[1] then \
+           return 0 \
+         end \
+         redis.call('DEL', KEYS[1]) \
+         return 1",
+    )
+});

@@ -1,0 +1,123 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{
+    Key, Lock, LockError, LockGuard, engine::lease_cell::Client, key::KeySet, lock::Mistake,
+};
+
+/// A lock over the nodes that many readers share, or one writer has. Made by
+/// [`Redlock::rw_lock`](crate::Redlock::rw_lock).
+///
+/// ```
+/// # use redlock_tokio::Redlock;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redlock = Redlock::embedded().await?;
+/// let catalogue = redlock.rw_lock("catalogue");
+/// let one = catalogue.read().await?;
+/// let other = catalogue.read().await?;
+/// assert!(catalogue.try_write().await.unwrap_err().is_contended());
+/// drop((one, other));
+/// let alone = catalogue.write().await?;
+/// assert!(catalogue.try_read().await.unwrap_err().is_contended());
+/// # drop(alone);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A writer has the key as a [lock](crate::Redlock::lock) has it. So a plain lock of this key, by any client, keeps readers
+/// and writers out, and is kept out by them. Readers share the key: each node has a sorted set of them beside it, in which
+/// each has an expiry of its own. A reader that has crashed keeps writers out for its own ttl and no longer.
+///
+/// # Who waits for whom
+///
+/// A writer that waits keeps new readers out, and waits for those that are in. A reader that has waited for a writer does not
+/// wait for the next one. So neither starves. A plain lock waits for readers but does not keep new ones out, so it may starve
+/// behind them: ask for a [`write`](Self::write) where there are readers.
+///
+/// Requests of one process wait in one line, in the order in which they came. Among processes the order is a matter of chance.
+///
+/// # Readers of one process
+///
+/// Readers of one process share what one of them has acquired: a reader that comes within the time of a
+/// [handover](crate::RedlockBuilder::handover_for) asks no node. The lock is released with the last of them. Its
+/// [`max_hold`](crate::LockOptions::max_hold) counts from the last reader that came. So a reader that hangs keeps writers out
+/// until then.
+///
+/// # Limits
+///
+/// A reader has no fencing token, and there is no upgrade: two readers that upgrade would wait for each other. See
+/// [`LockGuard::downgrade`] for the other direction. Readers need sorted sets, `TIME` and scripts on the servers.
+#[derive(Clone)]
+pub struct RedlockRwLock {
+    client: Arc<Client>,
+    key: Result<Key, Mistake>,
+}
+
+impl RedlockRwLock {
+    pub(crate) fn new(client: Arc<Client>, key: &[u8]) -> Self {
+        let key = Key::with_prefix(&client.prefix, key).map_err(Mistake::Key);
+        Self { client, key }
+    }
+
+    /// Acquires the lock for a reader, and waits while a writer or another client has it. [`Lock`] has the options, and
+    /// [`LockFuture`](crate::LockFuture) documents cancel safety.
+    ///
+    /// Costs one round trip to the majority, by a script. Costs none if a reader of this process has acquired the lock a
+    /// short time ago.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`LockError::Contended`] if a writer or another client held the lock, or writers waited for it, until the
+    /// end of the wait. Fails with [`LockError::InvalidOptions`] if the request asks for a fencing token. [`LockError`] lists
+    /// the other errors.
+    pub fn read(&self) -> Lock {
+        let keys = self.key.clone().map(KeySet::to_read);
+        Lock::new(Arc::clone(&self.client), keys)
+    }
+
+    /// Acquires the lock for a writer, alone, and waits while readers or others have it. New readers of other processes wait
+    /// behind it. [`Lock`] has the options, and [`LockFuture`](crate::LockFuture) documents cost and cancel safety.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`LockError::Contended`] if readers or others held the lock until the end of the wait. [`LockError`] lists
+    /// the other errors.
+    pub fn write(&self) -> Lock {
+        let keys = self.key.clone().map(KeySet::to_write);
+        Lock::new(Arc::clone(&self.client), keys)
+    }
+
+    /// Makes one attempt to acquire the lock for a reader. Costs one round trip to the majority, or none.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up. What was set on nodes is released in the background.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub async fn try_read(&self) -> Result<LockGuard, LockError> {
+        self.read().wait(Duration::ZERO).await
+    }
+
+    /// Makes one attempt to acquire the lock for a writer. Costs one round trip to the majority.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up. Keys that were set on nodes are released in the background.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    pub async fn try_write(&self) -> Result<LockGuard, LockError> {
+        self.write().wait(Duration::ZERO).await
+    }
+}
+
+impl fmt::Debug for RedlockRwLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedlockRwLock")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
