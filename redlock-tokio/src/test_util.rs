@@ -62,6 +62,7 @@
 
 mod cluster;
 mod commands;
+mod error;
 mod launch;
 mod peer;
 mod port;
@@ -70,18 +71,15 @@ mod proxy;
 mod sentinels;
 mod server;
 mod servers;
-mod spawn_error;
 mod test_nodes;
-mod topology_error;
 mod waiting;
 
 pub use self::{
     cluster::{Cluster, ClusterBuilder, SlotMove},
+    error::{SpawnError, TopologyError},
     proxy::{Link, Proxy},
     sentinels::{Sentinels, SentinelsBuilder},
     server::RedisServer,
     servers::RedisServers,
-    spawn_error::SpawnError,
     test_nodes::TestNodes,
-    topology_error::TopologyError,
 };

@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::nodes::{Nodes, SLOTS};
+use self::nodes::SLOTS;
 use super::{
-    peer::divide,
+    error::TopologyError,
+    peer::{Peer, divide},
     proxy::Proxy,
     server::RedisServer,
-    topology_error::TopologyError,
     waiting::{in_words, wait_until},
 };
 
@@ -22,6 +22,7 @@ pub use self::{builder::ClusterBuilder, slot_move::SlotMove};
 /// A server gives up a failover by order after 5 s, which on a busy machine may be too short. Then it needs another
 /// order.
 const ORDER_LASTS: Duration = Duration::from_secs(6);
+
 /// A Redis cluster: shards with a master and replicas each, as processes on free ports of the loopback interface.
 ///
 /// Nodes and shards have numbers, from zero on. At the start node 0 is the master of shard 0, and so on. After
@@ -68,7 +69,14 @@ const ORDER_LASTS: Duration = Duration::from_secs(6);
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Cluster(Nodes);
+pub struct Cluster {
+    /// The masters of the shards at the start, then the replicas of the first shard, those of the second one, and so on.
+    peers: Vec<Peer>,
+    shards: usize,
+    /// How many replicas each shard has.
+    replicas: usize,
+    password: Option<String>,
+}
 
 impl ClusterBuilder {
     /// Starts the processes and makes a cluster of them. Blocks until all nodes know each other and the replicas
@@ -83,9 +91,8 @@ impl ClusterBuilder {
     /// If the number of shards is zero, or if there would be more than 200 nodes.
     pub fn spawn(self) -> Result<Cluster, TopologyError> {
         assert!(self.shards > 0, "a cluster has at least one shard");
-        let nodes = Nodes::spawn(&self)?;
-        nodes.join(self.node_timeout)?;
-        let cluster = Cluster(nodes);
+        let cluster = Cluster::spawn_nodes(&self)?;
+        cluster.join(self.node_timeout)?;
         cluster.settle()?;
         Ok(cluster)
     }
@@ -131,15 +138,11 @@ impl Cluster {
     }
 
     fn order_failover(&self, shard: usize, order: &[&str]) -> Result<usize, TopologyError> {
-        let nodes = &self.0;
-        let old = wait_until("the shard has a master", || {
-            let master = nodes.master_of(shard);
-            master.ok_or_else(|| format!("shard {shard} has none"))
-        })?;
+        let old = self.wait_for_master(shard)?;
         let start = || {
             let mut refusals = Vec::new();
-            for replica in nodes.of_shard(shard).filter(|it| *it != old) {
-                match nodes.commands(replica).ask::<()>(order) {
+            for replica in self.of_shard(shard).filter(|it| *it != old) {
+                match self.commands(replica).ask::<()>(order) {
                     Ok(()) => return Ok(Instant::now()),
                     Err(error) => refusals.push(in_words(&error)),
                 }
@@ -170,12 +173,19 @@ impl Cluster {
         wait_until("the nodes name another master", || self.other_master(old))
     }
 
+    fn wait_for_master(&self, shard: usize) -> Result<usize, TopologyError> {
+        wait_until("the shard has a master", || {
+            let master = self.master_of(shard);
+            master.ok_or_else(|| format!("shard {shard} has none"))
+        })
+    }
+
     /// Returns the master of this node's shard if a majority of the nodes names another one, and that node is one.
     fn other_master(&self, old: usize) -> Result<usize, String> {
         let master = self.master_of(self.shard_of(old));
         let new = master.filter(|new| *new != old);
         let new = new.ok_or_else(|| format!("the master is {master:?}"))?;
-        self.0.check_role(new, true).map(|()| new)
+        self.check_role(new, true).map(|()| new)
     }
 
     /// Blocks until all nodes are up and agree: every slot has an owner, all nodes name the same owners, and the
@@ -185,7 +195,7 @@ impl Cluster {
     ///
     /// [`TopologyError::TimedOut`] if that does not happen, for instance since a node is down.
     pub fn settle(&self) -> Result<(), TopologyError> {
-        wait_until("all nodes agree", || self.0.settled())
+        wait_until("all nodes agree", || self.settled())
     }
 
     /// Moves slots with their keys to another shard, while clients go on. Blocks until a majority of the nodes
@@ -232,16 +242,15 @@ impl Cluster {
         slots: RangeInclusive<u16>,
         to: usize,
     ) -> Result<Vec<SlotMove<'_>>, TopologyError> {
-        let nodes = &self.0;
-        assert!(to < nodes.shards, "there are only {} shards", nodes.shards);
+        assert!(to < self.shards, "there are only {} shards", self.shards);
         assert!(*slots.end() < SLOTS, "there are only {SLOTS} slots");
-        let lines = wait_until("a node answers", || nodes.any_lines())?;
+        let lines = wait_until("a node answers", || self.any_lines())?;
         let mut moves = Vec::new();
-        for from in (0..nodes.shards).filter(|it| *it != to) {
-            let owned = nodes.slots_of(from, &lines);
+        for from in (0..self.shards).filter(|it| *it != to) {
+            let owned = self.slots_of(from, &lines);
             let owned: Vec<_> = slots.clone().filter(|it| owned(*it)).collect();
             if !owned.is_empty() {
-                moves.push(SlotMove::start(nodes, owned, from, to)?);
+                moves.push(SlotMove::start(self, owned, from, to)?);
             }
         }
         Ok(moves)
@@ -263,9 +272,9 @@ impl Cluster {
             let all = 0..self.node_count();
             // The owner first. Otherwise its next message would claim the slot again.
             for number in owner.into_iter().chain(all) {
-                if self.0.names_owner(number, slot)? {
+                if self.names_owner(number, slot)? {
                     // A refusal means that the node has heard of the change meanwhile.
-                    let _ = self.0.commands(number).ask::<()>(&order);
+                    let _ = self.commands(number).ask::<()>(&order);
                     return Err(format!("node {number} names one"));
                 }
             }
@@ -280,12 +289,10 @@ impl Cluster {
     /// [`TopologyError::Command`] if the slot has an owner, and [`TopologyError::TimedOut`] if the shard has no
     /// master.
     pub fn cover(&self, slot: u16, shard: usize) -> Result<(), TopologyError> {
-        let master = wait_until("the shard has a master", || {
-            let master = self.master_of(shard);
-            master.ok_or_else(|| format!("shard {shard} has none"))
-        })?;
-        let commands = self.0.commands(master);
-        let _: () = commands.ask(&["CLUSTER", "ADDSLOTS", &slot.to_string()])?;
+        let master = self.wait_for_master(shard)?;
+        let _: () = self
+            .commands(master)
+            .ask(&["CLUSTER", "ADDSLOTS", &slot.to_string()])?;
         wait_until("the nodes know the owner of the slot", || {
             let owner = self.owner_of(slot);
             let is_owner = owner == Some(master);
@@ -306,7 +313,7 @@ impl Cluster {
     pub fn cut_off(&self, nodes: &[usize]) {
         let unknown = nodes.iter().find(|it| **it >= self.node_count());
         assert_eq!(unknown, None, "there are only {}", self.node_count());
-        let peers = self.0.peers.iter().enumerate();
+        let peers = self.peers.iter().enumerate();
         let sides: Vec<_> = peers
             .map(|(number, it)| (it, nodes.contains(&number)))
             .collect();
@@ -324,20 +331,33 @@ impl Cluster {
     /// The owner may be down, if the others have not noticed yet.
     #[must_use]
     pub fn owner_of(&self, slot: u16) -> Option<usize> {
-        self.0.owner_of(slot)
+        self.elect(|lines| {
+            let mut lines = lines.iter();
+            lines.find(|it| it.has_slot(slot)).map(|it| it.port)
+        })
     }
 
     /// Returns the number of the node that a majority of all nodes names as the master of a shard, if there is
     /// one. See [`owner_of`](Self::owner_of).
     #[must_use]
     pub fn master_of(&self, shard: usize) -> Option<usize> {
-        self.0.master_of(shard)
+        self.elect(|lines| {
+            let masters = lines.iter().filter(|it| {
+                it.is_master() && self.at(it.port).map(|it| self.shard_of(it)) == Some(shard)
+            });
+            // An old master that is down counts as a master still, with an older epoch.
+            masters.max_by_key(|it| it.config_epoch).map(|it| it.port)
+        })
     }
 
     /// Returns the numbers of a shard's nodes. The first one was its master at the start.
     #[must_use]
     pub fn nodes_of(&self, shard: usize) -> Vec<usize> {
-        self.0.of_shard(shard).collect()
+        self.of_shard(shard).collect()
+    }
+
+    fn of_shard(&self, shard: usize) -> impl Iterator<Item = usize> {
+        (0..self.node_count()).filter(move |it| self.shard_of(*it) == shard)
     }
 
     /// Returns the number of the shard that a node belongs to.
@@ -352,13 +372,16 @@ impl Cluster {
             "there are only {}",
             self.node_count()
         );
-        self.0.shard_of(node)
+        match node.checked_sub(self.shards) {
+            None => node,
+            Some(replica) => replica / self.replicas,
+        }
     }
 
     /// Returns the URLs of all nodes, without credentials.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
-        let peers = self.0.peers.iter();
+        let peers = self.peers.iter();
         peers.map(|it| it.proxy.url()).collect()
     }
 
@@ -369,7 +392,7 @@ impl Cluster {
     /// If there is no node with this number.
     #[must_use]
     pub fn node(&self, number: usize) -> &RedisServer {
-        &self.0.peers[number].process
+        &self.peers[number].process
     }
 
     /// Returns the proxy between the clients and one of the nodes.
@@ -379,18 +402,18 @@ impl Cluster {
     /// If there is no node with this number.
     #[must_use]
     pub fn proxy(&self, number: usize) -> &Proxy {
-        &self.0.peers[number].proxy
+        &self.peers[number].proxy
     }
 
     /// Returns the number of nodes.
     #[must_use]
     pub fn node_count(&self) -> usize {
-        self.0.peers.len()
+        self.peers.len()
     }
 
     /// Returns the number of shards.
     #[must_use]
     pub fn shard_count(&self) -> usize {
-        self.0.shards
+        self.shards
     }
 }

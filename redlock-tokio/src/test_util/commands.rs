@@ -6,7 +6,7 @@ use std::{
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Parser, RedisError, RedisResult};
 
-use super::topology_error::TopologyError;
+use super::error::TopologyError;
 
 /// How long a server may take to answer. A frozen server never does.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);

@@ -5,11 +5,11 @@ use std::{
 
 use super::{
     commands::Commands,
+    error::SpawnError,
     launch::{Launch, Mode},
     port::Port,
     proxy::Proxy,
     server::{RedisServer, on_a_free_port},
-    spawn_error::SpawnError,
 };
 
 /// The most processes that a group can have.

@@ -1,6 +1,6 @@
 use std::{env, io, process::Command};
 
-use super::spawn_error::SpawnError;
+use super::error::SpawnError;
 
 /// The installed server program.
 #[derive(Debug)]

@@ -13,7 +13,6 @@
 
 mod door;
 mod link;
-mod links;
 mod relay;
 
 use std::{
@@ -28,7 +27,7 @@ use tokio::{net::TcpStream, runtime, sync::mpsc, task::JoinSet};
 
 use self::{
     door::{Admission, Door},
-    links::Links,
+    link::Links,
     relay::Relay,
 };
 use super::port::Port;

@@ -1,12 +1,13 @@
 mod builder;
 mod group;
 
-use self::group::Group;
+use std::collections::BTreeMap;
+
 use super::{
+    error::TopologyError,
     peer::{Peer, divide},
     proxy::Proxy,
     server::RedisServer,
-    topology_error::TopologyError,
     waiting::{in_words, wait_until},
 };
 
@@ -56,7 +57,13 @@ pub use self::builder::SentinelsBuilder;
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Sentinels(Group);
+pub struct Sentinels {
+    name: String,
+    servers: Vec<Peer>,
+    sentinels: Vec<Peer>,
+    password: Option<String>,
+    sentinel_password: Option<String>,
+}
 
 impl SentinelsBuilder {
     /// Starts the processes. Blocks until the replicas have the master's data and the sentinels know each other,
@@ -66,14 +73,13 @@ impl SentinelsBuilder {
     ///
     /// As for [`Sentinels::spawn`].
     pub fn spawn(self) -> Result<Sentinels, TopologyError> {
-        let mut group = Group::spawn_servers(&self)?;
+        let mut group = Sentinels::spawn_servers(&self)?;
         // The sentinels look at a master's replicas when they start, and then only once in ten seconds.
         wait_until("the replicas have the master's data", || {
             let mut servers = 0..group.servers.len();
             servers.try_for_each(|it| group.check_server(it, 0))
         })?;
         group.spawn_sentinels(&self)?;
-        let group = Sentinels(group);
         group.settle()?;
         Ok(group)
     }
@@ -107,16 +113,15 @@ impl Sentinels {
     ///
     /// [`TopologyError::TimedOut`] if no replica can be promoted, or if there is no majority of sentinels.
     pub fn fail_over(&self) -> Result<usize, TopologyError> {
-        let group = &self.0;
         let old = wait_until("the sentinels name a master", || {
-            self.master().ok_or_else(|| group.opinions())
+            self.master().ok_or_else(|| self.opinions())
         })?;
         wait_until("a sentinel starts a failover", || {
             // Another failover may be under way, or the sentinel may not know yet that a replica is fit.
-            let order = ["SENTINEL", "FAILOVER", &group.name];
+            let order = ["SENTINEL", "FAILOVER", &self.name];
             let mut refusals = Vec::new();
-            for sentinel in &group.sentinels {
-                let commands = sentinel.commands(group.sentinel_password.as_deref());
+            for sentinel in &self.sentinels {
+                let commands = sentinel.commands(self.sentinel_password.as_deref());
                 match commands.ask::<()>(&order) {
                     Ok(()) => return Ok(()),
                     Err(error) => refusals.push(in_words(&error)),
@@ -136,8 +141,8 @@ impl Sentinels {
     pub fn wait_for_other_master(&self, old: usize) -> Result<usize, TopologyError> {
         wait_until("the sentinels name another master", || {
             let new = self.master().filter(|new| *new != old);
-            let new = new.ok_or_else(|| self.0.opinions())?;
-            self.0.check_server(new, new).map(|()| new)
+            let new = new.ok_or_else(|| self.opinions())?;
+            self.check_server(new, new).map(|()| new)
         })
     }
 
@@ -148,7 +153,7 @@ impl Sentinels {
     ///
     /// [`TopologyError::TimedOut`] if that does not happen, for instance since a process is down.
     pub fn settle(&self) -> Result<usize, TopologyError> {
-        wait_until("all servers and sentinels agree", || self.0.settled())
+        wait_until("all servers and sentinels agree", || self.settled())
     }
 
     /// Cuts these servers and these sentinels off from all others: nothing passes any more between the two
@@ -162,21 +167,20 @@ impl Sentinels {
     /// If there is no server or sentinel with one of these numbers. On systems other than Linux, where all
     /// processes have one address.
     pub fn cut_off(&self, servers: &[usize], sentinels: &[usize]) {
-        let group = &self.0;
         let check = |all: &[Peer], some: &[usize]| {
             let unknown = some.iter().find(|it| **it >= all.len());
             assert_eq!(unknown, None, "there are only {}", all.len());
         };
-        check(&group.servers, servers);
-        check(&group.sentinels, sentinels);
+        check(&self.servers, servers);
+        check(&self.sentinels, sentinels);
         let inside = |numbers: &[usize], all| -> Vec<bool> {
             (0..all).map(|it| numbers.contains(&it)).collect()
         };
         let is_in = [
-            inside(servers, group.servers.len()),
-            inside(sentinels, group.sentinels.len()),
+            inside(servers, self.servers.len()),
+            inside(sentinels, self.sentinels.len()),
         ];
-        let peers = group.servers.iter().chain(&group.sentinels);
+        let peers = self.servers.iter().chain(&self.sentinels);
         divide(&peers.zip(is_in.concat()).collect::<Vec<_>>());
     }
 
@@ -191,19 +195,27 @@ impl Sentinels {
     /// The server may be down, if the sentinels have not noticed yet.
     #[must_use]
     pub fn master(&self) -> Option<usize> {
-        self.0.master()
+        let mut votes = BTreeMap::new();
+        for sentinel in &self.sentinels {
+            if let Ok(port) = self.port_named_by(sentinel) {
+                *votes.entry(port).or_insert(0) += 1;
+            }
+        }
+        let majority = self.sentinels.len() / 2 + 1;
+        let (port, _) = votes.into_iter().find(|(_, count)| *count >= majority)?;
+        self.server_at(port)
     }
 
     /// Returns the name by which the sentinels know the master.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.name
     }
 
     /// Returns the addresses of all sentinels, such as `127.0.0.1:26379`.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
-        let addresses = self.0.sentinels.iter().map(|it| it.address().to_string());
+        let addresses = self.sentinels.iter().map(|it| it.address().to_string());
         addresses.collect()
     }
 
@@ -211,20 +223,17 @@ impl Sentinels {
     /// the group's passwords.
     #[must_use]
     pub fn url(&self) -> String {
-        let Group {
-            name,
-            password,
-            sentinel_password,
-            ..
-        } = &self.0;
-        let user = password.as_deref().map(|it| format!(":{}@", encoded(it)));
-        let query = sentinel_password.as_deref();
+        let user = self
+            .password
+            .as_deref()
+            .map(|it| format!(":{}@", encoded(it)));
+        let query = self.sentinel_password.as_deref();
         let query = query.map(|it| format!("?sentinel_password={}", encoded(it)));
         let addresses = self.addresses().join(",");
         format!(
             "redis+sentinel://{}{addresses}/{}{}",
             user.unwrap_or_default(),
-            encoded(name),
+            encoded(&self.name),
             query.unwrap_or_default()
         )
     }
@@ -236,7 +245,7 @@ impl Sentinels {
     /// If there is no server with this number.
     #[must_use]
     pub fn server(&self, number: usize) -> &RedisServer {
-        &self.0.servers[number].process
+        &self.servers[number].process
     }
 
     /// Returns one of the sentinels, which is a process like a server.
@@ -246,7 +255,7 @@ impl Sentinels {
     /// If there is no sentinel with this number.
     #[must_use]
     pub fn sentinel(&self, number: usize) -> &RedisServer {
-        &self.0.sentinels[number].process
+        &self.sentinels[number].process
     }
 
     /// Returns the proxy between the clients and one of the servers.
@@ -256,7 +265,7 @@ impl Sentinels {
     /// If there is no server with this number.
     #[must_use]
     pub fn server_proxy(&self, number: usize) -> &Proxy {
-        &self.0.servers[number].proxy
+        &self.servers[number].proxy
     }
 
     /// Returns the proxy between the clients and one of the sentinels.
@@ -266,19 +275,19 @@ impl Sentinels {
     /// If there is no sentinel with this number.
     #[must_use]
     pub fn sentinel_proxy(&self, number: usize) -> &Proxy {
-        &self.0.sentinels[number].proxy
+        &self.sentinels[number].proxy
     }
 
     /// Returns the number of servers: the master and its replicas.
     #[must_use]
     pub fn server_count(&self) -> usize {
-        self.0.servers.len()
+        self.servers.len()
     }
 
     /// Returns the number of sentinels.
     #[must_use]
     pub fn sentinel_count(&self) -> usize {
-        self.0.sentinels.len()
+        self.sentinels.len()
     }
 }
 

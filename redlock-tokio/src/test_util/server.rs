@@ -15,10 +15,10 @@ use rustix::{
 use tempfile::TempDir;
 
 use super::{
+    error::{START_LIMIT, SpawnError},
     launch::{Launch, Mode},
     port::Port,
     program::Program,
-    spawn_error::{START_LIMIT, SpawnError},
 };
 use crate::sync::{Mutex, MutexGuard};
 

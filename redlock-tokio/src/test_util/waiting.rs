@@ -4,7 +4,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::topology_error::TopologyError;
+use super::error::TopologyError;
 
 /// How long servers may take to reach a state. On a busy machine they are many times slower than on an idle
 /// one.

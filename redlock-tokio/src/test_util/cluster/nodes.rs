@@ -1,12 +1,11 @@
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-use super::{builder::ClusterBuilder, line::Line};
+use super::{Cluster, builder::ClusterBuilder, line::Line};
 use crate::test_util::{
     commands::Commands,
+    error::{SpawnError, TopologyError},
     launch::Mode,
     peer::{Peer, sources},
-    spawn_error::SpawnError,
-    topology_error::TopologyError,
     waiting::{in_words, wait_until},
 };
 
@@ -17,19 +16,10 @@ pub(super) const SLOTS: u16 = 16_384;
 /// takes seconds, and with a short timeout there is always a node that seems to be down.
 const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The processes, and what they say about each other. The first nodes are the masters of the shards at the
-/// start, and then come the replicas of the first shard, those of the second one, and so on.
-#[derive(Debug)]
-pub(super) struct Nodes {
-    pub(super) peers: Vec<Peer>,
-    pub(super) shards: usize,
-    replicas: usize,
-    pub(super) password: Option<String>,
-}
-
-impl Nodes {
+/// What the processes say about each other.
+impl Cluster {
     /// Starts the processes, which do not know each other yet.
-    pub(super) fn spawn(builder: &ClusterBuilder) -> Result<Self, SpawnError> {
+    pub(super) fn spawn_nodes(builder: &ClusterBuilder) -> Result<Self, SpawnError> {
         let count = builder.shards * (1 + builder.replicas);
         let sources = sources(count);
         let spawn = |number| {
@@ -195,28 +185,9 @@ impl Nodes {
         }
     }
 
-    /// Returns the node that a majority of all nodes names as the owner of a slot.
-    pub(super) fn owner_of(&self, slot: u16) -> Option<usize> {
-        self.elect(|lines| {
-            let mut lines = lines.iter();
-            lines.find(|it| it.has_slot(slot)).map(|it| it.port)
-        })
-    }
-
-    /// Returns the node that a majority of all nodes names as the master of a shard.
-    pub(super) fn master_of(&self, shard: usize) -> Option<usize> {
-        self.elect(|lines| {
-            let masters = lines.iter().filter(|it| {
-                it.is_master() && self.at(it.port).map(|it| self.shard_of(it)) == Some(shard)
-            });
-            // An old master that is down counts as a master still, with an older epoch.
-            masters.max_by_key(|it| it.config_epoch).map(|it| it.port)
-        })
-    }
-
     /// Returns the node that a majority of all nodes chooses. Nodes that do not answer count as part of the
     /// whole.
-    fn elect(&self, choice: impl Fn(&[Line]) -> Option<u16>) -> Option<usize> {
+    pub(super) fn elect(&self, choice: impl Fn(&[Line]) -> Option<u16>) -> Option<usize> {
         let mut votes = BTreeMap::new();
         for number in 0..self.peers.len() {
             if let Some(port) = self.lines(number).ok().and_then(|it| choice(&it)) {
@@ -265,20 +236,8 @@ impl Nodes {
         self.peers[number].commands(self.password.as_deref())
     }
 
-    /// Returns the nodes of a shard.
-    pub(super) fn of_shard(&self, shard: usize) -> impl Iterator<Item = usize> {
-        (0..self.peers.len()).filter(move |it| self.shard_of(*it) == shard)
-    }
-
-    pub(super) fn shard_of(&self, number: usize) -> usize {
-        match number.checked_sub(self.shards) {
-            None => number,
-            Some(replica) => replica / self.replicas,
-        }
-    }
-
     /// Returns the number of the node that announces this port.
-    fn at(&self, port: u16) -> Option<usize> {
+    pub(super) fn at(&self, port: u16) -> Option<usize> {
         let mut peers = self.peers.iter();
         peers.position(|it| it.address().port() == port)
     }

@@ -1,8 +1,8 @@
 use std::fmt;
 
-use super::nodes::Nodes;
+use super::Cluster;
 use crate::test_util::{
-    topology_error::TopologyError,
+    error::TopologyError,
     waiting::{in_words, wait_until},
 };
 
@@ -21,7 +21,7 @@ const BATCH: usize = 100;
 /// See [`Cluster::start_move`](super::Cluster::start_move).
 #[must_use = "the slots stay on their way until the move is finished"]
 pub struct SlotMove<'a> {
-    nodes: &'a Nodes,
+    cluster: &'a Cluster,
     slots: Vec<u16>,
     /// The shards.
     from: usize,
@@ -36,13 +36,13 @@ struct Ends {
 
 impl<'a> SlotMove<'a> {
     pub(super) fn start(
-        nodes: &'a Nodes,
+        cluster: &'a Cluster,
         slots: Vec<u16>,
         from: usize,
         to: usize,
     ) -> Result<Self, TopologyError> {
         let slot_move = Self {
-            nodes,
+            cluster,
             slots,
             from,
             to,
@@ -85,7 +85,7 @@ impl<'a> SlotMove<'a> {
         wait_until("the new owner has the slots", || {
             let owner = self.try_to_finish()?;
             let last = self.slots.last();
-            let named = last.and_then(|it| self.nodes.owner_of(*it));
+            let named = last.and_then(|it| self.cluster.owner_of(*it));
             let is_named = last.is_none() || named == Some(owner);
             is_named
                 .then_some(())
@@ -96,7 +96,7 @@ impl<'a> SlotMove<'a> {
     /// Returns the new owner.
     fn try_to_finish(&self) -> Result<usize, String> {
         let ends = self.ends()?;
-        let is_owner = |slot: &u16| self.nodes.owner_of(*slot) == Some(ends.to);
+        let is_owner = |slot: &u16| self.cluster.owner_of(*slot) == Some(ends.to);
         if self.slots.last().is_some_and(is_owner) {
             return Ok(ends.to);
         }
@@ -115,7 +115,7 @@ impl<'a> SlotMove<'a> {
         // The new owner first: it takes a new epoch, by which all others believe it.
         self.assign(ends.to, &self.slots, &["NODE", &id])?;
         self.assign(ends.from, &self.slots, &["NODE", &id])?;
-        let all = 0..self.nodes.peers.len();
+        let all = 0..self.cluster.peers.len();
         for number in all.filter(|it| *it != ends.from && *it != ends.to) {
             // The others hear of the owner from the nodes, too. A replica may refuse, and a node may be down.
             let _ = self.assign(number, &self.slots, &["NODE", &id]);
@@ -142,7 +142,7 @@ impl<'a> SlotMove<'a> {
     /// the server in the end names no owner, and refuses the keys that the new master sends. Without the mark, the
     /// server hears of the owner from the other nodes.
     fn restore_owners(&self, target: usize) -> Result<(), String> {
-        let lines = self.nodes.lines(target)?;
+        let lines = self.cluster.lines(target)?;
         let has_none = |slot: &u16| !lines.iter().any(|it| it.has_slot(*slot));
         let without: Vec<_> = self.slots.iter().copied().filter(has_none).collect();
         if without.is_empty() {
@@ -163,13 +163,16 @@ impl<'a> SlotMove<'a> {
             words.map(str::to_owned).collect()
         };
         let commands: Vec<Vec<String>> = slots.iter().map(command).collect();
-        self.nodes.commands(number).connect()?.order_all(&commands)
+        self.cluster
+            .commands(number)
+            .connect()?
+            .order_all(&commands)
     }
 
     /// Moves keys until so many have moved in all.
     fn carry(&self, ends: &Ends, at_most: usize, moved: &mut usize) -> Result<(), TopologyError> {
-        let mut connection = self.nodes.commands(ends.from).connect()?;
-        let port = self.nodes.peers[ends.to].address().port().to_string();
+        let mut connection = self.cluster.commands(ends.from).connect()?;
+        let port = self.cluster.peers[ends.to].address().port().to_string();
         for slot in &self.slots {
             let slot = slot.to_string();
             while *moved < at_most {
@@ -190,7 +193,7 @@ impl<'a> SlotMove<'a> {
                     MIGRATION_LIMIT,
                     "REPLACE",
                 ];
-                let password = self.nodes.password.as_deref();
+                let password = self.cluster.password.as_deref();
                 let authentication = password.map_or_else(Vec::new, |it| vec!["AUTH", it]);
                 let head = head.into_iter().chain(authentication).chain(["KEYS"]);
                 let head = head.map(|it| it.as_bytes().to_vec());
@@ -205,7 +208,7 @@ impl<'a> SlotMove<'a> {
 
     fn ends(&self) -> Result<Ends, String> {
         let master = |shard| {
-            let master = self.nodes.master_of(shard);
+            let master = self.cluster.master_of(shard);
             master.ok_or_else(|| format!("shard {shard} has no master"))
         };
         Ok(Ends {
@@ -215,7 +218,7 @@ impl<'a> SlotMove<'a> {
     }
 
     fn id_of(&self, number: usize) -> Result<String, TopologyError> {
-        self.nodes.commands(number).ask(&["CLUSTER", "MYID"])
+        self.cluster.commands(number).ask(&["CLUSTER", "MYID"])
     }
 }
 

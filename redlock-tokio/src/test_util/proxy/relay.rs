@@ -8,10 +8,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{
-    link::Link,
-    links::{Links, Route},
-};
+use super::link::{Link, Links, Route};
 
 /// The largest parcel in bytes.
 const PARCEL: usize = 64 * 1024;

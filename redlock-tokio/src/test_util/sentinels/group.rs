@@ -1,28 +1,18 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use super::builder::SentinelsBuilder;
+use super::{Sentinels, builder::SentinelsBuilder};
 use crate::test_util::{
+    error::{SpawnError, TopologyError},
     launch::Mode,
     peer::{Peer, sources},
-    spawn_error::SpawnError,
-    topology_error::TopologyError,
     waiting::in_words,
 };
 
 /// The fields of a record in a server's answer.
 type Fields = HashMap<String, String>;
 
-/// The processes, and what they say about each other.
-#[derive(Debug)]
-pub(super) struct Group {
-    pub(super) name: String,
-    pub(super) servers: Vec<Peer>,
-    pub(super) sentinels: Vec<Peer>,
-    pub(super) password: Option<String>,
-    pub(super) sentinel_password: Option<String>,
-}
-
-impl Group {
+/// What the processes say about each other.
+impl Sentinels {
     /// Starts the servers. The first one is the master.
     pub(super) fn spawn_servers(builder: &SentinelsBuilder) -> Result<Self, SpawnError> {
         let mut group = Self {
@@ -34,7 +24,7 @@ impl Group {
         };
         let sources = sources(1 + builder.replicas + builder.sentinels);
         for number in 0..=builder.replicas {
-            let mode = |announced| group.server(announced, builder);
+            let mode = |announced| group.server_mode(announced, builder);
             let server = Peer::spawn(number, &sources, mode)?;
             group.servers.push(server);
         }
@@ -45,14 +35,14 @@ impl Group {
     pub(super) fn spawn_sentinels(&mut self, builder: &SentinelsBuilder) -> Result<(), SpawnError> {
         let sources = sources(self.servers.len() + builder.sentinels);
         for number in 0..builder.sentinels {
-            let mode = |announced| self.sentinel(announced, builder);
+            let mode = |announced| self.sentinel_mode(announced, builder);
             let sentinel = Peer::spawn(self.servers.len() + number, &sources, mode)?;
             self.sentinels.push(sentinel);
         }
         Ok(())
     }
 
-    fn server(&self, announced: u16, builder: &SentinelsBuilder) -> Mode {
+    fn server_mode(&self, announced: u16, builder: &SentinelsBuilder) -> Mode {
         let mut arguments: Vec<String> = [
             "--replica-announce-ip 127.0.0.1",
             "--repl-diskless-sync yes",
@@ -75,7 +65,7 @@ impl Group {
         Mode::Server(arguments)
     }
 
-    fn sentinel(&self, announced: u16, builder: &SentinelsBuilder) -> Mode {
+    fn sentinel_mode(&self, announced: u16, builder: &SentinelsBuilder) -> Mode {
         let name = &self.name;
         let master = self.servers[0].address().port();
         let quorum = builder.quorum.unwrap_or(builder.sentinels / 2 + 1);
@@ -98,19 +88,6 @@ impl Group {
             lines.push(format!("sentinel sentinel-pass {password}"));
         }
         Mode::Sentinel(lines)
-    }
-
-    /// Returns the number of the server that a majority of all sentinels names as the master.
-    pub(super) fn master(&self) -> Option<usize> {
-        let mut votes = BTreeMap::new();
-        for sentinel in &self.sentinels {
-            if let Ok(port) = self.port_named_by(sentinel) {
-                *votes.entry(port).or_insert(0) += 1;
-            }
-        }
-        let majority = self.sentinels.len() / 2 + 1;
-        let (port, _) = votes.into_iter().find(|(_, count)| *count >= majority)?;
-        self.server_at(port)
     }
 
     /// Returns which master each sentinel names, in words.
@@ -187,7 +164,7 @@ impl Group {
         others.iter().try_for_each(check_is_up)
     }
 
-    fn port_named_by(&self, sentinel: &Peer) -> Result<u16, TopologyError> {
+    pub(super) fn port_named_by(&self, sentinel: &Peer) -> Result<u16, TopologyError> {
         let commands = sentinel.commands(self.sentinel_password.as_deref());
         let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.name];
         let (_, port): (String, u16) = commands.ask(&question)?;
@@ -195,7 +172,7 @@ impl Group {
     }
 
     /// Returns the number of the server that announces this port.
-    fn server_at(&self, port: u16) -> Option<usize> {
+    pub(super) fn server_at(&self, port: u16) -> Option<usize> {
         let mut servers = self.servers.iter();
         servers.position(|it| it.address().port() == port)
     }
