@@ -10,8 +10,9 @@ use axum::{
     body::Body,
     response::{IntoResponse, Response},
 };
+use futures::future::{Either, MapOk};
 use pin_project::pin_project;
-use redlock_tower::{AtBodyEnd, Detached, HoldBody, Inline};
+use redlock_tower::{AtBodyEnd, Detached, HoldBody};
 use tower_service::Service;
 
 use crate::{
@@ -39,20 +40,11 @@ where
     policy: Arc<RejectionPolicy>,
 }
 
-/// The future of `redlock-tower`, in the mode of the layer.
-#[pin_project(project = CallProjection)]
-pub(crate) enum Call<S, K>
-where
-    S: Service<Request, Error = Infallible> + Clone + Send + 'static,
-    S::Response: IntoResponse,
-    S::Future: Send,
-    K: RequestKey,
-{
-    Detached(#[pin] LockFuture<S, K, Detached>),
-    Inline(#[pin] LockFuture<S, K, Inline>),
-    DetachedToBodyEnd(#[pin] LockFuture<S, K, Detached<AtBodyEnd>>),
-    InlineToBodyEnd(#[pin] LockFuture<S, K, Inline<AtBodyEnd>>),
-}
+/// The future of `redlock-tower`, which holds the lock until the response or until the end of its body.
+pub(crate) type Call<S, K> = Either<
+    LockFuture<S, K, Detached>,
+    MapOk<LockFuture<S, K, Detached<AtBodyEnd>>, fn(Response<HoldBody<Body>>) -> Response>,
+>;
 
 type LockFuture<S, K, M> =
     redlock_tower::ResponseFuture<Responding<S>, Request, LayerKey<K>, InsertLocked, M>;
@@ -80,13 +72,7 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let boxed = |response: Response<HoldBody<Body>>| response.map(Body::new);
-        let outcome = ready!(match this.call.project() {
-            CallProjection::Detached(call) => call.poll(cx),
-            CallProjection::Inline(call) => call.poll(cx),
-            CallProjection::DetachedToBodyEnd(call) => call.poll(cx).map_ok(boxed),
-            CallProjection::InlineToBodyEnd(call) => call.poll(cx).map_ok(boxed),
-        });
+        let outcome = ready!(this.call.poll(cx));
         Poll::Ready(Ok(
             outcome.unwrap_or_else(|error| this.policy.respond(error))
         ))

@@ -421,28 +421,25 @@ impl<S, K> Layer<S> for LockLayer<K> {
 
     fn layer(&self, inner: S) -> Self::Service {
         let inner = Responding(inner);
-        let inline = self
+        let key = self.key.clone();
+        let share = InsertLocked(self.key.rules().redlock.clone());
+        let mut layer = self
             .inner
             .clone()
-            .with_key(self.key.clone())
-            .share_hold(InsertLocked(self.key.rules().redlock.clone()));
-        let locking = match (self.cancels, self.body_end) {
-            (true, None) => Locking::Inline(inline.layer(inner)),
-            (true, Some(max)) => {
-                Locking::InlineToBodyEnd(inline.hold_until_body_end(max).layer(inner))
-            }
-            (false, body_end) => {
-                let mut detached = inline.detached();
-                if let Some(tasks) = &self.tasks {
-                    detached = detached.tasks(tasks.clone());
-                }
-                match body_end {
-                    None => Locking::Detached(detached.layer(inner)),
-                    Some(max) => {
-                        Locking::DetachedToBodyEnd(detached.hold_until_body_end(max).layer(inner))
-                    }
-                }
-            }
+            .with_key(key)
+            .share_hold(share)
+            .detached();
+        if let Some(tasks) = self.tasks.as_ref().filter(|_| !self.cancels) {
+            layer = layer.tasks(tasks.clone());
+        }
+        let locking = match self.body_end {
+            None => Locking::ToHead(layer.layer(inner)),
+            Some(max) => Locking::ToBodyEnd(layer.hold_until_body_end(max).layer(inner)),
+        };
+        let locking = if self.cancels {
+            locking.in_place()
+        } else {
+            locking
         };
         LockService::new(locking, Arc::clone(&self.policy))
     }

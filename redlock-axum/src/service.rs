@@ -5,13 +5,16 @@ use std::{
     task::{Context, Poll},
 };
 
-use axum::response::{IntoResponse, Response};
-use redlock_tower::{AtBodyEnd, Detached, Inline};
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use futures::{TryFutureExt, future::Either};
+use redlock_tower::{AtBodyEnd, Detached, HoldBody};
 use tower_service::Service;
 
 use crate::{
     Locked, Request, ResponseFuture,
-    future::Call,
     key::{LayerKey, RequestKey},
     locked::InsertLocked,
     rejection::RejectionPolicy,
@@ -25,12 +28,10 @@ pub struct LockService<S, K> {
     policy: Arc<RejectionPolicy>,
 }
 
-/// The service of `redlock-tower`, in the mode that the layer's options ask for.
+/// The service of `redlock-tower`, which holds the lock until the response or until the end of its body.
 pub(crate) enum Locking<S, K> {
-    Detached(Tower<S, K, Detached>),
-    Inline(Tower<S, K, Inline>),
-    DetachedToBodyEnd(Tower<S, K, Detached<AtBodyEnd>>),
-    InlineToBodyEnd(Tower<S, K, Inline<AtBodyEnd>>),
+    ToHead(Tower<S, K, Detached>),
+    ToBodyEnd(Tower<S, K, Detached<AtBodyEnd>>),
 }
 
 type Tower<S, K, M> = redlock_tower::LockService<Responding<S>, LayerKey<K>, InsertLocked, M>;
@@ -59,15 +60,11 @@ where
 
     fn call(&mut self, request: Request) -> Self::Future {
         let is_nested = request.extensions().get::<Locked>().is_some();
-        let call = match &mut self.locking {
-            Locking::Detached(it) if is_nested => Call::Detached(it.nested().call(request)),
-            Locking::DetachedToBodyEnd(it) if is_nested => {
-                Call::DetachedToBodyEnd(it.nested().call(request))
-            }
-            Locking::Detached(it) => Call::Detached(it.call(request)),
-            Locking::Inline(it) => Call::Inline(it.call(request)),
-            Locking::DetachedToBodyEnd(it) => Call::DetachedToBodyEnd(it.call(request)),
-            Locking::InlineToBodyEnd(it) => Call::InlineToBodyEnd(it.call(request)),
+        let mut nested = is_nested.then(|| self.locking.clone().in_place());
+        let boxed: fn(Response<HoldBody<Body>>) -> Response = |response| response.map(Body::new);
+        let call = match nested.as_mut().unwrap_or(&mut self.locking) {
+            Locking::ToHead(it) => Either::Left(it.call(request)),
+            Locking::ToBodyEnd(it) => Either::Right(it.call(request).map_ok(boxed)),
         };
         ResponseFuture::new(call, Arc::clone(&self.policy))
     }
@@ -82,13 +79,20 @@ impl<S: Clone, K> Clone for LockService<S, K> {
     }
 }
 
+impl<S, K> Locking<S, K> {
+    pub(crate) fn in_place(self) -> Self {
+        match self {
+            Self::ToHead(it) => Self::ToHead(it.in_place()),
+            Self::ToBodyEnd(it) => Self::ToBodyEnd(it.in_place()),
+        }
+    }
+}
+
 impl<S: Clone, K> Clone for Locking<S, K> {
     fn clone(&self) -> Self {
         match self {
-            Self::Detached(it) => Self::Detached(it.clone()),
-            Self::Inline(it) => Self::Inline(it.clone()),
-            Self::DetachedToBodyEnd(it) => Self::DetachedToBodyEnd(it.clone()),
-            Self::InlineToBodyEnd(it) => Self::InlineToBodyEnd(it.clone()),
+            Self::ToHead(it) => Self::ToHead(it.clone()),
+            Self::ToBodyEnd(it) => Self::ToBodyEnd(it.clone()),
         }
     }
 }

@@ -8,9 +8,7 @@ use std::{
 use pin_project::pin_project;
 use tower_service::Service;
 
-use crate::{
-    CallError, CallGuard, ExtractKey, Mode, Running, ShareHold, rules::Rules, waiting::Waiting,
-};
+use crate::{CallError, CallGuard, ExtractKey, Mode, ShareHold, rules::Rules, waiting::Waiting};
 
 /// The future of a call behind a [`LockService`](crate::LockService).
 ///
@@ -85,8 +83,7 @@ where
         let mut this = self.project();
         let rules = &**this.rules;
         let mut run = |request: &mut Option<Request>, guard: Option<CallGuard>| {
-            let call = Running::new(this.inner.take()?, request.take()?, guard);
-            let call = this.mode.run(call);
+            let call = this.mode.run(this.inner.take()?, request.take()?, guard);
             Some(State::Running { call })
         };
         loop {

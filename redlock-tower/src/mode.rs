@@ -6,7 +6,7 @@ mod inline;
 use tower_service::Service;
 
 pub use self::{detached::Detached, inline::Inline};
-use crate::{CallError, Running};
+use crate::{CallError, CallGuard};
 
 /// How a call runs once it has its lock: [`Inline`] or [`Detached`].
 ///
@@ -23,7 +23,7 @@ where
 
     /// Runs a call to its end, and releases its lock.
     #[doc(hidden)]
-    fn run(&self, call: Running<S, Request>) -> Self::Future;
+    fn run(&self, inner: S, request: Request, guard: Option<CallGuard>) -> Self::Future;
 }
 
 pub(crate) mod sealed {

@@ -6,16 +6,15 @@ use std::{
 
 use pin_project::pin_project;
 use redlock_tokio::LossReason;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::util::Oneshot;
 use tower_service::Service;
 use tracing::Span;
 
-use crate::{CallError, CallGuard, under_lock};
+use crate::{CallError, CallGuard, Release, under_lock};
 
-/// A call that runs, with a lock or without one. It returns the lock together with the response.
+/// A call that runs, with a lock or without one.
 #[pin_project]
-pub struct Running<S, Request>
+pub struct Running<S, Request, R>
 where
     S: Service<Request>,
 {
@@ -23,37 +22,29 @@ where
     response: Option<Oneshot<S, Request>>,
     guard: Option<CallGuard>,
     span: Span,
+    release: R,
 }
 
-impl<S, Request> Running<S, Request>
+impl<S, Request, R> Running<S, Request, R>
 where
     S: Service<Request>,
 {
-    pub(crate) fn new(inner: S, request: Request, guard: Option<CallGuard>) -> Self {
+    pub(crate) fn new(inner: S, request: Request, guard: Option<CallGuard>, release: R) -> Self {
         Self {
             response: Some(Oneshot::new(inner, request)),
             span: guard.as_ref().map_or_else(Span::none, CallGuard::span),
             guard,
-        }
-    }
-
-    pub(crate) fn has_lock(&self) -> bool {
-        self.guard.is_some()
-    }
-
-    /// Counts the call as running until its lock is released.
-    pub(crate) fn track(&mut self, running: TaskTrackerToken) {
-        if let Some(guard) = &mut self.guard {
-            guard.track(running);
+            release,
         }
     }
 }
 
-impl<S, Request> Future for Running<S, Request>
+impl<S, Request, R> Future for Running<S, Request, R>
 where
     S: Service<Request>,
+    R: Release<S::Response>,
 {
-    type Output = Result<(S::Response, Option<CallGuard>), CallError<S::Error>>;
+    type Output = Result<R::Response, CallError<S::Error>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
@@ -80,7 +71,7 @@ where
             return Poll::Ready(Err(CallError::Lost(reason)));
         }
         Poll::Ready(match outcome {
-            Ok(response) => Ok((response, guard)),
+            Ok(response) => Ok(this.release.release(response, guard)),
             Err(error) => {
                 if let Some(guard) = guard {
                     guard.release();
@@ -98,7 +89,7 @@ fn poll_cancelled(guard: &mut Option<CallGuard>, cx: &mut Context<'_>) -> Poll<L
     }
 }
 
-impl<S, Request> fmt::Debug for Running<S, Request>
+impl<S, Request, R> fmt::Debug for Running<S, Request, R>
 where
     S: Service<Request>,
 {

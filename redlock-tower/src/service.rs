@@ -60,21 +60,13 @@ impl<S, K, H, M> LockService<S, K, H, M> {
     }
 }
 
-impl<S, K, H, R: Clone> LockService<S, K, H, Detached<R>> {
-    /// Makes the service for calls inside a call that has another layer's lock. They run as part of the response future,
-    /// like [`Inline`] calls.
-    ///
-    /// In a task of its own, such a call would run on if the outer call was dropped, and with it the outer lock.
+impl<S, K, H, R> LockService<S, K, H, Detached<R>> {
+    /// Runs calls as part of the response future, like [`Inline`] calls: for calls inside a call that has another layer's
+    /// lock. In a task of its own, such a call would run on if the outer call was dropped, and with it the outer lock.
     #[must_use]
-    pub fn nested(&self) -> Self
-    where
-        S: Clone,
-        K: Clone,
-        H: Clone,
-    {
-        let mut it = self.clone();
-        it.mode.in_place = true;
-        it
+    pub fn in_place(mut self) -> Self {
+        self.mode.in_place = true;
+        self
     }
 }
 

@@ -1,28 +1,25 @@
 use std::{
-    fmt,
     panic::resume_unwind,
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
-use futures::{FutureExt, future::Fuse};
-use pin_project::pin_project;
+use futures::{
+    FutureExt,
+    future::{Either, Fuse},
+};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 use tracing::{Instrument, Span};
 
-use super::{
-    Mode,
-    inline::{Inline, InlineFuture},
-    sealed::Sealed,
-};
-use crate::{AtHead, CallError, Release, Running};
+use super::{Mode, sealed::Sealed};
+use crate::{AtHead, CallError, CallGuard, Release, Running};
 
 /// Runs each call that has a lock in its own task, so that the call finishes even if its caller goes away.
 ///
 /// So a lock is never released while its call still runs. A caller that goes away while it *waits* for the lock
-/// leaves the queue, as with [`Inline`]. A call that panics panics in its caller too. The task has the span of its
+/// leaves the queue, as with [`Inline`](super::Inline). A call that panics panics in its caller too. The task has the span of its
 /// caller, but not its task-locals.
 ///
 /// A call without a lock runs inline.
@@ -52,77 +49,37 @@ where
     R::Response: Send,
 {
     type Response = R::Response;
-    type Future = DetachedFuture<S, Request, R>;
+    type Future = Either<Task<R::Response, S::Error>, Running<S, Request, R>>;
 
-    fn run(&self, mut call: Running<S, Request>) -> Self::Future {
-        let inline = Inline {
-            release: self.release.clone(),
-        };
-        if let Some(tasks) = &self.tasks {
-            call.track(tasks.token());
+    fn run(&self, inner: S, request: Request, mut guard: Option<CallGuard>) -> Self::Future {
+        if let (Some(guard), Some(tasks)) = (&mut guard, &self.tasks) {
+            guard.track(tasks.token());
         }
         // Only a call with a lock needs a task, so that the lock is not released too early.
-        let kind = if call.has_lock() && !self.in_place {
-            let call = inline.run(call).instrument(Span::current());
-            Kind::Task(tokio::spawn(call).fuse())
+        let needs_task = guard.is_some() && !self.in_place;
+        let call = Running::new(inner, request, guard, self.release.clone());
+        if needs_task {
+            let task = tokio::spawn(call.instrument(Span::current()));
+            Either::Left(Task(task.fuse()))
         } else {
-            Kind::Inline(inline.run(call))
-        };
-        DetachedFuture { kind }
+            Either::Right(call)
+        }
     }
 }
 
-/// The future of a call that runs [`Detached`]. Dropping it does not stop a call that has a lock.
-#[pin_project]
-pub struct DetachedFuture<S, Request, R>
-where
-    S: Service<Request>,
-    R: Release<S::Response>,
-{
-    #[pin]
-    kind: Kind<S, Request, R>,
-}
+/// The task of a call. Dropping it does not stop the call. It can be polled after its end.
+#[derive(Debug)]
+pub struct Task<T, E>(Fuse<JoinHandle<Result<T, CallError<E>>>>);
 
-/// A task that can be polled after its end.
-type Task<T, E> = Fuse<JoinHandle<Result<T, CallError<E>>>>;
+impl<T, E> Future for Task<T, E> {
+    type Output = Result<T, CallError<E>>;
 
-#[pin_project(project = KindProjection)]
-enum Kind<S, Request, R>
-where
-    S: Service<Request>,
-    R: Release<S::Response>,
-{
-    Task(Task<R::Response, S::Error>),
-    Inline(#[pin] InlineFuture<S, Request, R>),
-}
-
-impl<S, Request, R> Future for DetachedFuture<S, Request, R>
-where
-    S: Service<Request>,
-    R: Release<S::Response>,
-{
-    type Output = Result<R::Response, CallError<S::Error>>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let task = match self.project().kind.project() {
-            KindProjection::Task(task) => task,
-            KindProjection::Inline(call) => return call.poll(cx),
-        };
-        match ready!(Pin::new(task).poll(cx)) {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match ready!(self.0.poll_unpin(cx)) {
             Ok(outcome) => Poll::Ready(outcome),
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
             // The runtime shuts down, and drops this task too.
             Err(_) => Poll::Pending,
         }
-    }
-}
-
-impl<S, Request, R> fmt::Debug for DetachedFuture<S, Request, R>
-where
-    S: Service<Request>,
-    R: Release<S::Response>,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DetachedFuture")
     }
 }

@@ -1,14 +1,7 @@
-use std::{
-    fmt,
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
-
-use pin_project::pin_project;
 use tower_service::Service;
 
 use super::{Mode, sealed::Sealed};
-use crate::{AtHead, CallError, Release, Running};
+use crate::{AtHead, CallGuard, Release, Running};
 
 /// Runs calls as part of the response future.
 ///
@@ -28,46 +21,9 @@ where
     R: Release<S::Response> + Clone,
 {
     type Response = R::Response;
-    type Future = InlineFuture<S, Request, R>;
+    type Future = Running<S, Request, R>;
 
-    fn run(&self, call: Running<S, Request>) -> Self::Future {
-        InlineFuture {
-            call,
-            release: self.release.clone(),
-        }
-    }
-}
-
-/// The future of a call that runs [`Inline`].
-#[pin_project]
-pub struct InlineFuture<S, Request, R>
-where
-    S: Service<Request>,
-{
-    #[pin]
-    call: Running<S, Request>,
-    release: R,
-}
-
-impl<S, Request, R> Future for InlineFuture<S, Request, R>
-where
-    S: Service<Request>,
-    R: Release<S::Response>,
-{
-    type Output = Result<R::Response, CallError<S::Error>>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let outcome = ready!(this.call.poll(cx));
-        Poll::Ready(outcome.map(|(response, guard)| this.release.release(response, guard)))
-    }
-}
-
-impl<S, Request, R> fmt::Debug for InlineFuture<S, Request, R>
-where
-    S: Service<Request>,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InlineFuture")
+    fn run(&self, inner: S, request: Request, guard: Option<CallGuard>) -> Self::Future {
+        Running::new(inner, request, guard, self.release.clone())
     }
 }
