@@ -1,5 +1,5 @@
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     str::FromStr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Result, ensure};
 use tokio::sync::{Notify, watch};
 
-use crate::{line::Line, sales::Sales};
+use crate::line::Line;
 
 /// The name of an event, which is a part of URLs and keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +61,22 @@ pub(crate) struct Event {
     pub(crate) unannounced: Notify,
     /// The sales in the last answer of the store.
     last_sales: Mutex<Arc<Sales>>,
+}
+
+/// The sales of an event.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sales {
+    /// The sold seats, by number.
+    pub(crate) sold: BTreeMap<u32, Sale>,
+    /// How many sales were made of seats that were sold already, which the lock prevents.
+    pub(crate) sold_twice: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Sale {
+    pub(crate) owner: String,
+    /// How many people have paid for the seat.
+    pub(crate) payments: u32,
 }
 
 impl Event {

@@ -1,57 +1,37 @@
-use redlock_axum::redlock_tokio::{NodeState, NodeStatus};
+use redlock_axum::redlock_tokio::NodeState;
 use serde::Serialize;
 
 /// The state of a lock node, for people to see. A public page would leave the address and the reason out.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Light {
     address: String,
-    #[serde(flatten)]
-    color: Color,
+    state: &'static str,
+    /// The time until the node votes, rounded up, if it started too recently.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<u64>,
+    /// Why the node gives no votes, if anything else prevents it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
-/// Whether a node can vote for a lock.
-#[derive(Clone, Debug, Serialize)]
-#[serde(tag = "state", rename_all = "lowercase")]
-enum Color {
-    Voting,
-    /// The node started too recently to vote.
-    Quarantined {
-        /// The remaining time, rounded up.
-        seconds: u64,
-    },
-    Silent,
-    Reconnecting {
-        reason: String,
-    },
-    Refused {
-        reason: String,
-    },
-    Unknown {
-        reason: String,
-    },
-}
-
-impl From<NodeStatus> for Light {
-    fn from(status: NodeStatus) -> Self {
+impl Light {
+    pub(crate) fn new(address: &str, state: &NodeState) -> Self {
+        let (name, seconds, has_reason) = match state {
+            NodeState::Voting => ("voting", None, false),
+            NodeState::Quarantined { remaining } => {
+                let seconds = remaining.as_secs_f64().ceil() as u64;
+                ("quarantined", Some(seconds), false)
+            }
+            NodeState::Silent => ("silent", None, false),
+            NodeState::Reconnecting(_) => ("reconnecting", None, true),
+            NodeState::Refused(_) => ("refused", None, true),
+            _ => ("unknown", None, true),
+        };
         Self {
-            address: status.address.to_string(),
-            color: status.state.into(),
-        }
-    }
-}
-
-impl From<NodeState> for Color {
-    fn from(state: NodeState) -> Self {
-        let reason = state.to_string();
-        match state {
-            NodeState::Voting => Self::Voting,
-            NodeState::Quarantined { remaining } => Self::Quarantined {
-                seconds: remaining.as_secs_f64().ceil() as u64,
-            },
-            NodeState::Silent => Self::Silent,
-            NodeState::Reconnecting(_) => Self::Reconnecting { reason },
-            NodeState::Refused(_) => Self::Refused { reason },
-            _ => Self::Unknown { reason },
+            address: address.to_owned(),
+            state: name,
+            seconds,
+            reason: has_reason.then(|| state.to_string()),
         }
     }
 }
@@ -70,7 +50,7 @@ mod tests {
         let error = || NodeError::Misconfigured("it is a replica".into());
         let reason = error().to_string();
         let remaining = Duration::from_millis(2_001);
-        for (state, light) in [
+        for (state, mut light) in [
             (NodeState::Voting, json!({ "state": "voting" })),
             (
                 NodeState::Quarantined { remaining },
@@ -86,7 +66,8 @@ mod tests {
                 json!({ "state": "refused", "reason": reason }),
             ),
         ] {
-            assert_eq!(to_value(Color::from(state)).unwrap(), light);
+            light["address"] = "a".into();
+            assert_eq!(to_value(Light::new("a", &state)).unwrap(), light);
         }
     }
 }

@@ -19,21 +19,19 @@
 //!
 //! The modules, from the outside in: [`routes`] has the pages and their state, [`seat`] sells seats, [`request`]
 //! checks requests, and [`refusal`] has the errors. [`rush`] is the demonstration. [`office`] and [`event`] hold
-//! the state: [`mod@line`] the people in line, [`store`] the sales, [`light`] the states of the lock nodes. [`look`]
-//! and [`snapshot`] put it together, and [`live`] sends it to open pages.
+//! the state: [`mod@line`] the people in line, [`store`] the sales, [`light`] the states of the lock nodes. [`snapshot`]
+//! puts it together, and [`live`] sends it to open pages.
 
 mod event;
 mod light;
 mod line;
 mod live;
-mod look;
 mod office;
 mod page;
 mod refusal;
 mod request;
 mod routes;
 mod rush;
-mod sales;
 mod seat;
 mod snapshot;
 mod store;

@@ -37,40 +37,23 @@ pub(crate) enum Refusal {
     Lost(#[from] LockLost),
 }
 
-impl Refusal {
-    fn status(&self) -> StatusCode {
-        match self {
-            Self::NoEvent | Self::NoSeat(_) => StatusCode::NOT_FOUND,
-            Self::NoName | Self::LongName { .. } => StatusCode::BAD_REQUEST,
-            Self::Sold { .. } | Self::NotSold => StatusCode::CONFLICT,
-            Self::NotYours { .. } => StatusCode::FORBIDDEN,
-            Self::Crowded | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Lost(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        }
-    }
-
-    /// Returns the type of the problem, for programs.
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::NoEvent => "urn:tickets:problem:no-event",
-            Self::NoSeat(_) => "urn:tickets:problem:no-seat",
-            Self::NoName => "urn:tickets:problem:no-name",
-            Self::LongName { .. } => "urn:tickets:problem:long-name",
-            Self::Sold { .. } => "urn:tickets:problem:sold",
-            Self::NotSold => "urn:tickets:problem:not-sold",
-            Self::NotYours { .. } => "urn:tickets:problem:not-yours",
-            Self::Crowded => "urn:tickets:problem:crowded",
-            Self::Store(_) => "urn:tickets:problem:store",
-            Self::Lost(_) => "urn:redlock:problem:lost",
-        }
-    }
-}
-
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let status = self.status();
+        // The second is the type of the problem, for programs.
+        let (status, kind) = match &self {
+            Self::Lost(lost) => return lost.into_response(),
+            Self::NoEvent => (StatusCode::NOT_FOUND, "no-event"),
+            Self::NoSeat(_) => (StatusCode::NOT_FOUND, "no-seat"),
+            Self::NoName => (StatusCode::BAD_REQUEST, "no-name"),
+            Self::LongName { .. } => (StatusCode::BAD_REQUEST, "long-name"),
+            Self::Sold { .. } => (StatusCode::CONFLICT, "sold"),
+            Self::NotSold => (StatusCode::CONFLICT, "not-sold"),
+            Self::NotYours { .. } => (StatusCode::FORBIDDEN, "not-yours"),
+            Self::Crowded => (StatusCode::SERVICE_UNAVAILABLE, "crowded"),
+            Self::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, "store"),
+        };
         let mut problem = json!({
-            "type": self.kind(),
+            "type": format!("urn:tickets:problem:{kind}"),
             "title": status.canonical_reason(),
             "status": status.as_u16(),
             "detail": self.to_string(),
@@ -78,10 +61,9 @@ impl IntoResponse for Refusal {
         if let Self::Sold { owner } | Self::NotYours { owner } = &self {
             problem["owner"] = owner.as_str().into();
         }
-        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
-        let body = (kind, Json(problem));
+        let content_type = [(header::CONTENT_TYPE, "application/problem+json")];
+        let body = (content_type, Json(problem));
         match self {
-            Self::Lost(lost) => lost.into_response(),
             Self::Store(error) => {
                 // The text of this error does not contain its source.
                 let cause = error.source().map(ToString::to_string);

@@ -3,11 +3,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    event::Event,
+    event::{Event, Sales},
     light::Light,
     line::{Person, now},
     office::BoxOffice,
-    sales::Sales,
+    store::StoreError,
 };
 
 /// The state of an event, as pages show it.
@@ -49,14 +49,28 @@ struct Taken {
     waiting: Vec<String>,
 }
 
+impl BoxOffice {
+    /// Returns the current state of an event.
+    pub(crate) async fn look(&self, event: &Event) -> Result<Snapshot, StoreError> {
+        let (sales, elsewhere) = self.store.read(event).await?;
+        let sales = Arc::new(sales);
+        event.remember(&sales);
+        Ok(Snapshot::new(self, event, &sales, &elsewhere))
+    }
+
+    /// Returns the current state of an event. If the store does not answer, the state has the sales of its last
+    /// answer.
+    pub(crate) async fn look_or_remember(&self, event: &Event) -> Snapshot {
+        self.look(event).await.unwrap_or_else(|_| Snapshot {
+            store_answers: false,
+            ..Snapshot::new(self, event, &event.last_sales(), &[])
+        })
+    }
+}
+
 impl Snapshot {
     /// Combines the sales with the people in line, in this process and in others.
-    pub(crate) fn new(
-        office: &BoxOffice,
-        event: &Event,
-        sales: &Sales,
-        elsewhere: &[Person],
-    ) -> Self {
+    fn new(office: &BoxOffice, event: &Event, sales: &Sales, elsewhere: &[Person]) -> Self {
         let mut taken = BTreeMap::<u32, Taken>::new();
         // Another process may have sold more seats than this one was started with.
         for (&seat, sale) in sales.sold.range(..=event.terms.seats) {
@@ -80,16 +94,15 @@ impl Snapshot {
             } // Otherwise the person has paid, and leaves the line in a moment.
         }
         let events = office.events.iter();
+        let nodes = office.redlock.nodes();
         Self {
             event: event.name.as_str().to_owned(),
             events: events.map(|it| it.name.as_str().to_owned()).collect(),
             server: office.server.clone(),
             locked: event.terms.locked,
-            nodes: office
-                .redlock
-                .nodes()
-                .into_iter()
-                .map(Light::from)
+            nodes: nodes
+                .iter()
+                .map(|node| Light::new(&node.address, &node.state))
                 .collect(),
             payment_ms: millis(event.terms.payment),
             wait_ms: millis(event.terms.wait),
@@ -97,14 +110,6 @@ impl Snapshot {
             sold_twice: sales.sold_twice,
             seats: event.terms.seats,
             taken,
-        }
-    }
-
-    /// Marks the snapshot as one without an answer of the store.
-    pub(crate) fn of_the_past(self) -> Self {
-        Self {
-            store_answers: false,
-            ..self
         }
     }
 

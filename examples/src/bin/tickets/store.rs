@@ -1,16 +1,20 @@
 //! The sales.
 
 mod embedded;
-mod error;
 mod shared;
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use deadpool_redis::{PoolError, redis::RedisError};
+use thiserror::Error;
 
+pub(crate) use self::shared::SharedStore;
 use self::{embedded::EmbeddedStore, shared::SharedTill};
-pub(crate) use self::{error::StoreError, shared::SharedStore};
-use crate::{event::Event, line::Person, sales::Sales};
+use crate::{
+    event::{Event, Sales},
+    line::Person,
+};
 
 /// The store of the sales: this process, or a Redis server that processes share.
 ///
@@ -20,6 +24,19 @@ use crate::{event::Event, line::Person, sales::Sales};
 pub(crate) enum Store {
     Embedded(Arc<EmbeddedStore>),
     Shared(Arc<SharedStore>),
+}
+
+/// An error of the store. A failed write may have happened, or may happen later, when another holder has the lock.
+/// No lock can prevent that, but a fencing token that the store checks can.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum StoreError {
+    #[error("no connection to the store")]
+    Connection(#[from] PoolError),
+    #[error("the store failed")]
+    Command(#[from] RedisError),
+    #[error("the people in line cannot be serialised")]
+    Line(#[from] serde_json::Error),
 }
 
 impl Store {

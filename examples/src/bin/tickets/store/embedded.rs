@@ -3,7 +3,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::sales::{Sale, Sales};
+use crate::event::{Sale, Sales};
 
 /// Keeps the sales in the memory of this process.
 #[derive(Debug, Default)]

@@ -8,10 +8,10 @@ use deadpool_redis::{
 use futures::{Stream, StreamExt};
 use tokio::time::timeout;
 
-use super::error::StoreError;
+use super::StoreError;
 use crate::{
+    event::{Sale, Sales},
     line::Person,
-    sales::{Sale, Sales},
 };
 
 /// How long a connection may take. A command on it has half a second, the default of the redis crate.
