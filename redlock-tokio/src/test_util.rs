@@ -66,7 +66,6 @@ mod error;
 mod launch;
 mod peer;
 mod port;
-mod program;
 mod proxy;
 mod sentinels;
 mod server;

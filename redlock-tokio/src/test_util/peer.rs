@@ -182,6 +182,15 @@ pub(super) fn divide(peers: &[(&Peer, bool)]) {
     }
 }
 
+/// Returns the number of the peer that a majority of the voters names by its port. Voters that do not answer count as part
+/// of the whole.
+pub(super) fn elect(peers: &[Peer], votes: &[Option<u16>]) -> Option<usize> {
+    peers.iter().position(|peer| {
+        let port = Some(peer.address().port());
+        2 * votes.iter().filter(|vote| **vote == port).count() > votes.len()
+    })
+}
+
 /// Returns the addresses that the peers of a group connect from. The first address is the one of clients.
 ///
 /// # Panics

@@ -82,15 +82,19 @@ pub use self::link::Link;
 /// ```
 pub struct Proxy {
     port: Port,
-    links: Arc<Links>,
-    /// The links of other servers, by the addresses that they connect from.
-    peers: Peers,
+    origins: Origins,
     /// `None` only during the drop, which ends the thread.
     orders: Option<mpsc::UnboundedSender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
 
-type Peers = Arc<[(IpAddr, Arc<Links>)]>;
+/// Where connections come from.
+#[derive(Clone)]
+struct Origins {
+    clients: Arc<Links>,
+    /// The links of other servers, by the addresses that they connect from.
+    peers: Arc<[(IpAddr, Arc<Links>)]>,
+}
 
 /// An order to a proxy's thread, with the sender of its outcome.
 enum Order {
@@ -114,15 +118,12 @@ impl Proxy {
         let target = resolve(target)?;
         let port = Port::reserve()?;
         let address = port.address();
-        let links = Arc::new(Links::to(target));
-        let peers: Peers = peers
-            .iter()
-            .map(|peer| (*peer, Arc::new(Links::to(target))))
-            .collect();
+        let links_of = |peer: &IpAddr| (*peer, Arc::new(Links::to(target)));
         let origins = Origins {
-            clients: Arc::clone(&links),
-            peers: Arc::clone(&peers),
+            clients: Arc::new(Links::to(target)),
+            peers: peers.iter().map(links_of).collect(),
         };
+        let origins_of_thread = origins.clone();
         let (orders, inbox) = mpsc::unbounded_channel();
         let (started, outcome) = blocking::channel();
         let thread = thread::Builder::new()
@@ -137,7 +138,7 @@ impl Proxy {
                     match Door::open(address) {
                         Ok(door) => {
                             let _ = started.send(Ok(()));
-                            run(door, &origins, inbox).await;
+                            run(door, &origins_of_thread, inbox).await;
                         }
                         Err(error) => drop(started.send(Err(error))),
                     }
@@ -146,8 +147,7 @@ impl Proxy {
         outcome.recv().expect("the thread sends an outcome")?;
         Ok(Self {
             port,
-            links,
-            peers,
+            origins,
             orders: Some(orders),
             thread: Some(thread),
         })
@@ -189,7 +189,10 @@ impl Proxy {
     /// Fails if the target is not an address.
     pub fn reroute(&self, target: impl ToSocketAddrs) -> io::Result<()> {
         let target = resolve(target)?;
-        self.links.route.send_modify(|route| route.target = target);
+        self.origins
+            .clients
+            .route
+            .send_modify(|route| route.target = target);
         Ok(())
     }
 
@@ -201,7 +204,7 @@ impl Proxy {
     /// Fails if the target is not an address.
     pub fn reroute_all(&self, target: impl ToSocketAddrs) -> io::Result<()> {
         let target = resolve(target)?;
-        self.links.route.send_modify(|route| {
+        self.origins.clients.route.send_modify(|route| {
             route.target = target;
             route.moved += 1;
         });
@@ -233,20 +236,21 @@ impl Proxy {
     }
 
     fn peer(&self, peer: IpAddr) -> impl Iterator<Item = &Link> {
-        let links = self.peers.iter().filter(move |(it, _)| *it == peer);
+        let links = self.origins.peers.iter();
+        let links = links.filter(move |(it, _)| *it == peer);
         links.flat_map(|(_, links)| [&links.requests, &links.replies])
     }
 
     /// Returns the direction from the clients to the server.
     #[must_use]
     pub fn requests(&self) -> &Link {
-        &self.links.requests
+        &self.origins.clients.requests
     }
 
     /// Returns the direction from the server to the clients.
     #[must_use]
     pub fn replies(&self) -> &Link {
-        &self.links.replies
+        &self.origins.clients.replies
     }
 
     /// Returns the number of connections that were accepted so far.
@@ -284,12 +288,6 @@ impl Proxy {
 fn resolve(target: impl ToSocketAddrs) -> io::Result<SocketAddr> {
     let no_address = || io::Error::new(io::ErrorKind::InvalidInput, "no address to relay to");
     target.to_socket_addrs()?.next().ok_or_else(no_address)
-}
-
-/// Where connections come from.
-struct Origins {
-    clients: Arc<Links>,
-    peers: Peers,
 }
 
 impl Origins {
@@ -347,7 +345,7 @@ impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proxy")
             .field("address", &self.address())
-            .field("target", &self.links.route.borrow().target)
+            .field("target", &self.origins.clients.route.borrow().target)
             .field("requests", self.requests())
             .field("replies", self.replies())
             .finish_non_exhaustive()

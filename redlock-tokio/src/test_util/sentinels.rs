@@ -1,11 +1,9 @@
 mod builder;
 mod group;
 
-use std::collections::BTreeMap;
-
 use super::{
     error::TopologyError,
-    peer::{Peer, divide},
+    peer::{Peer, divide, elect},
     proxy::Proxy,
     server::RedisServer,
     waiting::{in_words, wait_until},
@@ -195,15 +193,9 @@ impl Sentinels {
     /// The server may be down, if the sentinels have not noticed yet.
     #[must_use]
     pub fn master(&self) -> Option<usize> {
-        let mut votes = BTreeMap::new();
-        for sentinel in &self.sentinels {
-            if let Ok(port) = self.port_named_by(sentinel) {
-                *votes.entry(port).or_insert(0) += 1;
-            }
-        }
-        let majority = self.sentinels.len() / 2 + 1;
-        let (port, _) = votes.into_iter().find(|(_, count)| *count >= majority)?;
-        self.server_at(port)
+        let vote = |sentinel| self.port_named_by(sentinel).ok();
+        let votes: Vec<_> = self.sentinels.iter().map(vote).collect();
+        elect(&self.servers, &votes)
     }
 
     /// Returns the name by which the sentinels know the master.

@@ -2,7 +2,7 @@ use std::{
     fs, io,
     io::{BufRead, BufReader},
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -16,9 +16,8 @@ use tempfile::TempDir;
 
 use super::{
     error::{START_LIMIT, SpawnError},
-    launch::{Launch, Mode},
+    launch::{Launch, Mode, Program},
     port::Port,
-    program::Program,
 };
 use crate::sync::{Mutex, MutexGuard};
 
@@ -153,7 +152,9 @@ impl Process {
     fn start(port: &Port, launch: &Launch, directory: &Path) -> Result<Self, SpawnError> {
         // The watchdog's shell cannot report that the program is missing.
         let program = Program::find()?;
-        let log = Log::begin(directory)?;
+        // Empty: the text of an earlier process says nothing about this one.
+        let log = directory.join("redis.log");
+        fs::write(&log, "")?;
         let mut watchdog = Command::new("sh")
             .args(["-c", WATCHDOG, "watchdog", &program.path])
             .args(launch.arguments(&program, port))
@@ -175,7 +176,7 @@ impl Process {
             watchdog,
             leash,
         };
-        log.wait_for(launch.ready(), &Life::watch(output)?)?;
+        wait_for(launch.ready(), &log, &Life::watch(output)?)?;
         Ok(process)
     }
 
@@ -201,40 +202,26 @@ impl Drop for Process {
     }
 }
 
-/// A server's log.
-struct Log {
-    path: PathBuf,
-}
-
-impl Log {
-    /// Begins an empty log: the text of an earlier process says nothing about this one.
-    fn begin(directory: &Path) -> io::Result<Self> {
-        let path = directory.join("redis.log");
-        fs::write(&path, "")?;
-        Ok(Self { path })
-    }
-
-    /// Waits for this text. The port is open before the process logs it.
-    fn wait_for(&self, text: &str, life: &Life) -> Result<(), SpawnError> {
-        let deadline = Instant::now() + START_LIMIT;
-        loop {
-            // Before the log is read, so that the log of a server that has ended is complete.
-            let ended = life.has_ended();
-            let log = fs::read_to_string(&self.path).unwrap_or_default();
-            if log.contains(text) {
-                return Ok(());
-            }
-            if ended && log.contains("Address already in use") {
-                return Err(SpawnError::PortTaken);
-            }
-            if ended {
-                return Err(SpawnError::Ended { log });
-            }
-            if Instant::now() > deadline {
-                return Err(SpawnError::NotReady { log });
-            }
-            thread::sleep(Duration::from_millis(5));
+/// Waits for this text in a server's log. The port is open before the server logs it.
+fn wait_for(text: &str, log: &Path, life: &Life) -> Result<(), SpawnError> {
+    let deadline = Instant::now() + START_LIMIT;
+    loop {
+        // Before the log is read, so that the log of a server that has ended is complete.
+        let ended = life.has_ended();
+        let log = fs::read_to_string(log).unwrap_or_default();
+        if log.contains(text) {
+            return Ok(());
         }
+        if ended && log.contains("Address already in use") {
+            return Err(SpawnError::PortTaken);
+        }
+        if ended {
+            return Err(SpawnError::Ended { log });
+        }
+        if Instant::now() > deadline {
+            return Err(SpawnError::NotReady { log });
+        }
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -3,7 +3,6 @@ use std::ops::RangeInclusive;
 /// A line of `CLUSTER NODES`: what one node says about another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    pub(super) id: String,
     pub(super) port: u16,
     pub(super) config_epoch: u64,
     /// The slots of which the node is the owner.
@@ -23,14 +22,13 @@ impl Line {
 
     fn read(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
-        let id = words.next()?.to_owned();
+        let _id = words.next()?;
         let (address, _) = words.next()?.split_once('@')?;
         let (_, port) = address.rsplit_once(':')?;
         let flags = words.next()?.split(',').map(str::to_owned).collect();
         // The master, and the times of the last ping and pong.
         let mut words = words.skip(3);
         Some(Self {
-            id,
             port: port.parse().ok()?,
             config_epoch: words.next()?.parse().ok()?,
             flags,

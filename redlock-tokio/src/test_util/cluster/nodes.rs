@@ -1,11 +1,11 @@
-use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
+use std::{ops::RangeInclusive, time::Duration};
 
 use super::{Cluster, builder::ClusterBuilder, line::Line};
 use crate::test_util::{
     commands::Commands,
     error::{SpawnError, TopologyError},
     launch::Mode,
-    peer::{Peer, sources},
+    peer::{Peer, elect, sources},
     waiting::{in_words, wait_until},
 };
 
@@ -188,15 +188,9 @@ impl Cluster {
     /// Returns the node that a majority of all nodes chooses. Nodes that do not answer count as part of the
     /// whole.
     pub(super) fn elect(&self, choice: impl Fn(&[Line]) -> Option<u16>) -> Option<usize> {
-        let mut votes = BTreeMap::new();
-        for number in 0..self.peers.len() {
-            if let Some(port) = self.lines(number).ok().and_then(|it| choice(&it)) {
-                *votes.entry(port).or_insert(0) += 1;
-            }
-        }
-        let majority = self.peers.len() / 2 + 1;
-        let (port, _) = votes.into_iter().find(|(_, count)| *count >= majority)?;
-        self.at(port)
+        let vote = |number| choice(&self.lines(number).ok()?);
+        let votes: Vec<_> = (0..self.peers.len()).map(vote).collect();
+        elect(&self.peers, &votes)
     }
 
     /// Returns what the first node that answers says about all nodes.

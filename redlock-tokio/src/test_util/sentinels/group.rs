@@ -172,7 +172,7 @@ impl Sentinels {
     }
 
     /// Returns the number of the server that announces this port.
-    pub(super) fn server_at(&self, port: u16) -> Option<usize> {
+    fn server_at(&self, port: u16) -> Option<usize> {
         let mut servers = self.servers.iter();
         servers.position(|it| it.address().port() == port)
     }
