@@ -5,8 +5,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use redlock_tokio::{
-    BuildError, ExtendError, Key, KeyError, LockError, LockOptions, LossReason, MemoryNode,
-    OptionsError, Redlock, ReleaseOutcome,
+    BuildError, ClusterNodes, ExtendError, Key, KeyError, LockError, LockOptions, LossReason,
+    MemoryNode, OptionsError, RedisNode, RedisNodeError, Redlock, ReleaseOutcome,
     test_util::{RedisServers, SpawnError},
 };
 use support::{
@@ -49,17 +49,30 @@ async fn no_nodes_and_more_than_64_nodes_are_refused() {
 
 #[tokio::test]
 async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
-    for url in [
-        "",
-        "not a url",
-        "http://secret@host",
-        "redis://:secret@",
-        "redis://:secret@host/x",
-        "redis://:secret@host:port",
-        "redis://:secret@host:99999",
-        "redis://:secret@0.0.0.0",
-        "redis://:p@secret#w@127.0.0.1",
-        "redis://",
+    for (url, words) in [
+        ("", "scheme"),
+        ("not a url", "scheme"),
+        ("http://hunter2@host", ""),
+        ("redis://:hunter2@", ""),
+        ("redis://:hunter2@host/x", ""),
+        ("redis://:hunter2@host:port", ""),
+        ("redis://:hunter2@host:99999", ""),
+        ("redis://:hunter2@0.0.0.0", ""),
+        ("redis://:p@hunter2#w@127.0.0.1", "%23"),
+        ("redis://", ""),
+        ("redis+sentinel://:hunter2@s1", "name"),
+        ("redis+sentinel://s1/g/hunter2", "database"),
+        ("redis+sentinel://:%zzhunter2@s1/g", "%"),
+        ("redis+sentinel://:%+7hunter2@s1/g", "%"),
+        ("redis+sentinel://:hunter2%@s1/g", "%"),
+        ("redis+sentinel://:%ffhunter2@s1/g", "%"),
+        ("redis+sentinel://:a#hunter2@s1/g", "%23"),
+        ("redis+sentinel://me:1234/hunter2@s1/g", "%2F"),
+        ("redis+sentinel://me:1234/hunter2@s1", "%2F"),
+        (
+            "redis+sentinel://s1/g?password=hunter2",
+            "sentinel_password",
+        ),
     ] {
         let error = build(&["redis://host", url]).await;
         assert!(
@@ -67,8 +80,63 @@ async fn an_invalid_url_is_named_by_its_position_and_not_repeated() {
             "{error:?}"
         );
         let text = format!("{error} {error:?}");
-        assert!(!text.contains("secret"), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
         assert!(text.contains("expected redis://"), "{text}");
+        assert!(text.contains(words), "{url}: {text}");
+    }
+}
+
+#[test]
+fn a_sentinel_group_has_a_name_and_different_sentinels() {
+    for (name, sentinels, words) in [
+        ("", &["s1"][..], "name"),
+        ("g", &[], "no sentinels"),
+        ("g", &["s1", ""], "sentinel 2: the host is empty"),
+        ("g", &["s\u{1b}1"], "sentinel 1: the host has a character"),
+        ("g", &["redis://s1"], "sentinel 1: the port"),
+        ("g", &["s1", "S1:26379"], "sentinel 2: it is given twice"),
+    ] {
+        let error = RedisNode::sentinel(name, sentinels).build().unwrap_err();
+        assert!(matches!(error, RedisNodeError::Url(_)), "{error:?}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_cannot_be_is_refused() {
+    let long = "x".repeat(65);
+    let over = |seeds: &[&str]| ClusterNodes::new(seeds);
+    let tags = |tags: &[&str]| over(&["redis://a"]).tags(tags.iter().copied());
+    let voters = |count| over(&["redis://a"]).voters(count);
+    let even = [0, 2, 4, 64, 65].map(|count| (voters(count), "choose an odd number"));
+    let others = [
+        (tags(&["a", "b"]), "2 voters"),
+        (tags(&[]), "0 voters"),
+        (tags(&["a", "", "c"]), "tag 2"),
+        (tags(&["a", "b", "x{y"]), "tag 3"),
+        (tags(&["a", "b", "x}y"]), "tag 3"),
+        (
+            tags(&["a", "b", "a"]),
+            "tags 1 and 3 are both in slot 15495",
+        ),
+        (tags(&[&long]), "tag 1"),
+        (over(&[]), "no seeds"),
+        (over(&["redis://a", "localhost"]), "seed 2"),
+        (over(&["redis://a/1"]), "database than 0"),
+        (over(&["unix:///run/redis.sock"]), "Unix"),
+        (
+            over(&["redis://:x@a", "redis://:y@b"]),
+            "seed 2: user, password",
+        ),
+    ];
+    for (cluster, words) in even.into_iter().chain(others) {
+        let built = Redlock::builder().cluster(cluster).build().await;
+        let Err(BuildError::Cluster(error)) = built else {
+            panic!("{words}: {built:?}");
+        };
+        let error = error.to_string();
+        assert!(error.contains(words), "{error}");
+        assert!(!error.contains(":y@"), "{error}");
     }
 }
 

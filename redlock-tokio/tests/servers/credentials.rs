@@ -271,6 +271,14 @@ fn credentials_in_the_url_and_by_a_function_are_refused() {
         assert_eq!(error, RedisNodeError::TwoCredentials);
         assert!(!format!("{error} {error:?}").contains("hunter2"));
     }
+    let group = || RedisNode::sentinel("g", ["s1"]);
+    for group in [group().user("locker"), group().password("hunter2")] {
+        let error = group.credentials(ask).build().unwrap_err();
+        assert_eq!(error, RedisNodeError::TwoCredentials);
+    }
+    // The sentinels have users of their own.
+    let group = group().sentinel_user("locker").sentinel_password("hunter2");
+    assert!(group.credentials(ask).build().is_ok());
     let error = RedisNode::builder("http://host").credentials(ask).build();
     assert!(matches!(error, Err(RedisNodeError::Url(_))), "{error:?}");
 }

@@ -5,9 +5,8 @@ use std::time::Duration;
 use std::{convert::Infallible, sync::Arc};
 
 use deadpool_redis::redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
-    aio::MultiplexedConnection, io::tcp::TcpSettings,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    PushKind, RedisConnectionInfo, RedisResult, aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -16,7 +15,7 @@ use tokio::{
 
 use super::{
     address::Endpoint,
-    callback::{Callback, CallbackError, text_of},
+    callback::{Callback, text_of},
     credentials::CredentialsCallback,
     invalidations::Invalidations,
     server_error::connect_error,
@@ -64,27 +63,6 @@ pub(super) struct Opened {
 
 /// Dropped with the session. It then closes a stream of the user, or gives up the connection's place in a pool.
 pub(super) type Attachment = Option<Box<dyn Send>>;
-
-/// Why a connection was not opened.
-enum OpenError {
-    Redis(RedisError),
-    Stream(CallbackError),
-}
-
-impl From<RedisError> for OpenError {
-    fn from(error: RedisError) -> Self {
-        Self::Redis(error)
-    }
-}
-
-impl From<OpenError> for NodeError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Redis(error) => connect_error(&error),
-            OpenError::Stream(error) => Self::Unreachable(text_of(&*error)),
-        }
-    }
-}
 
 impl ConnectionSettings {
     pub(super) fn new(
@@ -200,7 +178,7 @@ impl ConnectionSettings {
         if !self.excludes_resp3 {
             let protocol = ProtocolVersion::RESP3;
             match settings.open_as(endpoint, protocol, config).await {
-                Err(OpenError::Redis(error)) if is_unknown_protocol(&error.to_string()) => {}
+                Err(NodeError::Misconfigured(text)) if is_unknown_protocol(&text) => {}
                 opened => {
                     let (connection, attachment) = opened?;
                     return Ok((connection, attachment, protocol));
@@ -218,15 +196,17 @@ impl ConnectionSettings {
         endpoint: &Endpoint,
         protocol: ProtocolVersion,
         config: AsyncConnectionConfig,
-    ) -> Result<(MultiplexedConnection, Attachment), OpenError> {
+    ) -> Result<(MultiplexedConnection, Attachment), NodeError> {
         // A server notes in `ACL LOG` that a user may not tell it the client's name by `CLIENT SETINFO`, and one before
         // Redis 7.2 has no such right to grant.
         let redis = self.redis.clone().set_protocol(protocol);
         let redis = redis.set_skip_set_lib_name();
         let (addr, config) = match (endpoint, &self.transport) {
             (_, Transport::Stream(open)) => {
-                let stream = open.call().await.map_err(OpenError::Stream)?;
-                return Ok(connect_over(stream, &redis, config).await?);
+                let stream = open.call().await;
+                let stream = stream.map_err(|error| NodeError::Unreachable(text_of(&*error)))?;
+                let opened = connect_over(stream, &redis, config).await;
+                return opened.map_err(|error| connect_error(&error));
             }
             (Endpoint::Unix(path), _) => (ConnectionAddr::Unix(path.to_path_buf()), config),
             (Endpoint::Tcp { host, port }, Transport::Plain) => {
@@ -236,11 +216,16 @@ impl ConnectionSettings {
                 (tls.addr(host, *port), tls.reach(host, config))
             }
         };
-        let info: ConnectionInfo = addr.into_connection_info()?;
-        let info = info.set_tcp_settings(tcp_settings());
-        let client = Client::open(info.set_redis_settings(redis))?;
-        let connection = client.get_multiplexed_async_connection_with_config(&config);
-        Ok((connection.await?, None))
+        let connect = async {
+            let info = addr
+                .into_connection_info()?
+                .set_tcp_settings(tcp_settings());
+            let client = Client::open(info.set_redis_settings(redis))?;
+            let connection = client.get_multiplexed_async_connection_with_config(&config);
+            connection.await
+        };
+        let connection = connect.await.map_err(|error| connect_error(&error))?;
+        Ok((connection, None))
     }
 
     async fn with_fresh_credentials(&self) -> Result<Self, NodeError> {

@@ -1,10 +1,5 @@
 /// A hash slot of a cluster: CRC16 (XMODEM) of a key, modulo 16384 (the Redis cluster specification, "Key
 /// distribution model").
-///
-/// A lock over a cluster has `N` votes. Each voter is a *slot*, and not a server, so that all clients
-/// agree on the voters whatever server owns which slots. The slots are `N` equal distances apart, each in
-/// the middle of its part. A key of a voter is `{tag}key`, where the tag is the smallest decimal number in
-/// the voter's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct KeySlot(u16);
 
@@ -19,15 +14,11 @@ impl KeySlot {
     }
 
     /// Returns the slot with this number, or `None` if the number is 16384 or more.
-    pub(super) const fn new(number: u16) -> Option<Self> {
-        if number < Self::COUNT {
-            Some(Self(number))
-        } else {
-            None
-        }
+    pub(super) fn new(number: u16) -> Option<Self> {
+        (number < Self::COUNT).then_some(Self(number))
     }
 
-    /// Returns the slot of a voter, counted from zero, of `voters` voters.
+    /// Returns the slot of a voter, counted from zero, of `voters` voters: the middle of its part of all slots.
     ///
     /// # Panics
     ///

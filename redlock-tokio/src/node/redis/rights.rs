@@ -223,46 +223,6 @@ mod tests {
 
     use super::*;
 
-    const QUEUED: &[u8] = b"+QUEUED\r\n";
-    const DENIED: &[u8] = b"-NOPERM User x has no permissions to run the 'x' command\r\n";
-
-    /// Returns the rights of a client that may use all commands but these.
-    fn rights(denied: &[&str], knows_scripts: bool) -> Rights {
-        let reply = |name: &str| {
-            let line = if denied.contains(&name) {
-                DENIED
-            } else {
-                QUEUED
-            };
-            parse_redis_value(line).unwrap()
-        };
-        let probes = PROBES.iter().map(|(name, _)| reply(name));
-        let replies: Vec<_> = [Value::Okay]
-            .into_iter()
-            .chain(probes)
-            .chain([reply("DISCARD"), reply("EVAL")])
-            .collect();
-        assert_eq!(replies.len(), REPLIES);
-        Rights::read(&replies, knows_scripts)
-    }
-
-    #[test]
-    fn a_script_in_full_or_by_its_hash_is_enough() {
-        let outcomes: [(&[&str], bool, bool); 7] = [
-            (&[], true, true),
-            (&["EVALSHA"], false, true),
-            (&["EVAL"], true, true),
-            (&["EVAL"], false, false),
-            (&["EVAL", "EVALSHA"], true, false),
-            (&["DEL"], true, false),
-            (&["SET"], true, false),
-        ];
-        for (denied, knows_scripts, expected) in outcomes {
-            let found = rights(denied, knows_scripts);
-            assert_eq!(found.denial.is_none(), expected, "{denied:?}: {found:?}");
-        }
-    }
-
     #[test]
     fn an_error_about_a_key_is_not_a_missing_right() {
         for line in [

@@ -38,10 +38,8 @@ pub(super) struct RedisSession {
     sections: &'static [&'static str],
     /// Gets the server's messages that keys are gone, if the server sends them.
     invalidations: Option<Arc<Invalidations>>,
-    /// How many batches were sent.
-    batches: u64,
-    /// How often the server was inspected.
-    inspections: u64,
+    /// How many batches and inspections were sent.
+    requests: u64,
 }
 
 impl RedisSession {
@@ -106,8 +104,7 @@ impl RedisSession {
                 &SECTIONS[..2]
             },
             invalidations,
-            batches: 0,
-            inspections: 0,
+            requests: 0,
         })
     }
 
@@ -116,8 +113,8 @@ impl RedisSession {
         let mut connection = self.multiplexed.clone();
         let is_tracking = self.invalidations.is_some();
         let mut request = Request::new(&self.tag, batch, is_tracking);
-        self.batches += 1;
-        let number = self.batches;
+        self.requests += 1;
+        let number = self.requests;
         async move {
             loop {
                 let replies = round_trip(&mut connection, request.pipeline_mut(), number).await?;
@@ -181,8 +178,8 @@ impl Session for RedisSession {
     }
 
     fn inspect(&mut self) -> BoxFuture<'static, Result<Server, NodeError>> {
-        self.inspections += 1;
-        inspect(self.multiplexed.clone(), self.sections, self.inspections).boxed()
+        self.requests += 1;
+        inspect(self.multiplexed.clone(), self.sections, self.requests).boxed()
     }
 
     fn history_age(&mut self) -> BoxFuture<'static, Result<Option<Duration>, NodeError>> {
@@ -248,38 +245,20 @@ fn is_echo(reply: &Value, number: u64) -> bool {
     }
 }
 
-/// Asks for sections of `INFO`, behind a `PING` with a number. This also
-/// finds a node that restarted, or a middlebox that forgot the idle connection, before the next request
-/// fails.
+/// Asks for sections of `INFO`. This also finds a node that restarted, or a middlebox that forgot the idle connection,
+/// before the next request fails.
 async fn inspect(
     mut connection: MultiplexedConnection,
     sections: &[&str],
     number: u64,
 ) -> Result<Server, NodeError> {
     let mut pipeline = Pipeline::new();
-    pipeline.cmd("PING").arg(number);
     // One by one: servers before Redis 7 know no list of sections.
     for section in sections {
         pipeline.cmd("INFO").arg(section);
     }
-    let answer = connection.send_packed_commands(&pipeline, 0, pipeline.len());
-    let mut replies = tokio::time::timeout(INSPECTION_LIMIT, answer)
-        .await
-        .map_err(|_| NodeError::TimedOut(INSPECTION_LIMIT))?
-        .map_err(|error| disconnected(&error))?;
-    if replies.len() != 1 + sections.len() {
-        let text = format!(
-            "{} replies to PING and {} INFO",
-            replies.len(),
-            sections.len()
-        );
-        return Err(NodeError::Unexpected(text.into()));
-    }
-    let sections = replies.split_off(1);
-    if !replies.iter().all(|ping| is_echo(ping, number)) {
-        return Err(NodeError::Unexpected(
-            "the reply to PING belongs to another request".into(),
-        ));
-    }
+    let answer = round_trip(&mut connection, &mut pipeline, number);
+    let answer = tokio::time::timeout(INSPECTION_LIMIT, answer).await;
+    let sections = answer.unwrap_or(Err(NodeError::TimedOut(INSPECTION_LIMIT)))?;
     Ok(info::read_again(sections))
 }

@@ -264,8 +264,6 @@ impl fmt::Debug for SentinelNodeBuilder {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
     use crate::node::Node;
 
@@ -320,34 +318,5 @@ mod tests {
                 assert!(error.to_string().contains("the feature"), "{error}");
             }
         }
-    }
-
-    #[test]
-    fn a_group_has_a_name_and_different_sentinels() {
-        for (name, sentinels, words) in [
-            ("", &["s1"][..], "name"),
-            ("g", &[], "no sentinels"),
-            ("g", &["s1", ""], "sentinel 2: the host is empty"),
-            ("g", &["s\u{1b}1"], "sentinel 1: the host has a character"),
-            ("g", &["redis://s1"], "sentinel 1: the port"),
-            ("g", &["s1", "S1:26379"], "sentinel 2: it is given twice"),
-        ] {
-            let node = SentinelNodeBuilder::new(name, sentinels).build();
-            let error = node.unwrap_err();
-            assert!(matches!(error, RedisNodeError::Url(_)), "{error:?}");
-            assert!(error.to_string().contains(words), "{error}");
-        }
-    }
-
-    #[test]
-    fn two_sources_of_credentials_are_refused() {
-        let ask = async || Ok::<_, io::Error>(Credentials::new("me", "a"));
-        for node in [group().user("me"), group().password("a")] {
-            let error = node.credentials(ask).build().unwrap_err();
-            assert_eq!(error, RedisNodeError::TwoCredentials);
-        }
-        // The sentinels have users of their own.
-        let node = group().sentinel_user("me").sentinel_password("a");
-        assert!(node.credentials(ask).build().is_ok());
     }
 }

@@ -50,7 +50,7 @@ pub(in crate::node::redis) struct Group {
     pub(super) server_settings: ConnectionSettings,
     pub(super) map: Option<AddressMap>,
     /// Why sentinels name no master, by their addresses.
-    pub(super) objections: Mutex<BTreeMap<String, NodeError>>,
+    pub(super) objections: Mutex<BTreeMap<Endpoint, NodeError>>,
     /// The reports of the sentinels on each other.
     pub(super) roster: Mutex<Roster>,
 }
@@ -129,10 +129,8 @@ impl Group {
 
     fn objection(&self) -> Option<NodeError> {
         let objections = self.objections.lock();
-        let listed = self.listed.iter().map(Endpoint::to_string);
-        let all_refuse = listed
-            .map(|address| objections.get(&address))
-            .all(|error| error.is_some_and(NodeError::is_refusal));
+        let mut listed = self.listed.iter().map(|address| objections.get(address));
+        let all_refuse = listed.all(|error| error.is_some_and(NodeError::is_refusal));
         let texts: Vec<_> = objections
             .iter()
             .map(|(address, error)| format!("sentinel {address}: {}", without_kind(error)))
@@ -180,8 +178,8 @@ impl Group {
 impl GroupWatch {
     /// Asks all sentinels, those that were given and those that they know.
     async fn run(&self) {
-        let mut asked: BTreeSet<_> = self.group.listed.iter().map(Endpoint::to_string).collect();
-        let mut all: FuturesUnordered<BoxFuture<'_, String>> = FuturesUnordered::new();
+        let mut asked: BTreeSet<_> = self.group.listed.iter().cloned().collect();
+        let mut all: FuturesUnordered<BoxFuture<'_, Endpoint>> = FuturesUnordered::new();
         for endpoint in &self.group.listed {
             all.push(self.attend(endpoint.clone(), true).boxed());
         }
@@ -192,8 +190,8 @@ impl GroupWatch {
                     asked.remove(&forgotten);
                 }
                 () = sleep(self.reports.interval()) => {
-                    for (address, endpoint) in self.missing() {
-                        if asked.insert(address) {
+                    for endpoint in self.missing() {
+                        if asked.insert(endpoint.clone()) {
                             all.push(self.attend(endpoint, false).boxed());
                         }
                     }
@@ -203,22 +201,17 @@ impl GroupWatch {
     }
 
     /// Returns the sentinels that others know and that do not answer at any address that is asked.
-    fn missing(&self) -> Vec<(String, Endpoint)> {
-        let announced = self
-            .group
-            .roster
-            .lock()
-            .missing(Instant::now(), self.limit());
+    fn missing(&self) -> Vec<Endpoint> {
+        let now = Instant::now();
+        let announced = self.group.roster.lock().missing(now, self.limit());
+        let announced = announced.iter();
         announced
-            .into_iter()
-            .filter_map(|address| self.group.endpoint(&address).ok())
-            .map(|endpoint| (endpoint.to_string(), endpoint))
+            .filter_map(|address| self.group.endpoint(address).ok())
             .collect()
     }
 
     /// Asks one sentinel again and again. Ends if the sentinel was not given, and no other one knows it any more.
-    async fn attend(&self, endpoint: Endpoint, is_listed: bool) -> String {
-        let address = endpoint.to_string();
+    async fn attend(&self, endpoint: Endpoint, is_listed: bool) -> Endpoint {
         let mut memory = Memory::default();
         let mut connection = None;
         let interval = self.reports.interval();
@@ -227,7 +220,7 @@ impl GroupWatch {
         loop {
             // A hint during the turn counts too: the answer may be from before.
             let hinted = self.hint.notified();
-            let turn = self.turn(&endpoint, &address, &mut connection, &mut memory);
+            let turn = self.turn(&endpoint, &mut connection, &mut memory);
             let late = || Err(NodeError::TimedOut(self.limit()));
             let outcome = timeout(self.limit(), turn).await.unwrap_or_else(|_| late());
             self.roll_call.note(&endpoint);
@@ -235,13 +228,13 @@ impl GroupWatch {
                 self.roll_call.complete(interval).await;
                 self.reports.deliver(0, report.clone());
             }
-            self.note(&address, outcome.as_ref().err());
+            self.note(&endpoint, outcome.as_ref().err());
             if outcome.is_err() {
                 connection = None;
-                if !is_listed && !self.is_told_of(&address) {
-                    self.group.objections.lock().remove(&address);
-                    self.group.roster.lock().forget(&address);
-                    return address;
+                if !is_listed && !self.is_told_of(&endpoint) {
+                    self.group.objections.lock().remove(&endpoint);
+                    self.group.roster.lock().forget(&endpoint);
+                    return endpoint;
                 }
             }
             sleep(pause).await;
@@ -260,23 +253,22 @@ impl GroupWatch {
     }
 
     /// Returns whether other sentinels know one at this address.
-    fn is_told_of(&self, address: &str) -> bool {
-        let mut told = self.group.roster.lock().told();
-        told.any(|announced| {
-            let endpoint = self.group.endpoint(&announced);
-            endpoint.is_ok_and(|endpoint| endpoint.to_string() == address)
-        })
+    fn is_told_of(&self, endpoint: &Endpoint) -> bool {
+        let told = self.group.roster.lock().told();
+        let mut told = told.iter().map(|announced| self.group.endpoint(announced));
+        told.any(|told| told.as_ref() == Ok(endpoint))
     }
 
     /// Notes why a sentinel names no master, or that it does.
-    fn note(&self, address: &str, objection: Option<&NodeError>) {
+    fn note(&self, sentinel: &Endpoint, objection: Option<&NodeError>) {
         let mut objections = self.group.objections.lock();
         let before = match objection {
-            Some(error) => objections.insert(address.to_owned(), error.clone()),
-            None => objections.remove(address),
+            Some(error) => objections.insert(sentinel.clone(), error.clone()),
+            None => objections.remove(sentinel),
         };
         drop(objections);
         let group = &self.group.name;
+        let address = sentinel.to_string();
         match (before.as_ref(), objection) {
             (before, Some(error)) if before == Some(error) => {}
             (_, Some(error)) if error.is_refusal() => {
@@ -313,7 +305,6 @@ impl GroupWatch {
     async fn turn(
         &self,
         endpoint: &Endpoint,
-        address: &str,
         connection: &mut Option<MultiplexedConnection>,
         memory: &mut Memory,
     ) -> Result<MemberReport, NodeError> {
@@ -324,7 +315,7 @@ impl GroupWatch {
         let asked_at = self.reports.now();
         let answer = self.group.ask(connection).await?;
         let now = Instant::now();
-        let id = self.group.roster.lock().note(now, address, &answer);
+        let id = self.group.roster.lock().note(now, endpoint, &answer);
         let Some(member) = id else {
             let text = "it does not report its id: grant +sentinel|myid, or use Redis 6.2 or later";
             return Err(NodeError::Misconfigured(text.into()));

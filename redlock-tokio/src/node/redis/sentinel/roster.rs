@@ -7,6 +7,7 @@ use redlock_core::MemberId;
 use tokio::time::Instant;
 
 use super::question::SentinelAnswer;
+use crate::node::redis::address::Endpoint;
 
 /// How long a sentinel is still asked after all others have ceased to list it.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
@@ -15,7 +16,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Roster {
     /// The last report of each sentinel, by the address at which it was asked.
-    heard: BTreeMap<String, Heard>,
+    heard: BTreeMap<Endpoint, Heard>,
     /// When a sentinel was last told of, and its address.
     told: BTreeMap<MemberId, (String, Instant)>,
 }
@@ -35,7 +36,7 @@ impl Roster {
     pub(super) fn note(
         &mut self,
         now: Instant,
-        address: &str,
+        address: &Endpoint,
         answer: &SentinelAnswer,
     ) -> Option<MemberId> {
         let others: BTreeSet<_> = answer.others.iter().map(|other| other.id).collect();
@@ -52,7 +53,7 @@ impl Roster {
             others,
             at: now,
         };
-        self.heard.insert(address.to_owned(), heard);
+        self.heard.insert(address.clone(), heard);
         id
     }
 
@@ -77,61 +78,61 @@ impl Roster {
     pub(super) fn address_of(&self, member: MemberId) -> Option<String> {
         let mut heard = self.heard.iter();
         let asked = heard.find(|(_, it)| it.id == Some(member));
-        let asked = asked.map(|(address, _)| address.clone());
+        let asked = asked.map(|(address, _)| address.to_string());
         let told = || self.told.get(&member).map(|(address, _)| address.clone());
         asked.or_else(told)
     }
 
     /// Returns the addresses of the sentinels that others list.
-    pub(super) fn told(&self) -> impl Iterator<Item = String> + use<> {
-        let told: Vec<_> = self
-            .told
-            .values()
-            .map(|(address, _)| address.clone())
-            .collect();
-        told.into_iter()
+    pub(super) fn told(&self) -> Vec<String> {
+        let told = self.told.values().map(|(address, _)| address.clone());
+        told.collect()
     }
 
     /// Forgets what the sentinel at this address said.
-    pub(super) fn forget(&mut self, address: &str) {
+    pub(super) fn forget(&mut self, address: &Endpoint) {
         self.heard.remove(address);
     }
 
     /// Returns whether a sentinel and those that it knows are none of those that are heard of at other addresses. Its
     /// address may lead to another group, and the sentinels of that group are not asked.
-    fn is_foreign(&self, address: &str, id: Option<MemberId>, others: &BTreeSet<MemberId>) -> bool {
-        let elsewhere = self.heard.iter().filter(|(at, _)| *at != address);
-        let mut known = elsewhere
-            .flat_map(|(_, heard)| heard.others.iter().chain(&heard.id))
-            .peekable();
-        known.peek().is_some()
-            && !known.any(|member| others.contains(member) || id == Some(*member))
+    fn is_foreign(
+        &self,
+        address: &Endpoint,
+        id: Option<MemberId>,
+        others: &BTreeSet<MemberId>,
+    ) -> bool {
+        let known: BTreeSet<_> = self.elsewhere(address).flat_map(Heard::known).collect();
+        let is_among_them = id.is_some_and(|id| known.contains(&id));
+        !known.is_empty() && !is_among_them && known.is_disjoint(others)
     }
 
     fn only_unlisted(
         &self,
         now: Instant,
-        address: &str,
+        address: &Endpoint,
         listed: &BTreeSet<MemberId>,
     ) -> Option<MemberId> {
-        let elsewhere = self.heard.iter().filter(|(at, _)| *at != address);
-        let elsewhere = elsewhere.map(|(_, heard)| heard);
-        let known: BTreeSet<_> = elsewhere
-            .clone()
-            .flat_map(|heard| heard.others.iter().chain(&heard.id))
-            .collect();
-        let is_of_another = |id: MemberId| {
-            let mut recent = elsewhere
-                .clone()
-                .filter(|sentinel| now.duration_since(sentinel.at) < FORGOTTEN_AFTER);
-            recent.any(|sentinel| sentinel.id == Some(id))
-        };
-        let mut unlisted = known.into_iter().filter(|id| !listed.contains(id));
-        unlisted
-            .next()
-            .filter(|_| unlisted.next().is_none())
-            .copied()
-            .filter(|id| !is_of_another(*id))
+        let known: BTreeSet<_> = self.elsewhere(address).flat_map(Heard::known).collect();
+        let mut unlisted = known.difference(listed);
+        let only = *unlisted.next().filter(|_| unlisted.next().is_none())?;
+        let is_of_another = self.elsewhere(address).any(|sentinel| {
+            sentinel.id == Some(only) && now.duration_since(sentinel.at) < FORGOTTEN_AFTER
+        });
+        (!is_of_another).then_some(only)
+    }
+
+    /// Returns what was heard at other addresses.
+    fn elsewhere(&self, address: &Endpoint) -> impl Iterator<Item = &Heard> {
+        let elsewhere = self.heard.iter().filter(move |(at, _)| *at != address);
+        elsewhere.map(|(_, heard)| heard)
+    }
+}
+
+impl Heard {
+    /// Returns the sentinel, if its id is known, and the others that it knows.
+    fn known(&self) -> impl Iterator<Item = MemberId> {
+        self.others.iter().chain(&self.id).copied()
     }
 }
 
@@ -144,6 +145,10 @@ mod tests {
 
     fn id(letter: u8) -> MemberId {
         MemberId::new([letter; MemberId::LEN])
+    }
+
+    fn at(host: &str) -> Endpoint {
+        Endpoint::tcp(host, 1).unwrap()
     }
 
     /// An answer of a sentinel that knows these others.
@@ -164,29 +169,35 @@ mod tests {
     async fn a_sentinel_that_is_told_of_is_missing_until_it_answers() {
         let mut roster = Roster::default();
         let start = Instant::now();
-        roster.note(start, "listed", &answer(Some(b'a'), b"bc"));
+        roster.note(start, &at("listed"), &answer(Some(b'a'), b"bc"));
         assert_eq!(roster.missing(start, SILENCE), ["b:1", "c:1"]);
         // The same sentinel under another address.
-        roster.note(start, "alias", &answer(Some(b'b'), b"ac"));
+        roster.note(start, &at("alias"), &answer(Some(b'b'), b"ac"));
         assert_eq!(roster.missing(start, SILENCE), ["c:1"]);
         let later = start + SILENCE;
         assert_eq!(roster.missing(later, SILENCE), ["a:1", "b:1", "c:1"]);
         let much_later = start + FORGOTTEN_AFTER;
         assert!(roster.missing(much_later, SILENCE).is_empty());
-        assert_eq!(roster.told().count(), 0);
+        assert!(roster.told().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_sentinel_that_does_not_tell_its_id_is_the_one_that_it_does_not_list() {
         let mut roster = Roster::default();
         let now = Instant::now();
-        assert_eq!(roster.note(now, "1", &answer(None, b"bc")), None);
-        assert_eq!(roster.note(now, "2", &answer(None, b"ac")), Some(id(b'b')));
-        assert_eq!(roster.note(now, "1", &answer(None, b"bc")), Some(id(b'a')));
-        let forgetful = roster.note(now, "3", &answer(None, b""));
+        assert_eq!(roster.note(now, &at("1"), &answer(None, b"bc")), None);
+        assert_eq!(
+            roster.note(now, &at("2"), &answer(None, b"ac")),
+            Some(id(b'b'))
+        );
+        assert_eq!(
+            roster.note(now, &at("1"), &answer(None, b"bc")),
+            Some(id(b'a'))
+        );
+        let forgetful = roster.note(now, &at("3"), &answer(None, b""));
         assert_eq!(forgetful, None, "it could be any of them");
         assert_eq!(
-            roster.note(now, "3", &answer(Some(b'c'), b"")),
+            roster.note(now, &at("3"), &answer(Some(b'c'), b"")),
             Some(id(b'c'))
         );
     }
@@ -195,12 +206,22 @@ mod tests {
     async fn a_newcomer_that_does_not_tell_its_id_is_not_taken_for_another() {
         let mut roster = Roster::default();
         let now = Instant::now();
-        roster.note(now, "1", &answer(None, b"bc"));
-        assert_eq!(roster.note(now, "2", &answer(None, b"ac")), Some(id(b'b')));
-        assert_eq!(roster.note(now, "3", &answer(None, b"ab")), Some(id(b'c')));
+        roster.note(now, &at("1"), &answer(None, b"bc"));
+        assert_eq!(
+            roster.note(now, &at("2"), &answer(None, b"ac")),
+            Some(id(b'b'))
+        );
+        assert_eq!(
+            roster.note(now, &at("3"), &answer(None, b"ab")),
+            Some(id(b'c'))
+        );
         let newcomer = answer(None, b"ab");
-        assert_eq!(roster.note(now, "4", &newcomer), None, "c is at 3");
+        assert_eq!(roster.note(now, &at("4"), &newcomer), None, "c is at 3");
         let later = now + FORGOTTEN_AFTER;
-        assert_eq!(roster.note(later, "4", &newcomer), Some(id(b'c')), "moved");
+        assert_eq!(
+            roster.note(later, &at("4"), &newcomer),
+            Some(id(b'c')),
+            "moved"
+        );
     }
 }

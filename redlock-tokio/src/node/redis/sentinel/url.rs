@@ -88,39 +88,3 @@ fn decoded(text: &str) -> Result<String, UrlError> {
     }
     String::from_utf8(bytes).map_err(|_| error())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn other_urls_are_none_of_a_group() {
-        for url in ["redis://a", "rediss://a", "", "redis+sentinel"] {
-            assert!(SentinelNodeBuilder::from_url(url).is_none(), "{url}");
-        }
-    }
-
-    #[test]
-    fn bad_urls_are_named_without_their_text() {
-        for (url, words) in [
-            ("redis+sentinel://:hunter2@s1", "name"),
-            ("redis+sentinel://s1/g/hunter2", "database"),
-            ("redis+sentinel://:%zzhunter2@s1/g", "%"),
-            ("redis+sentinel://:%+7hunter2@s1/g", "%"),
-            ("redis+sentinel://:hunter2%@s1/g", "%"),
-            ("redis+sentinel://:%ffhunter2@s1/g", "%"),
-            ("redis+sentinel://:a#hunter2@s1/g", "%23"),
-            ("redis+sentinel://me:1234/hunter2@s1/g", "%2F"),
-            ("redis+sentinel://me:1234/hunter2@s1", "%2F"),
-            (
-                "redis+sentinel://s1/g?password=hunter2",
-                "sentinel_password",
-            ),
-        ] {
-            let group = SentinelNodeBuilder::from_url(url).expect("the scheme of a group");
-            let error = group.unwrap_err().to_string();
-            assert!(error.contains(words), "{url}: {error}");
-            assert!(!error.contains("hunter2"), "{url}: {error}");
-        }
-    }
-}

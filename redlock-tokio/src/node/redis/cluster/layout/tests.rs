@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -140,78 +142,48 @@ fn an_answer_that_names_very_many_nodes_is_not_believed() {
     );
 }
 
-/// One node as a test describes it.
-#[derive(Clone, Debug)]
-struct Described {
-    digits: [u8; 20],
-    port: u16,
-    epoch: u64,
-    flags: &'static str,
-    /// How many slots it owns, behind those of the node before it.
-    slots: u16,
+/// Digits of an id, an epoch, flags, and how many slots a node owns behind those of the node before it.
+fn node() -> impl Strategy<Value = ([u8; 20], u64, &'static str, u16)> {
+    let flags = ["master", "slave", "master,fail", "slave,fail?", "noflags"];
+    let flags = prop::sample::select(flags.to_vec());
+    (any::<[u8; 20]>(), any::<u64>(), flags, 0..600_u16)
 }
 
-fn described() -> impl Strategy<Value = Described> {
-    let flags = prop::sample::select(vec![
-        "master",
-        "slave",
-        "master,fail",
-        "slave,fail?",
-        "noflags",
-    ]);
-    (
-        any::<[u8; 20]>(),
-        any::<u16>(),
-        any::<u64>(),
-        flags,
-        0..600_u16,
-    )
-        .prop_map(|(digits, port, epoch, flags, slots)| Described {
-            digits,
-            port,
-            epoch,
-            flags,
-            slots,
-        })
-}
-
-fn written(nodes: &[Described]) -> String {
-    let mut next = 0;
-    let mut text = String::new();
-    for (index, node) in nodes.iter().enumerate() {
-        let digits: String = node.digits.iter().map(|it| format!("{it:02x}")).collect();
-        let (port, epoch) = (node.port, node.epoch);
-        let myself = if index == 0 { "myself," } else { "" };
-        let flags = node.flags;
-        text += &format!("{digits} 10.0.0.1:{port}@1,h {myself}{flags} - 0 0 {epoch} connected");
-        match node.slots {
-            0 => {}
-            1 => text += &format!(" {next}"),
-            count => text += &format!(" {next}-{} [{next}->-{digits}]", next + count - 1),
-        }
-        next += node.slots;
-        text += "\n";
-    }
-    text
+fn hexadecimal(digits: [u8; 20]) -> String {
+    digits.iter().map(|it| format!("{it:02x}")).collect()
 }
 
 proptest! {
     #[test]
-    fn what_was_written_is_read(nodes in prop::collection::vec(described(), 1..20)) {
-        let text = written(&nodes);
-        let distinct: std::collections::BTreeSet<_> = nodes.iter().map(|it| it.digits).collect();
+    fn what_was_written_is_read(
+        nodes in prop::collection::vec(node(), 1..20),
+        port in any::<u16>(),
+    ) {
+        let mut text = String::new();
+        let mut owners = BTreeMap::new();
+        let mut next = 0;
+        for (index, &(digits, epoch, flags, slots)) in nodes.iter().enumerate() {
+            let id = hexadecimal(digits);
+            let myself = if index == 0 { "myself," } else { "" };
+            text += &format!("{id} 10.0.0.1:{port}@1,h {myself}{flags} - 0 0 {epoch} connected");
+            match slots {
+                0 => {}
+                1 => text += &format!(" {next}"),
+                count => text += &format!(" {next}-{} [{next}->-{id}]", next + count - 1),
+            }
+            text += "\n";
+            if slots > 0 {
+                owners.insert(next, (id.clone(), epoch));
+                owners.insert(next + slots - 1, (id, epoch));
+            }
+            next += slots;
+        }
+        let distinct: BTreeSet<_> = nodes.iter().map(|node| node.0).collect();
         prop_assume!(distinct.len() == nodes.len());
         let layout = Layout::parse(&text).unwrap();
         prop_assert_eq!(layout.members().count(), nodes.len());
-        let mut next = 0;
-        for node in &nodes {
-            if node.slots > 0 {
-                let digits: String = node.digits.iter().map(|it| format!("{it:02x}")).collect();
-                let expected = Some((digits, node.epoch));
-                prop_assert_eq!(owner(&layout, next), expected.clone());
-                prop_assert_eq!(owner(&layout, next + node.slots - 1), expected);
-            }
-            next += node.slots;
+        for (slot, expected) in owners {
+            prop_assert_eq!(owner(&layout, slot), Some(expected));
         }
         prop_assert_eq!(owner(&layout, next), None);
     }
