@@ -289,9 +289,8 @@ impl<K, H> LockLayer<K, H, Inline<crate::AtHead>> {
 
 #[cfg(feature = "http")]
 impl<K, H> LockLayer<K, H, Detached<crate::AtHead>> {
-    /// Holds the lock until the response's body has ended or is dropped, but for at most `max` after the inner
-    /// service has responded. After `max` the lock is released, and the body goes on. So a client that reads slowly
-    /// does not block other calls for longer.
+    /// Holds the lock until the response's body has ended or is dropped, but for at most `max` after the head. See the same
+    /// method of layers that run their calls [inline](Inline).
     pub fn hold_until_body_end(self, max: Duration) -> LockLayer<K, H, Detached<crate::AtBodyEnd>> {
         let release = crate::AtBodyEnd { max };
         let tasks = self.mode.tasks.clone();

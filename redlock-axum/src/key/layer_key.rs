@@ -13,9 +13,9 @@ use redlock_tower::{CallerDeadline, ExtractKey, Extracted, LockRequest};
 use super::{BodyLimit, Methods, RequestKey, body::BodyHasArrived};
 use crate::{Locked, Request};
 
-/// Everything that a layer needs to find the key of a request.
-pub(crate) struct KeyRules<K> {
-    key: Arc<K>,
+/// What a layer does with the keys of requests.
+#[derive(Clone)]
+pub(crate) struct KeyRules {
     pub(crate) methods: Methods,
     pub(crate) redlock: Redlock,
     /// Added to the keys here and not further in, so that they can be compared to the keys of outer layers.
@@ -28,7 +28,7 @@ pub(crate) struct KeyRules<K> {
     warned: Arc<Once>,
 }
 
-impl<K> KeyRules<K> {
+impl KeyRules {
     /// Adds the prefix, and leaves out the keys that outer layers hold for this request. Returns `None` if they hold
     /// all of them.
     fn missing(&self, wanted: LockRequest, request: &Request) -> Option<LockRequest> {
@@ -62,48 +62,43 @@ impl<K> KeyRules<K> {
     }
 }
 
-impl<K> Clone for KeyRules<K> {
-    fn clone(&self) -> Self {
-        Self {
-            key: Arc::clone(&self.key),
-            methods: self.methods.clone(),
-            redlock: self.redlock.clone(),
-            prefix: Arc::clone(&self.prefix),
-            body_limit: self.body_limit,
-            label: self.label,
-            warned: Arc::clone(&self.warned),
-        }
-    }
-}
-
 /// Finds the key of a request by the rules of a layer.
-pub(crate) struct LayerKey<K>(Arc<KeyRules<K>>);
+pub(crate) struct LayerKey<K> {
+    key: Arc<K>,
+    rules: Arc<KeyRules>,
+}
 
 impl<K> LayerKey<K> {
     pub(crate) fn new(key: K, redlock: Redlock) -> Self {
-        Self(Arc::new(KeyRules {
-            key: Arc::new(key),
+        let rules = KeyRules {
             methods: Methods::Unsafe,
             redlock,
             prefix: Arc::default(),
             body_limit: Some(BodyLimit::DEFAULT),
             label: "default",
             warned: Arc::new(Once::new()),
-        }))
+        };
+        Self {
+            key: Arc::new(key),
+            rules: Arc::new(rules),
+        }
     }
 
-    pub(crate) fn rules(&self) -> &KeyRules<K> {
-        &self.0
+    pub(crate) fn rules(&self) -> &KeyRules {
+        &self.rules
     }
 
-    pub(crate) fn rules_mut(&mut self) -> &mut KeyRules<K> {
-        Arc::make_mut(&mut self.0)
+    pub(crate) fn rules_mut(&mut self) -> &mut KeyRules {
+        Arc::make_mut(&mut self.rules)
     }
 }
 
 impl<K> Clone for LayerKey<K> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self {
+            key: Arc::clone(&self.key),
+            rules: Arc::clone(&self.rules),
+        }
     }
 }
 
@@ -111,15 +106,15 @@ impl<K: RequestKey> ExtractKey<Request> for LayerKey<K> {
     type Future = LayerKeyFuture<K>;
 
     fn extract(&self, request: Request) -> Self::Future {
-        if !self.0.methods.need_lock(request.method()) {
+        if !self.rules.methods.need_lock(request.method()) {
             return LayerKeyFuture::Pass {
                 request: Some(request),
             };
         }
         LayerKeyFuture::Extract {
-            rules: Arc::clone(&self.0),
+            rules: Arc::clone(&self.rules),
             deadline: CallerDeadline::of(&request),
-            extracting: self.0.key.extract(request),
+            extracting: self.key.extract(request),
         }
     }
 }
@@ -134,7 +129,7 @@ pub(crate) enum LayerKeyFuture<K: RequestKey> {
     /// The request needs no lock. Empty at the end.
     Pass { request: Option<Request> },
     Extract {
-        rules: Arc<KeyRules<K>>,
+        rules: Arc<KeyRules>,
         deadline: Option<CallerDeadline>,
         #[pin]
         extracting: K::Future,

@@ -64,15 +64,10 @@ mod tests {
     }
 
     fn extract(key: &impl ExtractKey<Transfer>, from: u32, to: Option<u32>) -> Extracted {
-        let (transfer, wanted) = key
-            .extract(Transfer { from, to })
-            .now_or_never()
-            .expect("no wait");
-        assert_eq!(
-            (transfer.from, transfer.to),
-            (from, to),
-            "the request is returned"
-        );
+        let extracting = key.extract(Transfer { from, to });
+        let (transfer, wanted) = extracting.now_or_never().expect("no wait");
+        let returned = (transfer.from, transfer.to);
+        assert_eq!(returned, (from, to), "the request is returned");
         wanted
     }
 
@@ -81,18 +76,16 @@ mod tests {
         let from = |it: &Transfer| it.from;
         let to = |it: &Transfer| it.to;
         let always = |_: &Transfer| "bank";
-        assert_eq!(
-            extract(&(from, to), 7, Some(3)).unwrap(),
-            Some(LockRequest::all(["7", "3"]))
-        );
-        assert_eq!(
-            extract(&(from, to, always, always), 7, Some(3)).unwrap(),
-            Some(LockRequest::all(["7", "3", "bank", "bank"]))
-        );
-        assert_eq!(
-            extract(&(to, from, always), 7, None).unwrap(),
-            Some(LockRequest::all(["7", "bank"]))
-        );
+        for (wanted, keys) in [
+            (extract(&(from, to), 7, Some(3)), &["7", "3"][..]),
+            (
+                extract(&(from, to, always, always), 7, Some(3)),
+                &["7", "3", "bank", "bank"],
+            ),
+            (extract(&(to, from, always), 7, None), &["7", "bank"]),
+        ] {
+            assert_eq!(wanted.unwrap(), Some(LockRequest::all(keys.to_vec())));
+        }
         assert_eq!(extract(&(to, to), 7, None).unwrap(), None);
     }
 
@@ -103,16 +96,13 @@ mod tests {
         let a = move |_: &Transfer| wanted(&["a"], short);
         let b = move |_: &Transfer| wanted(&["b"], long);
         let none = move |_: &Transfer| wanted(&[], long);
-        assert_eq!(
-            extract(&(a, b), 7, None).unwrap(),
-            Some(wanted(&["a", "b"], long))
-        );
-        assert_eq!(
-            extract(&(b, a), 7, None).unwrap(),
-            Some(wanted(&["b", "a"], short))
-        );
-        for outcome in [extract(&(a, none), 7, None), extract(&(none, b), 7, None)] {
-            assert_eq!(outcome.unwrap(), Some(wanted(&[], long)));
+        for (outcome, expected) in [
+            (extract(&(a, b), 7, None), wanted(&["a", "b"], long)),
+            (extract(&(b, a), 7, None), wanted(&["b", "a"], short)),
+            (extract(&(a, none), 7, None), wanted(&[], long)),
+            (extract(&(none, b), 7, None), wanted(&[], long)),
+        ] {
+            assert_eq!(outcome.unwrap(), Some(expected));
         }
     }
 
