@@ -5,6 +5,7 @@ use std::{
     io::{self, IsTerminal},
     net::{Ipv4Addr, SocketAddr},
     process,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -121,6 +122,11 @@ pub fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static> {
             }
         });
     })
+}
+
+/// Locks a mutex, even if a task has panicked while it had it: the values of these programs are valid at any time.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Parses a duration on the command line, in whole milliseconds, seconds or minutes: `250ms`, `5s`, `1m`.

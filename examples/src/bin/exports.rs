@@ -7,7 +7,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -67,7 +67,7 @@ impl Engine {
     }
 
     fn change<T>(&self, tenant: &str, change: impl FnOnce(&mut Load) -> T) -> T {
-        let mut loads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loads = redlock_examples::lock(&self.0);
         change(loads.entry(tenant.to_owned()).or_default())
     }
 }

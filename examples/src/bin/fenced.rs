@@ -64,10 +64,7 @@ async fn main() -> Result<()> {
 
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("accounts.db");
-    let bank = Arc::new(Bank {
-        accounts: Accounts::open(&file, options.no_fence).await?,
-        pause: Pause::default(),
-    });
+    let bank = Arc::new(Bank::open(&file, options.no_fence).await?);
     // Without renewal, the lock of a waiting handler expires, like that of a stopped process.
     let stopped = LockOptions::new().no_renewal();
     // The handler takes a number, so `07` is the account 7.
@@ -88,18 +85,18 @@ async fn main() -> Result<()> {
         ..ada.clone()
     };
     let first = tokio::spawn(send(router.clone(), paused));
-    bank.pause.begun.notified().await;
+    bank.begun.notified().await;
     // Ada's lock expires, and Bob gets it.
     ensure!(send(router.clone(), bob).await? == StatusCode::OK);
-    bank.pause.over.notify_one();
+    bank.over.notify_one();
     if first.await?? == StatusCode::CONFLICT {
         // The refused request changed nothing, so it can be repeated.
         ensure!(send(router, ada).await? == StatusCode::OK);
     }
 
-    let balance = bank.accounts.balance(7).await?;
+    let balance = bank.balance(7).await?;
     println!("the account has {balance}");
-    bank.accounts.database.close().await;
+    bank.database.close().await;
     redlock.shutdown().await;
     ensure!(
         balance == 160,
@@ -116,18 +113,6 @@ async fn send(router: Router, deposit: Deposit) -> Result<StatusCode> {
     Ok(response.status())
 }
 
-struct Bank {
-    accounts: Accounts,
-    pause: Pause,
-}
-
-/// Pauses one handler: the handler signals the begin, and waits for the end.
-#[derive(Default)]
-struct Pause {
-    begun: Notify,
-    over: Notify,
-}
-
 /// Reads the balance and writes a new one. No other deposit on the account comes between the two, however long
 /// they take.
 async fn deposit(
@@ -138,23 +123,23 @@ async fn deposit(
 ) -> Result<StatusCode, Failure> {
     let Deposit { name, amount, .. } = deposit;
     let token = locked.fencing_token().context("the layer is fenced")?;
-    if !bank.accounts.claim(account, token).await? {
+    if !bank.claim(account, token).await? {
         println!("{name}: the claim is refused");
         return Ok(StatusCode::CONFLICT);
     }
-    let balance = bank.accounts.balance(account).await?;
+    let balance = bank.balance(account).await?;
     println!("{name}: reads {balance}, with token {token}");
     if deposit.pauses {
         println!("{name}: is paused");
-        bank.pause.begun.notify_one();
-        bank.pause.over.notified().await;
+        bank.begun.notify_one();
+        bank.over.notified().await;
         println!(
             "{name}: goes on, and the lock is valid: {}",
             locked.is_valid()
         );
     }
     let balance = balance + amount;
-    if !bank.accounts.write(account, balance, token).await? {
+    if !bank.write(account, balance, token).await? {
         println!("{name}: the write of {balance} is refused");
         return Ok(StatusCode::CONFLICT);
     }
@@ -163,13 +148,16 @@ async fn deposit(
 }
 
 /// Accounts in an SQL database, each with the largest token of its holders.
-struct Accounts {
+struct Bank {
     database: SqlitePool,
     /// Whether to ignore the tokens.
     is_unfenced: bool,
+    /// A handler that pauses signals the begin, and waits for the end.
+    begun: Notify,
+    over: Notify,
 }
 
-impl Accounts {
+impl Bank {
     async fn open(file: &FilePath, is_unfenced: bool) -> Result<Self> {
         let options = SqliteConnectOptions::new()
             .filename(file)
@@ -184,6 +172,8 @@ impl Accounts {
         Ok(Self {
             database,
             is_unfenced,
+            begun: Notify::new(),
+            over: Notify::new(),
         })
     }
 

@@ -9,13 +9,14 @@ use std::{
     collections::BTreeMap,
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::{Duration, Instant},
 };
 
 use anyhow::{Result, anyhow, ensure};
+use redlock_examples::lock;
 use redlock_tokio::Hold;
 use redlock_tower::{LockLayer, Locked};
 use tokio::{task::JoinSet, time::sleep};
@@ -52,16 +53,12 @@ impl Bank {
             return Err(io::Error::other("the lock was lost before the write"));
         }
         let after = before + job.amount;
-        self.balances().insert(job.account, after);
+        lock(&self.balances).insert(job.account, after);
         Ok(after)
     }
 
     fn balance(&self, account: u64) -> u64 {
-        self.balances().get(&account).copied().unwrap_or(0)
-    }
-
-    fn balances(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, u64>> {
-        self.balances.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.balances).get(&account).copied().unwrap_or(0)
     }
 }
 

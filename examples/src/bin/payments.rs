@@ -13,7 +13,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
@@ -29,6 +29,7 @@ use axum::{
 };
 use clap::Parser;
 use redlock_axum::{LockLayer, LockLost, Locked, idempotency_key, key};
+use redlock_examples::lock;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
@@ -103,7 +104,7 @@ async fn pay(
 ) -> Result<Response, LockLost> {
     // The layer has read the header, so the receipt is looked up by the key that is locked.
     let key = locked.key().as_bytes();
-    let earlier = ledger.receipts().get(key).cloned();
+    let earlier = lock(&ledger.receipts).get(key).cloned();
     if let Some(receipt) = earlier {
         return Ok(if receipt.amount == payment.amount {
             (StatusCode::OK, Json(receipt)).into_response()
@@ -116,7 +117,7 @@ async fn pay(
     // this key on: a process that ends between the charge and the receipt leaves no other trace.
     locked.ensure()?;
     let receipt = ledger.charge(&payment).await;
-    ledger.receipts().insert(key.to_owned(), receipt.clone());
+    lock(&ledger.receipts).insert(key.to_owned(), receipt.clone());
     Ok((StatusCode::CREATED, Json(receipt)).into_response())
 }
 
@@ -133,9 +134,5 @@ impl Ledger {
             charge: self.charges.fetch_add(1, SeqCst) + 1,
             amount: payment.amount,
         }
-    }
-
-    fn receipts(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Receipt>> {
-        self.receipts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

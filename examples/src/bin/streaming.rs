@@ -12,7 +12,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -100,17 +100,13 @@ async fn export(State(tables): State<Tables>, Path(table): Path<String>, locked:
 /// Adds a row. Without the lock, an export in progress would contain the new row.
 async fn insert(State(tables): State<Tables>, Path(table): Path<String>) -> String {
     let row = tables.rows_of(&table);
-    tables.rows().insert(table.clone(), row + 1);
+    redlock_examples::lock(&tables.rows).insert(table.clone(), row + 1);
     format!("{table}: added row {row}\n")
 }
 
 impl Tables {
     fn rows_of(&self, table: &str) -> usize {
-        let rows = self.rows();
+        let rows = redlock_examples::lock(&self.rows);
         rows.get(table).copied().unwrap_or(self.options.rows)
-    }
-
-    fn rows(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

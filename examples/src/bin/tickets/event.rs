@@ -1,11 +1,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     str::FromStr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use anyhow::{Result, ensure};
+use redlock_examples::lock;
 use tokio::sync::{Notify, watch};
 
 use crate::line::Line;
@@ -105,18 +106,12 @@ impl Event {
 
     /// Remembers the sales for the time when the store does not answer.
     pub(crate) fn remember(&self, sales: &Arc<Sales>) {
-        *self.lock_last_sales() = Arc::clone(sales);
+        *lock(&self.last_sales) = Arc::clone(sales);
     }
 
     /// Returns the sales in the last answer of the store.
     pub(crate) fn last_sales(&self) -> Arc<Sales> {
-        Arc::clone(&self.lock_last_sales())
-    }
-
-    fn lock_last_sales(&self) -> MutexGuard<'_, Arc<Sales>> {
-        self.last_sales
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        Arc::clone(&lock(&self.last_sales))
     }
 }
 

@@ -1,9 +1,10 @@
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use redlock_examples::lock;
 use serde::{Deserialize, Serialize};
 
 /// A person who wants to buy a seat, or to give it back.
@@ -38,12 +39,12 @@ struct People {
 impl Line {
     /// Returns the people in the order of their arrival.
     pub(crate) fn people(&self) -> Vec<Person> {
-        self.lock().present.values().cloned().collect()
+        lock(&self.0).present.values().cloned().collect()
     }
 
     /// Adds a person who waits for a seat. Returns the number of the arrival.
     pub(crate) fn join(&self, seat: u32, name: &str) -> u64 {
-        let mut people = self.lock();
+        let mut people = lock(&self.0);
         people.arrivals += 1;
         let arrival = people.arrivals;
         let person = Person {
@@ -58,7 +59,7 @@ impl Line {
 
     /// Notes that a person pays from now on.
     pub(crate) fn pay(&self, arrival: u64) {
-        if let Some(person) = self.lock().present.get_mut(&arrival) {
+        if let Some(person) = lock(&self.0).present.get_mut(&arrival) {
             person.pays = true;
             person.since = now();
         }
@@ -66,10 +67,6 @@ impl Line {
 
     /// Removes a person.
     pub(crate) fn leave(&self, arrival: u64) {
-        self.lock().present.remove(&arrival);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, People> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).present.remove(&arrival);
     }
 }

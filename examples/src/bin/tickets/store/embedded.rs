@@ -1,7 +1,6 @@
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Mutex};
+
+use redlock_examples::lock;
 
 use crate::event::{Sale, Sales};
 
@@ -11,13 +10,13 @@ pub(crate) struct EmbeddedStore(Mutex<BTreeMap<String, Sales>>);
 
 impl EmbeddedStore {
     pub(super) fn owner(&self, event: &str, seat: u32) -> Option<String> {
-        let sales = self.lock();
+        let sales = lock(&self.0);
         let sale = sales.get(event)?.sold.get(&seat)?;
         Some(sale.owner.clone())
     }
 
     pub(super) fn sell(&self, event: &str, seat: u32, to: &str) {
-        let mut sales = self.lock();
+        let mut sales = lock(&self.0);
         let sales = sales.entry(event.to_owned()).or_default();
         let earlier = sales.sold.get(&seat).map_or(0, |sale| sale.payments);
         sales.sold_twice += u64::from(earlier > 0);
@@ -29,16 +28,12 @@ impl EmbeddedStore {
     }
 
     pub(super) fn take_back(&self, event: &str, seat: u32) {
-        if let Some(sales) = self.lock().get_mut(event) {
+        if let Some(sales) = lock(&self.0).get_mut(event) {
             sales.sold.remove(&seat);
         }
     }
 
     pub(super) fn sales(&self, event: &str) -> Sales {
-        self.lock().get(event).cloned().unwrap_or_default()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Sales>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).get(event).cloned().unwrap_or_default()
     }
 }
